@@ -110,24 +110,26 @@ impl SpanSet {
         Self { spans: common }
     }
 
-    /// Returns the numbers that are in this set and not in `other`. Linear in the spans of both.
+    /// Returns the numbers that are in this set and not in `other`. Spans of `other` between two spans of this set are
+    /// skipped by binary search.
     #[must_use]
     pub fn subtract(&self, other: &Self) -> Self {
-        self.intersect(&other.complement())
-    }
-
-    /// Returns all numbers that are not in this set.
-    fn complement(&self) -> Self {
-        let mut gaps = Vec::new();
-        let mut gap_start = Some(0);
+        let mut remaining = Vec::new();
+        let mut others = other.spans.as_slice();
         for span in &self.spans {
-            if let (Some(start), Some(end)) = (gap_start, span.first.checked_sub(1)) {
-                gaps.extend(Span::new(start, end));
+            let skipped = others.partition_point(|other| other.last < span.first);
+            others = others.get(skipped..).unwrap_or_default();
+            // The first number that is not compared yet; `None` after the last one that exists.
+            let mut start = Some(span.first);
+            for other in others.iter().take_while(|other| other.first <= span.last) {
+                if let (Some(start), Some(end)) = (start, other.first.checked_sub(1)) {
+                    remaining.extend(Span::new(start, end));
+                }
+                start = other.last.checked_add(1);
             }
-            gap_start = span.last.checked_add(1);
+            remaining.extend(start.and_then(|start| Span::new(start, span.last)));
         }
-        gaps.extend(gap_start.and_then(|start| Span::new(start, u128::MAX)));
-        Self { spans: gaps }
+        Self { spans: remaining }
     }
 }
 

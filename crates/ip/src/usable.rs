@@ -111,6 +111,16 @@ impl UsableBlocks {
         Span::new(self.number_of(addresses.first()), self.number_of(addresses.last()))
     }
 
+    /// Whether any block overlaps with `addresses`, the numbers of addresses of the same family. By binary search in the
+    /// larger one of both sets.
+    pub fn overlaps_addresses(&self, addresses: &SpanSet) -> bool {
+        if addresses.spans().len() > self.set.spans().len() {
+            return self.address_spans().any(|span| addresses.overlaps(span));
+        }
+        let mut numbers = addresses.spans().iter().filter_map(|span| self.numbers_of(*span));
+        numbers.any(|numbers| self.set.overlaps(numbers))
+    }
+
     /// Returns the blocks without those that overlap with `addresses`, the numbers of addresses of the same family.
     #[must_use]
     pub fn without(&self, addresses: &SpanSet) -> Self {
@@ -200,6 +210,18 @@ mod tests {
             prop_assert_eq!(other.overlaps(&one), expected);
             let overlap = |(one, two): (Span, Span)| one.first() <= two.last() && two.first() <= one.last();
             prop_assert!(!expected || one.bounds().zip(other.bounds()).is_some_and(overlap));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_that_overlap_with_addresses_are_removed(one in any_usable(), other in any_usable()) {
+            let addresses = other.addresses();
+            let remaining = one.without(&addresses);
+            prop_assert!(remaining.addresses().intersect(&addresses).is_empty());
+            let is_removed = remaining.set != one.set;
+            prop_assert_eq!(one.overlaps_addresses(&addresses), is_removed);
+            prop_assert_eq!(is_removed, !one.addresses().intersect(&addresses).is_empty());
         }
     }
 

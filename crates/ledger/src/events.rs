@@ -11,6 +11,7 @@ use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 
+use super::refresh::PoolInput;
 use super::state::{Source, State};
 use super::usage::AddressOwner;
 use super::{Ledger, PoolKey};
@@ -113,12 +114,15 @@ impl EventHandler<IPReservation> for Ledger {
 
 impl EventHandler<IPNetwork> for Ledger {
     fn init(&self) {
-        self.state.lock().networks.network_list.begin();
+        let mut state = self.state.lock();
+        state.networks.network_list.begin();
+        state.start.begin_list(PoolInput::Networks);
     }
 
     fn init_done(&self) {
         let unlisted = self.state.lock().networks.unlisted();
         unlisted.iter().for_each(|name| self.remove_network(name));
+        self.end_list(PoolInput::Networks);
     }
 
     fn restored(&self) {
@@ -146,12 +150,15 @@ impl EventHandler<IPNetwork> for Ledger {
 
 impl EventHandler<Namespace> for Ledger {
     fn init(&self) {
-        self.state.lock().networks.namespace_list.begin();
+        let mut state = self.state.lock();
+        state.networks.namespace_list.begin();
+        state.start.begin_list(PoolInput::Namespaces);
     }
 
     fn init_done(&self) {
         let unlisted = self.state.lock().networks.unlisted_namespaces();
         unlisted.iter().for_each(|name| self.remove_namespace(name));
+        self.end_list(PoolInput::Namespaces);
     }
 
     fn apply(&self, namespace: &Namespace) {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use capi_ipam_api::NetworkRules;
-use capi_ipam_ip::{Block, Family, SpanSet, UsableBlocks};
+use capi_ipam_ip::{Block, Family, Span, SpanSet, UsableBlocks};
 
 /// What no pool of one network allocates. The sets are computed once after a change and shared by all pools.
 #[derive(Default)]
@@ -80,6 +80,7 @@ impl Exclusions {
         };
         let usable = match before.filter(is_same) {
             Some(before) => Arc::clone(&before.usable),
+            None if !declared.overlaps_addresses(excluded) => Arc::clone(declared),
             None => Arc::new(declared.without(excluded)),
         };
         Some(AppliedExclusions { declared: Arc::clone(declared), excluded: Arc::clone(excluded), usable })
@@ -95,10 +96,8 @@ impl Exclusions {
                 Family::V4 => &rules.excluded_v4,
                 Family::V6 => &rules.excluded_v6,
             });
-            let blocks = self.gateways.keys().map(|gateway| Block::address(*gateway));
-            let gateways = blocks.filter(|block| block.family() == family).map(Block::span);
             let rules = rules.into_iter().flat_map(SpanSet::spans).copied();
-            Arc::new(rules.chain(gateways).collect())
+            Arc::new(rules.chain(addresses_in(self.gateways.keys(), family)).collect())
         })
     }
 }
@@ -108,10 +107,13 @@ fn excluded_by(rules: Option<&NetworkRules>) -> Option<(&SpanSet, &SpanSet)> {
     rules.map(|rules| (&rules.excluded_v4, &rules.excluded_v6))
 }
 
-/// Whether a pool contains an address.
-pub(super) fn contains_address(usable: &UsableBlocks, address: IpAddr) -> bool {
-    let numbers = usable.numbers_overlapping(Block::address(address));
-    numbers.is_some_and(|numbers| usable.set.contains(numbers.first()))
+/// The numbers of the addresses of a family.
+pub(super) fn addresses_in<'a>(
+    addresses: impl IntoIterator<Item = &'a IpAddr>,
+    family: Family,
+) -> impl Iterator<Item = Span> {
+    let blocks = addresses.into_iter().map(|address| Block::address(*address));
+    blocks.filter(move |block| block.family() == family).map(Block::span)
 }
 
 #[cfg(test)]

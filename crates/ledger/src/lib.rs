@@ -63,6 +63,7 @@ pub use self::problems::{AbandonedReservation, Conflict, InvalidReservation, Unr
 pub use self::proposals::Proposal;
 pub use self::queries::{Held, PoolCounts};
 pub use self::quota::LimitReached;
+use self::refresh::PoolInput;
 pub use self::slice_changes::{SliceStep, SliceView};
 pub use self::slices::SliceRefusal;
 use self::state::{Source, State};
@@ -192,7 +193,7 @@ impl Ledger {
                 }
                 is_new
             });
-            (result, claims, pools, networks, changed, !state.pools_to_refresh.is_empty())
+            (result, claims, pools, networks, changed, state.has_queued_refreshes())
         };
         let (cooldowns_changed, scopes_changed) = changed;
         if cooldowns_changed {
@@ -481,10 +482,13 @@ impl Ledger {
 
     /// Begins a list of the pools of a kind: [`Ledger::apply_pool`] is called for each of them.
     pub fn begin_pool_list(&self, kind: InClusterKind) {
-        self.state.lock().pool_lists.entry(kind).or_default().begin();
+        let mut state = self.state.lock();
+        state.pool_lists.entry(kind).or_default().begin();
+        state.start.begin_list(PoolInput::Pools(kind));
     }
 
-    /// Removes the pools of a kind that the list, which is complete now, has not shown.
+    /// Removes the pools of a kind that the list, which is complete now, has not shown. The last one of the initial lists
+    /// computes all pools: before, nothing is proposed.
     pub fn end_pool_list(&self, kind: InClusterKind) {
         let unlisted: Vec<PoolKey> = {
             let state = self.state.lock();
@@ -493,6 +497,7 @@ impl Ledger {
             concerned.filter(|(_, entry)| entry.list != newest).map(|(key, _)| key.clone()).collect()
         };
         unlisted.iter().for_each(|key| self.remove_pool(key));
+        self.end_list(PoolInput::Pools(kind));
     }
 }
 

@@ -275,6 +275,13 @@ impl Networks {
 
     /// Applies the network of a pool to its declared state: the scope, whether it can allocate, and what.
     pub(super) fn apply(&self, pool: &PoolKey, declared: &PoolInfo, past: &PoolPast<'_>) -> PoolInNetwork {
+        let mut placed = self.place(pool, declared, past);
+        self.exclude(&mut placed, past.applied);
+        placed
+    }
+
+    /// The same, with all blocks of the pool: also those that no pool of its network allocates.
+    pub(super) fn place(&self, pool: &PoolKey, declared: &PoolInfo, past: &PoolPast<'_>) -> PoolInNetwork {
         let selecting: Vec<NetworkForPool> = self
             .known
             .iter()
@@ -293,29 +300,28 @@ impl Networks {
         info.scope = decision.record.scope(pool);
         info.initialized &= decision.awaited.is_none();
         info.network_problem = decision.refusal;
-        let applied = self.exclude(&mut info, declared, past.applied);
-        PoolInNetwork { info, record: decision.record, awaited: decision.awaited, applied }
+        if let Some(refusal) = self.length_mismatch(&info) {
+            // Blocks of another length have no numbers in this scope.
+            info.usable = Err(refusal.to_string().into());
+        }
+        PoolInNetwork { info, record: decision.record, awaited: decision.awaited, applied: None }
+    }
+
+    /// Why a network cannot have the blocks of a pool that belongs to it.
+    fn length_mismatch(&self, info: &PoolInfo) -> Option<NetworkRefusal> {
+        let network = info.scope.network()?;
+        let usable = info.usable.as_ref().ok()?;
+        let theirs = self.block_length(network, usable.family).filter(|theirs| *theirs != usable.length)?;
+        Some(NetworkRefusal::LengthMismatch { network: network.into(), theirs, ours: usable.length })
     }
 
     /// Removes what no pool of the network allocates from the blocks of a pool.
-    fn exclude(
-        &self,
-        info: &mut PoolInfo,
-        declared: &PoolInfo,
-        before: Option<&AppliedExclusions>,
-    ) -> Option<AppliedExclusions> {
-        let network = info.scope.network()?;
-        let usable = declared.usable.as_ref().ok()?;
-        let theirs = self.block_length(network, usable.family).filter(|theirs| *theirs != usable.length);
-        if let Some(theirs) = theirs {
-            // Blocks of another length have no numbers in this scope.
-            let refusal = NetworkRefusal::LengthMismatch { network: network.into(), theirs, ours: usable.length };
-            info.usable = Err(refusal.to_string().into());
-            return None;
-        }
-        let applied = self.exclusions.get(network)?.apply(usable, before)?;
-        info.usable = Ok(Arc::clone(&applied.usable));
-        Some(applied)
+    fn exclude(&self, placed: &mut PoolInNetwork, before: Option<&AppliedExclusions>) {
+        let exclusions = placed.info.scope.network().and_then(|network| self.exclusions.get(network));
+        let (Some(exclusions), Ok(usable)) = (exclusions, &placed.info.usable) else { return };
+        let Some(applied) = exclusions.apply(usable, before) else { return };
+        placed.info.usable = Ok(Arc::clone(&applied.usable));
+        placed.applied = Some(applied);
     }
 
     /// Records the network that a pool joins once it is initialized.

@@ -11,24 +11,33 @@ use super::{Ledger, PoolKey};
 /// The maximum number of overlapping pools that are searched: a message names a few of them and counts the rest.
 pub const MAX_OVERLAPS: usize = 20;
 
+/// The scope and the blocks with which a pool allocates.
+type Allocation = (Scope, Arc<UsableBlocks>);
+
 impl State {
+    /// The scope and the blocks with which a pool allocates. A pool that waits until a network is initialized does not
+    /// allocate before it belongs to the network.
+    pub(super) fn allocation(&self, pool: &PoolKey) -> Option<Allocation> {
+        let entry = self.pools.get(pool)?;
+        let info = entry.info.as_ref()?;
+        let scope = entry.awaited.clone().map_or_else(|| info.scope.clone(), Scope::Network);
+        Some((scope, Arc::clone(info.usable.as_ref().ok()?)))
+    }
+
     /// The pools of other scopes whose address ranges intersect with the bounds of this one, and their blocks.
     fn nearby(&self, pool: &PoolKey, scope: &Scope, usable: &UsableBlocks) -> Vec<(PoolKey, Arc<UsableBlocks>)> {
         let near = self.extents.overlapping(usable).filter(|other| *other != pool);
         let of_another_scope = |other: &PoolKey| {
-            let info = self.pools.get(other)?.info.as_ref().filter(|info| info.scope != *scope)?;
-            Some((other.clone(), Arc::clone(info.usable.as_ref().ok()?)))
+            let (_, usable) = self.allocation(other).filter(|(theirs, _)| theirs != scope)?;
+            Some((other.clone(), usable))
         };
         near.filter_map(of_another_scope).collect()
     }
 
     /// All pools of other scopes that can allocate an address of this one.
     pub(super) fn overlapping(&self, pool: &PoolKey) -> Vec<PoolKey> {
-        let info = self.pools.get(pool).and_then(|entry| entry.info.as_ref());
-        let Some((scope, usable)) = info.and_then(|info| Some((&info.scope, info.usable.as_ref().ok()?))) else {
-            return Vec::new();
-        };
-        let near = self.nearby(pool, scope, usable).into_iter();
+        let Some((scope, usable)) = self.allocation(pool) else { return Vec::new() };
+        let near = self.nearby(pool, &scope, &usable).into_iter();
         near.filter(|(_, theirs)| usable.overlaps(theirs)).map(|(other, _)| other).collect()
     }
 }
@@ -37,9 +46,8 @@ impl Ledger {
     /// The pools of other scopes that can allocate an address of this one: the first [`MAX_OVERLAPS`], ordered by kind,
     /// namespace and name.
     pub fn overlapping(&self, pool: &PoolKey) -> Vec<PoolKey> {
-        let info = self.pool_info(pool);
-        let extent = info.and_then(|info| Some((info.scope, info.usable.ok()?)));
-        extent.map(|(scope, usable)| self.overlapping_with(pool, &scope, &usable)).unwrap_or_default()
+        let allocation = self.state.lock().allocation(pool);
+        allocation.map(|(scope, usable)| self.overlapping_with(pool, &scope, &usable)).unwrap_or_default()
     }
 
     /// Whether all these pools allocate blocks of this length, so that one network can have them.

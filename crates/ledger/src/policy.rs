@@ -93,6 +93,9 @@ impl Ledger {
 
 impl State {
     pub(super) fn propose(&mut self, pool: &PoolKey, claim: &NamespacedName, attributes: &ClaimAttributes) -> Proposal {
+        if !self.prepare_to_propose(pool, claim, attributes) {
+            return Proposal::Wait;
+        }
         let former = self.former(pool, claim);
         let Some(entry) = self.pools.get_mut(pool) else { return Proposal::Wait };
         let scope = entry.scope(pool);

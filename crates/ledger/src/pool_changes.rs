@@ -7,23 +7,48 @@ use std::sync::Arc;
 use capi_ipam_api::{PoolKey, Scope, Slot};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ip::UsableBlocks;
+use capi_ipam_ip::{Family, SpanSet, UsableBlocks};
 
 use super::PoolInfo;
-use super::exclusions::contains_address;
+use super::exclusions::addresses_in;
 use super::networks::{PoolInNetwork, PoolPast};
 use super::pool::PoolEntry;
 use super::scope_rule::Record;
 use super::state::State;
 use super::usage::{AddressOwner, AddressUsage, ScopeEntry, UsageMap};
 
-/// A network, and the gateways of a pool of it.
-type Gateways = (Arc<str>, BTreeSet<IpAddr>);
+/// A network, and the declared blocks of a pool of it with their gateways.
+type Declared = (Arc<str>, Arc<UsableBlocks>);
 
 impl State {
     /// Replaces the state of a pool object; `None` removes it.
     pub(super) fn set_pool(&mut self, key: &PoolKey, declared: Option<PoolInfo>) {
-        let placed = declared.as_ref().map(|declared| self.networks.apply(key, declared, &self.past_of(key)));
+        let placed = declared.as_ref().map(|declared| self.in_network(key, declared));
+        self.set_placed(key, declared, placed);
+    }
+
+    /// Applies its network to the declared state of a pool. At a start the gateways of the other pools are not known:
+    /// the pool has all its blocks then, and is computed again before it allocates.
+    pub(super) fn in_network(&self, key: &PoolKey, declared: &PoolInfo) -> PoolInNetwork {
+        let past = self.past_of(key);
+        if self.start.defers_exclusions() {
+            self.networks.place(key, declared, &past)
+        } else {
+            self.networks.apply(key, declared, &past)
+        }
+    }
+
+    /// Replaces the state of a pool object by the declared one, to which its network is applied.
+    pub(super) fn set_placed(&mut self, key: &PoolKey, declared: Option<PoolInfo>, placed: Option<PoolInNetwork>) {
+        let (before, overlapping_before) = (self.allocation(key), self.overlapping_to_report(key));
+        self.replace_pool(key, declared, placed);
+        if self.allocation(key) != before {
+            let overlapping_after = self.overlapping_to_report(key);
+            self.dirty_pools.extend(overlapping_before.into_iter().chain(overlapping_after));
+        }
+    }
+
+    fn replace_pool(&mut self, key: &PoolKey, declared: Option<PoolInfo>, placed: Option<PoolInNetwork>) {
         let mut info = self.place(key, placed);
         let before = self.scope_of(key);
         let after = info.as_ref().map_or_else(|| before.clone(), |info| self.shared_scope(info.scope.clone()));
@@ -38,15 +63,12 @@ impl State {
         }
         let had_object = entry.info.is_some();
         let is_unchanged = before == after && had_object == info.is_some() && usable_before == usable_after;
-        if !is_unchanged {
-            let overlapping_before = self.overlapping(key);
-            self.dirty_pools.extend(overlapping_before);
-        }
-        let gateways = |info: &Option<PoolInfo>| info.as_ref().map(PoolInfo::gateways).unwrap_or_default();
         let network = |scope: &Scope| if let Scope::Network(network) = scope { Some(network.clone()) } else { None };
         let Some(entry) = self.pools.get(key) else { return };
-        let gateways_before = network(&before).filter(|_| had_object).map(|it| (it, gateways(&entry.declared)));
-        let gateways_after = network(&after).filter(|_| info.is_some()).map(|it| (it, gateways(&declared)));
+        let declared_usable =
+            |info: &Option<PoolInfo>| info.as_ref().and_then(|info| info.usable.as_ref().ok().cloned());
+        let gateways_before = network(&before).zip(declared_usable(&entry.declared)).filter(|_| had_object);
+        let gateways_after = network(&after).zip(declared_usable(&declared)).filter(|_| info.is_some());
         self.dirty_networks.extend(network(&before).into_iter().chain(network(&after)));
         let access = |info: &Option<PoolInfo>| info.as_ref().and_then(|info| info.access.clone());
         let has_new_rules = access(&entry.info) != access(&info);
@@ -155,8 +177,6 @@ impl State {
                 None => entry.recount(key, usage),
             }
         }
-        let overlapping = self.overlapping(key);
-        self.dirty_pools.extend(overlapping);
         let promised_to = self.promised_to(key, after);
         self.claims_to_wake.extend(promised_to);
     }
@@ -188,15 +208,16 @@ impl State {
 
     /// Records that the gateways of a pool in a network have changed: no pool of the network allocates them. Each pool
     /// that contains one of them is computed again once.
-    fn change_gateways(&mut self, pool: &PoolKey, before: Option<Gateways>, after: Option<Gateways>) {
+    fn change_gateways(&mut self, pool: &PoolKey, before: Option<Declared>, after: Option<Declared>) {
         if before == after {
             return;
         }
         let mut changed: BTreeMap<Arc<str>, BTreeSet<IpAddr>> = BTreeMap::new();
         // Added first: a gateway that the pool keeps does not change.
-        for (gateways, is_added) in [(after, true), (before, false)] {
-            let Some((network, gateways)) = gateways else { continue };
+        for (declared, is_added) in [(after, true), (before, false)] {
+            let Some((network, usable)) = declared else { continue };
             let exclusions = self.networks.exclusions.entry(network.clone()).or_default();
+            let gateways: BTreeSet<IpAddr> = usable.gateways().collect();
             for gateway in exclusions.count_gateways(&gateways, is_added) {
                 changed.entry(network.clone()).or_default().insert(gateway);
             }
@@ -204,16 +225,41 @@ impl State {
                 self.networks.exclusions.remove(&network);
             }
         }
+        if self.start.defers_exclusions() {
+            return;
+        }
         for (network, gateways) in changed {
-            let members = self.scopes.get(&Scope::Network(network)).map(|scope| scope.members.clone());
-            for member in members.unwrap_or_default().into_iter().filter(|member| member != pool) {
-                let declared = self.pools.get(&member).and_then(|entry| entry.declared.as_ref());
-                let usable = declared.and_then(|declared| declared.usable.as_ref().ok());
-                if usable.is_some_and(|usable| gateways.iter().any(|gateway| contains_address(usable, *gateway))) {
+            // Many pools may change: their gateways are compared with the blocks of the members once.
+            if !self.pools_to_refresh.is_empty() {
+                self.stale_networks.insert(network);
+                continue;
+            }
+            for member in self.members_containing(network, &gateways) {
+                if member != *pool {
                     self.queue_refresh(&member);
                 }
             }
         }
+    }
+
+    /// The pools of a network whose specification contains one of these addresses.
+    fn members_containing(&self, network: Arc<str>, addresses: &BTreeSet<IpAddr>) -> Vec<PoolKey> {
+        let [v4, v6] = [Family::V4, Family::V6].map(|family| addresses_in(addresses, family).collect::<SpanSet>());
+        let contains_one = |member: &&PoolKey| {
+            let declared = self.pools.get(*member).and_then(|entry| entry.declared.as_ref());
+            let usable = declared.and_then(|declared| declared.usable.as_ref().ok());
+            usable.is_some_and(|usable| {
+                let of_family = if usable.family == Family::V4 { &v4 } else { &v6 };
+                usable.overlaps_addresses(of_family)
+            })
+        };
+        let members = self.scopes.get(&Scope::Network(network)).map(|scope| scope.members.as_slice());
+        members.unwrap_or_default().iter().filter(contains_one).cloned().collect()
+    }
+
+    /// The pools whose condition depends on whether they overlap with this one. At a start all pools are reconciled.
+    fn overlapping_to_report(&self, pool: &PoolKey) -> Vec<PoolKey> {
+        if self.start.is_complete() { self.overlapping(pool) } else { Vec::new() }
     }
 
     /// The claims to which addresses of the pool are promised: the pool may contain the addresses only now.

@@ -1,7 +1,6 @@
 //! What the ledger keeps of a pool object.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use capi_ipam_api::{
@@ -110,11 +109,6 @@ impl PoolInfo {
     /// Whether the pool can allocate addresses to claims.
     pub fn can_allocate(&self) -> bool {
         self.can_bind() && !self.deleting && self.network_problem.is_none()
-    }
-
-    /// The gateways of the pool and of its ranges.
-    pub(super) fn gateways(&self) -> BTreeSet<IpAddr> {
-        self.usable.iter().flat_map(|usable| usable.gateways()).collect()
     }
 
     /// Whether claims that already hold an address of the pool can be bound: also while the pool is being deleted.

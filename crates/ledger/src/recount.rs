@@ -28,6 +28,12 @@ impl PoolEntry {
         }
         self.other_lengths = SpanSet::default();
         self.order.reset();
+        let is_draining = !before.draining.is_empty() || !usable.draining.is_empty();
+        if self.free.is_none() && usage.is_empty() && !is_draining {
+            // All blocks were free, and are.
+            self.finish(&usable, usage);
+            return;
+        }
         let changed = SpanSet::from_iter([
             &before.set.subtract(&usable.set),
             &usable.set.subtract(&before.set),

@@ -2,25 +2,107 @@
 //!
 //! A change can affect all pools of a cluster. The pools are computed in several steps, and the lock of the ledger is
 //! released between two of them: a claim of another pool does not wait for all of them. To others this looks as if the
-//! change had been observed a moment later for some of the pools.
+//! change had been observed a moment later for some of the pools. A proposal computes its pool first.
+//!
+//! At a start nothing is known of the pools and networks that are not listed yet. So each pool is computed once, when the
+//! initial lists are complete, and nothing is proposed before.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{PoolKey, Scope};
+use capi_ipam_api::{InClusterKind, PoolKey, Scope};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 
 use super::networks::Change;
 use super::scope_rule::Record;
 use super::state::State;
+use super::wait_queue::ClaimAttributes;
+use super::Ledger;
 
 /// How long one step may hold the lock. The pool with which this time is exceeded is the last one of the step.
 const MAX_STEP_TIME: Duration = Duration::from_millis(1);
+
+/// A list of objects that decide what pools can allocate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum PoolInput {
+    /// The pools of a kind.
+    Pools(InClusterKind),
+    /// The networks.
+    Networks,
+    /// The namespaces.
+    Namespaces,
+}
+
+/// How far the ledger is after the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    /// One of the initial lists is not complete.
+    Listing,
+    /// All pools are assigned to networks. After that all gateways of each network are known.
+    Placing,
+    /// What no pool of a network allocates is removed from the blocks of all pools.
+    Excluding,
+    /// All pools are computed. Changes are processed one by one, also those that a later list shows.
+    #[default]
+    Complete,
+}
+
+/// The initial lists, and what is done after them.
+#[derive(Debug, Default)]
+pub(super) struct Start {
+    /// Whether each list that has begun was complete once.
+    lists: BTreeMap<PoolInput, bool>,
+    phase: Phase,
+}
+
+impl Start {
+    /// Records that a list begins, the first one or a later one.
+    pub(super) fn begin_list(&mut self, input: PoolInput) {
+        let was_complete = *self.lists.entry(input).or_insert(false);
+        if !was_complete {
+            self.phase = Phase::Listing;
+        }
+    }
+
+    /// Records that a list is complete. Returns whether it was the last one of the initial lists.
+    fn end_list(&mut self, input: PoolInput) -> bool {
+        self.lists.insert(input, true);
+        let is_last = self.phase == Phase::Listing && self.lists.values().all(|is_complete| *is_complete);
+        if is_last {
+            self.phase = Phase::Placing;
+        }
+        is_last
+    }
+
+    /// Whether pools have all their blocks, also the gateways of other pools: those are not all known.
+    pub(super) fn defers_exclusions(&self) -> bool {
+        self.phase <= Phase::Placing
+    }
+
+    /// Whether all pools are computed.
+    pub(super) fn is_complete(&self) -> bool {
+        self.phase == Phase::Complete
+    }
+}
+
+impl Ledger {
+    /// Records that a list is complete, and computes all pools if it is the last one of the initial lists.
+    pub(super) fn end_list(&self, input: PoolInput) {
+        self.change(|state| {
+            if state.start.end_list(input) {
+                state.queue_affected(&Change::All);
+                state.refresh_queued();
+            }
+        });
+    }
+}
 
 impl State {
     /// Records that the network of a pool has to be computed again.
     pub(super) fn queue_refresh(&mut self, key: &PoolKey) {
         let Some(entry) = self.pools.get_mut(key) else { return };
         if !std::mem::replace(&mut entry.needs_refresh, true) {
-            self.pools_to_refresh.push(key.clone());
+            self.pools_to_refresh.push_back(key.clone());
         }
     }
 
@@ -29,44 +111,94 @@ impl State {
         if *change == Change::None {
             return;
         }
-        for (key, entry) in &mut self.pools {
-            let Some(declared) = &entry.declared else { continue };
-            if change.affects(key, declared, &entry.record) && !std::mem::replace(&mut entry.needs_refresh, true) {
-                self.pools_to_refresh.push(key.clone());
-            }
+        // Once the initial lists are complete, all pools are computed.
+        if self.start.phase != Phase::Listing {
+            self.queue_affected(change);
         }
         if let Change::Network(network) = change {
             self.dirty_networks.push(network.clone());
         }
     }
 
-    /// Computes the networks of some of the queued pools. Returns whether there are more.
-    pub(super) fn refresh_queued(&mut self) -> bool {
+    fn queue_affected(&mut self, change: &Change) {
+        for (key, entry) in &mut self.pools {
+            let Some(declared) = &entry.declared else { continue };
+            if change.affects(key, declared, &entry.record) && !std::mem::replace(&mut entry.needs_refresh, true) {
+                self.pools_to_refresh.push_back(key.clone());
+            }
+        }
+    }
+
+    /// Whether the networks of pools have to be computed again now.
+    pub(super) fn has_queued_refreshes(&self) -> bool {
+        let has_queued = !self.pools_to_refresh.is_empty() || !self.stale_networks.is_empty();
+        has_queued && self.start.phase != Phase::Listing
+    }
+
+    /// Computes the networks of some of the queued pools.
+    pub(super) fn refresh_queued(&mut self) {
         let started = Instant::now();
-        while let Some(key) = self.pools_to_refresh.pop() {
+        while let Some(key) = self.pools_to_refresh.pop_front() {
             self.refresh_pool(&key);
             if started.elapsed() >= MAX_STEP_TIME {
                 break;
             }
         }
-        !self.pools_to_refresh.is_empty()
+        while self.pools_to_refresh.is_empty() && self.queue_next() {}
+    }
+
+    /// Queues the pools that are computed after those that were queued before. Returns false if there is nothing to do.
+    fn queue_next(&mut self) -> bool {
+        if let Some(network) = self.stale_networks.pop_first() {
+            let members = self.scopes.get(&Scope::Network(network)).map(|scope| scope.members.clone());
+            members.unwrap_or_default().iter().for_each(|member| self.queue_refresh(member));
+            return true;
+        }
+        match self.start.phase {
+            Phase::Listing | Phase::Complete => return false,
+            Phase::Placing => {
+                self.start.phase = Phase::Excluding;
+                self.queue_affected(&Change::All);
+            }
+            Phase::Excluding => {
+                self.start.phase = Phase::Complete;
+                // Claims that requested an address before are reconciled.
+                let waiting = self.pools.values_mut().flat_map(|entry| entry.wait_queue.pool_changed());
+                self.claims_to_wake.extend(waiting);
+            }
+        }
+        true
+    }
+
+    /// Computes the network of a pool again if a change may affect it, so that it allocates by its current state.
+    /// Returns false before all pools are computed at a start: the claim waits until then.
+    pub(super) fn prepare_to_propose(&mut self, key: &PoolKey, claim: &NamespacedName, attributes: &ClaimAttributes) -> bool {
+        let Some(entry) = self.pools.get_mut(key) else { return true };
+        if !self.start.is_complete() {
+            entry.wait_queue.wait_for_pool(claim, attributes);
+            return false;
+        }
+        let network = entry.scope.as_ref().and_then(Scope::network);
+        if entry.needs_refresh || network.is_some_and(|network| self.stale_networks.contains(network)) {
+            self.refresh_pool(key);
+        }
+        true
     }
 
     /// Computes the network of a pool again. Claims that wait for a change of the pool are reconciled if there is one.
     fn refresh_pool(&mut self, key: &PoolKey) {
         let Some(entry) = self.pools.get_mut(key) else { return };
         entry.needs_refresh = false;
+        let Some(declared) = entry.declared.clone() else { return };
+        let placed = self.in_network(key, &declared);
         let Some(entry) = self.pools.get(key) else { return };
-        let Some(declared) = &entry.declared else { return };
-        let placed = self.networks.apply(key, declared, &self.past_of(key));
         let is_same = entry.info.as_ref() == Some(&placed.info)
             && entry.record == placed.record
             && entry.awaited == placed.awaited;
         if is_same {
             return;
         }
-        let declared = declared.clone();
-        self.set_pool(key, Some(declared));
+        self.set_placed(key, Some(declared), Some(placed));
         let waiting = self.pools.get_mut(key).map(|entry| entry.wait_queue.pool_changed());
         self.claims_to_wake.extend(waiting.unwrap_or_default());
     }

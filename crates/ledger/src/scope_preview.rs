@@ -48,7 +48,7 @@ impl Ledger {
 
 impl State {
     fn scope_change(&self, key: &PoolKey, declared: &PoolInfo, networks: &Networks) -> ScopeChange {
-        let placed = networks.apply(key, declared, &self.past_of(key));
+        let placed = networks.place(key, declared, &self.past_of(key));
         let existing = self.pools.get(key).and_then(|entry| entry.info.as_ref());
         let before = existing.map(|existing| existing.scope.clone());
         // The first pool of a network joins it once the length of its blocks is set.

@@ -1,6 +1,6 @@
 //! The state of the ledger: a plain structure without locks and triggers.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use capi_ipam_provider::api::Uid;
 use super::networks::Networks;
 use super::pool::{Effect, PoolEntry};
 use super::quota::Consumer;
+use super::refresh::Start;
 use super::shared_names::SharedNames;
 use super::usage::{AddressUsage, CandidateInfo, Holdings, ScopeEntry};
 
@@ -50,8 +51,11 @@ pub(super) struct State {
     /// Claims that wait for an address of a pool which can no longer allocate since this was last taken.
     pub(super) claims_to_recheck: VecDeque<NamespacedName>,
     pub(super) networks: Networks,
+    pub(super) start: Start,
     /// The pools whose network has to be computed again.
-    pub(super) pools_to_refresh: Vec<PoolKey>,
+    pub(super) pools_to_refresh: VecDeque<PoolKey>,
+    /// The networks whose gateways have changed while pools were queued: their members are computed again after those.
+    pub(super) stale_networks: BTreeSet<Arc<str>>,
     /// Networks whose counts or members may have changed since this was last taken.
     pub(super) dirty_networks: Vec<Arc<str>>,
     /// Whether reservations may have to be moved to another scope since this was last reset.

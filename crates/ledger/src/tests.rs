@@ -20,6 +20,7 @@ mod recount;
 mod scope_changes;
 mod scopes;
 mod slices;
+mod start;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

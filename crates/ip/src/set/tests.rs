@@ -15,6 +15,10 @@ impl SpanSet {
     fn union(&self, other: &Self) -> Self {
         self.spans.iter().chain(&other.spans).copied().collect()
     }
+
+    fn complement(&self) -> Self {
+        Self::from(span(0, u128::MAX)).subtract(self)
+    }
 }
 
 fn span(first: u128, last: u128) -> Span {

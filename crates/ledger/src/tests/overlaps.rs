@@ -108,3 +108,28 @@ fn unused_pool_has_no_free_set() {
     ledger.delete(&address("a", 1));
     assert_eq!(counts(&ledger), (8, 8, 0, 0));
 }
+
+/// A network has no block length at first: its pools wait, and allocate in the network only.
+#[test]
+fn pools_that_wait_for_one_network_do_not_overlap() {
+    let enqueued = Arc::<Mutex<Vec<PoolKey>>>::default();
+    let record = Arc::clone(&enqueued);
+    let pools = Box::new(move |pool: &PoolKey| record.lock().push(pool.clone()));
+    let ledger = Ledger { pools, ..Ledger::read_only() };
+    ledger.apply_network(&lab(json!({"status": null})));
+    ledger.apply_pool(&pool(json!({"metadata": {"name": "own", "uid": "own"}})));
+    ledger.apply_pool(&pool(json!({"metadata": {"name": "q", "uid": "q"}})));
+    assert_eq!(ledger.overlapping(&named("q")), [named("own")]);
+    ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
+    for name in ["own", "q"] {
+        ledger.clear_notified(&named(name));
+    }
+    enqueued.lock().clear();
+    ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
+    assert_eq!((ledger.overlapping(&key()), ledger.overlapping(&named("q"))), (vec![named("own")], vec![named("own")]));
+    assert!(enqueued.lock().contains(&named("own")), "its condition names other pools");
+    assert_eq!(ledger.network("lab").shared, 0, "they do not belong to it yet");
+    ledger.apply_network(&lab(json!({})));
+    assert_eq!(ledger.overlapping(&key()), [named("own")]);
+    assert_eq!(ledger.network("lab").shared, 3);
+}
