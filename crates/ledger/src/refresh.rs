@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use capi_ipam_api::{InClusterKind, PoolKey, Scope};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 
+use super::Ledger;
 use super::networks::Change;
 use super::scope_rule::Record;
 use super::state::State;
 use super::wait_queue::ClaimAttributes;
-use super::Ledger;
 
 /// How long one step may hold the lock. The pool with which this time is exceeded is the last one of the step.
 const MAX_STEP_TIME: Duration = Duration::from_millis(1);
@@ -172,7 +172,12 @@ impl State {
 
     /// Computes the network of a pool again if a change may affect it, so that it allocates by its current state.
     /// Returns false before all pools are computed at a start: the claim waits until then.
-    pub(super) fn prepare_to_propose(&mut self, key: &PoolKey, claim: &NamespacedName, attributes: &ClaimAttributes) -> bool {
+    pub(super) fn prepare_to_propose(
+        &mut self,
+        key: &PoolKey,
+        claim: &NamespacedName,
+        attributes: &ClaimAttributes,
+    ) -> bool {
         let Some(entry) = self.pools.get_mut(key) else { return true };
         if !self.start.is_complete() {
             entry.wait_queue.wait_for_pool(claim, attributes);
