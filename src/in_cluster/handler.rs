@@ -398,7 +398,7 @@ impl InClusterHandler {
         let created = self.context.reservations.create(slot, &wanted, Some(self.attempt(pool)), is_ours).await;
         match created.map_err(|error| request_error("reserve an address", error))? {
             CreateResult::Created(_) | CreateResult::Exists(_) => Ok(ReserveResult::Ours),
-            CreateResult::Taken => Ok(ReserveResult::Conflict),
+            CreateResult::Taken(_) => Ok(ReserveResult::Conflict),
         }
     }
 }

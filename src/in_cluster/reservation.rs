@@ -1,5 +1,7 @@
 //! Construction and ownership of IPReservation objects.
 
+use std::collections::BTreeMap;
+
 use capi_ipam_api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::IPAddressClaim;
@@ -21,8 +23,24 @@ pub(super) fn copy_to(reservation: &IPReservation, slot: &Slot, pool: &PoolKey) 
     copy.spec.released_at.clone_from(&reservation.spec.released_at);
     // With the labels and annotations of users, and the label of `clusterctl move`.
     copy.metadata.labels.clone_from(&reservation.metadata.labels);
-    copy.metadata.annotations.clone_from(&reservation.metadata.annotations);
+    copy.metadata.annotations = Some(copied_annotations(reservation)).filter(|annotations| !annotations.is_empty());
     copy
+}
+
+/// The annotations of a reservation that its copy in another scope has, too.
+pub(super) fn copied_annotations(reservation: &IPReservation) -> BTreeMap<String, String> {
+    let mut annotations = reservation.annotations().clone();
+    annotations.remove(names::MOVED_FROM_ANNOTATION);
+    annotations
+}
+
+/// The reservation with the mark that another one has been moved to its scope. A reservation is marked before the other
+/// one is deleted in the marked version.
+pub(super) fn marked(reservation: &IPReservation, moved: &IPReservation) -> IPReservation {
+    let (uid, version) = (moved.uid().unwrap_or_default(), moved.resource_version().unwrap_or_default());
+    let mut marked = reservation.clone();
+    marked.annotations_mut().insert(names::MOVED_FROM_ANNOTATION.to_owned(), format!("{uid}/{version}"));
+    marked
 }
 
 fn new_reservation(
@@ -112,6 +130,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn mark_names_a_version_and_is_not_copied() {
+        let (mut old, mut found) = (reservation_for("u"), reservation_for("u"));
+        (old.metadata.uid, old.metadata.resource_version) = (Some("a".to_owned()), Some("7".to_owned()));
+        found.annotations_mut().insert("example.com/note".to_owned(), "kept".to_owned());
+        let of_seven = marked(&found, &old);
+        assert_eq!(of_seven.annotations()[names::MOVED_FROM_ANNOTATION], "a/7");
+        assert_eq!(marked(&of_seven, &old), of_seven, "nothing remains to be written");
+        old.metadata.resource_version = Some("8".to_owned());
+        assert_ne!(marked(&of_seven, &old), of_seven);
+
+        let (slot, pool) = found.slot().unwrap();
+        let copy = copy_to(&of_seven, &slot, &pool);
+        assert_eq!(copy.annotations(), found.annotations());
+        assert_eq!(copy_to(&marked(&old, &old), &slot, &pool).metadata.annotations, None);
     }
 
     #[test]

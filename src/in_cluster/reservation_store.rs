@@ -47,7 +47,7 @@ pub(super) enum CreateResult {
     /// A reservation as wanted has the name. This request has created it only if its outcome was unknown.
     Exists(Box<IPReservation>),
     /// Another object has the name. The name is taken, whatever the object contains.
-    Taken,
+    Taken(Box<MaybeInvalid<IPReservation>>),
 }
 
 /// What the write of a known reservation has led to, as far as the API server has answered or a live read shows.
@@ -145,7 +145,7 @@ impl ReservationStore {
         self.forget(attempt);
         match found {
             MaybeInvalid(Ok(found)) if is_wanted(&found) => Ok(CreateResult::Exists(Box::new(found))),
-            _ => Ok(CreateResult::Taken),
+            other => Ok(CreateResult::Taken(Box::new(other))),
         }
     }
 
@@ -229,8 +229,17 @@ impl ReservationStore {
         let Some(found) = read.filter(IPReservation::needs_move_label) else { return Ok(false) };
         let mut wanted = found.clone();
         wanted.labels_mut().insert(names::MOVE_LABEL.to_owned(), String::new());
-        patch::write(&self.client, &found, &wanted).await?;
+        self.update_metadata(&found, &wanted).await?;
         Ok(true)
+    }
+
+    /// Writes changed labels and annotations of a reservation, in the version that was read. If the outcome is unknown, the
+    /// next attempt reads the reservation: nothing is written if it has the change.
+    pub(super) async fn update_metadata(&self, found: &IPReservation, wanted: &IPReservation) -> Result<(), CallError> {
+        if let Some(written) = patch::write(&self.client, found, wanted).await? {
+            self.ledger.insert_reservation(&written);
+        }
+        Ok(())
     }
 
     /// Deletes the object of this name and uid that is not the reservation of an address.

@@ -3,6 +3,10 @@
 //! The reservation in the new scope is created before the one in the old scope is deleted, so the address is reserved
 //! at any time. After an interruption both exist, and the next run deletes the old one. Until then the ledger counts
 //! the address as not free in both scopes.
+//!
+//! Two managers that observe a change at different times can move both in opposite directions. So a move writes the
+//! reservation in the new scope in any case before it deletes the old one in the version that was read before. If the
+//! other manager has read the former to delete it, its deletion fails with a conflict.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,13 +15,14 @@ use std::time::{Duration, Instant};
 use capi_ipam_api::{IPReservation, Slot};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
+use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_ledger::{KnownReservation, Misplaced};
 use futures::StreamExt;
 use kube::ResourceExt;
 use tracing::{debug, info, warn};
 
 use super::context::Context;
-use super::reservation::copy_to;
+use super::reservation::{copied_annotations, copy_to, marked};
 use super::reservation_store::{CreateResult, FormerUse, WriteResult};
 
 /// The number of reservations that are moved concurrently.
@@ -123,13 +128,18 @@ pub(super) async fn move_one(context: &Context, misplaced: &Misplaced) -> Result
         let is_copy = |found: &IPReservation| is_same_holder(&old, found);
         match reservations.create(&target, &wanted, None, is_copy).await? {
             CreateResult::Created(created) => copy = KnownReservation::of(&created),
-            CreateResult::Exists(_) => {}
-            // A cool-down protects an address that no claim holds.
-            CreateResult::Taken if old.spec.released_at.is_some() => {}
-            CreateResult::Taken => return Ok(MoveResult::Taken),
+            CreateResult::Exists(found) => reservations.update_metadata(&found, &marked(&found, &old)).await?,
+            CreateResult::Taken(found) => {
+                // A cool-down protects an address that no claim holds.
+                let (MaybeInvalid(Ok(found)), true) = (*found, old.spec.released_at.is_some()) else {
+                    return Ok(MoveResult::Taken);
+                };
+                reservations.update_metadata(&found, &marked(&found, &old)).await?;
+            }
         }
     }
-    // Step M3.
+    // Step M3, in the version of M1: another manager that moves the reservation in the opposite direction marks it before,
+    // and then this deletion fails.
     match reservations.delete(&known).await? {
         WriteResult::Done(_) | WriteResult::Gone => Ok(MoveResult::Moved),
         WriteResult::Changed(current) => {
@@ -162,7 +172,7 @@ async fn undo_copy(
 
 /// Whether a copy of a reservation, as it was read before, is a copy of it as it is now.
 fn is_copied(before: &IPReservation, current: &IPReservation) -> bool {
-    let labels = |reservation: &IPReservation| (reservation.labels().clone(), reservation.annotations().clone());
+    let labels = |reservation: &IPReservation| (reservation.labels().clone(), copied_annotations(reservation));
     before.metadata.uid == current.metadata.uid && is_same_holder(before, current) && labels(before) == labels(current)
 }
 
@@ -213,6 +223,15 @@ mod tests {
         for manual in [&promise, &Value::Null] {
             assert!(!is_released(&reservation(manual, false), None), "a user has deleted it");
         }
+    }
+
+    #[test]
+    fn copy_of_a_marked_reservation_is_complete() {
+        let read = reservation(&json!({"namespace": "n", "name": "c", "uid": "u"}), false);
+        assert!(is_copied(&read, &marked(&read, &read)), "another manager moves it in the opposite direction");
+        let mut annotated = read.clone();
+        annotated.annotations_mut().insert("example.com/note".to_owned(), "new".to_owned());
+        assert!(!is_copied(&read, &annotated));
     }
 
     #[test]

@@ -333,7 +333,7 @@ impl Sweeper {
         match self.context.reservations.create(slot, &wanted, None, is_ours).await? {
             CreateResult::Created(_) => Ok(true),
             CreateResult::Exists(_) => Ok(false),
-            CreateResult::Taken => {
+            CreateResult::Taken(_) => {
                 warn!(%pool, %slot, namespace = holding.namespace, claim = holding.name,
                     "address is in use by one claim and reserved for another");
                 Ok(false)

@@ -45,6 +45,9 @@ pub enum Rule {
     Served,
     /// A reservation is in a scope that its pool has asked for. Its pool changes the scope, and nothing else does.
     Placed,
+    /// Of two reservations of a bound claim for one address, the one that was written first is deleted: two processes that
+    /// each delete one of them cannot both do it.
+    Moved,
     /// An address in a slice belongs to the owner of the slice, and an owner keeps no slice without an address.
     Sliced,
     /// A claim gets one IPAddress in its life, which is deleted with it.
@@ -72,6 +75,7 @@ pub fn ever(changes: &[Change], overtaken: bool) -> Vec<Violation> {
         let mut now = before(&world, change, overtaken);
         now.extend(without_cooldown(&world, change));
         now.extend(misplaced(&world, change));
+        now.extend(moved_unmarked(&world, change));
         world.apply(change);
         now.extend(created(&world, change));
         now.extend(bound_twice(&world));
@@ -126,6 +130,20 @@ fn without_cooldown(world: &World, change: &Change) -> Option<Violation> {
     let is_copy = |(other, made): (&String, &Reservation)| other != name && made.value == deleted.value;
     let is_lost = pool.network.is_none() && !world.reservations.iter().any(is_copy);
     is_lost.then(|| violation(Rule::CooledDown, format!("reservation {name} of {holder} was deleted, not released")))
+}
+
+/// The deletion of a reservation of a bound claim, which has another one in the scope to which it was moved.
+fn moved_unmarked(world: &World, change: &Change) -> Option<Violation> {
+    let Object::Reservation(name, deleted) = &change.object else { return None };
+    let holder = deleted.holder.as_ref().filter(|_| change.gone && !deleted.released)?;
+    let is_bound = |claim: &Claim| claim.uid == *holder && claim.bound.is_some() && !claim.deleting;
+    world.claims.values().find(|claim| is_bound(claim))?;
+    let is_kept = |(other, made): &(&String, &Reservation)| {
+        *other != name && made.holder == deleted.holder && made.value == deleted.value
+    };
+    let (kept, _) = world.reservations.iter().find(is_kept)?;
+    let text = || format!("reservation {name} of {holder} was deleted, which was written after {kept}");
+    (world.written.get(kept) < world.written.get(name)).then(|| violation(Rule::Moved, text()))
 }
 
 /// The scope of a new reservation. A network that is deleted or invalid, or that has another block length, moves nothing:

@@ -95,6 +95,24 @@ fn regular_lifecycle_has_no_violation() {
 }
 
 #[test]
+fn deletion_of_the_newer_reservation_is_detected() {
+    let moved = |is_marked: bool| {
+        let mut history = History::with_pool();
+        history.bind_claim("a", "1", "10.0.0.1");
+        let (holder, value) = (Some("1".to_owned()), "10.0.0.1".to_owned());
+        let copy = Reservation { uid: "n".into(), holder, value, ..Reservation::default() };
+        history.push(Object::Reservation("n.10.0.0.1".into(), copy.clone()), false);
+        history.reservation("10.0.0.1", "1", false);
+        if is_marked {
+            history.push(Object::Reservation("n.10.0.0.1".into(), copy), false);
+        }
+        history.reservation("10.0.0.1", "1", true);
+        history.ever()
+    };
+    assert_eq!((moved(false), moved(true)), (vec![Rule::Moved], vec![]));
+}
+
+#[test]
 fn deletion_without_a_cooldown_is_detected() {
     let deleted = |has_cooldown, released| {
         let mut history = History::default();

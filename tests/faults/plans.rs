@@ -125,6 +125,7 @@ fn undone_by(write: Write) -> &'static [Write] {
         Write::ReservationCreated => &[Write::ReservationDeleted],
         Write::ReservationReleased => &[Write::ReservationTakenOver, Write::ReservationCreated],
         Write::ReservationTakenOver => &[Write::ReservationReleased, Write::ReservationDeleted],
+        Write::ReservationMarked => &[Write::ReservationDeleted],
         Write::ReservationDeleted => &[Write::ReservationCreated],
         Write::AddressCreated => &[Write::AddressDeleted, Write::ClaimFinalizerAdded],
         Write::AddressFinalizerRemoved | Write::AddressDeleted => &[Write::AddressCreated],

@@ -22,6 +22,7 @@ pub enum Write {
     AddressDeleted,
     ReservationReleased,
     ReservationTakenOver,
+    ReservationMarked,
     ReservationDeleted,
     ClaimFinalizerRemoved,
     SliceAssigned,
@@ -58,6 +59,7 @@ impl Write {
             (Verb::Create, "ipreservations") => Self::ReservationCreated,
             (Verb::Change, "ipreservations") if body.contains("releasedAt") => Self::ReservationReleased,
             (Verb::Change, "ipreservations") if body.contains("claimRef") => Self::ReservationTakenOver,
+            (Verb::Change, "ipreservations") if body.contains("moved-from") => Self::ReservationMarked,
             (Verb::Delete, "ipreservations") => Self::ReservationDeleted,
             (Verb::Create, "ipslices") => Self::SliceAssigned,
             (Verb::Change, "ipslices") if body.contains(r#""op":"remove""#) => Self::SliceResumed,
@@ -100,6 +102,8 @@ mod tests {
         assert_eq!(write(&Method::DELETE, "ipreservations/r", ""), Some(Write::ReservationDeleted));
         let spec = r#"[{"op":"add","path":"/spec","value":{"claimRef":{"name":"c"}}}]"#;
         assert_eq!(write(&Method::PATCH, "ipreservations/r", spec), Some(Write::ReservationTakenOver));
+        let mark = r#"[{"op":"add","path":"/metadata/annotations/ipam.cluster.x-k8s.io~1moved-from","value":"u/1"}]"#;
+        assert_eq!(write(&Method::PATCH, "ipreservations/r", mark), Some(Write::ReservationMarked));
         assert_eq!(write(&Method::PATCH, "inclusterippools/p/status", "[]"), Some(Write::PoolStatus));
         assert_eq!(
             write(&Method::PATCH, "globalinclusterippools/p", &finalizers("")),

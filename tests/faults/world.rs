@@ -152,6 +152,8 @@ pub struct World {
     pub reservations: BTreeMap<String, Reservation>,
     pub pools: BTreeMap<PoolName, Pool>,
     pub slices: BTreeMap<String, Slice>,
+    /// The resource version of the last write of each reservation.
+    pub written: HashMap<String, u64>,
     /// The network of each pool, kept when the pool is deleted.
     pub networks: HashMap<PoolName, String>,
     /// The states of each pool, by its name.
@@ -187,7 +189,10 @@ impl World {
                 }
                 put(&mut self.addresses, name, address, change.gone);
             }
-            Object::Reservation(name, reservation) => put(&mut self.reservations, name, reservation, change.gone),
+            Object::Reservation(name, reservation) => {
+                put(&mut self.reservations, name, reservation, change.gone);
+                self.written.insert(name.clone(), change.version);
+            }
             Object::Slice(name, slice) => put(&mut self.slices, name, slice, change.gone),
             Object::Pool(name, pool) => {
                 put(&mut self.pools, name, pool, change.gone);

@@ -14,7 +14,7 @@
 //! | `propose`, `is_free` | `Ledger::propose`, and the counts `AddressUsage::elsewhere` |
 //! | `Reserve`, `attempt` | `InClusterHandler::{allocate, reserve}`, `Ledger::attempt` |
 //! | `Release` | `in_cluster/release.rs` |
-//! | `Create`, `Delete` of the mover | `scope_changes::move_one` |
+//! | `Move`, `Continue`, `GiveUp` | `scope_changes::move_one` |
 //! | `Sweep` | `Sweeper::delete_reservation` |
 
 mod properties;
@@ -25,13 +25,15 @@ use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-use state::Start;
+use state::{CLAIMS, Start};
 
 /// An injected error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutation {
     /// The mover deletes the old reservation before it creates the new one.
     DeleteFirst,
+    /// The mover deletes the old reservation although it has not written the new one, which existed.
+    DeleteUnmarked,
     /// A reservation with an unknown outcome is requested again in the scope that the pool has left.
     RepeatAttempt,
     /// An address that is reserved in another scope counts as free.
@@ -64,6 +66,8 @@ struct Scope {
     crashes: u8,
     /// How many reservations have an unknown outcome.
     unknown: u8,
+    /// How many claims exist: the one that is bound at the start, one of its pool that waits, and one of the other pool.
+    claims: usize,
     /// The pool has another block length than the network.
     has_other_length: bool,
     /// The caches of the first manager are always current.
@@ -79,6 +83,7 @@ const STABLE: Scope = Scope {
     network_changes: 0,
     crashes: 1,
     unknown: 1,
+    claims: CLAIMS,
     has_other_length: false,
     first_is_current: false,
     mutation: None,
@@ -92,6 +97,9 @@ const CHANGING: Scope = Scope { label_changes: 1, network_changes: 2, unknown: 0
 
 /// A pool with another block length that asks to join.
 const OTHER_LENGTH: Scope = Scope { has_other_length: true, network_changes: 1, ..STABLE };
+
+/// Two managers that observe the label of the pool at different times.
+const TWO: Scope = Scope { managers: 2, label_changes: 1, unknown: 0, claims: 1, ..STABLE };
 
 fn explore(scope: Scope) -> impl Checker<Scope> {
     scope.checker().finish_when(HasDiscoveries::AnyFailures).threads(2).spawn_bfs().join()
@@ -135,9 +143,15 @@ fn two_managers_that_see_a_network_change_keep_its_pool() {
 #[test]
 fn two_managers_that_see_a_label_and_a_network_change_agree() {
     for start in [Start::Outside, Start::Member] {
-        let two = Scope { start, managers: 2, first_is_current: true, crashes: 0, ..CHANGING };
-        holds(Scope { network_changes: 1, ..two });
+        holds(Scope { start, network_changes: 1, crashes: 0, first_is_current: true, ..TWO });
     }
+}
+
+#[test]
+fn two_managers_that_see_a_label_change_keep_reservations() {
+    holds(TWO);
+    holds(Scope { start: Start::Member, ..TWO });
+    holds(Scope { claims: 2, crashes: 0, first_is_current: true, ..TWO });
 }
 
 #[test]
@@ -158,7 +172,8 @@ fn each_precaution_of_joining_is_needed() {
         (Mutation::IgnoreReservationsAtStart, restored),
         (Mutation::JoinWithOtherLength, OTHER_LENGTH),
     ];
-    for (mutation, scope) in joining.into_iter().chain(keeping) {
+    let moving = [(Mutation::DeleteUnmarked, TWO)];
+    for (mutation, scope) in joining.into_iter().chain(keeping).chain(moving) {
         let checker = explore(Scope { mutation: Some(mutation), ..scope });
         let failures = checker.discoveries();
         let failed = |name: &&'static str| checker.model().property(name).expectation.discovery_is_failure();
@@ -175,6 +190,10 @@ fn larger_scopes_of_joining_hold() {
     for start in [Start::Member, Start::Restored] {
         holds(Scope { start, managers: 2, first_is_current: true, unknown: 1, ..MEMBER });
         holds(Scope { start, managers: 2, network_changes: 2, ..MEMBER });
-        holds(Scope { start, managers: 2, first_is_current: true, label_changes: 1, network_changes: 1, ..CHANGING });
+    }
+    for start in [Start::Outside, Start::Member] {
+        holds(Scope { start, label_changes: 2, ..TWO });
+        holds(Scope { start, network_changes: 1, first_is_current: true, ..TWO });
+        holds(Scope { start, claims: 2, first_is_current: true, ..TWO });
     }
 }

@@ -12,6 +12,10 @@ pub const OLD_POOL_VERSION: &str = "v1alpha1";
 /// Annotation on an IPAddress of a pool with the order RoundRobin: when the address was allocated.
 pub const ALLOCATED_AT_ANNOTATION: &str = "ipam.cluster.x-k8s.io/allocated-at";
 
+/// Annotation on an IPReservation that existed when another one was moved to its scope: the uid and the resourceVersion of
+/// the other one.
+pub const MOVED_FROM_ANNOTATION: &str = "ipam.cluster.x-k8s.io/moved-from";
+
 /// Finalizer on a pool: the pool is not removed while an address of it is in use.
 pub const PROTECT_POOL: &str = "ipam.cluster.x-k8s.io/ProtectPool";
 

@@ -34,7 +34,7 @@ use crate::model::ImportProblem;
 const IMPORT_LABEL: &str = "ipam.cluster.x-k8s.io/import";
 
 /// Labels and annotations that tools and the provider set: `import` does not read them, and `export` does not write them.
-const TEXTS_NOT_IMPORTED: [&str; 3] = [IMPORT_LABEL, LAST_APPLIED, names::MOVE_LABEL];
+const TEXTS_NOT_IMPORTED: [&str; 4] = [IMPORT_LABEL, LAST_APPLIED, names::MOVE_LABEL, names::MOVED_FROM_ANNOTATION];
 
 /// The annotation in which `kubectl apply` stores the last version.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

@@ -156,7 +156,7 @@ async fn create(answer: Answer, read: Answer) -> (&'static str, bool) {
     let result = match store.create(&slot(), &wanted, Some(attempt(&pool)), is_ours).await {
         Ok(CreateResult::Created(_)) => "created",
         Ok(CreateResult::Exists(_)) => "exists",
-        Ok(CreateResult::Taken) => "taken",
+        Ok(CreateResult::Taken(_)) => "taken",
         Err(_) => "failed",
     };
     if result != "failed" {

@@ -1,8 +1,10 @@
 //! A pool that joins or leaves a network while its addresses are in use.
 
+use capi_ipam_api::{IPReservation, IPReservationSpec};
 use serde_json::{Value, json};
 
 use super::{TIMEOUT, Work, names, range};
+use crate::support::consumer::{create, object};
 use crate::support::wait::eventually_within;
 
 impl Work<'_> {
@@ -44,13 +46,36 @@ impl Work<'_> {
         self.create_and_bind(&first).await;
         self.consumer.create_claims(&kept, "other").await;
         self.wait_until_bound(&kept).await;
-        self.set_network(Value::Null).await;
+        self.leave_with_interrupted_move(&first[1]).await;
         let late = names("e", 2);
         tokio::join!(self.create_claims(&late), self.delete_all(&first[..1]));
         self.wait_until_bound(&late).await;
         self.wait_until_deleted(&first[..1]).await;
         self.wait_until_moved("web").await;
         self.wait_until_noticed("web", None).await;
+    }
+
+    /// The pool leaves the network. An earlier move of the reservation of a claim was interrupted: it is in both scopes,
+    /// and the old one has changed since.
+    async fn leave_with_interrupted_move(&self, claim: &str) {
+        let (pools, reservations) = (self.consumer.pools(), self.consumer.reservations());
+        self.consumer.set_paused(&pools, "web", true).await;
+        self.consumer.wait_for_pool_condition("web", "False", "Paused").await;
+        self.set_network(Value::Null).await;
+        let all = reservations.list().await.expect("reservations can be listed");
+        let holds = |it: &IPReservation| it.spec.claim_ref.as_ref().is_some_and(|holder| holder.name == claim);
+        let old = all.into_iter().find(holds).expect("a bound claim has a reservation");
+        let scope = format!("p.{}.web", self.consumer.namespace);
+        let copy = object(json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPReservation",
+            "metadata": { "name": format!("{scope}.{}", old.spec.address) },
+            "spec": IPReservationSpec { scope, ..old.spec },
+        }));
+        create(&reservations, &copy).await.expect("the reservation can be created");
+        let name = old.metadata.name.expect("objects have names");
+        let set_label = |old: &mut Value| old["metadata"]["labels"] = json!({ "changed": "" });
+        self.consumer.modify(&reservations, &name, set_label).await;
+        self.consumer.set_paused(&pools, "web", false).await;
     }
 
     async fn set_network(&self, network: Value) {

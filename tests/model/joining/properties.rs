@@ -6,13 +6,7 @@ use super::Scope;
 use super::state::{ADDRESSES, CLAIMS, Claim, Manager, Network, OF_OTHER_POOL, Pool, Start, State, index};
 
 pub(super) fn of(model: &Scope) -> Vec<Property<Scope>> {
-    if model.checks_agreement_only() {
-        return vec![agreement()];
-    }
     let mut properties = vec![
-        Property::always("no address is allocated twice in a network", |model: &Scope, state: &State| {
-            (0..ADDRESSES).all(|address| is_unique(model, state, address))
-        }),
         Property::always("the address of a bound claim is reserved", |_, state: &State| {
             state.claims.iter().zip(0..).all(|(claim, holder)| match claim {
                 Claim::Bound(address) => state.reservations.iter().any(|scope| scope[*address] == Some(holder)),
@@ -28,6 +22,13 @@ pub(super) fn of(model: &Scope) -> Vec<Property<Scope>> {
             state.is_settled(model) && state.claims.iter().all(|claim| *claim != Claim::Waiting)
         }),
     ];
+    // Of two managers, one that has not observed a label yet allocates in the old scope.
+    if model.managers == 1 || model.label_changes == 0 {
+        properties
+            .push(Property::always("no address is allocated twice in a network", |model: &Scope, state: &State| {
+                (0..ADDRESSES).all(|address| is_unique(model, state, address))
+            }));
+    }
     if model.start != Start::Outside && model.label_changes == 0 {
         properties
             .push(Property::always("no reservation leaves the network unless the pool does", |_, state: &State| {
@@ -72,8 +73,7 @@ fn agreement() -> Property<Scope> {
     })
 }
 
-/// An address that both pools had in use when a manager observed that they are in one network is reported. Of several
-/// managers, one that has not observed a label yet allocates in the old scope.
+/// An address that both pools had in use when a manager observed that they are in one network is reported.
 fn is_unique(model: &Scope, state: &State, address: usize) -> bool {
     let has_it = |claim: &usize| state.claims[*claim] == Claim::Bound(address);
     let holders: Vec<usize> = (0..CLAIMS).filter(has_it).collect();
@@ -85,7 +85,7 @@ fn is_unique(model: &Scope, state: &State, address: usize) -> bool {
     }
     let is_informed = holders.iter().any(|&claim| state.is_informed[claim][address]);
     let is_member = state.pool.label && state.managers.iter().all(Manager::is_member);
-    !(model.managers == 1 && is_member && is_informed)
+    !(is_member && is_informed)
 }
 
 /// Whether two managers that have observed everything agree after they have written the status of the pool in turns, and

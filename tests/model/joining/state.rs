@@ -94,12 +94,39 @@ pub(super) enum Task {
     Bind(usize),
 }
 
+/// The next request of a mover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Mover {
-    Idle,
-    /// Moves the address of a claim to this scope.
-    Create(usize, u8, InNetwork),
-    Delete(usize, u8, InNetwork),
+pub(super) enum Request {
+    /// Creates the reservation in the new scope.
+    Create,
+    /// Writes into the one that exists there which version of the old one was read.
+    Mark,
+    /// Deletes the old reservation in the version that was read.
+    Delete,
+    /// Deletes the new reservation in the version that was created.
+    Undo,
+}
+
+/// What has happened to a reservation since it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Since {
+    Unchanged,
+    Changed,
+    /// Another one may have its name.
+    Deleted,
+}
+
+/// The move of a reservation to the other scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Move {
+    pub(super) next: Request,
+    pub(super) address: usize,
+    pub(super) holder: u8,
+    pub(super) target: InNetwork,
+    /// The old reservation.
+    pub(super) old: Since,
+    /// The move has created the new reservation, which has not changed since.
+    pub(super) has_own_copy: bool,
 }
 
 /// The holder of each address in the scope of the pool, and in that of the network.
@@ -121,7 +148,7 @@ pub(super) struct Manager {
     pub(super) ledger: Reservations,
     pub(super) tasks: [Task; CLAIMS],
     pub(super) attempts: [Option<(InNetwork, usize)>; CLAIMS],
-    pub(super) mover: Mover,
+    pub(super) mover: Option<Move>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -129,6 +156,8 @@ pub(super) struct State {
     pub(super) network: Network,
     pub(super) pool: Pool,
     pub(super) reservations: Reservations,
+    /// The reservations that name the one of the other scope in its present version.
+    pub(super) marks: [[bool; ADDRESSES]; 2],
     pub(super) claims: [Claim; CLAIMS],
     /// A write that is applied later.
     pub(super) late: Option<(InNetwork, usize, u8)>,
@@ -153,7 +182,7 @@ impl Manager {
             ledger: reservations,
             tasks: [Task::Idle; CLAIMS],
             attempts: [None; CLAIMS],
-            mover: Mover::Idle,
+            mover: None,
         };
         manager.decide(model);
         manager
@@ -321,7 +350,7 @@ impl Manager {
             && self.network == state.network
             && self.pool == state.pool
             && (!model.records_status() || self.status() == state.pool.status)
-            && self.mover == Mover::Idle
+            && self.mover.is_none()
             && self.tasks.iter().all(|task| *task == Task::Idle)
             && (0..CLAIMS).all(is_done)
             && self.abandoned(&state.claims).next().is_none()
@@ -338,11 +367,13 @@ impl State {
         let mut reservations = Reservations::default();
         reservations[index(is_member)][0] = Some(0);
         let manager = Manager::start(model, network, pool, reservations);
+        let waiting = |claim: usize| if claim < model.claims { Claim::Waiting } else { Claim::Gone };
         Self {
             network,
             pool,
             reservations,
-            claims: [Claim::Bound(0), Claim::Waiting, Claim::Waiting],
+            marks: Default::default(),
+            claims: [Claim::Bound(0), waiting(1), waiting(2)],
             late: None,
             managers: vec![manager; model.managers],
             is_informed: [[false; ADDRESSES]; CLAIMS],
@@ -358,9 +389,25 @@ impl State {
         self.late.is_none() && self.managers.iter().all(|manager| manager.is_settled(model, self))
     }
 
+    /// A reservation is created, changed or deleted. It has another version then.
+    pub(super) fn write(&mut self, scope: InNetwork, address: usize, holder: Option<u8>) {
+        self.reservations[index(scope)][address] = holder;
+        self.marks.iter_mut().for_each(|marks| marks[address] = false);
+        let moves = self.managers.iter_mut().filter_map(|manager| manager.mover.as_mut());
+        for it in moves.filter(|it| it.address == address) {
+            if it.target == scope {
+                it.has_own_copy = false;
+            } else if holder.is_none() {
+                it.old = Since::Deleted;
+            } else if it.old == Since::Unchanged {
+                it.old = Since::Changed;
+            }
+        }
+    }
+
     /// A manager changes or deletes a reservation, and knows the result.
     pub(super) fn set(&mut self, manager: usize, scope: InNetwork, address: usize, holder: Option<u8>) {
-        self.reservations[index(scope)][address] = holder;
+        self.write(scope, address, holder);
         self.managers[manager].ledger[index(scope)][address] = holder;
     }
 
@@ -371,10 +418,12 @@ impl State {
         present
     }
 
-    /// A manager creates a reservation, and reads it if it exists. Returns its holder.
-    pub(super) fn create(&mut self, manager: usize, scope: InNetwork, address: usize, holder: u8) -> u8 {
-        let present = *self.reservations[index(scope)][address].get_or_insert(holder);
-        self.managers[manager].ledger[index(scope)][address] = Some(present);
-        present
+    /// A reservation is created if its name does not exist. Returns whether it was created.
+    pub(super) fn create(&mut self, scope: InNetwork, address: usize, holder: u8) -> bool {
+        let is_free = self.reservations[index(scope)][address].is_none();
+        if is_free {
+            self.write(scope, address, Some(holder));
+        }
+        is_free
     }
 }

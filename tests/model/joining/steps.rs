@@ -3,7 +3,8 @@
 use stateright::{Model, Property};
 
 use super::state::{
-    ADDRESSES, CLAIMS, Claim, InNetwork, Manager, Mover, Network, SLOTS, Start, State, Status, Task, index,
+    ADDRESSES, CLAIMS, Claim, InNetwork, Manager, Move, Network, OF_OTHER_POOL, Request, SLOTS, Since, Start, State,
+    Status, Task, index,
 };
 use super::{Mutation, Scope, properties};
 
@@ -28,16 +29,19 @@ pub(super) enum Step {
     Record,
     Propose(usize, usize),
     /// Continues with a reservation that the claim has.
-    Continue(usize, usize),
+    Resume(usize, usize),
     RepeatAttempt(usize),
     Reserve(usize),
     ReplyLost(usize),
     AppliedLater(usize),
     Bind(usize),
     Release,
+    /// Reads a reservation to move it.
     Move(usize),
-    Create,
-    Delete,
+    /// The next request of the move.
+    Continue,
+    /// The move is given up, and starts again later: a request has failed.
+    GiveUp,
     Sweep(InNetwork, usize),
     Crash,
 }
@@ -83,7 +87,7 @@ impl Model for Scope {
             }
             Action::ApplyLate => {
                 let (scope, address, holder) = state.late.take()?;
-                state.reservations[index(scope)][address].get_or_insert(holder);
+                state.create(scope, address, holder);
             }
             Action::DeleteClaim => state.claims[0] = Claim::Releasing,
             Action::Managed(number, step) => self.manage(&mut state, number, step)?,
@@ -108,13 +112,6 @@ impl Scope {
         self.network_changes > 0
     }
 
-    /// Two managers that observe a label at different times: each can move a reservation to where the other one has taken
-    /// it from. The address is reserved again then, which this model does not contain. So it contains no allocations,
-    /// and only what the managers record of the scope is checked.
-    pub(super) fn checks_agreement_only(&self) -> bool {
-        self.managers > 1 && self.label_changes > 0
-    }
-
     fn steps(&self, state: &State, manager: &Manager, add: &mut impl FnMut(bool, Step)) {
         add(manager.network != state.network, Step::SeeNetwork);
         add(manager.pool != state.pool, Step::SeePool);
@@ -124,14 +121,13 @@ impl Scope {
         add(records && self.records_status(), Step::Record);
         add(state.crashes_left > 0, Step::Crash);
         add(state.claims[0] == Claim::Releasing, Step::Release);
-        if !self.checks_agreement_only() {
-            (0..CLAIMS).for_each(|claim| self.steps_of_claim(state, manager, claim, add));
-        }
-        if manager.mover == Mover::Idle {
+        (0..CLAIMS).for_each(|claim| self.steps_of_claim(state, manager, claim, add));
+        if manager.mover.is_none() {
             manager.movable().for_each(|address| add(!manager.is_conflict(address), Step::Move(address)));
         }
-        add(matches!(manager.mover, Mover::Create(..)), Step::Create);
-        add(matches!(manager.mover, Mover::Delete(..)), Step::Delete);
+        add(manager.mover.is_some(), Step::Continue);
+        // With more claims there are too many states.
+        add(manager.mover.is_some() && self.claims == 1, Step::GiveUp);
         manager.abandoned(&state.claims).for_each(|(scope, address)| add(true, Step::Sweep(scope, address)));
     }
 
@@ -140,7 +136,7 @@ impl Scope {
         let scope = manager.scope_of(claim);
         if state.claims[claim] == Claim::Waiting && manager.tasks[claim] == Task::Idle {
             let held: Vec<usize> = manager.held(claim).collect();
-            held.iter().for_each(|&address| add(manager.continues(claim), Step::Continue(claim, address)));
+            held.iter().for_each(|&address| add(manager.continues(claim), Step::Resume(claim, address)));
             let repeats = manager.attempts[claim].is_some();
             let allocates = held.is_empty() && manager.allocates(claim);
             add(allocates && repeats, Step::RepeatAttempt(claim));
@@ -163,8 +159,10 @@ impl Scope {
                 self.observe(state, number, step);
                 Some(())
             }
-            Step::Release | Step::Move(_) | Step::Create | Step::Delete | Step::Sweep(..) => {
-                self.release_or_move(state, number, step)
+            Step::Release | Step::Sweep(..) => self.release(state, number, step),
+            Step::Move(_) | Step::Continue | Step::GiveUp => {
+                state.managers[number].mover = self.advance(state, number, step);
+                Some(())
             }
             _ => self.allocate(state, number, step),
         }
@@ -204,7 +202,7 @@ impl Scope {
                 manager.tasks[claim] = Task::Reserve(manager.scope_of(claim), address);
                 state.is_informed[claim][address] = manager.is_member() && is_recorded;
             }
-            Step::Continue(claim, address) => {
+            Step::Resume(claim, address) => {
                 // A live read.
                 let scope = manager.scope_of(claim);
                 if state.read(number, scope, address).map(usize::from) == Some(claim) {
@@ -221,7 +219,8 @@ impl Scope {
             Step::Reserve(claim) => {
                 let Task::Reserve(scope, address) = manager.tasks[claim] else { return None };
                 let holder = u8::try_from(claim).ok()?;
-                let is_ours = state.create(number, scope, address, holder) == holder;
+                state.create(scope, address, holder);
+                let is_ours = state.read(number, scope, address) == Some(holder);
                 state.managers[number].tasks[claim] = if is_ours { Task::Bind(address) } else { Task::Idle };
             }
             Step::ReplyLost(claim) | Step::AppliedLater(claim) => {
@@ -233,7 +232,7 @@ impl Scope {
                 if step == Step::AppliedLater(claim) {
                     state.late = Some((scope, address, holder));
                 } else {
-                    state.reservations[index(scope)][address].get_or_insert(holder);
+                    state.create(scope, address, holder);
                 }
             }
             Step::Bind(claim) => {
@@ -250,45 +249,22 @@ impl Scope {
         Some(())
     }
 
-    /// A manager releases an address, or moves or deletes a reservation.
-    fn release_or_move(&self, state: &mut State, number: usize, step: Step) -> Option<()> {
-        let deletes_first = self.mutation == Some(Mutation::DeleteFirst);
-        let manager = &mut state.managers[number];
+    /// A manager releases an address, or deletes the reservation of a claim that does not use it.
+    fn release(&self, state: &mut State, number: usize, step: Step) -> Option<()> {
+        let ledger = state.managers[number].ledger;
         match step {
             Step::Release => {
                 for (scope, address) in SLOTS {
-                    let is_known = state.managers[number].ledger[index(scope)][address] == Some(0);
+                    let is_known = ledger[index(scope)][address] == Some(0);
                     if is_known && state.reservations[index(scope)][address] == Some(0) {
                         state.set(number, scope, address, None);
                     }
                 }
                 state.claims[0] = Claim::Gone;
             }
-            Step::Move(address) => {
-                let target = manager.is_member();
-                let holder = manager.ledger[index(!target)][address]?;
-                manager.mover = if deletes_first {
-                    Mover::Delete(address, holder, target)
-                } else {
-                    Mover::Create(address, holder, target)
-                };
-            }
-            Step::Create => {
-                let Mover::Create(address, holder, target) = manager.mover else { return None };
-                let is_moved = state.create(number, target, address, holder) == holder && !deletes_first;
-                let next = if is_moved { Mover::Delete(address, holder, target) } else { Mover::Idle };
-                state.managers[number].mover = next;
-            }
-            Step::Delete => {
-                let Mover::Delete(address, holder, target) = manager.mover else { return None };
-                manager.mover = if deletes_first { Mover::Create(address, holder, target) } else { Mover::Idle };
-                if state.read(number, !target, address) == Some(holder) {
-                    state.set(number, !target, address, None);
-                }
-            }
             Step::Sweep(scope, address) => {
                 // Verified by live reads.
-                let holder = manager.ledger[index(scope)][address];
+                let holder = ledger[index(scope)][address];
                 if state.read(number, scope, address) == holder {
                     state.set(number, scope, address, None);
                 }
@@ -296,5 +272,74 @@ impl Scope {
             _ => return None,
         }
         Some(())
+    }
+
+    /// The mover of a manager sends a request. Returns the move with its next request, `None` if it has ended.
+    fn advance(&self, state: &mut State, number: usize, step: Step) -> Option<Move> {
+        let deletes_first = self.mutation == Some(Mutation::DeleteFirst);
+        match step {
+            Step::Move(address) => {
+                let target = state.managers[number].is_member();
+                let holder = state.read(number, !target, address).filter(|holder| *holder != OF_OTHER_POOL)?;
+                let next = if deletes_first { Request::Delete } else { Request::Create };
+                Some(Move { next, address, holder, target, old: Since::Unchanged, has_own_copy: false })
+            }
+            Step::Continue => {
+                let it = state.managers[number].mover?;
+                match it.next {
+                    Request::Create => self.create_copy(state, number, it).filter(|_| !deletes_first),
+                    Request::Mark => mark_copy(state, number, it),
+                    Request::Delete => {
+                        let next = delete_old(state, number, it);
+                        if deletes_first { Some(Move { next: Request::Create, ..it }) } else { next }
+                    }
+                    Request::Undo => {
+                        if it.has_own_copy {
+                            state.set(number, it.target, it.address, None);
+                        }
+                        None
+                    }
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// Step M2: creates the reservation in the new scope, and reads it if it exists.
+    fn create_copy(&self, state: &mut State, number: usize, it: Move) -> Option<Move> {
+        let has_own_copy = state.create(it.target, it.address, it.holder);
+        if state.read(number, it.target, it.address) != Some(it.holder) {
+            return None;
+        }
+        let is_marked = has_own_copy || self.mutation == Some(Mutation::DeleteUnmarked);
+        Some(Move { next: if is_marked { Request::Delete } else { Request::Mark }, has_own_copy, ..it })
+    }
+}
+
+/// Step M3: writes into the reservation in the new scope which version of the old one was read, unless that is written
+/// there already.
+fn mark_copy(state: &mut State, number: usize, it: Move) -> Option<Move> {
+    if state.read(number, it.target, it.address) != Some(it.holder) {
+        return None;
+    }
+    let is_current = it.old == Since::Unchanged;
+    let is_marked = state.marks[index(it.target)][it.address];
+    if !(is_marked && is_current) {
+        state.write(it.target, it.address, Some(it.holder));
+        state.marks[index(it.target)][it.address] = is_current;
+    }
+    Some(Move { next: Request::Delete, ..it })
+}
+
+/// Step M4: deletes the old reservation in the version that was read.
+fn delete_old(state: &mut State, number: usize, it: Move) -> Option<Move> {
+    match (it.old, state.read(number, !it.target, it.address)) {
+        (Since::Unchanged, Some(_)) => {
+            state.set(number, !it.target, it.address, None);
+            None
+        }
+        // A conflict with another reservation of the name: the old one counts as released.
+        (Since::Deleted, Some(_)) => it.has_own_copy.then_some(Move { next: Request::Undo, ..it }),
+        _ => None,
     }
 }
