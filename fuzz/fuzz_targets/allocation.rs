@@ -12,6 +12,7 @@
 mod pools;
 
 use capi_ipam_api::{InClusterKind, Pool, PoolKey, Scope, Slot, names};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, Family, Span};
 use capi_ipam_ledger::{Ledger, Proposal};
 use ipnet::IpNet;

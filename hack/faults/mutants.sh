@@ -2,8 +2,8 @@
 # Mutation testing of the fault plans: applies each patch in tests/faults/mutants to a copy of the repository, one at a
 # time, and checks that a fault plan or a test detects it. The first line of a patch describes the mutant. The lines that
 # begin with "plan: " are plans, at least one of which has to detect it. If there is a line that begins with "test: ", it
-# is the full name of a test that has to detect it instead: a unit test of capi-ipam, or after the name of a program in
-# tests one of its tests.
+# names the test that has to detect it instead: the name of a package and one of its unit tests, or the name of a program
+# in tests and one of its tests.
 #
 #   hack/faults/mutants.sh [NAME…]      default: all mutants
 #
@@ -50,6 +50,29 @@ run_plans() {
       "$cargo" test --quiet --locked --test faults single_faults -- --nocapture >"$work/$1.log" 2>&1; then
       found=$(grep -B1 '^FAILED: ' "$work/$1.log" | head -n 2 | sed 's/^[0-9/]* //; s/: [0-9.]*s, at rest.*//; s/^FAILED: //' | paste -sd ' ')
       # A run that failed for another reason has detected nothing.
+      [ -n "$found" ] && echo "$found" && return 0
+      tail -n 5 "$work/$1.log" >&2
+    fi
+  done
+  return 1
+}
+
+test_of() {
+  sed -n 's/^test: //p' "tests/faults/mutants/$1.patch"
+}
+
+# Runs the test of a mutant, and prints its name if it fails.
+run_test() {
+  local test log=$work/$1.log
+  test=$(test_of "$1")
+  if [[ $test == capi-ipam* ]]; then
+    CARGO_TARGET_DIR=$work/build "$cargo" test --quiet --locked --manifest-path "$tree/Cargo.toml" \
+      --package "${test% *}" --lib -- --exact "${test#* }" >"$log" 2>&1 && return 1
+  else
+    CAPI_IPAM_MANAGER=$work/build/debug/manager \
+      "$cargo" test --quiet --locked --test "${test% *}" -- --exact "${test#* }" >"$log" 2>&1 && return 1
+  fi
+  # A run that failed for another reason has detected nothing.
       [ -n "$found" ] && echo "$found" && return 0
       tail -n 5 "$work/$1.log" >&2
     fi

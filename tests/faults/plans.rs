@@ -122,10 +122,9 @@ fn is_creation(write: Write) -> bool {
 /// object of the same name.
 fn undone_by(write: Write) -> &'static [Write] {
     match write {
-        Write::ReservationCreated => &[Write::ReservationDeleted],
+        Write::ReservationCreated | Write::ReservationMarked => &[Write::ReservationDeleted],
         Write::ReservationReleased => &[Write::ReservationTakenOver, Write::ReservationCreated],
         Write::ReservationTakenOver => &[Write::ReservationReleased, Write::ReservationDeleted],
-        Write::ReservationMarked => &[Write::ReservationDeleted],
         Write::ReservationDeleted => &[Write::ReservationCreated],
         Write::AddressCreated => &[Write::AddressDeleted, Write::ClaimFinalizerAdded],
         Write::AddressFinalizerRemoved | Write::AddressDeleted => &[Write::AddressCreated],

@@ -160,7 +160,7 @@ impl Ledger {
     fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let (result, mut has_more) = self.change_once(change);
         while has_more {
-            (_, has_more) = self.change_once(State::refresh_queued);
+            ((), has_more) = self.change_once(State::refresh_queued);
         }
         result
     }

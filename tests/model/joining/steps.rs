@@ -159,7 +159,7 @@ impl Scope {
                 self.observe(state, number, step);
                 Some(())
             }
-            Step::Release | Step::Sweep(..) => self.release(state, number, step),
+            Step::Release | Step::Sweep(..) => release(state, number, step),
             Step::Move(_) | Step::Continue | Step::GiveUp => {
                 state.managers[number].mover = self.advance(state, number, step);
                 Some(())
@@ -249,31 +249,6 @@ impl Scope {
         Some(())
     }
 
-    /// A manager releases an address, or deletes the reservation of a claim that does not use it.
-    fn release(&self, state: &mut State, number: usize, step: Step) -> Option<()> {
-        let ledger = state.managers[number].ledger;
-        match step {
-            Step::Release => {
-                for (scope, address) in SLOTS {
-                    let is_known = ledger[index(scope)][address] == Some(0);
-                    if is_known && state.reservations[index(scope)][address] == Some(0) {
-                        state.set(number, scope, address, None);
-                    }
-                }
-                state.claims[0] = Claim::Gone;
-            }
-            Step::Sweep(scope, address) => {
-                // Verified by live reads.
-                let holder = ledger[index(scope)][address];
-                if state.read(number, scope, address) == holder {
-                    state.set(number, scope, address, None);
-                }
-            }
-            _ => return None,
-        }
-        Some(())
-    }
-
     /// The mover of a manager sends a request. Returns the move with its next request, `None` if it has ended.
     fn advance(&self, state: &mut State, number: usize, step: Step) -> Option<Move> {
         let deletes_first = self.mutation == Some(Mutation::DeleteFirst);
@@ -314,6 +289,31 @@ impl Scope {
         let is_marked = has_own_copy || self.mutation == Some(Mutation::DeleteUnmarked);
         Some(Move { next: if is_marked { Request::Delete } else { Request::Mark }, has_own_copy, ..it })
     }
+}
+
+/// A manager releases an address, or deletes the reservation of a claim that does not use it.
+fn release(state: &mut State, number: usize, step: Step) -> Option<()> {
+    let ledger = state.managers[number].ledger;
+    match step {
+        Step::Release => {
+            for (scope, address) in SLOTS {
+                let is_known = ledger[index(scope)][address] == Some(0);
+                if is_known && state.reservations[index(scope)][address] == Some(0) {
+                    state.set(number, scope, address, None);
+                }
+            }
+            state.claims[0] = Claim::Gone;
+        }
+        Step::Sweep(scope, address) => {
+            // Verified by live reads.
+            let holder = ledger[index(scope)][address];
+            if state.read(number, scope, address) == holder {
+                state.set(number, scope, address, None);
+            }
+        }
+        _ => return None,
+    }
+    Some(())
 }
 
 /// Step M3: writes into the reservation in the new scope which version of the old one was read, unless that is written
