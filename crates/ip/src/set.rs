@@ -119,9 +119,11 @@ impl SpanSet {
         for span in &self.spans {
             let skipped = others.partition_point(|other| other.last < span.first);
             others = others.get(skipped..).unwrap_or_default();
+            let overlapping = others.partition_point(|other| other.first <= span.last);
+            remaining.reserve(overlapping.saturating_add(1));
             // The first number that is not compared yet; `None` after the last one that exists.
             let mut start = Some(span.first);
-            for other in others.iter().take_while(|other| other.first <= span.last) {
+            for other in others.iter().take(overlapping) {
                 if let (Some(start), Some(end)) = (start, other.first.checked_sub(1)) {
                     remaining.extend(Span::new(start, end));
                 }

@@ -124,9 +124,16 @@ impl UsableBlocks {
     /// Returns the blocks without those that overlap with `addresses`, the numbers of addresses of the same family.
     #[must_use]
     pub fn without(&self, addresses: &SpanSet) -> Self {
-        let overlapping: SpanSet = addresses.spans().iter().filter_map(|span| self.numbers_of(*span)).collect();
-        let (set, draining) = (self.set.subtract(&overlapping), self.draining.subtract(&overlapping));
-        Self { set, draining, ..self.clone() }
+        if self.shift() == 0 {
+            return self.without_numbers(addresses);
+        }
+        self.without_numbers(&addresses.spans().iter().filter_map(|span| self.numbers_of(*span)).collect())
+    }
+
+    fn without_numbers(&self, numbers: &SpanSet) -> Self {
+        let (set, draining) = (self.set.subtract(numbers), self.draining.subtract(numbers));
+        let Self { family, length, .. } = *self;
+        Self { family, length, ranges: self.ranges.clone(), set, draining }
     }
 
     /// Returns the addresses of all usable blocks.
