@@ -88,6 +88,7 @@ mutants: rust control-plane ## Mutation testing: check that the fault plans dete
 .PHONY: model
 model: rust ## Check larger scopes of the protocol model (SECONDS_EACH=600)
 	MODEL_SECONDS=$(or $(SECONDS_EACH),600) $(CARGO) test --locked --release --test model -- --ignored --nocapture
+	$(CARGO) test --locked --release --workspace --lib observed -- --ignored --nocapture
 
 .PHONY: image-test
 image-test: rust control-plane ## Test the image of `make image` and its binary (ARGS: cargo test arguments)

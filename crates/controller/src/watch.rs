@@ -40,9 +40,10 @@ pub use crate::restores::{Epoch, RestoreDetector};
 /// A watch begins with a list, and lists again after an interruption. An object that a new list does not contain was
 /// deleted meanwhile. A controller reports these objects of its main kind with [`EventHandler::delete`], since it has
 /// them in its cache. For other kinds, a handler that stores objects has to remove them in [`EventHandler::init_done`],
-/// for which it has an [`ObjectMap`](crate::object_map::ObjectMap).
+/// for which it has an [`Observed`](crate::observed::Observed).
 pub trait EventHandler<K>: Send + Sync + 'static {
-    /// A list begins. [`EventHandler::apply`] is called for each object in it.
+    /// A list begins, and is requested next. [`EventHandler::apply`] is called for each object in it. Another one can
+    /// begin before it is complete.
     fn init(&self) {}
     /// The list is complete.
     fn init_done(&self) {}
@@ -193,7 +194,7 @@ where
             let mut delay = None;
             let seen = match item {
                 Ok(event) => {
-                    // kube sends `Init` before its request.
+                    // `Init` is sent before the request.
                     if !matches!(event, Event::Init) && failures.end() {
                         synced.accepted();
                     }
@@ -458,13 +459,13 @@ mod tests {
         let spec = WatchSpec::new(api, (), Arc::clone(&recorder) as _, synced.clone());
         let watch = watch_into(WatchSpec { config: watcher::Config::default().page_size(1), ..spec });
         let watch = tokio::spawn(watch.for_each(|()| std::future::ready(())));
-        while recorder.calls() != ["init", "a"] {
+        while recorder.calls() != ["init", "init", "a"] {
             tokio::task::yield_now().await;
         }
         assert!(!synced.is_ready(), "the second page is missing");
         release.notify_one();
         synced.wait().await;
-        assert_eq!(recorder.calls(), ["init", "a", "b", "init_done"]);
+        assert_eq!(recorder.calls(), ["init", "init", "a", "b", "init_done"]);
         watch.abort();
     }
 
@@ -517,11 +518,13 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        wait_for(&["init", "a", "init_done"]).await;
+        // A streaming list begins, and then one in pages.
+        let listed = ["init", "init", "a", "init_done"];
+        wait_for(&listed).await;
         restored.store(true, Ordering::Relaxed);
         let started = Instant::now();
         fails.notify_one();
-        wait_for(&["init", "a", "init_done", "restored", "init", "a", "init_done"]).await;
+        wait_for(&[&listed[..], &["restored"], &listed].concat()).await;
         assert!(started.elapsed() < VERSION_CHECK_INTERVAL / 2, "it is checked at once: {:?}", started.elapsed());
     }
 

@@ -101,6 +101,10 @@ enum State<K> {
         /// Number of consecutive lists that began and failed.
         failures: u32,
     },
+    /// The list has begun, and is requested next: what others see from now on can be later than the list.
+    Begun {
+        failures: u32,
+    },
     Listing {
         failures: u32,
         since: Instant,
@@ -122,8 +126,9 @@ where
         loop {
             let (item, next) = match state {
                 State::Unlisted { failures: MAX_FAILURES.. } => return self.refuse(),
-                State::Unlisted { failures } => match self.open(None).await {
-                    Ok(events) => (Some(Ok(Event::Init)), State::Listing { failures, since: Instant::now(), events }),
+                State::Unlisted { failures } => (Some(Ok(Event::Init)), State::Begun { failures }),
+                State::Begun { failures } => match self.open(None).await {
+                    Ok(events) => (None, State::Listing { failures, since: Instant::now(), events }),
                     Err(error) if is_refusal(&error) => return self.refuse(),
                     Err(error) => (Some(Err(Error::WatchStartFailed(error))), State::Unlisted { failures }),
                 },
