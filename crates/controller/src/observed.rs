@@ -13,9 +13,9 @@ use std::time::Instant;
 use kube::core::ObjectMeta;
 
 pub(crate) use self::by_name::ByName;
-pub use self::by_name::ObjectKey;
 pub use self::lists::{ListNumber, Lists, Unlisted};
 pub use self::versions::{Known, ObjectVersion, Origin, Stamp, Versions};
+use crate::namespaced_name::NamespacedName;
 use crate::resource_version::ResourceVersion;
 use crate::uid::Uid;
 
@@ -128,7 +128,7 @@ impl<V> Observed<V> {
 
     /// The list is complete. Removes and returns the objects that it did not contain and that were not seen otherwise since
     /// it began.
-    pub fn end_list(&mut self, now: Instant) -> Vec<(ObjectKey, Option<V>)> {
+    pub fn end_list(&mut self, now: Instant) -> Vec<(NamespacedName, Option<V>)> {
         let unlisted = self.versions.end_list();
         let mut removed = Vec::new();
         for (key, entry) in self.objects.extract_if(|entry| entry.stamp.is_unlisted(unlisted)) {

@@ -33,14 +33,20 @@ impl std::fmt::Display for Uid {
 }
 
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
-    let dashes = [8, 13, 18, 23];
-    let well_formed = text.len() == 36
-        && text.bytes().enumerate().all(|(index, byte)| match byte {
-            b'-' => dashes.contains(&index),
-            b'0'..=b'9' | b'a'..=b'f' => !dashes.contains(&index),
-            _ => false,
-        });
-    let number = well_formed.then(|| u128::from_str_radix(&text.replace('-', ""), 16).ok()).flatten()?;
+    if text.len() != 36 {
+        return None;
+    }
+    let mut number = 0_u128;
+    for (index, byte) in text.bytes().enumerate() {
+        let is_dash = matches!(index, 8 | 13 | 18 | 23);
+        let digit = match byte {
+            b'-' if is_dash => continue,
+            b'0'..=b'9' if !is_dash => byte.wrapping_sub(b'0'),
+            b'a'..=b'f' if !is_dash => byte.wrapping_sub(b'a').wrapping_add(10),
+            _ => return None,
+        };
+        number = (number << 4) | u128::from(digit);
+    }
     Some(number.to_be_bytes())
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::object_map::ObjectMap;
+use capi_ipam_controller::observed::{Observed, Origin};
 use capi_ipam_controller::watch::EventHandler;
 use parking_lot::Mutex;
 
@@ -23,7 +23,7 @@ pub(super) struct Clusters {
 
 #[derive(Default)]
 struct State {
-    clusters: ObjectMap<ClusterInfo>,
+    clusters: Observed<ClusterInfo>,
     waiting: WaitingClaims,
 }
 
@@ -94,11 +94,11 @@ fn cluster_of(claim: &IPAddressClaim) -> Option<NamespacedName> {
 
 impl EventHandler<Cluster> for Clusters {
     fn init(&self) {
-        self.state.lock().clusters.init();
+        self.state.lock().clusters.begin_list();
     }
 
     fn init_done(&self) {
-        let removed = self.state.lock().clusters.init_done();
+        let removed = self.state.lock().clusters.end_list(Instant::now());
         for (cluster, _) in removed {
             self.wake_waiting(&cluster);
         }
@@ -108,15 +108,15 @@ impl EventHandler<Cluster> for Clusters {
         let key = NamespacedName::of(&cluster.metadata);
         let paused = cluster.is_paused();
         let is_changed = {
-            let mut state = self.state.lock();
+            let (mut state, now) = (self.state.lock(), Instant::now());
             let before = state.clusters.get(key.namespace(), key.name()).map(|known| (known.paused, known.unpaused));
             let unpaused = match before {
-                Some((true, _)) if !paused => Some(Instant::now()),
+                Some((true, _)) if !paused => Some(now),
                 before => before.and_then(|(_, unpaused)| unpaused),
             };
             let info = ClusterInfo { paused, created: created(&cluster.metadata), unpaused };
-            state.clusters.insert(key.namespace(), key.name(), info);
-            before.map(|(paused, _)| paused) != Some(paused)
+            let change = state.clusters.see(Origin::Watch, &cluster.metadata, info, now);
+            change.is_some_and(|change| change.before.map(|before| before.paused) != Some(paused))
         };
         if is_changed {
             self.wake_waiting(&key);
@@ -125,8 +125,13 @@ impl EventHandler<Cluster> for Clusters {
 
     fn delete(&self, cluster: &Cluster) {
         let key = NamespacedName::of(&cluster.metadata);
-        self.state.lock().clusters.remove(key.namespace(), key.name());
+        let uid = cluster.metadata.uid.as_deref();
+        self.state.lock().clusters.delete(key.namespace(), key.name(), uid, Instant::now());
         self.wake_waiting(&key);
+    }
+
+    fn restored(&self) {
+        self.state.lock().clusters.restored();
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::object_map::ObjectMap;
-use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_controller::observed::{Observed, Origin};
+use capi_ipam_controller::watch::{EventHandler, Invalid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use parking_lot::Mutex;
@@ -24,7 +25,7 @@ pub struct AddressIndex {
 
 #[derive(Default)]
 struct State {
-    addresses: ObjectMap<AddressRecord>,
+    addresses: Observed<AddressRecord>,
     /// Interned pool references.
     pools: HashSet<Arc<PoolReference>>,
     is_synced: bool,
@@ -49,9 +50,8 @@ pub struct AddressRecord {
     pub deleting: bool,
     /// Whether `spec.claimRef` has the name of the IPAddress itself, as the contract requires.
     pub named_after_claim: bool,
-    /// The uid of the IPAddress, if it is a UUID.
-    uid: Option<Uid>,
-    version: u64,
+    /// Whether the uid of the IPAddress is a UUID, which is known completely.
+    has_uuid: bool,
 }
 
 impl AddressRecord {
@@ -132,21 +132,25 @@ impl AddressIndex {
     /// The last seen uid and resource version of the IPAddress of the claim, as preconditions of its deletion. `None`
     /// unless it has our finalizer and no other, and is not being deleted.
     pub(super) fn delete_preconditions(&self, claim: &IPAddressClaim) -> Option<(String, String)> {
-        let record = self.get(claim.metadata.namespace.as_deref()?, claim.metadata.name.as_deref()?)?;
+        let (namespace, name) = (claim.metadata.namespace.as_deref()?, claim.metadata.name.as_deref()?);
+        let state = self.state.lock();
+        let record = state.addresses.get(namespace, name)?;
         let is_ours = record.is_for(claim.metadata.uid.as_deref().map(Uid::of), &claim.spec.pool_ref);
         let has_only_our_finalizer = record.protected && !record.has_foreign_finalizers;
-        let uid = record.uid.filter(|_| is_ours && has_only_our_finalizer && !record.deleting && record.version > 0)?;
-        Some((uid.to_string(), record.version.to_string()))
+        if !is_ours || !has_only_our_finalizer || record.deleting || !record.has_uuid {
+            return None;
+        }
+        let (uid, version) = state.addresses.preconditions(namespace, name)?;
+        Some((uid.to_string(), version.to_string()))
     }
 
     /// Stores the response to a write of this process, unless a newer state is known.
     pub(super) fn insert(&self, address: &IPAddress) {
-        self.upsert(address, false);
+        self.upsert(address, Origin::Response);
     }
 
-    /// Stores the state of an IPAddress. Only a watch event may replace a newer state by an older one, as after a
-    /// restore of etcd. Returns whether the record changed.
-    fn upsert(&self, address: &IPAddress, is_from_watch: bool) -> bool {
+    /// Stores the state of an IPAddress, unless a newer one is known. Returns whether the record changed.
+    fn upsert(&self, address: &IPAddress, origin: Origin) -> bool {
         let mut state = self.state.lock();
         let pool = state.intern(&address.spec.pool_ref);
         let record = AddressRecord {
@@ -161,37 +165,28 @@ impl AddressIndex {
             has_foreign_finalizers: finalizer::all(address).any(|other| other != names::PROTECT_ADDRESS),
             deleting: address.metadata.deletion_timestamp.is_some(),
             named_after_claim: address.metadata.name.as_ref() == Some(&address.spec.claim_ref.name),
-            uid: address.metadata.uid.as_deref().and_then(Uid::parse),
-            version: version(address),
+            has_uuid: address.metadata.uid.as_deref().and_then(Uid::parse).is_some(),
         };
-        let namespace = address.metadata.namespace.as_deref().unwrap_or_default();
-        let name = address.metadata.name.as_deref().unwrap_or_default();
-        let known = state.addresses.get(namespace, name);
-        if !is_from_watch && known.is_some_and(|known| known.version > record.version) {
-            return false;
-        }
-        let is_unchanged =
-            known.is_some_and(|known| AddressRecord { version: record.version, ..known.clone() } == record);
-        state.addresses.insert(namespace, name, record);
-        !is_unchanged
+        let change = state.addresses.see(origin, &address.metadata, record.clone(), Instant::now());
+        change.is_some_and(|change| change.before.as_ref() != Some(&record))
     }
 
-    /// Removes an IPAddress. Returns whether it was known.
-    pub(super) fn remove(&self, namespace: &str, name: &str) -> bool {
-        self.state.lock().addresses.remove(namespace, name).is_some()
+    /// Removes an IPAddress, unless another one of its name was created since. Returns whether it was known.
+    pub(super) fn remove(&self, namespace: &str, name: &str, uid: Option<&str>) -> bool {
+        self.state.lock().addresses.delete(namespace, name, uid, Instant::now()).is_some()
     }
 }
 
 impl EventHandler<IPAddress> for AddressIndex {
     fn init(&self) {
-        self.state.lock().addresses.init();
+        self.state.lock().addresses.begin_list();
     }
 
     fn init_done(&self) {
         let removed = {
             let mut state = self.state.lock();
             state.is_synced = true;
-            state.addresses.init_done()
+            state.addresses.end_list(Instant::now())
         };
         for (address, _) in removed {
             self.trigger.enqueue(address);
@@ -199,7 +194,7 @@ impl EventHandler<IPAddress> for AddressIndex {
     }
 
     fn apply(&self, address: &IPAddress) {
-        let is_changed = self.upsert(address, true);
+        let is_changed = self.upsert(address, Origin::Watch);
         // During the initial list every claim is reconciled anyway.
         if is_changed && self.state.lock().is_synced {
             self.trigger.enqueue(NamespacedName::of(&address.metadata));
@@ -207,21 +202,27 @@ impl EventHandler<IPAddress> for AddressIndex {
     }
 
     fn restored(&self) {
-        self.state.lock().addresses.values_mut().for_each(|record| record.version = 0);
+        self.state.lock().addresses.restored();
     }
 
     fn delete(&self, address: &IPAddress) {
         let name = NamespacedName::of(&address.metadata);
         // An IPAddress that this process deleted is already removed.
-        if self.remove(name.namespace(), name.name()) {
+        if self.remove(name.namespace(), name.name(), address.metadata.uid.as_deref()) {
             self.trigger.enqueue(name);
         }
     }
-}
 
-/// The resource version as a number; 0 if it is not numeric.
-fn version(address: &IPAddress) -> u64 {
-    address.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
+    fn apply_invalid(&self, address: &Invalid) {
+        self.state.lock().addresses.see_undecodable(Origin::Watch, &address.metadata, Instant::now());
+    }
+
+    fn delete_invalid(&self, address: &Invalid) {
+        let name = NamespacedName::of(&address.metadata);
+        if self.remove(name.namespace(), name.name(), address.metadata.uid.as_deref()) {
+            self.trigger.enqueue(name);
+        }
+    }
 }
 
 /// The uid of the claim that owns an IPAddress, if any.
@@ -275,7 +276,8 @@ mod tests {
         index.insert(&address("5", &[]));
         assert!(!protected());
         index.insert(&address("14", &[names::PROTECT_ADDRESS]));
-        // A watch event always replaces the state: versions are lower after a restore.
+        // A new list replaces the state: versions are lower after a restore.
+        index.init();
         index.apply(&address("3", &[]));
         assert!(!protected());
     }

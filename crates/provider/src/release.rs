@@ -110,7 +110,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let is_removed =
             finalizer::delete(&self.contract.addresses(&namespace), address, names::PROTECT_ADDRESS).await?;
         if is_removed {
-            self.addresses.remove(&namespace, &name);
+            self.addresses.remove(&namespace, &name, address.metadata.uid.as_deref());
         }
         Ok(is_removed)
     }
@@ -128,7 +128,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         match finalizer::delete_at_version(&addresses, &name, &uid, &version).await {
             Ok(deleted) => {
                 if deleted.is_gone {
-                    self.addresses.remove(&namespace, &name);
+                    self.addresses.remove(&namespace, &name, Some(&uid));
                 }
                 if let Some(address) = &deleted.object {
                     handler.address_deleted(address);

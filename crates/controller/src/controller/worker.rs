@@ -221,7 +221,7 @@ impl<R: Reconciler> Worker<R> {
         self.started = true;
         let cause = self.cause_of(&event);
         match event {
-            Event::Init => self.store.write().init(),
+            Event::Init => self.store.begin_list(),
             Event::InitApply(mut object) | Event::Apply(mut object) => {
                 let key = NamespacedName::of(object.meta());
                 let cached = match self.context.reconciler.compact(&object) {
@@ -231,7 +231,7 @@ impl<R: Reconciler> Worker<R> {
                         Cached::Full(Arc::new(object))
                     }
                 };
-                let before = self.store.write().insert(key.namespace(), key.name(), cached.clone());
+                let before = self.store.insert(&key, cached.clone());
                 self.context.reconciler.cached(before.as_ref(), Some(&cached));
                 if self.needs_reconcile(&key, &cached) {
                     let now = Instant::now();
@@ -242,7 +242,7 @@ impl<R: Reconciler> Worker<R> {
                 }
             }
             Event::InitDone => {
-                let removed = self.store.write().init_done();
+                let removed = self.store.end_list();
                 for (key, cached) in removed {
                     self.context.backoffs.forget(&key);
                     self.context.reconciler.cached(Some(&cached), None);
@@ -259,7 +259,7 @@ impl<R: Reconciler> Worker<R> {
             }
             Event::Delete(object) => {
                 let key = NamespacedName::of(object.meta());
-                let before = self.store.write().remove(key.namespace(), key.name());
+                let before = self.store.remove(&key);
                 self.context.reconciler.cached(before.as_ref(), None);
                 self.context.backoffs.forget(&key);
             }

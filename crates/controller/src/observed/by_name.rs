@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-/// Namespace and name of an object.
-pub type ObjectKey = (Option<String>, String);
+use crate::namespaced_name::NamespacedName;
 
 /// Values by namespace and name. The namespace of a cluster-scoped object is empty.
 #[derive(Clone, Debug)]
@@ -59,12 +58,11 @@ impl<V> ByName<V> {
     }
 
     /// Removes and returns the objects whose value matches.
-    pub(crate) fn extract_if(&mut self, matches: impl Fn(&V) -> bool) -> Vec<(ObjectKey, V)> {
+    pub(crate) fn extract_if(&mut self, matches: impl Fn(&V) -> bool) -> Vec<(NamespacedName, V)> {
         let mut removed = Vec::new();
         self.namespaces.retain(|namespace, names| {
             for (name, value) in names.extract_if(|_, value| matches(value)) {
-                let namespace = (!namespace.is_empty()).then(|| namespace.to_string());
-                removed.push(((namespace, name.into()), value));
+                removed.push((NamespacedName::new(namespace, &name), value));
             }
             !names.is_empty()
         });
@@ -88,7 +86,7 @@ mod tests {
         assert_eq!(all, [("", "c", &3), ("n", "a", &1), ("n", "b", &4)]);
         let mut removed = map.extract_if(|number| *number != 4);
         removed.sort_unstable();
-        assert_eq!(removed, [((None, "c".to_owned()), 3), ((Some("n".to_owned()), "a".to_owned()), 1)]);
+        assert_eq!(removed, [(NamespacedName::new("", "c"), 3), (NamespacedName::new("n", "a"), 1)]);
     }
 
     #[test]

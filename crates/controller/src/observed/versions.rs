@@ -38,8 +38,8 @@ impl ObjectVersion {
     }
 }
 
-/// What a cache keeps with the state of an object, besides its uid: 16 bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// What a cache keeps with the state of an object, besides its uid: 16 bytes. By default the object was never seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp {
     version: Option<ResourceVersion>,
     /// The newest list when the object was last seen.
@@ -50,6 +50,12 @@ impl Stamp {
     /// The version of the state.
     pub fn version(self) -> Option<ResourceVersion> {
         self.version
+    }
+
+    /// The stamp of an earlier state that stays known, although a later one was seen: with the version of the earlier one.
+    #[must_use]
+    pub fn seen_again(self, later: Self) -> Self {
+        Self { version: self.version, ..later }
     }
 
     /// Whether the object is missing in a list.
@@ -147,7 +153,9 @@ impl Versions {
             Origin::Watch => list == self.lists.current(),
             Origin::Response => list >= self.authority,
         };
-        if self.tombstones.get(&seen.uid, now).is_some_and(|list| refuses(*list)) {
+        // Without versions a watch is believed.
+        let is_ordered = origin == Origin::Response || seen.version.is_some();
+        if is_ordered && self.tombstones.get(&seen.uid, now).is_some_and(|list| refuses(*list)) {
             return true;
         }
         let Some(known) = known.filter(|known| refuses(known.stamp.list)) else { return false };

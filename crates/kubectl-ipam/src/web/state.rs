@@ -1,14 +1,15 @@
 //! The objects of the cluster, and what the page asks about them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Instant;
 
 use capi_ipam_api::{InClusterKind, PoolKey, Scope};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::object_map::ObjectMap;
+use capi_ipam_controller::observed::{Observed, Origin};
 use capi_ipam_controller::watch::MaybeInvalid;
 use jiff::Timestamp;
-use kube::ResourceExt;
 use kube::runtime::watcher::Event;
+use kube::{Resource, ResourceExt};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -33,9 +34,8 @@ const LIST: &str = "list";
 /// The objects of one kind.
 #[derive(Debug)]
 pub(super) struct Table<V> {
-    rows: ObjectMap<V>,
-    /// Why objects cannot be decoded.
-    invalid: ObjectMap<String>,
+    /// The row of each object, or why the object cannot be decoded.
+    rows: Observed<Result<V, String>>,
     is_listed: bool,
     missing: Vec<MissingRight>,
     problem: Option<String>,
@@ -43,8 +43,7 @@ pub(super) struct Table<V> {
 
 impl<V> Default for Table<V> {
     fn default() -> Self {
-        let (rows, invalid) = (ObjectMap::default(), ObjectMap::default());
-        Self { rows, invalid, is_listed: false, missing: Vec::new(), problem: None }
+        Self { rows: Observed::default(), is_listed: false, missing: Vec::new(), problem: None }
     }
 }
 
@@ -56,34 +55,23 @@ impl<V> Table<V> {
             self.problem = None;
         }
         match event {
-            Event::Init => {
-                self.rows.init();
-                self.invalid.init();
-            }
+            Event::Init => self.rows.begin_list(),
             Event::InitApply(object) | Event::Apply(object) => {
-                let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-                match &object.0 {
-                    Ok(valid) => {
-                        self.invalid.remove(&namespace, &name);
-                        match row(valid) {
-                            Some(row) => drop(self.rows.insert(&namespace, &name, row)),
-                            None => drop(self.rows.remove(&namespace, &name)),
-                        }
-                    }
-                    Err(invalid) => {
-                        self.rows.remove(&namespace, &name);
-                        self.invalid.insert(&namespace, &name, invalid.to_string());
-                    }
+                let shown = match &object.0 {
+                    Ok(valid) => row(valid).map(Ok),
+                    Err(invalid) => Some(Err(invalid.to_string())),
+                };
+                match shown {
+                    Some(shown) => drop(self.rows.see(Origin::Watch, object.meta(), shown, Instant::now())),
+                    None => drop(self.rows.forget(&object.namespace().unwrap_or_default(), &object.name_any())),
                 }
             }
             Event::Delete(object) => {
                 let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-                self.rows.remove(&namespace, &name);
-                self.invalid.remove(&namespace, &name);
+                self.rows.delete(&namespace, &name, object.meta().uid.as_deref(), Instant::now());
             }
             Event::InitDone => {
-                self.rows.init_done();
-                self.invalid.init_done();
+                self.rows.end_list(Instant::now());
                 self.is_listed = true;
             }
         }
@@ -91,7 +79,9 @@ impl<V> Table<V> {
 
     #[cfg(test)]
     pub(super) fn insert(&mut self, namespace: &str, name: &str, row: V) {
-        self.rows.insert(namespace, name, row);
+        let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));
+        let metadata = kube::core::ObjectMeta { namespace, name, ..kube::core::ObjectMeta::default() };
+        self.rows.see(Origin::Watch, &metadata, Ok(row), Instant::now());
     }
 
     /// Records a permission that the caller lacks.
@@ -108,18 +98,18 @@ impl<V> Table<V> {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &V> {
-        self.rows.iter().map(|(_, _, row)| row)
+        self.rows.iter().filter_map(|(_, _, row)| row.as_ref().ok())
     }
 
     /// The objects, with the permissions without which they are not all. What is only not watched is known: it is read
     /// again and again.
     fn read(&self) -> Readable<impl Iterator<Item = &V>> {
         let missing = self.missing.iter().filter(|right| right.verb == LIST).cloned().collect();
-        Readable::part(self.rows.iter().map(|(_, _, row)| row), missing)
+        Readable::part(self.iter(), missing)
     }
 
     fn get(&self, key: &NamespacedName) -> Option<&V> {
-        self.rows.get(key.namespace(), key.name())
+        self.rows.get(key.namespace(), key.name())?.as_ref().ok()
     }
 
     fn report(&self, kind: Kind, overview: &mut Overview) {
@@ -128,9 +118,12 @@ impl<V> Table<V> {
         }
         overview.missing.extend(self.missing.iter().map(ToString::to_string));
         overview.problems.extend(self.problem.clone());
-        let count = self.invalid.iter().count();
-        if let Some((namespace, name, error)) = self.invalid.iter().next() {
-            let place = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
+        let all = self.rows.iter();
+        let invalid: Vec<_> =
+            all.filter_map(|(namespace, name, row)| Some((namespace, name, row.as_ref().err()?))).collect();
+        let count = invalid.len();
+        if let Some((namespace, name, error)) = invalid.first() {
+            let place = if namespace.is_empty() { (*name).to_owned() } else { format!("{namespace}/{name}") };
             let text =
                 format!("{count} {} cannot be decoded and are missing here, such as {place}: {error}", kind.plural());
             overview.problems.push(text);

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::object_map::ObjectMap;
+use capi_ipam_controller::observed::{Observed, Origin};
 use capi_ipam_controller::watch::EventHandler;
 use parking_lot::Mutex;
 
@@ -21,7 +22,7 @@ pub(super) struct PoolAddresses {
 #[derive(Default)]
 struct State {
     /// The slots of the IPAddresses.
-    slots: ObjectMap<Slot>,
+    slots: Observed<Slot>,
     /// The names of the IPAddresses with an address. More than one name is a duplicate.
     names: HashMap<Slot, Vec<Arc<str>>>,
 }
@@ -57,13 +58,13 @@ impl PoolAddresses {
 
 impl EventHandler<IPAddress> for PoolAddresses {
     fn init(&self) {
-        self.state.lock().slots.init();
+        self.state.lock().slots.begin_list();
     }
 
     fn init_done(&self) {
         let mut state = self.state.lock();
-        for (address, slot) in state.slots.init_done() {
-            state.remove(&slot, address.name());
+        for (address, slot) in state.slots.end_list(Instant::now()) {
+            slot.iter().for_each(|slot| state.remove(slot, address.name()));
         }
     }
 
@@ -71,26 +72,29 @@ impl EventHandler<IPAddress> for PoolAddresses {
         let pool = &address.spec.pool_ref;
         let object = NamespacedName::of(&address.metadata);
         let (namespace, name) = object.parts();
+        let mut state = self.state.lock();
         let Some(value) = address.spec.address.parse::<IpAddr>().ok().filter(|_| self.kind.matches(pool)) else {
-            return self.delete(address);
+            let before = state.slots.forget(namespace, name);
+            before.iter().for_each(|before| state.remove(before, name));
+            return;
         };
         let slot = (NamespacedName::new(namespace, &pool.name), value.to_canonical());
-        let mut state = self.state.lock();
-        if let Some(before) = state.slots.insert(namespace, name, slot.clone()) {
-            if before == slot {
-                return;
-            }
-            state.remove(&before, name);
-        }
+        let change = state.slots.see(Origin::Watch, &address.metadata, slot.clone(), Instant::now());
+        let Some(change) = change.filter(|change| change.before.as_ref() != Some(&slot)) else { return };
+        change.before.iter().for_each(|before| state.remove(before, name));
         state.names.entry(slot).or_default().push(name.into());
     }
 
     fn delete(&self, address: &IPAddress) {
         let object = NamespacedName::of(&address.metadata);
         let mut state = self.state.lock();
-        if let Some(slot) = state.slots.remove(object.namespace(), object.name()) {
-            state.remove(&slot, object.name());
-        }
+        let (namespace, name) = object.parts();
+        let before = state.slots.delete(namespace, name, address.metadata.uid.as_deref(), Instant::now());
+        before.iter().for_each(|before| state.remove(before, name));
+    }
+
+    fn restored(&self) {
+        self.state.lock().slots.restored();
     }
 }
 

@@ -2,11 +2,12 @@
 //! an address.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::object_map::ObjectMap;
-use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_controller::observed::{Observed, Origin};
+use capi_ipam_controller::watch::{EventHandler, Invalid};
 use kube::Resource;
 use kube::api::ObjectMeta;
 use parking_lot::Mutex;
@@ -21,7 +22,7 @@ pub(super) struct PoolCache<K> {
 }
 
 struct State<K> {
-    pools: ObjectMap<Arc<K>>,
+    pools: Observed<Arc<K>>,
     /// The claims that wait for a change of their pool.
     waiting: WaitingClaims,
     /// The claims that request an address, and those that got none because their pool is exhausted. A claim that is being
@@ -35,7 +36,7 @@ fn pool_of(claim: &IPAddressClaim) -> NamespacedName {
 
 impl<K> PoolCache<K> {
     pub(super) fn new(trigger: Trigger<IPAddressClaim>) -> Self {
-        let (pools, waiting, requesting) = <(ObjectMap<_>, WaitingClaims, WaitingClaims)>::default();
+        let (pools, waiting, requesting) = <(Observed<_>, WaitingClaims, WaitingClaims)>::default();
         Self { state: Mutex::new(State { pools, waiting, requesting }), trigger }
     }
 
@@ -68,6 +69,12 @@ impl<K> PoolCache<K> {
         if let Some(claim) = oldest {
             self.trigger.enqueue(claim);
         }
+    }
+
+    fn remove(&self, pool: &ObjectMeta) {
+        let key = NamespacedName::of(pool);
+        self.state.lock().pools.delete(key.namespace(), key.name(), pool.uid.as_deref(), Instant::now());
+        self.wake_all(&key);
     }
 
     fn wake_all(&self, pool: &NamespacedName) {
@@ -103,11 +110,11 @@ fn is_changed(before: &ObjectMeta, after: &ObjectMeta) -> bool {
 
 impl<K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static> EventHandler<K> for PoolCache<K> {
     fn init(&self) {
-        self.state.lock().pools.init();
+        self.state.lock().pools.begin_list();
     }
 
     fn init_done(&self) {
-        let removed = self.state.lock().pools.init_done();
+        let removed = self.state.lock().pools.end_list(Instant::now());
         for (pool, _) in removed {
             self.wake_all(&pool);
         }
@@ -115,16 +122,28 @@ impl<K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static> EventHandler
 
     fn apply(&self, pool: &K) {
         let key = NamespacedName::of(pool.meta());
-        let before = self.state.lock().pools.insert(key.namespace(), key.name(), Arc::new(pool.clone()));
-        if before.is_none_or(|before| is_changed(before.meta(), pool.meta())) {
+        let value = Arc::new(pool.clone());
+        let change = self.state.lock().pools.see(Origin::Watch, pool.meta(), value, Instant::now());
+        let Some(change) = change else { return };
+        if change.before.is_none_or(|before| is_changed(before.meta(), pool.meta())) {
             self.wake_all(&key);
         }
     }
 
     fn delete(&self, pool: &K) {
-        let key = NamespacedName::of(pool.meta());
-        self.state.lock().pools.remove(key.namespace(), key.name());
-        self.wake_all(&key);
+        self.remove(pool.meta());
+    }
+
+    fn restored(&self) {
+        self.state.lock().pools.restored();
+    }
+
+    fn apply_invalid(&self, pool: &Invalid) {
+        self.state.lock().pools.see_undecodable(Origin::Watch, &pool.metadata, Instant::now());
+    }
+
+    fn delete_invalid(&self, pool: &Invalid) {
+        self.remove(&pool.metadata);
     }
 }
 
