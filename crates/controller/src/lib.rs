@@ -11,7 +11,7 @@
 //! - [`health`], [`metrics`] and [`diagnostics`]: probes and metrics, and the servers of both;
 //! - [`traces`]: spans that are exported to an OpenTelemetry collector;
 //! - [`observed`]: what is known of the objects of a kind, from watches and responses in any order;
-//! - [`expiring_map`] and [`object_map`]: maps whose entries expire, and maps of objects by name;
+//! - [`expiring_map`]: maps whose entries expire;
 //! - [`namespaced_name`], [`uid`] and [`resource_version`]: the identity of an object and of a state of it;
 //! - [`discovery`], [`leader`], [`listener`], [`logging`], [`log_limit`], [`options`], [`retry`], [`clock`] and [`server_clock`]:
 //!   smaller parts of these.
@@ -77,7 +77,6 @@ pub mod logging;
 pub mod manager;
 pub mod metrics;
 pub mod namespaced_name;
-pub mod object_map;
 pub mod observed;
 pub mod options;
 pub mod patch;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use capi_ipam_api::{AccessRules, AllowedNamespaces, OverLimit, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::observed::Versions;
 use capi_ipam_provider::api::Uid;
 
 use super::pool::PoolEntry;
@@ -81,10 +82,11 @@ impl Ledger {
 }
 
 /// Whether the address of another claim was reserved before `reservation`. An address in use always was.
-fn is_before(usage: &AddressUsage, pool: &PoolKey, reservation: &ReservationInfo) -> bool {
+fn is_before(versions: &Versions, usage: &AddressUsage, pool: &PoolKey, reservation: &ReservationInfo) -> bool {
+    let version_of = |reservation: &ReservationInfo| versions.current(reservation.stamp);
     let other = usage.reservation.as_ref();
     let is_same = other.is_some_and(|other| other.uid == reservation.uid);
-    let is_older = other.is_some_and(|other| other.pool == *pool && other.version < reservation.version);
+    let is_older = other.is_some_and(|other| other.pool == *pool && version_of(other) < version_of(reservation));
     !is_same && (is_older || usage.owners.iter().any(|owner| owner.pool == *pool))
 }
 
@@ -109,12 +111,14 @@ impl State {
         };
         let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
         let Some(reservation) = known.filter(|known| known.claim_uid == Some(uid)) else { return LimitCheck::Unknown };
-        if self.is_listing_reservations || !reservation.is_observed {
+        // A list shows them in another order than that of their creation.
+        if self.reservation_versions.is_listing() || !reservation.is_observed {
             return LimitCheck::Unknown;
         }
         let consumer = Consumer::new(claim.clone(), reservation.cluster.clone());
         let exceeded = consumer.groups().filter(|group| quota.is_exceeded(group)).filter(|group| {
-            let is_before = |usage: &&AddressUsage| is_before(usage, pool, reservation);
+            let versions = &self.reservation_versions;
+            let is_before = |usage: &&AddressUsage| is_before(versions, usage, pool, reservation);
             let scopes = self.scopes_with(pool).filter_map(|scope| self.scopes.get(&scope));
             let before =
                 scopes.flat_map(|scope| scope.usage.values()).filter(is_before).flat_map(AddressUsage::charges);

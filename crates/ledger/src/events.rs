@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, Pool, Slot, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::observed::Origin;
 use capi_ipam_controller::watch::{EventHandler, Invalid};
 use capi_ipam_ip::{Block, parse_lenient};
 use capi_ipam_provider::api::names::CLUSTER_NAME_LABEL;
@@ -12,7 +13,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 
 use super::refresh::PoolInput;
-use super::state::{Source, State};
+use super::state::State;
 use super::usage::AddressOwner;
 use super::{Ledger, PoolKey};
 
@@ -34,7 +35,7 @@ pub fn allocated_block(address: &IPAddress) -> Option<(PoolKey, Block, Namespace
 
 impl EventHandler<IPAddress> for Ledger {
     fn init(&self) {
-        self.state.lock().address_list.begin();
+        self.state.lock().address_lists.begin();
     }
 
     fn init_done(&self) {
@@ -47,7 +48,7 @@ impl EventHandler<IPAddress> for Ledger {
         let allocated_at = address.annotations().get(names::ALLOCATED_AT_ANNOTATION);
         let allocated_at = allocated_at.and_then(|text| text.parse::<jiff::Timestamp>().ok());
         self.change(|state| {
-            let (pool, list) = (state.shared_key(pool), state.address_list);
+            let (pool, list) = (state.shared_key(pool), state.address_lists.current());
             let cluster = state.clusters.share(cluster);
             let slot = Slot { scope: state.scope_of(&pool), block };
             // Another manager may have served a claim that has a turn here.
@@ -77,9 +78,7 @@ impl EventHandler<IPAddress> for Ledger {
 
 impl EventHandler<IPReservation> for Ledger {
     fn init(&self) {
-        let mut state = self.state.lock();
-        state.reservation_list.begin();
-        state.is_listing_reservations = true;
+        self.state.lock().reservation_versions.begin_list();
     }
 
     fn init_done(&self) {
@@ -88,7 +87,7 @@ impl EventHandler<IPReservation> for Ledger {
     }
 
     fn restored(&self) {
-        self.state.lock().forget_reservation_versions();
+        self.state.lock().reservation_versions.restored();
     }
 
     fn apply(&self, reservation: &IPReservation) {
@@ -101,7 +100,7 @@ impl EventHandler<IPReservation> for Ledger {
     }
 
     fn apply_invalid(&self, object: &Invalid) {
-        self.change(|state| state.insert_undecodable(object, Source::Watch));
+        self.change(|state| state.insert_undecodable(object, Origin::Watch));
         self.reservations_observed.notify_waiters();
     }
 
@@ -115,20 +114,18 @@ impl EventHandler<IPReservation> for Ledger {
 impl EventHandler<IPNetwork> for Ledger {
     fn init(&self) {
         let mut state = self.state.lock();
-        state.networks.network_list.begin();
+        state.networks.versions.begin_list();
         state.start.begin_list(PoolInput::Networks);
     }
 
     fn init_done(&self) {
-        let unlisted = self.state.lock().networks.unlisted();
-        unlisted.iter().for_each(|name| self.remove_network(name));
+        let missing = self.state.lock().networks.end_list();
+        missing.iter().for_each(|name| self.remove_network(name));
         self.end_list(PoolInput::Networks);
     }
 
     fn restored(&self) {
-        let mut state = self.state.lock();
-        state.forget_deletions();
-        state.networks.forget_versions();
+        self.state.lock().networks.versions.restored();
     }
 
     fn apply(&self, network: &IPNetwork) {
@@ -136,7 +133,7 @@ impl EventHandler<IPNetwork> for Ledger {
     }
 
     fn delete(&self, network: &IPNetwork) {
-        self.remove_network(network.metadata.name.as_deref().unwrap_or_default());
+        self.delete_network(&network.metadata);
     }
 
     fn apply_invalid(&self, network: &Invalid) {
@@ -144,20 +141,20 @@ impl EventHandler<IPNetwork> for Ledger {
     }
 
     fn delete_invalid(&self, network: &Invalid) {
-        self.remove_network(network.metadata.name.as_deref().unwrap_or_default());
+        self.delete_network(&network.metadata);
     }
 }
 
 impl EventHandler<Namespace> for Ledger {
     fn init(&self) {
         let mut state = self.state.lock();
-        state.networks.namespace_list.begin();
+        state.networks.namespace_lists.begin();
         state.start.begin_list(PoolInput::Namespaces);
     }
 
     fn init_done(&self) {
-        let unlisted = self.state.lock().networks.unlisted_namespaces();
-        unlisted.iter().for_each(|name| self.remove_namespace(name));
+        let missing = self.state.lock().networks.end_namespace_list();
+        missing.iter().for_each(|name| self.remove_namespace(name));
         self.end_list(PoolInput::Namespaces);
     }
 
@@ -199,9 +196,7 @@ impl EventHandler<Pool> for PoolEventHandler {
     }
 
     fn restored(&self) {
-        let mut state = self.ledger.state.lock();
-        state.forget_deletions();
-        state.forget_pool_versions(self.kind);
+        self.ledger.state.lock().pool_versions.entry(self.kind).or_default().restored();
     }
 
     fn apply(&self, pool: &Pool) {
@@ -209,6 +204,6 @@ impl EventHandler<Pool> for PoolEventHandler {
     }
 
     fn delete(&self, pool: &Pool) {
-        self.ledger.remove_pool(&PoolKey::of(pool));
+        self.ledger.delete_pool(pool);
     }
 }

@@ -5,6 +5,7 @@ use capi_ipam_controller::resource_version::ResourceVersion;
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 
+use super::state::State;
 use super::usage::ReservationInfo;
 use super::{Ledger, PoolKey};
 
@@ -30,15 +31,6 @@ impl KnownReservation {
         Some(Self { slot, pool, uid, version: found.resource_version().unwrap_or_default() })
     }
 
-    pub(super) fn of_info(slot: &Slot, info: &ReservationInfo) -> Self {
-        Self {
-            slot: slot.clone(),
-            pool: info.pool.clone(),
-            uid: info.uid.to_string(),
-            version: info.version.to_string(),
-        }
-    }
-
     /// Whether this is a later version of an object than the one that was read afterwards. Versions decrease only when
     /// etcd is restored.
     pub fn is_newer_than(&self, read: &ObjectMeta) -> bool {
@@ -55,7 +47,19 @@ impl Ledger {
     pub fn known_reservation(&self, slot: &Slot) -> Option<KnownReservation> {
         let state = self.state.lock();
         let info = state.usage(slot)?.reservation.as_ref()?;
-        Some(KnownReservation::of_info(slot, info))
+        Some(state.known_version(slot, info))
+    }
+}
+
+impl State {
+    /// A reservation of an address, in the version that is known.
+    pub(super) fn known_version(&self, slot: &Slot, info: &ReservationInfo) -> KnownReservation {
+        KnownReservation {
+            slot: slot.clone(),
+            pool: info.pool.clone(),
+            uid: info.uid.to_string(),
+            version: self.precondition(info),
+        }
     }
 }
 

@@ -44,6 +44,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::observed::{ObjectVersion, Origin};
 use kube::api::ObjectMeta;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -66,7 +67,7 @@ pub use self::quota::LimitReached;
 use self::refresh::PoolInput;
 pub use self::slice_changes::{SliceStep, SliceView};
 pub use self::slices::SliceRefusal;
-use self::state::{Source, State};
+use self::state::State;
 pub use self::wait_queue::{ClaimAttributes, Priority, priority};
 use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, Pool, PoolKey, Slot};
 use capi_ipam_controller::controller::Trigger;
@@ -336,16 +337,16 @@ impl Ledger {
     /// Records a reservation that a response has shown. Ignored if the ledger has newer information: the reservation
     /// was deleted, or a newer version of it was observed.
     pub fn insert_reservation(&self, reservation: &IPReservation) {
-        self.insert(reservation, Source::Response);
+        self.insert(reservation, Origin::Response);
     }
 
     /// Records a reservation that the watch has reported.
     fn observe_reservation(&self, reservation: &IPReservation) {
-        self.insert(reservation, Source::Watch);
+        self.insert(reservation, Origin::Watch);
     }
 
-    fn insert(&self, reservation: &IPReservation, source: Source) {
-        let claim = self.change(|state| state.insert(reservation, source));
+    fn insert(&self, reservation: &IPReservation, origin: Origin) {
+        let claim = self.change(|state| state.insert(reservation, origin));
         self.wake(&claim);
     }
 
@@ -365,34 +366,27 @@ impl Ledger {
 
     /// Records a pool that a watch has shown.
     pub fn apply_pool(&self, pool: &Pool) {
-        self.record_pool(pool, Source::Watch);
+        self.record_pool(pool, Origin::Watch);
     }
 
     /// Records a pool that a response has shown. Ignored if the ledger has newer information: the pool was deleted, or
     /// a newer version of it or another pool of its name was observed.
     pub fn insert_pool(&self, pool: &Pool) {
-        self.record_pool(pool, Source::Response);
+        self.record_pool(pool, Origin::Response);
     }
 
-    fn record_pool(&self, pool: &Pool, source: Source) {
+    fn record_pool(&self, pool: &Pool, origin: Origin) {
         let key = PoolKey::of(pool);
-        let uid = Uid::of(pool.metadata.uid.as_deref().unwrap_or_default());
-        let version = pool.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
-        let version = version.unwrap_or_default();
         let known = self.state.lock().pools.get(&key).and_then(|entry| entry.declared.clone());
         let info = PoolInfo::updated(known.as_ref(), pool);
         let waiting = self.change(|state| {
-            let list = state.pool_list(pool.kind);
             let key = state.shared_key(key);
-            let is_newer = |entry: &PoolEntry| entry.declared.is_some() && entry.version > version;
-            let is_late = state.was_deleted(uid, Instant::now()) || state.pools.get(&key).is_some_and(is_newer);
-            if source == Source::Response && is_late {
-                return Vec::new();
-            }
-            // After a restore of etcd a deleted object can exist again.
-            state.tombstones.remove(&uid);
+            let known = state.pools.get(&key).and_then(PoolEntry::known);
+            let versions = state.pool_versions.entry(pool.kind).or_default();
+            let seen = ObjectVersion::of(&pool.metadata);
+            let Some(stamp) = versions.see(origin, known, seen, Instant::now()) else { return Vec::new() };
             let entry = state.pools.entry(key.clone()).or_default();
-            (entry.list, entry.version) = (list, version);
+            entry.stamp = stamp;
             let (has_status, status) = membership::status_record(pool);
             let has_same_status = entry.set_status_record(&info.uid, has_status, status);
             if entry.declared.as_ref() == Some(&info) {
@@ -409,60 +403,56 @@ impl Ledger {
 
     /// Removes a pool. Its addresses in use are kept.
     pub fn remove_pool(&self, key: &PoolKey) {
-        let waiting = self.change(|state| {
-            let Some(entry) = state.pools.get(key) else { return Vec::new() };
-            if let Some(uid) = entry.declared.as_ref().map(|declared| Uid::of(&declared.uid)) {
-                state.remember_deletion(uid, Instant::now());
-            }
-            state.set_pool(key, None);
-            state.pools.get_mut(key).map(|entry| entry.wait_queue.pool_changed()).unwrap_or_default()
-        });
+        let waiting = self.change(|state| state.remove_pool(key, None));
+        self.wake(&waiting);
+    }
+
+    /// Removes a pool, unless another one of its name was created since.
+    fn delete_pool(&self, pool: &Pool) {
+        let uid = ObjectVersion::of(&pool.metadata).uid;
+        let waiting = self.change(|state| state.remove_pool(&PoolKey::of(pool), Some(uid)));
         self.wake(&waiting);
     }
 
     /// Records a network that a watch has shown.
     pub fn apply_network(&self, network: &IPNetwork) {
-        self.record_network(network, Source::Watch);
+        self.record_network(network, Origin::Watch);
     }
 
     /// Records a network that a response has shown. Ignored if the ledger has newer information, as for pools.
     pub fn insert_network(&self, network: &IPNetwork) {
-        self.record_network(network, Source::Response);
+        self.record_network(network, Origin::Response);
     }
 
     /// Records a network that exists and cannot be decoded: its pools stay in it, and do not allocate.
     fn apply_invalid_network(&self, metadata: &ObjectMeta) {
         let name = metadata.name.as_deref().unwrap_or_default();
-        self.record_network_info(&name.into(), NetworkInfo::undecodable(metadata), Source::Watch);
+        let (info, seen) = (NetworkInfo::undecodable(metadata), ObjectVersion::of(metadata));
+        self.record_network_info(&name.into(), info, seen, Origin::Watch);
     }
 
-    fn record_network(&self, network: &IPNetwork, source: Source) {
+    fn record_network(&self, network: &IPNetwork, origin: Origin) {
         let name = network.metadata.name.as_deref().unwrap_or_default();
-        self.record_network_info(&name.into(), NetworkInfo::of(network), source);
+        let (info, seen) = (NetworkInfo::of(network), ObjectVersion::of(&network.metadata));
+        self.record_network_info(&name.into(), info, seen, origin);
     }
 
-    fn record_network_info(&self, name: &Arc<str>, info: NetworkInfo, source: Source) {
-        let uid = Uid::of(&info.uid);
+    fn record_network_info(&self, name: &Arc<str>, info: NetworkInfo, seen: ObjectVersion, origin: Origin) {
         self.change(|state| {
-            let is_newer = state.networks.get(name).is_some_and(|known| known.version > info.version);
-            if source == Source::Response && (is_newer || state.was_deleted(uid, Instant::now())) {
-                return;
-            }
-            state.tombstones.remove(&uid);
-            let change = state.networks.set(name, info);
+            let change = state.networks.see(name, info, seen, origin);
             state.refresh_pools(&change);
         });
     }
 
     /// Removes a network. Its reservations are kept.
     pub fn remove_network(&self, name: &str) {
-        self.change(|state| {
-            if let Some(uid) = state.networks.get(name).map(|known| Uid::of(&known.uid)) {
-                state.remember_deletion(uid, Instant::now());
-            }
-            let change = state.networks.remove(name);
-            state.refresh_pools(&change);
-        });
+        self.change(|state| state.remove_network(name, None));
+    }
+
+    /// Removes a network, unless another one of its name was created since.
+    fn delete_network(&self, metadata: &ObjectMeta) {
+        let (name, uid) = (metadata.name.as_deref().unwrap_or_default(), ObjectVersion::of(metadata).uid);
+        self.change(|state| state.remove_network(name, Some(uid)));
     }
 
     fn apply_namespace(&self, name: &str, labels: &BTreeMap<String, String>) {
@@ -483,20 +473,20 @@ impl Ledger {
     /// Begins a list of the pools of a kind: [`Ledger::apply_pool`] is called for each of them.
     pub fn begin_pool_list(&self, kind: InClusterKind) {
         let mut state = self.state.lock();
-        state.pool_lists.entry(kind).or_default().begin();
+        state.pool_versions.entry(kind).or_default().begin_list();
         state.start.begin_list(PoolInput::Pools(kind));
     }
 
     /// Removes the pools of a kind that the list, which is complete now, has not shown. The last one of the initial lists
     /// computes all pools: before, nothing is proposed.
     pub fn end_pool_list(&self, kind: InClusterKind) {
-        let unlisted: Vec<PoolKey> = {
-            let state = self.state.lock();
-            let newest = state.pool_list(kind);
+        let missing: Vec<PoolKey> = {
+            let mut state = self.state.lock();
+            let unlisted = state.pool_versions.entry(kind).or_default().end_list();
             let concerned = state.pools.iter().filter(|(key, entry)| key.kind == kind && entry.info.is_some());
-            concerned.filter(|(_, entry)| entry.list != newest).map(|(key, _)| key.clone()).collect()
+            concerned.filter(|(_, entry)| entry.stamp.is_unlisted(unlisted)).map(|(key, _)| key.clone()).collect()
         };
-        unlisted.iter().for_each(|key| self.remove_pool(key));
+        missing.iter().for_each(|key| self.remove_pool(key));
         self.end_list(PoolInput::Pools(kind));
     }
 }

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Instant;
 
 use capi_ipam_api::{AllowedNamespaces, BlockLengths, IPNetwork, IPNetworkSpec, NetworkRefusal, NetworkRules, names};
 use capi_ipam_controller::finalizer;
-use capi_ipam_controller::object_map::ListEpoch;
+use capi_ipam_controller::observed::{Known, ListNumber, Lists, ObjectVersion, Origin, Stamp, Unlisted, Versions};
 use capi_ipam_ip::Family;
+use capi_ipam_provider::api::Uid;
 use kube::api::ObjectMeta;
 use kube::core::SelectorExt;
 
@@ -36,8 +38,6 @@ pub struct LengthRecord {
 #[derive(Clone, Debug)]
 pub(super) struct NetworkInfo {
     pub(super) uid: String,
-    /// The resource version; 0 if it is not a number.
-    pub(super) version: u64,
     generation: Option<i64>,
     deleting: bool,
     initialized: bool,
@@ -53,10 +53,8 @@ impl NetworkInfo {
         let rules = network.spec.rules().ok();
         let is_valid = rules.is_some();
         let rules = rules.or_else(|| readable_rules(&network.spec));
-        let version = network.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
         Self {
             uid: network.metadata.uid.clone().unwrap_or_default(),
-            version: version.unwrap_or_default(),
             generation: network.metadata.generation,
             deleting: network.metadata.deletion_timestamp.is_some(),
             initialized: finalizer::is_set(network, names::PROTECT_NETWORK),
@@ -128,31 +126,34 @@ pub(super) struct PoolInNetwork {
 /// The networks and namespaces that decide to which network a pool belongs.
 #[derive(Default)]
 pub(super) struct Networks {
-    known: BTreeMap<Arc<str>, (NetworkInfo, ListEpoch)>,
-    namespaces: HashMap<Arc<str>, (Labels, ListEpoch)>,
+    known: BTreeMap<Arc<str>, (NetworkInfo, Stamp)>,
+    namespaces: HashMap<Arc<str>, (Labels, ListNumber)>,
     /// What earlier versions have stored of networks, by name.
-    records: BTreeMap<String, (LengthRecord, ListEpoch)>,
+    records: BTreeMap<String, (LengthRecord, Stamp)>,
     /// What no pool of a network allocates.
     pub(super) exclusions: HashMap<Arc<str>, Exclusions>,
     /// The pools that join a network once it is initialized.
     awaiting: HashMap<Arc<str>, BTreeSet<PoolKey>>,
-    pub(super) network_list: ListEpoch,
-    pub(super) namespace_list: ListEpoch,
+    pub(super) versions: Versions,
+    /// Only the watch shows namespaces.
+    pub(super) namespace_lists: Lists,
 }
 
 impl Networks {
-    /// Accepts any state of the known networks from now on, see [`State::forget_deletions`](super::state::State).
-    pub(super) fn forget_versions(&mut self) {
-        self.known.values_mut().for_each(|(info, _)| info.version = 0);
+    /// Records a network, unless a later state is known. Returns which pools may be affected.
+    pub(super) fn see(&mut self, name: &Arc<str>, info: NetworkInfo, seen: ObjectVersion, origin: Origin) -> Change {
+        let known = self.known.get(name).map(|(info, stamp)| Known { uid: Uid::of(&info.uid), stamp: *stamp });
+        match self.versions.see(origin, known, seen, Instant::now()) {
+            Some(stamp) => self.set(name, info, stamp),
+            None => Change::None,
+        }
     }
 
-    /// Records a network. Returns whether pools may be affected, and whether that can be any pool.
-    pub(super) fn set(&mut self, name: &Arc<str>, info: NetworkInfo) -> Change {
-        let list = self.network_list;
+    fn set(&mut self, name: &Arc<str>, info: NetworkInfo, stamp: Stamp) -> Change {
         let selects = info.selector().is_some();
         let rules = info.rules.clone().filter(|_| info.is_valid);
         let is_same = self.known.get(name).is_some_and(|(before, _)| before.is_same(&info));
-        let before = self.known.insert(name.clone(), (info, list));
+        let before = self.known.insert(name.clone(), (info, stamp));
         self.exclusions.entry(name.clone()).or_default().set_rules(rules);
         match before {
             Some(_) if is_same => Change::None,
@@ -160,11 +161,6 @@ impl Networks {
             _ if selects => Change::All,
             _ => Change::Network(name.clone()),
         }
-    }
-
-    /// A network, as last observed.
-    pub(super) fn get(&self, name: &str) -> Option<&NetworkInfo> {
-        self.known.get(name).map(|(info, _)| info)
     }
 
     /// These networks with one as it would be written, to decide on pools that are not changed. A new network is
@@ -175,16 +171,19 @@ impl Networks {
             known: self.known.clone(),
             namespaces: self.namespaces.clone(),
             records: self.records.clone(),
-            network_list: self.network_list,
-            namespace_list: self.namespace_list,
             ..Self::default()
         };
-        networks.set(&name.into(), info);
+        networks.set(&name.into(), info, Stamp::default());
         networks
     }
 
-    /// Removes a network. Returns which pools may be affected.
-    pub(super) fn remove(&mut self, name: &str) -> Change {
+    /// Removes a network: the one with this uid, or any. Returns which pools may be affected.
+    pub(super) fn remove(&mut self, name: &str, uid: Option<Uid>) -> Change {
+        let known = self.known.get(name).map(|(info, _)| Uid::of(&info.uid));
+        let Some(uid) = uid.or(known) else { return Change::None };
+        if !self.versions.delete(known, uid, Instant::now()) {
+            return Change::None;
+        }
         if let Some(exclusions) = self.exclusions.get_mut(name) {
             exclusions.set_rules(None);
             if exclusions.is_empty() {
@@ -198,15 +197,16 @@ impl Networks {
         }
     }
 
-    /// The names of the networks that the newest list does not show.
-    pub(super) fn unlisted(&self) -> Vec<Arc<str>> {
-        let unlisted = self.known.iter().filter(|(_, (_, list))| *list != self.network_list);
-        unlisted.map(|(name, _)| name.clone()).collect()
+    /// The list of networks is complete. Returns the names of those that it does not show.
+    pub(super) fn end_list(&mut self) -> Vec<Arc<str>> {
+        let unlisted = self.versions.end_list();
+        let missing = self.known.iter().filter(|(_, (_, stamp))| stamp.is_unlisted(unlisted));
+        missing.map(|(name, _)| name.clone()).collect()
     }
 
     /// Records the labels of a namespace. Returns which pools may be affected.
     pub(super) fn set_namespace(&mut self, name: &str, labels: &Labels) -> Change {
-        let list = self.namespace_list;
+        let list = self.namespace_lists.current();
         let before = self.namespaces.insert(name.into(), (labels.clone(), list));
         let is_same = before.is_some_and(|(before, _)| before == *labels);
         if is_same || !self.depend_on_labels() { Change::None } else { Change::Namespace(name.into()) }
@@ -223,10 +223,11 @@ impl Networks {
         self.namespaces.contains_key(name)
     }
 
-    /// The names of the namespaces that the newest list does not show.
-    pub(super) fn unlisted_namespaces(&self) -> Vec<Arc<str>> {
-        let unlisted = self.namespaces.iter().filter(|(_, (_, list))| *list != self.namespace_list);
-        unlisted.map(|(name, _)| name.clone()).collect()
+    /// The list of namespaces is complete. Returns the names of those that it does not show.
+    pub(super) fn end_namespace_list(&mut self) -> Vec<Arc<str>> {
+        let unlisted = self.namespace_lists.end();
+        let missing = self.namespaces.iter().filter(|(_, (_, list))| unlisted.contains(*list));
+        missing.map(|(name, _)| name.clone()).collect()
     }
 
     fn depend_on_labels(&self) -> bool {
@@ -348,9 +349,9 @@ impl Networks {
     }
 
     /// Records what an earlier version has stored of a network. Returns which pools may be affected.
-    pub(super) fn set_record(&mut self, record: LengthRecord, list: ListEpoch) -> Change {
+    pub(super) fn set_record(&mut self, record: LengthRecord, stamp: Stamp) -> Change {
         let network = record.network.clone();
-        let is_new = self.records.insert(record.name.clone(), (record, list)).is_none();
+        let is_new = self.records.insert(record.name.clone(), (record, stamp)).is_none();
         if is_new { Change::Network(network) } else { Change::None }
     }
 
@@ -364,17 +365,22 @@ impl Networks {
     }
 
     /// Keeps a record that exists, and that cannot be decoded now. Returns whether it is known.
-    pub(super) fn keep_record(&mut self, name: &str, uid: &str, list: ListEpoch) -> bool {
+    pub(super) fn keep_record(&mut self, name: &str, uid: &str, stamp: Stamp) -> bool {
         let known = self.records.get_mut(name).filter(|(record, _)| record.uid == uid);
-        known.map(|(_, epoch)| *epoch = list).is_some()
+        known.map(|(_, known)| *known = stamp).is_some()
+    }
+
+    /// When a record was last seen.
+    pub(super) fn known_record(&self, name: &str) -> Option<Known> {
+        let (record, stamp) = self.records.get(name)?;
+        Some(Known { uid: Uid::of(&record.uid), stamp: *stamp })
     }
 
     /// Removes the records that a list does not show. Returns which pools may be affected.
-    pub(super) fn remove_unlisted_records(&mut self, newest: ListEpoch) -> Vec<Change> {
-        let is_unlisted = |list: &ListEpoch| *list != newest;
-        let unlisted = self.records.values().filter(|(_, list)| is_unlisted(list));
-        let changes = unlisted.map(|(record, _)| Change::Network(record.network.clone())).collect();
-        self.records.retain(|_, (_, list)| !is_unlisted(list));
+    pub(super) fn remove_unlisted_records(&mut self, unlisted: Unlisted) -> Vec<Change> {
+        let missing = self.records.values().filter(|(_, stamp)| stamp.is_unlisted(unlisted));
+        let changes = missing.map(|(record, _)| Change::Network(record.network.clone())).collect();
+        self.records.retain(|_, (_, stamp)| !stamp.is_unlisted(unlisted));
         changes
     }
 

@@ -58,7 +58,7 @@ impl Ledger {
         if !is_sticky || !(is_former || reservation.is_remembered) {
             return None;
         }
-        Some(KnownReservation::of_info(slot, reservation))
+        Some(state.known_version(slot, reservation))
     }
 
     /// Whether the reservation with this uid keeps a released address for the next claim of the same name, and its

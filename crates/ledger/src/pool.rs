@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use capi_ipam_api::{AddressCounts, AllocationOrder, PoolKey, STICKY_SECONDS, Scope, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::object_map::ListEpoch;
+use capi_ipam_controller::observed::{Known, Stamp};
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
+use capi_ipam_provider::api::Uid;
 
 use super::PoolInfo;
 use super::draining::Draining;
@@ -30,9 +31,8 @@ pub(super) struct PoolEntry {
     /// The same, with the restrictions of its network.
     pub(super) info: Option<PoolInfo>,
     pub(super) wait_queue: WaitQueue,
-    pub(super) list: ListEpoch,
-    /// The resource version of the pool object; 0 if it is not a number.
-    pub(super) version: u64,
+    /// When the pool object was last seen.
+    pub(super) stamp: Stamp,
     /// Whether the pool's controller is already enqueued for the latest changes.
     pub(super) notified: bool,
     /// The scope of its addresses; kept while a deleted pool still has addresses in use.
@@ -108,6 +108,12 @@ pub(super) enum Effect {
 }
 
 impl PoolEntry {
+    /// The known pool object, if it exists.
+    pub(super) fn known(&self) -> Option<Known> {
+        let declared = self.declared.as_ref()?;
+        Some(Known { uid: Uid::of(&declared.uid), stamp: self.stamp })
+    }
+
     pub(super) fn usable(&self) -> Option<&UsableBlocks> {
         self.info.as_ref()?.usable.as_deref().ok()
     }

@@ -121,7 +121,7 @@ impl Ledger {
                 slot: slot.clone(),
                 pool: reservation.pool.clone(),
                 uid: reservation.uid.to_string(),
-                version: reservation.version.to_string(),
+                version: state.precondition(reservation),
                 is_promise: reservation.is_manual(),
                 was_used: reservation.was_used,
             })
@@ -250,7 +250,7 @@ impl Ledger {
             if !reservation.is_remembered && state.is_remembered(reservation, now) {
                 return None;
             }
-            Some(KnownReservation::of_info(slot, reservation))
+            Some(state.known_version(slot, reservation))
         });
         described.collect()
     }
@@ -261,7 +261,7 @@ impl Ledger {
         let mut found = Vec::new();
         for slot in state.pools.values().flat_map(|entry| entry.released_after(second)) {
             let Some(reservation) = state.usage(slot).and_then(|usage| usage.reservation.as_ref()) else { continue };
-            found.push(KnownReservation::of_info(slot, reservation));
+            found.push(state.known_version(slot, reservation));
         }
         found
     }

@@ -5,12 +5,13 @@ use std::time::Instant;
 use capi_ipam_api::{IPReservation, PoolKey, Slot, block_of_name, slot_of_name};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::observed::{Known, ObjectVersion, Origin, Stamp};
 use capi_ipam_controller::watch::{Invalid, MaybeInvalid};
 use capi_ipam_provider::api::Uid;
 
 use super::Ledger;
 use super::networks::LengthRecord;
-use super::state::{Ignored, Source, State, TOMBSTONE_TTL};
+use super::state::{Ignored, State};
 use super::usage::{AddressUsage, ReservationInfo};
 
 impl Ledger {
@@ -19,9 +20,9 @@ impl Ledger {
     pub fn insert_found(&self, slot: &Slot, found: &MaybeInvalid<IPReservation>) {
         let claim = self.change(|state| {
             let claim = match &found.0 {
-                Ok(reservation) => state.insert(reservation, Source::Response),
+                Ok(reservation) => state.insert(reservation, Origin::Response),
                 Err(invalid) => {
-                    state.insert_undecodable(invalid, Source::Response);
+                    state.insert_undecodable(invalid, Origin::Response);
                     None
                 }
             };
@@ -36,88 +37,96 @@ impl Ledger {
         for found in page {
             match &found.0 {
                 Ok(reservation) => self.insert_reservation(reservation),
-                Err(invalid) => self.change(|state| state.insert_undecodable(invalid, Source::Response)),
+                Err(invalid) => self.change(|state| state.insert_undecodable(invalid, Origin::Response)),
             }
         }
     }
 }
 
 impl State {
-    /// Records a reservation. A state that is older than a known one of the same reservation has no effect: the watch and
-    /// responses can be late. What a new list shows is always newer than what was known before it, also if a restore of
-    /// etcd has lowered the resource versions. Returns the claim that has to be reconciled because of it.
-    pub(super) fn insert(&mut self, reservation: &IPReservation, source: Source) -> Option<NamespacedName> {
-        let (list, lacks_label) = (self.reservation_list, reservation.needs_move_label());
-        let uid = || -> Box<str> { reservation.metadata.uid.as_deref().unwrap_or_default().into() };
-        match source {
-            // After a restore of etcd a deleted object can exist again.
-            Source::Watch => self.tombstones.remove(&uid_of(reservation)),
-            Source::Response if self.was_deleted(uid_of(reservation), Instant::now()) => return None,
-            Source::Response => {}
-        }
-        match reservation.slot() {
-            Ok((slot, pool)) => {
-                self.forget_ignored(reservation.metadata.name.as_deref().unwrap_or_default(), None);
-                let slot = Slot { scope: self.shared_scope(slot.scope), block: slot.block };
-                let cluster = reservation.spec.claim_ref.as_ref().and_then(|claim| claim.cluster.as_deref());
-                let cluster = self.clusters.share(cluster);
-                let is_observed = source == Source::Watch;
-                let info = ReservationInfo::of(reservation, self.shared_key(pool), cluster, list, is_observed);
-                let known = self.usage(&slot).and_then(|usage| usage.reservation.as_ref());
-                let is_comparable = |known: &ReservationInfo| match source {
-                    Source::Response => true,
-                    Source::Watch => known.list == list && known.uid == info.uid,
-                };
-                if known.is_some_and(|known| is_comparable(known) && known.version > info.version) {
-                    return None;
-                }
-                self.insert_at(&slot, info)
-            }
+    /// Records a reservation, unless a later state is known. Returns the claim that has to be reconciled because of it.
+    pub(super) fn insert(&mut self, reservation: &IPReservation, origin: Origin) -> Option<NamespacedName> {
+        let name = reservation.metadata.name.as_deref().unwrap_or_default();
+        let (slot, pool) = match reservation.slot() {
+            Ok(placed) => placed,
             Err(problem) => {
-                let name = reservation.metadata.name.as_ref();
-                if let Some((name, (network, family, length))) = name.zip(reservation.network_block_length()) {
-                    let record = LengthRecord { name: name.clone(), uid: uid().into_string(), network, family, length };
-                    let change = self.networks.set_record(record, list);
-                    self.refresh_pools(&change);
-                } else if let Some(name) = name {
-                    let slot = self.slot_of_name(name);
-                    let ignored = Ignored { slot, uid: uid(), problem: problem.to_string(), list, lacks_label };
-                    self.ignore(name, ignored);
-                }
-                None
+                self.insert_invalid(reservation, problem.to_string(), origin);
+                return None;
             }
+        };
+        let stamp = self.see(name, Some(&slot), ObjectVersion::of(&reservation.metadata), origin)?;
+        self.forget_ignored(name, None);
+        let slot = Slot { scope: self.shared_scope(slot.scope), block: slot.block };
+        let cluster = reservation.spec.claim_ref.as_ref().and_then(|claim| claim.cluster.as_deref());
+        let cluster = self.clusters.share(cluster);
+        let is_observed = origin == Origin::Watch;
+        let info = ReservationInfo::of(reservation, self.shared_key(pool), cluster, stamp, is_observed);
+        self.insert_at(&slot, info)
+    }
+
+    /// Records an object that is not a valid reservation: one that declares the block length of a network, or one that
+    /// is ignored.
+    fn insert_invalid(&mut self, reservation: &IPReservation, problem: String, origin: Origin) {
+        let Some(name) = reservation.metadata.name.as_deref() else { return };
+        let (slot, seen) = (self.slot_of_name(name), ObjectVersion::of(&reservation.metadata));
+        let Some(stamp) = self.see(name, slot.as_ref(), seen, origin) else { return };
+        let uid = reservation.metadata.uid.as_deref().unwrap_or_default();
+        if let Some((network, family, length)) = reservation.network_block_length() {
+            let record = LengthRecord { name: name.to_owned(), uid: uid.to_owned(), network, family, length };
+            let change = self.networks.set_record(record, stamp);
+            self.refresh_pools(&change);
+            return;
         }
+        self.keep_known(slot.as_ref(), seen.uid, stamp);
+        let lacks_label = reservation.needs_move_label();
+        self.ignore(name, Ignored { slot, uid: uid.into(), problem, stamp, lacks_label });
     }
 
     /// Records an object that cannot be decoded. It exists, so it reserves the address of its name, and what was known
     /// of it before stays.
-    pub(super) fn insert_undecodable(&mut self, object: &Invalid, source: Source) {
+    pub(super) fn insert_undecodable(&mut self, object: &Invalid, origin: Origin) {
         let metadata = &object.metadata;
         let Some(name) = metadata.name.as_deref() else { return };
         let uid = metadata.uid.as_deref().unwrap_or_default();
-        match source {
-            Source::Watch => self.tombstones.remove(&Uid::of(uid)),
-            Source::Response if self.was_deleted(Uid::of(uid), Instant::now()) => return,
-            Source::Response => {}
-        }
-        let list = self.reservation_list;
-        if self.networks.keep_record(name, uid, list) {
+        let (slot, seen) = (self.slot_of_name(name), ObjectVersion::of(metadata));
+        let Some(stamp) = self.see(name, slot.as_ref(), seen, origin) else { return };
+        if self.networks.keep_record(name, uid, stamp) {
             return;
         }
-        let slot = self.slot_of_name(name);
-        let known = slot.as_ref().and_then(|slot| self.usage(slot)?.reservation.as_ref());
-        if let Some(slot) = slot.as_ref().filter(|_| known.is_some_and(|known| known.uid.uid() == Uid::of(uid))) {
-            self.update(slot, |usage| usage.reservation.iter_mut().for_each(|known| known.list = list));
-        }
+        self.keep_known(slot.as_ref(), seen.uid, stamp);
         let problem = format!("it cannot be decoded: {}", object.error);
-        self.ignore(name, Ignored { slot, uid: uid.into(), problem, list, lacks_label: false });
+        self.ignore(name, Ignored { slot, uid: uid.into(), problem, stamp, lacks_label: false });
+    }
+
+    /// Decides on a state of the object of this name: returns its stamp, or `None` if a later state is known.
+    fn see(&mut self, name: &str, slot: Option<&Slot>, seen: ObjectVersion, origin: Origin) -> Option<Stamp> {
+        let ignored = self.ignored.get(name).map(|known| Known { uid: Uid::of(&known.uid), stamp: known.stamp });
+        let invalid = ignored.or_else(|| self.networks.known_record(name));
+        let valid = || Some(self.usage(slot?)?.reservation.as_ref()?.known());
+        self.reservation_versions.see(origin, invalid.or_else(valid), seen, Instant::now())
+    }
+
+    /// Keeps what is known of a reservation that exists in a state which is not valid. Its version stays that of the
+    /// known state.
+    fn keep_known(&mut self, slot: Option<&Slot>, uid: Uid, stamp: Stamp) {
+        let Some(slot) = slot else { return };
+        let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
+        if known.is_some_and(|known| known.uid.uid() == uid) {
+            self.update(slot, |usage| {
+                usage.reservation.iter_mut().for_each(|known| known.stamp = known.stamp.seen_again(stamp));
+            });
+        }
     }
 
     /// Removes an object whose last state cannot be decoded. Returns its address.
     pub(super) fn remove_undecodable(&mut self, object: &Invalid) -> Option<Slot> {
         let name = object.metadata.name.as_deref().unwrap_or_default();
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
-        self.remember_deletion(Uid::of(uid), Instant::now());
+        self.remove_invalid(name, uid)
+    }
+
+    fn remove_invalid(&mut self, name: &str, uid: &str) -> Option<Slot> {
+        self.reservation_versions.delete(None, Uid::of(uid), Instant::now());
         let change = self.networks.remove_record(name, uid);
         self.refresh_pools(&change);
         let slot = self.forget_ignored(name, Some(uid)).or_else(|| self.slot_of_name(name))?;
@@ -231,35 +240,31 @@ impl State {
     /// Removes a reservation. Returns its address if it is a valid one.
     pub(super) fn remove(&mut self, reservation: &IPReservation) -> Option<Slot> {
         let uid = reservation.metadata.uid.as_deref().unwrap_or_default();
-        self.remember_deletion(Uid::of(uid), Instant::now());
         let name = reservation.metadata.name.as_deref().unwrap_or_default();
         if let Ok((slot, _)) = reservation.slot() {
             self.forget_ignored(name, Some(uid));
             self.remove_at(&slot, Some(Uid::of(uid)));
             return Some(slot);
         }
-        let change = self.networks.remove_record(name, uid);
-        self.refresh_pools(&change);
-        self.forget_ignored(name, Some(uid))
+        self.remove_invalid(name, uid)
     }
 
     /// Removes the reservation of an address, if it has that uid or no uid is passed.
     pub(super) fn remove_at(&mut self, slot: &Slot, uid: Option<Uid>) {
         let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
-        let Some(known) = known.map(|known| known.uid.uid()) else { return };
-        if uid.is_some_and(|uid| known != uid) {
-            return;
+        let known = known.map(|known| known.uid.uid());
+        let Some(uid) = uid.or(known) else { return };
+        if self.reservation_versions.delete(known, uid, Instant::now()) {
+            self.unindex_holder(slot);
+            self.update(slot, |usage| usage.reservation = None);
         }
-        self.remember_deletion(known, Instant::now());
-        self.unindex_holder(slot);
-        self.update(slot, |usage| usage.reservation = None);
     }
 
     /// Removes all IPAddress objects that the newest list does not show.
     pub(super) fn remove_unlisted_addresses(&mut self) {
-        let newest = self.address_list;
-        for slot in self.slots(|usage| usage.owners.iter().any(|owner| owner.list != newest)) {
-            self.update(&slot, |usage| usage.owners.retain(|owner| owner.list == newest));
+        let unlisted = self.address_lists.end();
+        for slot in self.slots(|usage| usage.owners.iter().any(|owner| unlisted.contains(owner.list))) {
+            self.update(&slot, |usage| usage.owners.retain(|owner| !unlisted.contains(owner.list)));
         }
     }
 
@@ -271,28 +276,25 @@ impl State {
 
     /// Removes all reservations that the newest list does not show.
     pub(super) fn remove_unlisted_reservations(&mut self) {
-        self.is_listing_reservations = false;
-        let newest = self.reservation_list;
-        for slot in self.slots(|usage| usage.reservation.as_ref().is_some_and(|known| known.list != newest)) {
+        let unlisted = self.reservation_versions.end_list();
+        let is_missing = |known: &ReservationInfo| known.stamp.is_unlisted(unlisted);
+        for slot in self.slots(|usage| usage.reservation.as_ref().is_some_and(is_missing)) {
             self.remove_at(&slot, None);
         }
-        let unlisted = self.ignored.iter().filter(|(_, ignored)| ignored.list != newest);
-        let unlisted: Vec<String> = unlisted.map(|(name, _)| name.clone()).collect();
-        for name in unlisted {
+        let ignored = self.ignored.iter().filter(|(_, ignored)| ignored.stamp.is_unlisted(unlisted));
+        let missing: Vec<(String, Uid)> =
+            ignored.map(|(name, ignored)| (name.clone(), Uid::of(&ignored.uid))).collect();
+        for (name, uid) in missing {
+            self.reservation_versions.delete(None, uid, Instant::now());
             self.forget_ignored(&name, None);
         }
-        let changes = self.networks.remove_unlisted_records(newest);
+        let changes = self.networks.remove_unlisted_records(unlisted);
         changes.iter().for_each(|change| self.refresh_pools(change));
     }
 
-    /// Records that the reservation with this uid is deleted.
-    pub(super) fn remember_deletion(&mut self, uid: Uid, now: Instant) {
-        self.tombstones.insert(uid, (), TOMBSTONE_TTL, now);
-    }
-
-    /// Whether the reservation with this uid was deleted recently.
-    pub(super) fn was_deleted(&self, uid: Uid, now: Instant) -> bool {
-        self.tombstones.get(&uid, now).is_some()
+    /// The version of a reservation, as precondition of a write.
+    pub(super) fn precondition(&self, reservation: &ReservationInfo) -> String {
+        self.reservation_versions.precondition(reservation.stamp).to_string()
     }
 
     /// The names of the reservations that have to be labelled for `clusterctl move` and are not those of an address.
@@ -308,8 +310,4 @@ impl State {
             holdings.remove(known, slot);
         }
     }
-}
-
-fn uid_of(reservation: &IPReservation) -> Uid {
-    Uid::of(reservation.metadata.uid.as_deref().unwrap_or_default())
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use capi_ipam_api::{IPSlice, Scope, SliceCounts, SliceOwner, block_of_name, slice_name, slot_of_name};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::object_map::ListEpoch;
+use capi_ipam_controller::observed::{ObjectVersion, Origin, Stamp};
 use capi_ipam_controller::watch::{EventHandler, Invalid, MaybeInvalid};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::Uid;
@@ -13,7 +13,7 @@ use kube::Resource;
 use kube::core::ObjectMeta;
 
 use super::slices::SliceInfo;
-use super::state::{Source, State};
+use super::state::State;
 use super::{Ledger, PoolKey};
 
 /// The typical difference between the clocks of manager and API server, in seconds. If it is greater, empty slices stay
@@ -94,15 +94,18 @@ impl SliceView {
 impl Ledger {
     /// Records an IPSlice that a response has shown. Ignored if the ledger has newer information.
     pub fn insert_slice(&self, slice: &IPSlice) {
-        self.change(|state| state.apply_slice(slice, Source::Response));
+        self.change(|state| state.apply_slice(slice, Origin::Response));
     }
 
     /// Records what a response has shown under the name of the slice of a block: the name is taken, also if the object
     /// is not a valid slice or cannot be decoded.
     pub fn insert_found_slice(&self, pool: &PoolKey, block: Block, found: &MaybeInvalid<IPSlice>) {
         self.change(|state| match &found.0 {
-            Ok(slice) if slice.block().is_ok() => state.apply_slice(slice, Source::Response),
-            _ => state.insert_slice(pool.clone(), block, SliceInfo::invalid(found.meta()), Source::Response),
+            Ok(slice) if slice.block().is_ok() => state.apply_slice(slice, Origin::Response),
+            _ => {
+                let (info, seen) = (SliceInfo::invalid(found.meta()), ObjectVersion::of(found.meta()));
+                state.insert_slice(pool.clone(), block, info, seen, Origin::Response);
+            }
         });
     }
 
@@ -113,11 +116,10 @@ impl Ledger {
     }
 
     fn remove_slice_with(&self, metadata: &ObjectMeta, place: Option<(PoolKey, Block)>) {
-        let uid = metadata.uid.as_deref().unwrap_or_default();
+        let uid = ObjectVersion::of(metadata).uid;
         self.change(|state| {
             let by_name = || state.slice_of_name(metadata.name.as_deref().unwrap_or_default());
             if let Some((pool, block)) = place.or_else(by_name) {
-                state.remember_deletion(Uid::of(uid), Instant::now());
                 state.remove_slice(&pool, block, uid);
             }
         });
@@ -125,10 +127,7 @@ impl Ledger {
 
     /// Removes the IPSlice of a block if it has that uid.
     pub fn remove_slice_of(&self, pool: &PoolKey, block: Block, uid: &str) {
-        self.change(|state| {
-            state.remember_deletion(Uid::of(uid), Instant::now());
-            state.remove_slice(pool, block, uid);
-        });
+        self.change(|state| state.remove_slice(pool, block, Uid::of(uid)));
     }
 
     /// Removes the IPSlice of a block, which a live read has not found.
@@ -176,7 +175,7 @@ impl Ledger {
                     pool: pool.clone(),
                     block: *block,
                     uid: slice.uid.to_string(),
-                    version: slice.version.to_string(),
+                    version: state.slice_versions.precondition(slice.stamp).to_string(),
                     owner: Arc::clone(owner),
                     is_pinned: slice.is_pinned,
                     empty_since: slice.empty_since,
@@ -211,40 +210,29 @@ impl Ledger {
 
 impl EventHandler<IPSlice> for Ledger {
     fn init(&self) {
-        let mut state = self.state.lock();
-        state.slice_list.begin();
-        state.is_listing_slices = true;
+        self.state.lock().slice_versions.begin_list();
     }
 
     fn init_done(&self) {
         self.change(|state| {
-            state.is_listing_slices = false;
-            let newest = state.slice_list;
+            let unlisted = state.slice_versions.end_list();
             let of_pool = |(pool, entry): (&PoolKey, &super::pool::PoolEntry)| {
-                let unlisted = entry.slice_objects.iter().filter(|(_, slice)| slice.list != newest);
-                unlisted.map(|(block, slice)| (pool.clone(), *block, slice.uid.clone())).collect::<Vec<_>>()
+                let missing = entry.slice_objects.iter().filter(|(_, slice)| slice.stamp.is_unlisted(unlisted));
+                missing.map(|(block, slice)| (pool.clone(), *block, slice.known().uid)).collect::<Vec<_>>()
             };
-            let unlisted: Vec<_> = state.pools.iter().flat_map(of_pool).collect();
-            for (pool, block, uid) in unlisted {
-                state.remove_slice(&pool, block, &uid);
+            let missing: Vec<_> = state.pools.iter().flat_map(of_pool).collect();
+            for (pool, block, uid) in missing {
+                state.remove_slice(&pool, block, uid);
             }
         });
     }
 
     fn restored(&self) {
-        let mut state = self.state.lock();
-        state.forget_deletions();
-        state.forget_slice_versions();
+        self.state.lock().slice_versions.restored();
     }
 
     fn apply(&self, slice: &IPSlice) {
-        self.change(|state| {
-            if state.is_listing_slices {
-                // After a restore of etcd a deleted object can exist again.
-                state.tombstones.remove(&uid_of(slice));
-            }
-            state.apply_slice(slice, Source::Watch);
-        });
+        self.change(|state| state.apply_slice(slice, Origin::Watch));
     }
 
     fn delete(&self, slice: &IPSlice) {
@@ -252,12 +240,7 @@ impl EventHandler<IPSlice> for Ledger {
     }
 
     fn apply_invalid(&self, object: &Invalid) {
-        self.change(|state| {
-            if state.is_listing_slices {
-                state.tombstones.remove(&Uid::of(object.metadata.uid.as_deref().unwrap_or_default()));
-            }
-            state.insert_invalid_slice(&object.metadata, Source::Watch);
-        });
+        self.change(|state| state.insert_invalid_slice(&object.metadata, Origin::Watch));
     }
 
     fn delete_invalid(&self, object: &Invalid) {
@@ -267,17 +250,20 @@ impl EventHandler<IPSlice> for Ledger {
 
 impl State {
     /// Records an IPSlice. The name of one that is not valid takes its block.
-    fn apply_slice(&mut self, slice: &IPSlice, source: Source) {
+    fn apply_slice(&mut self, slice: &IPSlice, origin: Origin) {
         match slice.block() {
-            Ok((pool, block)) => self.insert_slice(pool, block, SliceInfo::of(slice), source),
-            Err(_) => self.insert_invalid_slice(&slice.metadata, source),
+            Ok((pool, block)) => {
+                let seen = ObjectVersion::of(&slice.metadata);
+                self.insert_slice(pool, block, SliceInfo::of(slice), seen, origin);
+            }
+            Err(_) => self.insert_invalid_slice(&slice.metadata, origin),
         }
     }
 
     /// Records an object that is not a valid slice, or that cannot be decoded: no other slice of its name can be created.
-    fn insert_invalid_slice(&mut self, metadata: &ObjectMeta, source: Source) {
+    fn insert_invalid_slice(&mut self, metadata: &ObjectMeta, origin: Origin) {
         if let Some((pool, block)) = self.slice_of_name(metadata.name.as_deref().unwrap_or_default()) {
-            self.insert_slice(pool, block, SliceInfo::invalid(metadata), source);
+            self.insert_slice(pool, block, SliceInfo::invalid(metadata), ObjectVersion::of(metadata), origin);
         }
     }
 
@@ -294,23 +280,15 @@ impl State {
         }
     }
 
-    /// Records the slice of a block. A state that is older than a known one, of the same slice or of a later one of the
-    /// same block, has no effect: the watch and responses can be late. What a new list shows is always newer than what
-    /// was known before it.
-    fn insert_slice(&mut self, pool: PoolKey, block: Block, info: SliceInfo, source: Source) {
-        if self.was_deleted(Uid::of(&info.uid), Instant::now()) {
-            return;
-        }
-        let list = self.slice_list;
+    /// Records the slice of a block, unless a later state is known, of the same slice or of a later one of the block.
+    fn insert_slice(&mut self, pool: PoolKey, block: Block, info: SliceInfo, seen: ObjectVersion, origin: Origin) {
+        let known = self.pools.get(&pool).and_then(|entry| entry.slice_objects.get(&block)).map(SliceInfo::known);
+        let Some(stamp) = self.slice_versions.see(origin, known, seen, Instant::now()) else { return };
         let pool = self.shared_key(pool);
         let entry = self.pools.entry(pool.clone()).or_default();
         let known = entry.slice_objects.get(&block);
         let is_returning = known.is_some_and(|known| known.is_returning && known.uid == info.uid);
-        let info = SliceInfo { list, is_returning, ..info };
-        let is_comparable = |known: &SliceInfo| source == Source::Response || known.list == list;
-        if known.is_some_and(|known| is_comparable(known) && known.version > info.version) {
-            return;
-        }
+        let info = SliceInfo { stamp, is_returning, ..info };
         if known == Some(&info) {
             return;
         }
@@ -320,9 +298,12 @@ impl State {
         self.dirty_pools.push(pool);
     }
 
-    fn remove_slice(&mut self, pool: &PoolKey, block: Block, uid: &str) {
-        let Some(entry) = self.pools.get_mut(pool) else { return };
-        if entry.slice_objects.get(&block).is_some_and(|known| *known.uid == *uid) {
+    fn remove_slice(&mut self, pool: &PoolKey, block: Block, uid: Uid) {
+        let known = self.pools.get(pool).and_then(|entry| entry.slice_objects.get(&block));
+        let known = known.map(|known| known.known().uid);
+        if self.slice_versions.delete(known, uid, Instant::now())
+            && let Some(entry) = self.pools.get_mut(pool)
+        {
             entry.remove_slice(block);
             let requesting = entry.wake_requests();
             self.claims_to_wake.extend(requesting);
@@ -359,11 +340,9 @@ impl SliceInfo {
 
     /// An object that takes the name of a slice and is none.
     fn invalid(metadata: &ObjectMeta) -> Self {
-        let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
         Self {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
-            version: version.unwrap_or_default(),
-            list: ListEpoch::default(),
+            stamp: Stamp::default(),
             owner: None,
             is_pinned: true,
             empty_since: None,
@@ -378,10 +357,6 @@ fn restored_at(slice: &IPSlice) -> Option<i64> {
     let assigned = slice.spec.assigned_at.as_ref()?.0.as_second();
     let created = slice.metadata.creation_timestamp.as_ref()?.0.as_second();
     (created > assigned.saturating_add(TYPICAL_CLOCK_SKEW)).then_some(created)
-}
-
-fn uid_of(slice: &IPSlice) -> Uid {
-    Uid::of(slice.metadata.uid.as_deref().unwrap_or_default())
 }
 
 #[cfg(test)]

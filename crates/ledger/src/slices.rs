@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use capi_ipam_api::{SliceCounts, SliceOwner, SliceRules};
-use capi_ipam_controller::object_map::ListEpoch;
+use capi_ipam_controller::observed::{Known, Stamp};
 use capi_ipam_ip::{Block, FreeSet, Span, SpanSet, UsableBlocks};
+use capi_ipam_provider::api::Uid;
 
 pub use self::choice::SliceRefusal;
 pub(super) use self::choice::{Choice, SliceAccess};
@@ -17,9 +18,8 @@ use super::order::Order;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SliceInfo {
     pub(super) uid: Box<str>,
-    /// The resource version; 0 if it is not a number.
-    pub(super) version: u64,
-    pub(super) list: ListEpoch,
+    /// When it was last seen.
+    pub(super) stamp: Stamp,
     /// The owner; `None` for an object that is not valid: its name takes the block, and nobody gets its addresses.
     pub(super) owner: Option<Arc<SliceOwner>>,
     /// Whether a user created it: it is never returned.
@@ -30,6 +30,13 @@ pub(super) struct SliceInfo {
     pub(super) restored_at: Option<i64>,
     /// Whether it is being deleted by this process: none of its addresses is allocated.
     pub(super) is_returning: bool,
+}
+
+impl SliceInfo {
+    /// When it was last seen, and its uid.
+    pub(super) fn known(&self) -> Known {
+        Known { uid: Uid::of(&self.uid), stamp: self.stamp }
+    }
 }
 
 /// What a pool contains that is divided into slices.

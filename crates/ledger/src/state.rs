@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 use capi_ipam_api::{InClusterKind, PoolKey, Scope, Slot};
-use capi_ipam_controller::expiring_map::ExpiringMap;
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::object_map::ListEpoch;
+use capi_ipam_controller::observed::{Lists, Stamp, Versions};
 use capi_ipam_ip::Extents;
 use capi_ipam_provider::api::Uid;
 
@@ -17,12 +16,6 @@ use super::quota::Consumer;
 use super::refresh::Start;
 use super::shared_names::SharedNames;
 use super::usage::{AddressUsage, CandidateInfo, Holdings, ScopeEntry};
-
-/// A version that is older than that of any object. As a precondition it fails, so that the object is read.
-const OLDEST_VERSION: u64 = 1;
-
-/// How long a response that was read before a deletion can be delayed: longer than any request or list.
-pub(super) const TOMBSTONE_TTL: Duration = Duration::from_mins(2);
 
 #[derive(Default)]
 pub(super) struct State {
@@ -35,15 +28,13 @@ pub(super) struct State {
     pub(super) ignored: BTreeMap<String, Ignored>,
     /// Reservations whose creation has an unknown outcome, by the uid of the claim.
     pub(super) attempts: HashMap<Uid, (PoolKey, Slot)>,
-    /// The uids of recently deleted reservations, so that a delayed response does not add one again. A uid is never
-    /// reused.
-    pub(super) tombstones: ExpiringMap<Uid, ()>,
     /// Whether the end of a cool-down may have changed since this was last reset.
     pub(super) cooldowns_changed: bool,
-    pub(super) address_list: ListEpoch,
-    pub(super) reservation_list: ListEpoch,
-    pub(super) slice_list: ListEpoch,
-    pub(super) pool_lists: HashMap<InClusterKind, ListEpoch>,
+    /// Only the watch shows IPAddresses.
+    pub(super) address_lists: Lists,
+    pub(super) reservation_versions: Versions,
+    pub(super) slice_versions: Versions,
+    pub(super) pool_versions: HashMap<InClusterKind, Versions>,
     /// Pools whose counts or conditions may have changed since this was last taken.
     pub(super) dirty_pools: Vec<PoolKey>,
     /// Claims to reconcile again because what they wait for has changed since this was last taken.
@@ -64,19 +55,6 @@ pub(super) struct State {
     pub(super) quotas: usize,
     /// The names of Clusters, shared by their addresses.
     pub(super) clusters: SharedNames,
-    /// Whether the reservations are being listed: they are reported in another order than that of their creation.
-    pub(super) is_listing_reservations: bool,
-    /// Whether the slices are being listed.
-    pub(super) is_listing_slices: bool,
-}
-
-/// The source of an observed object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
-    /// The watch, which reports all states in order, also when a restore of etcd has lowered the resource versions.
-    Watch,
-    /// The response to a request, which can be older than what the watch has reported since.
-    Response,
 }
 
 /// A reservation that is not valid. The API server creates no other one of its name.
@@ -85,32 +63,26 @@ pub(super) struct Ignored {
     pub(super) slot: Option<Slot>,
     pub(super) uid: Box<str>,
     pub(super) problem: String,
-    pub(super) list: ListEpoch,
+    pub(super) stamp: Stamp,
     pub(super) lacks_label: bool,
 }
 
 impl State {
-    /// Forgets which objects were deleted: etcd was restored, and they may exist again. The methods `forget_…_versions` let
-    /// any state of the known objects replace what is known of them, since it is newer than what was before the restore.
-    pub(super) fn forget_deletions(&mut self) {
-        self.tombstones = ExpiringMap::default();
+    /// Removes a pool: the one with this uid, or any. Its addresses in use are kept. Returns the claims that wait for it.
+    pub(super) fn remove_pool(&mut self, key: &PoolKey, uid: Option<Uid>) -> Vec<NamespacedName> {
+        let known = self.pools.get(key).and_then(PoolEntry::known).map(|known| known.uid);
+        let Some(uid) = uid.or(known) else { return Vec::new() };
+        if !self.pool_versions.entry(key.kind).or_default().delete(known, uid, Instant::now()) {
+            return Vec::new();
+        }
+        self.set_pool(key, None);
+        self.pools.get_mut(key).map(|entry| entry.wait_queue.pool_changed()).unwrap_or_default()
     }
 
-    pub(super) fn forget_reservation_versions(&mut self) {
-        self.forget_deletions();
-        let scopes = self.scopes.values_mut();
-        let reservations = scopes.flat_map(|scope| scope.usage.reservations_mut());
-        reservations.for_each(|reservation| reservation.version = OLDEST_VERSION);
-    }
-
-    pub(super) fn forget_pool_versions(&mut self, kind: InClusterKind) {
-        let pools = self.pools.iter_mut().filter(|(key, _)| key.kind == kind);
-        pools.for_each(|(_, entry)| entry.version = OLDEST_VERSION);
-    }
-
-    pub(super) fn forget_slice_versions(&mut self) {
-        let slices = self.pools.values_mut().flat_map(|entry| entry.slice_objects.values_mut());
-        slices.for_each(|slice| slice.version = OLDEST_VERSION);
+    /// Removes a network: the one with this uid, or any. Its reservations are kept.
+    pub(super) fn remove_network(&mut self, name: &str, uid: Option<Uid>) {
+        let change = self.networks.remove(name, uid);
+        self.refresh_pools(&change);
     }
 
     /// Returns the stored copy of the key, if there is one, to share its memory.
@@ -125,10 +97,6 @@ impl State {
     /// The scope of the addresses of a pool.
     pub(super) fn scope_of(&self, pool: &PoolKey) -> Scope {
         self.pools.get(pool).map_or_else(|| Scope::Pool(pool.clone()), |entry| entry.scope(pool))
-    }
-
-    pub(super) fn pool_list(&self, kind: InClusterKind) -> ListEpoch {
-        self.pool_lists.get(&kind).copied().unwrap_or_default()
     }
 
     pub(super) fn usage(&self, slot: &Slot) -> Option<&AddressUsage> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use capi_ipam_api::{IPReservation, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::object_map::ListEpoch;
+use capi_ipam_controller::observed::{Known, ListNumber, Stamp};
 use capi_ipam_ip::{Block, Family};
 use capi_ipam_provider::api::Uid;
 use smallvec::SmallVec;
@@ -72,10 +72,6 @@ impl UsageMap {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Block, &AddressUsage)> {
         self.entries.iter().map(|(block, usage)| (block, usage.as_ref()))
-    }
-
-    pub(super) fn reservations_mut(&mut self) -> impl Iterator<Item = &mut ReservationInfo> {
-        self.entries.values_mut().filter_map(|usage| usage.reservation.as_mut())
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &AddressUsage> {
@@ -143,8 +139,8 @@ pub(super) struct CandidateInfo {
 #[derive(Debug)]
 pub(super) struct ReservationInfo {
     pub(super) uid: ObjectUid,
-    /// The resource version; 0 if it is not a number.
-    pub(super) version: u64,
+    /// When it was last seen.
+    pub(super) stamp: Stamp,
     pub(super) pool: PoolKey,
     pub(super) claim: Option<NamespacedName>,
     pub(super) claim_uid: Option<Uid>,
@@ -161,7 +157,6 @@ pub(super) struct ReservationInfo {
     /// Whether an IPAddress of the claim with this address was observed. Two managers can reserve two addresses for one
     /// claim, which uses one of them.
     pub(super) was_used: bool,
-    pub(super) list: ListEpoch,
     /// Whether it is being deleted and waits for a finalizer: no claim has it, and the address is not free.
     pub(super) is_terminating: bool,
     /// Whether it has to be labelled for `clusterctl move`.
@@ -246,7 +241,8 @@ pub(super) struct AddressOwner {
     pub(super) pool: PoolKey,
     /// The name of the Cluster of the claim.
     pub(super) cluster: Option<Arc<str>>,
-    pub(super) list: ListEpoch,
+    /// The newest list when the watch last showed it.
+    pub(super) list: ListNumber,
 }
 
 impl ReservationInfo {
@@ -254,15 +250,14 @@ impl ReservationInfo {
         reservation: &IPReservation,
         pool: PoolKey,
         cluster: Option<Arc<str>>,
-        list: ListEpoch,
+        stamp: Stamp,
         is_observed: bool,
     ) -> Self {
         let claim = reservation.spec.claim_ref.as_ref();
-        let version = reservation.metadata.resource_version.as_deref();
         let released_at = reservation.spec.released_at.as_ref().map(|time| time.0.as_second());
         Self {
             uid: ObjectUid::of(reservation.metadata.uid.as_deref().unwrap_or_default()),
-            version: version.and_then(|version| version.parse().ok()).unwrap_or_default(),
+            stamp,
             pool,
             claim: claim.map(|claim| NamespacedName::new(&claim.namespace, &claim.name)),
             claim_uid: claim.and_then(|claim| claim.uid.as_deref()).map(Uid::of),
@@ -271,10 +266,14 @@ impl ReservationInfo {
             released_at: released_at.and_then(|second| NonZeroI64::new(second.max(1))),
             is_remembered: false,
             was_used: false,
-            list,
             is_terminating: reservation.metadata.deletion_timestamp.is_some(),
             lacks_label: reservation.needs_move_label(),
         }
+    }
+
+    /// When it was last seen, and its uid.
+    pub(super) fn known(&self) -> Known {
+        Known { uid: self.uid.uid(), stamp: self.stamp }
     }
 
     /// Whether a user created it, to exclude the address or to promise it to a claim by name: it has no claim uid.

@@ -37,8 +37,7 @@ fn block(first: u8, length: u8) -> Block {
 fn info(name: &str) -> SliceInfo {
     SliceInfo {
         uid: "u".into(),
-        version: 1,
-        list: ListEpoch::default(),
+        stamp: Stamp::default(),
         owner: Some(owner(name)),
         is_pinned: false,
         empty_since: None,

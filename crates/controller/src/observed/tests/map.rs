@@ -2,6 +2,7 @@
 
 use super::super::versions::TOMBSTONE_TTL;
 use super::*;
+use crate::namespaced_name::NamespacedName;
 
 fn metadata(name: &str, uid: u8, version: &str) -> ObjectMeta {
     let (name, uid) = (Some(name.to_owned()), Some(uid_text(uid)));
@@ -38,7 +39,7 @@ fn objects_missing_in_a_new_list_are_removed() {
     assert_eq!(observed.iter().count(), 3, "nothing is removed before the list is complete");
     let mut removed = observed.end_list(*START);
     removed.sort_unstable();
-    let key = |name: &str| (Some("n".to_owned()), name.to_owned());
+    let key = |name: &str| NamespacedName::new("n", name);
     assert_eq!(removed, [(key("a"), Some("a".to_owned())), (key("d"), None)]);
     assert_eq!(observed.get("n", "c").map(String::as_str), Some("c"), "its last value stays");
     assert_eq!(observed.end_list(*START), [], "no list has begun");
