@@ -150,7 +150,7 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
         let deletion_checker = Arc::new(DeletionChecker::new(reservations.clone(), contract.clone()));
         let restores = manager.health.restores().clone();
         let reservations = ReservationStore::new(reservations, Arc::clone(&ledger), restores);
-        Arc::new(Context { ledger, deletion_checker, reservations, slices, events, contract, terminating, selection })
+        Arc::new(Context { ledger, reservations, slices, events, contract, deletion_checker, terminating, selection })
     });
     pools_synced.iter().chain([&networks_synced, &namespaces_synced]).for_each(|gate| {
         setup.controller.wait_for(gate.clone());

@@ -125,7 +125,7 @@ impl EventHandler<IPNetwork> for Ledger {
     }
 
     fn restored(&self) {
-        self.state.lock().networks.versions.restored();
+        self.state.lock().networks.restored();
     }
 
     fn apply(&self, network: &IPNetwork) {
@@ -196,7 +196,7 @@ impl EventHandler<Pool> for PoolEventHandler {
     }
 
     fn restored(&self) {
-        self.ledger.state.lock().pool_versions.entry(self.kind).or_default().restored();
+        self.ledger.state.lock().pools_restored(self.kind);
     }
 
     fn apply(&self, pool: &Pool) {

@@ -149,6 +149,13 @@ impl Networks {
         }
     }
 
+    /// etcd was restored to an earlier state: any state of a network is accepted from now on. Another edit can have the
+    /// generation of one that is lost.
+    pub(super) fn restored(&mut self) {
+        self.versions.restored();
+        self.known.values_mut().for_each(|(info, _)| info.generation = None);
+    }
+
     fn set(&mut self, name: &Arc<str>, info: NetworkInfo, stamp: Stamp) -> Change {
         let selects = info.selector().is_some();
         let rules = info.rules.clone().filter(|_| info.is_valid);

@@ -79,6 +79,17 @@ impl State {
         self.pools.get_mut(key).map(|entry| entry.wait_queue.pool_changed()).unwrap_or_default()
     }
 
+    /// etcd was restored to an earlier state: any state of the pools of a kind is accepted from now on. Another edit can
+    /// have the generation of one that is lost.
+    pub(super) fn pools_restored(&mut self, kind: InClusterKind) {
+        self.pool_versions.entry(kind).or_default().restored();
+        for (key, entry) in &mut self.pools {
+            if let Some(declared) = entry.declared.as_mut().filter(|_| key.kind == kind) {
+                declared.generation = None;
+            }
+        }
+    }
+
     /// Removes a network: the one with this uid, or any. Its reservations are kept.
     pub(super) fn remove_network(&mut self, name: &str, uid: Option<Uid>) {
         let change = self.networks.remove(name, uid);

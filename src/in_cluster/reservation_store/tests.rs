@@ -26,7 +26,7 @@ enum Answer {
     AlreadyExists,
     Forbidden,
     /// The outcome of a write is unknown.
-    NoAnswer,
+    Unknown,
 }
 
 impl Answer {
@@ -37,7 +37,7 @@ impl Answer {
             Self::Conflict => (409, "Conflict"),
             Self::AlreadyExists => (409, "AlreadyExists"),
             Self::Forbidden => (403, "Forbidden"),
-            Self::NoAnswer => (500, "InternalError"),
+            Self::Unknown => (500, "InternalError"),
         };
         let status = json!({"kind": "Status", "status": "Failure", "reason": reason, "code": code, "message": reason});
         let body = if let Self::Object(object) = self { object } else { &status };
@@ -133,10 +133,10 @@ async fn read_decides_what_a_failed_write_means() {
     let changed = || Answer::Object(released("8"));
     let undecodable = || Answer::Object(object(UID, "8", &json!({"spec": {"releasedAt": 5}})));
 
-    assert_eq!(write(ours(), Answer::NoAnswer).await, ("done", 0, false));
-    assert_eq!(write(Answer::NotFound, Answer::NoAnswer).await, ("gone", 0, false));
-    assert_eq!(write(Answer::Forbidden, Answer::NoAnswer).await, ("failed", 0, false), "nothing was written");
-    for (error, is_unknown) in [(Answer::Conflict, false), (Answer::NoAnswer, true)] {
+    assert_eq!(write(ours(), Answer::Unknown).await, ("done", 0, false));
+    assert_eq!(write(Answer::NotFound, Answer::Unknown).await, ("gone", 0, false));
+    assert_eq!(write(Answer::Forbidden, Answer::Unknown).await, ("failed", 0, false), "nothing was written");
+    for (error, is_unknown) in [(Answer::Conflict, false), (Answer::Unknown, true)] {
         let write = async |read: Answer| write(error.clone(), read).await;
         assert_eq!(write(ours()).await, ("done", 1, false), "{error:?}");
         assert_eq!(write(of_other()).await, ("changed", 1, false), "{error:?}");
@@ -144,7 +144,7 @@ async fn read_decides_what_a_failed_write_means() {
         assert_eq!(write(undecodable()).await, ("changed", 1, false), "{error:?}");
         assert_eq!(write(Answer::NotFound).await, ("gone", 1, false), "{error:?}");
         assert_eq!(write(unchanged()).await, ("failed", 1, is_unknown), "it may still be applied");
-        assert_eq!(write(Answer::NoAnswer).await, ("failed", 1, is_unknown), "it may have been applied");
+        assert_eq!(write(Answer::Unknown).await, ("failed", 1, is_unknown), "it may have been applied");
     }
 }
 
@@ -171,13 +171,13 @@ async fn read_decides_what_a_failed_creation_means() {
     let of_other = || Answer::Object(object(UID, "8", &json!({"spec": {"claimRef": {"name": "other"}}})));
     let undecodable = || Answer::Object(object(UID, "8", &json!({"spec": {"claimRef": 5}})));
 
-    assert_eq!(create(ours(), Answer::NoAnswer).await, ("created", false));
-    assert_eq!(create(Answer::Forbidden, Answer::NoAnswer).await, ("failed", false), "nothing was written");
-    for error in [Answer::AlreadyExists, Answer::NoAnswer] {
+    assert_eq!(create(ours(), Answer::Unknown).await, ("created", false));
+    assert_eq!(create(Answer::Forbidden, Answer::Unknown).await, ("failed", false), "nothing was written");
+    for error in [Answer::AlreadyExists, Answer::Unknown] {
         assert_eq!(create(error.clone(), ours()).await, ("exists", false), "{error:?}");
         assert_eq!(create(error.clone(), of_other()).await, ("taken", false), "{error:?}");
         assert_eq!(create(error.clone(), undecodable()).await, ("taken", false), "{error:?}");
-        for read in [Answer::NotFound, Answer::NoAnswer] {
+        for read in [Answer::NotFound, Answer::Unknown] {
             assert_eq!(create(error.clone(), read).await, ("failed", true), "it may be created later");
         }
     }
@@ -185,7 +185,7 @@ async fn read_decides_what_a_failed_creation_means() {
 
 #[tokio::test]
 async fn earlier_version_of_a_known_reservation_ends_the_epoch() {
-    let (store, _) = store(Answer::NoAnswer, Answer::Object(released("6")));
+    let (store, _) = store(Answer::Unknown, Answer::Object(released("6")));
     store.ledger.insert_reservation(&serde_json::from_value(object(UID, "7", &json!({}))).unwrap());
     let before = store.restores.epoch();
     store.read(&slot()).await.unwrap();
@@ -194,7 +194,7 @@ async fn earlier_version_of_a_known_reservation_ends_the_epoch() {
 
 #[tokio::test]
 async fn read_that_finds_nothing_removes_what_was_known() {
-    let (store, _) = store(Answer::NoAnswer, Answer::NotFound);
+    let (store, _) = store(Answer::Unknown, Answer::NotFound);
     store.ledger.insert_reservation(&serde_json::from_value(object(UID, "7", &json!({}))).unwrap());
     assert!(store.get(&slot()).await.unwrap().is_none());
     assert_eq!(store.ledger.known_reservation(&slot()), None);
@@ -204,7 +204,7 @@ async fn read_that_finds_nothing_removes_what_was_known() {
 async fn deletion_that_waits_for_a_finalizer_is_done() {
     let terminating = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}});
     let terminating = Answer::Object(object(UID, "8", &terminating));
-    for answer in [terminating.clone(), Answer::Conflict, Answer::NoAnswer] {
+    for answer in [terminating.clone(), Answer::Conflict, Answer::Unknown] {
         let (store, _) = store(answer, terminating.clone());
         assert!(matches!(store.delete(&known()).await, Ok(WriteResult::Done(_))));
         assert!(!is_free(&store.ledger), "its address is not free");

@@ -50,7 +50,7 @@ struct State {
 
 impl History {
     fn version(&self) -> u8 {
-        self.writes.iter().flatten().count() as u8
+        small(self.writes.iter().flatten().count())
     }
 
     fn write(&self, version: u8) -> Option<Write> {
@@ -178,18 +178,22 @@ fn uid_text(uid: u8) -> String {
     format!("00000000-0000-4000-8000-{uid:012}")
 }
 
+fn small(number: usize) -> u8 {
+    u8::try_from(number).expect("all numbers of the test are small")
+}
+
 /// The metadata of each uid and version.
 static METADATA: LazyLock<Vec<Vec<ObjectMeta>>> = LazyLock::new(|| {
     let metadata = |uid: usize, version: usize| ObjectMeta {
         name: Some("a".to_owned()),
-        uid: Some(uid_text(uid as u8)),
+        uid: Some(uid_text(small(uid))),
         resource_version: Some(number(version).to_string()),
         ..ObjectMeta::default()
     };
     (0..MAX_UIDS).map(|uid| (0..=MAX_VERSION).map(|version| metadata(uid, version)).collect()).collect()
 });
 
-static UIDS: LazyLock<Vec<Uid>> = LazyLock::new(|| (0..MAX_UIDS).map(|uid| Uid::of(&uid_text(uid as u8))).collect());
+static UIDS: LazyLock<Vec<Uid>> = LazyLock::new(|| (0..MAX_UIDS).map(|uid| Uid::of(&uid_text(small(uid)))).collect());
 
 impl World {
     fn new() -> Self {
@@ -222,7 +226,7 @@ impl World {
 
     fn known_uid(&self) -> Option<u8> {
         let entry = self.entry()?;
-        UIDS.iter().position(|uid| *uid == entry.uid).map(|index| index as u8)
+        UIDS.iter().position(|uid| *uid == entry.uid).map(small)
     }
 
     fn fingerprint(&self) -> Fingerprint {
@@ -474,8 +478,7 @@ impl World {
         let current = self.truth.server.current();
         let after = self.known_uid();
         let is_old = self.truth.watch.old.is_some();
-        if before.is_some() && after.is_none() {
-            let uid = before.unwrap();
+        if let (Some(uid), None) = (before, after) {
             // (4) What the list has shown stays, and what exists although the list was requested before it.
             assert_ne!(self.truth.watch.shown, Some(uid), "the list has shown it");
             if !is_old && self.truth.is_listed_again {

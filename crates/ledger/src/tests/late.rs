@@ -133,6 +133,35 @@ fn late_response_restores_no_deleted_or_older_network() {
 }
 
 #[test]
+fn generation_from_before_a_restore_proves_nothing() {
+    let pool_with = |addresses: &str| {
+        pool(json!({"metadata": {"generation": 2}, "spec": {"addresses": [addresses], "network": "lab"}}))
+    };
+    let network_without = |excluded: &str| -> IPNetwork {
+        let network = json!({
+            "metadata": {"name": "lab", "uid": "lab", "generation": 2,
+                         "finalizers": ["ipam.cluster.x-k8s.io/ProtectNetwork"]},
+            "spec": {"namespaces": {"from": "All"}, "excluded": [excluded]},
+            "status": {"blockLengths": {"ipv4": 32}},
+        });
+        serde_json::from_value(network).unwrap()
+    };
+    let ledger = ledger();
+    let pools = PoolEventHandler { ledger: Arc::new(ledger), kind: InClusterKind::IPPool };
+    let ledger = &pools.ledger;
+    ledger.apply_network(&network_without("10.0.0.1"));
+    pools.apply(&pool_with("10.0.0.1-10.0.0.4"));
+    assert_eq!(ledger.counts(&key()).free, 3);
+    // The second edit is lost with the restore, and another one gets its generation.
+    EventHandler::<IPNetwork>::restored(ledger.as_ref());
+    ledger.apply_network(&network_without("10.0.0.1-10.0.0.2"));
+    assert_eq!(ledger.counts(&key()).free, 2, "the network");
+    pools.restored();
+    pools.apply(&pool_with("10.0.0.1-10.0.0.8"));
+    assert_eq!(ledger.counts(&key()).free, 6, "the pool");
+}
+
+#[test]
 fn late_watch_does_not_undo_a_takeover() {
     let ledger = with_pool();
     ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
