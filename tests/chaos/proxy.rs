@@ -1,4 +1,4 @@
-//! A proxy between a manager and the API server that can silence the watches of one kind.
+//! A proxy between a manager and the API server that can silence the watches and lists of one kind.
 
 use std::collections::BTreeSet;
 use std::future::ready;
@@ -26,7 +26,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy that can silence the watches of a kind, by its plural.
+    /// Starts a proxy that can silence the watches and lists of a kind, by its plural.
     pub(crate) async fn start(plane: &ControlPlane, resource: &'static str) -> Self {
         let (is_silent, receiver) = watch::channel(false);
         let watched = Arc::default();
@@ -44,8 +44,8 @@ impl Proxy {
         self.server.kubeconfig()
     }
 
-    /// While the watches are silent, they stay open and deliver nothing: no event, no error and no end. New ones, and
-    /// those that begin with a list, are silent, too. Everything is delivered later.
+    /// While watches and lists are silent, they stay open and deliver nothing: no object, no error and no end. New ones
+    /// are silent, too. Everything is delivered later.
     pub(crate) fn set_silent(&self, is_silent: bool) {
         self.is_silent.send_replace(is_silent);
     }
@@ -68,13 +68,13 @@ impl Handler {
     async fn respond(self, request: Request<Incoming>) -> Result<ProxyResponse, Broken> {
         let forward = Forward::receive(self.upstream, request).await?;
         let asked = ApiRequest::of(&forward.method, &forward.path);
-        if asked.verb != Verb::Watch {
-            return forward.send().await;
-        }
+        let is_list = matches!(asked.verb, Verb::Read | Verb::Watch) && asked.name.is_empty();
         let is_of_kind = asked.resource == self.resource;
-        self.watched.lock().insert(asked.resource);
+        if asked.verb == Verb::Watch {
+            self.watched.lock().insert(asked.resource);
+        }
         let response = forward.stream().await?;
-        if !is_of_kind {
+        if !(is_list && is_of_kind) {
             return Ok(response);
         }
         Ok(response.map(|body| hold_back(body, self.is_silent)))

@@ -1,9 +1,9 @@
-//! etcd is restored from a snapshot, and the watch of one kind stays silent: it delivers no event, no error, and not
-//! even a new list.
+//! etcd is restored from a snapshot, and the watch of one kind stays silent: neither it nor a list of the kind delivers
+//! anything, not even an error.
 //!
-//! Such a watch would notice the restore late, or never once the server has reached the resourceVersion that the watch
-//! knows. So all watches list again when another one notices it. For each kind one manager serves a namespace of its
-//! own, so that no manager repairs what another one leaves.
+//! By itself such a watch never notices the restore once the server has reached the resourceVersion that it knows. So all
+//! watches list again when one of them notices it. For each kind one manager serves a namespace of its own, so that no
+//! manager repairs what another one leaves.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
