@@ -206,4 +206,19 @@ impl EventHandler<Pool> for PoolEventHandler {
     fn delete(&self, pool: &Pool) {
         self.ledger.delete_pool(pool);
     }
+
+    fn apply_invalid(&self, object: &Invalid) {
+        self.ledger.apply_invalid_pool(&self.key_of(object), object);
+    }
+
+    fn delete_invalid(&self, object: &Invalid) {
+        self.ledger.delete_invalid_pool(&self.key_of(object), object);
+    }
+}
+
+impl PoolEventHandler {
+    fn key_of(&self, object: &Invalid) -> PoolKey {
+        let metadata = &object.metadata;
+        PoolKey::new(self.kind, metadata.namespace.as_deref(), metadata.name.as_deref().unwrap_or_default())
+    }
 }

@@ -45,6 +45,7 @@ use std::time::Instant;
 
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{ObjectVersion, Origin};
+use capi_ipam_controller::watch::Invalid;
 use kube::api::ObjectMeta;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -398,6 +399,19 @@ impl Ledger {
             state.set_pool(&key, Some(info));
             state.pools.get_mut(&key).map(|entry| entry.wait_queue.pool_changed()).unwrap_or_default()
         });
+        self.wake(&waiting);
+    }
+
+    /// Records a pool that exists in a state which cannot be decoded.
+    fn apply_invalid_pool(&self, key: &PoolKey, object: &Invalid) {
+        let waiting = self.change(|state| state.set_undecodable_pool(key, object));
+        self.wake(&waiting);
+    }
+
+    /// Removes a pool whose last state cannot be decoded, unless another one of its name was created since.
+    fn delete_invalid_pool(&self, key: &PoolKey, object: &Invalid) {
+        let uid = ObjectVersion::of(&object.metadata).uid;
+        let waiting = self.change(|state| state.remove_pool(key, Some(uid)));
         self.wake(&waiting);
     }
 

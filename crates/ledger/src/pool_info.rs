@@ -8,6 +8,7 @@ use capi_ipam_api::{
     SliceRules, names,
 };
 use capi_ipam_controller::finalizer;
+use capi_ipam_controller::watch::Invalid;
 use capi_ipam_ip::UsableBlocks;
 use capi_ipam_provider::api::is_paused;
 use kube::ResourceExt;
@@ -103,6 +104,17 @@ impl PoolInfo {
             access,
             slices,
             generation: meta.generation,
+        }
+    }
+
+    /// The pool in a later state that cannot be decoded. It keeps its scope and its rules, and does not allocate: any
+    /// field of the specification may have changed.
+    pub(super) fn undecodable(&self, later: &Invalid) -> Self {
+        Self {
+            usable: Err(format!("it cannot be decoded: {}", later.error).into()),
+            generation: None,
+            deleting: later.metadata.deletion_timestamp.is_some(),
+            ..self.clone()
         }
     }
 

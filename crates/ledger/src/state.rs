@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use capi_ipam_api::{InClusterKind, PoolKey, Scope, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::observed::{Lists, Stamp, Versions};
+use capi_ipam_controller::observed::{Lists, ObjectVersion, Origin, Stamp, Versions};
+use capi_ipam_controller::watch::Invalid;
 use capi_ipam_ip::Extents;
 use capi_ipam_provider::api::Uid;
 
@@ -68,6 +69,21 @@ pub(super) struct Ignored {
 }
 
 impl State {
+    /// Records that a known pool exists in a state which cannot be decoded. Returns the claims that wait for it.
+    pub(super) fn set_undecodable_pool(&mut self, key: &PoolKey, object: &Invalid) -> Vec<NamespacedName> {
+        let seen = ObjectVersion::of(&object.metadata);
+        let Some(entry) = self.pools.get_mut(key) else { return Vec::new() };
+        let Some(known) = entry.known().filter(|known| known.uid == seen.uid) else { return Vec::new() };
+        let versions = self.pool_versions.entry(key.kind).or_default();
+        let Some(stamp) = versions.see(Origin::Watch, Some(known), seen, Instant::now()) else { return Vec::new() };
+        entry.stamp = stamp;
+        let later = entry.declared.as_ref().map(|declared| declared.undecodable(object));
+        if later != entry.declared {
+            self.set_pool(key, later);
+        }
+        self.pools.get_mut(key).map(|entry| entry.wait_queue.pool_changed()).unwrap_or_default()
+    }
+
     /// Removes a pool: the one with this uid, or any. Its addresses in use are kept. Returns the claims that wait for it.
     pub(super) fn remove_pool(&mut self, key: &PoolKey, uid: Option<Uid>) -> Vec<NamespacedName> {
         let known = self.pools.get(key).and_then(PoolEntry::known).map(|known| known.uid);

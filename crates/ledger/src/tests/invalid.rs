@@ -145,3 +145,31 @@ fn reservation_that_waits_for_a_finalizer_keeps_its_address() {
         assert_eq!(ledger.propose(&key(), &claim("c"), 1), Proposal::Slot(value(1)));
     }
 }
+
+#[test]
+fn undecodable_pool_keeps_its_addresses_and_its_cooldowns() {
+    let decodable = pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}}));
+    let pools = PoolEventHandler { ledger: Arc::new(ledger()), kind: InClusterKind::IPPool };
+    let ledger = &pools.ledger;
+    let invalid = Invalid { error: "no list".to_owned(), metadata: Box::new(decodable.metadata.clone()) };
+    pools.apply(&decodable);
+    ledger.apply(&reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z")));
+    for is_listed in [false, true] {
+        if is_listed {
+            pools.init();
+        }
+        pools.apply_invalid(&invalid);
+        if is_listed {
+            pools.init_done();
+        }
+        let info = ledger.pool_info(&key()).expect("it exists");
+        assert!(!info.can_allocate() && info.cooldown_seconds == 60, "{info:?}");
+        assert_eq!(ledger.cooled_down(1060, |_| true, 0), []);
+        assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Wait);
+    }
+    pools.apply(&decodable);
+    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(value(2)));
+    ledger.drop_candidate(&value(2));
+    pools.delete_invalid(&invalid);
+    assert_eq!(ledger.pool_info(&key()), None);
+}
