@@ -1,7 +1,8 @@
-//! `make bench-allocation`: the cost of allocation without Kubernetes, by the number of addresses in use.
+//! `make bench-allocation`: the cost of allocation without Kubernetes, by the number of addresses
+//! in use.
 //!
-//! An allocation should take less than 2 µs with a million addresses in use. Compact: the lowest addresses are in use,
-//! as without releases. Fragmented: every second address is free.
+//! An allocation should take less than 2 µs with a million addresses in use. Compact: the lowest
+//! addresses are in use, as without releases. Fragmented: every second address is free.
 
 #![allow(missing_docs, clippy::expect_used, reason = "it prints its results")]
 
@@ -30,7 +31,8 @@ enum Layout {
 }
 
 impl Layout {
-    const ALL: [(&'static str, Self); 2] = [("compact", Self::Compact), ("fragmented", Self::Fragmented)];
+    const ALL: [(&'static str, Self); 2] =
+        [("compact", Self::Compact), ("fragmented", Self::Fragmented)];
 
     fn in_use(self, count: u32) -> impl Iterator<Item = u32> + Clone {
         let step = match self {
@@ -47,25 +49,38 @@ fn free_set(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("free set, {name}"));
         for count in IN_USE {
             let mut free = FreeSet::without(&usable, layout.in_use(count).map(u128::from));
-            group.bench_function(BenchmarkId::new("take and return the lowest", count), |bencher| {
-                bencher.iter(|| {
-                    let lowest = free.lowest().expect("some are free");
-                    free.take(lowest);
-                    free.release(lowest)
-                });
-            });
+            group.bench_function(
+                BenchmarkId::new("take and return the lowest", count),
+                |bencher| {
+                    bencher.iter(|| {
+                        let lowest = free.lowest().expect("some are free");
+                        free.take(lowest);
+                        free.release(lowest)
+                    });
+                },
+            );
             let ranks = FreeRanks::new(&usable, &free);
             let mut random = SmallRng::seed_from_u64(1);
             group.bench_function(BenchmarkId::new("choose a random one", count), |bencher| {
                 bencher.iter(|| ranks.random(&free, 0, |count| random.random_range(0..count)));
             });
-            let last = layout.in_use(count).map(u128::from).nth(count as usize / 2).expect("some are in use");
-            group.bench_function(BenchmarkId::new("choose the next above one", count), |bencher| {
-                bencher.iter(|| free.next_above(black_box(last)));
-            });
+            let last = layout
+                .in_use(count)
+                .map(u128::from)
+                .nth(count as usize / 2)
+                .expect("some are in use");
+            group.bench_function(
+                BenchmarkId::new("choose the next above one", count),
+                |bencher| {
+                    bencher.iter(|| free.next_above(black_box(last)));
+                },
+            );
             // One in the middle: when free, it joins two spans or is a separate one.
-            let middle =
-                layout.in_use(count).map(u128::from).nth(count as usize / 2).expect("the layout has enough addresses");
+            let middle = layout
+                .in_use(count)
+                .map(u128::from)
+                .nth(count as usize / 2)
+                .expect("the layout has enough addresses");
             group.bench_function(BenchmarkId::new("return and take one", count), |bencher| {
                 bencher.iter(|| {
                     let was_taken = free.release(black_box(middle));
@@ -85,7 +100,9 @@ fn ledger(criterion: &mut Criterion) {
         for count in IN_USE {
             let ledger = Ledger::read_only();
             ledger.apply_pool(&pool_object());
-            layout.in_use(count).for_each(|address| ledger.insert_reservation(&reservation(address)));
+            layout
+                .in_use(count)
+                .for_each(|address| ledger.insert_reservation(&reservation(address)));
             group.bench_function(BenchmarkId::new("propose and withdraw", count), |bencher| {
                 bencher.iter(|| {
                     let proposal = ledger.propose(&pool, &claim, 1);
@@ -95,18 +112,28 @@ fn ledger(criterion: &mut Criterion) {
                     proposal
                 });
             });
-            let Proposal::Slot(slot) = ledger.propose(&pool, &claim, 1) else { continue };
+            let Proposal::Slot(slot) = ledger.propose(&pool, &claim, 1) else {
+                continue;
+            };
             ledger.drop_candidate(&slot);
-            let lowest = slot.block.base().to_string().parse::<Ipv4Addr>().expect("the pool has IPv4 addresses");
+            let lowest = slot
+                .block
+                .base()
+                .to_string()
+                .parse::<Ipv4Addr>()
+                .expect("the pool has IPv4 addresses");
             let reserved = reservation(lowest.into());
-            group.bench_function(BenchmarkId::new("propose, reserve and release", count), |bencher| {
-                bencher.iter(|| {
-                    let proposal = ledger.propose(&pool, &claim, 1);
-                    ledger.insert_reservation(&reserved);
-                    ledger.remove_reservation(&reserved);
-                    proposal
-                });
-            });
+            group.bench_function(
+                BenchmarkId::new("propose, reserve and release", count),
+                |bencher| {
+                    bencher.iter(|| {
+                        let proposal = ledger.propose(&pool, &claim, 1);
+                        ledger.insert_reservation(&reserved);
+                        ledger.remove_reservation(&reserved);
+                        proposal
+                    });
+                },
+            );
         }
     }
 }
@@ -126,23 +153,38 @@ fn parse(criterion: &mut Criterion) {
 fn prefixes(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("/64 prefixes of a /32");
     let whole = ["fd00::/32".to_owned()];
-    let pool = PoolPrefixes { prefixes: &whole, excluded: &[], length: 64, ..PoolPrefixes::default() };
-    group.bench_function("parse", |bencher| bencher.iter(|| black_box(&pool).usable()));
+    let pool = PoolPrefixes {
+        prefixes: &whole,
+        excluded: &[],
+        length: 64,
+        ..PoolPrefixes::default()
+    };
+    group.bench_function("parse", |bencher| {
+        bencher.iter(|| black_box(&pool).usable())
+    });
     let usable = pool.usable().expect("the pool is right");
-    let first = usable.set.spans().first().expect("the pool has prefixes").first();
+    let first = usable
+        .set
+        .spans()
+        .first()
+        .expect("the pool has prefixes")
+        .first();
     for (name, step) in [("compact", 1), ("fragmented", 2)] {
         for count in IN_USE {
             let taken = (0..u128::from(count)).map(|place| first + place * step);
             let mut free = FreeSet::without(&usable.set, taken);
-            group.bench_function(BenchmarkId::new(format!("carve one, {name}"), count), |bencher| {
-                bencher.iter(|| {
-                    let lowest = free.lowest().expect("some are free");
-                    free.take(lowest);
-                    let block = usable.block(lowest);
-                    free.release(lowest);
-                    block
-                });
-            });
+            group.bench_function(
+                BenchmarkId::new(format!("carve one, {name}"), count),
+                |bencher| {
+                    bencher.iter(|| {
+                        let lowest = free.lowest().expect("some are free");
+                        free.take(lowest);
+                        let block = usable.block(lowest);
+                        free.release(lowest);
+                        block
+                    });
+                },
+            );
         }
     }
 }
@@ -153,7 +195,11 @@ fn range(number: u32) -> String {
 }
 
 fn addresses(ranges: &[String]) -> UsableBlocks {
-    let pool = PoolAddresses { addresses: ranges, prefix: 8, ..PoolAddresses::default() };
+    let pool = PoolAddresses {
+        addresses: ranges,
+        prefix: 8,
+        ..PoolAddresses::default()
+    };
     pool.usable().expect("the pool is right")
 }
 

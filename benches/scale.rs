@@ -1,9 +1,12 @@
-//! `make bench-scale`: the ledger with a thousand to a million addresses in use, in 1, 100 and 10,000 pools, without an
-//! API server. Prints a table and draws each figure over the number of addresses.
+//! `make bench-scale`: the ledger with a thousand to a million addresses in use, in 1, 100 and
+//! 10,000 pools, without an API server. Prints a table and draws each figure over the number of
+//! addresses.
 //!
-//! A second table shows a network of pools with many gateways. `-- addresses` and `-- networks` select one of the tables.
+//! A second table shows a network of pools with many gateways. `-- addresses` and `-- networks`
+//! select one of the tables.
 //!
-//! Each case of the first table runs in a separate process, which contains nothing else: its memory is that of the case.
+//! Each case of the first table runs in a separate process, which contains nothing else: its memory
+//! is that of the case.
 
 #![allow(
     missing_docs,
@@ -52,7 +55,8 @@ struct Figures {
     bind: f64,
     /// Microseconds: their deletion is observed.
     release: f64,
-    /// Microseconds: an address of an exhausted pool is released, and the claim that waits for it is woken.
+    /// Microseconds: an address of an exhausted pool is released, and the claim that waits for it
+    /// is woken.
     wake: f64,
     /// Microseconds: another address of a pool is excluded.
     change: f64,
@@ -75,7 +79,10 @@ const COLUMNS: [Column; 7] = [
 ];
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench")
+        .collect();
     if let [case, pools, in_use] = &arguments[..]
         && case == "case"
     {
@@ -84,7 +91,10 @@ fn main() {
         return;
     }
     let series = arguments.first().map(String::as_str);
-    assert!(matches!(series, None | Some("addresses" | "networks")), "the series are addresses and networks");
+    assert!(
+        matches!(series, None | Some("addresses" | "networks")),
+        "the series are addresses and networks"
+    );
     if series != Some("networks") {
         print_addresses();
     }
@@ -95,24 +105,39 @@ fn main() {
 
 fn print_addresses() {
     print!("{:>8} {:>10}", "pools", "in use");
-    COLUMNS.iter().for_each(|(name, unit, _)| print!(" {:>17}", format!("{name}, {unit}")));
+    COLUMNS
+        .iter()
+        .for_each(|(name, unit, _)| print!(" {:>17}", format!("{name}, {unit}")));
     println!();
     let mut all = Vec::new();
     for pools in POOLS {
         for in_use in IN_USE {
             let program = std::env::current_exe().expect("the program has a path");
-            let output = Command::new(program).args(["case", &pools.to_string(), &in_use.to_string()]).output();
+            let output = Command::new(program)
+                .args(["case", &pools.to_string(), &in_use.to_string()])
+                .output();
             let output = output.expect("the case runs");
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            let figures: Figures = serde_json::from_slice(&output.stdout).expect("the case prints its figures");
+            assert!(
+                output.status.success(),
+                "{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            let figures: Figures =
+                serde_json::from_slice(&output.stdout).expect("the case prints its figures");
             print!("{pools:>8} {in_use:>10}");
-            COLUMNS.iter().for_each(|(.., value)| print!(" {:>17.2}", value(&figures)));
+            COLUMNS
+                .iter()
+                .for_each(|(.., value)| print!(" {:>17.2}", value(&figures)));
             println!();
             all.push(figures);
         }
     }
     std::fs::create_dir_all(OUTPUT).expect("the folder can be created");
-    std::fs::write(format!("{OUTPUT}/scale.json"), format!("{:#}\n", json!(all))).expect("the figures can be written");
+    std::fs::write(
+        format!("{OUTPUT}/scale.json"),
+        format!("{:#}\n", json!(all)),
+    )
+    .expect("the figures can be written");
     draw(&all).expect("the charts can be drawn");
     println!("\nwritten: {OUTPUT}/scale.json and {OUTPUT}/scale.svg");
 }
@@ -122,7 +147,11 @@ fn draw(all: &[Figures]) -> Result<(), Box<dyn Error>> {
     let path = format!("{OUTPUT}/scale.svg");
     let area = SVGBackend::new(&path, (1_400, 640)).into_drawing_area();
     area.fill(&WHITE)?;
-    let colors = [RGBColor(20, 90, 200), RGBColor(200, 110, 20), RGBColor(60, 150, 70)];
+    let colors = [
+        RGBColor(20, 90, 200),
+        RGBColor(200, 110, 20),
+        RGBColor(60, 150, 70),
+    ];
     for ((name, unit, value), part) in COLUMNS.iter().zip(area.split_evenly((2, 4))) {
         let most = all.iter().map(value).fold(0.0, f64::max) * 1.2;
         let mut chart = ChartBuilder::on(&part)
@@ -134,14 +163,26 @@ fn draw(all: &[Figures]) -> Result<(), Box<dyn Error>> {
         chart.configure_mesh().disable_x_mesh().x_labels(4).draw()?;
         for (pools, color) in POOLS.iter().zip(colors) {
             let of_pools = all.iter().filter(|figures| figures.pools == *pools);
-            let points: Vec<(f64, f64)> = of_pools.map(|figures| (f64::from(figures.in_use), value(figures))).collect();
-            let label = if *pools == 1 { "1 pool".to_owned() } else { format!("{pools} pools") };
+            let points: Vec<(f64, f64)> = of_pools
+                .map(|figures| (f64::from(figures.in_use), value(figures)))
+                .collect();
+            let label = if *pools == 1 {
+                "1 pool".to_owned()
+            } else {
+                format!("{pools} pools")
+            };
             chart
                 .draw_series(LineSeries::new(points, color.stroke_width(2)))?
                 .label(label)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2)));
+                .legend(move |(x, y)| {
+                    PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2))
+                });
         }
-        chart.configure_series_labels().border_style(BLACK).background_style(WHITE).draw()?;
+        chart
+            .configure_series_labels()
+            .border_style(BLACK)
+            .background_style(WHITE)
+            .draw()?;
     }
     area.present()?;
     Ok(())
@@ -168,7 +209,10 @@ impl Layout {
 
 fn measure(pools: u32, in_use: u32) -> Figures {
     let before = resident();
-    let layout = Layout { pools, distance: 0x0100_0000 / pools.next_power_of_two() };
+    let layout = Layout {
+        pools,
+        distance: 0x0100_0000 / pools.next_power_of_two(),
+    };
     let ledger = Ledger::read_only();
     (0..pools).for_each(|pool| ledger.apply_pool(&pool_object(&layout, pool, 0)));
     for number in 0..in_use {
@@ -200,13 +244,29 @@ fn measure(pools: u32, in_use: u32) -> Figures {
         ledger.remove_reservation(reservation);
         EventHandler::<IPAddress>::delete(&ledger, address);
     });
-    let change = timed(CHANGES, |number| ledger.apply_pool(&pool_object(&layout, 0, number + 1)));
+    let change = timed(CHANGES, |number| {
+        ledger.apply_pool(&pool_object(&layout, 0, number + 1))
+    });
     let exclude = timed(CHANGES, |number| {
-        let first = if number % 2 == 0 { in_use / pools + 2 } else { 1 };
+        let first = if number % 2 == 0 {
+            in_use / pools + 2
+        } else {
+            1
+        };
         ledger.apply_pool(&pool_from(&layout, 0, first, 0));
     });
     let wake = measure_wake(&ledger, &layout);
-    Figures { pools, in_use, propose, bind, release, wake, change, exclude, memory }
+    Figures {
+        pools,
+        in_use,
+        propose,
+        bind,
+        release,
+        wake,
+        change,
+        exclude,
+        memory,
+    }
 }
 
 /// A pool beside the others without a free address, for which 100 claims wait.
@@ -216,8 +276,9 @@ fn measure_wake(ledger: &Ledger, layout: &Layout) -> f64 {
     ledger.apply_pool(&pool_with(small, &range, "192.168.0.200"));
     let only = reservation(small, Ipv4Addr::new(192, 168, 0, 1).into());
     ledger.insert_reservation(&only);
-    let claims: Vec<NamespacedName> =
-        (0..100).map(|number| NamespacedName::new("n", &format!("waits-{number}"))).collect();
+    let claims: Vec<NamespacedName> = (0..100)
+        .map(|number| NamespacedName::new("n", &format!("waits-{number}")))
+        .collect();
     for claim in &claims {
         black_box(ledger.propose(&key(small), claim, 1));
     }
@@ -253,8 +314,15 @@ fn pool_object(layout: &Layout, pool: u32, edit: u32) -> Pool {
 /// A pool that begins with the address of this offset.
 fn pool_from(layout: &Layout, pool: u32, offset: u32, edit: u32) -> Pool {
     let first = layout.first(pool);
-    let (from, to) = (Ipv4Addr::from(first + offset), Ipv4Addr::from(first + layout.distance - 2));
-    pool_with(pool, &format!("{from}-{to}"), &Ipv4Addr::from(first + layout.distance - 2 - edit).to_string())
+    let (from, to) = (
+        Ipv4Addr::from(first + offset),
+        Ipv4Addr::from(first + layout.distance - 2),
+    );
+    pool_with(
+        pool,
+        &format!("{from}-{to}"),
+        &Ipv4Addr::from(first + layout.distance - 2 - edit).to_string(),
+    )
 }
 
 fn pool_with(pool: u32, range: &str, excluded: &str) -> Pool {

@@ -1,8 +1,12 @@
-//! `make demo`: a demonstration in a minute. Starts a real etcd and kube-apiserver and the provider, creates a pool and
-//! claims as a machine controller does, shows the addresses, and releases some. With `--stay` all programs keep running
-//! until Ctrl-C.
+//! `make demo`: a demonstration in a minute. Starts a real etcd and kube-apiserver and the
+//! provider, creates a pool and claims as a machine controller does, shows the addresses, and
+//! releases some. With `--stay` all programs keep running until Ctrl-C.
 
-#![allow(clippy::print_stdout, clippy::expect_used, reason = "it prints its results")]
+#![allow(
+    clippy::print_stdout,
+    clippy::expect_used,
+    reason = "it prints its results"
+)]
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -104,18 +108,54 @@ fn main() {
         "--timeout=30s",
     ]);
     done(started);
-    let columns =
-        "-o=custom-columns=CLAIM:.metadata.name,ADDRESS:.spec.address,PREFIX:.spec.prefix,GATEWAY:.spec.gateway";
-    show(&control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
+    let columns = "-o=custom-columns=CLAIM:.metadata.name,ADDRESS:.spec.address,PREFIX:.spec.prefix,GATEWAY:.spec.gateway";
+    show(
+        &control_plane,
+        &[
+            "-n",
+            "demo",
+            "get",
+            "ipaddresses.ipam.cluster.x-k8s.io",
+            columns,
+        ],
+    );
     show_pool(&control_plane, 5);
 
     say("Addresses in use cannot be removed from a pool:");
     let fewer = r#"{"spec":{"addresses":["10.0.0.50-10.0.0.99"]}}"#;
-    show_denied(&control_plane, &["-n", "demo", "patch", "inclusterippool/rack-1", "--type=merge", "-p", fewer]);
+    show_denied(
+        &control_plane,
+        &[
+            "-n",
+            "demo",
+            "patch",
+            "inclusterippool/rack-1",
+            "--type=merge",
+            "-p",
+            fewer,
+        ],
+    );
 
     say("Machines 1 and 3 are deleted; their addresses are released:");
-    control_plane.kubectl(&["-n", "demo", "delete", "ipaddressclaim", "machine-1", "machine-3", "--timeout=30s"]);
-    show(&control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
+    control_plane.kubectl(&[
+        "-n",
+        "demo",
+        "delete",
+        "ipaddressclaim",
+        "machine-1",
+        "machine-3",
+        "--timeout=30s",
+    ]);
+    show(
+        &control_plane,
+        &[
+            "-n",
+            "demo",
+            "get",
+            "ipaddresses.ipam.cluster.x-k8s.io",
+            columns,
+        ],
+    );
     show_pool(&control_plane, 3);
 
     say("The next machine gets the lowest free address:");
@@ -128,14 +168,34 @@ fn main() {
         "--for=condition=Ready",
         "--timeout=30s",
     ]);
-    show(&control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
+    show(
+        &control_plane,
+        &[
+            "-n",
+            "demo",
+            "get",
+            "ipaddresses.ipam.cluster.x-k8s.io",
+            columns,
+        ],
+    );
 
     say("Each address has a reservation, whose creation guarantees that the address is unique:");
     show(&control_plane, &["get", "ipreservations"]);
 
     say("A claim reports its state:");
-    let conditions = "-o=jsonpath={.status.conditions[0].type}: {.status.conditions[0].reason}{\"\\n\"}";
-    show(&control_plane, &["-n", "demo", "get", "ipaddressclaim", "machine-5", conditions]);
+    let conditions =
+        "-o=jsonpath={.status.conditions[0].type}: {.status.conditions[0].reason}{\"\\n\"}";
+    show(
+        &control_plane,
+        &[
+            "-n",
+            "demo",
+            "get",
+            "ipaddressclaim",
+            "machine-5",
+            conditions,
+        ],
+    );
 
     say("`kubectl ipam` shows the pool with a map of its addresses:");
     show_plugin(&control_plane, &["show", "rack-1", "--namespace", "demo"]);
@@ -151,19 +211,47 @@ fn main() {
 }
 
 fn show_network(control_plane: &ControlPlane, columns: &str) {
-    say("A network takes in all pools of the cluster, also those in use; their specifications do not change:");
+    say(
+        "A network takes in all pools of the cluster, also those in use; their specifications do not change:",
+    );
     println!("{NETWORK}");
     control_plane.kubectl_apply(NETWORK);
-    control_plane.kubectl(&["wait", "ipnetwork/site", "--for=condition=Ready", "--timeout=30s"]);
+    control_plane.kubectl(&[
+        "wait",
+        "ipnetwork/site",
+        "--for=condition=Ready",
+        "--timeout=30s",
+    ]);
     show(control_plane, &["get", "ipnetworks"]);
 
     say("Another pool with the same addresses allocates none that is in use:");
     control_plane.kubectl_apply(&POOL.replace("name: rack-1", "name: rack-1-copy"));
     control_plane.kubectl_apply(&claim(6).replace("name: rack-1", "name: rack-1-copy"));
-    let wait = ["-n", "demo", "wait", "ipaddressclaim/machine-6", "--for=condition=Ready", "--timeout=30s"];
+    let wait = [
+        "-n",
+        "demo",
+        "wait",
+        "ipaddressclaim/machine-6",
+        "--for=condition=Ready",
+        "--timeout=30s",
+    ];
     control_plane.kubectl(&wait);
-    show(control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
-    control_plane.kubectl(&["wait", "ipnetwork/site", "--for=jsonpath={.status.used}=5", "--timeout=30s"]);
+    show(
+        control_plane,
+        &[
+            "-n",
+            "demo",
+            "get",
+            "ipaddresses.ipam.cluster.x-k8s.io",
+            columns,
+        ],
+    );
+    control_plane.kubectl(&[
+        "wait",
+        "ipnetwork/site",
+        "--for=jsonpath={.status.used}=5",
+        "--timeout=30s",
+    ]);
     show_plugin(control_plane, &["networks"]);
 }
 
@@ -173,12 +261,30 @@ fn show_slices(control_plane: &ControlPlane, columns: &str) {
     control_plane.kubectl_apply(SLICES);
     for (number, rack) in [(7, "r1"), (8, "r2"), (9, "r1")] {
         let labelled = format!("metadata:\n  labels:\n    topology/rack: {rack}\n");
-        let claim = claim(number).replace("name: rack-1", "name: racks").replace("metadata:\n", &labelled);
+        let claim = claim(number)
+            .replace("name: rack-1", "name: racks")
+            .replace("metadata:\n", &labelled);
         control_plane.kubectl_apply(&claim);
         let name = format!("ipaddressclaim/machine-{number}");
-        control_plane.kubectl(&["-n", "demo", "wait", &name, "--for=condition=Ready", "--timeout=30s"]);
+        control_plane.kubectl(&[
+            "-n",
+            "demo",
+            "wait",
+            &name,
+            "--for=condition=Ready",
+            "--timeout=30s",
+        ]);
     }
-    show(control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
+    show(
+        control_plane,
+        &[
+            "-n",
+            "demo",
+            "get",
+            "ipaddresses.ipam.cluster.x-k8s.io",
+            columns,
+        ],
+    );
     show(control_plane, &["get", "ipslices"]);
 }
 
@@ -201,7 +307,13 @@ fn done(started: Instant) {
 fn show(control_plane: &ControlPlane, arguments: &[&str]) {
     let shown: Vec<String> = arguments
         .iter()
-        .map(|word| if word.contains(['{', ',']) { format!("'{word}'") } else { (*word).to_owned() })
+        .map(|word| {
+            if word.contains(['{', ',']) {
+                format!("'{word}'")
+            } else {
+                (*word).to_owned()
+            }
+        })
         .collect();
     println!("$ kubectl {}", shown.join(" "));
     for line in control_plane.kubectl(arguments).lines() {
@@ -229,7 +341,10 @@ fn stay(control_plane: &ControlPlane) {
     say("`kubectl ipam web` serves a page with the pool. Open it in a browser:");
     println!("$ kubectl ipam web");
     let kubeconfig = control_plane.kubeconfig().display().to_string();
-    let (arguments, log) = (["--kubeconfig", &kubeconfig, "web"], control_plane.folder().join("page.log"));
+    let (arguments, log) = (
+        ["--kubeconfig", &kubeconfig, "web"],
+        control_plane.folder().join("page.log"),
+    );
     let page = Supervised::spawn(&plugin, &arguments, &[], &log);
     let deadline = Instant::now() + Duration::from_secs(10);
     while !page.output().contains("Ctrl-C") && Instant::now() < deadline {
@@ -238,9 +353,13 @@ fn stay(control_plane: &ControlPlane) {
     page.output().lines().for_each(|line| println!("  {line}"));
 
     say("The programs keep running until Ctrl-C. Try, in another terminal:");
-    let folders = [kubectl, plugin].map(|program| program.parent().map(|folder| folder.display().to_string()));
+    let folders = [kubectl, plugin]
+        .map(|program| program.parent().map(|folder| folder.display().to_string()));
     println!("  export KUBECONFIG={kubeconfig}");
-    println!("  export PATH={}:$PATH", folders.into_iter().flatten().collect::<Vec<_>>().join(":"));
+    println!(
+        "  export PATH={}:$PATH",
+        folders.into_iter().flatten().collect::<Vec<_>>().join(":")
+    );
     println!("  kubectl ipam show rack-1 --namespace demo");
     println!("  kubectl ipam who 10.0.0.10");
     println!("  kubectl delete ipaddressclaim machine-0 --namespace demo");
@@ -251,18 +370,23 @@ fn stay(control_plane: &ControlPlane) {
 
 /// Shows how the API server denies a command.
 fn show_denied(control_plane: &ControlPlane, arguments: &[&str]) {
-    let error = control_plane.try_kubectl(arguments).expect_err("the command is denied");
+    let error = control_plane
+        .try_kubectl(arguments)
+        .expect_err("the command is denied");
     // The command, and the error output of kubectl.
     let (command, answer) = error.split_once(": ").unwrap_or((&error, ""));
     println!("$ {command}\n  {}", answer.trim_end());
 }
 
-/// Shows the pool when its counts, which are written with a delay, show this number of addresses in use.
+/// Shows the pool when its counts, which are written with a delay, show this number of addresses in
+/// use.
 fn show_pool(control_plane: &ControlPlane, used: u32) {
     let get = ["-n", "demo", "get", "inclusterippools"];
     let path = "-o=jsonpath={.items[0].status.ipAddresses.used}";
     let deadline = Instant::now() + Duration::from_secs(10);
-    while control_plane.kubectl(&[&get[..], &[path]].concat()) != used.to_string() && Instant::now() < deadline {
+    while control_plane.kubectl(&[&get[..], &[path]].concat()) != used.to_string()
+        && Instant::now() < deadline
+    {
         std::thread::sleep(Duration::from_millis(50));
     }
     show(control_plane, &get);

@@ -1,14 +1,15 @@
-//! Admission and conversion of pools and reservations: pure functions of the new object, the old object and a [`View`]
-//! of the cluster.
+//! Admission and conversion of pools and reservations: pure functions of the new object, the old
+//! object and a [`View`] of the cluster.
 //!
-//! - [`pools`]: validates creations, updates and deletions of pools, with warnings about probable mistakes;
+//! - [`pools`]: validates creations, updates and deletions of pools, with warnings about probable
+//!   mistakes;
 //! - [`networks`]: validates creations, updates and deletions of networks;
 //! - [`reservations`]: validates manually created reservations;
 //! - [`conversion`]: converts pools between their versions;
 //! - [`routes`]: the webhook paths.
 //!
-//! Nothing depends on admission for safety. Without webhooks the custom resource definitions reject most mistakes, and
-//! the others are reported in the conditions of the pool.
+//! Nothing depends on admission for safety. Without webhooks the custom resource definitions reject
+//! most mistakes, and the others are reported in the conditions of the pool.
 
 pub mod conversion;
 pub mod networks;

@@ -17,9 +17,15 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::in_cluster::{self, InClusterOptions, LedgerHandle};
 use webhooks::CertificateOptions;
 
-/// IPAM provider for Cluster API: allocates addresses of IPAddressClaims from pools in the management cluster.
+/// IPAM provider for Cluster API: allocates addresses of IPAddressClaims from pools in the
+/// management cluster.
 #[derive(Parser)]
-#[command(name = "manager", version, args_conflicts_with_subcommands = true, args_override_self = true)]
+#[command(
+    name = "manager",
+    version,
+    args_conflicts_with_subcommands = true,
+    args_override_self = true
+)]
 struct Flags {
     #[command(flatten)]
     options: Options,
@@ -67,11 +73,18 @@ pub fn main() -> ExitCode {
         Ok(flags) => flags,
         Err(error) => return print_usage(&error),
     };
-    let Flags { options, in_cluster: in_cluster_options, webhooks: webhook_options, certificate, command } = flags;
+    let Flags {
+        options,
+        in_cluster: in_cluster_options,
+        webhooks: webhook_options,
+        certificate,
+        command,
+    } = flags;
     if let Some(Command::Generate { file }) = command {
         return generate::print(file);
     }
-    let identity = Identity::new("capi-ipam-in-cluster", env!("CARGO_PKG_VERSION")).with_lease(names::IN_CLUSTER_LEASE);
+    let identity = Identity::new("capi-ipam-in-cluster", env!("CARGO_PKG_VERSION"))
+        .with_lease(names::IN_CLUSTER_LEASE);
     let ledger = LedgerHandle::default();
     run_with_options(
         identity,

@@ -1,22 +1,27 @@
-//! The in-cluster provider: allocates addresses from pools that are objects of the management cluster.
+//! The in-cluster provider: allocates addresses from pools that are objects of the management
+//! cluster.
 //!
 //! Uniqueness depends on the API server alone. An address is allocated by creating an
 //! [`IPReservation`] whose name is derived from the scope and the address
-//! ([`reservation_name`](capi_ipam_api::reservation_name)): if two clients create it, one of them gets a conflict. The
-//! in-memory [ledger](capi_ipam_ledger) makes this fast. It proposes the lowest address that seems free; a wrong proposal costs a
-//! retry, never a duplicate.
+//! ([`reservation_name`](capi_ipam_api::reservation_name)): if two clients create it, one of them
+//! gets a conflict. The in-memory [ledger](capi_ipam_ledger) makes this fast. It proposes the
+//! lowest address that seems free; a wrong proposal costs a retry, never a duplicate.
 //!
 //! - [`register`]: the watches, controllers and background tasks;
-//! - [`handler`](InClusterHandler), `release`: the handler of one claim creates and deletes reservations (steps A2, R2);
+//! - [`handler`](InClusterHandler), `release`: the handler of one claim creates and deletes
+//!   reservations (steps A2, R2);
 //! - `access`: who may use a global pool; `adoption`: keeps the address of an existing IPAddress;
 //! - `cooldown`: the end of cool-downs, during which a released address is not reused;
-//! - `pools`: finalizer, counts and conditions of pools; `deletion_check`: what blocks the deletion of a pool;
+//! - `pools`: finalizer, counts and conditions of pools; `deletion_check`: what blocks the deletion
+//!   of a pool;
 //! - `machines`: the Machine of a claim; `use_check`: compares its addresses with those of claims;
 //! - `metrics`: the counts of pools for Prometheus;
-//! - `network_upgrade`: creates the IPNetworks of pools that an earlier version has put into a network;
-//! - `slices`: assigns slices of a pool to owners; `slice_return`: returns those that their owners no longer need;
-//! - `networks`: finalizer, block lengths, counts and members of networks; `scope_changes`: moves the reservations of
-//!   pools that join or leave a network;
+//! - `network_upgrade`: creates the IPNetworks of pools that an earlier version has put into a
+//!   network;
+//! - `slices`: assigns slices of a pool to owners; `slice_return`: returns those that their owners
+//!   no longer need;
+//! - `networks`: finalizer, block lengths, counts and members of networks; `scope_changes`: moves
+//!   the reservations of pools that join or leave a network;
 //! - `move_label`: the label with which `clusterctl move` moves reservations;
 //! - [`LedgerHandle`]: read access to the ledger for admission, in every replica;
 //! - `sweeper`: releases abandoned reservations and creates missing ones;
@@ -85,11 +90,12 @@ use self::sweeper::Sweeper;
 use self::terminating::TerminatingClaims;
 use self::use_check::UseCheck;
 
-/// How often a waiting claim is reconciled without a trigger: a safety net, since the ledger enqueues waiting claims.
+/// How often a waiting claim is reconciled without a trigger: a safety net, since the ledger
+/// enqueues waiting claims.
 const RESYNC_INTERVAL: Duration = Duration::from_mins(10);
 
-/// Adds the in-cluster provider to a manager. Waits until the API server serves all kinds, and publishes the ledger of
-/// the provider with `ledger_handle`.
+/// Adds the in-cluster provider to a manager. Waits until the API server serves all kinds, and
+/// publishes the ledger of the provider with `ledger_handle`.
 pub async fn register(
     manager: &mut Manager,
     options: InClusterOptions,
@@ -97,12 +103,16 @@ pub async fn register(
 ) -> Result<(), BoxError> {
     // All missing kinds are reported at once. `build` discovers the versions of the contract again.
     let contract = ContractClient::discover(&manager.client, &manager.health);
-    futures::join!(kinds::wait_for_kinds(&manager.client, &manager.health), contract);
+    futures::join!(
+        kinds::wait_for_kinds(&manager.client, &manager.health),
+        contract
+    );
     upgrade::run(manager).await;
     let claim_options = ClaimOptions {
         resync_interval: RESYNC_INTERVAL,
         restored_claim_timeout: options.restored_claim_timeout,
-        // If the claim is deleted before it has the finalizer, the sweeper releases its reservation.
+        // If the claim is deleted before it has the finalizer, the sweeper releases its
+        // reservation.
         allocate_before_finalizer: true,
         ..ClaimOptions::default()
     };
@@ -111,17 +121,27 @@ pub async fn register(
         grace: options.sweep_grace,
         report_only: options.sweep_report_only,
     };
-    let mut builder = ClaimReconciler::builder(manager).options(claim_options).sweep(sweep);
+    let mut builder = ClaimReconciler::builder(manager)
+        .options(claim_options)
+        .sweep(sweep);
     for kind in InClusterKind::ALL {
         builder = builder.pools(PoolKind::new(names::GROUP, kind.name()));
     }
-    builder.build(async |setup| Ok(set_up(setup, &options, &ledger_handle))).await
+    builder
+        .build(async |setup| Ok(set_up(setup, &options, &ledger_handle)))
+        .await
 }
 
-/// Adds the watch of reservations, the controllers of pools and the background tasks, and creates the adapter.
-fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_handle: &LedgerHandle) -> InClusterAdapter {
+/// Adds the watch of reservations, the controllers of pools and the background tasks, and creates
+/// the adapter.
+fn set_up(
+    setup: &mut ProviderSetup<'_>,
+    options: &InClusterOptions,
+    ledger_handle: &LedgerHandle,
+) -> InClusterAdapter {
     let client = setup.manager.client.clone();
-    let reservations: ResourceClient<IPReservation> = ResourceClient::new(Api::all(client.clone()), &());
+    let reservations: ResourceClient<IPReservation> =
+        ResourceClient::new(Api::all(client.clone()), &());
     let reservations_synced = setup.manager.health.register_watch("IPReservation");
     let slices_synced = setup.manager.health.register_watch("IPSlice");
     let networks_synced = setup.manager.health.register_watch("IPNetwork");
@@ -134,41 +154,75 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
         networks_synced.clone(),
         namespaces_synced.clone(),
     ];
-    let (claims, contract, selection) =
-        (setup.trigger(), setup.contract.clone(), Selection::of(&setup.manager.options));
+    let (claims, contract, selection) = (
+        setup.trigger(),
+        setup.contract.clone(),
+        Selection::of(&setup.manager.options),
+    );
     let slices = ResourceClient::new(Api::all(client.clone()), &());
     let events = setup.manager.events.clone();
     let terminating = Arc::new(TerminatingClaims::new(setup.trigger()));
     setup.add_claim_event_handler(Arc::clone(&terminating) as _);
     let mut network_controller = None;
-    let (context, pools_synced) = pools::register(setup.manager, &objects_synced, |manager, pools| {
-        let controller = manager.controller::<IPNetwork, _>("IPNetwork");
-        let trigger = controller.trigger();
-        network_controller = Some(controller);
-        let enqueue_network = move |network: &str| trigger.enqueue(NamespacedName::new("", network));
-        let ledger = Arc::new(Ledger::new(claims, pools, enqueue_network));
-        let deletion_checker = Arc::new(DeletionChecker::new(reservations.clone(), contract.clone()));
-        let restores = manager.health.restores().clone();
-        let reservations = ReservationStore::new(reservations, Arc::clone(&ledger), restores);
-        Arc::new(Context { ledger, reservations, slices, events, contract, deletion_checker, terminating, selection })
-    });
-    pools_synced.iter().chain([&networks_synced, &namespaces_synced]).for_each(|gate| {
-        setup.controller.wait_for(gate.clone());
-    });
+    let (context, pools_synced) =
+        pools::register(setup.manager, &objects_synced, |manager, pools| {
+            let controller = manager.controller::<IPNetwork, _>("IPNetwork");
+            let trigger = controller.trigger();
+            network_controller = Some(controller);
+            let enqueue_network =
+                move |network: &str| trigger.enqueue(NamespacedName::new("", network));
+            let ledger = Arc::new(Ledger::new(claims, pools, enqueue_network));
+            let deletion_checker =
+                Arc::new(DeletionChecker::new(reservations.clone(), contract.clone()));
+            let restores = manager.health.restores().clone();
+            let reservations = ReservationStore::new(reservations, Arc::clone(&ledger), restores);
+            Arc::new(Context {
+                ledger,
+                reservations,
+                slices,
+                events,
+                contract,
+                deletion_checker,
+                terminating,
+                selection,
+            })
+        });
+    pools_synced
+        .iter()
+        .chain([&networks_synced, &namespaces_synced])
+        .for_each(|gate| {
+            setup.controller.wait_for(gate.clone());
+        });
     if let Some(controller) = network_controller {
-        let gates: Vec<_> = objects_synced.iter().chain(&pools_synced).cloned().collect();
+        let gates: Vec<_> = objects_synced
+            .iter()
+            .chain(&pools_synced)
+            .cloned()
+            .collect();
         networks::register(setup.manager, controller, &context, &networks_synced, gates);
     }
     let handler = Arc::clone(&context.ledger) as _;
     let namespaces = WatchApi::all(client.clone());
-    setup.controller.watch::<Namespace>(WatchSpec::new(namespaces, (), handler, namespaces_synced));
+    setup
+        .controller
+        .watch::<Namespace>(WatchSpec::new(namespaces, (), handler, namespaces_synced));
     setup.add_address_event_handler(Arc::clone(&context.ledger) as _);
     setup.add_claim_event_handler(Arc::clone(&context.ledger) as _);
     let handler = Arc::clone(&context.ledger) as _;
     let all_reservations = WatchApi::all(client.clone());
-    setup.controller.watch::<IPReservation>(WatchSpec::new(all_reservations, (), handler, reservations_synced));
+    setup.controller.watch::<IPReservation>(WatchSpec::new(
+        all_reservations,
+        (),
+        handler,
+        reservations_synced,
+    ));
     let handler = Arc::clone(&context.ledger) as _;
-    setup.controller.watch::<IPSlice>(WatchSpec::new(WatchApi::all(client.clone()), (), handler, slices_synced));
+    setup.controller.watch::<IPSlice>(WatchSpec::new(
+        WatchApi::all(client.clone()),
+        (),
+        handler,
+        slices_synced,
+    ));
     let ledger_synced: Vec<_> = objects_synced.into_iter().chain(pools_synced).collect();
     ledger_handle.publish(Arc::clone(&context.ledger), ledger_synced.clone());
     let metrics = PoolMetrics::default();
@@ -176,7 +230,8 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     InClusterAdapter { context }
 }
 
-/// Adds the tasks that run in the background. `ledger_synced` are the watches of what the ledger contains.
+/// Adds the tasks that run in the background. `ledger_synced` are the watches of what the ledger
+/// contains.
 fn add_tasks(
     setup: &mut ProviderSetup<'_>,
     options: &InClusterOptions,
@@ -189,24 +244,48 @@ fn add_tasks(
     let end_cooldowns = EndCooldowns(Arc::clone(context));
     setup.manager.add_task("cool-downs", gates(), end_cooldowns);
     let rechecks = EnqueueRechecks(Arc::clone(&context.ledger));
-    setup.manager.add_task("rechecks of waiting claims", Vec::new(), rechecks);
+    setup
+        .manager
+        .add_task("rechecks of waiting claims", Vec::new(), rechecks);
     let moves = MoveReservations::new(Arc::clone(context));
-    setup.manager.add_background_task("scope changes", gates(), moves);
+    setup
+        .manager
+        .add_background_task("scope changes", gates(), moves);
     let slice_return = SliceReturn::new(Arc::clone(context), client.clone(), options);
-    setup.manager.add_background_task("return of slices", gates(), slice_return);
+    setup
+        .manager
+        .add_background_task("return of slices", gates(), slice_return);
     let networks = ResourceClient::new(Api::all(client), &());
     let network_upgrade = network_upgrade::run(Arc::clone(context), networks, gates(), stop);
-    setup.manager.add_background("upgrade of networks", network_upgrade);
+    setup
+        .manager
+        .add_background("upgrade of networks", network_upgrade);
     if options.pool_metrics == PoolMetricsMode::All {
         metrics.register(&setup.manager.metrics);
-        let snapshots = TakeSnapshots { metrics: metrics.clone(), ledger: Arc::clone(&context.ledger) };
-        setup.manager.add_background_task("metrics of pools", gates(), snapshots);
+        let snapshots = TakeSnapshots {
+            metrics: metrics.clone(),
+            ledger: Arc::clone(&context.ledger),
+        };
+        setup
+            .manager
+            .add_background_task("metrics of pools", gates(), snapshots);
     }
     // What uses an address is known when the claims are listed, too.
     let mut all_synced = ledger_synced;
     all_synced.push(setup.claims_synced.clone());
-    let use_check = UseCheck::new(setup, Arc::clone(context), metrics.clone(), options.verify_interval);
-    setup.manager.add_background_task("check of the addresses in use", all_synced.clone(), use_check);
+    let use_check = UseCheck::new(
+        setup,
+        Arc::clone(context),
+        metrics.clone(),
+        options.verify_interval,
+    );
+    setup.manager.add_background_task(
+        "check of the addresses in use",
+        all_synced.clone(),
+        use_check,
+    );
     let sweeper = Sweeper::new(setup, options, Arc::clone(context));
-    setup.manager.add_background_task("sweeper", all_synced, sweeper);
+    setup
+        .manager
+        .add_background_task("sweeper", all_synced, sweeper);
 }

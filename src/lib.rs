@@ -1,7 +1,8 @@
 //! In-cluster IP address management (IPAM) provider for Kubernetes Cluster API.
 //!
-//! It allocates the addresses of IPAddressClaims from pools that are objects of the management cluster. The program is
-//! `manager`. To write a provider for other kinds of pools, use the crate [`capi_ipam_provider`].
+//! It allocates the addresses of IPAddressClaims from pools that are objects of the management
+//! cluster. The program is `manager`. To write a provider for other kinds of pools, use the crate
+//! [`capi_ipam_provider`].
 //!
 //! # Architecture
 //!
@@ -20,11 +21,12 @@
 //! Cargo enforces the boundaries of the crates, and `tests/architecture.rs` further rules.
 //!
 //! # Invariants
-//! - An address of a scope is allocated to at most one claim. The API server guarantees this: the name of an
-//!   [`IPReservation`](capi_ipam_api::IPReservation) is derived from the scope and the address, and only one client can
-//!   create it. Caches, leader election and webhooks are optimizations that correctness does not depend on.
-//! - Nothing that holds an address is released because a watch, a cache or a list no longer shows it. A live read
-//!   confirms it first.
+//! - An address of a scope is allocated to at most one claim. The API server guarantees this: the
+//!   name of an [`IPReservation`](capi_ipam_api::IPReservation) is derived from the scope and the
+//!   address, and only one client can create it. Caches, leader election and webhooks are
+//!   optimizations that correctness does not depend on.
+//! - Nothing that holds an address is released because a watch, a cache or a list no longer shows
+//!   it. A live read confirms it first.
 //! - A reservation exists before its IPAddress is created, and until its IPAddress is removed.
 //! - All state is in the cluster. A restarted or another replica continues from there.
 

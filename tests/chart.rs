@@ -36,9 +36,16 @@ fn chart() -> String {
 fn helm(arguments: &[&str]) -> Result<String, String> {
     static HELM: OnceLock<PathBuf> = OnceLock::new();
     let program = HELM.get_or_init(|| Path::new(&ensure(&["helm"])).join("helm"));
-    let output = Command::new(program).args(arguments).output().expect("helm can be started");
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .expect("helm can be started");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("helm writes UTF-8");
-    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    if output.status.success() {
+        Ok(text(output.stdout))
+    } else {
+        Err(text(output.stderr))
+    }
 }
 
 /// The objects of the chart with some values, in the namespace of the manifests.
@@ -52,17 +59,30 @@ fn template(values: &[&str]) -> Objects {
 /// The objects of a stream of YAML documents, without namespaces.
 fn objects(text: &str) -> Objects {
     let documents = serde_saphyr::from_multiple::<Value>(text).expect("the documents are YAML");
-    let named = documents.into_iter().filter(|object| object.is_object() && object["kind"] != "Namespace");
+    let named = documents
+        .into_iter()
+        .filter(|object| object.is_object() && object["kind"] != "Namespace");
     named
         .map(|object| {
-            let part = |value: &Value| value.as_str().expect("an object has a kind and a name").to_owned();
-            ((part(&object["kind"]), part(&object["metadata"]["name"])), object)
+            let part = |value: &Value| {
+                value
+                    .as_str()
+                    .expect("an object has a kind and a name")
+                    .to_owned()
+            };
+            (
+                (part(&object["kind"]), part(&object["metadata"]["name"])),
+                object,
+            )
         })
         .collect()
 }
 
 fn manifest(name: &str) -> Objects {
-    objects(&std::fs::read_to_string(folder().join("manifests").join(name)).expect("the manifest can be read"))
+    objects(
+        &std::fs::read_to_string(folder().join("manifests").join(name))
+            .expect("the manifest can be read"),
+    )
 }
 
 fn assert_equal(chart: &Objects, expected: &Objects) {
@@ -70,13 +90,18 @@ fn assert_equal(chart: &Objects, expected: &Objects) {
     assert_eq!(names(chart), names(expected));
     for (name, object) in expected {
         let patch = json_patch::diff(object, &chart[name]);
-        assert!(patch.0.is_empty(), "{name:?} differs from the kustomize tree: {patch}");
+        assert!(
+            patch.0.is_empty(),
+            "{name:?} differs from the kustomize tree: {patch}"
+        );
     }
 }
 
 /// A copy of the objects with a change of the Deployment.
 fn with_deployment(mut all: Objects, change: impl Fn(&mut Value)) -> Objects {
-    all.iter_mut().filter(|((kind, _), _)| kind == "Deployment").for_each(|(_, object)| change(object));
+    all.iter_mut()
+        .filter(|((kind, _), _)| kind == "Deployment")
+        .for_each(|(_, object)| change(object));
     all
 }
 
@@ -85,8 +110,14 @@ fn defaults_are_those_of_the_kustomize_tree() {
     let chart = chart();
     helm(&["lint", "--strict", &chart]).unwrap_or_else(|error| panic!("{error}"));
     let keep = "crds.keep=false";
-    assert_equal(&template(&[keep]), &manifest("install-without-cert-manager.yaml"));
-    assert_equal(&template(&[keep, "certificates=\"cert-manager\""]), &manifest("install.yaml"));
+    assert_equal(
+        &template(&[keep]),
+        &manifest("install-without-cert-manager.yaml"),
+    );
+    assert_equal(
+        &template(&[keep, "certificates=\"cert-manager\""]),
+        &manifest("install.yaml"),
+    );
 }
 
 #[test]
@@ -97,23 +128,42 @@ fn options_are_the_components_of_the_kustomize_tree() {
         all.retain(|name, object| base.get(name) != Some(object));
         all
     };
-    let monitoring = added(&["metrics={\"serviceMonitor\":true,\"rules\":true,\"readerRole\":true}"]);
-    assert_equal(&monitoring, &objects(&kustomize(&folder().join("config/prometheus"))));
+    let monitoring =
+        added(&["metrics={\"serviceMonitor\":true,\"rules\":true,\"readerRole\":true}"]);
+    assert_equal(
+        &monitoring,
+        &objects(&kustomize(&folder().join("config/prometheus"))),
+    );
 
     let editors = added(&["poolEditors=true"]);
-    let labels: Vec<_> = editors.values().map(|role| role["metadata"]["labels"].clone()).collect();
+    let labels: Vec<_> = editors
+        .values()
+        .map(|role| role["metadata"]["labels"].clone())
+        .collect();
     assert_eq!(editors.len(), 1, "{editors:?}");
     for group in ["admin", "edit"] {
-        assert_eq!(labels[0][format!("rbac.authorization.k8s.io/aggregate-to-{group}")], "true", "{labels:?}");
+        assert_eq!(
+            labels[0][format!("rbac.authorization.k8s.io/aggregate-to-{group}")],
+            "true",
+            "{labels:?}"
+        );
     }
 
-    let policy = added(&["networkPolicy.enabled=true", "networkPolicy.apiServers=[\"10.0.0.11/32\"]"]);
+    let policy = added(&[
+        "networkPolicy.enabled=true",
+        "networkPolicy.apiServers=[\"10.0.0.11/32\"]",
+    ]);
     let ingress = &policy.values().next().expect("there is a policy")["spec"]["ingress"];
-    assert_eq!(ingress[0]["from"], json!([{"ipBlock": {"cidr": "10.0.0.11/32"}}]));
+    assert_eq!(
+        ingress[0]["from"],
+        json!([{"ipBlock": {"cidr": "10.0.0.11/32"}}])
+    );
     assert_eq!(ingress[0]["ports"][0]["port"], "webhook-server");
 
     let kept = |all: &Objects| {
-        let definitions = all.iter().filter(|((kind, _), _)| kind == "CustomResourceDefinition");
+        let definitions = all
+            .iter()
+            .filter(|((kind, _), _)| kind == "CustomResourceDefinition");
         definitions
             .map(|(_, crd)| crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep")
             .collect::<Vec<_>>()
@@ -143,12 +193,21 @@ fn values_change_the_deployment() {
         template["metadata"]["annotations"]["example.com/team"] = json!("x");
         let pod = &mut template["spec"];
         pod["imagePullSecrets"] = json!([{"name": "registry"}]);
-        pod.as_object_mut().expect("it is an object").remove("tolerations");
+        pod.as_object_mut()
+            .expect("it is an object")
+            .remove("tolerations");
         let container = &mut pod["containers"][0];
         container["image"] = json!(format!("registry.example.com/capi-ipam@{digest}"));
         container["resources"]["limits"]["memory"] = json!("1Gi");
-        let arguments = container["args"].as_array_mut().expect("there are arguments");
-        let more = ["--namespace=a", "--namespace=b", "--watch-filter=blue", "--sweep-report-only"];
+        let arguments = container["args"]
+            .as_array_mut()
+            .expect("there are arguments");
+        let more = [
+            "--namespace=a",
+            "--namespace=b",
+            "--watch-filter=blue",
+            "--sweep-report-only",
+        ];
         arguments.extend(more.map(|flag| json!(flag)));
     });
     assert_equal(&changed, &expected);
@@ -170,15 +229,27 @@ fn invalid_values_are_errors_that_name_them() {
 
 #[test]
 fn namespace_of_the_release_is_used_everywhere() {
-    let text = helm(&["template", "ipam", &chart(), "--namespace", "other", "--set", "certificates=cert-manager"]);
+    let text = helm(&[
+        "template",
+        "ipam",
+        &chart(),
+        "--namespace",
+        "other",
+        "--set",
+        "certificates=cert-manager",
+    ]);
     let text = text.expect("the chart can be rendered");
     assert!(!text.contains(NAMESPACE), "{text}");
-    assert!(text.contains("capi-ipam-in-cluster-webhook-service.other.svc"), "{text}");
+    assert!(
+        text.contains("capi-ipam-in-cluster-webhook-service.other.svc"),
+        "{text}"
+    );
 }
 
 #[test]
 fn version_is_that_of_the_program() {
-    let text = std::fs::read_to_string(folder().join("charts/capi-ipam/Chart.yaml")).expect("the chart can be read");
+    let text = std::fs::read_to_string(folder().join("charts/capi-ipam/Chart.yaml"))
+        .expect("the chart can be read");
     let chart: Value = serde_saphyr::from_str(&text).expect("it is YAML");
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(chart["version"], version);
@@ -190,14 +261,31 @@ fn version_is_that_of_the_program() {
 fn pools_survive_an_uninstallation() {
     let plane = ControlPlane::start(Options::default(), &Installation::default());
     let kubeconfig = plane.kubeconfig().display().to_string();
-    let (chart, access) = (chart(), ["--kubeconfig", &kubeconfig, "--namespace", NAMESPACE]);
+    let (chart, access) = (
+        chart(),
+        ["--kubeconfig", &kubeconfig, "--namespace", NAMESPACE],
+    );
     let run = |arguments: &[&str]| {
-        helm(&[arguments, &access[..]].concat()).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
+        helm(&[arguments, &access[..]].concat())
+            .unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
     };
     run(&["install", "ipam", &chart, "--create-namespace"]);
-    run(&["upgrade", "ipam", &chart, "--set", "replicas=1,poolEditors=true"]);
+    run(&[
+        "upgrade",
+        "ipam",
+        &chart,
+        "--set",
+        "replicas=1,poolEditors=true",
+    ]);
     let deployment = "deployment/capi-ipam-in-cluster-controller-manager";
-    let replicas = plane.kubectl(&["get", deployment, "-n", NAMESPACE, "-o", "jsonpath={.spec.replicas}"]);
+    let replicas = plane.kubectl(&[
+        "get",
+        deployment,
+        "-n",
+        NAMESPACE,
+        "-o",
+        "jsonpath={.spec.replicas}",
+    ]);
     assert_eq!(replicas, "1");
     // No manager serves the webhooks here.
     plane.kubectl(&["delete", "validatingwebhookconfigurations", "--all"]);
@@ -213,6 +301,10 @@ fn pools_survive_an_uninstallation() {
     }
     plane.kubectl_apply(&pool.to_string());
     run(&["uninstall", "ipam"]);
-    assert!(plane.try_kubectl(&["get", deployment, "-n", NAMESPACE]).is_err());
+    assert!(
+        plane
+            .try_kubectl(&["get", deployment, "-n", NAMESPACE])
+            .is_err()
+    );
     plane.kubectl(&["get", "inclusterippools", "web", "-n", "default"]);
 }

@@ -1,6 +1,10 @@
 //! The manager fulfills the IPAM provider contract.
 
-#![allow(clippy::expect_used, clippy::print_stdout, reason = "test code: a failure ends the test with a message")]
+#![allow(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "test code: a failure ends the test with a message"
+)]
 
 mod support;
 
@@ -11,7 +15,8 @@ use capi_ipam_testing::conformance::{self, Check, Pool, Provider, Rule};
 use support::control_plane::installation;
 use support::manager::manager;
 
-/// Short leases, for the check that kills the leader. A loaded API server can take seconds to answer.
+/// Short leases, for the check that kills the leader. A loaded API server can take seconds to
+/// answer.
 const LEADER_ELECTION: [&str; 4] = [
     "--leader-elect",
     "--leader-elect-lease-duration=8s",
@@ -30,7 +35,11 @@ fn in_cluster() -> Provider {
     Provider::new(manager(), Pool::new(&pool("10.1.0.10-10.1.0.15"), 6))
         .restart_with(Pool::new(&pool("10.1.4.0-10.1.7.255"), 1024), 300)
         .installation(installation().clone())
-        .arguments(["--webhook-port=0", "--sweep-interval=500ms", "--sweep-grace=500ms"])
+        .arguments([
+            "--webhook-port=0",
+            "--sweep-interval=500ms",
+            "--sweep-grace=500ms",
+        ])
         .leader_election(LEADER_ELECTION)
 }
 
@@ -61,16 +70,28 @@ fn report_explains_what_is_wrong() {
         "0 of 2 checks passed",
     ];
     for part in expected {
-        assert!(text.contains(part), "{part} is missing in the report:\n{text}");
+        assert!(
+            text.contains(part),
+            "{part} is missing in the report:\n{text}"
+        );
     }
 }
 
 /// A program that exits.
 #[test]
 fn report_contains_the_log_of_a_program_that_exits() {
-    let provider = in_cluster().arguments(["--unknown-flag"]).checks([Check::Release]);
+    let provider = in_cluster()
+        .arguments(["--unknown-flag"])
+        .checks([Check::Release]);
     let text = conformance::run(&provider).to_string();
-    for part in [Rule::Program.text(), "it has exited with exit status: 2", "--unknown-flag"] {
-        assert!(text.contains(part), "{part} is missing in the report:\n{text}");
+    for part in [
+        Rule::Program.text(),
+        "it has exited with exit status: 2",
+        "--unknown-flag",
+    ] {
+        assert!(
+            text.contains(part),
+            "{part} is missing in the report:\n{text}"
+        );
     }
 }

@@ -23,14 +23,18 @@ fn eventually(what: &str, holds: impl Fn() -> bool) {
 
 /// Whether a process exists.
 fn exists(pid: u32) -> bool {
-    let signal = Command::new("sh").args(["-c", &format!("kill -s 0 {pid} 2>/dev/null")]).status();
+    let signal = Command::new("sh")
+        .args(["-c", &format!("kill -s 0 {pid} 2>/dev/null")])
+        .status();
     signal.is_ok_and(|status| status.success())
 }
 
 /// A config map with an optional owner.
 fn config_map(name: &str, owner_uid: Option<&str>) -> String {
     let owners = owner_uid.map_or(String::new(), |uid| {
-        format!("  ownerReferences: [{{apiVersion: v1, kind: ConfigMap, name: owner, uid: {uid}}}]\n")
+        format!(
+            "  ownerReferences: [{{apiVersion: v1, kind: ConfigMap, name: owner, uid: {uid}}}]\n"
+        )
     });
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n{owners}")
 }
@@ -38,16 +42,34 @@ fn config_map(name: &str, owner_uid: Option<&str>) -> String {
 #[test]
 fn cluster_api_kinds_are_installed() {
     let plane = ControlPlane::start(Options::default());
-    for crd in
-        ["clusters.cluster.x-k8s.io", "ipaddressclaims.ipam.cluster.x-k8s.io", "ipaddresses.ipam.cluster.x-k8s.io"]
-    {
-        let versions = plane.kubectl(&["get", "crd", crd, "-o", "jsonpath={.spec.versions[*].name}"]);
-        assert!(versions.split(' ').any(|version| version == "v1beta2"), "{crd} has {versions}");
+    for crd in [
+        "clusters.cluster.x-k8s.io",
+        "ipaddressclaims.ipam.cluster.x-k8s.io",
+        "ipaddresses.ipam.cluster.x-k8s.io",
+    ] {
+        let versions =
+            plane.kubectl(&["get", "crd", crd, "-o", "jsonpath={.spec.versions[*].name}"]);
+        assert!(
+            versions.split(' ').any(|version| version == "v1beta2"),
+            "{crd} has {versions}"
+        );
         let (resource, group) = crd.split_once('.').expect("a CRD is named resource.group");
-        assert_eq!(plane.kubectl(&["get", &format!("{resource}.v1beta2.{group}"), "-A", "-o", "name"]), "");
+        assert_eq!(
+            plane.kubectl(&[
+                "get",
+                &format!("{resource}.v1beta2.{group}"),
+                "-A",
+                "-o",
+                "name"
+            ]),
+            ""
+        );
     }
     let versions = plane.kubectl(&["version", "-o", "json"]);
-    assert!(!versions.contains("v0.0.0"), "a program reports no version: {versions}");
+    assert!(
+        !versions.contains("v0.0.0"),
+        "a program reports no version: {versions}"
+    );
 }
 
 #[test]
@@ -56,7 +78,8 @@ fn data_survives_an_api_server_restart() {
     plane.kubectl_apply(&config_map("kept", None));
     let creations = |plane: &ControlPlane| {
         let counts = plane.request_count().into_iter();
-        let creations = counts.filter(|(key, _)| key.verb == "POST" && key.resource == "configmaps");
+        let creations =
+            counts.filter(|(key, _)| key.verb == "POST" && key.resource == "configmaps");
         creations.map(|(_, count)| count).sum::<u64>()
     };
     let before = creations(&plane);
@@ -64,50 +87,93 @@ fn data_survives_an_api_server_restart() {
     assert_eq!(creations(&plane), before + 1);
 
     plane.stop_api_server();
-    plane.try_kubectl(&["get", "configmap", "kept"]).expect_err("the API server is stopped");
+    plane
+        .try_kubectl(&["get", "configmap", "kept"])
+        .expect_err("the API server is stopped");
     plane.start_api_server();
-    assert_eq!(plane.kubectl(&["get", "configmap", "kept", "-o", "name"]), "configmap/kept\n");
+    assert_eq!(
+        plane.kubectl(&["get", "configmap", "kept", "-o", "name"]),
+        "configmap/kept\n"
+    );
 }
 
 #[test]
 fn service_account_has_the_permissions_of_its_role() {
     let plane = ControlPlane::start(Options::default());
     plane.kubectl(&["create", "serviceaccount", "manager"]);
-    plane.kubectl(&["create", "role", "manager", "--verb=create", "--resource=configmaps"]);
-    plane.kubectl(&["create", "rolebinding", "manager", "--role=manager", "--serviceaccount=default:manager"]);
+    plane.kubectl(&[
+        "create",
+        "role",
+        "manager",
+        "--verb=create",
+        "--resource=configmaps",
+    ]);
+    plane.kubectl(&[
+        "create",
+        "rolebinding",
+        "manager",
+        "--role=manager",
+        "--serviceaccount=default:manager",
+    ]);
     let kubeconfig = plane.kubeconfig_of_account("default", "manager");
     let kubeconfig = kubeconfig.to_str().expect("the path is UTF-8");
-    let as_manager = |arguments: &[&str]| plane.try_kubectl(&[&["--kubeconfig", kubeconfig], arguments].concat());
-    eventually("the role allows it", || as_manager(&["create", "configmap", "allowed"]).is_ok());
-    let error = as_manager(&["create", "namespace", "forbidden"]).expect_err("the role does not allow it");
-    assert!(error.contains("system:serviceaccount:default:manager"), "{error}");
+    let as_manager = |arguments: &[&str]| {
+        plane.try_kubectl(&[&["--kubeconfig", kubeconfig], arguments].concat())
+    };
+    eventually("the role allows it", || {
+        as_manager(&["create", "configmap", "allowed"]).is_ok()
+    });
+    let error =
+        as_manager(&["create", "namespace", "forbidden"]).expect_err("the role does not allow it");
+    assert!(
+        error.contains("system:serviceaccount:default:manager"),
+        "{error}"
+    );
 }
 
 #[test]
 fn controller_manager_collects_garbage() {
-    let plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() });
+    let plane = ControlPlane::start(Options {
+        controller_manager: true,
+        ..Options::default()
+    });
     plane.kubectl_apply(&config_map("owner", None));
-    let uid = plane.kubectl(&["get", "configmap", "owner", "-o", "jsonpath={.metadata.uid}"]);
+    let uid = plane.kubectl(&[
+        "get",
+        "configmap",
+        "owner",
+        "-o",
+        "jsonpath={.metadata.uid}",
+    ]);
     plane.kubectl_apply(&config_map("owned", Some(&uid)));
     plane.kubectl(&["delete", "configmap", "owner"]);
     plane.kubectl(&["create", "namespace", "short-lived"]);
     plane.kubectl(&["delete", "namespace", "short-lived", "--timeout=120s"]);
-    eventually("the owned object is deleted", || plane.try_kubectl(&["get", "configmap", "owned"]).is_err());
+    eventually("the owned object is deleted", || {
+        plane.try_kubectl(&["get", "configmap", "owned"]).is_err()
+    });
 }
 
 #[test]
 fn dropped_control_plane_leaves_no_process() {
-    let plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() });
+    let plane = ControlPlane::start(Options {
+        controller_manager: true,
+        ..Options::default()
+    });
     let folder = plane.folder().to_owned();
     let pids = plane.pids();
     assert_eq!(pids.len(), 3);
     assert!(pids.iter().all(|pid| exists(*pid)));
     drop(plane);
-    assert!(!pids.iter().any(|pid| exists(*pid)), "a program still runs of {pids:?}");
+    assert!(
+        !pids.iter().any(|pid| exists(*pid)),
+        "a program still runs of {pids:?}"
+    );
     assert!(!folder.exists());
 }
 
-/// Starts control planes until one has the address of the last dropped one, which another test may take first.
+/// Starts control planes until one has the address of the last dropped one, which another test may
+/// take first.
 fn reused(prepare: impl Fn(&ControlPlane)) -> Option<ControlPlane> {
     (0..10).find_map(|_| {
         let plane = ControlPlane::start(Options::default());
@@ -122,27 +188,54 @@ fn reused(prepare: impl Fn(&ControlPlane)) -> Option<ControlPlane> {
 fn reused_control_plane_has_no_objects_of_its_last_test() {
     let reservation = "apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: IPReservation\nmetadata:\n  name: p.team.web.10.0.0.1\n\
         spec:\n  scope: p.team.web\n  address: 10.0.0.1\n  poolRef: {kind: InClusterIPPool, namespace: team, name: web}\n";
-    let objects =
-        |plane: &ControlPlane| plane.kubectl(&["get", "namespaces,ipreservations,leases", "-A", "-o", "name"]);
+    let objects = |plane: &ControlPlane| {
+        plane.kubectl(&[
+            "get",
+            "namespaces,ipreservations,leases",
+            "-A",
+            "-o",
+            "name",
+        ])
+    };
     let first = ControlPlane::start(Options::default());
     let plane = reused(|plane| {
         plane.kubectl(&["create", "namespace", "team"]);
         plane.kubectl_apply(reservation);
-        assert!(objects(plane).contains("ipreservation"), "{}", objects(plane));
+        assert!(
+            objects(plane).contains("ipreservation"),
+            "{}",
+            objects(plane)
+        );
     });
     let plane = plane.expect("a control plane is used again");
-    let names =
-        |plane| objects(plane).lines().filter(|name| !name.contains("/apiserver-")).map(str::to_owned).collect();
+    let names = |plane| {
+        objects(plane)
+            .lines()
+            .filter(|name| !name.contains("/apiserver-"))
+            .map(str::to_owned)
+            .collect()
+    };
     let (found, expected): (Vec<String>, Vec<String>) = (names(&plane), names(&first));
     assert_eq!(found, expected);
     plane.kubectl(&["create", "namespace", "team"]);
-    plane.kubectl(&["--kubeconfig", &plane.provider_kubeconfig().display().to_string(), "get", "ipreservations"]);
+    plane.kubectl(&[
+        "--kubeconfig",
+        &plane.provider_kubeconfig().display().to_string(),
+        "get",
+        "ipreservations",
+    ]);
 }
 
 #[test]
 fn control_plane_with_a_changed_role_is_not_reused() {
     let plane = ControlPlane::start(Options::default());
-    plane.kubectl(&["create", "clusterrole", "extra", "--verb=get", "--resource=secrets"]);
+    plane.kubectl(&[
+        "create",
+        "clusterrole",
+        "extra",
+        "--verb=get",
+        "--resource=secrets",
+    ]);
     let server = plane.server().to_owned();
     drop(plane);
     assert_ne!(ControlPlane::start(Options::default()).server(), server);
@@ -172,10 +265,17 @@ fn killed_test_leaves_no_process_or_folder() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("this test can be started again");
-    let mut lines = BufReader::new(test.stdout.take().expect("its output is a pipe")).lines().map_while(Result::ok);
-    let line = lines.find(|line| line.starts_with("victim ")).expect("it prints its process id and folder");
+    let mut lines = BufReader::new(test.stdout.take().expect("its output is a pipe"))
+        .lines()
+        .map_while(Result::ok);
+    let line = lines
+        .find(|line| line.starts_with("victim "))
+        .expect("it prints its process id and folder");
     let mut words = line.split(' ').skip(1);
-    let pid = words.next().and_then(|pid| pid.parse().ok()).expect("the program's process id");
+    let pid = words
+        .next()
+        .and_then(|pid| pid.parse().ok())
+        .expect("the program's process id");
     let folder = Path::new(words.next().expect("the folder"));
     assert!(exists(pid) && folder.exists());
     test.kill().expect("it can be killed");

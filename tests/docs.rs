@@ -1,6 +1,11 @@
-//! The documentation: links and anchors resolve, prose fits the width, and every condition has a description.
+//! The documentation: links and anchors resolve, prose fits the width, and every condition has a
+//! description.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "test code: a failure ends the test")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test code: a failure ends the test"
+)]
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -20,7 +25,8 @@ struct Page {
 
 impl Page {
     fn read(path: PathBuf) -> Self {
-        let text = fs::read_to_string(root().join(&path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text = fs::read_to_string(root().join(&path))
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let mut fence: Option<String> = None;
         let mut lines = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -33,8 +39,16 @@ impl Page {
                 None => lines.push((index + 1, line.to_owned())),
             }
         }
-        assert!(fence.is_none(), "{}: a code block does not end", path.display());
-        Self { path, lines, length: text.lines().count() }
+        assert!(
+            fence.is_none(),
+            "{}: a code block does not end",
+            path.display()
+        );
+        Self {
+            path,
+            lines,
+            length: text.lines().count(),
+        }
     }
 
     /// The targets of all links and images, with their line numbers.
@@ -42,7 +56,10 @@ impl Page {
         let mut links = Vec::new();
         for (number, line) in &self.lines {
             let line = without_code(line);
-            let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+            let targets = line
+                .split("](")
+                .skip(1)
+                .filter_map(|rest| rest.split(')').next());
             links.extend(targets.map(|target| (*number, target.to_owned())));
         }
         links
@@ -54,13 +71,20 @@ impl Page {
         let mut anchors = HashSet::new();
         for (_, line) in &self.lines {
             let hashes = line.chars().take_while(|letter| *letter == '#').count();
-            let Some(heading) = line.get(hashes..).and_then(|rest| rest.strip_prefix(' ')).filter(|_| hashes > 0)
+            let Some(heading) = line
+                .get(hashes..)
+                .and_then(|rest| rest.strip_prefix(' '))
+                .filter(|_| hashes > 0)
             else {
                 continue;
             };
             let anchor = slug(heading);
             let count = seen.entry(anchor.clone()).or_default();
-            anchors.insert(if *count == 0 { anchor } else { format!("{anchor}-{count}") });
+            anchors.insert(if *count == 0 {
+                anchor
+            } else {
+                format!("{anchor}-{count}")
+            });
             *count += 1;
         }
         anchors
@@ -70,8 +94,12 @@ impl Page {
 /// The anchor that GitHub gives a heading.
 fn slug(heading: &str) -> String {
     let text = without_targets(heading).to_lowercase();
-    let kept = text.trim().chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
-    kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+    let kept = text
+        .trim()
+        .chars()
+        .filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+    kept.map(|letter| if letter == ' ' { '-' } else { letter })
+        .collect()
 }
 
 /// The line with the targets of its links removed.
@@ -99,10 +127,16 @@ fn files(directory: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut directories = vec![PathBuf::from(directory)];
     while let Some(directory) = directories.pop() {
-        let Ok(entries) = fs::read_dir(root().join(&directory)) else { continue };
+        let Ok(entries) = fs::read_dir(root().join(&directory)) else {
+            continue;
+        };
         for entry in entries {
             let path = directory.join(entry.expect("the directory can be read").file_name());
-            if root().join(&path).is_dir() { directories.push(path) } else { found.push(path) }
+            if root().join(&path).is_dir() {
+                directories.push(path)
+            } else {
+                found.push(path)
+            }
         }
     }
     found.sort();
@@ -111,7 +145,9 @@ fn files(directory: &str) -> Vec<PathBuf> {
 
 fn pages() -> Vec<Page> {
     let own = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(PathBuf::from);
-    let docs = files("docs").into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let docs = files("docs")
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let pages: Vec<Page> = own.into_iter().chain(docs).map(Page::read).collect();
     assert!(pages.len() > 10, "there are pages in docs");
     pages
@@ -133,18 +169,30 @@ fn resolve(page: &Path, target: &str) -> PathBuf {
 #[test]
 fn links_and_anchors_resolve() {
     let pages = pages();
-    let anchors: HashMap<&Path, HashSet<String>> =
-        pages.iter().map(|page| (page.path.as_path(), page.anchors())).collect();
+    let anchors: HashMap<&Path, HashSet<String>> = pages
+        .iter()
+        .map(|page| (page.path.as_path(), page.anchors()))
+        .collect();
     let mut broken = Vec::new();
     for page in &pages {
         for (line, target) in page.links() {
             if target.contains("://") {
                 continue;
             }
-            let (file, anchor) = target.split_once('#').map_or((target.as_str(), None), |(file, at)| (file, Some(at)));
-            let path = if file.is_empty() { page.path.clone() } else { resolve(&page.path, file) };
+            let (file, anchor) = target
+                .split_once('#')
+                .map_or((target.as_str(), None), |(file, at)| (file, Some(at)));
+            let path = if file.is_empty() {
+                page.path.clone()
+            } else {
+                resolve(&page.path, file)
+            };
             let is_there = root().join(&path).exists();
-            let has_anchor = |anchor: &str| anchors.get(path.as_path()).is_some_and(|all| all.contains(anchor));
+            let has_anchor = |anchor: &str| {
+                anchors
+                    .get(path.as_path())
+                    .is_some_and(|all| all.contains(anchor))
+            };
             if !is_there || anchor.is_some_and(|anchor| !has_anchor(anchor)) {
                 broken.push(format!("{}:{line}: {target}", page.path.display()));
             }
@@ -164,14 +212,21 @@ fn prose_fits_the_width() {
             }
         }
     }
-    assert!(long.is_empty(), "lines of more than {MAX_WIDTH} characters:\n{}", long.join("\n"));
+    assert!(
+        long.is_empty(),
+        "lines of more than {MAX_WIDTH} characters:\n{}",
+        long.join("\n")
+    );
 }
 
 #[test]
 fn front_pages_are_short() {
     for path in ["README.md", "CONTRIBUTING.md"] {
         let length = Page::read(path.into()).length;
-        assert!(length <= MAX_LINES, "{path} has {length} lines, more than {MAX_LINES}");
+        assert!(
+            length <= MAX_LINES,
+            "{path} has {length} lines, more than {MAX_LINES}"
+        );
     }
 }
 
@@ -183,32 +238,60 @@ fn index_lists_every_page() {
         .iter()
         .map(|(_, target)| resolve(&index.path, target.split('#').next().unwrap_or_default()))
         .collect();
-    for page in pages().into_iter().filter(|page| page.path.starts_with("docs") && page.path != index.path) {
-        assert!(linked.contains(&page.path), "docs/README.md does not link {}", page.path.display());
+    for page in pages()
+        .into_iter()
+        .filter(|page| page.path.starts_with("docs") && page.path != index.path)
+    {
+        assert!(
+            linked.contains(&page.path),
+            "docs/README.md does not link {}",
+            page.path.display()
+        );
     }
 }
 
 #[test]
 fn every_condition_type_and_reason_is_described() {
-    let page = fs::read_to_string(root().join("docs/conditions-and-events.md")).expect("the page can be read");
-    let sources = ["src", "crates"].into_iter().flat_map(files).filter(|path| path.ends_with("conditions.rs"));
+    let page = fs::read_to_string(root().join("docs/conditions-and-events.md"))
+        .expect("the page can be read");
+    let sources = ["src", "crates"]
+        .into_iter()
+        .flat_map(files)
+        .filter(|path| path.ends_with("conditions.rs"));
     let mut names = HashSet::new();
     for path in sources {
         let text = fs::read_to_string(root().join(path)).expect("a source can be read");
-        let constants = text.lines().filter(|line| line.starts_with("pub const ") && line.contains(": &str = \""));
+        let constants = text
+            .lines()
+            .filter(|line| line.starts_with("pub const ") && line.contains(": &str = \""));
         names.extend(constants.filter_map(|line| Some(line.split('"').nth(1)?.to_owned())));
     }
-    assert!(names.len() > 20, "the constants of conditions are found: {names:?}");
+    assert!(
+        names.len() > 20,
+        "the constants of conditions are found: {names:?}"
+    );
     for name in names {
-        assert!(page.contains(&format!("`{name}`")), "{name} is not described in docs/conditions-and-events.md");
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "{name} is not described in docs/conditions-and-events.md"
+        );
     }
 }
 
 #[test]
 fn anchors_are_those_of_github() {
     assert_eq!(slug("Why it is safe"), "why-it-is-safe");
-    assert_eq!(slug("`v1alpha1` of A and B (deprecated)"), "v1alpha1-of-a-and-b-deprecated");
-    assert_eq!(slug("See [Pools](pools.md), and more"), "see-pools-and-more");
+    assert_eq!(
+        slug("`v1alpha1` of A and B (deprecated)"),
+        "v1alpha1-of-a-and-b-deprecated"
+    );
+    assert_eq!(
+        slug("See [Pools](pools.md), and more"),
+        "see-pools-and-more"
+    );
     assert_eq!(without_code("a `[b](c)` d"), "a  d");
-    assert_eq!(resolve(Path::new("docs/design/a.md"), "../../README.md"), Path::new("README.md"));
+    assert_eq!(
+        resolve(Path::new("docs/design/a.md"), "../../README.md"),
+        Path::new("README.md")
+    );
 }

@@ -1,4 +1,5 @@
-//! The alerts and the dashboard, with promtool and with a real Prometheus that scrapes a real manager.
+//! The alerts and the dashboard, with promtool and with a real Prometheus that scrapes a real
+//! manager.
 
 #![allow(
     clippy::expect_used,
@@ -35,28 +36,36 @@ fn read(path: &str) -> String {
 
 /// The groups of rules.
 fn rules() -> Value {
-    let rule: Value = serde_saphyr::from_str(&read("config/prometheus/rules.yaml")).expect("the rules are YAML");
+    let rule: Value =
+        serde_saphyr::from_str(&read("config/prometheus/rules.yaml")).expect("the rules are YAML");
     rule["spec"].clone()
 }
 
 /// All alerts.
 fn alerts(rules: &Value) -> Vec<Value> {
     let groups = rules["groups"].as_array().into_iter().flatten();
-    groups.flat_map(|group| group["rules"].as_array().cloned().unwrap_or_default()).collect()
+    groups
+        .flat_map(|group| group["rules"].as_array().cloned().unwrap_or_default())
+        .collect()
 }
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("{value} is no text"))
 }
 
 /// The titles and queries of the panels of the dashboard, with values for its variables.
 fn queries() -> Vec<(String, String)> {
-    let dashboard: Value = serde_json::from_str(&read("config/grafana/dashboard.json")).expect("it is JSON");
+    let dashboard: Value =
+        serde_json::from_str(&read("config/grafana/dashboard.json")).expect("it is JSON");
     let mut queries = Vec::new();
     for panel in dashboard["panels"].as_array().into_iter().flatten() {
         for target in panel["targets"].as_array().into_iter().flatten() {
             let query = text(&target["expr"]).replace("$__rate_interval", "30s");
-            let query = ["$kind", "$namespace", "$pool"].iter().fold(query, |query, name| query.replace(name, ".*"));
+            let query = ["$kind", "$namespace", "$pool"]
+                .iter()
+                .fold(query, |query, name| query.replace(name, ".*"));
             queries.push((text(&panel["title"]).to_owned(), query));
         }
     }
@@ -68,16 +77,25 @@ fn program(name: &str) -> PathBuf {
 }
 
 fn promtool(folder: &Path, arguments: &[&str]) {
-    let output = Command::new(program("promtool")).args(arguments).current_dir(folder).output();
+    let output = Command::new(program("promtool"))
+        .args(arguments)
+        .current_dir(folder)
+        .output();
     let output = output.expect("promtool can be started");
-    let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    assert!(output.status.success(), "promtool {arguments:?}:\n{}", printed.join("\n"));
+    let printed =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(
+        output.status.success(),
+        "promtool {arguments:?}:\n{}",
+        printed.join("\n")
+    );
 }
 
 #[test]
 fn each_alert_fires_and_stays_silent_as_intended() {
     let folder = TemporaryFolder::new("capi-ipam-alerts-");
-    fs::write(folder.path().join("rules.yaml"), rules().to_string()).expect("a file can be written");
+    fs::write(folder.path().join("rules.yaml"), rules().to_string())
+        .expect("a file can be written");
     let mut tests = vec!["test", "rules"];
     let names = ["claims.yaml", "manager.yaml", "pools.yaml", "webhooks.yaml"];
     let mut expected = String::new();
@@ -87,25 +105,37 @@ fn each_alert_fires_and_stays_silent_as_intended() {
         expected += &cases;
         tests.push(name);
     }
-    promtool(folder.path(), &["check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"]);
+    promtool(
+        folder.path(),
+        &["check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"],
+    );
     promtool(folder.path(), &tests);
     for alert in alerts(&rules()) {
         let name = text(&alert["alert"]);
-        assert!(expected.contains(&format!("{{alertname=\"{name}\"}}")), "no test expects {name} to fire");
+        assert!(
+            expected.contains(&format!("{{alertname=\"{name}\"}}")),
+            "no test expects {name} to fire"
+        );
     }
 }
 
 #[test]
 fn each_alert_has_a_section_of_the_runbook() {
     let runbook = read("docs/runbook.md");
-    let sections: BTreeSet<&str> = runbook.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let sections: BTreeSet<&str> = runbook
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .collect();
     let (rules, mut named) = (rules(), BTreeSet::new());
     let alerts = alerts(&rules);
     for alert in &alerts {
         let name = text(&alert["alert"]);
         let link = format!("docs/runbook.md#{}", name.to_lowercase());
         assert_eq!(alert["annotations"]["runbook_url"], link);
-        assert!(["critical", "warning", "info"].contains(&text(&alert["labels"]["severity"])), "{alert}");
+        assert!(
+            ["critical", "warning", "info"].contains(&text(&alert["labels"]["severity"])),
+            "{alert}"
+        );
         named.insert(name);
     }
     assert_eq!(named, sections);
@@ -114,16 +144,40 @@ fn each_alert_has_a_section_of_the_runbook() {
 #[test]
 fn metrics_of_alerts_and_dashboard_exist() {
     let documentation = read("docs/metrics.md");
-    let expressions = alerts(&rules()).iter().map(|alert| text(&alert["expr"]).to_owned()).collect::<Vec<_>>();
-    let prefixes = ["capi_ipam_", "controller_", "apiserver_", "watch_", "webhook_", "cache_synced"];
-    for expression in expressions.into_iter().chain(queries().into_iter().map(|(_, query)| query)) {
-        let words = expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-        let metrics: Vec<_> = words.filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix))).collect();
-        assert!(!metrics.is_empty() || expression.contains("leader"), "{expression}");
+    let expressions = alerts(&rules())
+        .iter()
+        .map(|alert| text(&alert["expr"]).to_owned())
+        .collect::<Vec<_>>();
+    let prefixes = [
+        "capi_ipam_",
+        "controller_",
+        "apiserver_",
+        "watch_",
+        "webhook_",
+        "cache_synced",
+    ];
+    for expression in expressions
+        .into_iter()
+        .chain(queries().into_iter().map(|(_, query)| query))
+    {
+        let words =
+            expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        let metrics: Vec<_> = words
+            .filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)))
+            .collect();
+        assert!(
+            !metrics.is_empty() || expression.contains("leader"),
+            "{expression}"
+        );
         for metric in metrics {
-            let base = ["_bucket", "_count", "_sum"].iter().find_map(|suffix| metric.strip_suffix(suffix));
+            let base = ["_bucket", "_count", "_sum"]
+                .iter()
+                .find_map(|suffix| metric.strip_suffix(suffix));
             let is_known = |name: &str| documentation.contains(&format!("| `{name}` |"));
-            assert!(is_known(metric) || base.is_some_and(is_known), "{metric} in {expression}");
+            assert!(
+                is_known(metric) || base.is_some_and(is_known),
+                "{metric} in {expression}"
+            );
         }
     }
 }
@@ -151,23 +205,46 @@ impl Prometheus {
         fs::write(&file, configuration.to_string()).expect("the folder is writable");
         let arguments = [
             format!("--config.file={}", file.display()),
-            format!("--storage.tsdb.path={}", folder.join("prometheus").display()),
+            format!(
+                "--storage.tsdb.path={}",
+                folder.join("prometheus").display()
+            ),
             format!("--web.listen-address=127.0.0.1:{port}"),
         ];
-        let process = Supervised::spawn(&program("prometheus"), &arguments, &[], &folder.join("prometheus.log"));
-        Self { _process: process, port }
+        let process = Supervised::spawn(
+            &program("prometheus"),
+            &arguments,
+            &[],
+            &folder.join("prometheus.log"),
+        );
+        Self {
+            _process: process,
+            port,
+        }
     }
 
     /// The result of a query; `None` while Prometheus starts.
     fn query(&self, query: &str) -> Option<Result<Vec<Value>, Value>> {
-        let encoded = query.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat();
+        let encoded = query
+            .bytes()
+            .map(|byte| format!("%{byte:02X}"))
+            .collect::<Vec<_>>()
+            .concat();
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok()?;
-        write!(stream, "GET /api/v1/query?query={encoded} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+        write!(
+            stream,
+            "GET /api/v1/query?query={encoded} HTTP/1.0\r\nHost: localhost\r\n\r\n"
+        )
+        .ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         let answer: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
         let is_success = answer["status"] == "success";
-        Some(if is_success { Ok(answer["data"]["result"].as_array().cloned()?) } else { Err(answer) })
+        Some(if is_success {
+            Ok(answer["data"]["result"].as_array().cloned()?)
+        } else {
+            Err(answer)
+        })
     }
 
     /// Waits until a query has a result.
@@ -198,7 +275,9 @@ async fn queries_have_results_for_a_real_manager() {
     let _manager = Manager::start(&plane, &flags);
     webhooks.register(&plane);
     let consumer = Consumer::new(&plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
     consumer.create_claim("a", "web").await;
     consumer.wait_for_address("a").await;
     consumer.create_claim("b", "web").await;
@@ -211,13 +290,20 @@ async fn queries_have_results_for_a_real_manager() {
         }
     }
     let prometheus = Prometheus::start(plane.folder(), metrics, &rules);
-    let firing = prometheus.wait_for("ALERTS{alertname=\"CapiIpamPoolExhausted\",alertstate=\"firing\"}").await;
+    let firing = prometheus
+        .wait_for("ALERTS{alertname=\"CapiIpamPoolExhausted\",alertstate=\"firing\"}")
+        .await;
     let labels = &firing[0]["metric"];
-    assert_eq!([&labels["pool"], &labels["namespace"]], ["web", consumer.namespace.as_str()], "{labels}");
+    assert_eq!(
+        [&labels["pool"], &labels["namespace"]],
+        ["web", consumer.namespace.as_str()],
+        "{labels}"
+    );
 
     for (title, query) in queries() {
         if WITHOUT_DATA.contains(&title.as_str()) {
-            let result = eventually("Prometheus answers", || async { prometheus.query(&query) }).await;
+            let result =
+                eventually("Prometheus answers", || async { prometheus.query(&query) }).await;
             result.unwrap_or_else(|error| panic!("{title}: {query}: {error}"));
         } else {
             prometheus.wait_for(&query).await;

@@ -1,6 +1,11 @@
 //! Documented examples work: the samples, the kustomizations, and the objects in README.md.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test code: a failure ends the test")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code: a failure ends the test"
+)]
 
 #[path = "support/mod.rs"]
 mod support;
@@ -38,7 +43,11 @@ fn samples_work_as_described() {
     let mut waited_for = 0;
     for file in samples() {
         let text = fs::read_to_string(&file).expect("samples can be read");
-        assert!(text.starts_with("# "), "{} does not say what it does", file.display());
+        assert!(
+            text.starts_with("# "),
+            "{} does not say what it does",
+            file.display()
+        );
         apply(&plane, &text);
         for object in documents(&text) {
             let (kind, name) = identity(&object);
@@ -51,11 +60,23 @@ fn samples_work_as_described() {
     assert!(waited_for >= 5, "the samples contain pools and claims");
 
     // 90 addresses: one is excluded and one is allocated.
-    wait(&plane, "jsonpath={.status.ipAddresses.total}=90", "inclusterippool/web");
-    wait(&plane, "jsonpath={.status.ipAddresses.free}=88", "inclusterippool/web");
+    wait(
+        &plane,
+        "jsonpath={.status.ipAddresses.total}=90",
+        "inclusterippool/web",
+    );
+    wait(
+        &plane,
+        "jsonpath={.status.ipAddresses.free}=88",
+        "inclusterippool/web",
+    );
     plane.kubectl_apply(PROMISED);
     wait(&plane, "condition=Ready", "ipaddressclaim/web-1");
-    wait(&plane, "jsonpath={.spec.address}=fd00:1::abc", "ipaddress.ipam.cluster.x-k8s.io/web-1");
+    wait(
+        &plane,
+        "jsonpath={.spec.address}=fd00:1::abc",
+        "ipaddress.ipam.cluster.x-k8s.io/web-1",
+    );
 }
 
 #[test]
@@ -66,8 +87,11 @@ fn sample_reservations_have_the_required_names() {
             if text_at(&object, "/kind") != RESERVATION {
                 continue;
             }
-            let reservation: IPReservation = serde_json::from_value(object).expect("the sample is a reservation");
-            reservation.slot().unwrap_or_else(|problem| panic!("{}: {problem}", file.display()));
+            let reservation: IPReservation =
+                serde_json::from_value(object).expect("the sample is a reservation");
+            reservation
+                .slot()
+                .unwrap_or_else(|problem| panic!("{}: {problem}", file.display()));
             seen += 1;
         }
     }
@@ -79,10 +103,21 @@ fn kustomizations_include_all_files_of_their_folder() {
     let mut seen = 0;
     for folder in fs::read_dir(root().join("config")).expect("config can be read") {
         let folder = folder.expect("config can be read").path();
-        let kustomization = fs::read_to_string(folder.join("kustomization.yaml")).expect("each folder has one");
-        for file in yaml_files(&folder).iter().filter(|file| !file.ends_with("kustomization.yaml")) {
-            let name = file.file_name().and_then(|name| name.to_str()).expect("the name is UTF-8");
-            assert!(kustomization.contains(name), "{} is left out beside it", file.display());
+        let kustomization =
+            fs::read_to_string(folder.join("kustomization.yaml")).expect("each folder has one");
+        for file in yaml_files(&folder)
+            .iter()
+            .filter(|file| !file.ends_with("kustomization.yaml"))
+        {
+            let name = file
+                .file_name()
+                .and_then(|name| name.to_str())
+                .expect("the name is UTF-8");
+            assert!(
+                kustomization.contains(name),
+                "{} is left out beside it",
+                file.display()
+            );
         }
         seen += 1;
     }
@@ -93,17 +128,29 @@ fn kustomizations_include_all_files_of_their_folder() {
 fn old_version_is_not_served_without_webhooks() {
     let plane = ControlPlane::start(Options::default());
     let overlay = root().join("config/crd-without-webhooks");
-    plane.kubectl(&["apply", "--server-side", "--force-conflicts", "-k", overlay.to_str().expect("the path is UTF-8")]);
+    plane.kubectl(&[
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "-k",
+        overlay.to_str().expect("the path is UTF-8"),
+    ]);
     for kind in ["inclusterippools", "globalinclusterippools"] {
-        let served = "jsonpath={.spec.versions[?(@.served==true)].name} {.spec.conversion.strategy}";
+        let served =
+            "jsonpath={.spec.versions[?(@.served==true)].name} {.spec.conversion.strategy}";
         let crd = format!("{kind}.ipam.cluster.x-k8s.io");
-        assert_eq!(plane.kubectl(&["get", "crd", &crd, "-o", served]), "v1alpha2 None");
+        assert_eq!(
+            plane.kubectl(&["get", "crd", &crd, "-o", served]),
+            "v1alpha2 None"
+        );
     }
 }
 
 #[test]
 fn readme_objects_can_be_applied() {
-    let Ok(readme) = fs::read_to_string(root().join("README.md")) else { return };
+    let Ok(readme) = fs::read_to_string(root().join("README.md")) else {
+        return;
+    };
     let blocks = yaml_blocks(&readme);
     if blocks.is_empty() {
         return;
@@ -125,7 +172,9 @@ fn apply(plane: &ControlPlane, text: &str) {
     for object in documents(text).iter().filter(|object| is_applied(object)) {
         let namespace = text_at(object, "/metadata/namespace");
         if !["", "default"].contains(&namespace) {
-            plane.kubectl_apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}"));
+            plane.kubectl_apply(&format!(
+                "{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}"
+            ));
         }
         plane.kubectl_apply(&object.to_string());
     }
@@ -133,7 +182,13 @@ fn apply(plane: &ControlPlane, text: &str) {
 
 /// Runs `kubectl wait` for an object in the namespace `default` or without a namespace.
 fn wait(plane: &ControlPlane, what: &str, object: &str) {
-    plane.kubectl(&["wait", "--namespace=default", "--timeout=120s", &format!("--for={what}"), object]);
+    plane.kubectl(&[
+        "wait",
+        "--namespace=default",
+        "--timeout=120s",
+        &format!("--for={what}"),
+        object,
+    ]);
 }
 
 fn is_applied(object: &Value) -> bool {
@@ -141,11 +196,17 @@ fn is_applied(object: &Value) -> bool {
 }
 
 fn identity(object: &Value) -> (String, String) {
-    (text_at(object, "/kind").to_owned(), text_at(object, "/metadata/name").to_owned())
+    (
+        text_at(object, "/kind").to_owned(),
+        text_at(object, "/metadata/name").to_owned(),
+    )
 }
 
 fn text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 /// The documents of a YAML file.
@@ -191,9 +252,15 @@ fn samples() -> Vec<PathBuf> {
 }
 
 fn yaml_files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("cannot read {}: {error}", folder.display()));
-    let mut files: Vec<_> = entries.map(|entry| entry.expect("the folder can be read").path()).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+    let entries = fs::read_dir(folder)
+        .unwrap_or_else(|error| panic!("cannot read {}: {error}", folder.display()));
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.expect("the folder can be read").path())
+        .collect();
+    files.retain(|file| {
+        file.extension()
+            .is_some_and(|extension| extension == "yaml")
+    });
     files.sort();
     files
 }

@@ -49,8 +49,15 @@ impl Collector {
         let program = Path::new(&ensure(&["otel-collector"])).join("otel-collector");
         let arguments = [format!("--config=file:{}", file.display())];
         let process = Supervised::spawn(&program, &arguments, &[], &folder.join("collector.log"));
-        eventually("the collector listens", || async { TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok() }).await;
-        Self { _process: process, port, spans }
+        eventually("the collector listens", || async {
+            TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
+        })
+        .await;
+        Self {
+            _process: process,
+            port,
+            spans,
+        }
     }
 
     fn flag(&self) -> String {
@@ -60,34 +67,54 @@ impl Collector {
     /// All spans so far.
     fn spans(&self) -> Vec<Span> {
         let text = fs::read_to_string(&self.spans).unwrap_or_default();
-        let batches = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let batches = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
         batches.flat_map(|batch| Span::of_batch(&batch)).collect()
     }
 
     /// Waits for a span with this name and attribute.
     async fn span(&self, name: &str, attribute: &str, value: &str) -> Span {
-        eventually(&format!("a span {name} with {attribute}={value}"), || async {
-            self.spans().into_iter().find(|span| span.name == name && span.attribute(attribute) == value)
-        })
+        eventually(
+            &format!("a span {name} with {attribute}={value}"),
+            || async {
+                self.spans()
+                    .into_iter()
+                    .find(|span| span.name == name && span.attribute(attribute) == value)
+            },
+        )
         .await
     }
 
     /// Waits for the span of the attempt that succeeded for a claim.
     async fn done(&self, name: &str, claim: &str) -> Span {
-        eventually(&format!("a span {name} of {claim} that is done"), || async {
-            let is_done = |span: &Span| span.attribute("claim") == claim && span.attribute("outcome") == "done";
-            self.spans().into_iter().find(|span| span.name == name && is_done(span))
-        })
+        eventually(
+            &format!("a span {name} of {claim} that is done"),
+            || async {
+                let is_done = |span: &Span| {
+                    span.attribute("claim") == claim && span.attribute("outcome") == "done"
+                };
+                self.spans()
+                    .into_iter()
+                    .find(|span| span.name == name && is_done(span))
+            },
+        )
         .await
     }
 
-    /// Waits for a step of the binding of a claim. An attempt does not repeat what a failed one has done.
+    /// Waits for a step of the binding of a claim. An attempt does not repeat what a failed one has
+    /// done.
     async fn step_of_bind(&self, claim: &str, step: &str) -> Span {
         eventually(&format!("a span {step} of {claim}"), || async {
             let all = self.spans();
-            let is_bind = |span: &Span| span.name == "claim.bind" && span.attribute("claim") == claim;
-            let is_step =
-                |span: &Span| span.name == step && all.iter().any(|parent| parent.id == span.parent && is_bind(parent));
+            let is_bind =
+                |span: &Span| span.name == "claim.bind" && span.attribute("claim") == claim;
+            let is_step = |span: &Span| {
+                span.name == step
+                    && all
+                        .iter()
+                        .any(|parent| parent.id == span.parent && is_bind(parent))
+            };
             all.iter().find(|span| is_step(span)).cloned()
         })
         .await
@@ -96,7 +123,9 @@ impl Collector {
     /// Waits for the child of a span.
     async fn child(&self, parent: &Span, name: &str) -> Span {
         eventually(&format!("a span {name} in {}", parent.name), || async {
-            self.spans().into_iter().find(|span| span.name == name && span.parent == parent.id)
+            self.spans()
+                .into_iter()
+                .find(|span| span.name == name && span.parent == parent.id)
         })
         .await
     }
@@ -119,7 +148,10 @@ impl Span {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let mut spans = Vec::new();
         for resource in list(&batch["resourceSpans"]) {
-            for span in list(&resource["scopeSpans"]).iter().flat_map(|scope| list(&scope["spans"])) {
+            for span in list(&resource["scopeSpans"])
+                .iter()
+                .flat_map(|scope| list(&scope["spans"]))
+            {
                 spans.push(Self {
                     name: text(&span["name"]),
                     trace: text(&span["traceId"]),
@@ -141,27 +173,44 @@ impl Span {
 
 /// The value of an attribute as text.
 fn value_of(attributes: &Value, name: &str) -> String {
-    let found = attributes.as_array().into_iter().flatten().find(|one| one["key"] == name);
-    let value = found.and_then(|one| one["value"].as_object()?.values().next()).cloned().unwrap_or_default();
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    let found = attributes
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|one| one["key"] == name);
+    let value = found
+        .and_then(|one| one["value"].as_object()?.values().next())
+        .cloned()
+        .unwrap_or_default();
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 async fn with_pool(plane: &ControlPlane) -> Consumer {
     let consumer = Consumer::new(plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
     consumer
 }
 
 async fn create_claim(consumer: &Consumer, name: &str, parent: &str) {
     let metadata = json!({"annotations": {"traceparent": parent, "large": "x".repeat(1000)}});
-    consumer.create_claim_with(name, "InClusterIPPool", "web", metadata).await;
+    consumer
+        .create_claim_with(name, "InClusterIPPool", "web", metadata)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn spans_of_a_claim_belong_to_its_trace() {
     let plane = ControlPlane::start(Options::default());
     let collector = Collector::start(plane.folder()).await;
-    let flags = [&collector.flag(), "--log-format=json", "--sweep-interval=1s"];
+    let flags = [
+        &collector.flag(),
+        "--log-format=json",
+        "--sweep-interval=1s",
+    ];
     let manager = Manager::start(&plane, &flags);
     let consumer = with_pool(&plane).await;
     create_claim(&consumer, "a", SAMPLED).await;
@@ -172,37 +221,72 @@ async fn spans_of_a_claim_belong_to_its_trace() {
     consumer.wait_for_address("b").await;
 
     let bind = collector.done("claim.bind", "a").await;
-    let [_, trace, parent, _] = <[&str; 4]>::try_from(SAMPLED.split('-').collect::<Vec<_>>()).expect("it has 4 parts");
+    let [_, trace, parent, _] =
+        <[&str; 4]>::try_from(SAMPLED.split('-').collect::<Vec<_>>()).expect("it has 4 parts");
     assert_eq!((bind.trace.as_str(), bind.parent.as_str()), (trace, parent));
-    for (attribute, value) in [("namespace", &*consumer.namespace), ("pool", "web"), ("address", "10.0.0.1")] {
+    for (attribute, value) in [
+        ("namespace", &*consumer.namespace),
+        ("pool", "web"),
+        ("address", "10.0.0.1"),
+    ] {
         assert_eq!(bind.attribute(attribute), value, "{attribute} of {bind:?}");
     }
-    assert!(bind.attribute("attempt").parse().is_ok_and(|attempt: u32| attempt >= 1), "{bind:?}");
-    assert_eq!(value_of(&bind.resource, "service.name"), "capi-ipam-in-cluster");
-    assert_eq!(value_of(&bind.resource, "service.version"), env!("CARGO_PKG_VERSION"));
+    assert!(
+        bind.attribute("attempt")
+            .parse()
+            .is_ok_and(|attempt: u32| attempt >= 1),
+        "{bind:?}"
+    );
+    assert_eq!(
+        value_of(&bind.resource, "service.name"),
+        "capi-ipam-in-cluster"
+    );
+    assert_eq!(
+        value_of(&bind.resource, "service.version"),
+        env!("CARGO_PKG_VERSION")
+    );
     for step in ["finalizer", "allocate", "create_address", "commit"] {
-        assert_eq!(collector.step_of_bind("a", step).await.trace, trace, "{step}");
+        assert_eq!(
+            collector.step_of_bind("a", step).await.trace,
+            trace,
+            "{step}"
+        );
     }
     let allocate = collector.step_of_bind("a", "allocate").await;
     let reserve = collector.child(&allocate, "reserve").await;
     assert_eq!(reserve.attribute("candidate"), "1");
 
     let release = collector.done("claim.release", "a").await;
-    assert_eq!((release.trace.as_str(), release.parent.as_str()), (trace, parent));
+    assert_eq!(
+        (release.trace.as_str(), release.parent.as_str()),
+        (trace, parent)
+    );
     for step in ["delete_address", "release_address", "finalizer"] {
         collector.child(&release, step).await;
     }
 
     // Without a parent each attempt is a trace. The first one found no address.
     let failed = collector.span("claim.bind", "claim", "b").await;
-    assert_eq!((failed.parent.as_str(), failed.status["code"].as_i64()), ("", Some(2)), "{failed:?}");
-    assert!(failed.status["message"].as_str().is_some_and(|text| text.contains("no free address")), "{failed:?}");
+    assert_eq!(
+        (failed.parent.as_str(), failed.status["code"].as_i64()),
+        ("", Some(2)),
+        "{failed:?}"
+    );
+    assert!(
+        failed.status["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("no free address")),
+        "{failed:?}"
+    );
     collector.span("pool.reconcile", "pool", "web").await;
     collector.span("sweep", "what", "ipreservations").await;
     collector.span("sweep", "what", "ipaddresses").await;
 
     let log = manager.log();
-    let line = log.lines().find(|line| line.contains("claim is bound")).expect("the manager logs it");
+    let line = log
+        .lines()
+        .find(|line| line.contains("claim is bound"))
+        .expect("the manager logs it");
     let line: Value = serde_json::from_str(line).expect("a line is JSON");
     assert_eq!(line["trace_id"], trace, "{line}");
     let commit = collector.child(&bind, "commit").await;
@@ -227,7 +311,11 @@ async fn ratio_applies_to_traces_without_a_parent() {
     collector.child(&bind, "commit").await;
     // Exports the rest.
     manager.stop();
-    let traces: Vec<_> = collector.spans().into_iter().filter(|span| span.trace != bind.trace).collect();
+    let traces: Vec<_> = collector
+        .spans()
+        .into_iter()
+        .filter(|span| span.trace != bind.trace)
+        .collect();
     assert!(traces.is_empty(), "{traces:?}");
 }
 

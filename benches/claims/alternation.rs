@@ -1,7 +1,7 @@
 //! Rounds with a change, each between two rounds without it.
 //!
-//! One manager serves all rounds. Each round with the change is compared with the mean of its neighbours, because the
-//! speed of a machine drifts.
+//! One manager serves all rounds. Each round with the change is compared with the mean of its
+//! neighbours, because the speed of a machine drifts.
 
 use serde_json::{Value, json};
 
@@ -46,22 +46,32 @@ impl Alternation<'_> {
     async fn measure(&self, checks: bool) -> Round {
         self.cluster.settle(Some(self.manager)).await;
         let prefix = unique("claim");
-        let names: Vec<String> = (0..self.count).map(|number| format!("{prefix}-{number}")).collect();
+        let names: Vec<String> = (0..self.count)
+            .map(|number| format!("{prefix}-{number}"))
+            .collect();
         let meter = || Meter::start(&self.cluster.plane, Some(self.manager.pid()));
         let started = meter();
         let (bound, made) = self.consumer.bind_labelled(&names, self.racks).await;
         let bind = Phase::new(&bound, started.read_later().await);
         if checks {
-            self.consumer.check_addresses(self.before + self.count).await;
+            self.consumer
+                .check_addresses(self.before + self.count)
+                .await;
         }
         let started = meter();
         let released = self.consumer.release(&made, None).await;
-        Round { bind, release: Phase::new(&released, started.read_later().await) }
+        Round {
+            bind,
+            release: Phase::new(&released, started.read_later().await),
+        }
     }
 
     /// Runs `count` rounds with a change, which `set` makes (`true`) and takes back.
     pub(crate) async fn run(&self, count: usize, set: impl AsyncFn(bool)) -> Rounds {
-        let mut rounds = Rounds { without: vec![self.round().await], with: Vec::new() };
+        let mut rounds = Rounds {
+            without: vec![self.round().await],
+            with: Vec::new(),
+        };
         for number in 0..count {
             set(true).await;
             // A list of 100,000 addresses is much more work for the API server than a round.
@@ -76,30 +86,49 @@ impl Alternation<'_> {
 impl Rounds {
     /// The sum over the neighbours of the rounds with the change, divided by the sum over these.
     pub(crate) fn ratio(&self, of: impl Fn(&Round) -> f64) -> f64 {
-        let around: f64 = self.without.windows(2).map(|around| around.iter().map(&of).sum::<f64>() / 2.0).sum();
+        let around: f64 = self
+            .without
+            .windows(2)
+            .map(|around| around.iter().map(&of).sum::<f64>() / 2.0)
+            .sum();
         around / self.with.iter().map(&of).sum::<f64>()
     }
 
     /// Rates with the change and ratios to those without it.
     pub(crate) fn figures(&self, name: &str) -> Vec<Figure> {
         let bound = median(self.with.iter().map(|round| round.bind.per_second));
-        let processor = median(self.with.iter().map(|round| round.bind.processor_ms() + round.release.processor_ms()));
+        let processor = median(
+            self.with
+                .iter()
+                .map(|round| round.bind.processor_ms() + round.release.processor_ms()),
+        );
         vec![
             Figure::new(format!("{name}: bound"), bound, "per s"),
-            Figure::new(format!("{name}: bind, ratio to the default"), self.ratio(Round::bind_seconds), ""),
+            Figure::new(
+                format!("{name}: bind, ratio to the default"),
+                self.ratio(Round::bind_seconds),
+                "",
+            ),
             Figure::new(
                 format!("{name}: release, ratio to the default"),
                 self.ratio(|round| round.release.seconds),
                 "",
             ),
-            Figure::new(format!("{name}: processor of the manager per claim"), processor, "ms"),
+            Figure::new(
+                format!("{name}: processor of the manager per claim"),
+                processor,
+                "ms",
+            ),
         ]
     }
 
     /// The seconds of each round.
     pub(crate) fn raw(&self) -> Value {
         let seconds = |rounds: &[Round]| -> Vec<_> {
-            rounds.iter().map(|round| [round.bind.seconds, round.release.seconds]).collect()
+            rounds
+                .iter()
+                .map(|round| [round.bind.seconds, round.release.seconds])
+                .collect()
         };
         json!({"without": seconds(&self.without), "with": seconds(&self.with)})
     }

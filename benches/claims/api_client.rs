@@ -40,7 +40,11 @@ pub(crate) struct ApiClient {
 
 impl ApiClient {
     pub(crate) async fn new(kubeconfig: &Path, name: &str) -> Self {
-        Self { client: connect(Some(kubeconfig), name).await.expect("the kubeconfig is valid") }
+        Self {
+            client: connect(Some(kubeconfig), name)
+                .await
+                .expect("the kubeconfig is valid"),
+        }
     }
 
     /// Sends a request, with retries on 429.
@@ -51,9 +55,16 @@ impl ApiClient {
         content: &str,
         body: &Value,
     ) -> kube::Result<T> {
-        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let body = if body.is_null() {
+            Vec::new()
+        } else {
+            body.to_string().into_bytes()
+        };
         loop {
-            let request = http::Request::builder().method(method).uri(path).header("content-type", content);
+            let request = http::Request::builder()
+                .method(method)
+                .uri(path)
+                .header("content-type", content);
             let request = request.body(body.clone()).expect("the request is valid");
             match self.client.request(request).await {
                 Err(kube::Error::Api(status)) if status.code == 429 => {
@@ -66,7 +77,9 @@ impl ApiClient {
 
     async fn write(&self, method: &str, path: &str, content: &str, body: &Value) -> Identity {
         let answer: kube::Result<Answer> = self.send(method, path, content, body).await;
-        answer.unwrap_or_else(|error| panic!("{method} {path}: {error}\n{:.1000}", body.to_string())).metadata
+        answer
+            .unwrap_or_else(|error| panic!("{method} {path}: {error}\n{:.1000}", body.to_string()))
+            .metadata
     }
 
     /// Creates an object.
@@ -75,23 +88,42 @@ impl ApiClient {
     }
 
     /// Sets fields of an object with a JSON patch, with uid and resource version as preconditions.
-    pub(crate) async fn patch(&self, path: &str, was: &Identity, set: &[(&str, Value)]) -> Identity {
-        let guard = |path: &str, value: &str| json!({"op": "replace", "path": path, "value": value});
-        let mut operations =
-            vec![guard("/metadata/uid", &was.uid), guard("/metadata/resourceVersion", &was.resource_version)];
-        operations.extend(set.iter().map(|(path, value)| json!({"op": "add", "path": path, "value": value})));
-        self.write("PATCH", path, "application/json-patch+json", &Value::Array(operations)).await
+    pub(crate) async fn patch(
+        &self,
+        path: &str,
+        was: &Identity,
+        set: &[(&str, Value)],
+    ) -> Identity {
+        let guard =
+            |path: &str, value: &str| json!({"op": "replace", "path": path, "value": value});
+        let mut operations = vec![
+            guard("/metadata/uid", &was.uid),
+            guard("/metadata/resourceVersion", &was.resource_version),
+        ];
+        operations.extend(
+            set.iter()
+                .map(|(path, value)| json!({"op": "add", "path": path, "value": value})),
+        );
+        self.write(
+            "PATCH",
+            path,
+            "application/json-patch+json",
+            &Value::Array(operations),
+        )
+        .await
     }
 
     /// Changes an object with a merge patch (RFC 7396), without preconditions.
     pub(crate) async fn merge(&self, path: &str, change: &Value) -> Identity {
-        self.write("PATCH", path, "application/merge-patch+json", change).await
+        self.write("PATCH", path, "application/merge-patch+json", change)
+            .await
     }
 
     /// Deletes the object with this uid, and returns it as in the response.
     pub(crate) async fn delete(&self, path: &str, uid: &str) -> Identity {
         let options = json!({"preconditions": {"uid": uid}, "propagationPolicy": "Background"});
-        self.write("DELETE", path, "application/json", &options).await
+        self.write("DELETE", path, "application/json", &options)
+            .await
     }
 
     /// Lists all objects in pages, parsed as `T`.
@@ -108,12 +140,17 @@ impl ApiClient {
         }
     }
 
-    /// Reads a whole collection as one stream, as watches begin, and returns its size. The objects are not parsed.
+    /// Reads a whole collection as one stream, as watches begin, and returns its size. The objects
+    /// are not parsed.
     pub(crate) async fn stream(&self, folder: &str) -> usize {
         const INITIAL: &str = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
         let mut lines = self.watch(folder, INITIAL).await.into_async_read().lines();
         let mut count = 0;
-        while let Some(line) = lines.try_next().await.expect("the stream goes on until its bookmark") {
+        while let Some(line) = lines
+            .try_next()
+            .await
+            .expect("the stream goes on until its bookmark")
+        {
             if line.contains("k8s.io/initial-events-end") {
                 return count;
             }
@@ -128,17 +165,33 @@ impl ApiClient {
         tokio::spawn(events.try_for_each(async |_| Ok(()))).abort_handle()
     }
 
-    async fn watch(&self, folder: &str, options: &str) -> impl Stream<Item = std::io::Result<Bytes>> + use<> + Unpin {
+    async fn watch(
+        &self,
+        folder: &str,
+        options: &str,
+    ) -> impl Stream<Item = std::io::Result<Bytes>> + use<> + Unpin {
         let path = format!("{folder}?watch=1&allowWatchBookmarks=true{options}");
-        let request = http::Request::get(path).body(kube::client::Body::empty()).expect("the request is valid");
-        let answer = self.client.send(request).await.expect("the API server answers");
-        answer.into_body().into_data_stream().map_err(std::io::Error::other)
+        let request = http::Request::get(path)
+            .body(kube::client::Body::empty())
+            .expect("the request is valid");
+        let answer = self
+            .client
+            .send(request)
+            .await
+            .expect("the API server answers");
+        answer
+            .into_body()
+            .into_data_stream()
+            .map_err(std::io::Error::other)
     }
 
     /// The current resource version of a collection, and its size.
     pub(crate) async fn version_and_count(&self, folder: &str) -> (String, usize) {
         let page: List<Value> = self.page(folder, 1, "").await;
-        (page.metadata.resource_version, page.items.len() + page.metadata.remaining_item_count)
+        (
+            page.metadata.resource_version,
+            page.items.len() + page.metadata.remaining_item_count,
+        )
     }
 
     /// Runs the Go garbage collector of the API server.
@@ -154,19 +207,35 @@ impl ApiClient {
         panic!("the API server serves no heap profiles")
     }
 
-    /// A CPU profile of the API server over some seconds, for `go tool pprof`. Requests may take 10 s.
+    /// A CPU profile of the API server over some seconds, for `go tool pprof`. Requests may take 10
+    /// s.
     pub(crate) async fn profile(&self, seconds: u32) -> Vec<u8> {
         let path = format!("/debug/pprof/profile?seconds={seconds}");
-        let request = http::Request::get(path).body(kube::client::Body::empty()).expect("the request is valid");
-        let answer = self.client.send(request).await.expect("the API server serves profiles");
-        answer.into_body().collect().await.expect("the profile is sent").to_bytes().to_vec()
+        let request = http::Request::get(path)
+            .body(kube::client::Body::empty())
+            .expect("the request is valid");
+        let answer = self
+            .client
+            .send(request)
+            .await
+            .expect("the API server serves profiles");
+        answer
+            .into_body()
+            .collect()
+            .await
+            .expect("the profile is sent")
+            .to_bytes()
+            .to_vec()
     }
 
     /// The size of a collection, after a restart of the API server.
     pub(crate) async fn count_when_loaded(&self, folder: &str) -> usize {
         let path = format!("{folder}?limit=1");
         for _ in 0..300 {
-            match self.send::<List<Value>>("GET", &path, "application/json", &Value::Null).await {
+            match self
+                .send::<List<Value>>("GET", &path, "application/json", &Value::Null)
+                .await
+            {
                 Ok(page) => return page.items.len() + page.metadata.remaining_item_count,
                 Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
             }
@@ -179,7 +248,9 @@ impl ApiClient {
         if !next.is_empty() {
             write!(path, "&continue={next}").expect("writing to a string does not fail");
         }
-        let page = self.send("GET", &path, "application/json", &Value::Null).await;
+        let page = self
+            .send("GET", &path, "application/json", &Value::Null)
+            .await;
         page.unwrap_or_else(|error| panic!("GET {path}: {error}"))
     }
 }

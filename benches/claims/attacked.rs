@@ -1,4 +1,5 @@
-//! Claims of one namespace, while a user of another one keeps changing a pool for which thousands of claims wait.
+//! Claims of one namespace, while a user of another one keeps changing a pool for which thousands
+//! of claims wait.
 
 use std::time::{Duration, Instant};
 
@@ -21,16 +22,23 @@ pub(crate) async fn run(cluster: &Cluster<'_>, series: String, count: usize) -> 
     let other = cluster.consumer("noisy", 1).await;
     let path = format!("{}/{}", pools(&other.namespace), other.pools[0].name);
     // A network that does not exist: the pool does not allocate.
-    other.api.merge(&path, &json!({"spec": {"network": "missing"}})).await;
+    other
+        .api
+        .merge(&path, &json!({"spec": {"network": "missing"}}))
+        .await;
     let mut manager = cluster.start().await;
-    let names: Vec<String> = (0..WAITING).map(|number| format!("waiting-{number}")).collect();
+    let names: Vec<String> = (0..WAITING)
+        .map(|number| format!("waiting-{number}"))
+        .collect();
     other.create_all(&names).await;
     cluster.settle(Some(&manager)).await;
 
     let (mut alone, mut attacked, mut processor) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         for is_attacked in [false, true] {
-            let names: Vec<String> = (0..count).map(|number| format!("{is_attacked}-{round}-{number}")).collect();
+            let names: Vec<String> = (0..count)
+                .map(|number| format!("{is_attacked}-{round}-{number}"))
+                .collect();
             let meter = Meter::start(&cluster.plane, Some(manager.pid()));
             let changes = async {
                 let mut number = 0_u32;
@@ -65,11 +73,30 @@ pub(crate) async fn run(cluster: &Cluster<'_>, series: String, count: usize) -> 
     manager.stop();
     let ratio = median(attacked.iter().copied()) / median(alone.iter().copied());
     let figures = vec![
-        Figure::new("bound, no changes of the other pool", median(alone.iter().copied()), "per s"),
-        Figure::new("bound, 10 changes per second", median(attacked.iter().copied()), "per s"),
+        Figure::new(
+            "bound, no changes of the other pool",
+            median(alone.iter().copied()),
+            "per s",
+        ),
+        Figure::new(
+            "bound, 10 changes per second",
+            median(attacked.iter().copied()),
+            "per s",
+        ),
         Figure::new("ratio", ratio, "").at_least(0.5),
-        Figure::new("processor of the manager meanwhile", median(processor.iter().copied()), "% of a core"),
+        Figure::new(
+            "processor of the manager meanwhile",
+            median(processor.iter().copied()),
+            "% of a core",
+        ),
     ];
     let raw = json!({"alone": alone, "attacked": attacked});
-    Outcome { series, present: 0, claims: count, lines: Vec::new(), figures, raw }
+    Outcome {
+        series,
+        present: 0,
+        claims: count,
+        lines: Vec::new(),
+        figures,
+        raw,
+    }
 }

@@ -1,9 +1,11 @@
-//! The baseline: the writes that the contract requires of any provider, issued directly and in the minimum number.
+//! The baseline: the writes that the contract requires of any provider, issued directly and in the
+//! minimum number.
 //!
-//! No provider can be faster. The baseline gets each claim from the response to its creation or deletion, so it
-//! watches, reads and decides nothing. With reservations it creates one more object for each address, like a provider
-//! that relies on the API server for uniqueness. With `--complete-baseline` it also does what a provider cannot avoid:
-//! it watches these kinds, and writes the conditions that Cluster API and infrastructure providers read.
+//! No provider can be faster. The baseline gets each claim from the response to its creation or
+//! deletion, so it watches, reads and decides nothing. With reservations it creates one more object
+//! for each address, like a provider that relies on the API server for uniqueness. With
+//! `--complete-baseline` it also does what a provider cannot avoid: it watches these kinds, and
+//! writes the conditions that Cluster API and infrastructure providers read.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -36,12 +38,20 @@ impl Baseline {
     pub(crate) fn new(api: &ApiClient, namespace: &str, pools: &[Pool], reserve: bool) -> Self {
         let held = Mutex::default();
         let (api, namespace, pools) = (api.clone(), namespace.to_owned(), pools.to_vec());
-        Self { api, namespace, pools, reserve, watches: Vec::new(), held }
+        Self {
+            api,
+            namespace,
+            pools,
+            reserve,
+            watches: Vec::new(),
+            held,
+        }
     }
 
     /// Opens the watches of a provider, and writes conditions from now on.
     pub(crate) async fn complete(&mut self) {
-        let kinds = ["ipaddressclaims", "ipaddresses"].map(|plural| format!("/apis/{GROUP}/v1beta2/{plural}"));
+        let kinds = ["ipaddressclaims", "ipaddresses"]
+            .map(|plural| format!("/apis/{GROUP}/v1beta2/{plural}"));
         for folder in kinds.into_iter().chain([reservations()]) {
             self.watches.push(self.api.discard_events(&folder).await);
         }
@@ -54,7 +64,9 @@ impl Baseline {
         let name = &claim.name;
         let path = format!("{}/{name}", claims(namespace));
         let finalizer = json!(["ipam.cluster.x-k8s.io/ReleaseAddress"]);
-        let claim = api.patch(&path, &claim, &[("/metadata/finalizers", finalizer)]).await;
+        let claim = api
+            .patch(&path, &claim, &[("/metadata/finalizers", finalizer)])
+            .await;
         let (address, prefix) = address_of(number, self.pools.len());
         let mut reservation = None;
         if self.reserve {
@@ -94,7 +106,9 @@ impl Baseline {
         let address = api.create(&addresses(namespace), &object).await;
         let mut status = json!({"addressRef": {"name": name}});
         if !self.watches.is_empty() {
-            let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            let now = jiff::Timestamp::now()
+                .strftime("%Y-%m-%dT%H:%M:%SZ")
+                .to_string();
             let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": now});
             status["deprecated"] = json!({"v1beta1": {"conditions": [ready]}});
             status["conditions"] = json!([{
@@ -102,24 +116,47 @@ impl Baseline {
                 "reason": "AddressAllocated", "message": "",
             }]);
         }
-        api.patch(&format!("{path}/status"), &claim, &[("/status", status)]).await;
-        let held = Held { address, reservation };
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(claim.name, held);
+        api.patch(&format!("{path}/status"), &claim, &[("/status", status)])
+            .await;
+        let held = Held {
+            address,
+            reservation,
+        };
+        self.held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(claim.name, held);
     }
 
     /// The finalizer of the IPAddress, the IPAddress, the reservation, the finalizer of the claim.
     pub(crate) async fn release(&self, claim: Identity) {
         let Self { api, namespace, .. } = self;
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(&claim.name);
-        let Held { address, reservation } = held.expect("the baseline has bound this claim");
+        let held = self
+            .held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&claim.name);
+        let Held {
+            address,
+            reservation,
+        } = held.expect("the baseline has bound this claim");
         let path = format!("{}/{}", addresses(namespace), claim.name);
         let none = [("/metadata/finalizers", json!([]))];
         let address = api.patch(&path, &address, &none).await;
         api.delete(&path, &address.uid).await;
         if let Some(reservation) = reservation {
-            api.delete(&format!("{}/{}", reservations(), reservation.name), &reservation.uid).await;
+            api.delete(
+                &format!("{}/{}", reservations(), reservation.name),
+                &reservation.uid,
+            )
+            .await;
         }
-        api.patch(&format!("{}/{}", claims(namespace), claim.name), &claim, &none).await;
+        api.patch(
+            &format!("{}/{}", claims(namespace), claim.name),
+            &claim,
+            &none,
+        )
+        .await;
     }
 }
 

@@ -71,10 +71,18 @@ impl ClaimWatch {
         let (sender, counts) = watch::channel(Counts::default());
         let times = Arc::<Mutex<HashMap<String, Times>>>::default();
         let (open, is_open) = oneshot::channel();
-        let recorder = Recorder { times: times.clone(), counts: sender };
-        let task = tokio::spawn(follow(api.clone(), folder, version, recorder, open)).abort_handle();
+        let recorder = Recorder {
+            times: times.clone(),
+            counts: sender,
+        };
+        let task =
+            tokio::spawn(follow(api.clone(), folder, version, recorder, open)).abort_handle();
         is_open.await.expect("the watch is running");
-        Self { times, counts, task }
+        Self {
+            times,
+            counts,
+            task,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Times>> {
@@ -98,20 +106,28 @@ impl ClaimWatch {
             let changed = tokio::time::timeout(TIMEOUT, counts.changed()).await;
             let seen = *counts.borrow();
             changed
-                .unwrap_or_else(|_| panic!("nothing happened for {TIMEOUT:?} while waiting until {what}: {seen:?}"))
+                .unwrap_or_else(|_| {
+                    panic!("nothing happened for {TIMEOUT:?} while waiting until {what}: {seen:?}")
+                })
                 .expect("the watch is running");
         }
     }
 
     /// Waits until a claim is bound, and returns the time.
     pub(crate) async fn wait_for_bound(&self, name: &str) -> Instant {
-        self.until(&format!("{name} is bound"), |_| self.times(name).bound.is_some()).await;
+        self.until(&format!("{name} is bound"), |_| {
+            self.times(name).bound.is_some()
+        })
+        .await;
         self.times(name).bound.expect("the time is recorded")
     }
 
     /// Waits until a claim is deleted, and returns the time.
     pub(crate) async fn wait_for_deletion(&self, name: &str) -> Instant {
-        self.until(&format!("{name} is deleted"), |_| self.times(name).gone.is_some()).await;
+        self.until(&format!("{name} is deleted"), |_| {
+            self.times(name).gone.is_some()
+        })
+        .await;
         self.times(name).gone.expect("the time is recorded")
     }
 
@@ -146,7 +162,11 @@ struct Recorder {
 impl Recorder {
     fn record(&self, claim: &Claim, is_gone: bool) {
         let now = Instant::now();
-        let is_bound = claim.status.address_ref.as_ref().is_some_and(|address| !address.name.is_empty());
+        let is_bound = claim
+            .status
+            .address_ref
+            .as_ref()
+            .is_some_and(|address| !address.name.is_empty());
         let (mut newly_bound, mut newly_gone) = (false, false);
         {
             let mut all = self.times.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,11 +190,21 @@ impl Recorder {
 }
 
 /// Continues the watch each time the API server ends it.
-async fn follow(api: ApiClient, folder: String, mut version: String, recorder: Recorder, open: oneshot::Sender<()>) {
+async fn follow(
+    api: ApiClient,
+    folder: String,
+    mut version: String,
+    recorder: Recorder,
+    open: oneshot::Sender<()>,
+) {
     let mut open = Some(open);
     loop {
-        let path = format!("{folder}?watch=true&allowWatchBookmarks=true&timeoutSeconds=280&resourceVersion={version}");
-        let request = http::Request::get(path).body(Vec::new()).expect("the request is valid");
+        let path = format!(
+            "{folder}?watch=true&allowWatchBookmarks=true&timeoutSeconds=280&resourceVersion={version}"
+        );
+        let request = http::Request::get(path)
+            .body(Vec::new())
+            .expect("the request is valid");
         let events = match api.client.request_events::<Claim>(request).await {
             Ok(events) => events,
             // A new server is not ready for it yet.

@@ -14,7 +14,8 @@ use crate::support::ports::free_port;
 /// How long a manager may take until it is ready.
 const TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Seconds of processor time in 300 ms above which a process counts as busy. An idle API server uses 0.02.
+/// Seconds of processor time in 300 ms above which a process counts as busy. An idle API server
+/// uses 0.02.
 const BUSY: f64 = 0.055;
 
 /// The length of a profile.
@@ -42,11 +43,23 @@ pub(crate) struct Cluster<'a> {
 
 impl<'a> Cluster<'a> {
     pub(crate) async fn new(options: &'a Options) -> Self {
-        let plane = ControlPlane::start(control_plane::Options { steady: true, ..control_plane::Options::default() });
+        let plane = ControlPlane::start(control_plane::Options {
+            steady: true,
+            ..control_plane::Options::default()
+        });
         let consumer = ApiClient::new(plane.kubeconfig(), "consumer").await;
-        let program = Program { path: options.manager.clone(), flags: options.manager_flags.clone() };
+        let program = Program {
+            path: options.manager.clone(),
+            flags: options.manager_flags.clone(),
+        };
         let provider = ApiClient::new(kubeconfig(&program, &plane), "baseline").await;
-        Self { options, program, plane, consumer, provider }
+        Self {
+            options,
+            program,
+            plane,
+            consumer,
+            provider,
+        }
     }
 
     /// Starts the measured manager and does not wait.
@@ -56,27 +69,54 @@ impl<'a> Cluster<'a> {
 
     /// Like [`Self::launch`], with more flags.
     pub(crate) fn launch_with(&self, more: &[String]) -> Manager {
-        let flags: Vec<String> = self.program.flags.split_whitespace().map(str::to_owned).collect();
+        let flags: Vec<String> = self
+            .program
+            .flags
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect();
         let port = free_port();
         let mut arguments = vec![
-            format!("--kubeconfig={}", kubeconfig(&self.program, &self.plane).display()),
+            format!(
+                "--kubeconfig={}",
+                kubeconfig(&self.program, &self.plane).display()
+            ),
             format!("--health-probe-bind-address=127.0.0.1:{port}"),
         ];
         let program = self.program.path.clone().unwrap_or_else(|| {
-            arguments.extend(["--webhook-port=0", "--diagnostics-address=0", "--log-level=warn"].map(str::to_owned));
+            arguments.extend(
+                [
+                    "--webhook-port=0",
+                    "--diagnostics-address=0",
+                    "--log-level=warn",
+                ]
+                .map(str::to_owned),
+            );
             std::env::var_os("CAPI_IPAM_MANAGER").map_or_else(|| built("manager"), PathBuf::from)
         });
         arguments.extend(flags.into_iter().chain(more.iter().cloned()));
         let manager = Manager::other(&self.plane, &program, &arguments, port);
-        if self.program.path.is_some() { manager } else { manager.with_cache_probe() }
+        if self.program.path.is_some() {
+            manager
+        } else {
+            manager.with_cache_probe()
+        }
     }
 
     /// Waits until a manager is ready.
     pub(crate) async fn ready(manager: &mut Manager) {
         let deadline = Instant::now() + TIMEOUT;
         while !manager.is_ready() {
-            assert!(manager.is_running(), "the manager has exited; its log:\n{}", manager.log());
-            assert!(Instant::now() < deadline, "the manager is not ready; its log:\n{}", manager.log());
+            assert!(
+                manager.is_running(),
+                "the manager has exited; its log:\n{}",
+                manager.log()
+            );
+            assert!(
+                Instant::now() < deadline,
+                "the manager is not ready; its log:\n{}",
+                manager.log()
+            );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -91,8 +131,8 @@ impl<'a> Cluster<'a> {
 
     /// Runs the Go garbage collector of the API server before [`Self::quiet`].
     ///
-    /// With 100,000 objects one collection takes the API server many times as long as 200 claims, and would happen in
-    /// an arbitrary round, most often after the initial list of a manager.
+    /// With 100,000 objects one collection takes the API server many times as long as 200 claims,
+    /// and would happen in an arbitrary round, most often after the initial list of a manager.
     pub(crate) async fn settle(&self, manager: Option<&Manager>) {
         self.consumer.collect_garbage().await;
         self.quiet(manager).await;
@@ -112,7 +152,11 @@ impl<'a> Cluster<'a> {
     /// Waits until neither the manager nor the control plane is busy, for at most a minute.
     pub(crate) async fn quiet(&self, manager: Option<&Manager>) {
         let busy = || {
-            let all = self.plane.pids().into_iter().chain(manager.map(|manager| manager.pid()));
+            let all = self
+                .plane
+                .pids()
+                .into_iter()
+                .chain(manager.map(|manager| manager.pid()));
             all.map(|pid| seconds_of(&pid.to_string())).sum::<f64>()
         };
         let (mut before, mut quiet) = (busy(), 0);
@@ -135,5 +179,9 @@ impl<'a> Cluster<'a> {
 
 fn kubeconfig<'a>(program: &Program, plane: &'a ControlPlane) -> &'a Path {
     // The roles of this package are not sufficient for other managers.
-    if program.path.is_some() { plane.kubeconfig() } else { plane.provider_kubeconfig() }
+    if program.path.is_some() {
+        plane.kubeconfig()
+    } else {
+        plane.provider_kubeconfig()
+    }
 }

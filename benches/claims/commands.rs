@@ -37,14 +37,31 @@ pub(crate) fn run(
     let mut figures = Vec::new();
     for (arguments, is_early) in commands {
         let flags = ["--namespace", &consumer.namespace];
-        let run = tokio::task::block_in_place(|| measure(program, cluster, &[arguments, &flags].concat()));
+        let run = tokio::task::block_in_place(|| {
+            measure(program, cluster, &[arguments, &flags].concat())
+        });
         let name = arguments.join(" ");
-        let first = Figure::new(format!("{name}, first output"), run.first.as_secs_f64(), "s");
+        let first = Figure::new(
+            format!("{name}, first output"),
+            run.first.as_secs_f64(),
+            "s",
+        );
         figures.push(if is_early { first.at_most(1.0) } else { first });
-        figures.push(Figure::new(format!("{name}, all"), run.total.as_secs_f64(), "s"));
+        figures.push(Figure::new(
+            format!("{name}, all"),
+            run.total.as_secs_f64(),
+            "s",
+        ));
         figures.push(Figure::new(format!("{name}, memory"), run.memory, "MiB").at_most(MEMORY));
     }
-    Outcome { series, present, claims: 0, lines: Vec::new(), figures, raw: json!({}) }
+    Outcome {
+        series,
+        present,
+        claims: 0,
+        lines: Vec::new(),
+        figures,
+        raw: json!({}),
+    }
 }
 
 /// What a command used.
@@ -63,7 +80,12 @@ fn measure(program: &Path, cluster: &Cluster<'_>, arguments: &[&str]) -> Run {
         .args(arguments)
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap_or_else(|error| panic!("{}: {error}; build it with its release profile", program.display()));
+        .unwrap_or_else(|error| {
+            panic!(
+                "{}: {error}; build it with its release profile",
+                program.display()
+            )
+        });
     let mut output = child.stdout.take().expect("the output is piped");
     let reader = std::thread::spawn(move || {
         let mut buffer = vec![0; 65_536];
@@ -86,7 +108,17 @@ fn measure(program: &Path, cluster: &Cluster<'_>, arguments: &[&str]) -> Run {
         std::thread::sleep(Duration::from_millis(2));
     };
     let total = start.elapsed();
-    assert!(code.success() || arguments.contains(&"doctor"), "{arguments:?}: {code}");
-    let first = reader.join().expect("the output can be read").unwrap_or(total);
-    Run { first, total, memory: f64::from(kilobytes) / 1024.0 }
+    assert!(
+        code.success() || arguments.contains(&"doctor"),
+        "{arguments:?}: {code}"
+    );
+    let first = reader
+        .join()
+        .expect("the output can be read")
+        .unwrap_or(total);
+    Run {
+        first,
+        total,
+        memory: f64::from(kilobytes) / 1024.0,
+    }
 }

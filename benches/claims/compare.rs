@@ -1,7 +1,7 @@
 //! `--compare PATH`: two managers on the same API server, alternately, and one table.
 //!
-//! The order of the two alternates from round to round, so that a drift of the machine has the same effect on both. The
-//! table shows the median of the rounds.
+//! The order of the two alternates from round to round, so that a drift of the machine has the same
+//! effect on both. The table shows the median of the rounds.
 
 use serde::Serialize;
 use serde_json::json;
@@ -52,12 +52,37 @@ impl Comparison {
 
     fn add_cycle(&mut self, what: &str, which: usize, Cycle { bind, release }: &Cycle) {
         self.add(format!("{what}: bound"), "per s", which, bind.per_second);
-        self.add(format!("{what}: released"), "per s", which, release.per_second);
-        self.add(format!("{what}: creation to bound, p50"), "ms", which, bind.p50_ms);
-        self.add(format!("{what}: creation to bound, p99"), "ms", which, bind.p99_ms);
+        self.add(
+            format!("{what}: released"),
+            "per s",
+            which,
+            release.per_second,
+        );
+        self.add(
+            format!("{what}: creation to bound, p50"),
+            "ms",
+            which,
+            bind.p50_ms,
+        );
+        self.add(
+            format!("{what}: creation to bound, p99"),
+            "ms",
+            which,
+            bind.p99_ms,
+        );
         for (name, phase) in [("bound", bind), ("released", release)] {
-            self.add(format!("{what}: CPU of the manager per claim {name}"), "ms", which, phase.processor_ms());
-            self.add(format!("{what}: CPU of API server and etcd per claim {name}"), "ms", which, phase.server_ms());
+            self.add(
+                format!("{what}: CPU of the manager per claim {name}"),
+                "ms",
+                which,
+                phase.processor_ms(),
+            );
+            self.add(
+                format!("{what}: CPU of API server and etcd per claim {name}"),
+                "ms",
+                which,
+                phase.server_ms(),
+            );
         }
         let peak = release.cost.memory.unwrap_or_default().peak;
         self.add(format!("{what}: peak memory"), "MiB", which, peak);
@@ -66,9 +91,17 @@ impl Comparison {
     /// Prints the table in Markdown.
     pub(crate) fn print(&self) {
         println!("\n| | this manager | other manager | ratio |\n|---|---|---|---|");
-        for Row { what, unit, values: [ours, other] } in &self.rows {
+        for Row {
+            what,
+            unit,
+            values: [ours, other],
+        } in &self.rows
+        {
             let (ours, other) = (median(ours.iter().copied()), median(other.iter().copied()));
-            println!("| {what} | {ours:.2} {unit} | {other:.2} {unit} | {:.2} |", ours / other);
+            println!(
+                "| {what} | {ours:.2} {unit} | {other:.2} {unit} | {:.2} |",
+                ours / other
+            );
         }
     }
 
@@ -80,17 +113,36 @@ impl Comparison {
 
 /// Runs all parts, and adds their results to `comparison`.
 pub(crate) async fn run(options: &Options, comparison: &mut Comparison) {
-    let other = Program { path: options.compare.clone(), flags: options.compare_flags.clone() };
-    let ours = Program { path: None, flags: options.manager_flags.clone() };
+    let other = Program {
+        path: options.compare.clone(),
+        flags: options.compare_flags.clone(),
+    };
+    let ours = Program {
+        path: None,
+        flags: options.manager_flags.clone(),
+    };
     let programs = [ours, other];
     let mut cluster = Cluster::new(options).await;
     for (part, count, rounds) in [(Part::Claims500, 500, ROUNDS), (Part::Claims3000, 3_000, 2)] {
         if options.compares(part) {
-            claims(&mut cluster, &programs, options.scaled(count), options.rounds(rounds), comparison).await;
+            claims(
+                &mut cluster,
+                &programs,
+                options.scaled(count),
+                options.rounds(rounds),
+                comparison,
+            )
+            .await;
         }
     }
     if options.compares(Part::Idle) {
-        idle(&mut cluster, &programs, options.scaled(IDLE_CLAIMS), comparison).await;
+        idle(
+            &mut cluster,
+            &programs,
+            options.scaled(IDLE_CLAIMS),
+            comparison,
+        )
+        .await;
     }
     drop(cluster);
     if options.compares(Part::Beside10000) {
@@ -103,7 +155,11 @@ pub(crate) async fn run(options: &Options, comparison: &mut Comparison) {
 
 /// The order of the two managers in a round.
 fn order(round: usize) -> [usize; 2] {
-    if round.is_multiple_of(2) { [0, 1] } else { [1, 0] }
+    if round.is_multiple_of(2) {
+        [0, 1]
+    } else {
+        [1, 0]
+    }
 }
 
 async fn claims(
@@ -128,13 +184,21 @@ async fn claims(
             consumer.delete_pools().await;
             if round > 0 {
                 comparison.add_cycle(&what, which, &measured);
-                eprintln!("{what}, round {round} of {rounds}, manager {which}: {:.0} per s", measured.bind.per_second);
+                eprintln!(
+                    "{what}, round {round} of {rounds}, manager {which}: {:.0} per s",
+                    measured.bind.per_second
+                );
             }
         }
     }
 }
 
-async fn idle(cluster: &mut Cluster<'_>, programs: &[Program; 2], count: usize, comparison: &mut Comparison) {
+async fn idle(
+    cluster: &mut Cluster<'_>,
+    programs: &[Program; 2],
+    count: usize,
+    comparison: &mut Comparison,
+) {
     for round in 0..2 {
         for which in order(round) {
             cluster.program = programs[which].clone();
@@ -153,7 +217,10 @@ async fn idle(cluster: &mut Cluster<'_>, programs: &[Program; 2], count: usize, 
             ] {
                 comparison.add(format!("one claim at a time: {name}"), "ms", which, value);
             }
-            eprintln!("one claim at a time, manager {which}: p50 {:.1} ms, p99 {:.1} ms", bind.p50_ms, bind.p99_ms);
+            eprintln!(
+                "one claim at a time, manager {which}: p50 {:.1} ms, p99 {:.1} ms",
+                bind.p50_ms, bind.p99_ms
+            );
         }
     }
 }
@@ -170,19 +237,45 @@ async fn beside(
         cluster.settle(None).await;
         let name = unique("first");
         let claim = consumer.create(0, &name).await;
-        let (meter, started) = (Meter::start(&cluster.plane, None), std::time::Instant::now());
+        let (meter, started) = (
+            Meter::start(&cluster.plane, None),
+            std::time::Instant::now(),
+        );
         let mut manager = cluster.launch();
-        let bound = consumer.watch.wait_for_bound(&name).await.saturating_duration_since(started);
+        let bound = consumer
+            .watch
+            .wait_for_bound(&name)
+            .await
+            .saturating_duration_since(started);
         Cluster::ready(&mut manager).await;
         let what = format!("restart with {present} bound claims");
-        comparison.add(format!("{what}: first new claim bound"), "s", which, bound.as_secs_f64());
+        comparison.add(
+            format!("{what}: first new claim bound"),
+            "s",
+            which,
+            bound.as_secs_f64(),
+        );
         cluster.settle(Some(&manager)).await;
-        comparison.add(format!("{what}: memory"), "MiB", which, memory(manager.pid()).now);
+        comparison.add(
+            format!("{what}: memory"),
+            "MiB",
+            which,
+            memory(manager.pid()).now,
+        );
         let requests = meter.read().requests;
-        comparison.add(format!("{what}: writes"), "", which, (requests.writes + requests.pool_writes) as f64);
+        comparison.add(
+            format!("{what}: writes"),
+            "",
+            which,
+            (requests.writes + requests.pool_writes) as f64,
+        );
         consumer.release(&[claim], None).await;
         let measured = cycle(cluster, consumer, BESIDE, present, None, Some(&manager)).await;
-        comparison.add_cycle(&format!("{BESIDE} claims beside {present}"), which, &measured);
+        comparison.add_cycle(
+            &format!("{BESIDE} claims beside {present}"),
+            which,
+            &measured,
+        );
         manager.stop();
     }
 }

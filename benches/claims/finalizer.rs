@@ -1,4 +1,5 @@
-//! Claims with and without the component `finalizer-at-creation`, whose policy adds the finalizer to new claims.
+//! Claims with and without the component `finalizer-at-creation`, whose policy adds the finalizer
+//! to new claims.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,8 +17,8 @@ use crate::support::consumer::unique;
 
 /// The number of rounds with the component.
 const ROUNDS: usize = 5;
-/// How often and at what interval the benchmark asks whether the policy is applied. The API server reads the schemas of
-/// kinds for such policies once a minute.
+/// How often and at what interval the benchmark asks whether the policy is applied. The API server
+/// reads the schemas of kinds for such policies once a minute.
 const ATTEMPTS: u32 = 1_800;
 const INTERVAL: Duration = Duration::from_millis(100);
 
@@ -38,27 +39,68 @@ struct Metadata {
 
 pub(crate) async fn run(cluster: &Cluster<'_>, series: String, count: usize) -> Outcome {
     let consumer = cluster.consumer(&unique("finalizer"), 1).await;
-    let component = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/finalizer-at-creation/policy.yaml");
-    cluster.plane.kubectl(&["apply", "--server-side", "-f", &component.display().to_string()]);
+    let component =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("config/finalizer-at-creation/policy.yaml");
+    cluster.plane.kubectl(&[
+        "apply",
+        "--server-side",
+        "-f",
+        &component.display().to_string(),
+    ]);
     wait_until(&consumer, true).await;
     set(&consumer, false).await;
     let mut manager = cluster.start().await;
-    let alternation = Alternation { cluster, consumer: &consumer, manager: &manager, before: 0, count, racks: 0 };
+    let alternation = Alternation {
+        cluster,
+        consumer: &consumer,
+        manager: &manager,
+        before: 0,
+        count,
+        racks: 0,
+    };
     alternation.round().await;
-    let rounds = alternation.run(cluster.options.rounds(ROUNDS), async |on| set(&consumer, on).await).await;
+    let rounds = alternation
+        .run(cluster.options.rounds(ROUNDS), async |on| {
+            set(&consumer, on).await
+        })
+        .await;
     let mut figures = rounds.figures("finalizer at creation");
-    let bind = Figure::new("bind, with the component to without", rounds.ratio(Round::bind_seconds), "").at_least(1.15);
+    let bind = Figure::new(
+        "bind, with the component to without",
+        rounds.ratio(Round::bind_seconds),
+        "",
+    )
+    .at_least(1.15);
     figures.push(bind);
     let server = 1.0 / rounds.ratio(Round::bind_server_ms);
-    figures.push(Figure::new("CPU of the API server and etcd, bind: of that without the component", server, ""));
+    figures.push(Figure::new(
+        "CPU of the API server and etcd, bind: of that without the component",
+        server,
+        "",
+    ));
     for (what, rounds) in [("with", &rounds.with), ("without", &rounds.without)] {
         let writes = crate::outcome::mean(rounds.iter().map(Round::bind_writes));
-        figures.push(Figure::new(format!("writes per bind {what} the component"), writes, ""));
+        figures.push(Figure::new(
+            format!("writes per bind {what} the component"),
+            writes,
+            "",
+        ));
     }
-    figures.push(Figure::new("peak memory", memory(manager.pid()).peak, "MiB"));
+    figures.push(Figure::new(
+        "peak memory",
+        memory(manager.pid()).peak,
+        "MiB",
+    ));
     let raw = rounds.raw();
     manager.stop();
-    Outcome { series, present: 0, claims: count, lines: Vec::new(), figures, raw }
+    Outcome {
+        series,
+        present: 0,
+        claims: count,
+        lines: Vec::new(),
+        figures,
+        raw,
+    }
 }
 
 /// Binds the policy to all namespaces, or to none, and waits until the API server does so.
@@ -71,7 +113,10 @@ async fn set(consumer: &Consumer, on: bool) {
         consumer.api.create(BINDINGS, &binding).await;
     } else {
         let path = format!("{BINDINGS}/{NAME}");
-        let answer: kube::Result<Value> = consumer.api.send("DELETE", &path, "application/json", &Value::Null).await;
+        let answer: kube::Result<Value> = consumer
+            .api
+            .send("DELETE", &path, "application/json", &Value::Null)
+            .await;
         answer.expect("the binding can be deleted");
     }
     wait_until(consumer, on).await;
@@ -83,7 +128,10 @@ async fn wait_until(consumer: &Consumer, on: bool) {
     for _ in 0..ATTEMPTS {
         let probe = consumer.claim("probe", "pool-0", &json!({}));
         // Before the API server has read the schemas, it can answer 503.
-        let created: kube::Result<Created> = consumer.api.send("POST", &path, "application/json", &probe).await;
+        let created: kube::Result<Created> = consumer
+            .api
+            .send("POST", &path, "application/json", &probe)
+            .await;
         if created.is_ok_and(|created| created.metadata.finalizers.is_empty() != on) {
             return;
         }

@@ -16,7 +16,10 @@ use crate::support::manager::Manager;
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn run(cluster: &Cluster<'_>, count: usize) -> Outcome {
-    let (bare, reserved) = (baseline(cluster, count, false).await, baseline(cluster, count, true).await);
+    let (bare, reserved) = (
+        baseline(cluster, count, false).await,
+        baseline(cluster, count, true).await,
+    );
 
     let consumer = cluster.consumer("idle", 1).await;
     let mut manager = cluster.start().await;
@@ -24,17 +27,36 @@ pub(crate) async fn run(cluster: &Cluster<'_>, count: usize) -> Outcome {
     let (bind, release) = one_by_one(cluster, &consumer, count, None, Some(&manager)).await;
     manager.stop();
 
-    let (reserved_after, bare_after) = (baseline(cluster, count, true).await, baseline(cluster, count, false).await);
+    let (reserved_after, bare_after) = (
+        baseline(cluster, count, true).await,
+        baseline(cluster, count, false).await,
+    );
     let middle = |one: &Phase, other: &Phase| f64::midpoint(one.p50_ms, other.p50_ms);
     let mut figures = vec![
         Figure::new("create to bound, p50", bind.p50_ms, "ms").at_most(20.0),
         Figure::new("create to bound, p99", bind.p99_ms, "ms"),
         Figure::new("create to bound, longest", bind.longest_ms, "ms"),
-        Figure::new("baseline, create to bound, p50", middle(&bare.0, &bare_after.0), "ms"),
-        Figure::new("baseline with reservation, create to bound, p50", middle(&reserved.0, &reserved_after.0), "ms"),
+        Figure::new(
+            "baseline, create to bound, p50",
+            middle(&bare.0, &bare_after.0),
+            "ms",
+        ),
+        Figure::new(
+            "baseline with reservation, create to bound, p50",
+            middle(&reserved.0, &reserved_after.0),
+            "ms",
+        ),
         Figure::new("delete to gone, p50", release.p50_ms, "ms"),
-        Figure::new("baseline, delete to gone, p50", middle(&bare.1, &bare_after.1), "ms"),
-        Figure::new("baseline with reservation, delete to gone, p50", middle(&reserved.1, &reserved_after.1), "ms"),
+        Figure::new(
+            "baseline, delete to gone, p50",
+            middle(&bare.1, &bare_after.1),
+            "ms",
+        ),
+        Figure::new(
+            "baseline with reservation, delete to gone, p50",
+            middle(&reserved.1, &reserved_after.1),
+            "ms",
+        ),
     ];
     // Both were measured together: the claims are released as soon as they are bound.
     figures.push(Figure::new("writes per bind and release", bind.writes(), "").at_most(9.0));
@@ -42,12 +64,24 @@ pub(crate) async fn run(cluster: &Cluster<'_>, count: usize) -> Outcome {
         "provider": {"bind": bind, "release": release},
         "baselines": [{"bare": bare, "reserved": reserved}, {"bare": bare_after, "reserved": reserved_after}],
     });
-    Outcome { series: "idle".to_owned(), present: 0, claims: count, lines: Vec::new(), figures, raw }
+    Outcome {
+        series: "idle".to_owned(),
+        present: 0,
+        claims: count,
+        lines: Vec::new(),
+        figures,
+        raw,
+    }
 }
 
 async fn baseline(cluster: &Cluster<'_>, count: usize, reserve: bool) -> (Phase, Phase) {
     let consumer = cluster.consumer(&unique("baseline"), 1).await;
-    let baseline = Baseline::new(&cluster.provider, &consumer.namespace, &consumer.pools, reserve);
+    let baseline = Baseline::new(
+        &cluster.provider,
+        &consumer.namespace,
+        &consumer.pools,
+        reserve,
+    );
     cluster.settle(None).await;
     let phases = one_by_one(cluster, &consumer, count.div_ceil(2), Some(&baseline), None).await;
     consumer.delete_pools().await;

@@ -1,10 +1,10 @@
-//! `make bench`: how fast a provider binds and releases claims, compared with a baseline: the same API writes, issued
-//! directly on the same API server in the same run.
+//! `make bench`: how fast a provider binds and releases claims, compared with a baseline: the same
+//! API writes, issued directly on the same API server in the same run.
 //!
-//! The ratios are significant; absolute figures depend on the machine. The benchmark needs only the CRDs and the
-//! contract, so it can measure any provider of these kinds: `cargo bench --bench claims -- --manager PATH`. A figure
-//! that misses its target is marked; the program fails only when claims are not bound, or an address is allocated
-//! twice.
+//! The ratios are significant; absolute figures depend on the machine. The benchmark needs only the
+//! CRDs and the contract, so it can measure any provider of these kinds: `cargo bench --bench
+//! claims -- --manager PATH`. A figure that misses its target is marked; the program fails only
+//! when claims are not bound, or an address is allocated twice.
 
 #![allow(
     clippy::expect_used,
@@ -75,10 +75,18 @@ async fn main() {
     }
     let started = Instant::now();
     until_interrupted(run(&options, &mut outcomes, started)).await;
-    println!("\nAll series, after {:.0} s:", started.elapsed().as_secs_f64());
+    println!(
+        "\nAll series, after {:.0} s:",
+        started.elapsed().as_secs_f64()
+    );
     table::print(&outcomes);
-    let flat = if options.quick { Vec::new() } else { flatness(&outcomes) };
-    flat.iter().for_each(|figure| table::print_figure("", figure));
+    let flat = if options.quick {
+        Vec::new()
+    } else {
+        flatness(&outcomes)
+    };
+    flat.iter()
+        .for_each(|figure| table::print_figure("", figure));
     write(&options, &outcomes, &flat);
 }
 
@@ -92,8 +100,14 @@ async fn until_interrupted(measurements: impl Future<Output = ()>) {
 
 async fn run(options: &Options, outcomes: &mut Vec<Outcome>, started: Instant) {
     let all = options.series();
-    let (fresh, seeded): (Vec<Series>, Vec<Series>) = all.iter().partition(|series| series.present() == 0);
-    let mut progress = Progress { left: all.clone(), done: 0, is_quick: options.quick, started };
+    let (fresh, seeded): (Vec<Series>, Vec<Series>) =
+        all.iter().partition(|series| series.present() == 0);
+    let mut progress = Progress {
+        left: all.clone(),
+        done: 0,
+        is_quick: options.quick,
+        started,
+    };
     let mut cluster = None;
     for series in fresh {
         progress.announce(series);
@@ -109,16 +123,33 @@ async fn run(options: &Options, outcomes: &mut Vec<Outcome>, started: Instant) {
     }
     drop(cluster);
     for present in [10_000, 100_000] {
-        let mut together = seeded.iter().copied().filter(|series| series.present() == present).peekable();
-        let Some(first) = together.peek().copied() else { continue };
+        let mut together = seeded
+            .iter()
+            .copied()
+            .filter(|series| series.present() == present)
+            .peekable();
+        let Some(first) = together.peek().copied() else {
+            continue;
+        };
         let count = options.present(first);
-        eprintln!("{:>5.0} s: writing {count} bound claims", started.elapsed().as_secs_f64());
+        eprintln!(
+            "{:>5.0} s: writing {count} bound claims",
+            started.elapsed().as_secs_f64()
+        );
         let mut cluster = Cluster::new(options).await;
         let (consumer, took) = seed::seed(&mut cluster, count, Seeded::Complete).await;
-        eprintln!("{:>5.0} s: written after {:.0} s", started.elapsed().as_secs_f64(), took.as_secs_f64());
+        eprintln!(
+            "{:>5.0} s: written after {:.0} s",
+            started.elapsed().as_secs_f64(),
+            took.as_secs_f64()
+        );
         for series in together {
             progress.announce(series);
-            add(options, outcomes, run_with_bound_claims(options, series, &cluster, &consumer, count).await);
+            add(
+                options,
+                outcomes,
+                run_with_bound_claims(options, series, &cluster, &consumer, count).await,
+            );
         }
     }
 }
@@ -127,7 +158,10 @@ async fn run(options: &Options, outcomes: &mut Vec<Outcome>, started: Instant) {
 fn add(options: &Options, outcomes: &mut Vec<Outcome>, mut outcome: Outcome) {
     if options.quick {
         // The targets are for the usual number of claims.
-        outcome.figures.iter_mut().for_each(|figure| figure.target = None);
+        outcome
+            .figures
+            .iter_mut()
+            .for_each(|figure| figure.target = None);
     }
     table::print(std::slice::from_ref(&outcome));
     outcomes.push(outcome);
@@ -144,12 +178,23 @@ struct Progress {
 
 impl Progress {
     fn announce(&mut self, series: Series) {
-        let usual: u64 = self.left.iter().map(|series| series.seconds(self.is_quick)).sum();
+        let usual: u64 = self
+            .left
+            .iter()
+            .map(|series| series.seconds(self.is_quick))
+            .sum();
         let elapsed = self.started.elapsed().as_secs_f64();
         // A slower machine takes longer for what is left, too.
-        let slower = if self.done == 0 { 1.0 } else { elapsed / self.done as f64 };
+        let slower = if self.done == 0 {
+            1.0
+        } else {
+            elapsed / self.done as f64
+        };
         let left = usual as f64 * slower;
-        eprintln!("{elapsed:>5.0} s: {}; about {left:.0} s left", series.name());
+        eprintln!(
+            "{elapsed:>5.0} s: {}; about {left:.0} s left",
+            series.name()
+        );
         self.left.retain(|other| *other != series);
         self.done += series.seconds(self.is_quick);
     }
@@ -167,15 +212,28 @@ async fn run_on_empty_pools(cluster: &mut Cluster<'_>, series: Series) -> Outcom
         Series::Policies => policies::run(cluster, series.name(), None, count).await,
         Series::FinalizerAtCreation => finalizer::run(cluster, series.name(), count).await,
         Series::TwoManagers => managers::run(cluster, series.name(), count).await,
-        Series::Slices10000 => slices::run(cluster, series.name(), options.scaled(10_000), count).await,
+        Series::Slices10000 => {
+            slices::run(cluster, series.name(), options.scaled(10_000), count).await
+        }
         Series::Idle => idle::run(cluster, count).await,
         Series::Exhausted => exhausted::run(cluster, count).await,
         Series::Churn => throughput::run(cluster, count).await,
         Series::LargePools => memory::large_pools(cluster, count).await,
         Series::LargeClaims => memory::large_claims(cluster, count).await,
         _ => {
-            let pools = if series == Series::Pools50 { 50 } else { options.pools };
-            Rounds { series: series.name(), count, pools, present: None }.run(cluster).await
+            let pools = if series == Series::Pools50 {
+                50
+            } else {
+                options.pools
+            };
+            Rounds {
+                series: series.name(),
+                count,
+                pools,
+                present: None,
+            }
+            .run(cluster)
+            .await
         }
     }
 }
@@ -201,13 +259,26 @@ async fn run_with_bound_claims(
         return scrape::run(cluster, series.name(), present).await;
     }
     if series == Series::Commands100000 {
-        return commands::run(cluster, &options.kubectl_ipam, series.name(), consumer, present);
+        return commands::run(
+            cluster,
+            &options.kubectl_ipam,
+            series.name(),
+            consumer,
+            present,
+        );
     }
     let count = options.count(series);
     if series == Series::Policies100000 {
         return policies::run(cluster, series.name(), Some((consumer, present)), count).await;
     }
-    Rounds { series: series.name(), count, pools: 1, present: Some((consumer, present)) }.run(cluster).await
+    Rounds {
+        series: series.name(),
+        count,
+        pools: 1,
+        present: Some((consumer, present)),
+    }
+    .run(cluster)
+    .await
 }
 
 /// The speed with many bound claims compared with none, both relative to their baselines.
@@ -216,7 +287,12 @@ fn flatness(outcomes: &[Outcome]) -> Vec<Figure> {
         let lines = outcomes
             .iter()
             .filter(|outcome| outcome.series.starts_with(name))
-            .flat_map(|outcome| outcome.lines.iter().map(move |line| (outcome.present, line)));
+            .flat_map(|outcome| {
+                outcome
+                    .lines
+                    .iter()
+                    .map(move |line| (outcome.present, line))
+            });
         lines
             .filter(|(_, line)| line.what == what)
             .map(|(present, line)| (present, line.of_reserving_baseline))
@@ -248,13 +324,25 @@ fn write(options: &Options, outcomes: &[Outcome], flat: &[Figure]) {
         "flatness": flat,
     });
     write_json(options, &all);
-    options.svg.parent().map_or(Ok(()), fs::create_dir_all).expect("the folder can be created");
+    options
+        .svg
+        .parent()
+        .map_or(Ok(()), fs::create_dir_all)
+        .expect("the folder can be created");
     plot::draw(outcomes, &options.svg).expect("the plot can be drawn");
-    println!("\nwritten: {} and {}", options.json.display(), options.svg.display());
+    println!(
+        "\nwritten: {} and {}",
+        options.json.display(),
+        options.svg.display()
+    );
 }
 
 fn write_json(options: &Options, all: &Value) {
-    options.json.parent().map_or(Ok(()), fs::create_dir_all).expect("the folder can be created");
+    options
+        .json
+        .parent()
+        .map_or(Ok(()), fs::create_dir_all)
+        .expect("the folder can be created");
     fs::write(&options.json, format!("{all:#}\n")).expect("the figures can be written");
 }
 
@@ -262,8 +350,14 @@ fn write_json(options: &Options, all: &Value) {
 fn machine() -> Value {
     let line = |path: &str, name: &str| {
         let text = fs::read_to_string(path).unwrap_or_default();
-        let found = text.lines().find(|line| line.starts_with(name)).map(str::to_owned);
-        found.and_then(|line| line.split_once(':').map(|(_, value)| value.trim().to_owned()))
+        let found = text
+            .lines()
+            .find(|line| line.starts_with(name))
+            .map(str::to_owned);
+        found.and_then(|line| {
+            line.split_once(':')
+                .map(|(_, value)| value.trim().to_owned())
+        })
     };
     json!({
         "cores": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),

@@ -1,4 +1,5 @@
-//! Claims with and without a second active manager, which serves another namespace and watches everything.
+//! Claims with and without a second active manager, which serves another namespace and watches
+//! everything.
 
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -16,7 +17,14 @@ const ROUNDS: usize = 5;
 pub(crate) async fn run(cluster: &Cluster<'_>, series: String, count: usize) -> Outcome {
     let consumer = cluster.consumer(&unique("managers"), 1).await;
     let mut manager = cluster.start().await;
-    let alternation = Alternation { cluster, consumer: &consumer, manager: &manager, before: 0, count, racks: 0 };
+    let alternation = Alternation {
+        cluster,
+        consumer: &consumer,
+        manager: &manager,
+        before: 0,
+        count,
+        racks: 0,
+    };
     alternation.round().await;
     let second: Mutex<Option<Manager>> = Mutex::new(None);
     let set = async |on: bool| {
@@ -31,9 +39,24 @@ pub(crate) async fn run(cluster: &Cluster<'_>, series: String, count: usize) -> 
     let rounds = alternation.run(cluster.options.rounds(ROUNDS), set).await;
     let mut figures = rounds.figures("two managers");
     let server = 1.0 / rounds.ratio(Round::bind_server_ms);
-    figures.push(Figure::new("CPU of the API server and etcd, bind: of that with one manager", server, ""));
-    figures.push(Figure::new("peak memory", memory(manager.pid()).peak, "MiB"));
+    figures.push(Figure::new(
+        "CPU of the API server and etcd, bind: of that with one manager",
+        server,
+        "",
+    ));
+    figures.push(Figure::new(
+        "peak memory",
+        memory(manager.pid()).peak,
+        "MiB",
+    ));
     let raw = json!(rounds.raw());
     manager.stop();
-    Outcome { series, present: 0, claims: count, lines: Vec::new(), figures, raw }
+    Outcome {
+        series,
+        present: 0,
+        claims: count,
+        lines: Vec::new(),
+        figures,
+        raw,
+    }
 }

@@ -1,4 +1,5 @@
-//! The memory of the manager with large objects and with deleted pools, compared with the limit of its container.
+//! The memory of the manager with large objects and with deleted pools, compared with the limit of
+//! its container.
 
 use std::time::{Duration, Instant};
 
@@ -23,16 +24,28 @@ const CLAIMS: usize = 500;
 const DELETED: usize = 20;
 
 fn peak(meter: &Meter<'_>) -> Figure {
-    Figure::new("peak memory", meter.read().memory.unwrap_or_default().peak, "MiB").at_most(LIMIT)
+    Figure::new(
+        "peak memory",
+        meter.read().memory.unwrap_or_default().peak,
+        "MiB",
+    )
+    .at_most(LIMIT)
 }
 
 fn outcome(series: &str, present: usize, claims: usize, figures: Vec<Figure>) -> Outcome {
     let raw = json!({ "limit": LIMIT });
-    Outcome { series: series.to_owned(), present, claims, lines: Vec::new(), figures, raw }
+    Outcome {
+        series: series.to_owned(),
+        present,
+        claims,
+        lines: Vec::new(),
+        figures,
+        raw,
+    }
 }
 
-/// Overlapping pools of one namespace with the maximum number of entries. One is edited each second while claims are
-/// bound from another pool.
+/// Overlapping pools of one namespace with the maximum number of entries. One is edited each second
+/// while claims are bound from another pool.
 pub(crate) async fn large_pools(cluster: &Cluster<'_>, count: usize) -> Outcome {
     let consumer = cluster.consumer("usual", 1).await;
     let hostile = cluster.consumer("hostile", 0).await;
@@ -55,7 +68,13 @@ pub(crate) async fn large_pools(cluster: &Cluster<'_>, count: usize) -> Outcome 
         for (edit, pool) in made.iter().cycle().enumerate() {
             second.tick().await;
             let gateway = format!("10.200.0.{}", edit % 250 + 1);
-            hostile.api.merge(&format!("{folder}/{}", pool.name), &json!({"spec": {"gateway": gateway}})).await;
+            hostile
+                .api
+                .merge(
+                    &format!("{folder}/{}", pool.name),
+                    &json!({"spec": {"gateway": gateway}}),
+                )
+                .await;
         }
     };
     let beside = tokio::select! {
@@ -69,7 +88,12 @@ pub(crate) async fn large_pools(cluster: &Cluster<'_>, count: usize) -> Outcome 
     let restarted = Meter::start(&cluster.plane, Some(manager.pid()));
     let figures = vec![
         Figure::new("peak memory during the creation", before, "MiB").at_most(LIMIT),
-        Figure::new("bind rate, relative to the rate without them", beside / alone, "").at_least(0.5),
+        Figure::new(
+            "bind rate, relative to the rate without them",
+            beside / alone,
+            "",
+        )
+        .at_least(0.5),
         peak(&restarted),
     ];
     manager.stop();
@@ -78,8 +102,17 @@ pub(crate) async fn large_pools(cluster: &Cluster<'_>, count: usize) -> Outcome 
 
 /// Every second address with a varying start, and as many exclusions without effect.
 fn large_pool(number: usize) -> Value {
-    let address = |place: usize| format!("10.{}.{}.{}", 128 + place / 65_536, place / 256 % 256, place % 256);
-    let entries: Vec<String> = (0..ENTRIES).map(|entry| address(256 + 2 * entry + 2 * (number % 64))).collect();
+    let address = |place: usize| {
+        format!(
+            "10.{}.{}.{}",
+            128 + place / 65_536,
+            place / 256 % 256,
+            place % 256
+        )
+    };
+    let entries: Vec<String> = (0..ENTRIES)
+        .map(|entry| address(256 + 2 * entry + 2 * (number % 64)))
+        .collect();
     let excluded: Vec<String> = (0..ENTRIES).map(|entry| address(257 + 2 * entry)).collect();
     json!({
         "apiVersion": format!("{GROUP}/v1alpha2"), "kind": "InClusterIPPool", "metadata": {"name": format!("large-{number}")},
@@ -89,7 +122,9 @@ fn large_pool(number: usize) -> Value {
 
 /// The number of claims bound per second.
 async fn rate(consumer: &Consumer, prefix: &str) -> f64 {
-    let names: Vec<String> = (0..CLAIMS).map(|number| format!("{prefix}-{number}")).collect();
+    let names: Vec<String> = (0..CLAIMS)
+        .map(|number| format!("{prefix}-{number}"))
+        .collect();
     let started = Instant::now();
     consumer.bind(&names, None).await;
     CLAIMS as f64 / started.elapsed().as_secs_f64()
@@ -119,7 +154,11 @@ pub(crate) async fn large_claims(cluster: &Cluster<'_>, count: usize) -> Outcome
             }
         })
         .await;
-    let _ = tokio::time::timeout(Duration::from_mins(5), consumer.watch.quiet(Duration::from_secs(3))).await;
+    let _ = tokio::time::timeout(
+        Duration::from_mins(5),
+        consumer.watch.quiet(Duration::from_secs(3)),
+    )
+    .await;
     let figures = vec![peak(&meter)];
     manager.stop();
     outcome("large-claims", 0, count, figures)
@@ -129,7 +168,13 @@ pub(crate) async fn large_claims(cluster: &Cluster<'_>, count: usize) -> Outcome
 pub(crate) async fn deleted_pools(cluster: &Cluster<'_>, series: &str, present: usize) -> Outcome {
     let mut consumer = cluster.consumer("torn-down", 0).await;
     for number in 0..DELETED {
-        consumer.add_pool(&format!("empty-{number}"), &format!("10.{}.0.0/16", 100 + number), 16).await;
+        consumer
+            .add_pool(
+                &format!("empty-{number}"),
+                &format!("10.{}.0.0/16", 100 + number),
+                16,
+            )
+            .await;
     }
     let mut manager = cluster.start().await;
     let meter = Meter::start(&cluster.plane, Some(manager.pid()));
@@ -137,11 +182,18 @@ pub(crate) async fn deleted_pools(cluster: &Cluster<'_>, series: &str, present: 
     consumer.delete_pools().await;
     let folder = pools(&consumer.namespace);
     while consumer.api.version_and_count(&folder).await.1 > 0 {
-        assert!(started.elapsed() < Duration::from_mins(10), "the pools are not removed");
+        assert!(
+            started.elapsed() < Duration::from_mins(10),
+            "the pools are not removed"
+        );
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let figures = vec![
-        Figure::new(format!("deletion of {DELETED} pools"), started.elapsed().as_secs_f64(), "s"),
+        Figure::new(
+            format!("deletion of {DELETED} pools"),
+            started.elapsed().as_secs_f64(),
+            "s",
+        ),
         Figure::new("lists", meter.read().requests.lists as f64, ""),
         peak(&meter),
     ];

@@ -1,4 +1,5 @@
-//! The cost of a phase: requests from the metrics of the API server, processor time and memory from `/proc`.
+//! The cost of a phase: requests from the metrics of the API server, processor time and memory from
+//! `/proc`.
 
 use std::time::{Duration, Instant};
 
@@ -65,10 +66,17 @@ pub(crate) struct Meter<'a> {
 impl<'a> Meter<'a> {
     pub(crate) fn start(plane: &'a ControlPlane, manager: Option<u32>) -> Self {
         let requests = requests(plane);
-        Self { plane, manager, requests, processor: processor(plane, manager), started: Instant::now() }
+        Self {
+            plane,
+            manager,
+            requests,
+            processor: processor(plane, manager),
+            started: Instant::now(),
+        }
     }
 
-    /// The cost since the start after a delay, since a provider writes events and the status of pools later.
+    /// The cost since the start after a delay, since a provider writes events and the status of
+    /// pools later.
     pub(crate) async fn read_later(&self) -> Cost {
         if self.manager.is_some() {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -95,13 +103,27 @@ impl<'a> Meter<'a> {
             watches: now.watches - before.watches,
             events: now.events - before.events,
         };
-        Cost { seconds, requests, processor, memory: self.manager.map(memory) }
+        Cost {
+            seconds,
+            requests,
+            processor,
+            memory: self.manager.map(memory),
+        }
     }
 }
 
 fn requests(plane: &ControlPlane) -> Requests {
     let mut requests = Requests::default();
-    for (RequestKey { verb, group, resource, .. }, count) in plane.request_count() {
+    for (
+        RequestKey {
+            verb,
+            group,
+            resource,
+            ..
+        },
+        count,
+    ) in plane.request_count()
+    {
         let is_write = !["GET", "LIST", "WATCH"].contains(&verb.as_str());
         if resource == "events" && is_write {
             requests.events += count;
@@ -141,8 +163,15 @@ fn processor(plane: &ControlPlane, manager: Option<u32>) -> Processor {
 pub(crate) fn seconds_of(process: &str) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The name of the program is in parentheses and may contain spaces.
-    let fields = stat.rsplit_once(") ").map(|(_, fields)| fields).unwrap_or_default();
-    let ticks = fields.split(' ').skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
+    let fields = stat
+        .rsplit_once(") ")
+        .map(|(_, fields)| fields)
+        .unwrap_or_default();
+    let ticks = fields
+        .split(' ')
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse::<f64>().ok());
     ticks.sum::<f64>() / TICKS
 }
 
@@ -151,8 +180,13 @@ pub(crate) fn memory(pid: u32) -> Memory {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| {
         let line = status.lines().find(|line| line.starts_with(name));
-        let kib = line.and_then(|line| line.split_whitespace().nth(1)).and_then(|kib| kib.parse::<f64>().ok());
+        let kib = line
+            .and_then(|line| line.split_whitespace().nth(1))
+            .and_then(|kib| kib.parse::<f64>().ok());
         kib.unwrap_or_default() / 1024.0
     };
-    Memory { now: field("VmRSS:"), peak: field("VmHWM:") }
+    Memory {
+        now: field("VmRSS:"),
+        peak: field("VmHWM:"),
+    }
 }

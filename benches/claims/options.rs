@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-/// Measures how fast claims are bound and released, compared with the same API writes issued directly.
+/// Measures how fast claims are bound and released, compared with the same API writes issued
+/// directly.
 #[derive(Parser)]
 #[command(name = "claims", rename_all = "kebab-case")]
 #[allow(clippy::struct_excessive_bools, reason = "they are flags")]
 pub(crate) struct Options {
-    /// The manager of another provider for the same kinds, which runs as an administrator. Default: this provider.
+    /// The manager of another provider for the same kinds, which runs as an administrator. Default:
+    /// this provider.
     #[arg(long)]
     pub(crate) manager: Option<PathBuf>,
     /// Additional flags for the manager, separated by spaces.
@@ -30,11 +32,17 @@ pub(crate) struct Options {
     /// Run all series, which takes two to three hours.
     #[arg(long, conflicts_with = "series")]
     all: bool,
-    /// Run the default series with a tenth of the claims and one round, which takes less than two minutes.
+    /// Run the default series with a tenth of the claims and one round, which takes less than two
+    /// minutes.
     #[arg(long, conflicts_with_all = ["series", "all"])]
     pub(crate) quick: bool,
-    /// The program kubectl-ipam of the series commands-100000: cargo build --release --package kubectl-ipam.
-    #[arg(long, default_value = "target/release/kubectl-ipam", value_name = "FILE")]
+    /// The program kubectl-ipam of the series commands-100000: cargo build --release --package
+    /// kubectl-ipam.
+    #[arg(
+        long,
+        default_value = "target/release/kubectl-ipam",
+        value_name = "FILE"
+    )]
     pub(crate) kubectl_ipam: PathBuf,
     /// The number of concurrent requests of the consumer and of the baseline.
     #[arg(long, default_value_t = 32, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
@@ -48,11 +56,12 @@ pub(crate) struct Options {
     /// A factor for all numbers of claims, and for the duration of the series churn.
     #[arg(long)]
     scale: Option<f64>,
-    /// Let the baseline with reservation also watch the kinds of the contract, and write the conditions of bound claims.
+    /// Let the baseline with reservation also watch the kinds of the contract, and write the
+    /// conditions of bound claims.
     #[arg(long)]
     pub(crate) complete_baseline: bool,
-    /// Write CPU profiles of the API server to this folder, of the first seconds of binding and releasing. They cost
-    /// about a tenth of its speed.
+    /// Write CPU profiles of the API server to this folder, of the first seconds of binding and
+    /// releasing. They cost about a tenth of its speed.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) profiles: Option<PathBuf>,
     /// The output file for all figures.
@@ -122,10 +131,12 @@ pub(crate) enum Series {
     /// A restart of the manager with 100,000 bound claims.
     #[value(name = "restart-100000")]
     Restart100000,
-    /// A pool with 10,000 bound claims joins a network, while claims are bound and released and the manager is killed.
+    /// A pool with 10,000 bound claims joins a network, while claims are bound and released and the
+    /// manager is killed.
     #[value(name = "join-10000")]
     Join10000,
-    /// 300 claims, while a user of another namespace keeps changing a pool for which 1,500 claims wait.
+    /// 300 claims, while a user of another namespace keeps changing a pool for which 1,500 claims
+    /// wait.
     #[value(name = "attacked")]
     Attacked,
     /// 300 claims with each allocation policy of the pool, beside the default.
@@ -143,7 +154,8 @@ pub(crate) enum Series {
     /// 1,000 owners with 10,000 slices: a restart, and 1,000 claims.
     #[value(name = "slices-10000")]
     Slices10000,
-    /// One claim at a time, while the IPAddresses of 10,000 bound claims are repaired after a restore.
+    /// One claim at a time, while the IPAddresses of 10,000 bound claims are repaired after a
+    /// restore.
     #[value(name = "repair-10000")]
     Repair10000,
     /// One claim at a time, while 10,000 addresses of the Go provider are taken over.
@@ -170,7 +182,8 @@ pub(crate) enum Series {
     /// Claims are created and deleted in 10,000 slots for five minutes.
     #[value(name = "churn")]
     Churn,
-    /// 1,000 overlapping pools of 4,096 entries and as many exclusions, one of which is edited each second.
+    /// 1,000 overlapping pools of 4,096 entries and as many exclusions, one of which is edited each
+    /// second.
     #[value(name = "large-pools")]
     LargePools,
     /// 5,000 claims with 256 KiB of annotations wait for an exhausted pool.
@@ -189,7 +202,9 @@ pub(crate) enum Series {
 
 impl Series {
     pub(crate) fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+        self.to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
     }
 
     /// The number of bound claims before the series.
@@ -218,7 +233,8 @@ impl Series {
         }
     }
 
-    /// The usual duration on two cores, with `--quick` or without it, without the writes of bound claims.
+    /// The usual duration on two cores, with `--quick` or without it, without the writes of bound
+    /// claims.
     pub(crate) fn seconds(self, is_quick: bool) -> u64 {
         match self {
             Self::Empty500 => {
@@ -323,12 +339,20 @@ impl Options {
 
     /// The number of bound claims before a series.
     pub(crate) fn present(&self, series: Series) -> usize {
-        if series.present() == 0 { 0 } else { self.scaled(series.present()) }
+        if series.present() == 0 {
+            0
+        } else {
+            self.scaled(series.present())
+        }
     }
 
     /// A scaled number of claims.
     pub(crate) fn scaled(&self, count: usize) -> usize {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a small number"
+        )]
         let scaled = (count as f64 * self.scale()).round() as usize;
         scaled.max(1)
     }

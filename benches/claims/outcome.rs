@@ -27,15 +27,26 @@ pub(crate) struct Figure {
 
 impl Figure {
     pub(crate) fn new(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
-        Self { name: name.into(), value, unit, target: None }
+        Self {
+            name: name.into(),
+            value,
+            unit,
+            target: None,
+        }
     }
 
     pub(crate) fn at_least(self, limit: f64) -> Self {
-        Self { target: Some(Target::AtLeast(limit)), ..self }
+        Self {
+            target: Some(Target::AtLeast(limit)),
+            ..self
+        }
     }
 
     pub(crate) fn at_most(self, limit: f64) -> Self {
-        Self { target: Some(Target::AtMost(limit)), ..self }
+        Self {
+            target: Some(Target::AtMost(limit)),
+            ..self
+        }
     }
 
     /// Whether the figure meets its target; `None` without a target.
@@ -86,7 +97,8 @@ impl Phase {
         self.cost.requests.reads as f64 / self.claims as f64
     }
 
-    /// Processor time of API server and etcd per claim in milliseconds, also for the watches of this program.
+    /// Processor time of API server and etcd per claim in milliseconds, also for the watches of
+    /// this program.
     pub(crate) fn server_ms(&self) -> f64 {
         let processor = self.cost.processor;
         (processor.api_server + processor.etcd) * 1000.0 / self.claims as f64
@@ -109,7 +121,8 @@ pub(crate) struct Line {
     pub(crate) reserving_baseline_per_second: f64,
     pub(crate) of_baseline: f64,
     pub(crate) of_reserving_baseline: f64,
-    /// The processor time of API server and etcd per claim, in milliseconds: of the provider and of the baselines.
+    /// The processor time of API server and etcd per claim, in milliseconds: of the provider and of
+    /// the baselines.
     pub(crate) server_ms: f64,
     pub(crate) baseline_server_ms: f64,
     pub(crate) reserving_baseline_server_ms: f64,
@@ -142,7 +155,11 @@ pub(crate) fn milliseconds(time: Duration) -> f64 {
 /// The mean; 0 of no values.
 pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
     let values: Vec<f64> = values.into_iter().collect();
-    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
+    if values.is_empty() {
+        0.0
+    } else {
+        values.iter().sum::<f64>() / values.len() as f64
+    }
 }
 
 /// The median; 0 of no values.

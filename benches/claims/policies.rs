@@ -22,9 +22,15 @@ fn policies() -> Vec<(&'static str, Value)> {
         ("Random", json!({"allocation": {"order": "Random"}})),
         ("sticky", json!({"allocation": {"sticky": true}})),
         ("requests", json!({"allocation": {"requests": true}})),
-        ("ranges", json!({"ranges": [{"addresses": ["11.0.0.0/16"], "prefix": 16, "gateway": "11.0.0.1"}]})),
+        (
+            "ranges",
+            json!({"ranges": [{"addresses": ["11.0.0.0/16"], "prefix": 16, "gateway": "11.0.0.1"}]}),
+        ),
         ("draining", json!({"draining": ["10.0.0.0/30"]})),
-        ("slices", json!({"slices": {"size": 64, "per": "Label", "label": "rack"}})),
+        (
+            "slices",
+            json!({"slices": {"size": 64, "per": "Label", "label": "rack"}}),
+        ),
     ]
 }
 
@@ -37,7 +43,14 @@ pub(crate) async fn run(
     let fresh = cluster.consumer(&unique("policies"), 1).await;
     let (consumer, before) = present.unwrap_or((&fresh, 0));
     let mut manager = cluster.start().await;
-    let alternation = Alternation { cluster, consumer, manager: &manager, before, count, racks: RACKS };
+    let alternation = Alternation {
+        cluster,
+        consumer,
+        manager: &manager,
+        before,
+        count,
+        racks: RACKS,
+    };
     alternation.round().await;
     let mut figures = Vec::new();
     let mut raw = Vec::new();
@@ -51,12 +64,31 @@ pub(crate) async fn run(
         figures.extend(rounds.figures(name));
         raw.push(json!({"policy": name, "rounds": rounds.raw()}));
     }
-    figures.push(Figure::new("peak memory", memory(manager.pid()).peak, "MiB"));
+    figures.push(Figure::new(
+        "peak memory",
+        memory(manager.pid()).peak,
+        "MiB",
+    ));
     manager.stop();
-    Outcome { series, present: before, claims: count, lines: Vec::new(), figures, raw: json!(raw) }
+    Outcome {
+        series,
+        present: before,
+        claims: count,
+        lines: Vec::new(),
+        figures,
+        raw: json!(raw),
+    }
 }
 
 /// The change that removes the fields of another one.
 fn reset(policy: &Value) -> Value {
-    policy.as_object().map(|fields| fields.keys().map(|name| (name.clone(), Value::Null)).collect()).unwrap_or_default()
+    policy
+        .as_object()
+        .map(|fields| {
+            fields
+                .keys()
+                .map(|name| (name.clone(), Value::Null))
+                .collect()
+        })
+        .unwrap_or_default()
 }

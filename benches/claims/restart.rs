@@ -27,7 +27,12 @@ struct Round {
     first_bound: f64,
 }
 
-pub(crate) async fn run(cluster: &Cluster<'_>, series: String, consumer: &Consumer, present: usize) -> Outcome {
+pub(crate) async fn run(
+    cluster: &Cluster<'_>,
+    series: String,
+    consumer: &Consumer,
+    present: usize,
+) -> Outcome {
     // Work that it finds at the first start does not concern restarts.
     cluster.start().await.kill();
 
@@ -37,7 +42,10 @@ pub(crate) async fn run(cluster: &Cluster<'_>, series: String, consumer: &Consum
     Cluster::ready(&mut manager).await;
     let ready = started.elapsed().as_secs_f64();
     tokio::time::sleep(std::time::Duration::from_secs(QUIET)).await;
-    let (used, processor) = (memory(manager.pid()), seconds_of(&manager.pid().to_string()));
+    let (used, processor) = (
+        memory(manager.pid()),
+        seconds_of(&manager.pid().to_string()),
+    );
     let cost = meter.read();
     let writes = cost.requests.writes + cost.requests.pool_writes;
 
@@ -57,35 +65,71 @@ pub(crate) async fn run(cluster: &Cluster<'_>, series: String, consumer: &Consum
         };
         let (ready, bound) = tokio::join!(ready, consumer.watch.wait_for_bound(&name));
         let bound = bound.saturating_duration_since(started).as_secs_f64();
-        rounds.push(Round { listing: baseline, ready: ready.as_secs_f64(), first_bound: bound });
+        rounds.push(Round {
+            listing: baseline,
+            ready: ready.as_secs_f64(),
+            first_bound: bound,
+        });
         consumer.release(&[claim], None).await;
     }
     consumer.check_addresses(present).await;
     manager.stop();
 
     let baseline = median(rounds.iter().map(|round| round.listing));
-    let (most_seconds, most_memory) = if present > 10_000 { (1.2 * baseline, 90.0) } else { (0.7, 22.0) };
+    let (most_seconds, most_memory) = if present > 10_000 {
+        (1.2 * baseline, 90.0)
+    } else {
+        (0.7, 22.0)
+    };
     let figures = vec![
-        Figure::new("start to ready", median(rounds.iter().map(|round| round.ready).chain([ready])), "s"),
-        Figure::new("start to the first new claim bound", median(rounds.iter().map(|round| round.first_bound)), "s")
-            .at_most(most_seconds),
-        Figure::new("baseline: streams of claims, addresses and reservations", baseline, "s"),
-        Figure::new(format!("writes until {QUIET} s after ready"), writes as f64, "").at_most(0.0),
+        Figure::new(
+            "start to ready",
+            median(rounds.iter().map(|round| round.ready).chain([ready])),
+            "s",
+        ),
+        Figure::new(
+            "start to the first new claim bound",
+            median(rounds.iter().map(|round| round.first_bound)),
+            "s",
+        )
+        .at_most(most_seconds),
+        Figure::new(
+            "baseline: streams of claims, addresses and reservations",
+            baseline,
+            "s",
+        ),
+        Figure::new(
+            format!("writes until {QUIET} s after ready"),
+            writes as f64,
+            "",
+        )
+        .at_most(0.0),
         Figure::new(format!("memory {QUIET} s after ready"), used.now, "MiB").at_most(most_memory),
         Figure::new("peak memory", used.peak, "MiB"),
         Figure::new("processor time of the manager until then", processor, "s"),
     ];
     let raw = json!({"ready": ready, "rounds": rounds, "cost": cost, "memory": used, "processor": processor});
-    Outcome { series, present, claims: ROUNDS, lines: Vec::new(), figures, raw }
+    Outcome {
+        series,
+        present,
+        claims: ROUNDS,
+        lines: Vec::new(),
+        figures,
+        raw,
+    }
 }
 
-/// The baseline: the seconds for the concurrent streams of all claims, IPAddresses and reservations, without parsing. A
-/// provider has to know the addresses in use before it allocates.
+/// The baseline: the seconds for the concurrent streams of all claims, IPAddresses and
+/// reservations, without parsing. A provider has to know the addresses in use before it allocates.
 async fn listing(cluster: &Cluster<'_>) -> f64 {
     let started = Instant::now();
     let [claims, addresses] =
         ["ipaddressclaims", "ipaddresses"].map(|plural| format!("/apis/{GROUP}/v1beta2/{plural}"));
     let (api, reservations) = (&cluster.provider, reservations());
-    tokio::join!(api.stream(&claims), api.stream(&addresses), api.stream(&reservations));
+    tokio::join!(
+        api.stream(&claims),
+        api.stream(&addresses),
+        api.stream(&reservations)
+    );
     started.elapsed().as_secs_f64()
 }

@@ -1,12 +1,15 @@
-//! Many concurrent claims: bound and released by the provider, and by the baselines before and after it.
+//! Many concurrent claims: bound and released by the provider, and by the baselines before and
+//! after it.
 //!
-//! The speed of a machine drifts, so each round of the provider is between two rounds of the baselines, in the order
-//! baseline, baseline with reservation, provider, baseline with reservation, baseline. A steady drift then has the same
-//! effect on all three. Each round of the provider is compared with the mean of its two neighbours, and the ratio of a
-//! series is that of the sums over all rounds. The API server runs no consistency checks of its watch cache, and runs
-//! its garbage collector before a short round, so that no round pays for another one. Long rounds contain a few
-//! collections at random times: if all began with an empty heap, a little more garbage would always or never cause one
-//! more collection. No manager runs while a baseline is measured, since it would serve the same claims.
+//! The speed of a machine drifts, so each round of the provider is between two rounds of the
+//! baselines, in the order baseline, baseline with reservation, provider, baseline with
+//! reservation, baseline. A steady drift then has the same effect on all three. Each round of the
+//! provider is compared with the mean of its two neighbours, and the ratio of a series is that of
+//! the sums over all rounds. The API server runs no consistency checks of its watch cache, and runs
+//! its garbage collector before a short round, so that no round pays for another one. Long rounds
+//! contain a few collections at random times: if all began with an empty heap, a little more
+//! garbage would always or never cause one more collection. No manager runs while a baseline is
+//! measured, since it would serve the same claims.
 
 use std::time::{Duration, Instant};
 
@@ -22,8 +25,8 @@ use crate::outcome::{Figure, Line, Outcome, Phase, mean, median};
 use crate::support::consumer::unique;
 use crate::support::manager::Manager;
 
-/// How long a provider counts as new. It may send more reads, since late writes of the previous one are possible.
-/// Releases are measured after that.
+/// How long a provider counts as new. It may send more reads, since late writes of the previous one
+/// are possible. Releases are measured after that.
 const NEW: Duration = Duration::from_secs(31);
 
 /// A measurement.
@@ -69,26 +72,54 @@ impl Rounds<'_> {
         ];
         let mut figures = Vec::new();
         for line in &lines {
-            let Line { what, phase, of_baseline, of_reserving_baseline, .. } = line;
+            let Line {
+                what,
+                phase,
+                of_baseline,
+                of_reserving_baseline,
+                ..
+            } = line;
             let of_server = line.server_ms / line.reserving_baseline_server_ms;
-            let name = format!("CPU of the API server and etcd, {what}: of the baseline with reservation");
+            let name =
+                format!("CPU of the API server and etcd, {what}: of the baseline with reservation");
             figures.push(Figure::new(name, of_server, "").at_most(1.1));
-            figures.push(Figure::new(format!("{what}, ratio to the baseline"), *of_baseline, "").at_least(0.65));
             figures.push(
-                Figure::new(format!("{what}, ratio to the baseline with reservation"), *of_reserving_baseline, "")
-                    .at_least(0.85),
+                Figure::new(format!("{what}, ratio to the baseline"), *of_baseline, "")
+                    .at_least(0.65),
             );
-            figures.push(Figure::new(format!("writes per {what}"), phase.writes(), "").at_most(4.0));
-            let pool_writes = phase.cost.requests.pool_writes as f64 / phase.cost.seconds / self.pools as f64;
-            figures.push(Figure::new(format!("writes of a pool, {what}"), pool_writes, "a second").at_most(4.0));
+            figures.push(
+                Figure::new(
+                    format!("{what}, ratio to the baseline with reservation"),
+                    *of_reserving_baseline,
+                    "",
+                )
+                .at_least(0.85),
+            );
+            figures
+                .push(Figure::new(format!("writes per {what}"), phase.writes(), "").at_most(4.0));
+            let pool_writes =
+                phase.cost.requests.pool_writes as f64 / phase.cost.seconds / self.pools as f64;
+            figures.push(
+                Figure::new(format!("writes of a pool, {what}"), pool_writes, "a second")
+                    .at_most(4.0),
+            );
         }
         if let Some(memory) = provided.last().and_then(|cycle| cycle.release.cost.memory) {
             figures.push(Figure::new("peak memory", memory.peak, "MiB"));
         }
-        let speeds: Vec<f64> = baselines.iter().map(|baselines| baselines.bare.bind.per_second).collect();
-        let (fastest, slowest) =
-            (speeds.iter().copied().fold(0.0, f64::max), speeds.iter().copied().fold(f64::MAX, f64::min));
-        figures.push(Figure::new("fastest to slowest baseline", fastest / slowest, ""));
+        let speeds: Vec<f64> = baselines
+            .iter()
+            .map(|baselines| baselines.bare.bind.per_second)
+            .collect();
+        let (fastest, slowest) = (
+            speeds.iter().copied().fold(0.0, f64::max),
+            speeds.iter().copied().fold(f64::MAX, f64::min),
+        );
+        figures.push(Figure::new(
+            "fastest to slowest baseline",
+            fastest / slowest,
+            "",
+        ));
         Outcome {
             series: self.series.clone(),
             present: self.present.map_or(0, |(_, present)| present),
@@ -103,16 +134,27 @@ impl Rounds<'_> {
     async fn baselines(&self, cluster: &Cluster<'_>, plain_first: bool) -> Baselines {
         if plain_first {
             let bare = self.baseline(cluster, self.count, false).await;
-            Baselines { bare, reserved: self.baseline(cluster, self.count, true).await }
+            Baselines {
+                bare,
+                reserved: self.baseline(cluster, self.count, true).await,
+            }
         } else {
             let reserved = self.baseline(cluster, self.count, true).await;
-            Baselines { bare: self.baseline(cluster, self.count, false).await, reserved }
+            Baselines {
+                bare: self.baseline(cluster, self.count, false).await,
+                reserved,
+            }
         }
     }
 
     async fn baseline(&self, cluster: &Cluster<'_>, count: usize, reserve: bool) -> Cycle {
         let consumer = cluster.consumer(&unique("baseline"), self.pools).await;
-        let mut baseline = Baseline::new(&cluster.provider, &consumer.namespace, &consumer.pools, reserve);
+        let mut baseline = Baseline::new(
+            &cluster.provider,
+            &consumer.namespace,
+            &consumer.pools,
+            reserve,
+        );
         if reserve && cluster.options.complete_baseline {
             baseline.complete().await;
         }
@@ -125,7 +167,8 @@ impl Rounds<'_> {
         match self.present {
             Some((consumer, present)) => {
                 let mut manager = cluster.start().await;
-                let cycle = cycle(cluster, consumer, self.count, present, None, Some(&manager)).await;
+                let cycle =
+                    cycle(cluster, consumer, self.count, present, None, Some(&manager)).await;
                 manager.stop();
                 cycle
             }
@@ -141,7 +184,8 @@ impl Rounds<'_> {
     }
 }
 
-/// The maximum number of claims of a short round, in which the API server runs less than one garbage collection.
+/// The maximum number of claims of a short round, in which the API server runs less than one
+/// garbage collection.
 const SHORT: usize = 1_000;
 
 async fn prepare(cluster: &Cluster<'_>, count: usize, manager: Option<&Manager>) {
@@ -164,7 +208,9 @@ pub(crate) async fn cycle(
     let began = Instant::now();
     prepare(cluster, count, manager).await;
     let prefix = unique("claim");
-    let names: Vec<String> = (0..count).map(|number| format!("{prefix}-{number}")).collect();
+    let names: Vec<String> = (0..count)
+        .map(|number| format!("{prefix}-{number}"))
+        .collect();
     let who = match baseline {
         None => "provider",
         Some(baseline) if baseline.reserve => "baseline-with-reservation",
@@ -196,10 +242,21 @@ async fn finish(profile: Option<tokio::task::JoinHandle<()>>) {
 }
 
 /// Compares the rounds of the provider with those of the adjacent baselines.
-fn line(what: &'static str, provided: &[Cycle], baselines: &[Baselines], phase: impl Fn(&Cycle) -> &Phase) -> Line {
+fn line(
+    what: &'static str,
+    provided: &[Cycle],
+    baselines: &[Baselines],
+    phase: impl Fn(&Cycle) -> &Phase,
+) -> Line {
     let baseline = |of: &dyn Fn(&Baselines) -> f64| -> f64 {
-        let around = baselines.windows(2).map(|around| around.iter().map(of).sum::<f64>() / around.len() as f64);
-        around.sum::<f64>() / provided.iter().map(|cycle| phase(cycle).seconds).sum::<f64>()
+        let around = baselines
+            .windows(2)
+            .map(|around| around.iter().map(of).sum::<f64>() / around.len() as f64);
+        around.sum::<f64>()
+            / provided
+                .iter()
+                .map(|cycle| phase(cycle).seconds)
+                .sum::<f64>()
     };
     let speed = |of: &dyn Fn(&Baselines) -> f64| median(baselines.iter().map(of));
     let mut rounds: Vec<&Phase> = provided.iter().map(&phase).collect();
@@ -212,7 +269,15 @@ fn line(what: &'static str, provided: &[Cycle], baselines: &[Baselines], phase: 
         of_baseline: baseline(&|baselines| phase(&baselines.bare).seconds),
         of_reserving_baseline: baseline(&|baselines| phase(&baselines.reserved).seconds),
         server_ms: mean(provided.iter().map(|cycle| phase(cycle).server_ms())),
-        baseline_server_ms: mean(baselines.iter().map(|baselines| phase(&baselines.bare).server_ms())),
-        reserving_baseline_server_ms: mean(baselines.iter().map(|baselines| phase(&baselines.reserved).server_ms())),
+        baseline_server_ms: mean(
+            baselines
+                .iter()
+                .map(|baselines| phase(&baselines.bare).server_ms()),
+        ),
+        reserving_baseline_server_ms: mean(
+            baselines
+                .iter()
+                .map(|baselines| phase(&baselines.reserved).server_ms()),
+        ),
     }
 }

@@ -17,7 +17,8 @@ use crate::support::ports::free_port;
 const POOLS: usize = 5_000;
 /// The number of scrapes.
 const SCRAPES: usize = 10;
-/// The time between two scrapes. The values of pools are at most 5 s old, so each scrape computes them.
+/// The time between two scrapes. The values of pools are at most 5 s old, so each scrape computes
+/// them.
 const INTERVAL: Duration = Duration::from_secs(6);
 
 pub(crate) async fn run(cluster: &Cluster<'_>, series: String, present: usize) -> Outcome {
@@ -38,7 +39,10 @@ pub(crate) async fn run(cluster: &Cluster<'_>, series: String, present: usize) -
         })
         .await;
     let port = free_port();
-    let flags = [format!("--diagnostics-address=127.0.0.1:{port}"), "--insecure-diagnostics".to_owned()];
+    let flags = [
+        format!("--diagnostics-address=127.0.0.1:{port}"),
+        "--insecure-diagnostics".to_owned(),
+    ];
     let mut manager = cluster.launch_with(&flags);
     Cluster::ready(&mut manager).await;
     cluster.settle(Some(&manager)).await;
@@ -60,16 +64,28 @@ pub(crate) async fn run(cluster: &Cluster<'_>, series: String, present: usize) -
         Figure::new("duration of a scrape", median(times), "ms"),
         Figure::new("size", size as f64 / 1024.0, "KiB"),
     ];
-    Outcome { series, present, claims: 0, lines: Vec::new(), figures, raw: json!({ "pools": POOLS }) }
+    Outcome {
+        series,
+        present,
+        claims: 0,
+        lines: Vec::new(),
+        figures,
+        raw: json!({ "pools": POOLS }),
+    }
 }
 
 /// The number of bytes of all metrics.
 fn scrape(port: u16) -> usize {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the manager serves metrics");
+    let mut stream =
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the manager serves metrics");
     let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    stream.write_all(request).expect("the manager reads the request");
+    stream
+        .write_all(request)
+        .expect("the manager reads the request");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("the manager sends metrics");
+    stream
+        .read_to_string(&mut answer)
+        .expect("the manager sends metrics");
     assert!(answer.contains("capi_ipam_pool_addresses"), "{answer}");
     answer.len()
 }

@@ -1,8 +1,9 @@
-//! Seeds many bound claims: copies of one that the manager bound, written directly to etcd while no manager runs.
+//! Seeds many bound claims: copies of one that the manager bound, written directly to etcd while no
+//! manager runs.
 //!
-//! Every object of the API group that contains the uid of the claim is copied, with new names, uids and addresses. The
-//! API server is stopped meanwhile: it would keep the events of the last minutes in memory, about 20 GiB, which a
-//! server that has run for a while does not.
+//! Every object of the API group that contains the uid of the claim is copied, with new names, uids
+//! and addresses. The API server is stopped meanwhile: it would keep the events of the last minutes
+//! in memory, about 20 GiB, which a server that has run for a while does not.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -40,9 +41,13 @@ pub(crate) fn name(number: usize) -> String {
     format!("seeded-{number:07}")
 }
 
-/// Creates a namespace with a pool and `count` bound claims, without a running manager. Returns how long the writes
-/// took.
-pub(crate) async fn seed(cluster: &mut Cluster<'_>, count: usize, state: Seeded) -> (Consumer, Duration) {
+/// Creates a namespace with a pool and `count` bound claims, without a running manager. Returns how
+/// long the writes took.
+pub(crate) async fn seed(
+    cluster: &mut Cluster<'_>,
+    count: usize,
+    state: Seeded,
+) -> (Consumer, Duration) {
     let mut consumer = cluster.consumer("seeded", 1).await;
     let mut manager = cluster.start().await;
     let (_, made) = consumer.bind(&[FIRST.to_owned()], None).await;
@@ -69,10 +74,18 @@ pub(crate) async fn seed(cluster: &mut Cluster<'_>, count: usize, state: Seeded)
         etcd.put(&batch).await;
     }
     tokio::task::block_in_place(|| cluster.plane.start_api_server());
-    for folder in [claims(&consumer.namespace), addresses(&consumer.namespace), reservations()] {
+    for folder in [
+        claims(&consumer.namespace),
+        addresses(&consumer.namespace),
+        reservations(),
+    ] {
         let is_left_out = state != Seeded::Complete && folder == reservations();
         let found = consumer.api.count_when_loaded(&folder).await;
-        assert_eq!(found, if is_left_out { 1 } else { count }, "the API server has all copies in {folder}");
+        assert_eq!(
+            found,
+            if is_left_out { 1 } else { count },
+            "the API server has all copies in {folder}"
+        );
     }
     consumer.watch = ClaimWatch::start(&consumer.api, &consumer.namespace).await;
     let took = started.elapsed();
@@ -93,13 +106,26 @@ impl Originals {
     async fn read(etcd: &mut Etcd, uid: &str) -> Self {
         let mut objects = etcd.read(&format!("/registry/{GROUP}/")).await;
         objects.retain(|(_, value)| value.contains(uid));
-        let parsed = objects.iter().map(|(_, value)| serde_json::from_str::<Value>(value));
-        let parsed: Vec<Value> = parsed.collect::<Result<_, _>>().expect("objects of definitions are stored as JSON");
+        let parsed = objects
+            .iter()
+            .map(|(_, value)| serde_json::from_str::<Value>(value));
+        let parsed: Vec<Value> = parsed
+            .collect::<Result<_, _>>()
+            .expect("objects of definitions are stored as JSON");
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let address = parsed.iter().find(|object| object["kind"] == "IPAddress").expect("the claim has an IPAddress");
+        let address = parsed
+            .iter()
+            .find(|object| object["kind"] == "IPAddress")
+            .expect("the claim has an IPAddress");
         let address = text(&address["spec"]["address"]).expect("an IPAddress has an address");
-        let uids = parsed.iter().map(|object| text(&object["metadata"]["uid"]).expect("objects have a uid"));
-        Self { uids: uids.collect(), objects, address }
+        let uids = parsed
+            .iter()
+            .map(|object| text(&object["metadata"]["uid"]).expect("objects have a uid"));
+        Self {
+            uids: uids.collect(),
+            objects,
+            address,
+        }
     }
 
     /// Removes what the copies lack.
@@ -107,13 +133,18 @@ impl Originals {
         if state == Seeded::Complete {
             return;
         }
-        let all = std::mem::take(&mut self.objects).into_iter().zip(std::mem::take(&mut self.uids));
+        let all = std::mem::take(&mut self.objects)
+            .into_iter()
+            .zip(std::mem::take(&mut self.uids));
         for ((key, value), uid) in all {
-            let mut object: Value = serde_json::from_str(&value).expect("objects of definitions are stored as JSON");
+            let mut object: Value =
+                serde_json::from_str(&value).expect("objects of definitions are stored as JSON");
             match object["kind"].as_str() {
                 Some("IPReservation") => continue,
                 Some("IPAddress") if state == Seeded::WithoutOwners => {
-                    let metadata = object["metadata"].as_object_mut().expect("an object has metadata");
+                    let metadata = object["metadata"]
+                        .as_object_mut()
+                        .expect("an object has metadata");
                     metadata.remove("ownerReferences");
                     metadata.remove("labels");
                 }
@@ -125,15 +156,31 @@ impl Originals {
     }
 
     /// A copy of an object for the claim with another number.
-    fn copy(&self, (key, value): &(String, String), claim: &str, number: usize, kind: usize) -> (String, String) {
+    fn copy(
+        &self,
+        (key, value): &(String, String),
+        claim: &str,
+        number: usize,
+        kind: usize,
+    ) -> (String, String) {
         let name = name(number);
-        let base: Ipv4Addr = self.address.parse().expect("the pool is one of IPv4 addresses");
+        let base: Ipv4Addr = self
+            .address
+            .parse()
+            .expect("the pool is one of IPv4 addresses");
         let place = u32::try_from(number).expect("there are fewer claims than addresses");
         let address = Ipv4Addr::from(u32::from(base) + place).to_string();
         let uid = |kind: usize| format!("{number:08x}-5eed-4000-8000-{kind:012x}");
-        let claim_kind = self.uids.iter().position(|uid| uid == claim).expect("the claim is among the objects");
+        let claim_kind = self
+            .uids
+            .iter()
+            .position(|uid| uid == claim)
+            .expect("the claim is among the objects");
         let replace = |text: &str| {
-            let text = text.replace(FIRST, &name).replace(&self.address, &address).replace(claim, &uid(claim_kind));
+            let text = text
+                .replace(FIRST, &name)
+                .replace(&self.address, &address)
+                .replace(claim, &uid(claim_kind));
             text.replace(&self.uids[kind], &uid(kind))
         };
         (replace(key), replace(value))
@@ -148,21 +195,49 @@ struct Etcd {
 
 impl Etcd {
     async fn connect(url: &str) -> Self {
-        let host = url.strip_prefix("http://").expect("etcd speaks plain HTTP here").to_owned();
-        let stream = tokio::net::TcpStream::connect(&host).await.expect("etcd listens");
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.expect("etcd speaks HTTP");
+        let host = url
+            .strip_prefix("http://")
+            .expect("etcd speaks plain HTTP here")
+            .to_owned();
+        let stream = tokio::net::TcpStream::connect(&host)
+            .await
+            .expect("etcd listens");
+        let (sender, connection) = handshake(TokioIo::new(stream))
+            .await
+            .expect("etcd speaks HTTP");
         tokio::spawn(connection);
-        Self { connection: sender, host }
+        Self {
+            connection: sender,
+            host,
+        }
     }
 
     async fn call(&mut self, path: &str, body: &Value) -> Value {
         let request = http::Request::post(path).header("host", &self.host);
-        let request = request.body(Full::from(body.to_string())).expect("the request is valid");
-        self.connection.ready().await.expect("etcd keeps the connection");
-        let answer = self.connection.send_request(request).await.expect("etcd answers");
+        let request = request
+            .body(Full::from(body.to_string()))
+            .expect("the request is valid");
+        self.connection
+            .ready()
+            .await
+            .expect("etcd keeps the connection");
+        let answer = self
+            .connection
+            .send_request(request)
+            .await
+            .expect("etcd answers");
         let code = answer.status();
-        let text = answer.into_body().collect().await.expect("the answer has a body").to_bytes();
-        assert!(code.is_success(), "etcd returns {code}: {}", String::from_utf8_lossy(&text));
+        let text = answer
+            .into_body()
+            .collect()
+            .await
+            .expect("the answer has a body")
+            .to_bytes();
+        assert!(
+            code.is_success(),
+            "etcd returns {code}: {}",
+            String::from_utf8_lossy(&text)
+        );
         serde_json::from_slice(&text).expect("etcd responds in JSON")
     }
 
@@ -170,14 +245,24 @@ impl Etcd {
     async fn read(&mut self, prefix: &str) -> Vec<(String, String)> {
         // The digit 0 follows the slash at the end of the prefix.
         let end = format!("{}0", prefix.trim_end_matches('/'));
-        let answer = self.call("/v3/kv/range", &json!({"key": encoded(prefix), "range_end": encoded(&end)})).await;
-        let pairs = answer["kvs"].as_array().map(Vec::as_slice).unwrap_or_default();
-        pairs.iter().map(|pair| (decoded(&pair["key"]), decoded(&pair["value"]))).collect()
+        let answer = self
+            .call(
+                "/v3/kv/range",
+                &json!({"key": encoded(prefix), "range_end": encoded(&end)}),
+            )
+            .await;
+        let pairs = answer["kvs"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        pairs
+            .iter()
+            .map(|pair| (decoded(&pair["key"]), decoded(&pair["value"])))
+            .collect()
     }
 
     async fn put(&mut self, pairs: &[(String, String)]) {
-        let put =
-            |(key, value): &(String, String)| json!({"requestPut": {"key": encoded(key), "value": encoded(value)}});
+        let put = |(key, value): &(String, String)| json!({"requestPut": {"key": encoded(key), "value": encoded(value)}});
         let puts: Vec<Value> = pairs.iter().map(put).collect();
         self.call("/v3/kv/txn", &json!({"success": puts})).await;
     }
@@ -185,10 +270,12 @@ impl Etcd {
 
 /// The text in base64.
 fn encoded(text: &str) -> Value {
-    serde_json::to_value(ByteString(text.as_bytes().to_vec())).expect("bytes can be written as text")
+    serde_json::to_value(ByteString(text.as_bytes().to_vec()))
+        .expect("bytes can be written as text")
 }
 
 fn decoded(value: &Value) -> String {
-    let bytes: ByteString = serde_json::from_value(value.clone()).expect("etcd writes bytes in base64");
+    let bytes: ByteString =
+        serde_json::from_value(value.clone()).expect("etcd writes bytes in base64");
     String::from_utf8(bytes.0).expect("the objects are stored as JSON")
 }

@@ -4,8 +4,10 @@ use crate::outcome::{Figure, Outcome, Target};
 
 /// The table of rates, then all other figures.
 pub(crate) fn print(outcomes: &[Outcome]) {
-    let rated: Vec<_> =
-        outcomes.iter().flat_map(|outcome| outcome.lines.iter().map(move |line| (outcome, line))).collect();
+    let rated: Vec<_> = outcomes
+        .iter()
+        .flat_map(|outcome| outcome.lines.iter().map(move |line| (outcome, line)))
+        .collect();
     if !rated.is_empty() {
         println!(
             "\n{:<15} {:<8} {:>7} {:>7} {:>7} {:>8} {:>9} {:>11} {:>7} {:>7} {:>7} {:>6} {:>6} {:>7} {:>15}",
@@ -52,7 +54,10 @@ pub(crate) fn print(outcomes: &[Outcome]) {
     }
     println!();
     for outcome in outcomes {
-        outcome.figures.iter().for_each(|figure| print_figure(&outcome.series, figure));
+        outcome
+            .figures
+            .iter()
+            .for_each(|figure| print_figure(&outcome.series, figure));
     }
 }
 
@@ -68,7 +73,9 @@ pub(crate) fn print_figure(series: &str, figure: &Figure) {
         Some(true) => "ok",
         Some(false) => "MISSED",
     };
-    let Figure { name, value, unit, .. } = figure;
+    let Figure {
+        name, value, unit, ..
+    } = figure;
     let line = format!("{series:<15} {name:<42} {value:>10.2} {unit:<12} {wanted:<14} {verdict}");
     println!("{}", line.trim_end());
 }

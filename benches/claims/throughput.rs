@@ -53,7 +53,11 @@ pub(crate) async fn run(cluster: &Cluster<'_>, count: usize) -> Outcome {
         let mut samples = Vec::new();
         for _ in 0..SAMPLES {
             tokio::time::sleep(duration / SAMPLES).await;
-            samples.push((started.elapsed().as_secs_f64(), memory(manager.pid()), workload.present()));
+            samples.push((
+                started.elapsed().as_secs_f64(),
+                memory(manager.pid()),
+                workload.present(),
+            ));
         }
         samples
     };
@@ -65,33 +69,63 @@ pub(crate) async fn run(cluster: &Cluster<'_>, count: usize) -> Outcome {
     manager.stop();
 
     // In the first half the number of claims grows.
-    let late: Vec<(f64, f64)> =
-        samples.iter().skip(samples.len() / 2).map(|(second, memory, _)| (second / 60.0, memory.now)).collect();
+    let late: Vec<(f64, f64)> = samples
+        .iter()
+        .skip(samples.len() / 2)
+        .map(|(second, memory, _)| (second / 60.0, memory.now))
+        .collect();
     let changes = made + workload.deleted.load(Ordering::Relaxed);
     let figures = vec![
-        Figure::new("created and deleted", changes as f64 / cost.seconds, "a second"),
+        Figure::new(
+            "created and deleted",
+            changes as f64 / cost.seconds,
+            "a second",
+        ),
         Figure::new("claims at the end", there as f64, ""),
-        Figure::new("growth of memory in the second half", slope(&late), "MiB a minute").at_most(1.0),
-        Figure::new("memory at the end", samples.last().map_or(0.0, |(_, memory, _)| memory.now), "MiB"),
+        Figure::new(
+            "growth of memory in the second half",
+            slope(&late),
+            "MiB a minute",
+        )
+        .at_most(1.0),
+        Figure::new(
+            "memory at the end",
+            samples.last().map_or(0.0, |(_, memory, _)| memory.now),
+            "MiB",
+        ),
         Figure::new("peak memory", cost.memory.unwrap_or_default().peak, "MiB"),
     ];
-    let sample =
-        |(second, memory, claims): &(f64, Memory, usize)| json!({"second": second, "memory": memory, "claims": claims});
+    let sample = |(second, memory, claims): &(f64, Memory, usize)| json!({"second": second, "memory": memory, "claims": claims});
     let samples: Vec<_> = samples.iter().map(sample).collect();
     let raw = json!({"samples": samples, "cost": cost, "made": made});
-    Outcome { series: "churn".to_owned(), present: 0, claims: count, lines: Vec::new(), figures, raw }
+    Outcome {
+        series: "churn".to_owned(),
+        present: 0,
+        claims: count,
+        lines: Vec::new(),
+        figures,
+        raw,
+    }
 }
 
 impl Workload<'_> {
     fn set(&self, number: usize, slot: Slot) -> Slot {
-        std::mem::replace(&mut self.slots[number].lock().unwrap_or_else(PoisonError::into_inner), slot)
+        std::mem::replace(
+            &mut self.slots[number]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+            slot,
+        )
     }
 
     fn present(&self) -> usize {
-        self.made.load(Ordering::Relaxed).saturating_sub(self.deleted.load(Ordering::Relaxed))
+        self.made
+            .load(Ordering::Relaxed)
+            .saturating_sub(self.deleted.load(Ordering::Relaxed))
     }
 
-    /// Creates a claim in an empty slot or deletes the one in a taken slot, and waits for the result.
+    /// Creates a claim in an empty slot or deletes the one in a taken slot, and waits for the
+    /// result.
     async fn work(&self) {
         while Instant::now() < self.until {
             let number = rand::rng().random_range(0..self.slots.len());

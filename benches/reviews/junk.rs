@@ -1,5 +1,5 @@
-//! `make bench-reviews ARGS=--junk`: the peak memory of the manager while 20 clients send oversized bodies
-//! concurrently, and whether valid reviews are answered meanwhile.
+//! `make bench-reviews ARGS=--junk`: the peak memory of the manager while 20 clients send oversized
+//! bodies concurrently, and whether valid reviews are answered meanwhile.
 
 use super::peak_memory;
 use super::support::manager::Manager;
@@ -13,8 +13,13 @@ const TIMES: usize = 5;
 
 /// Sends all bodies, and prints a line for each.
 pub(crate) async fn measure(manager: &Manager, webhooks: &Webhooks) {
-    println!("oversized bodies from {CLIENTS} concurrent clients, {TIMES} times each, with valid reviews meanwhile:");
-    println!("  {:<42} {:>12} {:>8} {:>8} {:>12}  responses", "", "peak memory", "valid", "failed", "longest ms");
+    println!(
+        "oversized bodies from {CLIENTS} concurrent clients, {TIMES} times each, with valid reviews meanwhile:"
+    );
+    println!(
+        "  {:<42} {:>12} {:>8} {:>8} {:>12}  responses",
+        "", "peak memory", "valid", "failed", "longest ms"
+    );
     println!("  {:<42} {:>12}", "before", peak_memory(manager.pid()));
     for junk in Junk::all() {
         let outcome = junk.send(webhooks, CLIENTS, TIMES).await;

@@ -1,8 +1,9 @@
-//! A network of 100 pools with 64 ranges each: how long the ledger takes to read all of them at a start, and how long
-//! the change of one pool or of the network takes. A network that selects 10,000 pools of a namespace: how long a start
-//! and a change of the labels of the namespace take.
+//! A network of 100 pools with 64 ranges each: how long the ledger takes to read all of them at a
+//! start, and how long the change of one pool or of the network takes. A network that selects
+//! 10,000 pools of a namespace: how long a start and a change of the labels of the namespace take.
 //!
-//! The ledger may release its lock during a change: the lock is held for at most the time that is shown.
+//! The ledger may release its lock during a change: the lock is held for at most the time that is
+//! shown.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,15 +34,33 @@ enum Gateways {
 
 /// Prints the figures.
 pub(super) fn print() {
-    print_header(&["start, ms", "late network, ms", "change, ms", "longest, ms", "network, ms", "lock, ms"]);
-    for (name, gateways) in
-        [("none", Gateways::None), ("in their ranges", Gateways::InRange), ("in all pools", Gateways::InAllPools)]
-    {
+    print_header(&[
+        "start, ms",
+        "late network, ms",
+        "change, ms",
+        "longest, ms",
+        "network, ms",
+        "lock, ms",
+    ]);
+    for (name, gateways) in [
+        ("none", Gateways::None),
+        ("in their ranges", Gateways::InRange),
+        ("in all pools", Gateways::InAllPools),
+    ] {
         print_row(name, &measure(gateways));
     }
     println!("\n{SELECTED_POOLS} pools of a namespace");
-    print_header(&["start, ms", "late network, ms", "start lock, ms", "labels, ms", "lock, ms"]);
-    for (name, gateways) in [("none", Gateways::None), ("in their ranges", Gateways::InRange)] {
+    print_header(&[
+        "start, ms",
+        "late network, ms",
+        "start lock, ms",
+        "labels, ms",
+        "lock, ms",
+    ]);
+    for (name, gateways) in [
+        ("none", Gateways::None),
+        ("in their ranges", Gateways::InRange),
+    ] {
         print_row(name, &measure_selected(gateways));
     }
 }
@@ -59,7 +78,9 @@ fn print_row(name: &str, figures: &[f64]) {
 }
 
 fn measure(gateways: Gateways) -> [f64; 6] {
-    let pools: Vec<Pool> = (0..POOLS).map(|number| pool(gateways, number, RANGES, 0)).collect();
+    let pools: Vec<Pool> = (0..POOLS)
+        .map(|number| pool(gateways, number, RANGES, 0))
+        .collect();
     // Parsing the specifications needs no lock.
     let [edited, other] = [1, 2].map(|edit| pool(gateways, 0, RANGES, edit));
     let networks = [1, 2].map(network);
@@ -79,11 +100,20 @@ fn measure(gateways: Gateways) -> [f64; 6] {
         }
     });
     let mean = changes.iter().sum::<f64>() / f64::from(CHANGES);
-    [start, late, mean, longest(&changes), longest(&network_changes), waited]
+    [
+        start,
+        late,
+        mean,
+        longest(&changes),
+        longest(&network_changes),
+        waited,
+    ]
 }
 
 fn measure_selected(gateways: Gateways) -> [f64; 5] {
-    let pools: Vec<Pool> = (0..SELECTED_POOLS).map(|number| pool(gateways, number, 1, 0)).collect();
+    let pools: Vec<Pool> = (0..SELECTED_POOLS)
+        .map(|number| pool(gateways, number, 1, 0))
+        .collect();
     let mut network = network(1);
     network.spec = serde_json::from_value(json!({
         "namespaces": {"from": "Selector", "selector": {"matchLabels": {"tenant": "a"}}}, "pools": {},
@@ -96,7 +126,9 @@ fn measure_selected(gateways: Gateways) -> [f64; 5] {
     ledger.apply(&namespace("a"));
     let key = PoolKey::of(&pools[1]);
     let mut start = 0.0;
-    let start_wait = longest_wait(&ledger, &key, || start = milliseconds(|| list(&ledger, &network, &pools, false)));
+    let start_wait = longest_wait(&ledger, &key, || {
+        start = milliseconds(|| list(&ledger, &network, &pools, false))
+    });
     let mut changes = Vec::new();
     let waited = longest_wait(&ledger, &key, || {
         for number in 0..CHANGES {
@@ -181,7 +213,10 @@ fn pool(gateways: Gateways, number: u32, ranges: u32, edit: u32) -> Pool {
             Gateways::InAllPools => Some(shared + 1 + edit),
         };
         let addresses = if index == 0 && ranges > 1 {
-            vec!["10.0.0.0-10.1.255.255".to_owned(), format!("{}-{}", address(first + 1), address(first + 200))]
+            vec![
+                "10.0.0.0-10.1.255.255".to_owned(),
+                format!("{}-{}", address(first + 1), address(first + 200)),
+            ]
         } else {
             vec![format!("{}-{}", address(first + 1), address(first + 200))]
         };

@@ -1,8 +1,9 @@
-//! Fuzzes the proposals of the ledger with arbitrary pools of addresses and of prefixes, and addresses in use.
+//! Fuzzes the proposals of the ledger with arbitrary pools of addresses and of prefixes, and
+//! addresses in use.
 //!
-//! Invariants: each proposal is the lowest block of the pool that overlaps with no excluded, reserved, used or proposed
-//! address; the order of events does not matter; a dropped candidate is proposed again; and the size of a pool does not
-//! affect the time.
+//! Invariants: each proposal is the lowest block of the pool that overlaps with no excluded,
+//! reserved, used or proposed address; the order of events does not matter; a dropped candidate is
+//! proposed again; and the size of a pool does not affect the time.
 //!
 //! Run with `cargo +nightly fuzz run allocation`.
 
@@ -22,8 +23,16 @@ use serde_json::{Value, json};
 
 use pools::{Entry, Number, add_used, spans, text};
 
-const SUBNETS: [&str; 8] =
-    ["10.0.0.0/8", "0.0.0.0/0", "10.0.0.0/24", "10.0.0.0/31", "fd00::/8", "::/0", "fd00::/120", "fd00::/127"];
+const SUBNETS: [&str; 8] = [
+    "10.0.0.0/8",
+    "0.0.0.0/0",
+    "10.0.0.0/24",
+    "10.0.0.0/31",
+    "fd00::/8",
+    "::/0",
+    "fd00::/120",
+    "fd00::/127",
+];
 
 #[derive(Arbitrary, Debug)]
 struct Input {
@@ -39,13 +48,20 @@ struct Input {
 }
 
 fuzz_target!(|input: Input| {
-    let subnet: IpNet = SUBNETS[usize::from(input.subnet) % SUBNETS.len()].parse().expect("a subnet");
+    let subnet: IpNet = SUBNETS[usize::from(input.subnet) % SUBNETS.len()]
+        .parse()
+        .expect("a subnet");
     let whole = Span::from(subnet);
     let texts = |entries: &[Entry]| -> Vec<String> {
-        entries.iter().map(|entry| text(*entry, subnet, input.length.is_some())).collect()
+        entries
+            .iter()
+            .map(|entry| text(*entry, subnet, input.length.is_some()))
+            .collect()
     };
     let (entries, excluded) = (texts(&input.entries), texts(&input.excluded));
-    let gateway = input.gateway.map(|number| text(Entry::One(number), subnet, false));
+    let gateway = input
+        .gateway
+        .map(|number| text(Entry::One(number), subnet, false));
     let mut not_usable = spans(&excluded);
     if subnet.addr().is_ipv6() {
         not_usable.extend(Span::new(0xffff_0000_0000, 0xffff_ffff_ffff));
@@ -62,27 +78,63 @@ fuzz_target!(|input: Input| {
         }
         let spec = json!({"addresses": entries, "excludedAddresses": excluded, "prefix": subnet.prefix_len(),
                           "gateway": gateway, "allocateReservedIPAddresses": input.allocate_reserved});
-        check(&input, subnet, &spec, &spans(&entries), not_usable, subnet.max_prefix_len());
+        check(
+            &input,
+            subnet,
+            &spec,
+            &spans(&entries),
+            not_usable,
+            subnet.max_prefix_len(),
+        );
     }
 });
 
-fn check(input: &Input, subnet: IpNet, spec: &Value, given: &[Span], mut not_usable: Vec<Span>, length: u8) {
-    let kind = if input.length.is_some() { InClusterKind::PrefixPool } else { InClusterKind::IPPool };
+fn check(
+    input: &Input,
+    subnet: IpNet,
+    spec: &Value,
+    given: &[Span],
+    mut not_usable: Vec<Span>,
+    length: u8,
+) {
+    let kind = if input.length.is_some() {
+        InClusterKind::PrefixPool
+    } else {
+        InClusterKind::IPPool
+    };
     let key = PoolKey::new(kind, Some("n"), "p");
-    let metadata = json!({"namespace": "n", "name": "p", "uid": "u", "finalizers": [names::PROTECT_POOL]});
+    let metadata =
+        json!({"namespace": "n", "name": "p", "uid": "u", "finalizers": [names::PROTECT_POOL]});
     let pool: Pool =
-        serde_json::from_value(json!({"kind": kind.name(), "metadata": metadata, "spec": spec})).expect("a pool");
+        serde_json::from_value(json!({"kind": kind.name(), "metadata": metadata, "spec": spec}))
+            .expect("a pool");
     let family = Family::of(subnet.addr());
-    let in_use = input.used.iter().enumerate().map(|(index, (reserved, number, length))| {
-        let address = family.address(number.within(subnet.into()));
-        let block = input.length.map_or(Block::address(address), |_| Block::new(address, *length));
-        (index, *reserved, Slot { scope: Scope::Pool(key.clone()), block })
-    });
+    let in_use = input
+        .used
+        .iter()
+        .enumerate()
+        .map(|(index, (reserved, number, length))| {
+            let address = family.address(number.within(subnet.into()));
+            let block = input
+                .length
+                .map_or(Block::address(address), |_| Block::new(address, *length));
+            (
+                index,
+                *reserved,
+                Slot {
+                    scope: Scope::Pool(key.clone()),
+                    block,
+                },
+            )
+        });
     let in_use: Vec<(usize, bool, Slot)> = in_use.collect();
     let (ledger, other) = (Ledger::read_only(), Ledger::read_only());
     ledger.apply_pool(&pool);
     in_use.iter().for_each(|used| add_used(&ledger, &key, used));
-    in_use.iter().rev().for_each(|used| add_used(&other, &key, used));
+    in_use
+        .iter()
+        .rev()
+        .for_each(|used| add_used(&other, &key, used));
     other.apply_pool(&pool);
     let before = ledger.counts(&key);
     assert_eq!(before, other.counts(&key));
@@ -94,10 +146,16 @@ fn check(input: &Input, subnet: IpNet, spec: &Value, given: &[Span], mut not_usa
     not_usable.extend(in_use.iter().map(|(_, _, slot)| slot.block.span()));
     let mut proposed = Vec::new();
     for number in 0..input.claims % 32 {
-        let expected =
-            lowest(family, length, given, &not_usable).map(|block| Slot { scope: Scope::Pool(key.clone()), block });
+        let expected = lowest(family, length, given, &not_usable).map(|block| Slot {
+            scope: Scope::Pool(key.clone()),
+            block,
+        });
         let got = ledger.propose(&key, &claim(number), i64::from(number));
-        assert_eq!(got, expected.clone().map_or(Proposal::Wait, Proposal::Slot), "{spec}");
+        assert_eq!(
+            got,
+            expected.clone().map_or(Proposal::Wait, Proposal::Slot),
+            "{spec}"
+        );
         assert_eq!(got, other.propose(&key, &claim(number), i64::from(number)));
         let Some(slot) = expected else { break };
         not_usable.push(slot.block.span());
@@ -119,13 +177,27 @@ fn check(input: &Input, subnet: IpNet, spec: &Value, given: &[Span], mut not_usa
 
 /// The lowest usable block. It starts an entry, or follows a block that is not usable.
 fn lowest(family: Family, length: u8, given: &[Span], not_usable: &[Span]) -> Option<Block> {
-    let behind = not_usable.iter().map(|span| Block::new(family.address(span.last()), length).span().last());
-    let behind = behind.filter(|last| *last < family.last()).map(|last| last + 1);
-    let candidates = given.iter().map(|span| span.first()).chain(behind).map(|n| Block::new(family.address(n), length));
+    let behind = not_usable.iter().map(|span| {
+        Block::new(family.address(span.last()), length)
+            .span()
+            .last()
+    });
+    let behind = behind
+        .filter(|last| *last < family.last())
+        .map(|last| last + 1);
+    let candidates = given
+        .iter()
+        .map(|span| span.first())
+        .chain(behind)
+        .map(|n| Block::new(family.address(n), length));
     let is_free = |block: &Block| {
         let span = block.span();
-        given.iter().any(|given| given.contains(span.first()) && given.contains(span.last()))
-            && !not_usable.iter().any(|other| span.first() <= other.last() && other.first() <= span.last())
+        given
+            .iter()
+            .any(|given| given.contains(span.first()) && given.contains(span.last()))
+            && !not_usable
+                .iter()
+                .any(|other| span.first() <= other.last() && other.first() <= span.last())
     };
     candidates.filter(is_free).min()
 }

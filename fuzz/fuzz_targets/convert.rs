@@ -1,11 +1,11 @@
 //! Fuzzes the conversion of pools with arbitrary objects.
 //!
-//! Invariants: an object in the desired version is unchanged, conversion does not fail, and a `v1alpha2` object
-//! survives a round trip.
+//! Invariants: an object in the desired version is unchanged, conversion does not fail, and a
+//! `v1alpha2` object survives a round trip.
 //!
-//! The first line is the type of the input: `j` for the fields of an object as JSON, `t` for the texts of a `v1alpha1`
-//! spec, one per line: subnet, start, end, prefix, gateway, then the addresses. With an `x` in the first line the pool
-//! is global.
+//! The first line is the type of the input: `j` for the fields of an object as JSON, `t` for the
+//! texts of a `v1alpha1` spec, one per line: subnet, start, end, prefix, gateway, then the
+//! addresses. With an `x` in the first line the pool is global.
 //!
 //! Run with `cargo +nightly fuzz run convert`.
 
@@ -21,8 +21,16 @@ const ANNOTATION: &str = "cluster.x-k8s.io/conversion-data";
 
 fuzz_target!(|input: &str| {
     let (first, rest) = input.split_once('\n').unwrap_or_default();
-    let kind = if first.contains('x') { "GlobalInClusterIPPool" } else { "InClusterIPPool" };
-    let fields = if first.starts_with('t') { from_texts(rest) } else { serde_json::from_str(rest).ok() };
+    let kind = if first.contains('x') {
+        "GlobalInClusterIPPool"
+    } else {
+        "InClusterIPPool"
+    };
+    let fields = if first.starts_with('t') {
+        from_texts(rest)
+    } else {
+        serde_json::from_str(rest).ok()
+    };
     if let Some(fields) = fields {
         check(kind, fields);
     }
@@ -34,7 +42,11 @@ fn from_texts(texts: &str) -> Option<Map<String, Value>> {
     let mut spec = Map::new();
     for name in ["subnet", "start", "end", "prefix", "gateway"] {
         let line = lines.next()?;
-        let value = if name == "prefix" { json!(line.parse::<i64>().ok()) } else { json!(line) };
+        let value = if name == "prefix" {
+            json!(line.parse::<i64>().ok())
+        } else {
+            json!(line)
+        };
         if !line.is_empty() && !value.is_null() {
             spec.insert(name.to_owned(), value);
         }
@@ -43,7 +55,9 @@ fn from_texts(texts: &str) -> Option<Map<String, Value>> {
     if !addresses.is_empty() {
         spec.insert("addresses".to_owned(), json!(addresses));
     }
-    json!({ "metadata": { "name": "pool" }, "spec": spec }).as_object().cloned()
+    json!({ "metadata": { "name": "pool" }, "spec": spec })
+        .as_object()
+        .cloned()
 }
 
 fn check(kind: &str, fields: Map<String, Value>) {

@@ -1,7 +1,7 @@
 //! Fuzzes the parser of the flags of the manager, and that of durations.
 //!
-//! Invariants: flags are accepted or rejected with a message, also combinations of flags; and a duration is the sum of
-//! its parts.
+//! Invariants: flags are accepted or rejected with a message, also combinations of flags; and a
+//! duration is the sum of its parts.
 //!
 //! The input has one argument per line. Each line is also parsed as a duration.
 //!
@@ -41,16 +41,23 @@ fuzz_target!(|input: &str| {
 });
 
 fn check(flags: &Flags) {
-    let Flags { options, webhooks, .. } = flags;
+    let Flags {
+        options, webhooks, ..
+    } = flags;
     match options.validate() {
-        Ok(()) => assert!(options.leader_elect_renew_deadline < options.leader_elect_lease_duration),
+        Ok(()) => {
+            assert!(options.leader_elect_renew_deadline < options.leader_elect_lease_duration)
+        }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
     match webhooks.self_managed.validate() {
         Ok(()) => assert!(!webhooks.self_managed.webhook_cert_interval.is_zero()),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-    if let Err(error) = webhooks.tls.server_config(Arc::new(ResolvesServerCertUsingSni::new())) {
+    if let Err(error) = webhooks
+        .tls
+        .server_config(Arc::new(ResolvesServerCertUsingSni::new()))
+    {
         assert!(!error.to_string().is_empty());
     }
     assert!((1..=1000).contains(&options.concurrency));
@@ -60,7 +67,10 @@ fn check_duration(text: &str) {
     let read = parse_duration(text);
     assert_eq!(read.as_ref().ok().copied(), sum(text), "{text:?}");
     match read {
-        Ok(read) => assert_eq!(parse_duration(&format!("{}s{}ms", read.as_secs(), read.subsec_millis())), Ok(read)),
+        Ok(read) => assert_eq!(
+            parse_duration(&format!("{}s{}ms", read.as_secs(), read.subsec_millis())),
+            Ok(read)
+        ),
         Err(error) => assert!(error.contains("is not a duration")),
     }
 }
@@ -70,9 +80,15 @@ fn sum(text: &str) -> Option<Duration> {
     let mut milliseconds = 0_u128;
     let mut rest = text.as_bytes();
     while !rest.is_empty() {
-        let digits = rest.iter().take_while(|letter| letter.is_ascii_digit()).count();
+        let digits = rest
+            .iter()
+            .take_while(|letter| letter.is_ascii_digit())
+            .count();
         let (number, tail) = rest.split_at(digits);
-        let units = tail.iter().take_while(|letter| !letter.is_ascii_digit()).count();
+        let units = tail
+            .iter()
+            .take_while(|letter| !letter.is_ascii_digit())
+            .count();
         let (unit, tail) = tail.split_at(units);
         let each: u128 = match unit {
             b"ms" => 1,
@@ -83,7 +99,9 @@ fn sum(text: &str) -> Option<Duration> {
         };
         let number: u64 = std::str::from_utf8(number).ok()?.parse().ok()?;
         let seconds_fit = each == 1 || u128::from(number) * (each / 1000) <= u128::from(u64::MAX);
-        milliseconds = milliseconds.checked_add(u128::from(number) * each).filter(|_| seconds_fit)?;
+        milliseconds = milliseconds
+            .checked_add(u128::from(number) * each)
+            .filter(|_| seconds_fit)?;
         rest = tail;
     }
     let seconds = u64::try_from(milliseconds / 1000).ok()?;

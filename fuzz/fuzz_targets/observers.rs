@@ -1,8 +1,9 @@
-//! Fuzzes the ledger with watch events in any order: duplicate, late and missing events, incomplete lists, and objects
-//! with unexpected fields; and with claims that request addresses in between.
+//! Fuzzes the ledger with watch events in any order: duplicate, late and missing events, incomplete
+//! lists, and objects with unexpected fields; and with claims that request addresses in between.
 //!
-//! Invariants: no address that is known to be in use, is draining or is in a slice of another owner is proposed; counts are never negative; and after a full list, the
-//! ledger equals a new ledger that has observed this list only.
+//! Invariants: no address that is known to be in use, is draining or is in a slice of another owner
+//! is proposed; counts are never negative; and after a full list, the ledger equals a new ledger
+//! that has observed this list only.
 //!
 //! Run with `cargo +nightly fuzz run observers`.
 
@@ -72,17 +73,29 @@ fuzz_target!(|events: Vec<Event<'_>>| {
     for event in &events {
         happen(event, &ledger, &mut truth, &mut begun);
     }
-    begun.proposed.iter().for_each(|slot| ledger.drop_candidate(slot));
-    begun.slices.iter().for_each(|(pool, block)| ledger.end_slice_assignment(pool, *block));
+    begun
+        .proposed
+        .iter()
+        .for_each(|slot| ledger.drop_candidate(slot));
+    begun
+        .slices
+        .iter()
+        .for_each(|(pool, block)| ledger.end_slice_assignment(pool, *block));
     // The scope of a deleted pool is remembered, and a new ledger does not know it.
     let pools: BTreeSet<PoolKey> = truth.values().filter_map(Object::as_pool).collect();
-    truth.retain(|_, object| object.pool_of_address().is_none_or(|pool| pools.contains(&pool)));
+    truth.retain(|_, object| {
+        object
+            .pool_of_address()
+            .is_none_or(|pool| pools.contains(&pool))
+    });
 
     let fresh = with_network();
     list(&ledger, truth.values());
     list(&fresh, truth.values().rev());
     // Afterwards, the end of a cool-down does not depend on when it was recorded.
-    [&ledger, &fresh].into_iter().for_each(|ledger| ledger.end_cooldowns(i64::MAX));
+    [&ledger, &fresh]
+        .into_iter()
+        .for_each(|ledger| ledger.end_cooldowns(i64::MAX));
     compare(&ledger, &fresh, &pools);
 });
 
@@ -117,16 +130,26 @@ fn happen(event: &Event<'_>, ledger: &Ledger, truth: &mut Truth<'_>, begun: &mut
         Event::Deleted(object) | Event::DeletedUnseen(object) | Event::DeletedLate(object) => {
             let Some(object) = object.build() else { return };
             let late = matches!(event, Event::DeletedLate(_));
-            let known = if late { None } else { truth.remove(&object.key()) };
+            let known = if late {
+                None
+            } else {
+                truth.remove(&object.key())
+            };
             if !matches!(event, Event::DeletedUnseen(_)) {
                 known.unwrap_or(object).delete(ledger);
             }
         }
         Event::ListingBegins => init(ledger),
         Event::ListingEnds => init_done(ledger),
-        Event::Propose { pool, claim, requested } => {
+        Event::Propose {
+            pool,
+            claim,
+            requested,
+        } => {
             let pool = pool_key(*pool);
-            let Some(info) = ledger.pool_info(&pool) else { return };
+            let Some(info) = ledger.pool_info(&pool) else {
+                return;
+            };
             let attributes = attributes(*claim, *requested, &info);
             match ledger.propose(&pool, &self::claim(*claim), attributes.clone()) {
                 Proposal::Slot(slot) => {
@@ -134,7 +157,10 @@ fn happen(event: &Event<'_>, ledger: &Ledger, truth: &mut Truth<'_>, begun: &mut
                     assert!(proposed.insert(slot.clone()), "{slot} is proposed twice");
                 }
                 Proposal::AssignSlice(block) => {
-                    let is_free = !ledger.slices().iter().any(|slice| slice.pool == pool && slice.block == block);
+                    let is_free = !ledger
+                        .slices()
+                        .iter()
+                        .any(|slice| slice.pool == pool && slice.block == block);
                     assert!(is_free, "{block:?} of {pool} is assigned twice");
                     begun.slices.insert((pool, block));
                 }
@@ -142,21 +168,32 @@ fn happen(event: &Event<'_>, ledger: &Ledger, truth: &mut Truth<'_>, begun: &mut
             }
         }
         Event::Drop(index) => {
-            let Some(slot) = proposed.iter().nth(usize::from(*index)).cloned() else { return };
+            let Some(slot) = proposed.iter().nth(usize::from(*index)).cloned() else {
+                return;
+            };
             ledger.drop_candidate(&slot);
             proposed.remove(&slot);
         }
         Event::EndSliceAssignment(index) => {
-            let Some((pool, block)) = begun.slices.iter().nth(usize::from(*index)).cloned() else { return };
+            let Some((pool, block)) = begun.slices.iter().nth(usize::from(*index)).cloned() else {
+                return;
+            };
             ledger.end_slice_assignment(&pool, block);
             begun.slices.remove(&(pool, block));
         }
-        Event::EndCooldowns(seconds) => ledger.end_cooldowns(FIRST_RELEASE + i64::from(*seconds % 32)),
+        Event::EndCooldowns(seconds) => {
+            ledger.end_cooldowns(FIRST_RELEASE + i64::from(*seconds % 32))
+        }
         Event::LookUp { pool, claim } => {
             let (pool, claim) = (pool_key(*pool), self::claim(*claim));
             let _ = ledger.pool_or_wait(&pool, &claim, 1);
             let counts = ledger.counts(&pool);
-            assert!(counts.free >= 0 && counts.free <= counts.total && counts.used >= 0 && counts.out_of_range >= 0);
+            assert!(
+                counts.free >= 0
+                    && counts.free <= counts.total
+                    && counts.used >= 0
+                    && counts.out_of_range >= 0
+            );
         }
         Event::Finish { pool, claim } => {
             let uid = Uid::of(&format!("u{}", claim % 4));
@@ -169,8 +206,17 @@ fn happen(event: &Event<'_>, ledger: &Ledger, truth: &mut Truth<'_>, begun: &mut
 const FIRST_RELEASE: i64 = 1_767_225_600;
 
 fn attributes(claim: u8, requested: Option<u8>, info: &PoolInfo) -> ClaimAttributes {
-    let owner = SliceOwner { kind: SliceOwnerKind::Namespace, namespace: None, name: owner_name(claim).to_owned() };
-    let block = |number: u8| info.usable.as_ref().ok().map(|usable| usable.block(u128::from(number % 12)));
+    let owner = SliceOwner {
+        kind: SliceOwnerKind::Namespace,
+        namespace: None,
+        name: owner_name(claim).to_owned(),
+    };
+    let block = |number: u8| {
+        info.usable
+            .as_ref()
+            .ok()
+            .map(|usable| usable.block(u128::from(number % 12)))
+    };
     ClaimAttributes {
         slice_owner: info.slices.is_some().then(|| Arc::new(owner)),
         requested: requested.and_then(block),
@@ -178,22 +224,47 @@ fn attributes(claim: u8, requested: Option<u8>, info: &PoolInfo) -> ClaimAttribu
     }
 }
 
-fn check_proposal(ledger: &Ledger, pool: &PoolKey, claim: &NamespacedName, attributes: &ClaimAttributes, slot: &Slot) {
-    let is_reserved = ledger.is_reserved(slot) && ledger.released_reservation(slot, claim).is_none();
-    assert!(ledger.owners(slot).is_empty() && !is_reserved, "{slot} is in use");
+fn check_proposal(
+    ledger: &Ledger,
+    pool: &PoolKey,
+    claim: &NamespacedName,
+    attributes: &ClaimAttributes,
+    slot: &Slot,
+) {
+    let is_reserved =
+        ledger.is_reserved(slot) && ledger.released_reservation(slot, claim).is_none();
+    assert!(
+        ledger.owners(slot).is_empty() && !is_reserved,
+        "{slot} is in use"
+    );
     let info = ledger.pool_info(pool).expect("the pool exists");
     let usable = info.usable.as_ref().expect("the pool is valid");
     assert!(info.can_allocate() && info.scope == slot.scope);
-    assert!(usable.contains(slot.block) && !usable.is_draining(slot.block), "{slot} cannot be allocated");
-    assert!(attributes.requested.is_none_or(|requested| requested == slot.block), "{slot} is not requested");
+    assert!(
+        usable.contains(slot.block) && !usable.is_draining(slot.block),
+        "{slot} cannot be allocated"
+    );
+    assert!(
+        attributes
+            .requested
+            .is_none_or(|requested| requested == slot.block),
+        "{slot} is not requested"
+    );
     if let Some(owner) = &attributes.slice_owner {
         let contains = |block: Block| {
             let (all, one) = (block.span(), slot.block.span());
-            block.family() == slot.block.family() && all.first() <= one.first() && one.last() <= all.last()
+            block.family() == slot.block.family()
+                && all.first() <= one.first()
+                && one.last() <= all.last()
         };
         let slices = ledger.slices();
-        let mut own = slices.iter().filter(|slice| slice.pool == *pool && slice.owner == *owner);
-        assert!(own.any(|slice| contains(slice.block)), "{slot} is in no slice of {owner}");
+        let mut own = slices
+            .iter()
+            .filter(|slice| slice.pool == *pool && slice.owner == *owner);
+        assert!(
+            own.any(|slice| contains(slice.block)),
+            "{slot} is in no slice of {owner}"
+        );
     }
 }
 
@@ -218,13 +289,29 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
     for pool in pools {
         assert_eq!(ledger.pool_info(pool), fresh.pool_info(pool));
         assert_eq!(ledger.counts(pool), fresh.counts(pool), "{pool}");
-        assert_eq!(ledger.draining_use(pool), fresh.draining_use(pool), "{pool}");
-        assert_eq!(ledger.slice_counts(pool), fresh.slice_counts(pool), "{pool}");
-        assert_eq!(ledger.in_use(pool, &|_| true), fresh.in_use(pool, &|_| true), "{pool}");
+        assert_eq!(
+            ledger.draining_use(pool),
+            fresh.draining_use(pool),
+            "{pool}"
+        );
+        assert_eq!(
+            ledger.slice_counts(pool),
+            fresh.slice_counts(pool),
+            "{pool}"
+        );
+        assert_eq!(
+            ledger.in_use(pool, &|_| true),
+            fresh.in_use(pool, &|_| true),
+            "{pool}"
+        );
         assert_eq!(ledger.is_in_use(pool), fresh.is_in_use(pool));
         assert_eq!(ledger.overlapping(pool), fresh.overlapping(pool));
         assert_eq!(ledger.pool_network(pool), fresh.pool_network(pool));
-        assert_eq!(ledger.usage_count(&ledger.scope(pool)), fresh.usage_count(&fresh.scope(pool)), "{pool}");
+        assert_eq!(
+            ledger.usage_count(&ledger.scope(pool)),
+            fresh.usage_count(&fresh.scope(pool)),
+            "{pool}"
+        );
     }
     let network = Scope::Network("lab".into());
     assert_eq!(ledger.usage_count(&network), fresh.usage_count(&network));
@@ -232,14 +319,31 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
     assert_eq!(sorted(ledger.slices()), sorted(fresh.slices()));
     // The order of the owners of a duplicate address does not matter.
     let has_one_owner = |unreserved: &Unreserved| fresh.owners(&unreserved.slot).len() == 1;
-    let unreserved =
-        |ledger: &Ledger| sorted(ledger.unreserved(usize::MAX, |_| true).into_iter().filter(has_one_owner).collect());
+    let unreserved = |ledger: &Ledger| {
+        sorted(
+            ledger
+                .unreserved(usize::MAX, |_| true)
+                .into_iter()
+                .filter(has_one_owner)
+                .collect(),
+        )
+    };
     assert_eq!(unreserved(ledger), unreserved(fresh));
-    let invalid =
-        |ledger: &Ledger| -> Vec<String> { ledger.invalid_reservations().into_iter().map(|one| one.name).collect() };
+    let invalid = |ledger: &Ledger| -> Vec<String> {
+        ledger
+            .invalid_reservations()
+            .into_iter()
+            .map(|one| one.name)
+            .collect()
+    };
     assert_eq!(sorted(invalid(ledger)), sorted(invalid(fresh)));
-    let cooling_down =
-        |ledger: &Ledger| -> Vec<Slot> { ledger.cooling_down_in_use().into_iter().map(|(slot, ..)| slot).collect() };
+    let cooling_down = |ledger: &Ledger| -> Vec<Slot> {
+        ledger
+            .cooling_down_in_use()
+            .into_iter()
+            .map(|(slot, ..)| slot)
+            .collect()
+    };
     assert_eq!(sorted(cooling_down(ledger)), sorted(cooling_down(fresh)));
     let abandoned = |ledger: &Ledger| sorted(ledger.abandoned_reservations(|_, _, _| false));
     assert_eq!(abandoned(ledger), abandoned(fresh));
@@ -247,10 +351,22 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
         let cooled_down = |ledger: &Ledger| sorted(ledger.cooled_down(now, |_| true, 0));
         assert_eq!(cooled_down(ledger), cooled_down(fresh));
     }
-    assert_eq!(ledger.next_cooldown_end(|_| true, 0), fresh.next_cooldown_end(|_| true, 0));
+    assert_eq!(
+        ledger.next_cooldown_end(|_| true, 0),
+        fresh.next_cooldown_end(|_| true, 0)
+    );
     // Only the former ledger knows which addresses were used.
     let held_by = |ledger: &Ledger, claim: &NamespacedName, uid| {
-        sorted(ledger.held_by(claim, uid).into_iter().map(|held| Held { was_used: false, ..held }).collect())
+        sorted(
+            ledger
+                .held_by(claim, uid)
+                .into_iter()
+                .map(|held| Held {
+                    was_used: false,
+                    ..held
+                })
+                .collect(),
+        )
     };
     for (claim, uid) in (0..4).map(|number| (claim(number), Uid::of(&format!("u{number}")))) {
         assert_eq!(held_by(ledger, &claim, uid), held_by(fresh, &claim, uid));

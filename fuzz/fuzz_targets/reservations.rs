@@ -1,7 +1,9 @@
-//! Fuzzes the names of reservations with arbitrary scopes and addresses, and the parser of reservations.
+//! Fuzzes the names of reservations with arbitrary scopes and addresses, and the parser of
+//! reservations.
 //!
-//! Invariants: names and addresses of scopes correspond one to one; a reservation is valid only if it has the name of
-//! its address; and no reservation has the name of an object that declares the block length of a network.
+//! Invariants: names and addresses of scopes correspond one to one; a reservation is valid only if
+//! it has the name of its address; and no reservation has the name of an object that declares the
+//! block length of a network.
 //!
 //! Run with `cargo +nightly fuzz run reservations`.
 
@@ -9,7 +11,9 @@
 
 use std::net::IpAddr;
 
-use capi_ipam_api::{IPReservation, InClusterKind, PoolKey, Scope, Slot, network_block_length_name};
+use capi_ipam_api::{
+    IPReservation, InClusterKind, PoolKey, Scope, Slot, network_block_length_name,
+};
 use capi_ipam_ip::{Block, Family};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
@@ -19,7 +23,8 @@ use serde_json::{Map, Value, json};
 struct Input<'a> {
     one: Place,
     other: Place,
-    /// The fields of a reservation as text: name, scope, address, kind of the pool, its namespace and name.
+    /// The fields of a reservation as text: name, scope, address, kind of the pool, its namespace
+    /// and name.
     texts: [&'a str; 6],
     length: Option<i32>,
     json: &'a str,
@@ -50,35 +55,67 @@ impl Place {
         let network = self.network.as_ref().map(|name| text(name, b"a0-1ipv46"));
         let scope = Scope::of(&self.pool(), network.as_deref());
         // A reservation never has an IPv4-mapped address.
-        Slot { scope, block: Block::new(self.address.to_canonical(), self.length) }
+        Slot {
+            scope,
+            block: Block::new(self.address.to_canonical(), self.length),
+        }
     }
 }
 
 /// A non-empty name of these letters.
 fn text(bytes: &[u8], letters: &[u8]) -> String {
-    let letters = bytes.iter().map(|byte| char::from(letters[usize::from(*byte) % letters.len()]));
+    let letters = bytes
+        .iter()
+        .map(|byte| char::from(letters[usize::from(*byte) % letters.len()]));
     std::iter::once('a').chain(letters.take(60)).collect()
 }
 
 fuzz_target!(|input: Input<'_>| {
     let (one, other) = (input.one.slot(), input.other.slot());
-    assert_eq!(one.reservation_name() == other.reservation_name(), one == other, "{one} and {other}");
-    assert_eq!(one.scope.name() == other.scope.name(), one.scope == other.scope, "{one} and {other}");
+    assert_eq!(
+        one.reservation_name() == other.reservation_name(),
+        one == other,
+        "{one} and {other}"
+    );
+    assert_eq!(
+        one.scope.name() == other.scope.name(),
+        one.scope == other.scope,
+        "{one} and {other}"
+    );
     for place in [&input.one, &input.other] {
         let (slot, pool) = (place.slot(), place.pool());
         assert!(slot.reservation_name().len() <= 253);
-        assert_eq!(Scope::parse(&slot.scope.name(), &pool), Some(slot.scope.clone()));
+        assert_eq!(
+            Scope::parse(&slot.scope.name(), &pool),
+            Some(slot.scope.clone())
+        );
         let written = written(&slot, &pool, &slot.reservation_name());
         assert_eq!(written.slot(), Ok((slot.clone(), pool.clone())));
         assert_eq!(written.network_block_length(), None, "{slot}");
-        let misnamed = [one.reservation_name(), other.reservation_name(), input.texts[0].to_owned()];
-        for name in misnamed.iter().filter(|name| **name != slot.reservation_name()) {
-            assert!(self::written(&slot, &pool, name).slot().is_err(), "{slot} as {name}");
+        let misnamed = [
+            one.reservation_name(),
+            other.reservation_name(),
+            input.texts[0].to_owned(),
+        ];
+        for name in misnamed
+            .iter()
+            .filter(|name| **name != slot.reservation_name())
+        {
+            assert!(
+                self::written(&slot, &pool, name).slot().is_err(),
+                "{slot} as {name}"
+            );
         }
         if let Scope::Network(network) = &slot.scope {
             for family in [Family::V4, Family::V6] {
-                assert_ne!(network_block_length_name(network, family), one.reservation_name());
-                assert_ne!(network_block_length_name(network, family), other.reservation_name());
+                assert_ne!(
+                    network_block_length_name(network, family),
+                    one.reservation_name()
+                );
+                assert_ne!(
+                    network_block_length_name(network, family),
+                    other.reservation_name()
+                );
             }
         }
     }
@@ -90,7 +127,11 @@ fuzz_target!(|input: Input<'_>| {
                  "poolRef": {"kind": kind, "namespace": namespace, "name": pool}},
     });
     check(texts);
-    check(serde_json::from_str::<Map<String, Value>>(input.json).unwrap_or_default().into());
+    check(
+        serde_json::from_str::<Map<String, Value>>(input.json)
+            .unwrap_or_default()
+            .into(),
+    );
 });
 
 fn written(slot: &Slot, pool: &PoolKey, name: &str) -> IPReservation {
@@ -105,7 +146,9 @@ fn written(slot: &Slot, pool: &PoolKey, name: &str) -> IPReservation {
 
 /// Every decoded reservation names its address, or its problem.
 fn check(object: Value) {
-    let Ok(reservation) = serde_json::from_value::<IPReservation>(object) else { return };
+    let Ok(reservation) = serde_json::from_value::<IPReservation>(object) else {
+        return;
+    };
     match reservation.slot() {
         Ok((slot, _)) => assert_eq!(reservation.metadata.name, Some(slot.reservation_name())),
         Err(problem) => assert!(problem.to_string().starts_with(problem.field())),

@@ -1,8 +1,9 @@
-//! Fuzzes the webhooks with arbitrary request bodies, as sent by an API server or by any other client.
+//! Fuzzes the webhooks with arbitrary request bodies, as sent by an API server or by any other
+//! client.
 //!
-//! The first line is the type of the input: `r` for a whole request body; `c`, `u` and `d` for the creation, update and
-//! deletion of an object, with its fields as JSON in the next line and, for an update, the new fields in the line after
-//! it.
+//! The first line is the type of the input: `r` for a whole request body; `c`, `u` and `d` for the
+//! creation, update and deletion of an object, with its fields as JSON in the next line and, for an
+//! update, the new fields in the line after it.
 //!
 //! Run with `cargo +nightly fuzz run reviews`.
 
@@ -22,14 +23,20 @@ use serde_json::{Value, json};
 
 fuzz_target!(|input: &[u8]| {
     let mut parts = input.splitn(2, |byte| *byte == b'\n');
-    let (first, rest) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let (first, rest) = (
+        parts.next().unwrap_or_default(),
+        parts.next().unwrap_or_default(),
+    );
     match first {
         b"r" => review_all(rest),
         b"c" => review_all(&review("CREATE", None, rest)),
         b"d" => review_all(&review("DELETE", Some(rest), b"null")),
         b"u" => {
             let mut lines = rest.splitn(2, |byte| *byte == b'\n');
-            let (old, new) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+            let (old, new) = (
+                lines.next().unwrap_or_default(),
+                lines.next().unwrap_or_default(),
+            );
             review_all(&review("UPDATE", Some(old), new));
         }
         _ => {}
@@ -46,7 +53,10 @@ fn review(operation: &str, old: Option<&[u8]>, new: &[u8]) -> Vec<u8> {
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
             "request": {"uid": "u", "desiredAPIVersion": format!("ipam.cluster.x-k8s.io/{version}"), "objects": objects},
         });
-        check(respond_to_conversion(review.to_string().as_bytes(), &convert));
+        check(respond_to_conversion(
+            review.to_string().as_bytes(),
+            &convert,
+        ));
     }
     let review = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
@@ -67,14 +77,19 @@ fn review_all(body: &[u8]) {
             pools::review(kind, &with_kind(request, kind), &Cluster)
         }));
     }
-    check(respond(body, |request: &AdmissionRequest| reservations::review(request, &Cluster)));
+    check(respond(body, |request: &AdmissionRequest| {
+        reservations::review(request, &Cluster)
+    }));
     check(respond_to_conversion(body, &convert));
 }
 
 /// Sets the kind of the objects of a request if they have none, as an API server does.
 fn with_kind(request: &AdmissionRequest, kind: InClusterKind) -> AdmissionRequest {
     let mut request = request.clone();
-    for object in [&mut request.object, &mut request.old_object].into_iter().flatten() {
+    for object in [&mut request.object, &mut request.old_object]
+        .into_iter()
+        .flatten()
+    {
         if let Some(fields) = object.as_object_mut() {
             fields.entry("kind").or_insert_with(|| json!(kind.name()));
         }
@@ -82,8 +97,8 @@ fn with_kind(request: &AdmissionRequest, kind: InClusterKind) -> AdmissionReques
     request
 }
 
-/// Asserts that a reply is a valid review, with a message if it denies; and that other inputs are an error with a
-/// message.
+/// Asserts that a reply is a valid review, with a message if it denies; and that other inputs are
+/// an error with a message.
 fn check(reply: Result<Reply, ReplyError>) {
     let Reply { body, outcome, .. } = match reply {
         Ok(reply) => reply,
@@ -93,16 +108,32 @@ fn check(reply: Result<Reply, ReplyError>) {
     assert_ne!(outcome, Outcome::Panicked);
     let review: Value = serde_json::from_slice(&body).expect("the reply is JSON");
     let response = &review["response"];
-    assert!(response["uid"].as_str().is_some_and(|uid| !uid.is_empty()), "{review}");
+    assert!(
+        response["uid"].as_str().is_some_and(|uid| !uid.is_empty()),
+        "{review}"
+    );
     match outcome {
         Outcome::Allowed => assert_eq!(response["allowed"], true),
         Outcome::Denied => {
-            let (code, message) = (response["status"]["code"].as_u64(), response["status"]["message"].as_str());
-            assert!(code.is_some_and(|code| (400..600).contains(&code)), "{review}");
-            assert!(response["allowed"] == false && message.is_some_and(|text| !text.is_empty()), "{review}");
+            let (code, message) = (
+                response["status"]["code"].as_u64(),
+                response["status"]["message"].as_str(),
+            );
+            assert!(
+                code.is_some_and(|code| (400..600).contains(&code)),
+                "{review}"
+            );
+            assert!(
+                response["allowed"] == false && message.is_some_and(|text| !text.is_empty()),
+                "{review}"
+            );
         }
         Outcome::Converted => assert_eq!(response["result"]["status"], "Success"),
-        Outcome::Failed => assert!(response["result"]["message"].as_str().is_some_and(|text| !text.is_empty())),
+        Outcome::Failed => assert!(
+            response["result"]["message"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty())
+        ),
         Outcome::Panicked => {}
     }
 }
@@ -115,7 +146,10 @@ impl View for Cluster {
         true
     }
     fn in_use(&self, _: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
-        let addresses = ["10.0.0.5", "fd00::5"].iter().filter_map(|text| text.parse().ok()).map(Block::address);
+        let addresses = ["10.0.0.5", "fd00::5"]
+            .iter()
+            .filter_map(|text| text.parse().ok())
+            .map(Block::address);
         let blocks = addresses.chain("fd00::".parse().ok().map(|base| Block::new(base, 64)));
         blocks.filter(|block| filter(*block)).collect()
     }
@@ -126,7 +160,10 @@ impl View for Cluster {
         (network == "lab").then(|| family.bits())
     }
     fn scope_change(&self, key: &PoolKey, _: &Pool) -> ScopeChange {
-        ScopeChange { refusal: Some(NetworkRefusal::NotFound("lab".into())), ..ScopeChange::unknown(key) }
+        ScopeChange {
+            refusal: Some(NetworkRefusal::NotFound("lab".into())),
+            ..ScopeChange::unknown(key)
+        }
     }
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         Some((Scope::of(pool, None), None))

@@ -1,29 +1,34 @@
-//! Conversion of the pools of single addresses between `v1alpha1`, which is only served, and `v1alpha2`, which is
-//! stored.
+//! Conversion of the pools of single addresses between `v1alpha1`, which is only served, and
+//! `v1alpha2`, which is stored.
 //!
-//! [`convert`] is a pure function of one object. It converts every object that the schema of a version accepts, because
-//! an object that fails to convert would make lists of its kind fail. Invalid specs are reported by validation.
+//! [`convert`] is a pure function of one object. It converts every object that the schema of a
+//! version accepts, because an object that fails to convert would make lists of its kind fail.
+//! Invalid specs are reported by validation.
 //!
 //! # Fields that only one version has
 //!
-//! Only `v1alpha1` has `subnet`, `start` and `end`; they become an entry of `addresses`. Only `v1alpha2` has the
-//! exclusions, the grace period and all later fields. A round trip preserves all of them: an object stores the fields
-//! that its version does not have in the annotation `cluster.x-k8s.io/conversion-data`, as an object of the other
-//! version.
+//! Only `v1alpha1` has `subnet`, `start` and `end`; they become an entry of `addresses`. Only
+//! `v1alpha2` has the exclusions, the grace period and all later fields. A round trip preserves all
+//! of them: an object stores the fields that its version does not have in the annotation
+//! `cluster.x-k8s.io/conversion-data`, as an object of the other version.
 //!
-//! - On a `v1alpha2` object the annotation has the spec of `v1alpha1`, in the format of the Go provider, whose
-//!   annotations are read as well. The spec is restored if it still corresponds to the `v1alpha2` spec; a change that
-//!   was made in `v1alpha2` is never undone. Its `status` is always `{}`, because both versions have the same one.
-//! - On a `v1alpha1` object the annotation has the other fields of spec and status. It exists only if a round trip
-//!   without it would change the object. So it also exists, without fields, if the object was created in `v1alpha2`:
-//!   without it, the conversion back would add the annotation of an object that was created in `v1alpha1`.
+//! - On a `v1alpha2` object the annotation has the spec of `v1alpha1`, in the format of the Go
+//!   provider, whose annotations are read as well. The spec is restored if it still corresponds to
+//!   the `v1alpha2` spec; a change that was made in `v1alpha2` is never undone. Its `status` is
+//!   always `{}`, because both versions have the same one.
+//! - On a `v1alpha1` object the annotation has the other fields of spec and status. It exists only
+//!   if a round trip without it would change the object. So it also exists, without fields, if the
+//!   object was created in `v1alpha2`: without it, the conversion back would add the annotation of
+//!   an object that was created in `v1alpha1`.
 //!
-//! In the conversion back to `v1alpha2`, the fields of the `v1alpha1` object take precedence, and the fields of the
-//! annotation are added. A `v1alpha1` client that removes the annotation removes these fields.
+//! In the conversion back to `v1alpha2`, the fields of the `v1alpha1` object take precedence, and
+//! the fields of the annotation are added. A `v1alpha1` client that removes the annotation removes
+//! these fields.
 //!
-//! The API server limits the size of annotations. A `v1alpha1` spec that is too large is not stored, and is read back
-//! as `addresses`. If the `v1alpha2` fields are too large, the object can be read as `v1alpha1`, but writing it fails
-//! with [`ConversionError::TooLarge`]: the write would silently remove exclusions.
+//! The API server limits the size of annotations. A `v1alpha1` spec that is too large is not
+//! stored, and is read back as `addresses`. If the `v1alpha2` fields are too large, the object can
+//! be read as `v1alpha1`, but writing it fails with [`ConversionError::TooLarge`]: the write would
+//! silently remove exclusions.
 
 mod annotation;
 mod spec;
@@ -47,7 +52,9 @@ pub enum ConversionError {
     #[error("the value to convert is not an object")]
     NotAnObject,
     /// The object is of a kind with one version only.
-    #[error("{object} is of kind {kind:?}; only InClusterIPPool and GlobalInClusterIPPool can be converted")]
+    #[error(
+        "{object} is of kind {kind:?}; only InClusterIPPool and GlobalInClusterIPPool can be converted"
+    )]
     Kind {
         /// The namespace and name of the object.
         object: String,
@@ -55,7 +62,9 @@ pub enum ConversionError {
         kind: String,
     },
     /// The object is of an unknown version.
-    #[error("{object} is of version {version:?}; only v1alpha1 and v1alpha2 of ipam.cluster.x-k8s.io can be converted")]
+    #[error(
+        "{object} is of version {version:?}; only v1alpha1 and v1alpha2 of ipam.cluster.x-k8s.io can be converted"
+    )]
     Version {
         /// The namespace and name of the object.
         object: String,
@@ -63,7 +72,9 @@ pub enum ConversionError {
         version: String,
     },
     /// The desired version is unknown.
-    #[error("cannot convert {object} to version {version:?}; use v1alpha1 or v1alpha2 of ipam.cluster.x-k8s.io")]
+    #[error(
+        "cannot convert {object} to version {version:?}; use v1alpha1 or v1alpha2 of ipam.cluster.x-k8s.io"
+    )]
     Desired {
         /// The namespace and name of the object.
         object: String,
@@ -106,8 +117,8 @@ impl Version {
     }
 }
 
-/// Converts a pool to the version `desired_api_version`, such as `ipam.cluster.x-k8s.io/v1alpha2`. An object that has
-/// this version already is returned unchanged.
+/// Converts a pool to the version `desired_api_version`, such as `ipam.cluster.x-k8s.io/v1alpha2`.
+/// An object that has this version already is returned unchanged.
 ///
 /// Metadata, except the conversion-data annotation, and unknown fields are not changed.
 ///
@@ -133,18 +144,35 @@ impl Version {
 ///
 /// See the variants of [`ConversionError`].
 pub fn convert(object: Value, desired_api_version: &str) -> Result<Value, ConversionError> {
-    let Value::Object(object) = object else { return Err(ConversionError::NotAnObject) };
-    let field = |name| object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let Value::Object(object) = object else {
+        return Err(ConversionError::NotAnObject);
+    };
+    let field = |name| {
+        object
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     let (kind, version) = (field("kind"), field("apiVersion"));
     if !KINDS.contains(&kind.as_str()) {
-        return Err(ConversionError::Kind { object: name_of(&object), kind });
+        return Err(ConversionError::Kind {
+            object: name_of(&object),
+            kind,
+        });
     }
     let Some(from) = Version::parse(&version) else {
-        return Err(ConversionError::Version { object: name_of(&object), version });
+        return Err(ConversionError::Version {
+            object: name_of(&object),
+            version,
+        });
     };
     let Some(to) = Version::parse(desired_api_version) else {
         let version = desired_api_version.to_owned();
-        return Err(ConversionError::Desired { object: name_of(&object), version });
+        return Err(ConversionError::Desired {
+            object: name_of(&object),
+            version,
+        });
     };
     let converted = match (from, to) {
         (Version::V1Alpha1, Version::V1Alpha2) => to_v1alpha2(object, &kind)?,
@@ -155,32 +183,47 @@ pub fn convert(object: Value, desired_api_version: &str) -> Result<Value, Conver
 }
 
 fn to_v1alpha2(mut object: Fields, kind: &str) -> Result<Fields, ConversionError> {
-    let data =
-        annotation::text(&object).and_then(|text| ConversionData::parse(text, &Version::V1Alpha2.api_version(), kind));
+    let data = annotation::text(&object)
+        .and_then(|text| ConversionData::parse(text, &Version::V1Alpha2.api_version(), kind));
     annotation::remove(&mut object);
     if data.as_ref().is_some_and(|data| data.is_truncated) {
-        return Err(ConversionError::TooLarge { object: name_of(&object) });
+        return Err(ConversionError::TooLarge {
+            object: name_of(&object),
+        });
     }
     let old_spec = fields_of(&object, "spec");
     set_version(&mut object, Version::V1Alpha2);
 
     let mut new_spec = spec::to_v1alpha2(&old_spec);
     if let Some(data) = &data {
-        new_spec.extend(data.spec.clone().into_iter().filter(|(name, _)| !spec::is_shared(name)));
+        new_spec.extend(
+            data.spec
+                .clone()
+                .into_iter()
+                .filter(|(name, _)| !spec::is_shared(name)),
+        );
         spec::remove_missing_fields(&mut new_spec, &old_spec, &data.spec);
         add_status(&mut object, &data.status);
     }
     object.insert("spec".to_owned(), Value::Object(new_spec));
 
-    // Created in v1alpha2: restores the annotations that it had, if they are sufficient to restore the v1alpha1 spec.
+    // Created in v1alpha2: restores the annotations that it had, if they are sufficient to restore
+    // the v1alpha1 spec.
     if let Some(data) = &data {
         let original = with_original_annotations(&object, data.annotations.as_ref(), kind);
         if fields_of(&as_v1alpha1(&original, kind), "spec") == old_spec {
             return Ok(original);
         }
     }
-    let data = ConversionData { spec: spec::with_subnet_fields(&old_spec), ..ConversionData::default() };
-    Ok(annotation::with(&object, data.to_text(&Version::V1Alpha1.api_version(), kind)).unwrap_or(object))
+    let data = ConversionData {
+        spec: spec::with_subnet_fields(&old_spec),
+        ..ConversionData::default()
+    };
+    Ok(annotation::with(
+        &object,
+        data.to_text(&Version::V1Alpha1.api_version(), kind),
+    )
+    .unwrap_or(object))
 }
 
 fn to_v1alpha1(mut object: Fields, kind: &str) -> Fields {
@@ -190,7 +233,8 @@ fn to_v1alpha1(mut object: Fields, kind: &str) -> Fields {
     }
     let object = object;
     let view = as_v1alpha1(&object, kind);
-    let round_trips = |view: &Fields| to_v1alpha2(view.clone(), kind).is_ok_and(|back| back == object);
+    let round_trips =
+        |view: &Fields| to_v1alpha2(view.clone(), kind).is_ok_and(|back| back == object);
     if round_trips(&view) {
         return view;
     }
@@ -203,52 +247,80 @@ fn to_v1alpha1(mut object: Fields, kind: &str) -> Fields {
     data.spec.retain(|name, _| !spec::is_shared(name));
     spec::record_missing_fields(&fields_of(&object, "spec"), &mut data.spec);
     data.status.retain(|name, _| name != COUNTS);
-    let with = |data: &ConversionData| annotation::with(&view, data.to_text(&Version::V1Alpha2.api_version(), kind));
+    let with = |data: &ConversionData| {
+        annotation::with(&view, data.to_text(&Version::V1Alpha2.api_version(), kind))
+    };
     let Some(plain) = with(&data) else {
-        let truncated = ConversionData { is_truncated: true, ..ConversionData::default() };
-        return if data.is_empty() { None } else { with(&truncated) }.unwrap_or(view);
+        let truncated = ConversionData {
+            is_truncated: true,
+            ..ConversionData::default()
+        };
+        return if data.is_empty() {
+            None
+        } else {
+            with(&truncated)
+        }
+        .unwrap_or(view);
     };
     if round_trips(&plain) {
         return plain;
     }
-    let mut annotations = annotation::annotations(&object).cloned().unwrap_or_default();
+    let mut annotations = annotation::annotations(&object)
+        .cloned()
+        .unwrap_or_default();
     annotations.retain(|name, _| name == names::CONVERSION_DATA_ANNOTATION);
-    let exact = with(&ConversionData { annotations: Some(annotations), ..data });
+    let exact = with(&ConversionData {
+        annotations: Some(annotations),
+        ..data
+    });
     exact.filter(|exact| round_trips(exact)).unwrap_or(plain)
 }
 
-/// Converts a `v1alpha2` object to `v1alpha1` without the annotation: fields that `v1alpha1` does not have are removed.
+/// Converts a `v1alpha2` object to `v1alpha1` without the annotation: fields that `v1alpha1` does
+/// not have are removed.
 fn as_v1alpha1(object: &Fields, kind: &str) -> Fields {
     let mut view = object.clone();
     set_version(&mut view, Version::V1Alpha1);
     annotation::remove(&mut view);
     let new_spec = fields_of(object, "spec");
-    let old_spec =
-        old_spec_of(object, kind).filter(|old| spec::to_v1alpha2(old) == spec::with_required_fields(&new_spec));
-    view.insert("spec".to_owned(), Value::Object(old_spec.unwrap_or_else(|| spec::shared_fields(&new_spec))));
+    let old_spec = old_spec_of(object, kind)
+        .filter(|old| spec::to_v1alpha2(old) == spec::with_required_fields(&new_spec));
+    view.insert(
+        "spec".to_owned(),
+        Value::Object(old_spec.unwrap_or_else(|| spec::shared_fields(&new_spec))),
+    );
     if let Some(Value::Object(status)) = view.get_mut("status") {
         status.retain(|name, _| name == COUNTS);
     }
     view
 }
 
-/// Returns the `v1alpha1` spec in the annotation of a `v1alpha2` object, also if it no longer corresponds to the
-/// object.
+/// Returns the `v1alpha1` spec in the annotation of a `v1alpha2` object, also if it no longer
+/// corresponds to the object.
 fn old_spec_of(object: &Fields, kind: &str) -> Option<Fields> {
     let text = annotation::text(object)?;
     ConversionData::parse(text, &Version::V1Alpha1.api_version(), kind).map(|data| data.spec)
 }
 
-/// Returns `spec.subnet` of a pool that was written in `v1alpha1`, unless it was changed in `v1alpha2` since.
+/// Returns `spec.subnet` of a pool that was written in `v1alpha1`, unless it was changed in
+/// `v1alpha2` since.
 pub(super) fn old_subnet(pool: &Pool) -> Option<String> {
-    let text = pool.metadata.annotations.as_ref()?.get(names::CONVERSION_DATA_ANNOTATION)?;
+    let text = pool
+        .metadata
+        .annotations
+        .as_ref()?
+        .get(names::CONVERSION_DATA_ANNOTATION)?;
     let old = ConversionData::parse(text, &Version::V1Alpha1.api_version(), pool.kind.name())?.spec;
     let spec = serde_json::to_value(&pool.spec).ok()?;
     let is_current = spec::to_v1alpha2(&old) == spec::with_required_fields(spec.as_object()?);
-    old.get("subnet").and_then(Value::as_str).filter(|_| is_current).map(str::to_owned)
+    old.get("subnet")
+        .and_then(Value::as_str)
+        .filter(|_| is_current)
+        .map(str::to_owned)
 }
 
-/// Restores the conversion-data annotation that a `v1alpha2` object had before it was converted to `v1alpha1`.
+/// Restores the conversion-data annotation that a `v1alpha2` object had before it was converted to
+/// `v1alpha1`.
 fn with_original_annotations(object: &Fields, original: Option<&Fields>, kind: &str) -> Fields {
     let mut object = object.clone();
     let Some(original) = original else {
@@ -256,10 +328,14 @@ fn with_original_annotations(object: &Fields, original: Option<&Fields>, kind: &
         return object;
     };
     annotation::ensure(&mut object);
-    let text = original.get(names::CONVERSION_DATA_ANNOTATION).and_then(Value::as_str);
+    let text = original
+        .get(names::CONVERSION_DATA_ANNOTATION)
+        .and_then(Value::as_str);
     let with_text = text.and_then(|text| annotation::with(&object, text.to_owned()));
     // Clients can change the text: an invalid annotation is not restored.
-    with_text.filter(|object| old_spec_of(object, kind).is_some()).unwrap_or(object)
+    with_text
+        .filter(|object| old_spec_of(object, kind).is_some())
+        .unwrap_or(object)
 }
 
 /// Adds the fields that only the status of `v1alpha2` has.
@@ -279,18 +355,29 @@ fn add_status(object: &mut Fields, added: &Fields) {
 }
 
 fn set_version(object: &mut Fields, version: Version) {
-    object.insert("apiVersion".to_owned(), Value::String(version.api_version()));
+    object.insert(
+        "apiVersion".to_owned(),
+        Value::String(version.api_version()),
+    );
 }
 
 /// Returns the value of a field; an empty object if it is missing or not an object.
 fn fields_of(object: &Fields, name: &str) -> Fields {
-    object.get(name).and_then(Value::as_object).cloned().unwrap_or_default()
+    object
+        .get(name)
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default()
 }
 
 /// Returns the namespace and name of an object for messages.
 fn name_of(object: &Fields) -> String {
     let metadata = object.get("metadata");
-    let text = |name| metadata.and_then(|metadata| metadata.get(name)).and_then(Value::as_str);
+    let text = |name| {
+        metadata
+            .and_then(|metadata| metadata.get(name))
+            .and_then(Value::as_str)
+    };
     match (text("namespace"), text("name")) {
         (Some(namespace), Some(name)) => format!("{namespace}/{name}"),
         (None, Some(name)) => name.to_owned(),

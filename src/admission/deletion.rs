@@ -7,11 +7,18 @@ use kube::core::Status;
 
 use super::view::View;
 
-/// Whether an object can be deleted although it is in use: it has an annotation that allows this, or it is being deleted
-/// already. Its finalizer keeps it until it is no longer in use.
+/// Whether an object can be deleted although it is in use: it has an annotation that allows this,
+/// or it is being deleted already. Its finalizer keeps it until it is no longer in use.
 pub(super) fn is_unchecked(metadata: &ObjectMeta) -> bool {
-    let annotated = |name: &str| metadata.annotations.as_ref().is_some_and(|all| all.contains_key(name));
-    annotated(names::SKIP_VALIDATE_DELETE) || annotated(names::DELETE_FOR_MOVE) || metadata.deletion_timestamp.is_some()
+    let annotated = |name: &str| {
+        metadata
+            .annotations
+            .as_ref()
+            .is_some_and(|all| all.contains_key(name))
+    };
+    annotated(names::SKIP_VALIDATE_DELETE)
+        || annotated(names::DELETE_FOR_MOVE)
+        || metadata.deletion_timestamp.is_some()
 }
 
 /// Denies a request that depends on what is in use, as long as this is still being listed.
@@ -19,5 +26,7 @@ pub(super) fn require_complete(view: &dyn View) -> Result<(), Box<Status>> {
     if view.is_complete() {
         return Ok(());
     }
-    Err(denial::unavailable("the addresses in use are still being listed; retry in a few seconds"))
+    Err(denial::unavailable(
+        "the addresses in use are still being listed; retry in a few seconds",
+    ))
 }

@@ -1,7 +1,7 @@
 //! The limits of the stored version of pools, checked by the webhook as well.
 //!
-//! The API server checks them in the version of the request only. What an object of another version is converted to, or
-//! carries in its annotation, is not limited by the definition.
+//! The API server checks them in the version of the request only. What an object of another version
+//! is converted to, or carries in its annotation, is not limited by the definition.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -38,9 +38,13 @@ struct Limits {
     items: Option<Box<Limits>>,
 }
 
-/// Returns what exceeds the limits of a kind in the specification of a pool. What the object had `before` is accepted,
-/// as the API server does.
-pub(super) fn exceeded(kind: InClusterKind, spec: Option<&Value>, before: Option<&Value>) -> Vec<StatusCause> {
+/// Returns what exceeds the limits of a kind in the specification of a pool. What the object had
+/// `before` is accepted, as the API server does.
+pub(super) fn exceeded(
+    kind: InClusterKind,
+    spec: Option<&Value>,
+    before: Option<&Value>,
+) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if let (Some(spec), Some((_, limits))) = (spec, LIMITS.iter().find(|(of, _)| *of == kind)) {
         limits.check(spec, before, "spec", &mut causes);
@@ -51,14 +55,28 @@ pub(super) fn exceeded(kind: InClusterKind, spec: Option<&Value>, before: Option
 impl Limits {
     /// The limits of a schema; `None` if it has none.
     fn of(schema: &Value) -> Option<Self> {
-        let number = |name| schema.get(name).and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
+        let number = |name| {
+            schema
+                .get(name)
+                .and_then(Value::as_u64)
+                .and_then(|number| usize::try_from(number).ok())
+        };
         let mut fields = BTreeMap::new();
-        for (name, field) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        for (name, field) in schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
             if let Some(limits) = Self::of(field) {
                 fields.insert(name.clone(), limits);
             }
         }
-        let items = schema.get("items").or_else(|| schema.get("additionalProperties")).and_then(Self::of).map(Box::new);
+        let items = schema
+            .get("items")
+            .or_else(|| schema.get("additionalProperties"))
+            .and_then(Self::of)
+            .map(Box::new);
         let limits = Self {
             max_items: number("maxItems"),
             max_length: number("maxLength"),
@@ -69,7 +87,13 @@ impl Limits {
         (limits != Self::default()).then_some(limits)
     }
 
-    fn check(&self, value: &Value, before: Option<&Value>, path: &str, causes: &mut Vec<StatusCause>) {
+    fn check(
+        &self,
+        value: &Value,
+        before: Option<&Value>,
+        path: &str,
+        causes: &mut Vec<StatusCause>,
+    ) {
         if before == Some(value) || causes.len() >= MAX_CAUSES {
             return;
         }
@@ -80,14 +104,19 @@ impl Limits {
                 if let Some(limit) = self.max_length.filter(|limit| length > *limit) {
                     let beginning: String = text.chars().take(limit).collect();
                     let detail = format!("has {length} characters; at most {limit} are allowed");
-                    causes.push(denial::invalid_value(path, &json!(format!("{beginning}…")), detail));
+                    causes.push(denial::invalid_value(
+                        path,
+                        &json!(format!("{beginning}…")),
+                        detail,
+                    ));
                 }
             }
             Value::Array(items) => {
                 if let Some(limit) = self.max_items.filter(|limit| items.len() > *limit) {
                     let count = items.len();
-                    let detail =
-                        format!("has {count} entries; at most {limit} are allowed: use ranges, or several pools");
+                    let detail = format!(
+                        "has {count} entries; at most {limit} are allowed: use ranges, or several pools"
+                    );
                     causes.push(denial::invalid_value(path, &json!(count), detail));
                     return;
                 }
@@ -122,11 +151,16 @@ mod tests {
     use super::*;
 
     fn fields(kind: InClusterKind, spec: &Value, before: Option<&Value>) -> Vec<String> {
-        exceeded(kind, Some(spec), before).into_iter().map(|cause| cause.field).collect()
+        exceeded(kind, Some(spec), before)
+            .into_iter()
+            .map(|cause| cause.field)
+            .collect()
     }
 
     fn entries(count: usize) -> Value {
-        let texts: Vec<String> = (0..count).map(|number| format!("10.0.{}.{}", number / 256, number % 256)).collect();
+        let texts: Vec<String> = (0..count)
+            .map(|number| format!("10.0.{}.{}", number / 256, number % 256))
+            .collect();
         json!(texts)
     }
 
@@ -138,14 +172,21 @@ mod tests {
             let mut checked = 0;
             each(limits, "spec", &mut |path, wrap, limits| {
                 let cases = [
-                    limits.max_items.map(|limit| json!(vec![Value::Null; limit + 1])),
+                    limits
+                        .max_items
+                        .map(|limit| json!(vec![Value::Null; limit + 1])),
                     limits.max_length.map(|limit| json!("x".repeat(limit + 1))),
-                    limits.max_properties.map(|limit| (0..=limit).map(|n| (n.to_string(), Value::Null)).collect()),
+                    limits
+                        .max_properties
+                        .map(|limit| (0..=limit).map(|n| (n.to_string(), Value::Null)).collect()),
                 ];
                 for value in cases.into_iter().flatten() {
                     let spec = wrap(value);
                     assert_eq!(fields(kind, &spec, None), [path.to_owned()], "{kind}");
-                    assert!(fields(kind, &spec, Some(&spec)).is_empty(), "{kind}: {path} did not change");
+                    assert!(
+                        fields(kind, &spec, Some(&spec)).is_empty(),
+                        "{kind}: {path} did not change"
+                    );
                     checked += 1;
                 }
             });
@@ -156,7 +197,8 @@ mod tests {
     /// What is called with the path of a part, a function that wraps a value of it, and its limits.
     type Visit<'a> = dyn FnMut(&str, &dyn Fn(Value) -> Value, &Limits) + 'a;
 
-    /// Calls a function with the path of each part, and a function that wraps a value of the part into a specification.
+    /// Calls a function with the path of each part, and a function that wraps a value of the part
+    /// into a specification.
     fn each(limits: &Limits, path: &str, visit: &mut Visit<'_>) {
         each_in(limits, path, &|value| value, visit);
     }
@@ -164,13 +206,28 @@ mod tests {
     fn each_in(limits: &Limits, path: &str, wrap: &dyn Fn(Value) -> Value, visit: &mut Visit<'_>) {
         visit(path, wrap, limits);
         for (name, field) in &limits.fields {
-            each_in(field, &format!("{path}.{name}"), &|value| wrap(json!({ name: value })), visit);
+            each_in(
+                field,
+                &format!("{path}.{name}"),
+                &|value| wrap(json!({ name: value })),
+                visit,
+            );
         }
         if let Some(items) = &limits.items {
             if limits.max_items.is_some() {
-                each_in(items, &format!("{path}[0]"), &|value| wrap(json!([value])), visit);
+                each_in(
+                    items,
+                    &format!("{path}[0]"),
+                    &|value| wrap(json!([value])),
+                    visit,
+                );
             } else {
-                each_in(items, &format!("{path}.key"), &|value| wrap(json!({ "key": value })), visit);
+                each_in(
+                    items,
+                    &format!("{path}.key"),
+                    &|value| wrap(json!({ "key": value })),
+                    visit,
+                );
             }
         }
     }
@@ -178,12 +235,32 @@ mod tests {
     #[test]
     fn lists_at_their_limit_are_accepted() {
         let kind = InClusterKind::IPPool;
-        assert!(fields(kind, &json!({"addresses": entries(4096), "prefix": 8}), None).is_empty());
-        assert_eq!(fields(kind, &json!({"addresses": entries(4097), "prefix": 8}), None), ["spec.addresses"]);
+        assert!(
+            fields(
+                kind,
+                &json!({"addresses": entries(4096), "prefix": 8}),
+                None
+            )
+            .is_empty()
+        );
+        assert_eq!(
+            fields(
+                kind,
+                &json!({"addresses": entries(4097), "prefix": 8}),
+                None
+            ),
+            ["spec.addresses"]
+        );
         let long = json!({"addresses": entries(5000), "prefix": 8});
         let changed = json!({"addresses": entries(5000), "prefix": 9});
-        assert!(fields(kind, &changed, Some(&long)).is_empty(), "the list did not change");
+        assert!(
+            fields(kind, &changed, Some(&long)).is_empty(),
+            "the list did not change"
+        );
         let lists = json!({"excludedAddresses": entries(4097), "draining": entries(4097)});
-        assert_eq!(fields(kind, &lists, None), ["spec.draining", "spec.excludedAddresses"]);
+        assert_eq!(
+            fields(kind, &lists, None),
+            ["spec.draining", "spec.excludedAddresses"]
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! Admission of networks: what their definition cannot check.
 
-use capi_ipam_api::{Audience, IPNetwork, NetworkProblem, SelectorProblem, names, network_warnings};
+use capi_ipam_api::{
+    Audience, IPNetwork, NetworkProblem, SelectorProblem, names, network_warnings,
+};
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
 use kube::api::ObjectMeta;
@@ -20,21 +22,29 @@ pub fn review(request: &AdmissionRequest, view: &dyn View) -> Decision {
     }
     match request.operation {
         Operation::Create | Operation::Update => write(&decode(request.object.as_ref())?, view),
-        Operation::Delete => delete(&metadata(request.old_object.as_ref()), view).map(|()| Vec::new()),
+        Operation::Delete => {
+            delete(&metadata(request.old_object.as_ref()), view).map(|()| Vec::new())
+        }
         Operation::Connect => Ok(Vec::new()),
     }
 }
 
 fn decode(object: Option<&Value>) -> Result<IPNetwork, Box<Status>> {
     let object = object.ok_or_else(|| denial::bad_request("the request has no object"))?;
-    IPNetwork::deserialize(object)
-        .map_err(|error| denial::bad_request(&format!("cannot decode the object as an IPNetwork: {error}")))
+    IPNetwork::deserialize(object).map_err(|error| {
+        denial::bad_request(&format!(
+            "cannot decode the object as an IPNetwork: {error}"
+        ))
+    })
 }
 
-/// The metadata of a network that is deleted: its specification may be of another version and cannot prevent that.
+/// The metadata of a network that is deleted: its specification may be of another version and
+/// cannot prevent that.
 fn metadata(object: Option<&Value>) -> ObjectMeta {
     let metadata = object.and_then(|object| object.get("metadata"));
-    metadata.and_then(|metadata| ObjectMeta::deserialize(metadata).ok()).unwrap_or_default()
+    metadata
+        .and_then(|metadata| ObjectMeta::deserialize(metadata).ok())
+        .unwrap_or_default()
 }
 
 fn write(network: &IPNetwork, view: &dyn View) -> Decision {
@@ -49,12 +59,18 @@ fn write(network: &IPNetwork, view: &dyn View) -> Decision {
         }
         Err(problems) => {
             let name = network.metadata.name.as_deref().unwrap_or_default();
-            Err(denial::invalid(names::GROUP, "IPNetwork", name, problems.iter().map(cause).collect()))
+            Err(denial::invalid(
+                names::GROUP,
+                "IPNetwork",
+                name,
+                problems.iter().map(cause).collect(),
+            ))
         }
     }
 }
 
-/// The pools of a network that is being deleted allocate no addresses, so a deletion by mistake is denied.
+/// The pools of a network that is being deleted allocate no addresses, so a deletion by mistake is
+/// denied.
 fn delete(metadata: &ObjectMeta, view: &dyn View) -> Result<(), Box<Status>> {
     if is_unchecked(metadata) {
         return Ok(());
@@ -67,7 +83,11 @@ fn delete(metadata: &ObjectMeta, view: &dyn View) -> Result<(), Box<Status>> {
     }
     // A message about a network names no namespaced pool.
     let pools = Audience::of(None).pools(state.members.iter().map(|(pool, _)| pool));
-    let pools = if pools.is_empty() { "no pools".to_owned() } else { pools };
+    let pools = if pools.is_empty() {
+        "no pools".to_owned()
+    } else {
+        pools
+    };
     Err(denial::bad_request(&format!(
         "IPNetwork has pools or reservations. Cannot delete IPNetwork until all pools have left it and all reservations \
          have been removed. In use: {pools}, {} reservations; see kubectl describe ipnetworks {name}",

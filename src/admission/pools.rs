@@ -1,9 +1,9 @@
 //! Admission of pools: the rules of the Go in-cluster provider, with its fields and codes.
 //!
-//! Intended differences: an update that does not change the spec is allowed, also if the spec is not valid, and returns
-//! warnings only if the labels change the network of the pool; so is every update of an object that is being deleted;
-//! and an update is denied only if it removes addresses in use from the pool, not because of addresses that were out of
-//! range before.
+//! Intended differences: an update that does not change the spec is allowed, also if the spec is
+//! not valid, and returns warnings only if the labels change the network of the pool; so is every
+//! update of an object that is being deleted; and an update is denied only if it removes addresses
+//! in use from the pool, not because of addresses that were out of range before.
 
 use std::fmt::{Display, Write as _};
 
@@ -56,10 +56,12 @@ pub fn review(kind: InClusterKind, request: &AdmissionRequest, view: &dyn View) 
 }
 
 fn decode(kind: InClusterKind, object: Option<&Value>) -> Result<Pool, Box<Status>> {
-    let object =
-        object.filter(|object| object.is_object()).ok_or_else(|| denial::bad_request("the request has no object"))?;
-    let undecodable =
-        |reason: &dyn Display| denial::bad_request(&format!("cannot decode the object as {kind}: {reason}"));
+    let object = object
+        .filter(|object| object.is_object())
+        .ok_or_else(|| denial::bad_request("the request has no object"))?;
+    let undecodable = |reason: &dyn Display| {
+        denial::bad_request(&format!("cannot decode the object as {kind}: {reason}"))
+    };
     let pool = Pool::deserialize(object).map_err(|error| undecodable(&error))?;
     if pool.kind != kind {
         return Err(undecodable(&format_args!("its kind is {}", pool.kind)));
@@ -78,7 +80,8 @@ fn key(pool: &Pool, request: &AdmissionRequest) -> PoolKey {
 
 /// The specifications of the new and the old object.
 fn specs(request: &AdmissionRequest) -> [Option<&Value>; 2] {
-    [&request.object, &request.old_object].map(|object| object.as_ref().and_then(|object| object.get("spec")))
+    [&request.object, &request.old_object]
+        .map(|object| object.as_ref().and_then(|object| object.get("spec")))
 }
 
 fn same_spec(request: &AdmissionRequest) -> bool {
@@ -90,14 +93,20 @@ fn same_spec(request: &AdmissionRequest) -> bool {
 fn check_limits(new: &Pool, request: &AdmissionRequest) -> Result<(), Box<Status>> {
     let [spec, before] = specs(request);
     let causes = limits::exceeded(new.kind, spec, before);
-    if causes.is_empty() { Ok(()) } else { Err(invalid(&key(new, request), causes)) }
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(invalid(&key(new, request), causes))
+    }
 }
 
 /// Returns the blocks of the pool, or all problems of the spec that do not depend on other objects.
 fn check(spec: &PoolSpec) -> Result<UsableBlocks, Vec<StatusCause>> {
     let usable = spec.usable();
     let problems = spec.field_problems(usable.as_ref().ok());
-    let of_fields = problems.iter().map(|problem| denial::invalid_value(&problem.field, &problem.value, &problem.text));
+    let of_fields = problems
+        .iter()
+        .map(|problem| denial::invalid_value(&problem.field, &problem.value, &problem.text));
     match usable {
         Ok(usable) if problems.is_empty() => Ok(usable),
         Ok(_) => Err(of_fields.collect()),
@@ -106,9 +115,15 @@ fn check(spec: &PoolSpec) -> Result<UsableBlocks, Vec<StatusCause>> {
 }
 
 /// Why the pool cannot be in its network: the network has another block length.
-fn network_conflict(spec: &PoolSpec, usable: &UsableBlocks, view: &dyn View) -> Option<StatusCause> {
+fn network_conflict(
+    spec: &PoolSpec,
+    usable: &UsableBlocks,
+    view: &dyn View,
+) -> Option<StatusCause> {
     let network = spec.network()?;
-    let declared = view.network_length(network, usable.family).filter(|declared| *declared != usable.length)?;
+    let declared = view
+        .network_length(network, usable.family)
+        .filter(|declared| *declared != usable.length)?;
     let text = format!(
         "the pools of this network allocate {} blocks of length {declared}, this pool allocates length {}; use another \
          network for it",
@@ -130,10 +145,16 @@ fn cause(problem: &PoolProblem) -> StatusCause {
     match &problem.kind {
         PoolProblemKind::Required => {
             let list = field.rsplit('.').next().unwrap_or(&field);
-            let or_ranges = if matches!(problem.field, Field::Range(..)) { "" } else { " or ranges" };
+            let or_ranges = if matches!(problem.field, Field::Range(..)) {
+                ""
+            } else {
+                " or ranges"
+            };
             denial::required_value(&field, format!("{list}{or_ranges} is required"))
         }
-        PoolProblemKind::Prefix { prefix, .. } => denial::invalid_value(&field, &json!(prefix), &problem.kind),
+        PoolProblemKind::Prefix { prefix, .. } => {
+            denial::invalid_value(&field, &json!(prefix), &problem.kind)
+        }
         kind => denial::invalid_value(&field, &json!(problem.value), kind),
     }
 }
@@ -148,9 +169,12 @@ fn create(new: &Pool, key: &PoolKey, view: &dyn View) -> Decision {
 
 fn update(new: &Pool, old: Option<&Pool>, key: &PoolKey, view: &dyn View) -> Decision {
     let checked = check(&new.spec);
-    // Checked first: a conflict with the block length of the network is irrelevant if the length cannot be changed.
-    let mut immutable_changes: Vec<StatusCause> =
-        old.into_iter().flat_map(|old| changed_immutable_fields(&old.spec, &new.spec)).collect();
+    // Checked first: a conflict with the block length of the network is irrelevant if the length
+    // cannot be changed.
+    let mut immutable_changes: Vec<StatusCause> = old
+        .into_iter()
+        .flat_map(|old| changed_immutable_fields(&old.spec, &new.spec))
+        .collect();
     if !immutable_changes.is_empty() {
         immutable_changes.extend(checked.err().into_iter().flatten());
         return Err(invalid(key, immutable_changes));
@@ -165,7 +189,8 @@ fn update(new: &Pool, old: Option<&Pool>, key: &PoolKey, view: &dyn View) -> Dec
     Ok(warnings::of(new, old, key, &usable, view))
 }
 
-/// Returns the warnings about an update that changes only the metadata of a pool: a network can select it by its labels.
+/// Returns the warnings about an update that changes only the metadata of a pool: a network can
+/// select it by its labels.
 fn relabel(new: &Pool, old: Option<&Pool>, key: &PoolKey, view: &dyn View) -> Vec<String> {
     if old.is_some_and(|old| old.metadata.labels == new.metadata.labels) {
         return Vec::new();
@@ -178,13 +203,15 @@ fn changed_immutable_fields(old: &PoolSpec, new: &PoolSpec) -> impl Iterator<Ite
     let length = match (old, new) {
         (PoolSpec::Prefixes(old), PoolSpec::Prefixes(new)) => {
             let (old, new) = (old.allocation_prefix_length, new.allocation_prefix_length);
-            (old != new).then(|| denial::invalid_value("spec.allocationPrefixLength", &json!(new), message))
+            (old != new)
+                .then(|| denial::invalid_value("spec.allocationPrefixLength", &json!(new), message))
         }
         _ => None,
     };
     let size = old.slices().zip(new.slices()).and_then(|(old, new)| {
         let message = "field is immutable while spec.slices is set; remove spec.slices first";
-        (old.size != new.size).then(|| denial::invalid_value("spec.slices.size", &json!(new.size), message))
+        (old.size != new.size)
+            .then(|| denial::invalid_value("spec.slices.size", &json!(new.size), message))
     });
     length.into_iter().chain(size)
 }
@@ -199,7 +226,9 @@ fn check_in_use_addresses_kept(
         return Ok(());
     }
     require_complete(view)?;
-    let dropped = view.in_use(key, &|block| before.contains(block) && !after.contains(block));
+    let dropped = view.in_use(key, &|block| {
+        before.contains(block) && !after.contains(block)
+    });
     if dropped.is_empty() {
         return Ok(());
     }
@@ -227,7 +256,11 @@ fn delete(pool: &Pool, key: &PoolKey, view: &dyn View) -> Result<(), Box<Status>
 
 /// Names some of the blocks, and counts the others.
 pub(super) fn named(blocks: &[Block]) -> String {
-    let names: Vec<String> = blocks.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+    let names: Vec<String> = blocks
+        .iter()
+        .take(MAX_NAMED)
+        .map(ToString::to_string)
+        .collect();
     let mut text = names.join(", ");
     if blocks.len() > names.len() {
         let _ = write!(text, " and {} more", blocks.len() - names.len());

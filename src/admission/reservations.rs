@@ -1,9 +1,12 @@
-//! Admission of manually created reservations, which exclude an address from its pool or promise it to a claim.
+//! Admission of manually created reservations, which exclude an address from its pool or promise it
+//! to a claim.
 //!
-//! Reservations of the provider name the uid of a claim. The webhook configuration excludes them from admission, and
-//! they are allowed here as well.
+//! Reservations of the provider name the uid of a claim. The webhook configuration excludes them
+//! from admission, and they are allowed here as well.
 
-use capi_ipam_api::{Audience, ClaimProblem, IPReservation, PoolKey, ReservationProblem, Slot, names};
+use capi_ipam_api::{
+    Audience, ClaimProblem, IPReservation, PoolKey, ReservationProblem, Slot, names,
+};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
@@ -29,12 +32,19 @@ pub fn review(request: &AdmissionRequest, view: &dyn View) -> Decision {
 
 fn decode(object: Option<&Value>) -> Result<IPReservation, Box<Status>> {
     let object = object.ok_or_else(|| denial::bad_request("the request has no object"))?;
-    IPReservation::deserialize(object)
-        .map_err(|error| denial::bad_request(&format!("cannot decode the object as an IPReservation: {error}")))
+    IPReservation::deserialize(object).map_err(|error| {
+        denial::bad_request(&format!(
+            "cannot decode the object as an IPReservation: {error}"
+        ))
+    })
 }
 
 fn create(new: &IPReservation, view: &dyn View) -> Decision {
-    let by_provider = new.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
+    let by_provider = new
+        .spec
+        .claim_ref
+        .as_ref()
+        .is_some_and(|claim| claim.uid.is_some());
     // Versions without IPNetwork create objects that declare the block length of a network.
     if by_provider || new.network_block_length().is_some() {
         return Ok(Vec::new());
@@ -43,12 +53,15 @@ fn create(new: &IPReservation, view: &dyn View) -> Decision {
         let name = new.metadata.name.as_deref().unwrap_or_default();
         denial::invalid(names::GROUP, "IPReservation", name, vec![cause])
     };
-    let (slot, pool) = new.slot().map_err(|problem| invalid(problem_cause(new, &problem)))?;
+    let (slot, pool) = new
+        .slot()
+        .map_err(|problem| invalid(problem_cause(new, &problem)))?;
     let problem = placement_problem(&slot, &pool, view)
         .or_else(|| claim_problem(new, &pool))
         .or_else(|| in_use(new, &slot, view));
     match problem {
-        // It has no effect in the source cluster either; denying it would only stop `clusterctl move`.
+        // It has no effect in the source cluster either; denying it would only stop `clusterctl
+        // move`.
         Some(cause) if new.labels().contains_key(names::MOVE_LABEL) => {
             return Ok(vec![format!("{}: {}", cause.field, cause.message)]);
         }
@@ -56,7 +69,10 @@ fn create(new: &IPReservation, view: &dyn View) -> Decision {
         None => {}
     }
     let is_missing = view.is_complete() && view.pool(&pool).is_none();
-    Ok(is_missing.then(|| format!("spec.poolRef: {pool} does not exist")).into_iter().collect())
+    Ok(is_missing
+        .then(|| format!("spec.poolRef: {pool} does not exist"))
+        .into_iter()
+        .collect())
 }
 
 fn problem_cause(new: &IPReservation, problem: &ReservationProblem) -> StatusCause {
@@ -68,16 +84,24 @@ fn problem_cause(new: &IPReservation, problem: &ReservationProblem) -> StatusCau
         ReservationProblem::Name { name, .. } => json!(name),
     };
     let text = problem.to_string();
-    let detail = text.strip_prefix(problem.field()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text);
+    let detail = text
+        .strip_prefix(problem.field())
+        .and_then(|rest| rest.strip_prefix(": "))
+        .unwrap_or(&text);
     denial::invalid_value(problem.field(), &value, detail)
 }
 
-/// Why the pool cannot allocate the address: another scope, or an address that the pool does not contain.
+/// Why the pool cannot allocate the address: another scope, or an address that the pool does not
+/// contain.
 fn placement_problem(slot: &Slot, pool: &PoolKey, view: &dyn View) -> Option<StatusCause> {
     let (scope, usable) = view.pool(pool)?;
     if scope != slot.scope {
         let text = format!("the scope of {pool} is {}", scope.name());
-        return Some(denial::invalid_value("spec.scope", &json!(slot.scope.name()), text));
+        return Some(denial::invalid_value(
+            "spec.scope",
+            &json!(slot.scope.name()),
+            text,
+        ));
     }
     let is_outside = !usable?.contains(slot.block);
     let text = format!("{pool} does not contain this address");
@@ -90,19 +114,37 @@ fn claim_problem(new: &IPReservation, pool: &PoolKey) -> Option<StatusCause> {
     let problem = claim.problem(pool)?;
     let value = match &problem {
         ClaimProblem::Name { name } => name,
-        ClaimProblem::Namespace { namespace } | ClaimProblem::OtherNamespace { namespace, .. } => namespace,
+        ClaimProblem::Namespace { namespace } | ClaimProblem::OtherNamespace { namespace, .. } => {
+            namespace
+        }
     };
-    Some(denial::invalid_value(problem.field(), &json!(value), problem.detail()))
+    Some(denial::invalid_value(
+        problem.field(),
+        &json!(value),
+        problem.detail(),
+    ))
 }
 
 /// Why the address cannot be reserved: an IPAddress of another claim uses it.
 fn in_use(new: &IPReservation, slot: &Slot, view: &dyn View) -> Option<StatusCause> {
-    let promised_to = new.spec.claim_ref.as_ref().map(|claim| NamespacedName::new(&claim.namespace, &claim.name));
+    let promised_to = new
+        .spec
+        .claim_ref
+        .as_ref()
+        .map(|claim| NamespacedName::new(&claim.namespace, &claim.name));
     let owners = view.owners(slot);
-    let owner = owners.iter().find(|owner| Some(*owner) != promised_to.as_ref())?;
+    let owner = owners
+        .iter()
+        .find(|owner| Some(*owner) != promised_to.as_ref())?;
     let owner = AUDIENCE.object("IPAddress", owner.namespace(), owner.name());
-    let text = format!("in use by {owner} (see kubectl get ipaddresses --all-namespaces); delete its claim first");
-    Some(denial::invalid_value("spec.address", &json!(slot.block.to_string()), text))
+    let text = format!(
+        "in use by {owner} (see kubectl get ipaddresses --all-namespaces); delete its claim first"
+    );
+    Some(denial::invalid_value(
+        "spec.address",
+        &json!(slot.block.to_string()),
+        text,
+    ))
 }
 
 #[cfg(test)]

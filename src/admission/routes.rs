@@ -30,13 +30,17 @@ macro_rules! paths {
 
 /// Adds all webhooks to the endpoints.
 pub fn all(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
-    let endpoints = InClusterKind::ALL.into_iter().fold(endpoints, |endpoints, kind| pool(kind, endpoints, view));
+    let endpoints = InClusterKind::ALL
+        .into_iter()
+        .fold(endpoints, |endpoints, kind| pool(kind, endpoints, view));
     let (of_reservations, of_networks) = (Arc::clone(view), Arc::clone(view));
     endpoints
         .review(VALIDATE_RESERVATION, move |request: &AdmissionRequest| {
             reservations::review(request, of_reservations.as_ref())
         })
-        .review(VALIDATE_NETWORK, move |request: &AdmissionRequest| networks::review(request, of_networks.as_ref()))
+        .review(VALIDATE_NETWORK, move |request: &AdmissionRequest| {
+            networks::review(request, of_networks.as_ref())
+        })
         .convert(CONVERT, |object: Value, desired: &str| {
             conversion::convert(object, desired).map_err(|error| error.to_string())
         })
@@ -45,8 +49,11 @@ pub fn all(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
 fn pool(kind: InClusterKind, endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
     let (view, paths) = (Arc::clone(view), paths_of(kind));
     endpoints
-        .review(paths.validate, move |request: &AdmissionRequest| pools::review(kind, request, view.as_ref()))
-        // The definitions have the defaults. The path is kept for configurations of the Go provider that still call it.
+        .review(paths.validate, move |request: &AdmissionRequest| {
+            pools::review(kind, request, view.as_ref())
+        })
+        // The definitions have the defaults. The path is kept for configurations of the Go provider
+        // that still call it.
         .review(paths.mutate, |_: &AdmissionRequest| Ok(Vec::new()))
 }
 

@@ -1,5 +1,5 @@
-//! Warnings about pools that join or leave a network with addresses in use, or that a network does not accept: by a
-//! change of the pool, or of the network.
+//! Warnings about pools that join or leave a network with addresses in use, or that a network does
+//! not accept: by a change of the pool, or of the network.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,11 @@ pub(super) fn of_pool(change: &ScopeChange, new: &Pool, old: Option<&Pool>) -> V
     let mut warnings = Vec::new();
     let affected = &change.affected;
     if !affected.is_empty() {
-        let field =
-            if names_network(new) || old.is_some_and(names_network) { "spec.network" } else { "metadata.labels" };
+        let field = if names_network(new) || old.is_some_and(names_network) {
+            "spec.network"
+        } else {
+            "metadata.labels"
+        };
         let in_use = in_use(affected.len());
         let addresses = named(affected);
         if let Some(network) = change.left_network() {
@@ -35,7 +38,11 @@ pub(super) fn of_pool(change: &ScopeChange, new: &Pool, old: Option<&Pool>) -> V
     }
     if let Some(refusal) = &change.refusal {
         // Not denied: `clusterctl move` and restores create pools and networks in any order.
-        let field = if names_network(new) { "spec.network" } else { "metadata.labels" };
+        let field = if names_network(new) {
+            "spec.network"
+        } else {
+            "metadata.labels"
+        };
         warnings.push(format!("{field}: {refusal}"));
     }
     warnings
@@ -51,7 +58,9 @@ pub(super) fn of_network(changes: &[ScopeChange]) -> Vec<String> {
              : {pools}; release them first, or keep the pools in the network"
         ));
     }
-    let is_joining = |change: &&ScopeChange| change.left_network().is_none() && change.joined_network().is_some();
+    let is_joining = |change: &&ScopeChange| {
+        change.left_network().is_none() && change.joined_network().is_some()
+    };
     if let Some((in_use, pools)) = affected(changes.iter().filter(is_joining)) {
         warnings.push(format!(
             "spec: pools join the network with {in_use} that other pools of the network use as well: \
@@ -61,18 +70,26 @@ pub(super) fn of_network(changes: &[ScopeChange]) -> Vec<String> {
     let mut refused: BTreeMap<String, Vec<&PoolKey>> = BTreeMap::new();
     for change in changes {
         if let Some(refusal) = &change.refusal {
-            refused.entry(refusal.to_string()).or_default().push(&change.pool);
+            refused
+                .entry(refusal.to_string())
+                .or_default()
+                .push(&change.pool);
         }
     }
     for (refusal, pools) in refused {
-        warnings.push(format!("spec: {} cannot allocate addresses any more: {refusal}", AUDIENCE.pools(pools)));
+        warnings.push(format!(
+            "spec: {} cannot allocate addresses any more: {refusal}",
+            AUDIENCE.pools(pools)
+        ));
     }
     warnings
 }
 
 /// The number of affected addresses, and the pools that have them; `None` without one.
 fn affected<'a>(changes: impl Iterator<Item = &'a ScopeChange>) -> Option<(String, String)> {
-    let affected: Vec<&ScopeChange> = changes.filter(|change| !change.affected.is_empty()).collect();
+    let affected: Vec<&ScopeChange> = changes
+        .filter(|change| !change.affected.is_empty())
+        .collect();
     let count = affected.iter().map(|change| change.affected.len()).sum();
     let pools = AUDIENCE.pools(affected.iter().map(|change| &change.pool));
     (count > 0).then(|| (in_use(count), pools))

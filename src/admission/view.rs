@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 
-use capi_ipam_api::{AccessRules, IPNetwork, NetworkView, OverLimit, Pool, PoolKey, Scope, ScopeChange, Slot};
+use capi_ipam_api::{
+    AccessRules, IPNetwork, NetworkView, OverLimit, Pool, PoolKey, Scope, ScopeChange, Slot,
+};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 
-/// The state of the cluster that admission reads. It can lag behind: admission reports mistakes early, and nothing
-/// depends on it for safety.
+/// The state of the cluster that admission reads. It can lag behind: admission reports mistakes
+/// early, and nothing depends on it for safety.
 pub trait View: Send + Sync + 'static {
-    /// Whether all objects have been listed. Until then, requests that depend on the addresses in use are denied.
+    /// Whether all objects have been listed. Until then, requests that depend on the addresses in
+    /// use are denied.
     fn is_complete(&self) -> bool;
 
-    /// The addresses of a pool that are in use and for which `filter` returns true, in ascending order.
+    /// The addresses of a pool that are in use and for which `filter` returns true, in ascending
+    /// order.
     fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block>;
 
     /// The pools of other scopes that can allocate the same addresses as this pool.
@@ -24,7 +28,8 @@ pub trait View: Send + Sync + 'static {
     /// The scope of a pool as it is written, and as it is now.
     fn scope_change(&self, key: &PoolKey, pool: &Pool) -> ScopeChange;
 
-    /// The existing pools whose scope a network changes as it is written, or that it does not accept any more.
+    /// The existing pools whose scope a network changes as it is written, or that it does not
+    /// accept any more.
     fn scope_changes(&self, _network: &IPNetwork) -> Vec<ScopeChange> {
         Vec::new()
     }

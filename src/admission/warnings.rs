@@ -16,8 +16,12 @@ pub(super) fn of(
 ) -> Vec<String> {
     let mut warnings = pool_warnings(&pool.spec, usable);
     // The range of a subnet of v1alpha1 has no host bits.
-    warnings.extend(conversion::old_subnet(pool).and_then(|subnet| host_bits_warning("spec.subnet", &subnet)));
-    let over = access_rules(pool).map(|rules| view.over_limit(key, &rules)).unwrap_or_default();
+    warnings.extend(
+        conversion::old_subnet(pool).and_then(|subnet| host_bits_warning("spec.subnet", &subnet)),
+    );
+    let over = access_rules(pool)
+        .map(|rules| view.over_limit(key, &rules))
+        .unwrap_or_default();
     if over.addresses > 0 {
         warnings.push(format!(
             "spec.limits: {} namespaces or Clusters have {} addresses more; they keep them",
@@ -51,5 +55,8 @@ pub(super) fn of(
 
 /// Who may use a global pool, if its specification restricts it.
 fn access_rules(pool: &Pool) -> Option<AccessRules> {
-    pool.kind.is_global().then(|| pool.spec.access().rules().ok().flatten()).flatten()
+    pool.kind
+        .is_global()
+        .then(|| pool.spec.access().rules().ok().flatten())
+        .flatten()
 }

@@ -50,13 +50,20 @@ struct ValidationRule {
     message: String,
 }
 
-/// Returns the page in Markdown. Kinds with the same fields share a section. Fails when a definition cannot be
-/// represented as JSON.
+/// Returns the page in Markdown. Kinds with the same fields share a section. Fails when a
+/// definition cannot be represented as JSON.
 pub(super) fn page(definitions: &[CustomResourceDefinition]) -> Result<String, serde_json::Error> {
-    let kinds = definitions.iter().map(Kind::of).collect::<Result<Vec<_>, _>>()?;
+    let kinds = definitions
+        .iter()
+        .map(Kind::of)
+        .collect::<Result<Vec<_>, _>>()?;
     let mut sections: Vec<Vec<Kind>> = Vec::new();
     for kind in kinds {
-        let same = |section: &&mut Vec<Kind>| section.first().is_some_and(|first| first.versions == kind.versions);
+        let same = |section: &&mut Vec<Kind>| {
+            section
+                .first()
+                .is_some_and(|first| first.versions == kind.versions)
+        };
         match sections.iter_mut().find(same) {
             Some(section) => section.push(kind),
             None => sections.push(vec![kind]),
@@ -82,7 +89,10 @@ impl Kind {
         };
         // The stored version is the last one in the definition, and the first one on the page.
         for version in spec.versions.iter().rev() {
-            let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
+            let schema = version
+                .schema
+                .as_ref()
+                .and_then(|schema| schema.open_api_v3_schema.as_ref());
             let schema = serde_json::to_value(schema)?;
             if version.storage {
                 kind.description = text_of(&schema, "description");
@@ -92,28 +102,57 @@ impl Kind {
             collect_fields(&schema, "", &mut fields, &mut rules);
             // In the order of the fields; rules of the whole object are first.
             rules.sort_by_key(|rule: &ValidationRule| {
-                fields.iter().position(|field: &Field| field.path == rule.path.trim_end_matches("[]"))
+                fields
+                    .iter()
+                    .position(|field: &Field| field.path == rule.path.trim_end_matches("[]"))
             });
             let is_deprecated = version.deprecated.unwrap_or_default();
-            kind.versions.push(Version { name: version.name.clone(), is_deprecated, fields, rules });
+            kind.versions.push(Version {
+                name: version.name.clone(),
+                is_deprecated,
+                fields,
+                rules,
+            });
         }
         Ok(kind)
     }
 }
 
 /// Adds the properties of an object schema, and what they contain.
-fn collect_fields(schema: &Value, parent: &str, fields: &mut Vec<Field>, rules: &mut Vec<ValidationRule>) {
-    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+fn collect_fields(
+    schema: &Value,
+    parent: &str,
+    fields: &mut Vec<Field>,
+    rules: &mut Vec<ValidationRule>,
+) {
+    let required: Vec<&str> = schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         if parent.is_empty() && COMMON_FIELDS.contains(&name.as_str()) {
             continue;
         }
-        let path = if parent.is_empty() { name.clone() } else { format!("{parent}.{name}") };
+        let path = if parent.is_empty() {
+            name.clone()
+        } else {
+            format!("{parent}.{name}")
+        };
         let mut validation: Vec<String> = Vec::new();
-        validation.extend(required.contains(&name.as_str()).then(|| "required".to_owned()));
+        validation.extend(
+            required
+                .contains(&name.as_str())
+                .then(|| "required".to_owned()),
+        );
         validation.extend(bounds(property));
         let entries = &property["items"];
-        validation.extend(bounds(entries).into_iter().map(|bound| format!("each entry: {bound}")));
+        validation.extend(
+            bounds(entries)
+                .into_iter()
+                .map(|bound| format!("each entry: {bound}")),
+        );
         fields.push(Field {
             type_: type_of(property),
             validation,
@@ -130,9 +169,16 @@ fn collect_fields(schema: &Value, parent: &str, fields: &mut Vec<Field>, rules: 
 
 /// Adds the messages of the rules of one part of a schema.
 fn collect_rules(schema: &Value, path: &str, rules: &mut Vec<ValidationRule>) {
-    for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+    for rule in schema["x-kubernetes-validations"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
         let field = format!("{path}{}", text_of(rule, "fieldPath"));
-        let rule = ValidationRule { path: field.trim_start_matches('.').to_owned(), message: text_of(rule, "message") };
+        let rule = ValidationRule {
+            path: field.trim_start_matches('.').to_owned(),
+            message: text_of(rule, "message"),
+        };
         if !rules.contains(&rule) {
             rules.push(rule);
         }
@@ -158,7 +204,11 @@ fn bounds(schema: &Value) -> Vec<String> {
         (None, None) => None,
     };
     let mut bounds: Vec<String> = Vec::new();
-    bounds.extend(schema.get("default").map(|default| format!("default {default}")));
+    bounds.extend(
+        schema
+            .get("default")
+            .map(|default| format!("default {default}")),
+    );
     bounds.extend(range("minimum", "maximum", ""));
     bounds.extend(range("minLength", "maxLength", " characters"));
     bounds.extend(range("minItems", "maxItems", " entries"));
@@ -166,12 +216,20 @@ fn bounds(schema: &Value) -> Vec<String> {
         let choices: Vec<&str> = choices.iter().filter_map(Value::as_str).collect();
         bounds.push(format!("one of {}", choices.join(", ")));
     }
-    bounds.extend(schema["pattern"].as_str().map(|pattern| format!("pattern `{pattern}`")));
+    bounds.extend(
+        schema["pattern"]
+            .as_str()
+            .map(|pattern| format!("pattern `{pattern}`")),
+    );
     bounds
 }
 
 fn text_of(value: &Value, field: &str) -> String {
-    value.as_object().and_then(|fields: &Map<String, Value>| fields.get(field)?.as_str()).unwrap_or_default().to_owned()
+    value
+        .as_object()
+        .and_then(|fields: &Map<String, Value>| fields.get(field)?.as_str())
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn write_section(text: &mut String, kinds: &[Kind]) {
@@ -181,22 +239,50 @@ fn write_section(text: &mut String, kinds: &[Kind]) {
         "\n## {}\n\n| kind | scope | plural name | description |\n|---|---|---|---|\n",
         names.join(" and ")
     );
-    for Kind { name, scope, plural, description, .. } in kinds {
-        let _ = writeln!(text, "| `{name}` | {scope} | `{plural}` | {} |", cell(description));
+    for Kind {
+        name,
+        scope,
+        plural,
+        description,
+        ..
+    } in kinds
+    {
+        let _ = writeln!(
+            text,
+            "| `{name}` | {scope} | `{plural}` | {} |",
+            cell(description)
+        );
     }
     for version in kinds.first().into_iter().flat_map(|kind| &kind.versions) {
-        let deprecated = if version.is_deprecated { " (deprecated)" } else { "" };
+        let deprecated = if version.is_deprecated {
+            " (deprecated)"
+        } else {
+            ""
+        };
         let _ = write!(
             text,
             "\n### {} of {}{deprecated}\n\n| field | type | validation | description |\n|---|---|---|---|\n",
             version.name,
             names.join(" and ")
         );
-        for Field { path, type_, validation, description } in &version.fields {
-            let _ = writeln!(text, "| `{path}` | {type_} | {} | {} |", cell(&validation.join("; ")), cell(description));
+        for Field {
+            path,
+            type_,
+            validation,
+            description,
+        } in &version.fields
+        {
+            let _ = writeln!(
+                text,
+                "| `{path}` | {type_} | {} | {} |",
+                cell(&validation.join("; ")),
+                cell(description)
+            );
         }
         if !version.rules.is_empty() {
-            text.push_str("\nError messages for invalid objects:\n\n| field | message |\n|---|---|\n");
+            text.push_str(
+                "\nError messages for invalid objects:\n\n| field | message |\n|---|---|\n",
+            );
         }
         for ValidationRule { path, message } in &version.rules {
             let _ = writeln!(text, "| `{path}` | {} |", cell(message));
@@ -219,7 +305,11 @@ mod tests {
     #[test]
     fn kinds_with_the_same_fields_share_a_section() {
         let mut all = crds::all().unwrap();
-        let mut copy = all.iter().find(|it| it.spec.names.kind == "IPReservation").unwrap().clone();
+        let mut copy = all
+            .iter()
+            .find(|it| it.spec.names.kind == "IPReservation")
+            .unwrap()
+            .clone();
         "IPReservationCopy".clone_into(&mut copy.spec.names.kind);
         all.push(copy);
         let page = page(&all).unwrap();
@@ -231,13 +321,28 @@ mod tests {
             "## GlobalInClusterPrefixPool",
             "## IPReservation and IPReservationCopy",
         ] {
-            assert_eq!(page.matches(&format!("\n{heading}\n")).count(), 1, "{heading}");
+            assert_eq!(
+                page.matches(&format!("\n{heading}\n")).count(),
+                1,
+                "{heading}"
+            );
         }
-        for field in ["spec.addresses", "spec.network", "spec.allocationPrefixLength", "spec.claimRef.uid"] {
+        for field in [
+            "spec.addresses",
+            "spec.network",
+            "spec.allocationPrefixLength",
+            "spec.claimRef.uid",
+        ] {
             assert!(page.contains(&format!("\n| `{field}` |")), "{field}");
         }
-        assert!(page.contains("| `status.conditions[].reason` |"), "fields of entries are listed");
-        assert!(!page.contains("| `metadata` | object |"), "common fields are omitted");
+        assert!(
+            page.contains("| `status.conditions[].reason` |"),
+            "fields of entries are listed"
+        );
+        assert!(
+            !page.contains("| `metadata` | object |"),
+            "common fields are omitted"
+        );
     }
 
     #[test]
@@ -245,9 +350,15 @@ mod tests {
         let schema = json!({"type": "integer", "default": 64, "minimum": 1.0, "maximum": 128.0});
         assert_eq!(bounds(&schema), ["default 64", "1 to 128"]);
         let schema = json!({"type": "string", "maxLength": 63, "pattern": "^a|b$"});
-        assert_eq!(bounds(&schema), ["at most 63 characters", "pattern `^a|b$`"]);
+        assert_eq!(
+            bounds(&schema),
+            ["at most 63 characters", "pattern `^a|b$`"]
+        );
         assert_eq!(cell("a|b"), "a\\|b");
-        assert_eq!(bounds(&json!({"maxItems": 4, "enum": ["x", "y"]})), ["at most 4 entries", "one of x, y"]);
+        assert_eq!(
+            bounds(&json!({"maxItems": 4, "enum": ["x", "y"]})),
+            ["at most 4 entries", "one of x, y"]
+        );
         let list = json!({"type": "array", "items": {"type": "string", "format": "date-time"}});
         assert_eq!(type_of(&list), "list of string (date-time)");
     }

@@ -51,12 +51,19 @@ enum GenerateError {
 
 /// Prints a generated file on standard output.
 pub(super) fn print(file: Generated) -> ExitCode {
-    let written =
-        text(file).and_then(|text| std::io::stdout().write_all(text.as_bytes()).map_err(GenerateError::Output));
+    let written = text(file).and_then(|text| {
+        std::io::stdout()
+            .write_all(text.as_bytes())
+            .map_err(GenerateError::Output)
+    });
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {}", capi_ipam_controller::client::error_chain(&error));
+            let _ = writeln!(
+                std::io::stderr(),
+                "error: {}",
+                capi_ipam_controller::client::error_chain(&error)
+            );
             ExitCode::FAILURE
         }
     }
@@ -85,13 +92,17 @@ fn documents<T: Serialize>(objects: &[T]) -> Result<String, GenerateError> {
     Ok(text)
 }
 
-/// Writes floating point numbers without a fraction as integers: `0` instead of `0.0`. Bounds in schemas are such
-/// numbers.
+/// Writes floating point numbers without a fraction as integers: `0` instead of `0.0`. Bounds in
+/// schemas are such numbers.
 fn write_whole_numbers(value: &mut Value) {
     match value {
         Value::Number(number) => {
-            let whole = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 1e15);
-            if let Some(whole) = whole.filter(|_| number.is_f64()).and_then(|float| format!("{float:.0}").parse().ok())
+            let whole = number
+                .as_f64()
+                .filter(|float| float.fract() == 0.0 && float.abs() < 1e15);
+            if let Some(whole) = whole
+                .filter(|_| number.is_f64())
+                .and_then(|float| format!("{float:.0}").parse().ok())
             {
                 *value = Value::Number(whole);
             }
@@ -105,10 +116,24 @@ fn write_whole_numbers(value: &mut Value) {
 fn flags() -> String {
     let mut text = String::from(FLAGS_HEAD);
     for argument in Flags::command().get_arguments() {
-        let Some(name) = argument.get_long().filter(|name| !["help", "version"].contains(name)) else { continue };
-        let default = argument.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
-        let default = default.filter(|value| !value.is_empty()).map(|value| format!("`{value}`")).unwrap_or_default();
-        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let Some(name) = argument
+            .get_long()
+            .filter(|name| !["help", "version"].contains(name))
+        else {
+            continue;
+        };
+        let default = argument
+            .get_default_values()
+            .first()
+            .map(|value| value.to_string_lossy().into_owned());
+        let default = default
+            .filter(|value| !value.is_empty())
+            .map(|value| format!("`{value}`"))
+            .unwrap_or_default();
+        let help = argument
+            .get_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         let _ = writeln!(text, "| `--{name}` | {default} | {help} |");
     }
     text
@@ -119,13 +144,29 @@ fn metrics() -> String {
     for (title, descriptions) in [
         ("Pools and addresses", in_cluster::METRICS),
         ("Claims", capi_ipam_provider::METRICS),
-        ("Controllers and requests, of every provider of the SDK", capi_ipam_controller::metrics::DESCRIPTIONS),
+        (
+            "Controllers and requests, of every provider of the SDK",
+            capi_ipam_controller::metrics::DESCRIPTIONS,
+        ),
         ("Webhooks", capi_ipam_webhook::endpoints::METRICS),
     ] {
-        let _ = writeln!(text, "\n## {title}\n\n| metric | type | labels | meaning |\n|---|---|---|---|");
-        for Description { name, kind, labels, help } in descriptions {
+        let _ = writeln!(
+            text,
+            "\n## {title}\n\n| metric | type | labels | meaning |\n|---|---|---|---|"
+        );
+        for Description {
+            name,
+            kind,
+            labels,
+            help,
+        } in descriptions
+        {
             let labels: Vec<String> = labels.iter().map(|label| describe_label(label)).collect();
-            let _ = writeln!(text, "| `{name}` | {kind} | {} | {help} |", labels.join("; "));
+            let _ = writeln!(
+                text,
+                "| `{name}` | {kind} | {} | {help} |",
+                labels.join("; ")
+            );
         }
     }
     text

@@ -1,6 +1,9 @@
-//! The permissions of the manager: a table with the reason for each rule. `config/rbac/role.yaml` is generated from it.
+//! The permissions of the manager: a table with the reason for each rule. `config/rbac/role.yaml`
+//! is generated from it.
 
-use capi_ipam_api::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_CONFIGURATION};
+use capi_ipam_api::installed::{
+    CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_CONFIGURATION,
+};
 use capi_ipam_api::names;
 use serde_json::{Value, json};
 
@@ -39,7 +42,9 @@ pub const CLUSTER_RULES: &[Rule] = &[
         group: names::GROUP,
         resources: &["ipaddresses"],
         names: &[],
-        verbs: &["get", "list", "watch", "create", "patch", "update", "delete"],
+        verbs: &[
+            "get", "list", "watch", "create", "patch", "update", "delete",
+        ],
         reason: "allocated addresses; their finalizer, as above",
     },
     Rule {
@@ -212,7 +217,13 @@ pub const SELF_MANAGED_CERTS_NAMESPACE_RULES: &[Rule] = &[
         reason: "the certificate and the CA that all replicas share",
     },
     // Without names: the API server does not authorize `create` by name.
-    Rule { group: "", resources: &["secrets"], names: &[], verbs: &["create"], reason: "create the Secret" },
+    Rule {
+        group: "",
+        resources: &["secrets"],
+        names: &[],
+        verbs: &["create"],
+        reason: "create the Secret",
+    },
 ];
 
 /// Rules that are added to the roles `view`, `edit` and `admin`.
@@ -232,8 +243,9 @@ const VIEWER_RULES: &[Rule] = &[Rule {
     reason: "view pools, networks, reservations and slices",
 }];
 
-/// Rules of the editor role, which is bound in namespaces. They are not added to `edit`, since a pool can join the
-/// network of other pools, and every pool uses memory of the manager. Cluster-scoped pools are for administrators.
+/// Rules of the editor role, which is bound in namespaces. They are not added to `edit`, since a
+/// pool can join the network of other pools, and every pool uses memory of the manager.
+/// Cluster-scoped pools are for administrators.
 const EDITOR_RULES: &[Rule] = &[Rule {
     group: names::GROUP,
     resources: &["inclusterippools", "inclusterprefixpools"],
@@ -242,14 +254,30 @@ const EDITOR_RULES: &[Rule] = &[Rule {
     reason: "manage pools",
 }];
 
-/// The roles of the manager; the viewer role, which is aggregated to `view`, `edit` and `admin`; and the editor role,
-/// which is not aggregated.
+/// The roles of the manager; the viewer role, which is aggregated to `view`, `edit` and `admin`;
+/// and the editor role, which is not aggregated.
 pub(super) fn documents() -> [Value; 4] {
     [
-        role("ClusterRole", "capi-ipam-in-cluster-manager-role", CLUSTER_RULES),
-        role("Role", "capi-ipam-in-cluster-leader-election-role", NAMESPACE_RULES),
-        aggregated_to(&["view", "edit", "admin"], "capi-ipam-in-cluster-viewer-role", VIEWER_RULES),
-        role("ClusterRole", "capi-ipam-in-cluster-editor-role", EDITOR_RULES),
+        role(
+            "ClusterRole",
+            "capi-ipam-in-cluster-manager-role",
+            CLUSTER_RULES,
+        ),
+        role(
+            "Role",
+            "capi-ipam-in-cluster-leader-election-role",
+            NAMESPACE_RULES,
+        ),
+        aggregated_to(
+            &["view", "edit", "admin"],
+            "capi-ipam-in-cluster-viewer-role",
+            VIEWER_RULES,
+        ),
+        role(
+            "ClusterRole",
+            "capi-ipam-in-cluster-editor-role",
+            EDITOR_RULES,
+        ),
     ]
 }
 
@@ -258,9 +286,17 @@ fn aggregated_to(targets: &[&str], name: &str, rules: &[Rule]) -> Value {
     let mut aggregated = role("ClusterRole", name, rules);
     let labels: serde_json::Map<String, Value> = targets
         .iter()
-        .map(|target| (format!("rbac.authorization.k8s.io/aggregate-to-{target}"), json!("true")))
+        .map(|target| {
+            (
+                format!("rbac.authorization.k8s.io/aggregate-to-{target}"),
+                json!("true"),
+            )
+        })
         .collect();
-    if let Some(metadata) = aggregated.get_mut("metadata").and_then(Value::as_object_mut) {
+    if let Some(metadata) = aggregated
+        .get_mut("metadata")
+        .and_then(Value::as_object_mut)
+    {
         metadata.insert("labels".to_owned(), Value::Object(labels));
     }
     aggregated
@@ -277,15 +313,26 @@ pub(super) fn self_managed_certs_documents() -> [Value; 2] {
 
 fn role(kind: &str, name: &str, rules: &[Rule]) -> Value {
     let rule = |rule: &Rule| {
-        let (groups, Rule { resources, names, verbs, .. }) = ([rule.group], rule);
+        let (
+            groups,
+            Rule {
+                resources,
+                names,
+                verbs,
+                ..
+            },
+        ) = ([rule.group], rule);
         if names.is_empty() {
             json!({ "apiGroups": groups, "resources": resources, "verbs": verbs })
         } else {
             json!({ "apiGroups": groups, "resources": resources, "resourceNames": names, "verbs": verbs })
         }
     };
-    let metadata =
-        if kind == "Role" { json!({ "name": name, "namespace": NAMESPACE }) } else { json!({ "name": name }) };
+    let metadata = if kind == "Role" {
+        json!({ "name": name, "namespace": NAMESPACE })
+    } else {
+        json!({ "name": name })
+    };
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": kind,

@@ -1,8 +1,9 @@
 //! The ValidatingWebhookConfiguration: which requests the API server sends to the webhooks.
 //!
-//! Match conditions exclude as many requests as possible: updates that change neither the spec nor the labels of a pool,
-//! updates of objects that are being deleted, and deletions that an annotation allows. These work while no webhook is available.
-//! Reservations of the provider are excluded too: a webhook call would double the time of an allocation.
+//! Match conditions exclude as many requests as possible: updates that change neither the spec nor
+//! the labels of a pool, updates of objects that are being deleted, and deletions that an
+//! annotation allows. These work while no webhook is available. Reservations of the provider are
+//! excluded too: a webhook call would double the time of an allocation.
 
 use capi_ipam_api::installed::{NAMESPACE, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 use capi_ipam_api::{InClusterKind, names};
@@ -10,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::admission::routes::{self, Paths};
 
-/// Matches creations, updates of the spec and deletions, except updates of objects that are being deleted, and
-/// deletions with an annotation that allows them.
+/// Matches creations, updates of the spec and deletions, except updates of objects that are being
+/// deleted, and deletions with an annotation that allows them.
 const SPEC_CHANGES: &str = "request.operation == 'CREATE' || (!has(oldObject.metadata.deletionTimestamp) && \
                             (request.operation == 'DELETE' \
                             ? !has(oldObject.metadata.annotations) || \
@@ -21,12 +22,13 @@ const SPEC_CHANGES: &str = "request.operation == 'CREATE' || (!has(oldObject.met
                             : has(object.spec) != has(oldObject.spec) || \
                             (has(object.spec) && object.spec != oldObject.spec)))";
 
-/// Matches reservations that are created manually, except those with which earlier versions declare the block length of
-/// a network.
+/// Matches reservations that are created manually, except those with which earlier versions declare
+/// the block length of a network.
 const MANUAL_RESERVATIONS: &str = "!(has(object.spec.claimRef) && has(object.spec.claimRef.uid)) && \
                        !(has(object.metadata.name) && object.metadata.name.matches('^n[.][a-z0-9-]+[.]ipv[46]$'))";
 
-/// Matches updates that change the labels of a pool and not its spec: a network can select the pool by its labels.
+/// Matches updates that change the labels of a pool and not its spec: a network can select the pool
+/// by its labels.
 const LABEL_CHANGES: &str = "!has(oldObject.metadata.deletionTimestamp) && has(object.spec) == has(oldObject.spec) && \
                              (!has(object.spec) || object.spec == oldObject.spec) && \
                              (has(object.metadata.labels) != has(oldObject.metadata.labels) || \
@@ -42,7 +44,8 @@ enum Purpose {
 }
 
 impl Purpose {
-    /// The first part of the name of the webhook, its failure policy, and the seconds that a request waits for it.
+    /// The first part of the name of the webhook, its failure policy, and the seconds that a
+    /// request waits for it.
     const fn settings(self) -> (&'static str, &'static str, u8) {
         match self {
             Self::Validation => ("validation", "Fail", 10),
@@ -65,18 +68,46 @@ pub(super) fn documents() -> [Value; 1] {
     let pools = InClusterKind::ALL.map(|kind| {
         let Paths { validate, .. } = routes::paths_of(kind);
         let condition = ("not-only-metadata", SPEC_CHANGES);
-        webhook(Purpose::Validation, validate, &Requests { plural: kind.plural(), operations, condition })
+        webhook(
+            Purpose::Validation,
+            validate,
+            &Requests {
+                plural: kind.plural(),
+                operations,
+                condition,
+            },
+        )
     });
     let labels = InClusterKind::ALL.map(|kind| {
         let Paths { validate, .. } = routes::paths_of(kind);
         let condition = ("only-labels", LABEL_CHANGES);
-        webhook(Purpose::Warnings, validate, &Requests { plural: kind.plural(), operations: &["UPDATE"], condition })
+        webhook(
+            Purpose::Warnings,
+            validate,
+            &Requests {
+                plural: kind.plural(),
+                operations: &["UPDATE"],
+                condition,
+            },
+        )
     });
     let condition = ("made-by-hand", MANUAL_RESERVATIONS);
-    let of_reservations = Requests { plural: "ipreservations", operations: &["CREATE"], condition };
-    let reservations = webhook(Purpose::Validation, routes::VALIDATE_RESERVATION, &of_reservations);
+    let of_reservations = Requests {
+        plural: "ipreservations",
+        operations: &["CREATE"],
+        condition,
+    };
+    let reservations = webhook(
+        Purpose::Validation,
+        routes::VALIDATE_RESERVATION,
+        &of_reservations,
+    );
     let condition = ("not-only-metadata", SPEC_CHANGES);
-    let of_networks = Requests { plural: "ipnetworks", operations, condition };
+    let of_networks = Requests {
+        plural: "ipnetworks",
+        operations,
+        condition,
+    };
     let networks = webhook(Purpose::Validation, routes::VALIDATE_NETWORK, &of_networks);
     [json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -87,7 +118,11 @@ pub(super) fn documents() -> [Value; 1] {
 }
 
 fn webhook(purpose: Purpose, path: &str, requests: &Requests<'_>) -> Value {
-    let Requests { plural, operations, condition: (condition, expression) } = requests;
+    let Requests {
+        plural,
+        operations,
+        condition: (condition, expression),
+    } = requests;
     let (prefix, failure_policy, timeout_seconds) = purpose.settings();
     let singular = plural.strip_suffix('s').unwrap_or(plural);
     json!({
@@ -115,7 +150,10 @@ mod tests {
     #[test]
     fn match_condition_has_the_annotations_of_the_validator() {
         for annotation in [names::SKIP_VALIDATE_DELETE, names::DELETE_FOR_MOVE] {
-            assert!(SPEC_CHANGES.contains(&format!("'{annotation}'")), "{annotation}");
+            assert!(
+                SPEC_CHANGES.contains(&format!("'{annotation}'")),
+                "{annotation}"
+            );
         }
     }
 }

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
-use capi_ipam_api::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
-use capi_ipam_api::{AccessRules, IPNetwork, NetworkView, OverLimit, Pool, PoolKey, Scope, ScopeChange, Slot};
+use capi_ipam_api::installed::{
+    CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE,
+};
+use capi_ipam_api::{
+    AccessRules, IPNetwork, NetworkView, OverLimit, Pool, PoolKey, Scope, ScopeChange, Slot,
+};
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, Family, UsableBlocks};
@@ -31,7 +35,10 @@ impl CertificateOptions {
             service: WEBHOOK_SERVICE.to_owned(),
             secret: self.webhook_cert_secret.clone(),
             configuration: WEBHOOK_CONFIGURATION.to_owned(),
-            definitions: CONVERTED_DEFINITIONS.iter().map(|&name| name.to_owned()).collect(),
+            definitions: CONVERTED_DEFINITIONS
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect(),
             permissions: "config/self-managed-certs",
         }
     }
@@ -53,12 +60,24 @@ pub(super) async fn register(
     if options.webhook_certs == WebhookCerts::SelfManaged {
         let (client, certificates) = (manager.client.clone(), server.certificates());
         let health = server.certificate_health();
-        let certificate = SelfManaged::new(client, &options.self_managed, certificate.names(), certificates, health);
-        manager.add("the self-managed certificate", certificate.run(manager.stop.clone()));
+        let certificate = SelfManaged::new(
+            client,
+            &options.self_managed,
+            certificate.names(),
+            certificates,
+            health,
+        );
+        manager.add(
+            "the self-managed certificate",
+            certificate.run(manager.stop.clone()),
+        );
     }
     let endpoints = routes::all(Endpoints::new(&manager.metrics), &view);
     tracing::info!(address = ?server.address(), "serving webhooks");
-    manager.add("the webhooks", server.serve(endpoints.router(), manager.stop.clone()));
+    manager.add(
+        "the webhooks",
+        server.serve(endpoints.router(), manager.stop.clone()),
+    );
     if manager.options.leader_elect {
         let (health, ledger) = (manager.health.clone(), ledger.clone());
         let standby = run_standby(manager.client.clone(), health, ledger, manager.stop.clone());
@@ -76,11 +95,17 @@ impl View for LedgerView {
     }
 
     fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
-        self.0.complete().map(|ledger| ledger.in_use(pool, filter)).unwrap_or_default()
+        self.0
+            .complete()
+            .map(|ledger| ledger.in_use(pool, filter))
+            .unwrap_or_default()
     }
 
     fn overlapping(&self, pool: &PoolKey, scope: &Scope, usable: &UsableBlocks) -> Vec<PoolKey> {
-        self.0.complete().map(|ledger| ledger.overlapping_with(pool, scope, usable)).unwrap_or_default()
+        self.0
+            .complete()
+            .map(|ledger| ledger.overlapping_with(pool, scope, usable))
+            .unwrap_or_default()
     }
 
     fn network_length(&self, network: &str, family: Family) -> Option<u8> {
@@ -95,11 +120,17 @@ impl View for LedgerView {
     }
 
     fn scope_changes(&self, network: &IPNetwork) -> Vec<ScopeChange> {
-        self.0.complete().map(|ledger| ledger.preview_network(network)).unwrap_or_default()
+        self.0
+            .complete()
+            .map(|ledger| ledger.preview_network(network))
+            .unwrap_or_default()
     }
 
     fn network(&self, name: &str) -> NetworkView {
-        self.0.complete().map(|ledger| ledger.network(name)).unwrap_or_default()
+        self.0
+            .complete()
+            .map(|ledger| ledger.network(name))
+            .unwrap_or_default()
     }
 
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
@@ -108,10 +139,16 @@ impl View for LedgerView {
     }
 
     fn over_limit(&self, pool: &PoolKey, rules: &AccessRules) -> OverLimit {
-        self.0.complete().map(|ledger| ledger.over_limit_with(pool, rules)).unwrap_or_default()
+        self.0
+            .complete()
+            .map(|ledger| ledger.over_limit_with(pool, rules))
+            .unwrap_or_default()
     }
 
     fn owners(&self, slot: &Slot) -> Vec<NamespacedName> {
-        self.0.complete().map(|ledger| ledger.owners(slot)).unwrap_or_default()
+        self.0
+            .complete()
+            .map(|ledger| ledger.owners(slot))
+            .unwrap_or_default()
     }
 }

@@ -22,15 +22,28 @@ impl InClusterHandler {
     pub(super) fn attributes(&self, info: &PoolInfo, requested: Option<Block>) -> ClaimAttributes {
         let priority = priority(&self.claim);
         if info.access.is_none() && info.slices.is_none() {
-            return ClaimAttributes { requested, ..priority.into() };
+            return ClaimAttributes {
+                requested,
+                ..priority.into()
+            };
         }
-        let uses_headroom = headroom_selector(info).is_some_and(|selector| selector.matches(self.claim.labels()));
+        let uses_headroom =
+            headroom_selector(info).is_some_and(|selector| selector.matches(self.claim.labels()));
         let cluster = self.claim.cluster_name().map(Into::into);
-        ClaimAttributes { cluster, uses_headroom, requested, ..priority.into() }
+        ClaimAttributes {
+            cluster,
+            uses_headroom,
+            requested,
+            ..priority.into()
+        }
     }
 
     /// Fails if claims of this namespace must not use the pool.
-    pub(super) fn check_permission(&self, pool: &PoolKey, info: &PoolInfo) -> Result<(), HandlerError> {
+    pub(super) fn check_permission(
+        &self,
+        pool: &PoolKey,
+        info: &PoolInfo,
+    ) -> Result<(), HandlerError> {
         if info.access.is_none() || self.ledger().is_allowed_or_waits(pool, &self.key) {
             return Ok(());
         }
@@ -39,11 +52,19 @@ impl InClusterHandler {
         )))
     }
 
-    /// Fails if the reserved address is beyond a limit of the pool: another manager has reserved the last ones first.
-    /// The reservation is kept, because the other manager may be about to bind the claim to its address.
-    pub(super) async fn check_limits(&self, pool: &PoolKey, info: &PoolInfo, slot: &Slot) -> Result<(), HandlerError> {
-        let has_limits =
-            info.access.as_ref().is_some_and(|rules| rules.per_namespace.is_some() || rules.per_cluster.is_some());
+    /// Fails if the reserved address is beyond a limit of the pool: another manager has reserved
+    /// the last ones first. The reservation is kept, because the other manager may be about to bind
+    /// the claim to its address.
+    pub(super) async fn check_limits(
+        &self,
+        pool: &PoolKey,
+        info: &PoolInfo,
+        slot: &Slot,
+    ) -> Result<(), HandlerError> {
+        let has_limits = info
+            .access
+            .as_ref()
+            .is_some_and(|rules| rules.per_namespace.is_some() || rules.per_cluster.is_some());
         if !has_limits {
             return Ok(());
         }
@@ -52,28 +73,43 @@ impl InClusterHandler {
             check = self.ledger().check_limits(pool, slot, &self.key, self.uid);
             check != LimitCheck::Unknown
         };
-        self.ledger().reservations_observed(OBSERVE_TIMEOUT, is_done).await;
+        self.ledger()
+            .reservations_observed(OBSERVE_TIMEOUT, is_done)
+            .await;
         match check {
             LimitCheck::Within => Ok(()),
             LimitCheck::Exceeded(limit) => Err(limit_error(pool, &limit)),
             LimitCheck::Unknown => Err(HandlerError::RetryAfter {
-                message: format!("the watch has not reported the IPReservation {} yet", slot.reservation_name()),
+                message: format!(
+                    "the watch has not reported the IPReservation {} yet",
+                    slot.reservation_name()
+                ),
                 after: Duration::from_secs(1),
             }),
         }
     }
 
-    /// Whether the headroom of the pool is for the Machine of the claim, by its labels. The Machine owns the claim, or
-    /// has the name of the infrastructure machine that owns it.
-    pub(super) async fn is_of_selected_machine(&self, pool: &PoolKey, info: &PoolInfo) -> Result<bool, HandlerError> {
-        let Some(selector) = headroom_selector(info) else { return Ok(false) };
+    /// Whether the headroom of the pool is for the Machine of the claim, by its labels. The Machine
+    /// owns the claim, or has the name of the infrastructure machine that owns it.
+    pub(super) async fn is_of_selected_machine(
+        &self,
+        pool: &PoolKey,
+        info: &PoolInfo,
+    ) -> Result<bool, HandlerError> {
+        let Some(selector) = headroom_selector(info) else {
+            return Ok(false);
+        };
         if self.ledger().counts(pool).free == 0 {
             return Ok(false);
         }
-        let Some(owner) = self.claim.owner_references().iter().find_map(machine_of) else { return Ok(false) };
+        let Some(owner) = self.claim.owner_references().iter().find_map(machine_of) else {
+            return Ok(false);
+        };
         let machines = self.context.contract.machines(self.key.namespace());
-        let machine =
-            machines.get(owner.name).await.map_err(|error| request_error("read the Machine of the claim", error))?;
+        let machine = machines
+            .get(owner.name)
+            .await
+            .map_err(|error| request_error("read the Machine of the claim", error))?;
         Ok(machine.is_some_and(|machine| selector.matches(machine.labels())))
     }
 
@@ -89,12 +125,19 @@ impl InClusterHandler {
                 exhausted(&counts)
             );
         }
-        format!("{pool} has no free address ({described}); {}", exhausted(&counts))
+        format!(
+            "{pool} has no free address ({described}); {}",
+            exhausted(&counts)
+        )
     }
 }
 
 fn headroom_selector(info: &PoolInfo) -> Option<&Selector> {
-    info.access.as_ref()?.headroom.as_ref().map(|(_, selector)| selector)
+    info.access
+        .as_ref()?
+        .headroom
+        .as_ref()
+        .map(|(_, selector)| selector)
 }
 
 /// The error of a claim whose namespace or Cluster may have no further address.

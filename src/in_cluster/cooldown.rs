@@ -1,12 +1,14 @@
 //! Cool-downs: a released address can be reused when the grace period of its pool has ended.
 //!
-//! Until then its reservation is kept, with the time of the release. It is deleted when the period has ended, or when
-//! the pool is being deleted or does not exist. A sticky pool keeps it for longer, for the next claim of the same name:
-//! other claims get the address after the period, if no other address is free.
+//! Until then its reservation is kept, with the time of the release. It is deleted when the period
+//! has ended, or when the pool is being deleted or does not exist. A sticky pool keeps it for
+//! longer, for the next claim of the same name: other claims get the address after the period, if
+//! no other address is free.
 //!
-//! The time of a release and the end of the period are times of the API server, so that managers whose clocks differ
-//! agree. A release in the future, as a user or an earlier version with a wrong clock may have written it, would hold the
-//! address for longer: its time is corrected in the object, so that the address is held for one period from then on.
+//! The time of a release and the end of the period are times of the API server, so that managers
+//! whose clocks differ agree. A release in the future, as a user or an earlier version with a wrong
+//! clock may have written it, would hold the address for longer: its time is corrected in the
+//! object, so that the address is held for one period from then on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +24,11 @@ use tracing::{debug, info};
 use super::context::Context;
 use super::reservation_store::WriteResult;
 
-/// The delay after which a cool-down is ended for a pool that another process manages, in case that process does not.
+/// The delay after which a cool-down is ended for a pool that another process manages, in case that
+/// process does not.
 const FOREIGN_DELAY_SECONDS: i64 = 60;
-/// How far a release may be in the future before it is corrected. The clocks of several API servers may differ.
+/// How far a release may be in the future before it is corrected. The clocks of several API servers
+/// may differ.
 const MAX_FUTURE_SECONDS: i64 = 60;
 /// The number of reservations that are deleted concurrently.
 const CONCURRENCY: usize = 8;
@@ -50,28 +54,45 @@ impl BackgroundTask for EndCooldowns {
 }
 
 fn is_served(context: &Context, pool: &PoolKey) -> bool {
-    context.selection.includes_namespace(pool.namespace.as_deref())
+    context
+        .selection
+        .includes_namespace(pool.namespace.as_deref())
 }
 
 /// The time until the next cool-down ends; `None` without a cool-down.
 fn wait_time(context: &Context) -> Option<Duration> {
-    let end = context.ledger.next_cooldown_end(|pool| is_served(context, pool), FOREIGN_DELAY_SECONDS)?;
+    let end = context
+        .ledger
+        .next_cooldown_end(|pool| is_served(context, pool), FOREIGN_DELAY_SECONDS)?;
     let now = clock::timestamp();
-    let left = jiff::Timestamp::from_second(end).ok().map(|end| end.duration_since(now));
-    Some(left.and_then(|left| Duration::try_from(left).ok()).unwrap_or_default())
+    let left = jiff::Timestamp::from_second(end)
+        .ok()
+        .map(|end| end.duration_since(now));
+    Some(
+        left.and_then(|left| Duration::try_from(left).ok())
+            .unwrap_or_default(),
+    )
 }
 
 /// Deletes the reservations whose cool-down has ended. Returns whether something has to be retried.
 async fn end_expired(context: &Context) -> bool {
     let now = clock::now().0.as_second();
     let has_failed = correct_future_releases(context, now).await;
-    let next = context.ledger.next_cooldown_end(|pool| is_served(context, pool), FOREIGN_DELAY_SECONDS);
-    let Some(next) = next.filter(|next| *next <= now) else { return has_failed };
-    // The time that follows from earlier responses is wrong if the clock of the API server was set back since.
+    let next = context
+        .ledger
+        .next_cooldown_end(|pool| is_served(context, pool), FOREIGN_DELAY_SECONDS);
+    let Some(next) = next.filter(|next| *next <= now) else {
+        return has_failed;
+    };
+    // The time that follows from earlier responses is wrong if the clock of the API server was set
+    // back since.
     let now = match context.contract.server_now().await {
         Ok(server_now) => now.min(server_now.as_second()),
         Err(error) => {
-            debug!(error = error_chain(&error), "cannot read the time of the API server, will retry");
+            debug!(
+                error = error_chain(&error),
+                "cannot read the time of the API server, will retry"
+            );
             return true;
         }
     };
@@ -79,7 +100,10 @@ async fn end_expired(context: &Context) -> bool {
         return true;
     }
     context.ledger.end_cooldowns(now);
-    let ended = context.ledger.cooled_down(now, |pool| is_served(context, pool), FOREIGN_DELAY_SECONDS);
+    let ended =
+        context
+            .ledger
+            .cooled_down(now, |pool| is_served(context, pool), FOREIGN_DELAY_SECONDS);
     let failures = futures::stream::iter(ended)
         .map(|ended| async move {
             end_cooldown(context, &ended).await.unwrap_or_else(|error| {
@@ -92,10 +116,14 @@ async fn end_expired(context: &Context) -> bool {
     failures.count().await > 0 || has_failed
 }
 
-/// Sets the time of releases that are in the future to the second `now`. Returns whether something has to be retried.
+/// Sets the time of releases that are in the future to the second `now`. Returns whether something
+/// has to be retried.
 async fn correct_future_releases(context: &Context, now: i64) -> bool {
     let mut has_failed = false;
-    for released in context.ledger.released_after(now.saturating_add(MAX_FUTURE_SECONDS)) {
+    for released in context
+        .ledger
+        .released_after(now.saturating_add(MAX_FUTURE_SECONDS))
+    {
         if let Err(error) = correct_release(context, &released).await {
             debug!(slot = %released.slot, error = error_chain(&error), "cannot correct the time of a release, will retry");
             has_failed = true;
@@ -107,7 +135,10 @@ async fn correct_future_releases(context: &Context, now: i64) -> bool {
 async fn correct_release(context: &Context, released: &KnownReservation) -> Result<(), CallError> {
     if let WriteResult::Done(_) = context.reservations.correct_release(released).await? {
         let name = released.slot.reservation_name();
-        info!(reservation = name, "corrected spec.releasedAt: it was in the future");
+        info!(
+            reservation = name,
+            "corrected spec.releasedAt: it was in the future"
+        );
     }
     Ok(())
 }
@@ -116,7 +147,10 @@ async fn correct_release(context: &Context, released: &KnownReservation) -> Resu
 async fn end_cooldown(context: &Context, ended: &KnownReservation) -> Result<bool, CallError> {
     match context.reservations.delete(ended).await? {
         WriteResult::Done(_) | WriteResult::Gone => {
-            debug!(reservation = ended.slot.reservation_name(), "cool-down ended");
+            debug!(
+                reservation = ended.slot.reservation_name(),
+                "cool-down ended"
+            );
             Ok(true)
         }
         WriteResult::Changed(_) => Ok(false),

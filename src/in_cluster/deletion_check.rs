@@ -1,8 +1,8 @@
 //! Finds what blocks the deletion of a pool, by live reads.
 //!
-//! All reservations and IPAddress objects are listed only if the ledger knows of nothing that uses the pool. Pools are
-//! often deleted together, and there may be a hundred thousand reservations. So there is one list at a time for all
-//! waiting pools, and no more than a page of it is in memory.
+//! All reservations and IPAddress objects are listed only if the ledger knows of nothing that uses
+//! the pool. Pools are often deleted together, and there may be a hundred thousand reservations. So
+//! there is one list at a time for all waiting pools, and no more than a page of it is in memory.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -54,25 +54,46 @@ struct Queue {
 }
 
 impl DeletionChecker {
-    pub(super) fn new(reservations: ResourceClient<IPReservation>, contract: ContractClient) -> Self {
-        Self { reservations, contract, queue: Mutex::default() }
+    pub(super) fn new(
+        reservations: ResourceClient<IPReservation>,
+        contract: ContractClient,
+    ) -> Self {
+        Self {
+            reservations,
+            contract,
+            queue: Mutex::default(),
+        }
     }
 
-    /// Finds a reservation of a claim or an IPAddress of the pool; `None` if there was none at some time after the
-    /// call. Waits for a list that is running already, and then for one that started after the call. `scopes` are those
-    /// in which addresses of the pool may be reserved: a reservation that cannot be decoded is known by its name only.
-    pub(super) async fn find_blocker(self: &Arc<Self>, pool: &PoolKey, scopes: Vec<Scope>) -> CheckResult {
+    /// Finds a reservation of a claim or an IPAddress of the pool; `None` if there was none at some
+    /// time after the call. Waits for a list that is running already, and then for one that started
+    /// after the call. `scopes` are those in which addresses of the pool may be reserved: a
+    /// reservation that cannot be decoded is known by its name only.
+    pub(super) async fn find_blocker(
+        self: &Arc<Self>,
+        pool: &PoolKey,
+        scopes: Vec<Scope>,
+    ) -> CheckResult {
         let (sender, result) = oneshot::channel();
         let is_first = {
             let mut queue = self.queue.lock();
-            queue.waiting.push((PoolToCheck { key: pool.clone(), scopes }, sender));
+            queue.waiting.push((
+                PoolToCheck {
+                    key: pool.clone(),
+                    scopes,
+                },
+                sender,
+            ));
             !std::mem::replace(&mut queue.is_listing, true)
         };
         if is_first {
             tokio::spawn(inherited(Arc::clone(self).run()));
         }
-        // The task sends a result to all waiting callers before it ends, unless it panics or the program stops.
-        result.await.unwrap_or(Ok(Some(DeletionBlocker::UnknownAddress)))
+        // The task sends a result to all waiting callers before it ends, unless it panics or the
+        // program stops.
+        result
+            .await
+            .unwrap_or(Ok(Some(DeletionBlocker::UnknownAddress)))
     }
 
     async fn run(self: Arc<Self>) {
@@ -89,7 +110,10 @@ impl DeletionChecker {
             let keys: Vec<PoolKey> = pools.iter().map(|pool| pool.key.clone()).collect();
             let users = self.list_for(pools).await.map_err(Arc::new);
             for (pool, sender) in keys.iter().zip(senders) {
-                let blocker = users.as_ref().map(|users| users.blocker(pool)).map_err(Arc::clone);
+                let blocker = users
+                    .as_ref()
+                    .map(|users| users.blocker(pool))
+                    .map_err(Arc::clone);
                 // The caller may have been cancelled.
                 let _ = sender.send(blocker);
             }
@@ -109,8 +133,11 @@ impl DeletionChecker {
                 }
             })
             .await?;
-        let namespaces: HashSet<String> =
-            users.unused.keys().map(|pool| pool.namespace.as_deref().unwrap_or_default().to_owned()).collect();
+        let namespaces: HashSet<String> = users
+            .unused
+            .keys()
+            .map(|pool| pool.namespace.as_deref().unwrap_or_default().to_owned())
+            .collect();
         // A global pool has addresses in all namespaces, which include those of the other pools.
         let all = namespaces.contains("").then(String::new);
         for namespace in all.map_or_else(|| namespaces.into_iter().collect(), |all| vec![all]) {
@@ -144,27 +171,47 @@ impl Users {
             // A pool can wait twice, and have joined a network meanwhile.
             unused.entry(key).or_default().extend(scopes);
         }
-        Self { unused, used: Vec::new() }
+        Self {
+            unused,
+            used: Vec::new(),
+        }
     }
 
     fn add_reservation(&mut self, reservation: &IPReservation) {
-        let held = reservation.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
+        let held = reservation
+            .spec
+            .claim_ref
+            .as_ref()
+            .is_some_and(|claim| claim.uid.is_some());
         if held
             && reservation.spec.released_at.is_none()
             && let Some(pool) = PoolKey::of_reservation(&reservation.spec.pool_ref)
         {
-            self.mark_used(&pool, || DeletionBlocker::Reservation(reservation.name_any()));
+            self.mark_used(&pool, || {
+                DeletionBlocker::Reservation(reservation.name_any())
+            });
         }
     }
 
-    /// The content of the reservation is unknown, but its name has the scope: of a network, each pool may have it.
+    /// The content of the reservation is unknown, but its name has the scope: of a network, each
+    /// pool may have it.
     fn add_undecodable_reservation(&mut self, invalid: &Invalid) {
         let name = invalid.metadata.name.as_deref().unwrap_or_default();
-        let is_of = |scopes: &[Scope]| scopes.iter().any(|scope| block_of_name(scope, name).is_some());
-        let pools: Vec<PoolKey> =
-            self.unused.iter().filter(|(_, scopes)| is_of(scopes)).map(|(pool, _)| pool.clone()).collect();
+        let is_of = |scopes: &[Scope]| {
+            scopes
+                .iter()
+                .any(|scope| block_of_name(scope, name).is_some())
+        };
+        let pools: Vec<PoolKey> = self
+            .unused
+            .iter()
+            .filter(|(_, scopes)| is_of(scopes))
+            .map(|(pool, _)| pool.clone())
+            .collect();
         for pool in pools {
-            self.mark_used(&pool, || DeletionBlocker::Undecodable(format!("IPReservation {name}")));
+            self.mark_used(&pool, || {
+                DeletionBlocker::Undecodable(format!("IPReservation {name}"))
+            });
         }
     }
 
@@ -174,17 +221,28 @@ impl Users {
         }
     }
 
-    /// The pool of the IPAddress is that of its owner reference. Without one it may be of each pool that claims of its
-    /// namespace can use.
+    /// The pool of the IPAddress is that of its owner reference. Without one it may be of each pool
+    /// that claims of its namespace can use.
     fn add_undecodable_address(&mut self, invalid: &Invalid) {
         let namespace = invalid.metadata.namespace.as_deref();
-        let owners = invalid.metadata.owner_references.as_deref().unwrap_or_default();
-        let owner = owners.iter().find_map(|owner| PoolKey::of_owner(owner, namespace));
+        let owners = invalid
+            .metadata
+            .owner_references
+            .as_deref()
+            .unwrap_or_default();
+        let owner = owners
+            .iter()
+            .find_map(|owner| PoolKey::of_owner(owner, namespace));
         let may_be_of = |pool: &PoolKey| match &owner {
             Some(owner) => owner == pool,
             None => pool.namespace.is_none() || pool.namespace.as_deref() == namespace,
         };
-        let pools: Vec<PoolKey> = self.unused.keys().filter(|pool| may_be_of(pool)).cloned().collect();
+        let pools: Vec<PoolKey> = self
+            .unused
+            .keys()
+            .filter(|pool| may_be_of(pool))
+            .cloned()
+            .collect();
         let name = invalid.metadata.name.as_deref().unwrap_or_default();
         for pool in pools {
             let audience = Audience::of(pool.namespace.as_deref());
@@ -200,7 +258,10 @@ impl Users {
     }
 
     fn blocker(&self, pool: &PoolKey) -> Option<DeletionBlocker> {
-        self.used.iter().find(|(used, _)| used == pool).map(|(_, blocker)| blocker.clone())
+        self.used
+            .iter()
+            .find(|(used, _)| used == pool)
+            .map(|(_, blocker)| blocker.clone())
     }
 }
 
@@ -233,8 +294,8 @@ mod tests {
         .unwrap()
     }
 
-    /// An API server without objects. It answers each list of reservations once `permits` has a permit, and counts the
-    /// lists in `lists`.
+    /// An API server without objects. It answers each list of reservations once `permits` has a
+    /// permit, and counts the lists in `lists`.
     fn empty_server(lists: &Arc<AtomicUsize>, permits: &Arc<Semaphore>) -> Client {
         let (lists, permits) = (Arc::clone(lists), Arc::clone(permits));
         let respond = move |request: Request<Body>| {
@@ -244,8 +305,7 @@ mod tests {
                     lists.fetch_add(1, Ordering::Relaxed);
                     permits.acquire().await.unwrap().forget();
                 }
-                let empty =
-                    json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": []});
+                let empty = json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": []});
                 Ok::<_, Infallible>(Response::new(Body::from(empty.to_string().into_bytes())))
             }
         };
@@ -257,10 +317,15 @@ mod tests {
         let (lists, permits) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
         let client = empty_server(&lists, &permits);
         let contract = ContractClient::with_newest_versions(&client);
-        let checker = Arc::new(DeletionChecker::new(ResourceClient::new(kube::Api::all(client), &()), contract));
+        let checker = Arc::new(DeletionChecker::new(
+            ResourceClient::new(kube::Api::all(client), &()),
+            contract,
+        ));
         let find = |name: &'static str| {
             let checker = Arc::clone(&checker);
-            tokio::spawn(async move { checker.find_blocker(&pool(name), Vec::new()).await.unwrap() })
+            tokio::spawn(
+                async move { checker.find_blocker(&pool(name), Vec::new()).await.unwrap() },
+            )
         };
         let first = find("a");
         while lists.load(Ordering::Relaxed) == 0 {
@@ -289,22 +354,41 @@ mod tests {
         let limits = Arc::new(Mutex::new(Vec::new()));
         let record = Arc::clone(&limits);
         let respond = move |request: Request<Body>| {
-            record.lock().push(request.uri().query().is_some_and(|query| query.contains("limit=500")));
+            record.lock().push(
+                request
+                    .uri()
+                    .query()
+                    .is_some_and(|query| query.contains("limit=500")),
+            );
             let empty = json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": []});
-            std::future::ready(Ok::<_, Infallible>(Response::new(Body::from(empty.to_string().into_bytes()))))
+            std::future::ready(Ok::<_, Infallible>(Response::new(Body::from(
+                empty.to_string().into_bytes(),
+            ))))
         };
         let client = Client::new(service_fn(respond), "default");
         let contract = ContractClient::with_newest_versions(&client);
-        let checker = Arc::new(DeletionChecker::new(ResourceClient::new(kube::Api::all(client), &()), contract));
+        let checker = Arc::new(DeletionChecker::new(
+            ResourceClient::new(kube::Api::all(client), &()),
+            contract,
+        ));
         for (priority, is_large) in [(Priority::Low, false), (Priority::Normal, true)] {
-            let found = Priorities::default().run(priority, checker.find_blocker(&pool("a"), Vec::new())).await;
+            let found = Priorities::default()
+                .run(priority, checker.find_blocker(&pool("a"), Vec::new()))
+                .await;
             assert_eq!(found.unwrap(), None);
-            assert_eq!(std::mem::take(&mut *limits.lock()), [is_large; 2], "{priority:?}");
+            assert_eq!(
+                std::mem::take(&mut *limits.lock()),
+                [is_large; 2],
+                "{priority:?}"
+            );
         }
     }
 
     fn users<const N: usize>(names: [&str; N]) -> Users {
-        let to_check = |name| PoolToCheck { key: pool(name), scopes: vec![Scope::Pool(pool(name))] };
+        let to_check = |name| PoolToCheck {
+            key: pool(name),
+            scopes: vec![Scope::Pool(pool(name))],
+        };
         Users::of(names.map(to_check).into())
     }
 
@@ -313,20 +397,37 @@ mod tests {
             json!([{"apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "InClusterIPPool", "name": pool, "uid": "u"}])
         });
         let metadata = json!({"namespace": namespace, "name": name, "ownerReferences": owner});
-        Invalid { error: "no date".to_owned(), metadata: serde_json::from_value(metadata).unwrap() }
+        Invalid {
+            error: "no date".to_owned(),
+            metadata: serde_json::from_value(metadata).unwrap(),
+        }
     }
 
     #[test]
     fn undecodable_reservation_blocks_the_pools_of_its_scope() {
         let mut users = users(["a", "b", "c"]);
-        let network = PoolToCheck { key: pool("d"), scopes: vec![Scope::Network("lab".into())] };
+        let network = PoolToCheck {
+            key: pool("d"),
+            scopes: vec![Scope::Network("lab".into())],
+        };
         users.unused.extend(Users::of(vec![network]).unused);
-        for name in ["p.n.a.10.0.0.1", "p.n.b.x.10.0.0.1", "c", "n.lab.10.0.0.1", "n.lab.ipv4"] {
+        for name in [
+            "p.n.a.10.0.0.1",
+            "p.n.b.x.10.0.0.1",
+            "c",
+            "n.lab.10.0.0.1",
+            "n.lab.ipv4",
+        ] {
             users.add_undecodable_reservation(&invalid(None, name, None));
         }
         let blocked = |object: &str| Some(DeletionBlocker::Undecodable(object.to_owned()));
         let blockers = ["a", "b", "c", "d"].map(|name| users.blocker(&pool(name)));
-        let expected = [blocked("IPReservation p.n.a.10.0.0.1"), None, None, blocked("IPReservation n.lab.10.0.0.1")];
+        let expected = [
+            blocked("IPReservation p.n.a.10.0.0.1"),
+            None,
+            None,
+            blocked("IPReservation n.lab.10.0.0.1"),
+        ];
         assert_eq!(blockers, expected);
     }
 
@@ -344,7 +445,9 @@ mod tests {
         without.add_undecodable_address(&invalid(Some("n"), "c", None));
         let mut elsewhere = all();
         elsewhere.add_undecodable_address(&invalid(Some("other"), "c", None));
-        let blocked = |users: &Users| [pool("a"), pool("b"), global.clone()].map(|pool| users.blocker(&pool).is_some());
+        let blocked = |users: &Users| {
+            [pool("a"), pool("b"), global.clone()].map(|pool| users.blocker(&pool).is_some())
+        };
         assert_eq!(blocked(&with_owner), [true, false, false]);
         assert_eq!(blocked(&without), [true, true, true]);
         assert_eq!(blocked(&elsewhere), [false, false, true]);
@@ -357,9 +460,19 @@ mod tests {
         users.add_reservation(&reservation("a", &held, None));
         users.add_reservation(&reservation("a", &held, None));
         users.add_reservation(&reservation("b", &held, Some("2026-01-01T00:00:00Z")));
-        users.add_reservation(&reservation("c", &json!({"namespace": "n", "name": "c"}), None));
+        users.add_reservation(&reservation(
+            "c",
+            &json!({"namespace": "n", "name": "c"}),
+            None,
+        ));
         users.add_reservation(&reservation("d", &json!(null), None));
-        assert_eq!(users.blocker(&pool("a")), Some(DeletionBlocker::Reservation("p.n.a.10.0.0.1".into())));
-        assert_eq!(["b", "c", "d"].map(|name| users.blocker(&pool(name))), [None, None, None]);
+        assert_eq!(
+            users.blocker(&pool("a")),
+            Some(DeletionBlocker::Reservation("p.n.a.10.0.0.1".into()))
+        );
+        assert_eq!(
+            ["b", "c", "d"].map(|name| users.blocker(&pool(name))),
+            [None, None, None]
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! Duplicate addresses: two bound claims with the same address.
 //!
-//! They are reported on the claim for which the address is not reserved, and never repaired: both may be in use. This
-//! provider never allocates duplicates, but a restore, a merge of two clusters or a user can create them.
+//! They are reported on the claim for which the address is not reserved, and never repaired: both
+//! may be in use. This provider never allocates duplicates, but a restore, a merge of two clusters
+//! or a user can create them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,7 +14,9 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{Conflict, allocated_block};
 use capi_ipam_provider::api::Uid;
-use capi_ipam_provider::{ClaimCache, ClaimSnapshot, ContractClient, DuplicateReporter, ProviderSetup};
+use capi_ipam_provider::{
+    ClaimCache, ClaimSnapshot, ContractClient, DuplicateReporter, ProviderSetup,
+};
 use prometheus_client::metrics::gauge::Gauge;
 use tracing::debug;
 
@@ -32,7 +35,10 @@ pub(super) struct Duplicates {
 impl Duplicates {
     pub(super) fn new(setup: &ProviderSetup<'_>, context: Arc<Context>) -> Self {
         let found = Gauge::default();
-        setup.manager.metrics.add(&DUPLICATE_ADDRESSES, found.clone());
+        setup
+            .manager
+            .metrics
+            .add(&DUPLICATE_ADDRESSES, found.clone());
         Self {
             context,
             contract: setup.contract.clone(),
@@ -44,44 +50,77 @@ impl Duplicates {
 
     /// Counts the duplicates, and reports each on the claim for which the address is not reserved.
     pub(super) async fn report(&self) {
-        let duplicates: Vec<_> =
-            self.context.ledger.conflicts().into_iter().filter(|found| self.is_duplicate(found)).collect();
+        let duplicates: Vec<_> = self
+            .context
+            .ledger
+            .conflicts()
+            .into_iter()
+            .filter(|found| self.is_duplicate(found))
+            .collect();
         let slots: HashSet<_> = duplicates.iter().map(|found| &found.slot).collect();
-        self.found.set(i64::try_from(slots.len()).unwrap_or(i64::MAX));
-        let is_managed = |found: &&Conflict| self.bound(&found.claim).is_some_and(|claim| claim.is_managed);
+        self.found
+            .set(i64::try_from(slots.len()).unwrap_or(i64::MAX));
+        let is_managed = |found: &&Conflict| {
+            self.bound(&found.claim)
+                .is_some_and(|claim| claim.is_managed)
+        };
         for found in duplicates.iter().filter(is_managed) {
             if let Err(error) = self.report_on_claim(found).await {
                 let (namespace, claim) = found.claim.parts();
-                debug!(namespace, claim, error = error_chain(&error), "cannot report a duplicate address, will retry");
+                debug!(
+                    namespace,
+                    claim,
+                    error = error_chain(&error),
+                    "cannot report a duplicate address, will retry"
+                );
             }
         }
     }
 
-    /// Reports a duplicate on its claim, unless it is reported already or live reads do not confirm it.
+    /// Reports a duplicate on its claim, unless it is reported already or live reads do not confirm
+    /// it.
     async fn report_on_claim(&self, found: &Conflict) -> Result<(), CallError> {
         let (namespace, name) = found.claim.parts();
         let claim = self.contract.claims(namespace).get(name).await?;
-        let bound =
-            claim.filter(|claim| claim.bound_address() == Some(name) && !self.reporter.reports_duplicate(claim));
+        let bound = claim.filter(|claim| {
+            claim.bound_address() == Some(name) && !self.reporter.reports_duplicate(claim)
+        });
         let Some(claim) = bound else { return Ok(()) };
         let reservation = found.slot.reservation_name();
-        let Some(address) = self.contract.addresses(namespace).get(name).await? else { return Ok(()) };
-        let Some(reserved) = self.context.reservations.get(&found.slot).await? else { return Ok(()) };
-        let held_by = reserved.spec.claim_ref.as_ref().and_then(|claim| claim.uid.as_deref()).map(Uid::of);
-        let has_it = allocated_block(&address).is_some_and(|(_, block, _)| block == found.slot.block);
+        let Some(address) = self.contract.addresses(namespace).get(name).await? else {
+            return Ok(());
+        };
+        let Some(reserved) = self.context.reservations.get(&found.slot).await? else {
+            return Ok(());
+        };
+        let held_by = reserved
+            .spec
+            .claim_ref
+            .as_ref()
+            .and_then(|claim| claim.uid.as_deref())
+            .map(Uid::of);
+        let has_it =
+            allocated_block(&address).is_some_and(|(_, block, _)| block == found.slot.block);
         if !has_it || held_by != Some(found.uid) || reserved.spec.released_at.is_some() {
             return Ok(());
         }
-        let message = duplicate_message(found.slot.block, namespace, &found.reserved_for, &reservation);
+        let message = duplicate_message(
+            found.slot.block,
+            namespace,
+            &found.reserved_for,
+            &reservation,
+        );
         self.reporter.report(&claim, message).await
     }
 
     fn bound(&self, claim: &NamespacedName) -> Option<ClaimSnapshot> {
-        self.claims.get(claim.namespace(), claim.name()).filter(|claim| claim.bound)
+        self.claims
+            .get(claim.namespace(), claim.name())
+            .filter(|claim| claim.bound)
     }
 
-    /// Whether both claims are bound with the address. Other conflicts resolve: the reservation is released, or the
-    /// unbound claim gets another address.
+    /// Whether both claims are bound with the address. Other conflicts resolve: the reservation is
+    /// released, or the unbound claim gets another address.
     fn is_duplicate(&self, found: &Conflict) -> bool {
         let holds = |claim: ClaimSnapshot| found.is_duplicate && claim.uid == found.uid;
         self.bound(&found.claim).is_some() && self.bound(&found.reserved_for).is_some_and(holds)
@@ -89,8 +128,14 @@ impl Duplicates {
 }
 
 /// The message for a bound claim of `namespace` whose address is reserved for another claim.
-pub(super) fn duplicate_message(block: Block, namespace: &str, holder: &NamespacedName, reservation: &str) -> String {
-    let other = Audience::of(Some(namespace)).object("IPAddressClaim", holder.namespace(), holder.name());
+pub(super) fn duplicate_message(
+    block: Block,
+    namespace: &str,
+    holder: &NamespacedName,
+    reservation: &str,
+) -> String {
+    let other =
+        Audience::of(Some(namespace)).object("IPAddressClaim", holder.namespace(), holder.name());
     format!(
         "{block} is in use by this claim and by {other}, for which it is reserved (IPReservation {reservation}); \
          {DUPLICATE}"

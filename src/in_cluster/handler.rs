@@ -1,20 +1,26 @@
-//! Handles one claim: looks up its pool, allocates an address by creating its reservation (step A2), and releases it.
+//! Handles one claim: looks up its pool, allocates an address by creating its reservation (step
+//! A2), and releases it.
 
 use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::advice::{DUPLICATE, MISSING_POOL};
-use capi_ipam_api::{AddressMetadata, AllocationOrder, Audience, IPReservation, PoolKey, Slot, names};
+use capi_ipam_api::{
+    AddressMetadata, AllocationOrder, Audience, IPReservation, PoolKey, Slot, names,
+};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::{clock, trace_span, traces};
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_ledger::{
-    ClaimAttributes, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable, allocated_block, priority,
+    ClaimAttributes, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable,
+    allocated_block, priority,
 };
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
-use capi_ipam_provider::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter, Released};
+use capi_ipam_provider::{
+    Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter, Released,
+};
 use tracing::debug;
 
 use super::access::limit_error;
@@ -25,11 +31,12 @@ use super::scope_changes::MoveResult;
 use super::slices::slice_unavailable;
 use super::{release, scope_changes};
 
-/// The maximum number of proposals that can fail in one attempt. If all fail, the ledger lags far behind.
+/// The maximum number of proposals that can fail in one attempt. If all fail, the ledger lags far
+/// behind.
 const MAX_PROPOSALS: usize = 16;
 
-/// The maximum number of steps of one attempt: proposals, also of a pool that has changed meanwhile, and changes of
-/// slices.
+/// The maximum number of steps of one attempt: proposals, also of a pool that has changed
+/// meanwhile, and changes of slices.
 const MAX_STEPS: usize = 48;
 
 /// Serves claims of the four pool kinds: pools of addresses and of prefixes, namespaced and global.
@@ -45,7 +52,11 @@ impl ProviderAdapter for InClusterAdapter {
         let key = NamespacedName::of(&claim.metadata);
         let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
         self.context.ledger.start(&pool, &key, uid, priority(claim));
-        Some(Box::new(StartedReconcile { ledger: Arc::clone(&self.context.ledger), pool, key }))
+        Some(Box::new(StartedReconcile {
+            ledger: Arc::clone(&self.context.ledger),
+            pool,
+            key,
+        }))
     }
 
     fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> InClusterHandler {
@@ -88,11 +99,13 @@ pub struct InClusterHandler {
 }
 
 impl Drop for InClusterHandler {
-    /// At the end of the reconcile, also after a panic or a timeout: an address that was held for the claim when the
-    /// reconcile started, and that the claim did not use, is for the next claim.
+    /// At the end of the reconcile, also after a panic or a timeout: an address that was held for
+    /// the claim when the reconcile started, and that the claim did not use, is for the next claim.
     fn drop(&mut self) {
         if let Some(pool) = &self.pool {
-            self.context.ledger.end_unused_turn(pool, &self.key, self.uid, self.started);
+            self.context
+                .ledger
+                .end_unused_turn(pool, &self.key, self.uid, self.started);
         }
     }
 }
@@ -105,11 +118,17 @@ impl ClaimHandler for InClusterHandler {
             // First, so that a change of the pool that the lookup does not see enqueues the claim.
             self.context.terminating.add(pool, &self.key);
         }
-        let info = match self.ledger().pool_or_wait(pool, &self.key, self.basic_attributes()) {
+        let info = match self
+            .ledger()
+            .pool_or_wait(pool, &self.key, self.basic_attributes())
+        {
             PoolLookup::Found(info) => info,
             PoolLookup::NotSeenYet => {
                 let message = format!("{pool} is not in the cache yet");
-                return Err(HandlerError::RetryAfter { message, after: Duration::from_secs(1) });
+                return Err(HandlerError::RetryAfter {
+                    message,
+                    after: Duration::from_secs(1),
+                });
             }
             PoolLookup::Missing => {
                 let text = format!("{pool} does not exist; {MISSING_POOL}");
@@ -118,7 +137,8 @@ impl ClaimHandler for InClusterHandler {
         };
         let holds_address = || {
             let held = self.ledger().held_by(&self.key, self.uid);
-            held.iter().any(|held| held.pool == *pool && !held.is_promise)
+            held.iter()
+                .any(|held| held.pool == *pool && !held.is_promise)
         };
         let view = PoolView {
             api_version: format!("{}/{}", names::GROUP, names::POOL_VERSION),
@@ -133,19 +153,31 @@ impl ClaimHandler for InClusterHandler {
             return Ok(view);
         }
         if let Err(problems) = &info.usable {
-            return Err(HandlerError::PoolNotReady(format!("{pool} is not valid: {problems}; correct the pool")));
+            return Err(HandlerError::PoolNotReady(format!(
+                "{pool} is not valid: {problems}; correct the pool"
+            )));
         }
         if let Some(refusal) = &info.network_problem {
-            return Err(HandlerError::PoolNotReady(format!("{pool} cannot allocate: {refusal}")));
+            return Err(HandlerError::PoolNotReady(format!(
+                "{pool} cannot allocate: {refusal}"
+            )));
         }
         if !info.initialized {
-            let message = format!("{pool} is not initialized yet (finalizer or block length of its network missing)");
-            return Err(HandlerError::RetryAfter { message, after: Duration::from_secs(5) });
+            let message = format!(
+                "{pool} is not initialized yet (finalizer or block length of its network missing)"
+            );
+            return Err(HandlerError::RetryAfter {
+                message,
+                after: Duration::from_secs(5),
+            });
         }
         Ok(view)
     }
 
-    async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
+    async fn ensure_address(
+        &mut self,
+        existing: Option<&IPAddress>,
+    ) -> Result<Ensured, HandlerError> {
         self.allocate(self.pool()?, existing).await
     }
 
@@ -154,7 +186,14 @@ impl ClaimHandler for InClusterHandler {
     }
 
     async fn release_address(&mut self) -> Result<Released, HandlerError> {
-        release::release_claim(&self.context, &self.claim, &self.key, self.uid, self.deleted.as_ref()).await?;
+        release::release_claim(
+            &self.context,
+            &self.claim,
+            &self.key,
+            self.uid,
+            self.deleted.as_ref(),
+        )
+        .await?;
         Ok(Released::Now)
     }
 }
@@ -178,27 +217,43 @@ impl InClusterHandler {
 
     fn pool(&self) -> Result<&PoolKey, HandlerError> {
         let kind = &self.claim.spec.pool_ref.kind;
-        let unsupported =
-            || HandlerError::Permanent(format!("claims for pools of kind {kind} are not served by this provider"));
+        let unsupported = || {
+            HandlerError::Permanent(format!(
+                "claims for pools of kind {kind} are not served by this provider"
+            ))
+        };
         self.pool.as_ref().ok_or_else(unsupported)
     }
 
     /// What the wait queue has to know about a claim whose pool may not be known.
     fn basic_attributes(&self) -> ClaimAttributes {
         let cluster = self.claim.cluster_name().map(Into::into);
-        ClaimAttributes { cluster, ..priority(&self.claim).into() }
+        ClaimAttributes {
+            cluster,
+            ..priority(&self.claim).into()
+        }
     }
 
-    /// The pool, which can have changed since [`ClaimHandler::fetch_pool`]. If it no longer serves the claim, its next
-    /// change enqueues the claim.
-    fn serving(&self, pool: &PoolKey, serves: fn(&PoolInfo) -> bool) -> Result<PoolInfo, HandlerError> {
-        let found = self.ledger().serving_or_wait(pool, &self.key, self.basic_attributes(), serves);
+    /// The pool, which can have changed since [`ClaimHandler::fetch_pool`]. If it no longer serves
+    /// the claim, its next change enqueues the claim.
+    fn serving(
+        &self,
+        pool: &PoolKey,
+        serves: fn(&PoolInfo) -> bool,
+    ) -> Result<PoolInfo, HandlerError> {
+        let found = self
+            .ledger()
+            .serving_or_wait(pool, &self.key, self.basic_attributes(), serves);
         found.ok_or_else(|| cannot_allocate(pool))
     }
 
-    /// Allocates an address: the one of the existing IPAddress, else one that is already reserved for the claim, else
-    /// that of an attempt with an unknown outcome, else the next free one.
-    async fn allocate(&self, pool: &PoolKey, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
+    /// Allocates an address: the one of the existing IPAddress, else one that is already reserved
+    /// for the claim, else that of an attempt with an unknown outcome, else the next free one.
+    async fn allocate(
+        &self,
+        pool: &PoolKey,
+        existing: Option<&IPAddress>,
+    ) -> Result<Ensured, HandlerError> {
         let info = self.serving(pool, PoolInfo::can_bind)?;
         let usable = info.usable.clone().map_err(|_| cannot_allocate(pool))?;
         if let Some(existing) = existing {
@@ -223,7 +278,8 @@ impl InClusterHandler {
         Ok(allocated.into())
     }
 
-    /// Reserves the address of an earlier attempt whose outcome is unknown, if the claim may still have it.
+    /// Reserves the address of an earlier attempt whose outcome is unknown, if the claim may still
+    /// have it.
     async fn repeat_attempt(
         &self,
         pool: &PoolKey,
@@ -231,20 +287,30 @@ impl InClusterHandler {
         usable: &UsableBlocks,
         requested: Option<Block>,
     ) -> Result<Option<Slot>, HandlerError> {
-        let Some(slot) = self.ledger().attempt(self.uid, pool) else { return Ok(None) };
+        let Some(slot) = self.ledger().attempt(self.uid, pool) else {
+            return Ok(None);
+        };
         let may_have_it = info.can_allocate()
             && requested.is_none_or(|requested| requested == slot.block)
             && usable.contains(slot.block)
             && !usable.is_draining(slot.block)
             && self.ledger().owners(&slot).is_empty();
         // An error leaves the outcome of the first attempt unknown: the attempt stays remembered.
-        let is_ours = may_have_it && matches!(self.reserve_or_take_over(pool, &slot).await?, ReserveResult::Ours);
+        let is_ours = may_have_it
+            && matches!(
+                self.reserve_or_take_over(pool, &slot).await?,
+                ReserveResult::Ours
+            );
         self.ledger().forget_attempt(self.uid);
         Ok(is_ours.then_some(slot))
     }
 
     /// Allocates the address that the ledger proposes.
-    async fn allocate_new(&self, pool: &PoolKey, mut attributes: ClaimAttributes) -> Result<Allocation, HandlerError> {
+    async fn allocate_new(
+        &self,
+        pool: &PoolKey,
+        mut attributes: ClaimAttributes,
+    ) -> Result<Allocation, HandlerError> {
         let mut conflicts = 0;
         for _ in 0..MAX_STEPS {
             let info = self.serving(pool, PoolInfo::can_allocate)?;
@@ -252,18 +318,27 @@ impl InClusterHandler {
             let slot = match self.ledger().propose(pool, &self.key, attributes.clone()) {
                 Proposal::Slot(slot) => slot,
                 other => {
-                    self.prepare_next_proposal(pool, &info, other, &mut attributes).await?;
+                    self.prepare_next_proposal(pool, &info, other, &mut attributes)
+                        .await?;
                     continue;
                 }
             };
-            let candidate = Candidate { ledger: self.ledger(), slot };
+            let candidate = Candidate {
+                ledger: self.ledger(),
+                slot,
+            };
             // Prefix and gateway have to be those of the spec from which the address was allocated.
             if !self.ledger().is_current(pool, &usable) {
                 continue;
             }
             let reserve = self.reserve_or_take_over(pool, &candidate.slot);
             let number = conflicts + 1;
-            match traces::in_span(trace_span!("reserve", slot = %candidate.slot, candidate = number), reserve).await? {
+            match traces::in_span(
+                trace_span!("reserve", slot = %candidate.slot, candidate = number),
+                reserve,
+            )
+            .await?
+            {
                 ReserveResult::Ours => {
                     self.check_limits(pool, &info, &candidate.slot).await?;
                     return Ok(allocation(candidate.slot.block, &info, &usable));
@@ -275,15 +350,18 @@ impl InClusterHandler {
             }
             if conflicts == MAX_PROPOSALS {
                 self.catch_up().await?;
-                let message = format!("{MAX_PROPOSALS} proposed addresses of {pool} were already reserved");
+                let message =
+                    format!("{MAX_PROPOSALS} proposed addresses of {pool} were already reserved");
                 return Err(HandlerError::Conflict(message));
             }
         }
-        Err(HandlerError::Conflict(format!("{pool} keeps changing while an address of it is allocated")))
+        Err(HandlerError::Conflict(format!(
+            "{pool} keeps changing while an address of it is allocated"
+        )))
     }
 
-    /// Does what the ledger asks for before it proposes an address. Fails if the claim has to wait: it is in the wait
-    /// queue then.
+    /// Does what the ledger asks for before it proposes an address. Fails if the claim has to wait:
+    /// it is in the wait queue then.
     async fn prepare_next_proposal(
         &self,
         pool: &PoolKey,
@@ -291,8 +369,14 @@ impl InClusterHandler {
         proposal: Proposal,
         attributes: &mut ClaimAttributes,
     ) -> Result<(), HandlerError> {
-        let may_use_headroom = matches!(proposal, Proposal::Wait | Proposal::Unavailable(Unavailable::NotYet));
-        if may_use_headroom && !attributes.uses_headroom && self.is_of_selected_machine(pool, info).await? {
+        let may_use_headroom = matches!(
+            proposal,
+            Proposal::Wait | Proposal::Unavailable(Unavailable::NotYet)
+        );
+        if may_use_headroom
+            && !attributes.uses_headroom
+            && self.is_of_selected_machine(pool, info).await?
+        {
             attributes.uses_headroom = true;
             return Ok(());
         }
@@ -315,21 +399,30 @@ impl InClusterHandler {
 
     /// Lists all reservations, since the ledger lags far behind; not while another claim does.
     async fn catch_up(&self) -> Result<(), HandlerError> {
-        let Some(_permission) = self.ledger().begin_catch_up() else { return Ok(()) };
+        let Some(_permission) = self.ledger().begin_catch_up() else {
+            return Ok(());
+        };
         let listed = self.context.reservations.for_each(|_| {}).await;
         listed.map_err(|error| request_error("list reservations", error))
     }
 
-    /// Finds an address that an earlier attempt reserved, or that is promised to the claim, and whether it is promised.
-    /// Verified by a live read, since the reservation may have been released meanwhile. Only the requested block is
-    /// considered, if there is one.
+    /// Finds an address that an earlier attempt reserved, or that is promised to the claim, and
+    /// whether it is promised. Verified by a live read, since the reservation may have been
+    /// released meanwhile. Only the requested block is considered, if there is one.
     async fn find_reserved(
         &self,
         pool: &PoolKey,
         info: &PoolInfo,
         requested: Option<Block>,
     ) -> Result<Option<(Slot, bool)>, HandlerError> {
-        for Held { slot, is_promise, pool: from, uid, .. } in self.ledger().held_by(&self.key, self.uid) {
+        for Held {
+            slot,
+            is_promise,
+            pool: from,
+            uid,
+            ..
+        } in self.ledger().held_by(&self.key, self.uid)
+        {
             if from != *pool || requested.is_some_and(|requested| requested != slot.block) {
                 continue;
             }
@@ -338,25 +431,46 @@ impl InClusterHandler {
                 slot
             } else {
                 // The pool has joined or left a network since.
-                let target = Slot { scope: info.scope.clone(), block: slot.block };
+                let target = Slot {
+                    scope: info.scope.clone(),
+                    block: slot.block,
+                };
                 let is_in_use = !self.ledger().owners(&target).is_empty();
                 let block = slot.block;
-                let misplaced = Misplaced { pool: from, slot, scope: info.scope.clone(), uid, is_in_use };
+                let misplaced = Misplaced {
+                    pool: from,
+                    slot,
+                    scope: info.scope.clone(),
+                    uid,
+                    is_in_use,
+                };
                 let moved = scope_changes::move_one(&self.context, &misplaced).await;
                 match moved.map_err(|error| request_error("move the IPReservation", error))? {
                     MoveResult::Moved => target,
                     MoveResult::Taken => continue,
                     MoveResult::Changed => {
-                        let message = format!("the reservation of {block} has changed while it was moved");
+                        let message =
+                            format!("the reservation of {block} has changed while it was moved");
                         return Err(HandlerError::Conflict(message));
                     }
                 }
             };
-            // A promise of an address outside of the pool has no effect. An address in use by another claim is not
-            // allocated again: a provider without reservations may have allocated it.
-            let is_in_pool = info.usable.as_ref().is_ok_and(|usable| usable.contains(slot.block));
-            let in_use = self.ledger().owners(&slot).into_iter().find(|owner| *owner != self.key);
-            if let Some(owner) = in_use.as_ref().filter(|_| self.claim.bound_address().is_some()) {
+            // A promise of an address outside of the pool has no effect. An address in use by
+            // another claim is not allocated again: a provider without reservations may have
+            // allocated it.
+            let is_in_pool = info
+                .usable
+                .as_ref()
+                .is_ok_and(|usable| usable.contains(slot.block));
+            let in_use = self
+                .ledger()
+                .owners(&slot)
+                .into_iter()
+                .find(|owner| *owner != self.key);
+            if let Some(owner) = in_use
+                .as_ref()
+                .filter(|_| self.claim.bound_address().is_some())
+            {
                 let audience = Audience::of(Some(self.key.namespace()));
                 let other = audience.object("IPAddress", owner.namespace(), owner.name());
                 return Err(HandlerError::DuplicateAddress(format!(
@@ -364,12 +478,17 @@ impl InClusterHandler {
                     slot.block
                 )));
             }
-            // An address that was removed from the pool would be combined with the gateway of another subnet. The
-            // sweeper releases it once the claim is bound.
+            // An address that was removed from the pool would be combined with the gateway of
+            // another subnet. The sweeper releases it once the claim is bound.
             let is_lost = !is_in_pool && (self.claim.bound_address().is_none() || is_promise);
             // A promise is no allocation yet: nothing is allocated where the pool drains.
-            let is_draining = || info.usable.as_ref().is_ok_and(|usable| usable.is_draining(slot.block));
-            let is_lost = is_lost || is_promise && self.claim.bound_address().is_none() && is_draining();
+            let is_draining = || {
+                info.usable
+                    .as_ref()
+                    .is_ok_and(|usable| usable.is_draining(slot.block))
+            };
+            let is_lost =
+                is_lost || is_promise && self.claim.bound_address().is_none() && is_draining();
             if in_use.is_some() || is_lost {
                 continue;
             }
@@ -389,13 +508,23 @@ impl InClusterHandler {
         Ok(valid.is_some_and(|found| ownership(found, &claim) == Ownership::Ours))
     }
 
-    /// Creates the reservation of an address. If it exists already or the outcome is unknown, a live read determines to
-    /// whom it belongs.
-    pub(super) async fn reserve(&self, pool: &PoolKey, slot: &Slot) -> Result<ReserveResult, HandlerError> {
+    /// Creates the reservation of an address. If it exists already or the outcome is unknown, a
+    /// live read determines to whom it belongs.
+    pub(super) async fn reserve(
+        &self,
+        pool: &PoolKey,
+        slot: &Slot,
+    ) -> Result<ReserveResult, HandlerError> {
         let claim = claim_reference(&self.claim);
         let wanted = build(slot, pool, claim.clone());
-        let is_ours = |found: &IPReservation| found.slot().is_ok() && ownership(found, &claim) == Ownership::Ours;
-        let created = self.context.reservations.create(slot, &wanted, Some(self.attempt(pool)), is_ours).await;
+        let is_ours = |found: &IPReservation| {
+            found.slot().is_ok() && ownership(found, &claim) == Ownership::Ours
+        };
+        let created = self
+            .context
+            .reservations
+            .create(slot, &wanted, Some(self.attempt(pool)), is_ours)
+            .await;
         match created.map_err(|error| request_error("reserve an address", error))? {
             CreateResult::Created(_) | CreateResult::Exists(_) => Ok(ReserveResult::Ours),
             CreateResult::Taken(_) => Ok(ReserveResult::Conflict),
@@ -403,7 +532,8 @@ impl InClusterHandler {
     }
 }
 
-/// A held address. Dropping it, also by cancelling the attempt, frees the address unless it was reserved.
+/// A held address. Dropping it, also by cancelling the attempt, frees the address unless it was
+/// reserved.
 pub(super) struct Candidate<'a> {
     pub(super) ledger: &'a Ledger,
     pub(super) slot: Slot,
@@ -415,15 +545,27 @@ impl Drop for Candidate<'_> {
     }
 }
 
-/// The allocation of a new address. With the order RoundRobin, the time of the allocation is an annotation of the
-/// IPAddress: the pool continues above the newest one after a restart, and after `clusterctl move`.
+/// The allocation of a new address. With the order RoundRobin, the time of the allocation is an
+/// annotation of the IPAddress: the pool continues above the newest one after a restart, and after
+/// `clusterctl move`.
 fn allocation(block: Block, info: &PoolInfo, usable: &UsableBlocks) -> Allocation {
-    let AddressMetadata { labels, mut annotations } = info.metadata.as_deref().cloned().unwrap_or_default();
+    let AddressMetadata {
+        labels,
+        mut annotations,
+    } = info.metadata.as_deref().cloned().unwrap_or_default();
     if info.order == AllocationOrder::RoundRobin {
-        annotations.insert(names::ALLOCATED_AT_ANNOTATION.to_owned(), format!("{:.6}", clock::now_micro().0));
+        annotations.insert(
+            names::ALLOCATED_AT_ANNOTATION.to_owned(),
+            format!("{:.6}", clock::now_micro().0),
+        );
     }
     let gateway = usable.gateway_of(block);
-    Allocation { gateway, labels, annotations, ..Allocation::new(block.base(), usable.prefix_of(block)) }
+    Allocation {
+        gateway,
+        labels,
+        annotations,
+        ..Allocation::new(block.base(), usable.prefix_of(block))
+    }
 }
 
 pub(super) fn request_error(action: &str, error: CallError) -> HandlerError {

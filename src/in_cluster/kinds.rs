@@ -20,8 +20,8 @@ pub(super) fn pool_client(client: &Client, key: &PoolKey) -> ResourceClient<Pool
     ResourceClient::new(api, kind)
 }
 
-/// The API to watch all pools of a kind. All pools of a network have to be known, also those that this process does not
-/// manage.
+/// The API to watch all pools of a kind. All pools of a network have to be known, also those that
+/// this process does not manage.
 pub(super) fn watched_pools(client: &Client, kind: InClusterKind) -> WatchApi<Pool> {
     WatchApi::all_with(client.clone(), &kind)
 }
@@ -35,6 +35,9 @@ pub(super) async fn wait_for_kinds(client: &Client, health: &Health) {
         ApiResource::erase::<IPSlice>(&()),
     ];
     let versions = [names::POOL_VERSION];
-    let waits = pools.iter().chain(&others).map(|kind| wait_for_kind(client, health, kind, &versions));
+    let waits = pools
+        .iter()
+        .chain(&others)
+        .map(|kind| wait_for_kind(client, health, kind, &versions));
     join_all(waits).await;
 }

@@ -29,28 +29,41 @@ pub(super) fn machine_of(owner: &OwnerReference) -> Option<MachineOwner<'_>> {
     let (group, _) = owner.api_version.split_once('/')?;
     let is_machine = group == CLUSTER_GROUP && owner.kind == "Machine";
     let infrastructure = (group == INFRASTRUCTURE_GROUP).then_some(owner.kind.as_str());
-    (is_machine || infrastructure.is_some()).then_some(MachineOwner { name: &owner.name, infrastructure })
+    (is_machine || infrastructure.is_some()).then_some(MachineOwner {
+        name: &owner.name,
+        infrastructure,
+    })
 }
 
 /// The addresses of the Machines of one namespace.
 #[derive(Debug, Default)]
 pub(super) struct MachineAddresses {
     by_name: HashMap<Box<str>, Box<[IpAddr]>>,
-    /// The names of the Machines whose infrastructure machine has another name, by kind and name of the latter.
+    /// The names of the Machines whose infrastructure machine has another name, by kind and name of
+    /// the latter.
     by_infrastructure: HashMap<(Box<str>, Box<str>), Box<str>>,
 }
 
 impl MachineAddresses {
     pub(super) fn insert(&mut self, machine: &Machine) {
-        let Some(name) = machine.metadata.name.as_deref() else { return };
-        let parsed = machine.status.addresses.iter().filter_map(|address| address.address.parse::<IpAddr>().ok());
+        let Some(name) = machine.metadata.name.as_deref() else {
+            return;
+        };
+        let parsed = machine
+            .status
+            .addresses
+            .iter()
+            .filter_map(|address| address.address.parse::<IpAddr>().ok());
         let mut addresses: Vec<IpAddr> = parsed.map(|address| address.to_canonical()).collect();
         addresses.sort_unstable();
         addresses.dedup();
         self.by_name.insert(name.into(), addresses.into());
         let infrastructure = &machine.spec.infrastructure_ref;
         if infrastructure.name != name {
-            let key = (infrastructure.kind.as_str().into(), infrastructure.name.as_str().into());
+            let key = (
+                infrastructure.kind.as_str().into(),
+                infrastructure.name.as_str().into(),
+            );
             self.by_infrastructure.insert(key, name.into());
         }
     }
@@ -58,13 +71,18 @@ impl MachineAddresses {
     /// Name and addresses of the Machine of a claim.
     fn find(&self, claim: &IPAddressClaim) -> Option<(&str, &[IpAddr])> {
         let owner = claim.owner_references().iter().find_map(machine_of)?;
-        let renamed =
-            owner.infrastructure.and_then(|kind| self.by_infrastructure.get(&(kind.into(), owner.name.into())));
-        let (name, addresses) = self.by_name.get_key_value(renamed.map_or(owner.name, AsRef::as_ref))?;
+        let renamed = owner.infrastructure.and_then(|kind| {
+            self.by_infrastructure
+                .get(&(kind.into(), owner.name.into()))
+        });
+        let (name, addresses) = self
+            .by_name
+            .get_key_value(renamed.map_or(owner.name, AsRef::as_ref))?;
         Some((name, addresses))
     }
 
-    /// Whether the Machine of a claim reports the address, or an address of the prefix, of the claim.
+    /// Whether the Machine of a claim reports the address, or an address of the prefix, of the
+    /// claim.
     pub(super) fn use_of(&self, claim: &IPAddressClaim, block: Block) -> AddressUse {
         let Some((name, addresses)) = self.find(claim) else {
             let message = "no Machine is found by the owner references of the claim".to_owned();
@@ -77,11 +95,21 @@ impl MachineAddresses {
         if addresses.iter().any(|address| contains(block, *address)) {
             return AddressUse::InUse;
         }
-        let named: Vec<String> = addresses.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+        let named: Vec<String> = addresses
+            .iter()
+            .take(MAX_NAMED)
+            .map(ToString::to_string)
+            .collect();
         let more = addresses.len().saturating_sub(named.len());
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
         let named = named.join(", ");
-        AddressUse::NotInUse(format!("Machine {name} reports {named}{more} in status.addresses, but not {block}"))
+        AddressUse::NotInUse(format!(
+            "Machine {name} reports {named}{more} in status.addresses, but not {block}"
+        ))
     }
 }
 
@@ -100,8 +128,10 @@ mod tests {
     fn machines() -> MachineAddresses {
         let mut machines = MachineAddresses::default();
         let machine = |name: &str, infrastructure: &str, addresses: &[&str]| -> Machine {
-            let addresses: Vec<Value> =
-                addresses.iter().map(|address| json!({"type": "InternalIP", "address": address})).collect();
+            let addresses: Vec<Value> = addresses
+                .iter()
+                .map(|address| json!({"type": "InternalIP", "address": address}))
+                .collect();
             serde_json::from_value(json!({
                 "metadata": {"name": name},
                 "spec": {"infrastructureRef": {"kind": "ExampleMachine", "name": infrastructure}},
@@ -109,14 +139,22 @@ mod tests {
             }))
             .unwrap()
         };
-        machines.insert(&machine("web-1", "web-1", &["web-1.example.com", "::ffff:10.0.0.5", "fd00::5:1"]));
+        machines.insert(&machine(
+            "web-1",
+            "web-1",
+            &["web-1.example.com", "::ffff:10.0.0.5", "fd00::5:1"],
+        ));
         machines.insert(&machine("web-2", "other", &["10.0.0.6"]));
         machines.insert(&machine("new", "new", &["new.example.com"]));
         machines
     }
 
     fn use_of(kind: &str, name: &str, block: Block) -> AddressUse {
-        let group = if kind == "Machine" { CLUSTER_GROUP } else { INFRASTRUCTURE_GROUP };
+        let group = if kind == "Machine" {
+            CLUSTER_GROUP
+        } else {
+            INFRASTRUCTURE_GROUP
+        };
         let claim: IPAddressClaim = serde_json::from_value(json!({
             "metadata": {"name": "c", "ownerReferences": [
                 {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "alpha", "uid": "u"},
@@ -134,32 +172,67 @@ mod tests {
 
     #[test]
     fn machine_is_found_by_name_or_infrastructure() {
-        for (kind, name) in [("Machine", "web-1"), ("ExampleMachine", "web-1"), ("ExampleVM", "web-1")] {
-            assert_eq!(use_of(kind, name, address("10.0.0.5")), AddressUse::InUse, "{kind}");
+        for (kind, name) in [
+            ("Machine", "web-1"),
+            ("ExampleMachine", "web-1"),
+            ("ExampleVM", "web-1"),
+        ] {
+            assert_eq!(
+                use_of(kind, name, address("10.0.0.5")),
+                AddressUse::InUse,
+                "{kind}"
+            );
         }
-        assert_eq!(use_of("ExampleMachine", "other", address("10.0.0.6")), AddressUse::InUse);
-        for (kind, name) in [("Machine", "other"), ("ExampleVM", "other"), ("Machine", "web-3")] {
+        assert_eq!(
+            use_of("ExampleMachine", "other", address("10.0.0.6")),
+            AddressUse::InUse
+        );
+        for (kind, name) in [
+            ("Machine", "other"),
+            ("ExampleVM", "other"),
+            ("Machine", "web-3"),
+        ] {
             let found = use_of(kind, name, address("10.0.0.6"));
-            assert!(matches!(found, AddressUse::Unknown(conditions::MACHINE_NOT_FOUND, _)), "{kind} {found:?}");
+            assert!(
+                matches!(found, AddressUse::Unknown(conditions::MACHINE_NOT_FOUND, _)),
+                "{kind} {found:?}"
+            );
         }
     }
 
     #[test]
     fn other_address_is_not_in_use() {
-        let AddressUse::NotInUse(message) = use_of("Machine", "web-1", address("10.0.0.7")) else { panic!() };
-        assert_eq!(message, "Machine web-1 reports 10.0.0.5, fd00::5:1 in status.addresses, but not 10.0.0.7");
+        let AddressUse::NotInUse(message) = use_of("Machine", "web-1", address("10.0.0.7")) else {
+            panic!()
+        };
+        assert_eq!(
+            message,
+            "Machine web-1 reports 10.0.0.5, fd00::5:1 in status.addresses, but not 10.0.0.7"
+        );
     }
 
     #[test]
     fn prefix_is_in_use_by_one_of_its_addresses() {
         let prefix = |text: &str| Block::new(text.parse().unwrap(), 112);
-        assert_eq!(use_of("Machine", "web-1", prefix("fd00::5:0")), AddressUse::InUse);
-        assert!(matches!(use_of("Machine", "web-1", prefix("fd00::6:0")), AddressUse::NotInUse(_)));
+        assert_eq!(
+            use_of("Machine", "web-1", prefix("fd00::5:0")),
+            AddressUse::InUse
+        );
+        assert!(matches!(
+            use_of("Machine", "web-1", prefix("fd00::6:0")),
+            AddressUse::NotInUse(_)
+        ));
     }
 
     #[test]
     fn machine_without_ip_addresses_is_unknown() {
         let found = use_of("Machine", "new", address("10.0.0.5"));
-        assert!(matches!(found, AddressUse::Unknown(conditions::MACHINE_WITHOUT_ADDRESSES, _)), "{found:?}");
+        assert!(
+            matches!(
+                found,
+                AddressUse::Unknown(conditions::MACHINE_WITHOUT_ADDRESSES, _)
+            ),
+            "{found:?}"
+        );
     }
 }

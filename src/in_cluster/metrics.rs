@@ -1,5 +1,5 @@
-//! The metrics of pools and networks: a snapshot of their counts, which a task takes every few seconds. A scrape reads
-//! the snapshot, so it does not lock the ledger.
+//! The metrics of pools and networks: a snapshot of their counts, which a task takes every few
+//! seconds. A scrape reads the snapshot, so it does not lock the ledger.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,12 @@ pub(super) const DUPLICATE_ADDRESSES: Description = Description {
 const POOL_ADDRESSES: Description = Description {
     name: "capi_ipam_pool_addresses",
     kind: "gauge",
-    labels: &["kind", "namespace", "pool", "state: total, free, used, reserved, cooling_down, drained, out_of_range"],
+    labels: &[
+        "kind",
+        "namespace",
+        "pool",
+        "state: total, free, used, reserved, cooling_down, drained, out_of_range",
+    ],
     help: "Addresses of a pool, or prefixes of a prefix pool; at most 5 seconds old; drained: only if there are any",
 };
 
@@ -42,7 +47,12 @@ const WAITING_CLAIMS: Description = Description {
 const OVER_LIMIT: Description = Description {
     name: "capi_ipam_pool_over_limit_addresses",
     kind: "gauge",
-    labels: &["kind", "namespace", "pool", "rule: limits, allowed_namespaces"],
+    labels: &[
+        "kind",
+        "namespace",
+        "pool",
+        "rule: limits, allowed_namespaces",
+    ],
     help: "Addresses of a global pool beyond what its rules allow; at most 5 seconds old; only of pools with rules",
 };
 
@@ -92,7 +102,8 @@ pub enum PoolMetricsMode {
     /// All pools and networks.
     #[default]
     All,
-    /// None: with thousands of pools, the number of series can be too large for a monitoring system.
+    /// None: with thousands of pools, the number of series can be too large for a monitoring
+    /// system.
     None,
 }
 
@@ -116,7 +127,11 @@ pub(super) struct PoolMetrics {
 /// The labels of a pool.
 fn labels(key: &PoolKey) -> [(&'static str, &str); 3] {
     let namespace = key.namespace.as_deref().unwrap_or_default();
-    [("kind", key.kind.name()), ("namespace", namespace), ("pool", &key.name)]
+    [
+        ("kind", key.kind.name()),
+        ("namespace", namespace),
+        ("pool", &key.name),
+    ]
 }
 
 impl PoolMetrics {
@@ -139,7 +154,10 @@ pub(super) struct TakeSnapshots {
 
 impl BackgroundTask for TakeSnapshots {
     async fn run_once(&mut self) -> NextRun {
-        let snapshot = Snapshot { pools: self.ledger.pool_counts(), networks: self.ledger.network_counts() };
+        let snapshot = Snapshot {
+            pools: self.ledger.pool_counts(),
+            networks: self.ledger.network_counts(),
+        };
         *self.metrics.snapshot.lock() = Arc::new(snapshot);
         NextRun::After(INTERVAL)
     }
@@ -169,14 +187,31 @@ impl Collector for PoolMetrics {
         }
         let Description { name, help, .. } = WAITING_CLAIMS;
         let mut waiting = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for PoolCounts { key, waiting: count, .. } in pools {
+        for PoolCounts {
+            key,
+            waiting: count,
+            ..
+        } in pools
+        {
             let count = i64::try_from(*count).unwrap_or(i64::MAX);
             ConstGauge::new(count).encode(waiting.encode_family(&labels(key))?)?;
         }
         let Description { name, help, .. } = OVER_LIMIT;
         let mut over_limit = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for PoolCounts { key, over_limit: over, .. } in pools {
-            let Some(OverLimit { addresses, not_allowed, .. }) = over else { continue };
+        for PoolCounts {
+            key,
+            over_limit: over,
+            ..
+        } in pools
+        {
+            let Some(OverLimit {
+                addresses,
+                not_allowed,
+                ..
+            }) = over
+            else {
+                continue;
+            };
             let [kind, namespace, pool] = labels(key);
             for (rule, count) in [("limits", addresses), ("allowed_namespaces", not_allowed)] {
                 let count = i64::try_from(*count).unwrap_or(i64::MAX);
@@ -186,8 +221,20 @@ impl Collector for PoolMetrics {
         }
         let Description { name, help, .. } = POOL_SLICES;
         let mut slices = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for PoolCounts { key, slices: counts, .. } in pools {
-            let Some(SliceCounts { total, assigned, free }) = *counts else { continue };
+        for PoolCounts {
+            key,
+            slices: counts,
+            ..
+        } in pools
+        {
+            let Some(SliceCounts {
+                total,
+                assigned,
+                free,
+            }) = *counts
+            else {
+                continue;
+            };
             let [kind, namespace, pool] = labels(key);
             for (state, count) in [("total", total), ("assigned", assigned), ("free", free)] {
                 let labels = [kind, namespace, pool, ("state", state)];
@@ -202,8 +249,16 @@ impl Collector for PoolMetrics {
             ConstGauge::new(count).encode(not_in_use.encode_family(&labels(key))?)?;
         }
         let networks = &snapshot.networks;
-        encode_networks(&mut encoder, &NETWORK_ADDRESSES, "state", networks, |network| &network.addresses)?;
-        encode_networks(&mut encoder, &NETWORK_POOLS, "phase", networks, |network| &network.pools)
+        encode_networks(
+            &mut encoder,
+            &NETWORK_ADDRESSES,
+            "state",
+            networks,
+            |network| &network.addresses,
+        )?;
+        encode_networks(&mut encoder, &NETWORK_POOLS, "phase", networks, |network| {
+            &network.pools
+        })
     }
 }
 
@@ -214,7 +269,8 @@ fn encode_networks(
     networks: &[NetworkCounts],
     counts: impl Fn(&NetworkCounts) -> &[(&'static str, i64); 3],
 ) -> Result<(), fmt::Error> {
-    let mut family = encoder.encode_descriptor(description.name, description.help, None, MetricType::Gauge)?;
+    let mut family =
+        encoder.encode_descriptor(description.name, description.help, None, MetricType::Gauge)?;
     for network in networks {
         for (value, count) in counts(network) {
             let labels = [("network", network.name.as_str()), (label, *value)];
@@ -235,16 +291,37 @@ mod tests {
         pools.register(&metrics);
         let local = PoolKey::new(InClusterKind::IPPool, Some("n"), "web");
         let global = PoolKey::new(InClusterKind::GlobalIPPool, None, "shared");
-        let counts =
-            AddressCounts { total: 14, free: 2, used: 4, reserved: 1, cooling_down: 2, drained: 5, out_of_range: 3 };
+        let counts = AddressCounts {
+            total: 14,
+            free: 2,
+            used: 4,
+            reserved: 1,
+            cooling_down: 2,
+            drained: 5,
+            out_of_range: 3,
+        };
         let all = vec![
-            PoolCounts { key: local, counts, waiting: 7, over_limit: None, slices: None },
+            PoolCounts {
+                key: local,
+                counts,
+                waiting: 7,
+                over_limit: None,
+                slices: None,
+            },
             PoolCounts {
                 key: global.clone(),
                 counts: AddressCounts::default(),
                 waiting: 0,
-                over_limit: Some(OverLimit { groups: 1, addresses: 4, not_allowed: 2 }),
-                slices: Some(SliceCounts { total: 8, assigned: 5, free: 2 }),
+                over_limit: Some(OverLimit {
+                    groups: 1,
+                    addresses: 4,
+                    not_allowed: 2,
+                }),
+                slices: Some(SliceCounts {
+                    total: 8,
+                    assigned: 5,
+                    free: 2,
+                }),
             },
         ];
         let network = NetworkCounts {
@@ -252,16 +329,29 @@ mod tests {
             addresses: [("total", 90), ("used", 30), ("free", 55)],
             pools: [("joining", 1), ("member", 2), ("leaving", 0)],
         };
-        *pools.snapshot.lock() = Arc::new(Snapshot { pools: all, networks: vec![network] });
+        *pools.snapshot.lock() = Arc::new(Snapshot {
+            pools: all,
+            networks: vec![network],
+        });
         pools.set_not_in_use(vec![(global, 6)]);
         let text = metrics.encode().unwrap();
         let local = r#"kind="InClusterIPPool",namespace="n",pool="web""#;
-        let states = [("total", 14), ("free", 2), ("used", 4), ("reserved", 1), ("cooling_down", 2), ("drained", 5)];
+        let states = [
+            ("total", 14),
+            ("free", 2),
+            ("used", 4),
+            ("reserved", 1),
+            ("cooling_down", 2),
+            ("drained", 5),
+        ];
         for (state, count) in states.into_iter().chain([("out_of_range", 3)]) {
             let line = format!("capi_ipam_pool_addresses{{{local},state=\"{state}\"}} {count}\n");
             assert!(text.contains(&line), "{text}");
         }
-        assert!(text.contains(&format!("capi_ipam_pool_waiting_claims{{{local}}} 7\n")), "{text}");
+        assert!(
+            text.contains(&format!("capi_ipam_pool_waiting_claims{{{local}}} 7\n")),
+            "{text}"
+        );
         let global = r#"capi_ipam_pool_waiting_claims{kind="GlobalInClusterIPPool",namespace="",pool="shared"} 0"#;
         assert!(text.contains(global), "{text}");
         let global = r#"capi_ipam_addresses_not_in_use{kind="GlobalInClusterIPPool",namespace="",pool="shared"} 6"#;
@@ -271,10 +361,15 @@ mod tests {
             let line = format!(r#"namespace="",pool="shared",rule="{rule}"}} {count}"#);
             assert!(text.contains(&line), "{text}");
         }
-        let line =
-            r#"capi_ipam_pool_slices{kind="GlobalInClusterIPPool",namespace="",pool="shared",state="assigned"} 5"#;
+        let line = r#"capi_ipam_pool_slices{kind="GlobalInClusterIPPool",namespace="",pool="shared",state="assigned"} 5"#;
         assert!(text.contains(line), "{text}");
-        assert!(text.contains("capi_ipam_network_addresses{network=\"backbone\",state=\"free\"} 55\n"), "{text}");
-        assert!(text.contains("capi_ipam_network_pools{network=\"backbone\",phase=\"joining\"} 1\n"), "{text}");
+        assert!(
+            text.contains("capi_ipam_network_addresses{network=\"backbone\",state=\"free\"} 55\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("capi_ipam_network_pools{network=\"backbone\",phase=\"joining\"} 1\n"),
+            "{text}"
+        );
     }
 }

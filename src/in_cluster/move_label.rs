@@ -1,5 +1,5 @@
-//! Labels reservations so that `clusterctl move` moves them. Reservations of claims are not labelled: they are created
-//! again in the target cluster.
+//! Labels reservations so that `clusterctl move` moves them. Reservations of claims are not
+//! labelled: they are created again in the target cluster.
 
 use capi_ipam_controller::client::error_chain;
 use tracing::{debug, info};

@@ -1,18 +1,22 @@
 //! Creates IPNetworks for the networks of earlier versions.
 //!
-//! Versions without the kind IPNetwork store the block length of each network in an IPReservation named
-//! `n.NETWORK.ipv4` or `n.NETWORK.ipv6`. For each of them an IPNetwork is created that allows the namespaces whose pools
-//! name the network, and then the record is deleted. Until the network exists, its pools keep their scope and do not
-//! allocate. A network without a record never had a reservation, so naming a network does not create it.
+//! Versions without the kind IPNetwork store the block length of each network in an IPReservation
+//! named `n.NETWORK.ipv4` or `n.NETWORK.ipv6`. For each of them an IPNetwork is created that allows
+//! the namespaces whose pools name the network, and then the record is deleted. Until the network
+//! exists, its pools keep their scope and do not allocate. A network without a record never had a
+//! reservation, so naming a network does not create it.
 //!
-//! This is not a step before the start of the controllers: the watch of reservations shows the records without another
-//! list, and also those that a version before this one creates after a rollback.
+//! This is not a step before the start of the controllers: the watch of reservations shows the
+//! records without another list, and also those that a version before this one creates after a
+//! rollback.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::{BlockLengths, IPNetwork, IPNetworkSpec, NamespaceAccess, NamespaceSource, names};
+use capi_ipam_api::{
+    BlockLengths, IPNetwork, IPNetworkSpec, NamespaceAccess, NamespaceSource, names,
+};
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_ledger::LengthRecord;
@@ -39,7 +43,10 @@ pub(super) async fn run(
         loop {
             let mut by_network: BTreeMap<Arc<str>, Vec<LengthRecord>> = BTreeMap::new();
             for (record, _) in context.ledger.length_records() {
-                by_network.entry(record.network.clone()).or_default().push(record);
+                by_network
+                    .entry(record.network.clone())
+                    .or_default()
+                    .push(record);
             }
             for (network, records) in by_network {
                 if let Err(error) = create(&context, &networks, &network, &records).await {
@@ -60,14 +67,27 @@ async fn create(
     network: &Arc<str>,
     records: &[LengthRecord],
 ) -> Result<(), CallError> {
-    let names: Vec<String> = context.ledger.namespaces_naming(network).into_iter().collect();
+    let names: Vec<String> = context
+        .ledger
+        .namespaces_naming(network)
+        .into_iter()
+        .collect();
     let mut lengths = BlockLengths::default();
-    records.iter().for_each(|record| lengths.set(record.family, record.length));
-    let access = NamespaceAccess { from: NamespaceSource::Names, selector: None, names };
+    records
+        .iter()
+        .for_each(|record| lengths.set(record.family, record.length));
+    let access = NamespaceAccess {
+        from: NamespaceSource::Names,
+        selector: None,
+        names,
+    };
     let wanted = IPNetwork {
         api_version: Some(format!("{}/{}", names::GROUP, names::POOL_VERSION)),
         kind: Some("IPNetwork".to_owned()),
-        metadata: ObjectMeta { name: Some(network.to_string()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(network.to_string()),
+            ..ObjectMeta::default()
+        },
         spec: IPNetworkSpec {
             namespaces: Some(access).filter(|access| !access.names.is_empty()),
             block_lengths: Some(lengths),
@@ -84,7 +104,10 @@ async fn create(
         Err(error) => return Err(error),
     }
     for record in records {
-        context.reservations.delete_other(&record.name, &record.uid).await?;
+        context
+            .reservations
+            .delete_other(&record.name, &record.uid)
+            .await?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The controller of networks: finalizer, block lengths, counts and members.
 //!
-//! Which pools belong to a network is computed in the ledger. All managers reconcile all networks: what they write
-//! depends only on objects that all of them see.
+//! Which pools belong to a network is computed in the ledger. All managers reconcile all networks:
+//! what they write depends only on objects that all of them see.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_api::{
-    BlockLengths, IPNetwork, IPNetworkStatus, IPReservation, MemberPhase, NetworkMember, NetworkView, Scope,
-    block_of_name, names,
+    BlockLengths, IPNetwork, IPNetworkStatus, IPReservation, MemberPhase, NetworkMember,
+    NetworkView, Scope, block_of_name, names,
 };
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_controller::controller::{Action, Attempt, ControllerBuilder, Reconciler};
@@ -29,19 +29,23 @@ use tracing::{debug, field, info};
 
 use super::context::Context;
 
-/// The minimum interval between two status updates of one network. Its counts are computed from all addresses in use.
+/// The minimum interval between two status updates of one network. Its counts are computed from all
+/// addresses in use.
 const STATUS_INTERVAL: Duration = Duration::from_secs(2);
 /// The delay before a network that is being deleted and is still in use is reconciled again.
 const DELETION_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// How often to check whether everything is listed.
 const GATE_INTERVAL: Duration = Duration::from_millis(250);
 /// The delays before a network is reconciled again after a failure.
-const RETRY: RetryPolicy = RetryPolicy { initial: Duration::from_millis(50), max: Duration::from_secs(10) };
+const RETRY: RetryPolicy = RetryPolicy {
+    initial: Duration::from_millis(50),
+    max: Duration::from_secs(10),
+};
 /// The maximum number of members that the status lists.
 const MAX_MEMBERS: usize = 50;
 
-/// Adds the controller of networks to the manager. It reconciles nothing before all `gates` are ready; its own `gate`
-/// does not wait for them, since the controllers of pools wait for it.
+/// Adds the controller of networks to the manager. It reconciles nothing before all `gates` are
+/// ready; its own `gate` does not wait for them, since the controllers of pools wait for it.
 pub(super) fn register(
     manager: &mut Manager,
     controller: ControllerBuilder<IPNetwork, Infallible>,
@@ -79,17 +83,29 @@ impl Reconciler for NetworkReconciler {
     type Error = CallError;
 
     fn retry(&self, error: &CallError, failures: u32) -> Retry {
-        if error.is_unserializable() { Retry::GiveUp } else { Retry::After(RETRY.delay(failures)) }
+        if error.is_unserializable() {
+            Retry::GiveUp
+        } else {
+            Retry::After(RETRY.delay(failures))
+        }
     }
 
-    async fn reconcile(&self, network: Arc<IPNetwork>, _: &mut Attempt<()>) -> Result<Action, CallError> {
+    async fn reconcile(
+        &self,
+        network: Arc<IPNetwork>,
+        _: &mut Attempt<()>,
+    ) -> Result<Action, CallError> {
         if self.expectations.is_stale(network.as_ref(), Instant::now()) {
             return Ok(Action::Requeue(EXPECTATION_TTL));
         }
         if !self.gates.iter().all(ReadinessGate::is_ready) {
             return Ok(Action::Requeue(GATE_INTERVAL));
         }
-        let span = trace_span!("network.reconcile", network = network.name_any(), outcome = field::Empty);
+        let span = trace_span!(
+            "network.reconcile",
+            network = network.name_any(),
+            outcome = field::Empty
+        );
         let result = traces::in_span(span.clone(), self.reconcile_network(&network)).await;
         span.record("outcome", traces::outcome(&result));
         match result {
@@ -110,18 +126,24 @@ impl NetworkReconciler {
         let is_deleting = network.metadata.deletion_timestamp.is_some();
         let has_finalizer = finalizer::is_set(network.as_ref(), names::PROTECT_NETWORK);
         if !is_deleting && !has_finalizer {
-            let written = finalizer::add(&self.networks, network.as_ref(), names::PROTECT_NETWORK).await?;
+            let written =
+                finalizer::add(&self.networks, network.as_ref(), names::PROTECT_NETWORK).await?;
             network = Arc::new(self.record_write(written));
         }
         // Pools wait for the block lengths. Counts can wait.
-        let is_urgent = is_deleting || network.status.is_none() || self.context.ledger.lacks_block_length(&name);
+        let is_urgent = is_deleting
+            || network.status.is_none()
+            || self.context.ledger.lacks_block_length(&name);
         if let Some(wait) = self.wait_time(&network).filter(|_| !is_urgent) {
             return Ok(Action::Requeue(wait));
         }
         let view = self.context.ledger.network(&name);
         if is_deleting && has_finalizer && !view.is_used() && !self.has_reservations(&name).await? {
             finalizer::remove(&self.networks, network.as_ref(), names::PROTECT_NETWORK).await?;
-            info!(network = name, "removed the finalizer: no pool belongs to the deleted network");
+            info!(
+                network = name,
+                "removed the finalizer: no pool belongs to the deleted network"
+            );
             return Ok(Action::AwaitChange);
         }
         let status = status(&network, &view);
@@ -130,12 +152,19 @@ impl NetworkReconciler {
         if let Some(written) = patch::write(&self.networks, network.as_ref(), &wanted).await? {
             self.record_write(written);
         }
-        Ok(if is_deleting { Action::Requeue(DELETION_RETRY_DELAY) } else { Action::AwaitChange })
+        Ok(if is_deleting {
+            Action::Requeue(DELETION_RETRY_DELAY)
+        } else {
+            Action::AwaitChange
+        })
     }
 
     /// The time until the status can be written; `None` if it can be written now.
     fn wait_time(&self, network: &IPNetwork) -> Option<Duration> {
-        let (uid, now) = (Uid::of(network.metadata.uid.as_deref().unwrap_or_default()), Instant::now());
+        let (uid, now) = (
+            Uid::of(network.metadata.uid.as_deref().unwrap_or_default()),
+            Instant::now(),
+        );
         let mut written = self.written.lock();
         if let Some(at) = written.get(&uid, now) {
             let wait = STATUS_INTERVAL.saturating_sub(now.saturating_duration_since(*at));
@@ -153,7 +182,11 @@ impl NetworkReconciler {
             found |= match &object.0 {
                 Ok(it) => it.spec.scope == scope && it.network_block_length().is_none(),
                 // Its name is known, and reserves an address of the network.
-                Err(invalid) => block_of_name(&network, invalid.metadata.name.as_deref().unwrap_or_default()).is_some(),
+                Err(invalid) => block_of_name(
+                    &network,
+                    invalid.metadata.name.as_deref().unwrap_or_default(),
+                )
+                .is_some(),
             };
         };
         self.context.reservations.for_each(use_object).await?;
@@ -172,18 +205,26 @@ fn status(network: &IPNetwork, view: &NetworkView) -> IPNetworkStatus {
     let before = network.status.clone().unwrap_or_default();
     let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let capped = |count: u128| i64::try_from(count).unwrap_or(i64::MAX);
-    let joined = view.members.iter().filter(|(_, phase)| *phase != MemberPhase::Leaving).count();
+    let joined = view
+        .members
+        .iter()
+        .filter(|(_, phase)| *phase != MemberPhase::Leaving)
+        .count();
     let member = |(pool, phase): &(capi_ipam_api::PoolKey, MemberPhase)| NetworkMember {
         kind: pool.kind.name().to_owned(),
         namespace: pool.namespace.as_deref().map(str::to_owned),
         name: pool.name.to_string(),
         phase: *phase,
     };
-    let (settled, moving): (Vec<_>, Vec<_>) = view.members.iter().partition(|(_, phase)| *phase == MemberPhase::Member);
+    let (settled, moving): (Vec<_>, Vec<_>) = view
+        .members
+        .iter()
+        .partition(|(_, phase)| *phase == MemberPhase::Member);
     let members = moving.into_iter().chain(settled);
     let mut list = before.conditions;
     let block_lengths = block_lengths(network, before.block_lengths.unwrap_or_default(), view);
-    let ready = ready(network, view, block_lengths).with_observed_generation(network.metadata.generation);
+    let ready =
+        ready(network, view, block_lengths).with_observed_generation(network.metadata.generation);
     conditions::set(&mut list, ready, clock::now());
     let overlapping = overlapping(view).with_observed_generation(network.metadata.generation);
     conditions::set(&mut list, overlapping, clock::now());
@@ -199,12 +240,17 @@ fn status(network: &IPNetwork, view: &NetworkView) -> IPNetworkStatus {
     }
 }
 
-/// The block lengths of a network: those that were set before, while the network is in use; else those of the
-/// specification, else those that most reservations have, else those of the oldest pool. A length stays while the network
-/// is in use: blocks of different lengths could overlap although the names of their reservations differ.
+/// The block lengths of a network: those that were set before, while the network is in use; else
+/// those of the specification, else those that most reservations have, else those of the oldest
+/// pool. A length stays while the network is in use: blocks of different lengths could overlap
+/// although the names of their reservations differ.
 fn block_lengths(network: &IPNetwork, before: BlockLengths, view: &NetworkView) -> BlockLengths {
     let declared = network.spec.block_lengths.unwrap_or_default();
-    let before = if view.keeps_lengths { before } else { BlockLengths::default() };
+    let before = if view.keeps_lengths {
+        before
+    } else {
+        BlockLengths::default()
+    };
     let lengths = [before, declared, view.reserved_lengths, view.oldest_lengths];
     BlockLengths {
         ipv4: lengths.iter().find_map(|lengths| lengths.ipv4),
@@ -227,13 +273,22 @@ fn length_problem(network: &IPNetwork, current: BlockLengths) -> Option<String> 
     differ(Family::V4).or_else(|| differ(Family::V6))
 }
 
-/// Whether pools of the network contain the same addresses. Each is allocated once, so this is no problem by itself.
+/// Whether pools of the network contain the same addresses. Each is allocated once, so this is no
+/// problem by itself.
 fn overlapping(view: &NetworkView) -> Condition {
     if view.shared == 0 {
         return Condition::new(conditions::OVERLAPPING, false, conditions::NO_OVERLAP, "");
     }
-    let message = format!("{} addresses are part of more than one pool; each is allocated only once", view.shared);
-    Condition::new(conditions::OVERLAPPING, true, conditions::MEMBERS_OVERLAP, message)
+    let message = format!(
+        "{} addresses are part of more than one pool; each is allocated only once",
+        view.shared
+    );
+    Condition::new(
+        conditions::OVERLAPPING,
+        true,
+        conditions::MEMBERS_OVERLAP,
+        message,
+    )
 }
 
 fn ready(network: &IPNetwork, view: &NetworkView, lengths: BlockLengths) -> Condition {
@@ -246,10 +301,17 @@ fn ready(network: &IPNetwork, view: &NetworkView, lengths: BlockLengths) -> Cond
     }
     match (network.spec.rules(), length_problem(network, lengths)) {
         (Ok(_), None) => Condition::new(conditions::READY, true, conditions::NETWORK_READY, ""),
-        (Ok(_), Some(problem)) => Condition::new(conditions::READY, false, conditions::INVALID_SPEC, problem),
+        (Ok(_), Some(problem)) => {
+            Condition::new(conditions::READY, false, conditions::INVALID_SPEC, problem)
+        }
         (Err(problems), _) => {
             let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            Condition::new(conditions::READY, false, conditions::INVALID_SPEC, texts.join("; "))
+            Condition::new(
+                conditions::READY,
+                false,
+                conditions::INVALID_SPEC,
+                texts.join("; "),
+            )
         }
     }
 }

@@ -23,7 +23,8 @@ pub struct InClusterOptions {
           action = clap::ArgAction::Set, value_name = "BOOL", value_parser = parse_bool)]
     pub sweep_report_only: bool,
 
-    /// How often the addresses of claims are compared with those of their Machines, for pools with spec.reclaim.verify.
+    /// How often the addresses of claims are compared with those of their Machines, for pools with
+    /// spec.reclaim.verify.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_interval)]
     pub verify_interval: Duration,
 

@@ -12,7 +12,9 @@ use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolStatus, names};
 use capi_ipam_controller::client::PrunedFields;
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
-use capi_ipam_controller::controller::{Action, Attempt, Cached, Cause, ControllerBuilder, Reconciler, Trigger};
+use capi_ipam_controller::controller::{
+    Action, Attempt, Cached, Cause, ControllerBuilder, Reconciler, Trigger,
+};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::health::ReadinessGate;
@@ -41,26 +43,31 @@ const FIRST_RETRY_DELAY: Duration = Duration::from_millis(50);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// The number of failures after which a rejected finalizer is reported on the pool.
 const FAILURES_BEFORE_REPORT: u32 = 2;
-/// The number of conflicts after which a rejected finalizer is reported on the pool: a webhook can reject it with the
-/// code of a conflict, each time.
+/// The number of conflicts after which a rejected finalizer is reported on the pool: a webhook can
+/// reject it with the code of a conflict, each time.
 const CONFLICTS_BEFORE_REPORT: u32 = 10;
 /// The number of pools of a kind that are reconciled concurrently.
 const CONCURRENCY: u16 = 4;
 
-/// Adds the controllers of all pool kinds to the manager. `context` creates what they share, with a function that
-/// enqueues a pool to update its status. The controllers reconcile nothing before all `gates` are ready. Returns the
-/// gates of the pools as well.
+/// Adds the controllers of all pool kinds to the manager. `context` creates what they share, with a
+/// function that enqueues a pool to update its status. The controllers reconcile nothing before all
+/// `gates` are ready. Returns the gates of the pools as well.
 pub(super) fn register(
     manager: &mut Manager,
     gates: &[ReadinessGate],
     context: impl FnOnce(&mut Manager, Box<dyn Fn(&PoolKey) + Send + Sync>) -> Arc<Context>,
 ) -> (Arc<Context>, [ReadinessGate; InClusterKind::ALL.len()]) {
     let controllers = InClusterKind::ALL.map(|kind| (kind, manager.controller(kind.name())));
-    let triggers: HashMap<InClusterKind, Trigger<Pool>> =
-        controllers.iter().map(|(kind, controller)| (*kind, controller.trigger())).collect();
+    let triggers: HashMap<InClusterKind, Trigger<Pool>> = controllers
+        .iter()
+        .map(|(kind, controller)| (*kind, controller.trigger()))
+        .collect();
     let enqueue = move |pool: &PoolKey| {
         if let Some(trigger) = triggers.get(&pool.kind) {
-            trigger.enqueue(NamespacedName::new(pool.namespace.as_deref().unwrap_or_default(), &pool.name));
+            trigger.enqueue(NamespacedName::new(
+                pool.namespace.as_deref().unwrap_or_default(),
+                &pool.name,
+            ));
         }
     };
     let context = context(manager, Box::new(enqueue));
@@ -80,11 +87,21 @@ fn start(
     gate: &ReadinessGate,
     pools_synced: &[ReadinessGate],
 ) {
-    gates.iter().for_each(|other| controller.wait_for(other.clone()));
-    let ledger: Arc<dyn EventHandler<Pool>> = Arc::new(PoolEventHandler { ledger: Arc::clone(&context.ledger), kind });
+    gates
+        .iter()
+        .for_each(|other| controller.wait_for(other.clone()));
+    let ledger: Arc<dyn EventHandler<Pool>> = Arc::new(PoolEventHandler {
+        ledger: Arc::clone(&context.ledger),
+        kind,
+    });
     // After the ledger: the claims that it enqueues look up their pool there.
     let handler = Arc::new(FanOut(vec![ledger, Arc::clone(&context.terminating) as _]));
-    let main = WatchSpec::new(watched_pools(&manager.client, kind), kind, handler, gate.clone());
+    let main = WatchSpec::new(
+        watched_pools(&manager.client, kind),
+        kind,
+        handler,
+        gate.clone(),
+    );
     let reconciler = PoolReconciler {
         client: manager.client.clone(),
         events: manager.events.clone(),
@@ -146,20 +163,28 @@ impl Reconciler for PoolReconciler {
         match error {
             PoolError::Call(error) if error.is_unserializable() => Retry::GiveUp,
             _ => {
-                let policy = RetryPolicy { initial: FIRST_RETRY_DELAY, max: MAX_RETRY_DELAY };
+                let policy = RetryPolicy {
+                    initial: FIRST_RETRY_DELAY,
+                    max: MAX_RETRY_DELAY,
+                };
                 Retry::After(policy.delay(failures))
             }
         }
     }
 
-    async fn reconcile(&self, pool: Arc<Pool>, attempt: &mut Attempt<u32>) -> Result<Action, PoolError> {
+    async fn reconcile(
+        &self,
+        pool: Arc<Pool>,
+        attempt: &mut Attempt<u32>,
+    ) -> Result<Action, PoolError> {
         if !self.context.selection.includes(pool.as_ref()) {
             return Ok(Action::AwaitChange);
         }
         if self.expectations.is_stale(pool.as_ref(), Instant::now()) {
             return Ok(Action::Requeue(EXPECTATION_TTL));
         }
-        // Which pools overlap is known when all are listed. Otherwise the conditions would change at every start.
+        // Which pools overlap is known when all are listed. Otherwise the conditions would change
+        // at every start.
         if !self.pools_synced.iter().all(ReadinessGate::is_ready) {
             return Ok(Action::Requeue(STATUS_INTERVAL));
         }
@@ -188,18 +213,28 @@ impl Reconciler for PoolReconciler {
 }
 
 impl PoolReconciler {
-    async fn reconcile_pool(&self, pool: &Arc<Pool>, attempt: &Attempt<u32>) -> Result<Action, PoolError> {
+    async fn reconcile_pool(
+        &self,
+        pool: &Arc<Pool>,
+        attempt: &Attempt<u32>,
+    ) -> Result<Action, PoolError> {
         let key = PoolKey::of(pool.as_ref());
         self.context.ledger.clear_notified(&key);
         // A pool is added to the ledger before its controller is notified.
-        let Some(info) = self.context.ledger.pool_info(&key) else { return Ok(Action::AwaitChange) };
+        let Some(info) = self.context.ledger.pool_info(&key) else {
+            return Ok(Action::AwaitChange);
+        };
         let has_finalizer = finalizer::is_set(pool.as_ref(), names::PROTECT_POOL);
         let client = pool_client(&self.client, &key).with_pruned_fields(self.pruned_fields.clone());
         let mut pool = Arc::clone(pool);
         if !info.deleting && !has_finalizer && !info.paused {
             match finalizer::add(&client, pool.as_ref(), names::PROTECT_POOL).await {
                 Ok(written) => pool = Arc::new(self.record_write(written)),
-                Err(error) => return Ok(self.handle_finalizer_error(&client, &key, error, attempt).await?),
+                Err(error) => {
+                    return Ok(self
+                        .handle_finalizer_error(&client, &key, error, attempt)
+                        .await?);
+                }
             }
         }
         let mut blocker = None;
@@ -207,7 +242,9 @@ impl PoolReconciler {
             blocker = self.find_blocker(&key).await?;
             if blocker.is_none() {
                 // Removing the last finalizer needs the whole object; the cached one has no spec.
-                let Some(whole) = client.get(&key.name).await? else { return Ok(Action::AwaitChange) };
+                let Some(whole) = client.get(&key.name).await? else {
+                    return Ok(Action::AwaitChange);
+                };
                 finalizer::remove(&client, &whole, names::PROTECT_POOL).await?;
                 info!(pool = %key, "removed the finalizer: no address of the deleted pool is in use");
                 return Ok(Action::AwaitChange);
@@ -219,16 +256,20 @@ impl PoolReconciler {
             return Ok(Action::Requeue(wait));
         }
         match blocker {
-            // The ledger enqueues the pool when its addresses change. It may never observe a change of the others.
+            // The ledger enqueues the pool when its addresses change. It may never observe a change
+            // of the others.
             None | Some(DeletionBlocker::Addresses(_)) => Ok(Action::AwaitChange),
             Some(
-                DeletionBlocker::Reservation(_) | DeletionBlocker::UnknownAddress | DeletionBlocker::Undecodable(_),
+                DeletionBlocker::Reservation(_)
+                | DeletionBlocker::UnknownAddress
+                | DeletionBlocker::Undecodable(_),
             ) => Ok(Action::Requeue(DELETION_RETRY_DELAY)),
         }
     }
 
-    /// Handles a failure to add the finalizer. That the API server rejects it on a pool that is being deleted is
-    /// expected; other repeated failures are reported in the conditions of the pool.
+    /// Handles a failure to add the finalizer. That the API server rejects it on a pool that is
+    /// being deleted is expected; other repeated failures are reported in the conditions of the
+    /// pool.
     async fn handle_finalizer_error(
         &self,
         client: &ResourceClient<Pool>,
@@ -237,12 +278,14 @@ impl PoolReconciler {
         attempt: &Attempt<u32>,
     ) -> Result<Action, CallError> {
         let is_conflict = error.is_conflict();
-        let is_reported = attempt.failures >= FAILURES_BEFORE_REPORT || attempt.state >= CONFLICTS_BEFORE_REPORT;
+        let is_reported =
+            attempt.failures >= FAILURES_BEFORE_REPORT || attempt.state >= CONFLICTS_BEFORE_REPORT;
         if error.is_not_found() || (is_conflict && !is_reported) {
             return Err(error);
         }
         let current = client.get(&key.name).await?;
-        let Some(current) = current.filter(|found| found.metadata.deletion_timestamp.is_none()) else {
+        let Some(current) = current.filter(|found| found.metadata.deletion_timestamp.is_none())
+        else {
             return Ok(Action::AwaitChange);
         };
         if is_reported {
@@ -252,7 +295,8 @@ impl PoolReconciler {
         Err(error)
     }
 
-    /// Finds what blocks the deletion of a pool: in the ledger, and if it knows of nothing, on the API server.
+    /// Finds what blocks the deletion of a pool: in the ledger, and if it knows of nothing, on the
+    /// API server.
     async fn find_blocker(&self, key: &PoolKey) -> Result<Option<DeletionBlocker>, Arc<CallError>> {
         let ledger = &self.context.ledger;
         if ledger.is_in_use(key) {
@@ -263,7 +307,10 @@ impl PoolReconciler {
         if let Some(held) = ledger.held_in(key) {
             return Ok(Some(DeletionBlocker::Reservation(held.reservation_name())));
         }
-        self.context.deletion_checker.find_blocker(key, ledger.possible_scopes(key)).await
+        self.context
+            .deletion_checker
+            .find_blocker(key, ledger.possible_scopes(key))
+            .await
     }
 
     fn status(
@@ -276,7 +323,10 @@ impl PoolReconciler {
         let ledger = &self.context.ledger;
         let info = ledger.pool_info(key).unwrap_or_else(|| PoolInfo::of(pool));
         let overlapping = ledger.overlapping(key);
-        let has_one_length = info.usable.as_ref().is_ok_and(|usable| ledger.have_length(&overlapping, usable.length));
+        let has_one_length = info
+            .usable
+            .as_ref()
+            .is_ok_and(|usable| ledger.have_length(&overlapping, usable.length));
         let snapshot = PoolSnapshot {
             key,
             info: &info,
@@ -290,9 +340,17 @@ impl PoolReconciler {
             slices: ledger.slice_counts(key),
             draining: ledger.draining_use(key),
         };
-        let mut list = pool.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
+        let mut list = pool
+            .status
+            .as_ref()
+            .map(|status| status.conditions.clone())
+            .unwrap_or_default();
         for condition in snapshot.conditions() {
-            conditions::set(&mut list, condition.with_observed_generation(pool.metadata.generation), clock::now());
+            conditions::set(
+                &mut list,
+                condition.with_observed_generation(pool.metadata.generation),
+                clock::now(),
+            );
         }
         for absent in snapshot.absent_conditions() {
             conditions::remove(&mut list, absent);
@@ -307,7 +365,8 @@ impl PoolReconciler {
         }
     }
 
-    /// Writes the status if it has changed. Returns the remaining delay if the rate limit does not permit a write now.
+    /// Writes the status if it has changed. Returns the remaining delay if the rate limit does not
+    /// permit a write now.
     async fn write_status(
         &self,
         client: &ResourceClient<Pool>,
@@ -317,16 +376,28 @@ impl PoolReconciler {
         if pool.status.as_ref() == Some(&status) {
             return Ok(None);
         }
-        let before = pool.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let before = pool
+            .status
+            .as_ref()
+            .map(|status| status.conditions.as_slice())
+            .unwrap_or_default();
         let is_unchanged = |condition: &Condition| {
             let present = conditions::find(before, &condition.type_);
-            present.is_some_and(|present| (&present.status, &present.reason) == (&condition.status, &condition.reason))
+            present.is_some_and(|present| {
+                (&present.status, &present.reason) == (&condition.status, &condition.reason)
+            })
         };
-        let transitions: Vec<Condition> =
-            status.conditions.iter().filter(|condition| !is_unchanged(condition)).cloned().collect();
+        let transitions: Vec<Condition> = status
+            .conditions
+            .iter()
+            .filter(|condition| !is_unchanged(condition))
+            .cloned()
+            .collect();
         let started = Instant::now();
         let (wait, written) = patch::with_patch(client, pool, async |wanted: &mut Pool| {
-            let wait = self.status_limiter.delay(pool, !transitions.is_empty(), started);
+            let wait = self
+                .status_limiter
+                .delay(pool, !transitions.is_empty(), started);
             if wait.is_none() {
                 wanted.status = Some(status);
             }
@@ -338,10 +409,14 @@ impl PoolReconciler {
         }
         if let Some(written) = written {
             let written = self.record_write(written);
-            for condition in transitions.iter().filter(|condition| status::is_warning(condition)) {
+            for condition in transitions
+                .iter()
+                .filter(|condition| status::is_warning(condition))
+            {
                 let reason = condition.reason.as_deref().unwrap_or_default();
                 let message = condition.message.as_deref().unwrap_or_default();
-                self.events.warning(&written, &written.kind, reason, "Inspect", message);
+                self.events
+                    .warning(&written, &written.kind, reason, "Inspect", message);
             }
         }
         wait
@@ -354,10 +429,16 @@ impl PoolReconciler {
     }
 }
 
-/// Claims wait for the finalizer of a new pool. Counts, conditions and the deletion are background work.
+/// Claims wait for the finalizer of a new pool. Counts, conditions and the deletion are background
+/// work.
 fn priority_of(pool: &Pool) -> Priority {
-    let is_new = pool.metadata.deletion_timestamp.is_none() && !finalizer::is_set(pool, names::PROTECT_POOL);
-    if is_new { Priority::Normal } else { Priority::Low }
+    let is_new =
+        pool.metadata.deletion_timestamp.is_none() && !finalizer::is_set(pool, names::PROTECT_POOL);
+    if is_new {
+        Priority::Normal
+    } else {
+        Priority::Low
+    }
 }
 
 #[cfg(test)]
@@ -369,12 +450,15 @@ mod tests {
     #[test]
     fn only_the_finalizer_of_a_new_pool_is_waited_for() {
         let priority = |finalizers: &[&str], deleted: Value| {
-            let metadata = json!({"name": "p", "finalizers": finalizers, "deletionTimestamp": deleted});
-            let pool =
-                json!({"kind": "InClusterIPPool", "metadata": metadata, "spec": {"addresses": [], "prefix": 24}});
+            let metadata =
+                json!({"name": "p", "finalizers": finalizers, "deletionTimestamp": deleted});
+            let pool = json!({"kind": "InClusterIPPool", "metadata": metadata, "spec": {"addresses": [], "prefix": 24}});
             priority_of(&serde_json::from_value(pool).unwrap())
         };
-        assert_eq!(priority(&["example.com/other"], Value::Null), Priority::Normal);
+        assert_eq!(
+            priority(&["example.com/other"], Value::Null),
+            Priority::Normal
+        );
         assert_eq!(priority(&[names::PROTECT_POOL], Value::Null), Priority::Low);
         assert_eq!(priority(&[], json!("2026-01-01T00:00:00Z")), Priority::Low);
     }

@@ -1,6 +1,7 @@
 //! Claims that wait for an address of a pool which can no longer allocate: they report this.
 //!
-//! A hundred thousand claims can wait for one pool. So they are enqueued in batches, and reconciled at low priority.
+//! A hundred thousand claims can wait for one pool. So they are enqueued in batches, and reconciled
+//! at low priority.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,29 +8,52 @@ use capi_ipam_provider::HandlerError;
 use super::handler::InClusterHandler;
 
 impl InClusterHandler {
-    /// The block that the claim requests, if the pool accepts requests. A bound claim has its address already. If the
-    /// request is not valid, the claim waits until it or the pool changes.
-    pub(super) fn requested(&self, pool: &PoolKey, info: &PoolInfo) -> Result<Option<Block>, HandlerError> {
-        let text = self.claim.requested_address().filter(|_| info.accepts_requests);
-        let Some((text, usable)) = text.zip(info.usable.as_ref().ok()).filter(|_| self.claim.bound_address().is_none())
+    /// The block that the claim requests, if the pool accepts requests. A bound claim has its
+    /// address already. If the request is not valid, the claim waits until it or the pool changes.
+    pub(super) fn requested(
+        &self,
+        pool: &PoolKey,
+        info: &PoolInfo,
+    ) -> Result<Option<Block>, HandlerError> {
+        let text = self
+            .claim
+            .requested_address()
+            .filter(|_| info.accepts_requests);
+        let Some((text, usable)) = text
+            .zip(info.usable.as_ref().ok())
+            .filter(|_| self.claim.bound_address().is_none())
         else {
             return Ok(None);
         };
         match parse_request(text, usable) {
             Ok(block) => Ok(Some(block)),
-            Err(problem) if self.ledger().wait_for_change(pool, &self.key, usable) => Err(HandlerError::Waiting {
-                reason: conditions::REQUESTED_ADDRESS_UNAVAILABLE,
-                message: format!(
-                    "the requested address is not valid for {pool}: {problem}; correct the annotation of the claim"
-                ),
-            }),
+            Err(problem) if self.ledger().wait_for_change(pool, &self.key, usable) => {
+                Err(HandlerError::Waiting {
+                    reason: conditions::REQUESTED_ADDRESS_UNAVAILABLE,
+                    message: format!(
+                        "the requested address is not valid for {pool}: {problem}; correct the annotation of the claim"
+                    ),
+                })
+            }
             Err(_) => Err(HandlerError::Conflict(format!("{pool} has changed"))),
         }
     }
 
     /// The error of a claim that cannot have the block that it requests.
-    pub(super) fn unavailable(&self, pool: &PoolKey, info: &PoolInfo, block: Block, why: &Unavailable) -> HandlerError {
-        let why = describe(pool, info, block, why, Audience::of(Some(self.key.namespace())));
+    pub(super) fn unavailable(
+        &self,
+        pool: &PoolKey,
+        info: &PoolInfo,
+        block: Block,
+        why: &Unavailable,
+    ) -> HandlerError {
+        let why = describe(
+            pool,
+            info,
+            block,
+            why,
+            Audience::of(Some(self.key.namespace())),
+        );
         HandlerError::Waiting {
             reason: conditions::REQUESTED_ADDRESS_UNAVAILABLE,
             message: format!("the requested {block} {why}"),
@@ -49,7 +72,10 @@ fn parse_request(text: &str, usable: &UsableBlocks) -> Result<Block, String> {
     let address = parse_address(address).map_err(to_string)?;
     let family = Family::of(address);
     if family != usable.family {
-        return Err(format!("{text} is {family}, but the pool is {}", usable.family));
+        return Err(format!(
+            "{text} is {family}, but the pool is {}",
+            usable.family
+        ));
     }
     let block = Block::new(address, usable.length);
     if block.base() != address || span.is_some_and(|span| span != block.span()) {
@@ -67,27 +93,45 @@ fn to_string(error: capi_ipam_ip::ParseError) -> String {
 }
 
 /// Describes why a claim cannot have the block that it requests, and what to do.
-fn describe(pool: &PoolKey, info: &PoolInfo, block: Block, why: &Unavailable, audience: Audience<'_>) -> String {
+fn describe(
+    pool: &PoolKey,
+    info: &PoolInfo,
+    block: Block,
+    why: &Unavailable,
+    audience: Audience<'_>,
+) -> String {
     let advice = "request another one or wait until it is released";
     match why {
         Unavailable::NotInPool => {
             let usable = info.usable.as_ref().ok();
-            let is_gateway =
-                usable.is_some_and(|usable| usable.gateways().any(|gateway| Block::address(gateway) == block));
-            let ranges = usable.map(|usable| usable.ranges.as_slice()).unwrap_or_default();
+            let is_gateway = usable.is_some_and(|usable| {
+                usable
+                    .gateways()
+                    .any(|gateway| Block::address(gateway) == block)
+            });
+            let ranges = usable
+                .map(|usable| usable.ranges.as_slice())
+                .unwrap_or_default();
             let subnet = match ranges {
-                [range] => range.subnet.filter(|subnet| !subnet.contains(&block.base())),
+                [range] => range
+                    .subnet
+                    .filter(|subnet| !subnet.contains(&block.base())),
                 _ => None,
             };
             let reason = match subnet {
                 _ if is_gateway => format!("is a gateway of {pool}"),
                 Some(subnet) => format!("is outside of the subnet {subnet} of {pool}"),
-                None => format!("is not one that {pool} allocates: it is outside of its ranges, excluded or reserved"),
+                None => format!(
+                    "is not one that {pool} allocates: it is outside of its ranges, excluded or reserved"
+                ),
             };
             format!("{reason}; request another one or change the pool")
         }
         Unavailable::InUse(Some(claim)) => {
-            format!("is in use by {}; {advice}", audience.object("IPAddressClaim", claim.namespace(), claim.name()))
+            format!(
+                "is in use by {}; {advice}",
+                audience.object("IPAddressClaim", claim.namespace(), claim.name())
+            )
         }
         Unavailable::InUse(None) => format!("is in use; {advice}"),
         Unavailable::Promised(claim) => format!(
@@ -95,20 +139,29 @@ fn describe(pool: &PoolKey, info: &PoolInfo, block: Block, why: &Unavailable, au
             audience.object("IPAddressClaim", claim.namespace(), claim.name())
         ),
         Unavailable::Excluded => {
-            "is excluded by an IPReservation; request another one or delete the IPReservation".to_owned()
+            "is excluded by an IPReservation; request another one or delete the IPReservation"
+                .to_owned()
         }
-        Unavailable::BeingDeleted => format!("is reserved by an IPReservation that is being deleted; {advice}"),
+        Unavailable::BeingDeleted => {
+            format!("is reserved by an IPReservation that is being deleted; {advice}")
+        }
         Unavailable::CoolingDown(end) => {
-            let until = jiff::Timestamp::from_second(*end).map(|end| format!(" until {end}")).unwrap_or_default();
+            let until = jiff::Timestamp::from_second(*end)
+                .map(|end| format!(" until {end}"))
+                .unwrap_or_default();
             format!("is cooling down{until}; the claim gets it afterwards")
         }
         Unavailable::Draining => {
-            format!("is in a draining part of {pool} (spec.draining); request another one or change the pool")
+            format!(
+                "is in a draining part of {pool} (spec.draining); request another one or change the pool"
+            )
         }
         Unavailable::InOtherSlice => format!(
             "is in a slice of another owner, or in one that cannot be assigned to the owner of the claim; {advice}"
         ),
-        Unavailable::RequestedBefore => format!("is for another claim that requested it before; {advice}"),
+        Unavailable::RequestedBefore => {
+            format!("is for another claim that requested it before; {advice}")
+        }
         Unavailable::NotYet => format!(
             "is free, but all free addresses of {pool} are for claims that have waited longer or that its \
              spec.headroom selects; add addresses to the pool or release claims"
@@ -138,11 +191,25 @@ mod tests {
         let v4 = json!({"addresses": ["10.0.0.0/24"], "prefix": 24});
         let parse = |text| parse("InClusterIPPool", &v4, text);
         assert_eq!(parse("10.0.0.5"), Ok("10.0.0.5".to_owned()));
-        assert_eq!(parse("10.9.0.5"), Ok("10.9.0.5".to_owned()), "the ledger knows what the pool contains");
-        for text in ["web", "10.0.0.5/32", "10.0.0.05", " 10.0.0.5", "10.0.0.1-10.0.0.2", "::ffff:10.0.0.5"] {
+        assert_eq!(
+            parse("10.9.0.5"),
+            Ok("10.9.0.5".to_owned()),
+            "the ledger knows what the pool contains"
+        );
+        for text in [
+            "web",
+            "10.0.0.5/32",
+            "10.0.0.05",
+            " 10.0.0.5",
+            "10.0.0.1-10.0.0.2",
+            "::ffff:10.0.0.5",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
-        assert_eq!(parse("fd00::5"), Err("fd00::5 is IPv6, but the pool is IPv4".to_owned()));
+        assert_eq!(
+            parse("fd00::5"),
+            Err("fd00::5 is IPv6, but the pool is IPv4".to_owned())
+        );
     }
 
     #[test]
@@ -152,7 +219,13 @@ mod tests {
         for text in ["fd00:10:0:5::/64", "fd00:10:0:5::", "FD00:10:0:5:0::/64"] {
             assert_eq!(parse(text), Ok("fd00:10:0:5::/64".to_owned()));
         }
-        for text in ["fd00:10:0:5::1", "fd00:10:0:5::1/64", "fd00:10:0:5::/65", "fd00:10::/48", "fd00:10:0:5::/x"] {
+        for text in [
+            "fd00:10:0:5::1",
+            "fd00:10:0:5::1/64",
+            "fd00:10:0:5::/65",
+            "fd00:10::/48",
+            "fd00:10:0:5::/x",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
         let problem = parse("fd00:10:0:5::9").unwrap_err();
@@ -161,21 +234,46 @@ mod tests {
 
     #[test]
     fn messages_name_no_objects_of_other_namespaces() {
-        let info = pool("InClusterIPPool", &json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "gateway": "10.0.0.1"}));
+        let info = pool(
+            "InClusterIPPool",
+            &json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "gateway": "10.0.0.1"}),
+        );
         let key = PoolKey::new(InClusterKind::IPPool, Some("n"), "p");
         let claim = |namespace: &str| NamespacedName::new(namespace, "secret");
         let text = |block: [u8; 4], why: &Unavailable| {
-            describe(&key, &info, Block::address(block.into()), why, Audience::of(Some("n")))
+            describe(
+                &key,
+                &info,
+                Block::address(block.into()),
+                why,
+                Audience::of(Some("n")),
+            )
         };
         let block = [10, 0, 0, 5];
-        for foreign in [Unavailable::InUse(Some(claim("m"))), Unavailable::Promised(claim("m"))] {
+        for foreign in [
+            Unavailable::InUse(Some(claim("m"))),
+            Unavailable::Promised(claim("m")),
+        ] {
             let text = text(block, &foreign);
-            assert!(text.contains("an IPAddressClaim in another namespace") && !text.contains("secret"), "{text}");
+            assert!(
+                text.contains("an IPAddressClaim in another namespace") && !text.contains("secret"),
+                "{text}"
+            );
         }
-        assert!(text(block, &Unavailable::InUse(Some(claim("n")))).contains("IPAddressClaim n/secret"));
-        assert!(text(block, &Unavailable::CoolingDown(1_000)).contains("until 1970-01-01T00:16:40Z"));
+        assert!(
+            text(block, &Unavailable::InUse(Some(claim("n")))).contains("IPAddressClaim n/secret")
+        );
+        assert!(
+            text(block, &Unavailable::CoolingDown(1_000)).contains("until 1970-01-01T00:16:40Z")
+        );
         assert!(text([10, 0, 0, 1], &Unavailable::NotInPool).starts_with("is a gateway"));
-        assert!(text([10, 0, 1, 1], &Unavailable::NotInPool).starts_with("is outside of the subnet 10.0.0.0/24"));
-        assert!(text([10, 0, 0, 0], &Unavailable::NotInPool).contains("outside of its ranges, excluded or reserved"));
+        assert!(
+            text([10, 0, 1, 1], &Unavailable::NotInPool)
+                .starts_with("is outside of the subnet 10.0.0.0/24")
+        );
+        assert!(
+            text([10, 0, 0, 0], &Unavailable::NotInPool)
+                .contains("outside of its ranges, excluded or reserved")
+        );
     }
 }

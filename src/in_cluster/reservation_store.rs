@@ -1,6 +1,7 @@
 //! All reads and writes of reservations.
 //!
-//! Each method records in the ledger what a response shows, and determines what an answer of the API server means:
+//! Each method records in the ledger what a response shows, and determines what an answer of the
+//! API server means:
 //!
 //! | answer | meaning |
 //! |---|---|
@@ -9,9 +10,10 @@
 //! | conflict, the name exists, or no answer | a live read decides |
 //! | any other error | nothing was written |
 //!
-//! A write without an answer may be applied later. A known reservation is written with its uid and resourceVersion as
-//! preconditions, so this cannot happen once the read shows another version. A creation can be applied as long as no
-//! object has the name: the claim uses the same address in its next attempt.
+//! A write without an answer may be applied later. A known reservation is written with its uid and
+//! resourceVersion as preconditions, so this cannot happen once the read shows another version. A
+//! creation can be applied as long as no object has the name: the claim uses the same address in
+//! its next attempt.
 
 mod release_rule;
 
@@ -39,30 +41,34 @@ pub(super) struct ReservationStore {
     restores: RestoreDetector,
 }
 
-/// What the creation of a reservation has led to, as far as the API server has answered or a live read shows.
+/// What the creation of a reservation has led to, as far as the API server has answered or a live
+/// read shows.
 #[derive(Debug)]
 pub(super) enum CreateResult {
     /// The reservation is created.
     Created(Box<IPReservation>),
-    /// A reservation as wanted has the name. This request has created it only if its outcome was unknown.
+    /// A reservation as wanted has the name. This request has created it only if its outcome was
+    /// unknown.
     Exists(Box<IPReservation>),
     /// Another object has the name. The name is taken, whatever the object contains.
     Taken(Box<MaybeInvalid<IPReservation>>),
 }
 
-/// What the write of a known reservation has led to, as far as the API server has answered or a live read shows.
+/// What the write of a known reservation has led to, as far as the API server has answered or a
+/// live read shows.
 #[derive(Debug)]
 pub(super) enum WriteResult {
     /// The reservation is as wanted. One that was deleted waits for its finalizers.
     Done(Box<IPReservation>),
-    /// The object of this name is another one than the write requires. Nothing was written, or will be.
+    /// The object of this name is another one than the write requires. Nothing was written, or will
+    /// be.
     Changed(Box<MaybeInvalid<IPReservation>>),
     /// No object has the name.
     Gone,
 }
 
-/// The attempt of a claim to get an address. If its outcome is unknown, the ledger remembers it, so that the next
-/// attempt of the claim uses the same address.
+/// The attempt of a claim to get an address. If its outcome is unknown, the ledger remembers it, so
+/// that the next attempt of the claim uses the same address.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt<'a> {
     pub(super) claim: Uid,
@@ -70,17 +76,31 @@ pub(super) struct Attempt<'a> {
 }
 
 impl ReservationStore {
-    pub(super) fn new(client: ResourceClient<IPReservation>, ledger: Arc<Ledger>, restores: RestoreDetector) -> Self {
-        Self { client, ledger, restores }
+    pub(super) fn new(
+        client: ResourceClient<IPReservation>,
+        ledger: Arc<Ledger>,
+        restores: RestoreDetector,
+    ) -> Self {
+        Self {
+            client,
+            ledger,
+            restores,
+        }
     }
 
     /// Reads the object that has the name of the reservation of an address, from etcd.
-    pub(super) async fn read(&self, slot: &Slot) -> Result<Option<MaybeInvalid<IPReservation>>, CallError> {
-        // What was known before the read is gone if the read does not show it. Nothing else is: a reservation that the
-        // watch reports meanwhile can be newer than the read.
+    pub(super) async fn read(
+        &self,
+        slot: &Slot,
+    ) -> Result<Option<MaybeInvalid<IPReservation>>, CallError> {
+        // What was known before the read is gone if the read does not show it. Nothing else is: a
+        // reservation that the watch reports meanwhile can be newer than the read.
         let known = self.ledger.known_reservation(slot);
         let epoch = self.restores.epoch();
-        let read = self.client.get_maybe_invalid(&slot.reservation_name()).await?;
+        let read = self
+            .client
+            .get_maybe_invalid(&slot.reservation_name())
+            .await?;
         let Some(found) = read else {
             if let Some(known) = known {
                 self.ledger.remove_reservation_of(slot, &known.uid);
@@ -122,7 +142,8 @@ impl ReservationStore {
         self.client.for_each_page(use_page).await
     }
 
-    /// Creates a reservation. `is_wanted` determines whether an object that has the name already is as wanted.
+    /// Creates a reservation. `is_wanted` determines whether an object that has the name already is
+    /// as wanted.
     pub(super) async fn create(
         &self,
         slot: &Slot,
@@ -141,10 +162,14 @@ impl ReservationStore {
             return Err(error);
         }
         self.remember(slot, attempt);
-        let Some(found) = self.read(slot).await? else { return Err(error) };
+        let Some(found) = self.read(slot).await? else {
+            return Err(error);
+        };
         self.forget(attempt);
         match found {
-            MaybeInvalid(Ok(found)) if is_wanted(&found) => Ok(CreateResult::Exists(Box::new(found))),
+            MaybeInvalid(Ok(found)) if is_wanted(&found) => {
+                Ok(CreateResult::Exists(Box::new(found)))
+            }
             other => Ok(CreateResult::Taken(Box::new(other))),
         }
     }
@@ -158,8 +183,14 @@ impl ReservationStore {
         attempt: Option<Attempt<'_>>,
     ) -> Result<WriteResult, CallError> {
         // Without the time of the release.
-        let change = patch::set(&["spec"], json!(build(&known.slot, pool, claim.clone()).spec));
-        self.patch(known, change, attempt, |found| ownership(found, claim) == Ownership::Ours).await
+        let change = patch::set(
+            &["spec"],
+            json!(build(&known.slot, pool, claim.clone()).spec),
+        );
+        self.patch(known, change, attempt, |found| {
+            ownership(found, claim) == Ownership::Ours
+        })
+        .await
     }
 
     /// Makes the reservation of an earlier claim that of a claim with the same name.
@@ -170,11 +201,15 @@ impl ReservationStore {
         attempt: Option<Attempt<'_>>,
     ) -> Result<WriteResult, CallError> {
         let change = patch::set(&["spec", "claimRef", "uid"], json!(claim.uid));
-        self.patch(known, change, attempt, |found| ownership(found, claim) == Ownership::Ours).await
+        self.patch(known, change, attempt, |found| {
+            ownership(found, claim) == Ownership::Ours
+        })
+        .await
     }
 
-    /// Releases the reservation of a claim: the rules of its pool decide whether it is deleted, or is kept with the time
-    /// of the release until the cool-down ends. The caller has established that the claim does not use the address.
+    /// Releases the reservation of a claim: the rules of its pool decide whether it is deleted, or
+    /// is kept with the time of the release until the cool-down ends. The caller has established
+    /// that the claim does not use the address.
     pub(super) async fn release(
         &self,
         known: &KnownReservation,
@@ -182,15 +217,20 @@ impl ReservationStore {
     ) -> Result<WriteResult, CallError> {
         let pool = self.ledger.pool_info(&known.pool);
         if keeps_reservation(pool.as_ref(), former_use) {
-            self.set_released_at_now(known, |found| found.spec.released_at.is_some()).await
+            self.set_released_at_now(known, |found| found.spec.released_at.is_some())
+                .await
         } else {
             self.delete(known).await
         }
     }
 
     /// Sets the time of a release, which is in the future, to the current time.
-    pub(super) async fn correct_release(&self, known: &KnownReservation) -> Result<WriteResult, CallError> {
-        // A read does not show whose write has set the time. The next run finds it if it is still in the future.
+    pub(super) async fn correct_release(
+        &self,
+        known: &KnownReservation,
+    ) -> Result<WriteResult, CallError> {
+        // A read does not show whose write has set the time. The next run finds it if it is still
+        // in the future.
         self.set_released_at_now(known, |_| false).await
     }
 
@@ -206,7 +246,11 @@ impl ReservationStore {
     /// Deletes a reservation.
     pub(super) async fn delete(&self, known: &KnownReservation) -> Result<WriteResult, CallError> {
         let name = known.slot.reservation_name();
-        let error = match self.client.delete_unchanged(&name, &known.uid, &known.version).await {
+        let error = match self
+            .client
+            .delete_unchanged(&name, &known.uid, &known.version)
+            .await
+        {
             Ok(Deleted::Gone) => {
                 self.ledger.remove_reservation_of(&known.slot, &known.uid);
                 return Ok(WriteResult::Gone);
@@ -222,20 +266,29 @@ impl ReservationStore {
         self.resolve(known, error, None, is_terminating).await
     }
 
-    /// Adds the label of `clusterctl move` to the reservation of this name, if it needs the label. Returns whether it was
-    /// added.
+    /// Adds the label of `clusterctl move` to the reservation of this name, if it needs the label.
+    /// Returns whether it was added.
     pub(super) async fn add_move_label(&self, name: &str) -> Result<bool, CallError> {
         let read = self.client.get(name).await?;
-        let Some(found) = read.filter(IPReservation::needs_move_label) else { return Ok(false) };
+        let Some(found) = read.filter(IPReservation::needs_move_label) else {
+            return Ok(false);
+        };
         let mut wanted = found.clone();
-        wanted.labels_mut().insert(names::MOVE_LABEL.to_owned(), String::new());
+        wanted
+            .labels_mut()
+            .insert(names::MOVE_LABEL.to_owned(), String::new());
         self.update_metadata(&found, &wanted).await?;
         Ok(true)
     }
 
-    /// Writes changed labels and annotations of a reservation, in the version that was read. If the outcome is unknown, the
-    /// next attempt reads the reservation: nothing is written if it has the change.
-    pub(super) async fn update_metadata(&self, found: &IPReservation, wanted: &IPReservation) -> Result<(), CallError> {
+    /// Writes changed labels and annotations of a reservation, in the version that was read. If the
+    /// outcome is unknown, the next attempt reads the reservation: nothing is written if it has the
+    /// change.
+    pub(super) async fn update_metadata(
+        &self,
+        found: &IPReservation,
+        wanted: &IPReservation,
+    ) -> Result<(), CallError> {
         if let Some(written) = patch::write(&self.client, found, wanted).await? {
             self.ledger.insert_reservation(&written);
         }
@@ -261,7 +314,11 @@ impl ReservationStore {
     ) -> Result<WriteResult, CallError> {
         let preconditions = (Some(known.uid.clone()), Some(known.version.clone()));
         let patch = patch::with_uid_and_version(preconditions.0, preconditions.1, vec![change]);
-        match self.client.patch(&known.slot.reservation_name(), patch).await {
+        match self
+            .client
+            .patch(&known.slot.reservation_name(), patch)
+            .await
+        {
             Ok(written) => {
                 self.ledger.insert_reservation(&written);
                 Ok(WriteResult::Done(Box::new(written)))
@@ -288,15 +345,19 @@ impl ReservationStore {
         }
         let attempt = attempt.filter(|_| error.outcome_is_unknown());
         self.remember(slot, attempt);
-        // Without a read the outcome stays unknown, and the error of the write is the one to report.
-        let Ok(read) = self.read(slot).await else { return Err(error) };
+        // Without a read the outcome stays unknown, and the error of the write is the one to
+        // report.
+        let Ok(read) = self.read(slot).await else {
+            return Err(error);
+        };
         let Some(found) = read else {
             self.ledger.remove_reservation_of(slot, &known.uid);
             self.forget(attempt);
             return Ok(WriteResult::Gone);
         };
         let is_same = found.meta().uid.as_deref() == Some(&known.uid);
-        let is_unchanged = is_same && found.meta().resource_version.as_deref() == Some(&known.version);
+        let is_unchanged =
+            is_same && found.meta().resource_version.as_deref() == Some(&known.version);
         match found {
             MaybeInvalid(Ok(found)) if is_same && is_done(&found) => {
                 self.forget(attempt);
@@ -313,7 +374,8 @@ impl ReservationStore {
 
     fn remember(&self, slot: &Slot, attempt: Option<Attempt<'_>>) {
         if let Some(attempt) = attempt {
-            self.ledger.remember_attempt(attempt.claim, attempt.pool, slot);
+            self.ledger
+                .remember_attempt(attempt.claim, attempt.pool, slot);
         }
     }
 

@@ -1,12 +1,13 @@
 //! Moves the reservations of pools that join or leave a network to the scope of the pool.
 //!
-//! The reservation in the new scope is created before the one in the old scope is deleted, so the address is reserved
-//! at any time. After an interruption both exist, and the next run deletes the old one. Until then the ledger counts
-//! the address as not free in both scopes.
+//! The reservation in the new scope is created before the one in the old scope is deleted, so the
+//! address is reserved at any time. After an interruption both exist, and the next run deletes the
+//! old one. Until then the ledger counts the address as not free in both scopes.
 //!
-//! Two managers that observe a change at different times can move both in opposite directions. So a move writes the
-//! reservation in the new scope in any case before it deletes the old one in the version that was read before. If the
-//! other manager has read the former to delete it, its deletion fails with a conflict.
+//! Two managers that observe a change at different times can move both in opposite directions. So a
+//! move writes the reservation in the new scope in any case before it deletes the old one in the
+//! version that was read before. If the other manager has read the former to delete it, its
+//! deletion fails with a conflict.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,7 +42,10 @@ pub(super) struct MoveReservations {
 
 impl MoveReservations {
     pub(super) fn new(context: Arc<Context>) -> Self {
-        Self { context, postponed: HashMap::new() }
+        Self {
+            context,
+            postponed: HashMap::new(),
+        }
     }
 }
 
@@ -49,15 +53,25 @@ impl BackgroundTask for MoveReservations {
     async fn run_once(&mut self) -> NextRun {
         let now = Instant::now();
         self.postponed.retain(|_, until| *until > now);
-        let mut found = self.context.ledger.misplaced(MAX_MOVED.saturating_add(self.postponed.len()));
-        found.retain(|misplaced| is_served(&self.context, misplaced) && !self.postponed.contains_key(&misplaced.uid));
+        let mut found = self
+            .context
+            .ledger
+            .misplaced(MAX_MOVED.saturating_add(self.postponed.len()));
+        found.retain(|misplaced| {
+            is_served(&self.context, misplaced) && !self.postponed.contains_key(&misplaced.uid)
+        });
         if found.is_empty() {
             let has_postponed = !self.postponed.is_empty();
-            return if has_postponed { NextRun::After(RETRY_DELAY) } else { NextRun::OnNotification };
+            return if has_postponed {
+                NextRun::After(RETRY_DELAY)
+            } else {
+                NextRun::OnNotification
+            };
         }
         let failed = move_all(&self.context, found).await;
         let until = Instant::now().checked_add(RETRY_DELAY).unwrap_or(now);
-        self.postponed.extend(failed.into_iter().map(|uid| (uid, until)));
+        self.postponed
+            .extend(failed.into_iter().map(|uid| (uid, until)));
         NextRun::Now
     }
 
@@ -67,7 +81,9 @@ impl BackgroundTask for MoveReservations {
 }
 
 fn is_served(context: &Context, misplaced: &Misplaced) -> bool {
-    context.selection.includes_namespace(misplaced.pool.namespace.as_deref())
+    context
+        .selection
+        .includes_namespace(misplaced.pool.namespace.as_deref())
 }
 
 /// Moves reservations, and returns the uids of those that could not be moved.
@@ -96,7 +112,10 @@ async fn move_all(context: &Context, found: Vec<Misplaced>) -> Vec<String> {
         .await;
     let moved = count.saturating_sub(failed.len());
     if moved > 0 {
-        info!(count = moved, "moved reservations of pools that join or leave a network");
+        info!(
+            count = moved,
+            "moved reservations of pools that join or leave a network"
+        );
     }
     failed
 }
@@ -113,33 +132,50 @@ pub(super) enum MoveResult {
 }
 
 /// Moves a reservation to the scope of its pool.
-pub(super) async fn move_one(context: &Context, misplaced: &Misplaced) -> Result<MoveResult, CallError> {
+pub(super) async fn move_one(
+    context: &Context,
+    misplaced: &Misplaced,
+) -> Result<MoveResult, CallError> {
     let reservations = &context.reservations;
     // Step M1.
-    let Some(old) = reservations.get(&misplaced.slot).await? else { return Ok(MoveResult::Moved) };
+    let Some(old) = reservations.get(&misplaced.slot).await? else {
+        return Ok(MoveResult::Moved);
+    };
     let known = KnownReservation::of(&old).filter(|known| known.uid == misplaced.uid);
-    let Some(known) = known else { return Ok(MoveResult::Moved) };
+    let Some(known) = known else {
+        return Ok(MoveResult::Moved);
+    };
     // Step M2. An address that cools down and is in use again gets the reservation of its claim.
     let is_obsolete = old.spec.released_at.is_some() && misplaced.is_in_use;
     let mut copy = None;
     if !is_obsolete {
-        let target = Slot { scope: misplaced.scope.clone(), block: misplaced.slot.block };
+        let target = Slot {
+            scope: misplaced.scope.clone(),
+            block: misplaced.slot.block,
+        };
         let wanted = copy_to(&old, &target, &misplaced.pool);
         let is_copy = |found: &IPReservation| is_same_holder(&old, found);
         match reservations.create(&target, &wanted, None, is_copy).await? {
             CreateResult::Created(created) => copy = KnownReservation::of(&created),
-            CreateResult::Exists(found) => reservations.update_metadata(&found, &marked(&found, &old)).await?,
+            CreateResult::Exists(found) => {
+                reservations
+                    .update_metadata(&found, &marked(&found, &old))
+                    .await?
+            }
             CreateResult::Taken(found) => {
                 // A cool-down protects an address that no claim holds.
-                let (MaybeInvalid(Ok(found)), true) = (*found, old.spec.released_at.is_some()) else {
+                let (MaybeInvalid(Ok(found)), true) = (*found, old.spec.released_at.is_some())
+                else {
                     return Ok(MoveResult::Taken);
                 };
-                reservations.update_metadata(&found, &marked(&found, &old)).await?;
+                reservations
+                    .update_metadata(&found, &marked(&found, &old))
+                    .await?;
             }
         }
     }
-    // Step M3, in the version of M1: another manager that moves the reservation in the opposite direction marks it before,
-    // and then this deletion fails.
+    // Step M3, in the version of M1: another manager that moves the reservation in the opposite
+    // direction marks it before, and then this deletion fails.
     match reservations.delete(&known).await? {
         WriteResult::Done(_) | WriteResult::Gone => Ok(MoveResult::Moved),
         WriteResult::Changed(current) => {
@@ -151,8 +187,9 @@ pub(super) async fn move_one(context: &Context, misplaced: &Misplaced) -> Result
     }
 }
 
-/// Removes the copy of a reservation that was created while the original changed to `current`. If the claim has released
-/// the address meanwhile, the copy is released in the same way, so that the address cools down in the new scope as well.
+/// Removes the copy of a reservation that was created while the original changed to `current`. If
+/// the claim has released the address meanwhile, the copy is released in the same way, so that the
+/// address cools down in the new scope as well.
 async fn undo_copy(
     context: &Context,
     old: &IPReservation,
@@ -160,26 +197,42 @@ async fn undo_copy(
     copy: &KnownReservation,
 ) -> Result<(), CallError> {
     if is_released(old, current) {
-        return context.reservations.release(copy, FormerUse::OfClaim).await.map(drop);
+        return context
+            .reservations
+            .release(copy, FormerUse::OfClaim)
+            .await
+            .map(drop);
     }
     if current.is_some_and(|current| is_copied(old, current)) {
         // The next run deletes it.
         return Ok(());
     }
-    // It was changed in another way, such as by a later claim of the name: the next run copies it again.
+    // It was changed in another way, such as by a later claim of the name: the next run copies it
+    // again.
     context.reservations.delete(copy).await.map(drop)
 }
 
 /// Whether a copy of a reservation, as it was read before, is a copy of it as it is now.
 fn is_copied(before: &IPReservation, current: &IPReservation) -> bool {
-    let labels = |reservation: &IPReservation| (reservation.labels().clone(), copied_annotations(reservation));
-    before.metadata.uid == current.metadata.uid && is_same_holder(before, current) && labels(before) == labels(current)
+    let labels = |reservation: &IPReservation| {
+        (
+            reservation.labels().clone(),
+            copied_annotations(reservation),
+        )
+    };
+    before.metadata.uid == current.metadata.uid
+        && is_same_holder(before, current)
+        && labels(before) == labels(current)
 }
 
-/// Whether the claim of a reservation has released it, according to a later read. Promises and exclusions are not
-/// released, but deleted by users.
+/// Whether the claim of a reservation has released it, according to a later read. Promises and
+/// exclusions are not released, but deleted by users.
 fn is_released(before: &IPReservation, current: Option<&IPReservation>) -> bool {
-    let names_uid = before.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
+    let names_uid = before
+        .spec
+        .claim_ref
+        .as_ref()
+        .is_some_and(|claim| claim.uid.is_some());
     if !names_uid || before.spec.released_at.is_some() {
         return false;
     }
@@ -194,7 +247,8 @@ fn is_same_holder(one: &IPReservation, other: &IPReservation) -> bool {
         // The name of the Cluster is only for counting.
         Some((claim.namespace, claim.name, claim.uid))
     };
-    holder(one) == holder(other) && one.spec.released_at.is_some() == other.spec.released_at.is_some()
+    holder(one) == holder(other)
+        && one.spec.released_at.is_some() == other.spec.released_at.is_some()
 }
 
 #[cfg(test)]
@@ -214,23 +268,36 @@ mod tests {
 
     #[test]
     fn only_a_reservation_of_a_claim_is_released() {
-        let (of_claim, promise) =
-            (json!({"namespace": "n", "name": "c", "uid": "u"}), json!({"namespace": "n", "name": "c"}));
+        let (of_claim, promise) = (
+            json!({"namespace": "n", "name": "c", "uid": "u"}),
+            json!({"namespace": "n", "name": "c"}),
+        );
         let (held, released) = (reservation(&of_claim, false), reservation(&of_claim, true));
         assert!(is_released(&held, Some(&released)) && is_released(&held, None));
-        assert!(!is_released(&held, Some(&held)), "only its labels have changed");
+        assert!(
+            !is_released(&held, Some(&held)),
+            "only its labels have changed"
+        );
         assert!(!is_released(&released, None), "its cool-down has ended");
         for manual in [&promise, &Value::Null] {
-            assert!(!is_released(&reservation(manual, false), None), "a user has deleted it");
+            assert!(
+                !is_released(&reservation(manual, false), None),
+                "a user has deleted it"
+            );
         }
     }
 
     #[test]
     fn copy_of_a_marked_reservation_is_complete() {
         let read = reservation(&json!({"namespace": "n", "name": "c", "uid": "u"}), false);
-        assert!(is_copied(&read, &marked(&read, &read)), "another manager moves it in the opposite direction");
+        assert!(
+            is_copied(&read, &marked(&read, &read)),
+            "another manager moves it in the opposite direction"
+        );
         let mut annotated = read.clone();
-        annotated.annotations_mut().insert("example.com/note".to_owned(), "new".to_owned());
+        annotated
+            .annotations_mut()
+            .insert("example.com/note".to_owned(), "new".to_owned());
         assert!(!is_copied(&read, &annotated));
     }
 
@@ -244,6 +311,9 @@ mod tests {
         assert!(is_same_holder(&one, &reservation(&with_cluster, false)));
         assert!(!is_same_holder(&one, &reservation(&claim("v"), false)));
         assert!(!is_same_holder(&one, &reservation(&claim("u"), true)));
-        assert!(is_same_holder(&reservation(&Value::Null, false), &reservation(&Value::Null, false)));
+        assert!(is_same_holder(
+            &reservation(&Value::Null, false),
+            &reservation(&Value::Null, false)
+        ));
     }
 }

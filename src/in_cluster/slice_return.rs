@@ -1,9 +1,10 @@
 //! Returns slices that their owners no longer need.
 //!
-//! A slice without an address in use is first marked as empty. An allocation from a marked slice removes the mark first,
-//! and a slice is deleted only with the resource version of the mark as precondition: so a slice of which an address is
-//! being allocated is not returned. A manager that has not observed the mark during the grace period can allocate an
-//! address of a returned slice. It is then in the wrong slice, and still unique.
+//! A slice without an address in use is first marked as empty. An allocation from a marked slice
+//! removes the mark first, and a slice is deleted only with the resource version of the mark as
+//! precondition: so a slice of which an address is being allocated is not returned. A manager that
+//! has not observed the mark during the grace period can allocate an address of a returned slice.
+//! It is then in the wrong slice, and still unique.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -74,16 +75,20 @@ impl SliceReturn {
             .filter(|slice| slice.is_in_use && slice.owner.kind == SliceOwnerKind::Label)
             .map(|slice| (slice.pool.clone(), Arc::clone(&slice.owner)))
             .collect();
-        let has_empty = |slice: &SliceView| slice.empty_since.is_some() && slice.owner.kind == SliceOwnerKind::Cluster;
+        let has_empty = |slice: &SliceView| {
+            slice.empty_since.is_some() && slice.owner.kind == SliceOwnerKind::Cluster
+        };
         if slices.iter().any(has_empty) {
             self.list_clusters().await;
         }
         let now = clock::now().0.as_second();
-        let [grace, restore_timeout] =
-            [self.grace, self.restore_timeout].map(|time| i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
+        let [grace, restore_timeout] = [self.grace, self.restore_timeout]
+            .map(|time| i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
         for slice in slices {
             let exists = |owner: &SliceOwner| match owner.kind {
-                SliceOwnerKind::Label => labels.contains(&(slice.pool.clone(), Arc::clone(&slice.owner))),
+                SliceOwnerKind::Label => {
+                    labels.contains(&(slice.pool.clone(), Arc::clone(&slice.owner)))
+                }
                 SliceOwnerKind::Namespace => self.context.ledger.namespace_exists(&owner.name),
                 // Without a list, nothing is known.
                 SliceOwnerKind::Cluster => self.clusters.as_ref().is_none_or(|(_, clusters)| {
@@ -98,7 +103,11 @@ impl SliceReturn {
                 Some(SliceStep::Return) => self.return_slice(&slice).await,
             };
             if let Err(error) = result {
-                debug!(slice = slice.name(), error = error_chain(&error), "cannot update a slice, will retry");
+                debug!(
+                    slice = slice.name(),
+                    error = error_chain(&error),
+                    "cannot update a slice, will retry"
+                );
             }
         }
     }
@@ -107,17 +116,27 @@ impl SliceReturn {
     async fn list_clusters(&mut self) {
         let now = Instant::now();
         let interval = LIST_INTERVAL.min(self.interval.saturating_mul(2));
-        if self.clusters.as_ref().is_some_and(|(at, _)| now.saturating_duration_since(*at) < interval) {
+        if self
+            .clusters
+            .as_ref()
+            .is_some_and(|(at, _)| now.saturating_duration_since(*at) < interval)
+        {
             return;
         }
         let mut found = HashSet::new();
         // A Cluster that cannot be decoded exists: its metadata is enough.
         let page = |page: Vec<MaybeInvalid<capi_ipam_provider::api::Cluster>>| {
-            found.extend(page.iter().map(|cluster| NamespacedName::of(cluster.meta())));
+            found.extend(
+                page.iter()
+                    .map(|cluster| NamespacedName::of(cluster.meta())),
+            );
         };
         match self.context.contract.clusters("").for_each_page(page).await {
             Ok(()) => self.clusters = Some((now, found)),
-            Err(error) => debug!(error = error_chain(&error), "cannot list the Clusters, will retry"),
+            Err(error) => debug!(
+                error = error_chain(&error),
+                "cannot list the Clusters, will retry"
+            ),
         }
     }
 
@@ -125,7 +144,9 @@ impl SliceReturn {
     async fn mark(&self, slice: &SliceView, since: Option<Time>) -> Result<(), CallError> {
         let name = slice.name();
         let Some(found) = self.context.slices.get(&name).await? else {
-            self.context.ledger.remove_slice_of(&slice.pool, slice.block, &slice.uid);
+            self.context
+                .ledger
+                .remove_slice_of(&slice.pool, slice.block, &slice.uid);
             return Ok(());
         };
         // The cached state may be older than the last change of another manager.
@@ -141,9 +162,15 @@ impl SliceReturn {
         Ok(())
     }
 
-    /// Deletes a slice, after live reads that its owner, or its pool, does not exist if that is the reason.
+    /// Deletes a slice, after live reads that its owner, or its pool, does not exist if that is the
+    /// reason.
     async fn return_slice(&self, slice: &SliceView) -> Result<(), CallError> {
-        if !slice.pool_exists && pool_client(&self.client, &slice.pool).get(&slice.pool.name).await?.is_some() {
+        if !slice.pool_exists
+            && pool_client(&self.client, &slice.pool)
+                .get(&slice.pool.name)
+                .await?
+                .is_some()
+        {
             return Ok(());
         }
         let is_kept = slice.pool_exists && slice.keep_seconds == Some(None);
@@ -155,7 +182,12 @@ impl SliceReturn {
             return Ok(());
         }
         let name = slice.name();
-        match self.context.slices.delete_unchanged(&name, &slice.uid, &slice.version).await {
+        match self
+            .context
+            .slices
+            .delete_unchanged(&name, &slice.uid, &slice.version)
+            .await
+        {
             // It waits for a finalizer: the next check deletes it again.
             Ok(Deleted::Terminating(found)) => {
                 ledger.insert_slice(&found);
@@ -164,10 +196,22 @@ impl SliceReturn {
             Ok(Deleted::Gone) => {
                 ledger.remove_slice_of(&slice.pool, slice.block, &slice.uid);
                 info!(slice = name, owner = %slice.owner, "returned a slice");
-                let pool = pool_object(&slice.pool, ledger.pool_info(&slice.pool).map(|info| info.uid));
+                let pool = pool_object(
+                    &slice.pool,
+                    ledger.pool_info(&slice.pool).map(|info| info.uid),
+                );
                 let owner = describe(&slice.pool, &slice.owner);
-                let message = format!("slice {} of {owner} is returned: no address of it is in use", slice.block);
-                self.context.events.normal(&pool, &slice.pool.kind, "SliceReturned", "Return", &message);
+                let message = format!(
+                    "slice {} of {owner} is returned: no address of it is in use",
+                    slice.block
+                );
+                self.context.events.normal(
+                    &pool,
+                    &slice.pool.kind,
+                    "SliceReturned",
+                    "Return",
+                    &message,
+                );
                 Ok(())
             }
             Err(error) => {
@@ -184,13 +228,17 @@ impl SliceReturn {
         }
     }
 
-    /// Whether an owner exists. A Cluster, which was only missing in a list, is read. For other owners the caches are
-    /// decisive: the slice has no address that could be lost.
+    /// Whether an owner exists. A Cluster, which was only missing in a list, is read. For other
+    /// owners the caches are decisive: the slice has no address that could be lost.
     async fn owner_exists(&self, owner: &SliceOwner) -> Result<bool, CallError> {
         Ok(match (owner.kind, &owner.namespace) {
-            (SliceOwnerKind::Cluster, Some(namespace)) => {
-                self.context.contract.clusters(namespace).get(&owner.name).await?.is_some()
-            }
+            (SliceOwnerKind::Cluster, Some(namespace)) => self
+                .context
+                .contract
+                .clusters(namespace)
+                .get(&owner.name)
+                .await?
+                .is_some(),
             _ => false,
         })
     }

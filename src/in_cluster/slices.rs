@@ -14,15 +14,16 @@ use tracing::{debug, info, warn};
 
 use super::handler::{InClusterHandler, request_error};
 
-/// The delay before a claim that waits for a slice is reconciled again. The end of the assignment wakes it earlier.
+/// The delay before a claim that waits for a slice is reconciled again. The end of the assignment
+/// wakes it earlier.
 const PENDING_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// How long no other claim of the owner tries to assign a slice after the API server has refused one. The end of an
-/// assignment wakes the claims that wait for it, without their backoff.
+/// How long no other claim of the owner tries to assign a slice after the API server has refused
+/// one. The end of an assignment wakes the claims that wait for it, without their backoff.
 const REFUSED_DELAY: Duration = Duration::from_secs(2);
 
-/// A slice that is being assigned. Dropping it, also by cancelling the attempt, ends the assignment unless the slice was
-/// observed.
+/// A slice that is being assigned. Dropping it, also by cancelling the attempt, ends the assignment
+/// unless the slice was observed.
 struct Assignment {
     ledger: Arc<Ledger>,
     pool: PoolKey,
@@ -46,10 +47,21 @@ impl Drop for Assignment {
 }
 
 impl InClusterHandler {
-    /// The owner of slices to which the claim belongs; `None` if the pool has no slices. Fails if the claim has no owner.
-    pub(super) fn slice_owner(&self, pool: &PoolKey, info: &PoolInfo) -> Result<Option<Arc<SliceOwner>>, HandlerError> {
-        let Some(rules) = &info.slices else { return Ok(None) };
-        let owner = rules.owner_of(self.key.namespace(), self.claim.cluster_name(), self.claim.labels());
+    /// The owner of slices to which the claim belongs; `None` if the pool has no slices. Fails if
+    /// the claim has no owner.
+    pub(super) fn slice_owner(
+        &self,
+        pool: &PoolKey,
+        info: &PoolInfo,
+    ) -> Result<Option<Arc<SliceOwner>>, HandlerError> {
+        let Some(rules) = &info.slices else {
+            return Ok(None);
+        };
+        let owner = rules.owner_of(
+            self.key.namespace(),
+            self.claim.cluster_name(),
+            self.claim.labels(),
+        );
         if owner.is_none() {
             self.ledger().wait_for_slices(pool, &self.key);
         }
@@ -60,33 +72,50 @@ impl InClusterHandler {
             };
             HandlerError::Waiting {
                 reason: conditions::SLICE_OWNER_MISSING,
-                message: format!("the claim has no {what}, by which {pool} assigns its slices (spec.slices); set it"),
+                message: format!(
+                    "the claim has no {what}, by which {pool} assigns its slices (spec.slices); set it"
+                ),
             }
         };
         owner.map(Arc::new).map(Some).ok_or_else(missing)
     }
 
-    /// Assigns a slice to the owner of the claim. If it is assigned to another owner already, the ledger records this.
+    /// Assigns a slice to the owner of the claim. If it is assigned to another owner already, the
+    /// ledger records this.
     pub(super) async fn assign_slice(
         &self,
         pool: &PoolKey,
         block: Block,
         owner: &SliceOwner,
     ) -> Result<(), HandlerError> {
-        let assignment = Assignment { ledger: Arc::clone(&self.context.ledger), pool: pool.clone(), block };
+        let assignment = Assignment {
+            ledger: Arc::clone(&self.context.ledger),
+            pool: pool.clone(),
+            block,
+        };
         let slice = IPSlice::assigned(pool, block, owner.clone(), clock::now());
         let error = match self.context.slices.create(&slice).await {
             Ok(created) => {
                 self.ledger().insert_slice(&created);
                 info!(%pool, %block, %owner, "assigned a slice");
                 let message = format!("slice {block} is assigned to {}", describe(pool, owner));
-                self.context.events.normal(&self.pool_object(pool), &pool.kind, "SliceAssigned", "Assign", &message);
+                self.context.events.normal(
+                    &self.pool_object(pool),
+                    &pool.kind,
+                    "SliceAssigned",
+                    "Assign",
+                    &message,
+                );
                 return Ok(());
             }
             Err(error) => error,
         };
         let found = if error.is_already_exists() || error.outcome_is_unknown() {
-            let read = self.context.slices.get_maybe_invalid(&slice.name_any()).await;
+            let read = self
+                .context
+                .slices
+                .get_maybe_invalid(&slice.name_any())
+                .await;
             read.map_err(|error| request_error("read the IPSlice", error))
         } else {
             Ok(None)
@@ -94,8 +123,12 @@ impl InClusterHandler {
         match found {
             Ok(Some(found)) => {
                 match &found.0 {
-                    Ok(found) if found.block().is_ok() => debug!(%pool, %block, "the slice is already assigned"),
-                    _ => warn!(%pool, %block, "an IPSlice that is not valid has the name of the slice; delete it"),
+                    Ok(found) if found.block().is_ok() => {
+                        debug!(%pool, %block, "the slice is already assigned")
+                    }
+                    _ => {
+                        warn!(%pool, %block, "an IPSlice that is not valid has the name of the slice; delete it")
+                    }
                 }
                 self.ledger().insert_found_slice(pool, block, &found);
                 Ok(())
@@ -111,10 +144,20 @@ impl InClusterHandler {
         }
     }
 
-    /// Removes the mark that a slice is empty, so that it is not returned while an address of it is allocated.
-    pub(super) async fn resume_slice(&self, pool: &PoolKey, block: Block) -> Result<(), HandlerError> {
+    /// Removes the mark that a slice is empty, so that it is not returned while an address of it is
+    /// allocated.
+    pub(super) async fn resume_slice(
+        &self,
+        pool: &PoolKey,
+        block: Block,
+    ) -> Result<(), HandlerError> {
         let name = slice_name(pool, block);
-        let read = self.context.slices.get(&name).await.map_err(|error| request_error("read the IPSlice", error))?;
+        let read = self
+            .context
+            .slices
+            .get(&name)
+            .await
+            .map_err(|error| request_error("read the IPSlice", error))?;
         let Some(slice) = read else {
             self.ledger().forget_slice(pool, block);
             return Ok(());
@@ -126,7 +169,9 @@ impl InClusterHandler {
         let mut wanted = slice.clone();
         wanted.spec.empty_since = None;
         let written = patch::write(&self.context.slices, &slice, &wanted).await;
-        if let Some(written) = written.map_err(|error| request_error("change the IPSlice", error))? {
+        if let Some(written) =
+            written.map_err(|error| request_error("change the IPSlice", error))?
+        {
             self.ledger().insert_slice(&written);
         }
         Ok(())
@@ -138,12 +183,16 @@ impl InClusterHandler {
     }
 }
 
-/// The error of a claim whose owner may have no further address now. The claim is in the wait queue.
+/// The error of a claim whose owner may have no further address now. The claim is in the wait
+/// queue.
 pub(super) fn slice_unavailable(pool: &PoolKey, refusal: &SliceRefusal) -> HandlerError {
     let reason = match refusal {
         SliceRefusal::Pending { .. } => {
             let message = format!("{refusal} in {pool}; the claim gets an address afterwards");
-            return HandlerError::RetryAfter { message, after: PENDING_RETRY_DELAY };
+            return HandlerError::RetryAfter {
+                message,
+                after: PENDING_RETRY_DELAY,
+            };
         }
         SliceRefusal::Limit { .. } => conditions::SLICE_LIMIT,
         SliceRefusal::NoFreeSlice { .. } => conditions::NO_FREE_SLICE,
@@ -157,8 +206,8 @@ pub(super) fn pool_object(pool: &PoolKey, uid: Option<String>) -> Pool {
     Pool::reference(pool, uid)
 }
 
-/// Describes the owner of a slice for the readers of events on the pool. Those of a global pool may not know the names of
-/// Clusters.
+/// Describes the owner of a slice for the readers of events on the pool. Those of a global pool may
+/// not know the names of Clusters.
 pub(super) fn describe(pool: &PoolKey, owner: &SliceOwner) -> String {
     match (&pool.namespace, owner.kind) {
         (None, SliceOwnerKind::Cluster) => "a Cluster".to_owned(),

@@ -1,8 +1,9 @@
 //! A read-only ledger for admission in replicas that are not the leader.
 //!
-//! The ledger of the provider exists in the leader only. A standby keeps its own ledger up to date, which needs watches
-//! of addresses, reservations and pools. When the standby becomes the leader, the provider lists all objects again, and
-//! the standby ledger is dropped once the ledger of the provider is complete.
+//! The ledger of the provider exists in the leader only. A standby keeps its own ledger up to date,
+//! which needs watches of addresses, reservations and pools. When the standby becomes the leader,
+//! the provider lists all objects again, and the standby ledger is dropped once the ledger of the
+//! provider is complete.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +24,8 @@ use tracing::debug;
 
 use super::kinds::{wait_for_kinds, watched_pools};
 
-/// How long to wait for the lease before the standby ledger is created. A process that acquires the lease in this time
-/// needs one ledger only, and so half of the memory.
+/// How long to wait for the lease before the standby ledger is created. A process that acquires the
+/// lease in this time needs one ledger only, and so half of the memory.
 const START_DELAY: Duration = Duration::from_secs(2);
 
 /// How often to check whether the ledger of the provider is complete.
@@ -62,14 +63,21 @@ impl LedgerHandle {
     /// Returns the newest complete ledger; `None` while the first one is being listed.
     pub fn complete(&self) -> Option<Arc<Ledger>> {
         let published = self.published.read();
-        published.iter().rev().find(|entry| entry.is_complete()).map(|entry| Arc::clone(&entry.ledger))
+        published
+            .iter()
+            .rev()
+            .find(|entry| entry.is_complete())
+            .map(|entry| Arc::clone(&entry.ledger))
     }
 
     /// Waits until another ledger is the newest complete one, and removes this one.
     async fn wait_for_successor(&self, ledger: &Arc<Ledger>) {
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
-            if self.complete().is_some_and(|complete| !Arc::ptr_eq(&complete, ledger)) {
+            if self
+                .complete()
+                .is_some_and(|complete| !Arc::ptr_eq(&complete, ledger))
+            {
                 let mut published = self.published.write();
                 published.retain(|entry| !Arc::ptr_eq(&entry.ledger, ledger));
                 return;
@@ -78,8 +86,14 @@ impl LedgerHandle {
     }
 }
 
-/// Publishes a read-only ledger with `handle` and keeps it up to date, until another complete ledger is published.
-pub async fn run_standby(client: Client, health: Health, handle: LedgerHandle, stop: CancellationToken) {
+/// Publishes a read-only ledger with `handle` and keeps it up to date, until another complete
+/// ledger is published.
+pub async fn run_standby(
+    client: Client,
+    health: Health,
+    handle: LedgerHandle,
+    stop: CancellationToken,
+) {
     let standby = async {
         tokio::time::sleep(START_DELAY).await;
         if handle.has_ledger() {
@@ -88,13 +102,24 @@ pub async fn run_standby(client: Client, health: Health, handle: LedgerHandle, s
         let discovery = ContractClient::discover(&client, &health);
         let (contract, ()) = futures::join!(discovery, wait_for_kinds(&client, &health));
         let ledger = Arc::new(Ledger::read_only());
-        let mut watches = Watches { health: health.detached(), gates: Vec::new(), streams: SelectAll::new() };
-        watches.add::<IPAddress>(contract.watched_addresses(), contract.ipam, Arc::clone(&ledger) as _);
+        let mut watches = Watches {
+            health: health.detached(),
+            gates: Vec::new(),
+            streams: SelectAll::new(),
+        };
+        watches.add::<IPAddress>(
+            contract.watched_addresses(),
+            contract.ipam,
+            Arc::clone(&ledger) as _,
+        );
         watches.add::<IPReservation>(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _);
         watches.add::<IPNetwork>(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _);
         watches.add::<Namespace>(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _);
         for kind in InClusterKind::ALL {
-            let handler = Arc::new(PoolEventHandler { ledger: Arc::clone(&ledger), kind });
+            let handler = Arc::new(PoolEventHandler {
+                ledger: Arc::clone(&ledger),
+                kind,
+            });
             watches.add::<Pool>(watched_pools(&client, kind), kind, handler);
         }
         handle.publish(Arc::clone(&ledger), watches.gates);
@@ -114,13 +139,24 @@ struct Watches {
 }
 
 impl Watches {
-    fn add<K>(&mut self, api: WatchApi<K>, version: K::DynamicType, handler: Arc<dyn EventHandler<K>>)
-    where
-        K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+    fn add<K>(
+        &mut self,
+        api: WatchApi<K>,
+        version: K::DynamicType,
+        handler: Arc<dyn EventHandler<K>>,
+    ) where
+        K: kube::Resource
+            + Clone
+            + serde::de::DeserializeOwned
+            + std::fmt::Debug
+            + Send
+            + Sync
+            + 'static,
         K::DynamicType: Clone + std::fmt::Debug + Send + Sync,
     {
         let gate = self.health.register_watch(K::kind(&version));
-        self.streams.push(watch_into(WatchSpec::new(api, version, handler, gate.clone())).boxed());
+        self.streams
+            .push(watch_into(WatchSpec::new(api, version, handler, gate.clone())).boxed());
         self.gates.push(gate);
     }
 }

@@ -1,4 +1,5 @@
-//! The claims that are being deleted, by pool. A change of `spec.reclaim` of their pool may permit their release.
+//! The claims that are being deleted, by pool. A change of `spec.reclaim` of their pool may permit
+//! their release.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -24,10 +25,14 @@ struct TerminatingOfPool {
 
 impl TerminatingClaims {
     pub(super) fn new(trigger: Trigger<IPAddressClaim>) -> Self {
-        Self { pools: Mutex::default(), trigger }
+        Self {
+            pools: Mutex::default(),
+            trigger,
+        }
     }
 
-    /// Adds a claim that is being deleted. It is removed when its watch reports that it no longer exists.
+    /// Adds a claim that is being deleted. It is removed when its watch reports that it no longer
+    /// exists.
     pub(super) fn add(&self, pool: &PoolKey, claim: &NamespacedName) {
         let mut pools = self.pools.lock();
         let known = pools.entry(pool.clone()).or_default();
@@ -38,15 +43,22 @@ impl TerminatingClaims {
 
     fn observe(&self, pool: &PoolKey, generation: Option<i64>) {
         let mut pools = self.pools.lock();
-        let Some(known) = pools.get_mut(pool) else { return };
+        let Some(known) = pools.get_mut(pool) else {
+            return;
+        };
         if std::mem::replace(&mut known.generation, generation) != generation {
-            known.claims.iter().for_each(|claim| self.trigger.enqueue(claim.clone()));
+            known
+                .claims
+                .iter()
+                .for_each(|claim| self.trigger.enqueue(claim.clone()));
         }
     }
 
     fn remove(&self, pool: &PoolKey, claim: &NamespacedName) {
         let mut pools = self.pools.lock();
-        let Some(known) = pools.get_mut(pool) else { return };
+        let Some(known) = pools.get_mut(pool) else {
+            return;
+        };
         known.claims.remove(claim);
         if known.claims.is_empty() {
             pools.remove(pool);

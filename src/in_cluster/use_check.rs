@@ -1,8 +1,10 @@
-//! Compares the addresses of bound claims with those that their Machines report, for pools with `verify: Report`.
+//! Compares the addresses of bound claims with those that their Machines report, for pools with
+//! `verify: Report`.
 //!
-//! The check only reports: a condition and an event on the claim, and a metric of the pool. It runs every few minutes
-//! and lists the claims and Machines of one namespace after the other, in pages, at a limited rate. Without such a pool
-//! it sends no request, unless a claim still has the condition.
+//! The check only reports: a condition and an event on the claim, and a metric of the pool. It runs
+//! every few minutes and lists the claims and Machines of one namespace after the other, in pages,
+//! at a limited rate. Without such a pool it sends no request, unless a claim still has the
+//! condition.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -29,7 +31,8 @@ const WRITE_DELAY: Duration = Duration::from_millis(20);
 /// How many writes may fail before the check of a namespace ends.
 const MAX_FAILURES: u32 = 10;
 
-/// The addresses of one namespace that are checked: index of the pool and address, by name of the claim.
+/// The addresses of one namespace that are checked: index of the pool and address, by name of the
+/// claim.
 type Addresses = HashMap<String, (usize, Block)>;
 /// How many addresses are not in use, by pool.
 type Counts = BTreeMap<PoolKey, usize>;
@@ -72,45 +75,79 @@ impl UseCheck {
         interval: Duration,
     ) -> Self {
         let (claims, reporter) = (setup.claim_cache(), AddressUseReporter::new(setup));
-        Self { context, claims, reporter, metrics, interval, last: None, pools: Vec::new(), counts: HashMap::new() }
+        Self {
+            context,
+            claims,
+            reporter,
+            metrics,
+            interval,
+            last: None,
+            pools: Vec::new(),
+            counts: HashMap::new(),
+        }
     }
 
-    /// Checks the addresses of the pools that were not among those of the last pass: whoever may write one pool does not
-    /// cause that those of all others are read again.
+    /// Checks the addresses of the pools that were not among those of the last pass: whoever may
+    /// write one pool does not cause that those of all others are read again.
     async fn pass(&mut self, pools: Vec<PoolKey>) {
-        let added: Vec<PoolKey> =
-            pools.iter().filter(|pool| self.pools.binary_search(pool).is_err()).cloned().collect();
+        let added: Vec<PoolKey> = pools
+            .iter()
+            .filter(|pool| self.pools.binary_search(pool).is_err())
+            .cloned()
+            .collect();
         self.pools = pools;
         for (namespace, names) in self.outdated() {
             if let Err(error) = self.clear(&namespace, &names).await {
-                debug!(namespace, error = error_chain(&error), "cannot remove the conditions AddressInUse");
+                debug!(
+                    namespace,
+                    error = error_chain(&error),
+                    "cannot remove the conditions AddressInUse"
+                );
             }
         }
         let all = self.context.ledger.addresses_of(&added);
         let is_kept = |pool: &PoolKey, namespace: &String| {
             let is_checked_now = added.binary_search(pool).is_ok();
-            self.pools.binary_search(pool).is_ok() && (!is_checked_now || all.contains_key(namespace))
+            self.pools.binary_search(pool).is_ok()
+                && (!is_checked_now || all.contains_key(namespace))
         };
         retain_counts(&mut self.counts, is_kept);
         for (namespace, addresses) in all {
             match self.check(&namespace, &addresses, &added).await {
-                Ok(counts) => replace_counts(self.counts.entry(namespace).or_default(), &added, counts),
-                Err(error) => debug!(namespace, error = error_chain(&error), "cannot check the addresses in use"),
+                Ok(counts) => {
+                    replace_counts(self.counts.entry(namespace).or_default(), &added, counts)
+                }
+                Err(error) => debug!(
+                    namespace,
+                    error = error_chain(&error),
+                    "cannot check the addresses in use"
+                ),
             }
         }
-        self.metrics.set_not_in_use(total(&self.pools, &self.counts));
+        self.metrics
+            .set_not_in_use(total(&self.pools, &self.counts));
     }
 
     /// Checks the addresses of some pools in a namespace, and returns how many are not in use.
-    async fn check(&self, namespace: &str, addresses: &Addresses, pools: &[PoolKey]) -> Result<Counts, CallError> {
+    async fn check(
+        &self,
+        namespace: &str,
+        addresses: &Addresses,
+        pools: &[PoolKey],
+    ) -> Result<Counts, CallError> {
         let mut counts = Counts::new();
         // Another process reports on the claims that this one does not reconcile.
-        if !addresses.keys().any(|name| self.is_checked(namespace, name)) {
+        if !addresses
+            .keys()
+            .any(|name| self.is_checked(namespace, name))
+        {
             return Ok(counts);
         }
         let machines = self.machines(namespace).await?;
         self.for_each_claim(namespace, |name, claim| {
-            let (pool, block) = addresses.get(name).filter(|_| self.is_checked(namespace, name))?;
+            let (pool, block) = addresses
+                .get(name)
+                .filter(|_| self.is_checked(namespace, name))?;
             let found = machines.use_of(claim, *block);
             if let (AddressUse::NotInUse(_), Some(pool)) = (&found, pools.get(*pool)) {
                 let count = counts.entry(pool.clone()).or_default();
@@ -122,15 +159,18 @@ impl UseCheck {
         Ok(counts)
     }
 
-    /// The claims that have the condition although their pool is not checked, by namespace. No manager may have run when
-    /// that changed.
+    /// The claims that have the condition although their pool is not checked, by namespace. No
+    /// manager may have run when that changed.
     fn outdated(&self) -> BTreeMap<String, HashSet<String>> {
         let mut outdated = BTreeMap::<_, HashSet<_>>::new();
         for (claim, reference) in self.claims.with_reported_use() {
             let (namespace, name) = claim.parts();
             let pool = PoolKey::from_reference(&reference, Some(namespace));
             if pool.is_none_or(|pool| self.pools.binary_search(&pool).is_err()) {
-                outdated.entry(namespace.to_owned()).or_default().insert(name.to_owned());
+                outdated
+                    .entry(namespace.to_owned())
+                    .or_default()
+                    .insert(name.to_owned());
             }
         }
         outdated
@@ -138,11 +178,12 @@ impl UseCheck {
 
     /// Removes the condition from claims of pools that are not checked.
     async fn clear(&self, namespace: &str, names: &HashSet<String>) -> Result<(), CallError> {
-        self.for_each_claim(namespace, |name, _| names.contains(name).then_some(None)).await
+        self.for_each_claim(namespace, |name, _| names.contains(name).then_some(None))
+            .await
     }
 
-    /// Reports what `find` returns for the name and object of each claim, a page at a time: `Some(None)` removes the
-    /// condition, and `None` leaves the claim alone.
+    /// Reports what `find` returns for the name and object of each claim, a page at a time:
+    /// `Some(None)` removes the condition, and `None` leaves the claim alone.
     async fn for_each_claim(
         &self,
         namespace: &str,
@@ -153,13 +194,22 @@ impl UseCheck {
         loop {
             let (claims, next) = client.list_page(token.as_deref()).await?;
             for claim in claims.iter().filter_map(|claim| claim.0.as_ref().ok()) {
-                let Some(name) = claim.metadata.name.as_deref() else { continue };
-                let Some(found) = find(name, claim) else { continue };
+                let Some(name) = claim.metadata.name.as_deref() else {
+                    continue;
+                };
+                let Some(found) = find(name, claim) else {
+                    continue;
+                };
                 match self.reporter.report(claim, found.as_ref()).await {
                     Ok(false) => {}
                     Ok(true) => tokio::time::sleep(WRITE_DELAY).await,
                     Err(error) if failures < MAX_FAILURES => {
-                        debug!(namespace, claim = name, error = error_chain(&error), "cannot report the address use");
+                        debug!(
+                            namespace,
+                            claim = name,
+                            error = error_chain(&error),
+                            "cannot report the address use"
+                        );
                         failures += 1;
                     }
                     Err(error) => return Err(error),
@@ -177,15 +227,21 @@ impl UseCheck {
         loop {
             let (page, next) = client.list_page(token.as_deref()).await?;
             // The addresses of a Machine that cannot be decoded are unknown, as without a Machine.
-            page.iter().filter_map(|machine| machine.0.as_ref().ok()).for_each(|machine| machines.insert(machine));
-            let Some(next) = next else { return Ok(machines) };
+            page.iter()
+                .filter_map(|machine| machine.0.as_ref().ok())
+                .for_each(|machine| machines.insert(machine));
+            let Some(next) = next else {
+                return Ok(machines);
+            };
             token = Some(next);
             tokio::time::sleep(PAGE_DELAY).await;
         }
     }
 
     fn is_checked(&self, namespace: &str, name: &str) -> bool {
-        self.claims.get(namespace, name).is_some_and(|claim| claim.is_managed && claim.bound)
+        self.claims
+            .get(namespace, name)
+            .is_some_and(|claim| claim.is_managed && claim.bound)
     }
 }
 
@@ -206,7 +262,10 @@ fn replace_counts(counts: &mut Counts, checked: &[PoolKey], new: Counts) {
 /// The counts of all namespaces, and 0 for a pool without one.
 fn total(pools: &[PoolKey], counts: &HashMap<String, Counts>) -> UseCounts {
     let of_pool = |pool: &PoolKey| counts.values().filter_map(|counts| counts.get(pool)).sum();
-    pools.iter().map(|pool| (pool.clone(), of_pool(pool))).collect()
+    pools
+        .iter()
+        .map(|pool| (pool.clone(), of_pool(pool)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -231,8 +290,15 @@ mod tests {
         let (a, b) = (pool("a"), pool("b"));
         let mut counts = Counts::from([(a.clone(), 2), (b.clone(), 3)]);
         replace_counts(&mut counts, std::slice::from_ref(&b), Counts::new());
-        assert_eq!(counts, Counts::from([(a.clone(), 2)]), "all addresses of the checked pool are in use");
-        let mut all = HashMap::from([("n".to_owned(), Counts::from([(a.clone(), 2), (b.clone(), 3)]))]);
+        assert_eq!(
+            counts,
+            Counts::from([(a.clone(), 2)]),
+            "all addresses of the checked pool are in use"
+        );
+        let mut all = HashMap::from([(
+            "n".to_owned(),
+            Counts::from([(a.clone(), 2), (b.clone(), 3)]),
+        )]);
         retain_counts(&mut all, |pool, _| *pool == a);
         assert_eq!(all, HashMap::from([("n".to_owned(), counts)]));
         retain_counts(&mut all, |_, _| false);

@@ -1,7 +1,7 @@
 //! One namespace creates thousands of claims at once, another one a single claim.
 //!
-//! The work queue serves namespaces in turn. How long the single claim waits depends on the machine, so its waiting time
-//! is printed, and the test only asserts that it is bound.
+//! The work queue serves namespaces in turn. How long the single claim waits depends on the
+//! machine, so its waiting time is printed, and the test only asserts that it is bound.
 
 use std::time::{Duration, Instant};
 
@@ -20,9 +20,14 @@ const MAX_WAIT: Duration = Duration::from_mins(5);
 async fn assert_is_bound(addresses: &str) {
     let control_plane = ControlPlane::start(Options::default());
     let mut manager = Manager::start(&control_plane, &[]);
-    let (many, one) = (Consumer::new(&control_plane).await, Consumer::new(&control_plane).await);
-    many.create_pool("web", json!({"addresses": [addresses], "prefix": 16})).await;
-    one.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    let (many, one) = (
+        Consumer::new(&control_plane).await,
+        Consumer::new(&control_plane).await,
+    );
+    many.create_pool("web", json!({"addresses": [addresses], "prefix": 16}))
+        .await;
+    one.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
     one.wait_for_counts("web", (1, 1, 0, 0)).await;
     // All at once: the manager reconciles nothing until it is resumed.
     manager.signal("STOP");
@@ -31,12 +36,23 @@ async fn assert_is_bound(addresses: &str) {
     manager.signal("CONT");
     let started = Instant::now();
     eventually_within(MAX_WAIT, "the single claim is bound", || async {
-        one.claims().get("single").await.ok()??.bound_address().map(drop)
+        one.claims()
+            .get("single")
+            .await
+            .ok()??
+            .bound_address()
+            .map(drop)
     })
     .await;
     let waited = started.elapsed();
-    let served =
-        many.claims().list().await.expect("claims can be read").iter().filter(|claim| claim.status.is_some()).count();
+    let served = many
+        .claims()
+        .list()
+        .await
+        .expect("claims can be read")
+        .iter()
+        .filter(|claim| claim.status.is_some())
+        .count();
     println!("{addresses}: a single claim waited {waited:?}, behind {served} of {FLOOD} others");
     assert_eq!(one.wait_for_address("single").await, "10.0.0.1");
 }

@@ -15,7 +15,10 @@ fn remove(control_plane: &ControlPlane, definition: &str) -> String {
     let saved = control_plane.kubectl(&["get", "crd", definition, "-o=json"]);
     control_plane.kubectl(&["delete", "crd", definition, "--timeout=120s"]);
     let mut saved: Value = serde_json::from_str(&saved).expect("kubectl writes JSON");
-    let (name, labels) = (saved["metadata"]["name"].take(), saved["metadata"]["labels"].take());
+    let (name, labels) = (
+        saved["metadata"]["name"].take(),
+        saved["metadata"]["labels"].take(),
+    );
     saved["metadata"] = json!({"name": name, "labels": labels});
     saved["status"] = json!(null);
     saved.to_string()
@@ -26,14 +29,19 @@ fn restore(control_plane: &ControlPlane, definition: &str, saved: &str) {
     control_plane.wait_until_served(definition);
 }
 
-/// All reservations are deleted with their kind. The IPAddress objects show the addresses in use, which are reserved
-/// again.
+/// All reservations are deleted with their kind. The IPAddress objects show the addresses in use,
+/// which are reserved again.
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_reservation_crd_stops_allocation_and_loses_nothing() {
     let control_plane = ControlPlane::start(Options::default());
     let mut manager = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.50"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.1-10.0.0.50"], "prefix": 24}),
+        )
+        .await;
     let (before, during) = (names("before", 20), names("during", 10));
     create_all(&consumer, &before, "web").await;
     consumer.wait_for_addresses(&before).await;
@@ -42,14 +50,25 @@ async fn missing_reservation_crd_stops_allocation_and_loses_nothing() {
     let saved = remove(&control_plane, definition);
     manager.wait_for_log("the kind is not served kind=\"IPReservation\"");
     create_all(&consumer, &during, "web").await;
-    let text = consumer.wait_for_reason("during0", "AllocationFailed").await;
+    let text = consumer
+        .wait_for_reason("during0", "AllocationFailed")
+        .await;
     assert!(text.contains("reserve"), "{text}");
-    assert_eq!(consumer.allocated_addresses().await, given, "nothing is allocated without a reservation");
+    assert_eq!(
+        consumer.allocated_addresses().await,
+        given,
+        "nothing is allocated without a reservation"
+    );
 
     restore(&control_plane, definition, &saved);
     wait_until_settled(&consumer, &[before, during].concat()).await;
     let after = consumer.allocated_addresses().await;
-    assert!(given.iter().all(|(name, address)| after.get(name) == Some(address)), "{given:?} {after:?}");
+    assert!(
+        given
+            .iter()
+            .all(|(name, address)| after.get(name) == Some(address)),
+        "{given:?} {after:?}"
+    );
     assert!(manager.is_running() && manager.is_ready());
 }
 
@@ -58,12 +77,20 @@ async fn other_pool_kinds_are_served_while_one_crd_is_missing() {
     let control_plane = ControlPlane::start(Options::default());
     let manager = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.50"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.1-10.0.0.50"], "prefix": 24}),
+        )
+        .await;
     let mut claims = names("c", 5);
     create_all(&consumer, &claims, "web").await;
     consumer.wait_for_addresses(&claims).await;
     let gone = [
-        ("inclusterprefixpools.ipam.cluster.x-k8s.io", "InClusterPrefixPool"),
+        (
+            "inclusterprefixpools.ipam.cluster.x-k8s.io",
+            "InClusterPrefixPool",
+        ),
         ("clusters.cluster.x-k8s.io", "Cluster"),
     ];
     let mut saved = Vec::new();
@@ -89,7 +116,16 @@ async fn other_pool_kinds_are_served_while_one_crd_is_missing() {
             json!({"prefixes": ["fd00::/56"], "allocationPrefixLength": 64}),
         )
         .await;
-    other.create_claim_with("block", "InClusterPrefixPool", "blocks", json!({"clusterName": "alpha"})).await;
+    other
+        .create_claim_with(
+            "block",
+            "InClusterPrefixPool",
+            "blocks",
+            json!({"clusterName": "alpha"}),
+        )
+        .await;
     assert_eq!(other.wait_for_address("block").await, "fd00::");
-    other.wait_for_counts_of(InClusterKind::PrefixPool, "blocks", (256, 255, 1, 0)).await;
+    other
+        .wait_for_counts_of(InClusterKind::PrefixPool, "blocks", (256, 255, 1, 0))
+        .await;
 }

@@ -1,6 +1,6 @@
-//! The manager in a failing environment: API server and etcd crash or are restored, clocks are skewed, CRDs are
-//! deleted, quotas are exceeded, and other namespaces create floods of claims. Each test starts its own control plane,
-//! and ends when the state is correct and no write happens.
+//! The manager in a failing environment: API server and etcd crash or are restored, clocks are
+//! skewed, CRDs are deleted, quotas are exceeded, and other namespaces create floods of claims.
+//! Each test starts its own control plane, and ends when the state is correct and no write happens.
 
 #![allow(
     clippy::expect_used,

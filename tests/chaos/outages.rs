@@ -13,13 +13,20 @@ use crate::workload::{churn, names, wait_until_settled};
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 const CLAIMS: usize = 100;
 
-/// Creates and deletes claims while `fault` is injected into the control plane every second, `times` times.
-async fn assert_survives(what: &str, times: usize, fault: impl Fn(&mut ControlPlane) + Send + 'static) {
+/// Creates and deletes claims while `fault` is injected into the control plane every second,
+/// `times` times.
+async fn assert_survives(
+    what: &str,
+    times: usize,
+    fault: impl Fn(&mut ControlPlane) + Send + 'static,
+) {
     let mut control_plane = ControlPlane::start(Options::default());
     // The API server does not know all roles immediately after its start.
     let mut manager = Manager::start(&control_plane, &FLAGS).may_lack_permissions();
     let consumer = Consumer::new(&control_plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
+        .await;
     let names = names("c", CLAIMS);
     let faults = tokio::task::spawn_blocking(move || {
         for _ in 0..times {
@@ -35,7 +42,10 @@ async fn assert_survives(what: &str, times: usize, fault: impl Fn(&mut ControlPl
     let (ended, done) = tokio::join!(faults, busy);
     let (_control_plane, ended) = ended.expect("the faults can be injected");
     wait_until_settled(&consumer, &names).await;
-    println!("{what}: all claims made {:?} after the last fault", done.saturating_duration_since(ended));
+    println!(
+        "{what}: all claims made {:?} after the last fault",
+        done.saturating_duration_since(ended)
+    );
     consumer.wait_for_counts("web", (254, 154, 100, 0)).await;
     assert!(manager.is_running(), "{}", manager.log());
 }

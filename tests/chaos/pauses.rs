@@ -27,7 +27,9 @@ async fn suspended_leader_exits_and_changes_nothing_on_resume() {
     first.wait_for_log("acquired leadership lease");
     let mut second = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
+        .await;
     let (early, late) = (names("early", 100), names("late", 50));
     let stop = async {
         // During its work.
@@ -37,7 +39,10 @@ async fn suspended_leader_exits_and_changes_nothing_on_resume() {
     };
     let ((), stopped) = tokio::join!(create_all(&consumer, &early, "web"), stop);
     consumer.wait_for_addresses(&early).await;
-    println!("all bound {:?} after the leader was suspended", stopped.elapsed());
+    println!(
+        "all bound {:?} after the leader was suspended",
+        stopped.elapsed()
+    );
     second.wait_for_log("acquired leadership lease");
     // The caches of the first one are wrong now: claims of the same names have other addresses.
     for name in early.iter().step_by(4) {
@@ -53,16 +58,33 @@ async fn suspended_leader_exits_and_changes_nothing_on_resume() {
     first.signal("CONT");
     let (woken, patience) = (Instant::now(), Patience::new(Duration::from_secs(90)));
     while first.is_running() {
-        assert!(!patience.is_over(), "the manager keeps running without the lease:\n{}", first.log());
+        assert!(
+            !patience.is_over(),
+            "the manager keeps running without the lease:\n{}",
+            first.log()
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    println!("the manager exited {:?} after it was resumed", woken.elapsed());
-    assert_eq!(first.exit_status().and_then(|status| status.code()), Some(1));
-    assert!(first.log().contains("error: the lease was lost"), "{}", first.log());
+    println!(
+        "the manager exited {:?} after it was resumed",
+        woken.elapsed()
+    );
+    assert_eq!(
+        first.exit_status().and_then(|status| status.code()),
+        Some(1)
+    );
+    assert!(
+        first.log().contains("error: the lease was lost"),
+        "{}",
+        first.log()
+    );
     let all: Vec<String> = early.into_iter().chain(late).collect();
     wait_until_settled(&consumer, &all).await;
     for (name, address) in consumer.allocated_addresses().await {
-        assert!(before.get(&name).is_none_or(|known| *known == address), "{name} had {before:?} and has {address}");
+        assert!(
+            before.get(&name).is_none_or(|known| *known == address),
+            "{name} had {before:?} and has {address}"
+        );
     }
     assert!(second.is_running());
 }

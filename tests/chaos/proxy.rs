@@ -31,12 +31,21 @@ impl Proxy {
         let (is_silent, receiver) = watch::channel(false);
         let watched = Arc::default();
         let upstream = ProxyServer::upstream(plane).await;
-        let handler = Handler { upstream, resource, is_silent: receiver, watched: Arc::clone(&watched) };
+        let handler = Handler {
+            upstream,
+            resource,
+            is_silent: receiver,
+            watched: Arc::clone(&watched),
+        };
         let accept = move || {
             let handler = handler.clone();
             move |request| handler.clone().respond(request)
         };
-        Self { server: ProxyServer::start(plane, resource, accept).await, is_silent, watched }
+        Self {
+            server: ProxyServer::start(plane, resource, accept).await,
+            is_silent,
+            watched,
+        }
     }
 
     /// The kubeconfig for the manager.
@@ -44,8 +53,8 @@ impl Proxy {
         self.server.kubeconfig()
     }
 
-    /// While watches and lists are silent, they stay open and deliver nothing: no object, no error and no end. New ones
-    /// are silent, too. Everything is delivered later.
+    /// While watches and lists are silent, they stay open and deliver nothing: no object, no error
+    /// and no end. New ones are silent, too. Everything is delivered later.
     pub(crate) fn set_silent(&self, is_silent: bool) {
         self.is_silent.send_replace(is_silent);
     }
@@ -87,13 +96,16 @@ fn hold_back(
     is_silent: watch::Receiver<bool>,
 ) -> UnsyncBoxBody<Bytes, io::Error> {
     let end = stream::once(ready(None));
-    let delivered = BodyStream::new(body).map(Some).chain(end).then(move |item| {
-        let mut is_silent = is_silent.clone();
-        async move {
-            // It fails when the proxy has ended.
-            let _ = is_silent.wait_for(|is_silent| !is_silent).await;
-            item
-        }
-    });
+    let delivered = BodyStream::new(body)
+        .map(Some)
+        .chain(end)
+        .then(move |item| {
+            let mut is_silent = is_silent.clone();
+            async move {
+                // It fails when the proxy has ended.
+                let _ = is_silent.wait_for(|is_silent| !is_silent).await;
+                item
+            }
+        });
     StreamBody::new(delivered.filter_map(ready)).boxed_unsync()
 }

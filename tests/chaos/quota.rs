@@ -1,7 +1,7 @@
 //! A quota that allows fewer IPAddress objects than there are claims.
 //!
-//! No quota controller runs here: the test writes the hard limit and the usage to the status of the quota, as that
-//! controller does, and the API server enforces it.
+//! No quota controller runs here: the test writes the hard limit and the usage to the status of the
+//! quota, as that controller does, and the API server enforces it.
 
 use kube::ResourceExt;
 use serde_json::json;
@@ -34,7 +34,8 @@ fn set_quota(control_plane: &ControlPlane, namespace: &str, hard: usize, used: u
 
 /// Waits until the API server refuses another IPAddress: it observes a quota with a delay.
 async fn wait_until_refused(control_plane: &ControlPlane, namespace: &str) {
-    let pool = json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
+    let pool =
+        json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
     let probe = json!({
         "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
         "metadata": {"name": "probe", "namespace": namespace},
@@ -44,7 +45,9 @@ async fn wait_until_refused(control_plane: &ControlPlane, namespace: &str) {
     std::fs::write(&file, probe.to_string()).expect("a file can be written");
     let file = format!("--filename={}", file.display());
     eventually("the quota is enforced", || async {
-        let refused = control_plane.try_kubectl(&["create", "--dry-run=server", &file]).err()?;
+        let refused = control_plane
+            .try_kubectl(&["create", "--dry-run=server", &file])
+            .err()?;
         refused.contains("exceeded quota").then_some(())
     })
     .await;
@@ -55,7 +58,12 @@ async fn claim_reports_exceeded_quota_and_binds_after_a_raise() {
     let control_plane = ControlPlane::start(Options::default());
     let _manager = Manager::start(&control_plane, &["--sweep-interval=1s", "--sweep-grace=2s"]);
     let consumer = Consumer::new(&control_plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.20"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.1-10.0.0.20"], "prefix": 24}),
+        )
+        .await;
     let first = names("first", 2);
     create_all(&consumer, &first, "web").await;
     consumer.wait_for_addresses(&first).await;
@@ -68,27 +76,44 @@ async fn claim_reports_exceeded_quota_and_binds_after_a_raise() {
         assert!(text.contains("exceeded quota: few"), "{text}");
         eventually("an event reports it", || async {
             let reported = consumer.events(name).await;
-            reported.iter().any(|(kind, _, text)| kind == "Warning" && text.contains("exceeded quota")).then_some(())
+            reported
+                .iter()
+                .any(|(kind, _, text)| kind == "Warning" && text.contains("exceeded quota"))
+                .then_some(())
         })
         .await;
     }
     // A claim that retries keeps one reservation.
     let reserved = async || {
-        let all = consumer.reservations().list().await.expect("reservations can be read");
-        all.iter().filter(|reservation| reservation.name_any().contains(&consumer.namespace)).count()
+        let all = consumer
+            .reservations()
+            .list()
+            .await
+            .expect("reservations can be read");
+        all.iter()
+            .filter(|reservation| reservation.name_any().contains(&consumer.namespace))
+            .count()
     };
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     assert_eq!(reserved().await, 5);
     // A deleted claim releases its reservation.
     delete(&consumer, &beyond[0]).await;
-    eventually("its reservation is released", || async { (reserved().await == 4).then_some(()) }).await;
+    eventually("its reservation is released", || async {
+        (reserved().await == 4).then_some(())
+    })
+    .await;
 
     set_quota(&control_plane, &consumer.namespace, 10, 2);
-    let all: Vec<String> = first.into_iter().chain(beyond.into_iter().skip(1)).collect();
+    let all: Vec<String> = first
+        .into_iter()
+        .chain(beyond.into_iter().skip(1))
+        .collect();
     let raised = std::time::Instant::now();
-    eventually_within(std::time::Duration::from_mins(2), "all are bound", || async {
-        (consumer.allocated_addresses().await.len() == 4).then_some(())
-    })
+    eventually_within(
+        std::time::Duration::from_mins(2),
+        "all are bound",
+        || async { (consumer.allocated_addresses().await.len() == 4).then_some(()) },
+    )
     .await;
     println!("bound {:?} after the quota was raised", raised.elapsed());
     wait_until_settled(&consumer, &all).await;

@@ -1,5 +1,5 @@
-//! All watches break while thousands of objects of each kind exist: 2,000, or the number in the variable
-//! `CAPI_IPAM_OBJECTS`.
+//! All watches break while thousands of objects of each kind exist: 2,000, or the number in the
+//! variable `CAPI_IPAM_OBJECTS`.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -20,14 +20,17 @@ const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 
 /// The number of claims, addresses and reservations each.
 fn count() -> u32 {
-    std::env::var("CAPI_IPAM_OBJECTS").map_or(2000, |count| count.parse().expect("CAPI_IPAM_OBJECTS is a number"))
+    std::env::var("CAPI_IPAM_OBJECTS").map_or(2000, |count| {
+        count.parse().expect("CAPI_IPAM_OBJECTS is a number")
+    })
 }
 
 /// Creates a bound claim with its address and reservation, as the provider does.
 async fn seed(consumer: &Consumer, pool_uid: &str, number: u32) -> Result<(), CallError> {
     let (namespace, name) = (&consumer.namespace, format!("c{number}"));
     let address = Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 1, 0, 1)) + number).to_string();
-    let pool = json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "big"});
+    let pool =
+        json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "big"});
     let version = "ipam.cluster.x-k8s.io/v1beta2";
     let claim = json!({
         "apiVersion": version, "kind": "IPAddressClaim",
@@ -48,16 +51,30 @@ async fn seed(consumer: &Consumer, pool_uid: &str, number: u32) -> Result<(), Ca
         "spec": {"claimRef": {"name": name}, "address": address, "prefix": 16, "poolRef": pool},
     });
     consumer.addresses().create(&object(made)).await?;
-    consumer.reserve("big", &address, json!({"namespace": namespace, "name": name, "uid": uid})).await;
+    consumer
+        .reserve(
+            "big",
+            &address,
+            json!({"namespace": namespace, "name": name, "uid": uid}),
+        )
+        .await;
     let bind = json!([{"op": "add", "path": "/status", "value": {"addressRef": {"name": name}}}]);
-    consumer.claims().patch_status(&name, object(bind)).await.map(drop)
+    consumer
+        .claims()
+        .patch_status(&name, object(bind))
+        .await
+        .map(drop)
 }
 
 /// The number of writes of our kinds since the start of the API server.
 fn writes(control_plane: &ControlPlane) -> u64 {
-    let ours = control_plane.request_count().into_iter().filter(|(key, _)| {
-        key.group == "ipam.cluster.x-k8s.io" && !["GET", "LIST", "WATCH"].contains(&key.verb.as_str())
-    });
+    let ours = control_plane
+        .request_count()
+        .into_iter()
+        .filter(|(key, _)| {
+            key.group == "ipam.cluster.x-k8s.io"
+                && !["GET", "LIST", "WATCH"].contains(&key.verb.as_str())
+        });
     ours.map(|(_, count)| count).sum()
 }
 
@@ -68,26 +85,43 @@ async fn relist_of_all_objects_writes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn paginated_relist_of_all_objects_writes_nothing() {
-    listings_of_thousands(Options { in_pages: true, ..Options::default() }).await;
+    listings_of_thousands(Options {
+        in_pages: true,
+        ..Options::default()
+    })
+    .await;
 }
 
 async fn listings_of_thousands(options: Options) {
     let (count, in_pages) = (count(), options.in_pages);
     let mut control_plane = ControlPlane::start(options);
     let consumer = Consumer::new(&control_plane).await;
-    let pool = consumer.create_pool("big", json!({"addresses": ["10.1.0.0/16"], "prefix": 16})).await;
+    let pool = consumer
+        .create_pool("big", json!({"addresses": ["10.1.0.0/16"], "prefix": 16}))
+        .await;
     let (started, uid) = (Instant::now(), pool.uid().unwrap_or_default());
     let seeded = |number| {
         let (consumer, uid) = (&consumer, &uid);
-        async move { seed(consumer, uid, number).await.expect("objects can be created") }
+        async move {
+            seed(consumer, uid, number)
+                .await
+                .expect("objects can be created")
+        }
     };
-    futures::stream::iter(0..count).for_each_concurrent(AT_ONCE, seeded).await;
-    println!("{count} claims, addresses and reservations made in {:?}", started.elapsed());
+    futures::stream::iter(0..count)
+        .for_each_concurrent(AT_ONCE, seeded)
+        .await;
+    println!(
+        "{count} claims, addresses and reservations made in {:?}",
+        started.elapsed()
+    );
     let started = Instant::now();
     let mut manager = Manager::start(&control_plane, &FLAGS).may_lack_permissions();
     println!("ready {:?} after the start", started.elapsed());
     let in_use = i64::from(count);
-    consumer.wait_for_counts("big", (65_534, 65_534 - in_use, in_use, 0)).await;
+    consumer
+        .wait_for_counts("big", (65_534, 65_534 - in_use, in_use, 0))
+        .await;
 
     for round in 0..2 {
         control_plane.stop_api_server();
@@ -96,12 +130,23 @@ async fn listings_of_thousands(options: Options) {
         let name = format!("new{round}");
         consumer.create_claim(&name, "big").await;
         eventually_within(Duration::from_mins(2), "a new claim is bound", || async {
-            consumer.claims().get(&name).await.ok()??.bound_address().map(drop)
+            consumer
+                .claims()
+                .get(&name)
+                .await
+                .ok()??
+                .bound_address()
+                .map(drop)
         })
         .await;
-        println!("a new claim is bound {:?} after the API server responds", answers.elapsed());
+        println!(
+            "a new claim is bound {:?} after the API server responds",
+            answers.elapsed()
+        );
         consumer.release(&name).await;
-        consumer.wait_for_counts("big", (65_534, 65_534 - in_use, in_use, 0)).await;
+        consumer
+            .wait_for_counts("big", (65_534, 65_534 - in_use, in_use, 0))
+            .await;
         // The status of the pool is written later.
         tokio::time::sleep(Duration::from_secs(2)).await;
         let patience = Patience::new(Duration::from_mins(1));
@@ -112,15 +157,29 @@ async fn listings_of_thousands(options: Options) {
             if now == before {
                 break;
             }
-            assert!(!patience.is_over(), "it does not stop writing: {before}, then {now}");
+            assert!(
+                !patience.is_over(),
+                "it does not stop writing: {before}, then {now}"
+            );
             before = now;
         }
-        // Claim, its finalizer twice, reservation, address, status, and statuses of the pool; not all objects.
+        // Claim, its finalizer twice, reservation, address, status, and statuses of the pool; not
+        // all objects.
         assert!(before < 200, "{before} writes for one claim");
     }
     assert!(manager.is_running(), "{}", manager.log());
-    for kind in ["IPAddressClaim", "IPAddress", "IPReservation", "InClusterIPPool"] {
+    for kind in [
+        "IPAddressClaim",
+        "IPAddress",
+        "IPReservation",
+        "InClusterIPPool",
+    ] {
         let expected = format!("the objects are listed in pages kind={kind}");
-        assert_eq!(manager.log().contains(&expected), in_pages, "{expected}: {}", manager.log());
+        assert_eq!(
+            manager.log().contains(&expected),
+            in_pages,
+            "{expected}: {}",
+            manager.log()
+        );
     }
 }

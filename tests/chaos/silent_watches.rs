@@ -1,9 +1,9 @@
-//! etcd is restored from a snapshot, and the watch of one kind stays silent: neither it nor a list of the kind delivers
-//! anything, not even an error.
+//! etcd is restored from a snapshot, and the watch of one kind stays silent: neither it nor a list
+//! of the kind delivers anything, not even an error.
 //!
-//! By itself such a watch never notices the restore once the server has reached the resourceVersion that it knows. So all
-//! watches list again when one of them notices it. For each kind one manager serves a namespace of its own, so that no
-//! manager repairs what another one leaves.
+//! By itself such a watch never notices the restore once the server has reached the resourceVersion
+//! that it knows. So all watches list again when one of them notices it. For each kind one manager
+//! serves a namespace of its own, so that no manager repairs what another one leaves.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -59,7 +59,8 @@ fn delays_release(resource: &str, pool: InClusterKind) -> bool {
     resource == "ipaddressclaims" || (resource == "clusters" && pool == InClusterKind::PrefixPool)
 }
 
-/// A namespace with a pool of each kind, and the manager that serves it. Each pool has four addresses or prefixes.
+/// A namespace with a pool of each kind, and the manager that serves it. Each pool has four
+/// addresses or prefixes.
 struct Team {
     consumer: Consumer,
     number: usize,
@@ -76,7 +77,13 @@ impl Team {
         let namespace = format!("--namespace={}", consumer.namespace);
         let flags = [&FLAGS[..], &[&namespace]].concat();
         let manager = Manager::launch(plane, proxy.kubeconfig(), &flags).may_lack_permissions();
-        Self { consumer, number, resource, proxy, manager }
+        Self {
+            consumer,
+            number,
+            resource,
+            proxy,
+            manager,
+        }
     }
 
     /// The name of all pools and of the network.
@@ -106,9 +113,12 @@ impl Team {
 
     /// Sets a label of the namespace. The global pool requires the name of the pool.
     async fn label_namespace(&self, label: &str) {
-        let namespaces: ResourceClient<Namespace> = ResourceClient::new(Api::all(self.consumer.client.clone()), &());
+        let namespaces: ResourceClient<Namespace> =
+            ResourceClient::new(Api::all(self.consumer.client.clone()), &());
         let set = |namespace: &mut Value| namespace["metadata"]["labels"]["team"] = json!(label);
-        self.consumer.modify(&namespaces, &self.consumer.namespace, set).await;
+        self.consumer
+            .modify(&namespaces, &self.consumer.namespace, set)
+            .await;
     }
 
     /// Creates pools, and two claims for each.
@@ -117,10 +127,14 @@ impl Team {
         self.consumer.create_open_network(self.pool()).await;
         self.consumer.create_cluster(CLUSTER, false).await;
         for kind in InClusterKind::ALL {
-            self.consumer.create_pool_of(kind, self.pool(), self.spec(kind)).await;
+            self.consumer
+                .create_pool_of(kind, self.pool(), self.spec(kind))
+                .await;
         }
         self.create_claims("old", 2).await;
-        self.consumer.wait_for_addresses(&claims_of_all_pools("old", 2)).await;
+        self.consumer
+            .wait_for_addresses(&claims_of_all_pools("old", 2))
+            .await;
     }
 
     /// Creates claims for each pool. The last of three is for the first slice.
@@ -135,28 +149,41 @@ impl Team {
         }
     }
 
-    /// Changes that are lost: all addresses are allocated, and then no pool allocates, each for another reason.
+    /// Changes that are lost: all addresses are allocated, and then no pool allocates, each for
+    /// another reason.
     async fn make_lost_changes(&self) {
         for kind in InClusterKind::ALL {
             begin_deletion(&self.consumer, &first_claim_of(kind)).await;
         }
         self.create_claims("lost", 3).await;
-        self.consumer.wait_for_addresses(&claims_of_all_pools("lost", 3)).await;
+        self.consumer
+            .wait_for_addresses(&claims_of_all_pools("lost", 3))
+            .await;
         for kind in InClusterKind::ALL {
-            let field = if kind.has_prefixes() { "prefixes" } else { "addresses" };
+            let field = if kind.has_prefixes() {
+                "prefixes"
+            } else {
+                "addresses"
+            };
             let other = json!([format!("10.{}.128.0/24", self.number)]);
             let change = |pool: &mut Value| pool["spec"][field] = other.clone();
-            self.consumer.modify(&self.consumer.pools_of(kind), self.pool(), change).await;
+            self.consumer
+                .modify(&self.consumer.pools_of(kind), self.pool(), change)
+                .await;
         }
         let refuse = |network: &mut Value| network["spec"]["namespaces"]["from"] = json!("None");
-        self.consumer.modify(&self.consumer.networks(), self.pool(), refuse).await;
+        self.consumer
+            .modify(&self.consumer.networks(), self.pool(), refuse)
+            .await;
         self.label_namespace("other").await;
         let pause = |cluster: &mut Value| cluster["spec"]["paused"] = json!(true);
-        self.consumer.modify(&self.consumer.clusters(), CLUSTER, pause).await;
+        self.consumer
+            .modify(&self.consumer.clusters(), CLUSTER, pause)
+            .await;
     }
 
-    /// Releases one claim of each pool and creates three, for which its address is needed. Waits for everything that
-    /// the silent watch does not delay.
+    /// Releases one claim of each pool and creates three, for which its address is needed. Waits
+    /// for everything that the silent watch does not delay.
     async fn replace_claims(&self) {
         for kind in InClusterKind::ALL {
             begin_deletion(&self.consumer, &first_claim_of(kind)).await;
@@ -174,7 +201,10 @@ impl Team {
 
     /// Waits until neither the claim nor its IPAddress nor its reservation exists.
     async fn wait_until_released(&self, name: &str) {
-        let what = format!("{name} is released while the watch of {} is silent", self.resource);
+        let what = format!(
+            "{name} is released while the watch of {} is silent",
+            self.resource
+        );
         eventually_within(TIMEOUT, &what, || async {
             let claim = self.consumer.claims().get(name).await.ok()?;
             let address = self.consumer.addresses().get(name).await.ok()?;
@@ -189,24 +219,44 @@ impl Team {
     }
 
     async fn wait_until_bound(&self, names: &[String]) {
-        let what = format!("{names:?} are bound while the watch of {} is silent", self.resource);
+        let what = format!(
+            "{names:?} are bound while the watch of {} is silent",
+            self.resource
+        );
         eventually_within(TIMEOUT, &what, || async {
             let claims = self.consumer.claims().list().await.ok()?;
-            let bound = claims.iter().filter(|claim| claim.bound_address().is_some()).map(ResourceExt::name_any);
+            let bound = claims
+                .iter()
+                .filter(|claim| claim.bound_address().is_some())
+                .map(ResourceExt::name_any);
             let bound: Vec<String> = bound.collect();
             names.iter().all(|name| bound.contains(name)).then_some(())
         })
         .await;
     }
 
-    /// Waits until each pool is used by the claims that exist, and by nothing else. Old claims keep their addresses.
+    /// Waits until each pool is used by the claims that exist, and by nothing else. Old claims keep
+    /// their addresses.
     async fn wait_until_settled(&mut self, before: &BTreeMap<String, String>) {
-        let kept = claims_of_all_pools("old", 2).into_iter().filter(|name| name.ends_with('1'));
+        let kept = claims_of_all_pools("old", 2)
+            .into_iter()
+            .filter(|name| name.ends_with('1'));
         let kept: Vec<String> = kept.collect();
-        let took = wait_until_settled(&self.consumer, &[kept.clone(), claims_of_all_pools("new", 3)].concat()).await;
-        println!("{}: settled {took:.1?} after the watch delivers again", self.resource);
+        let took = wait_until_settled(
+            &self.consumer,
+            &[kept.clone(), claims_of_all_pools("new", 3)].concat(),
+        )
+        .await;
+        println!(
+            "{}: settled {took:.1?} after the watch delivers again",
+            self.resource
+        );
         let given = self.consumer.allocated_addresses().await;
-        assert!(kept.iter().all(|name| given.get(name) == before.get(name)), "{}: {before:?} {given:?}", self.resource);
+        assert!(
+            kept.iter().all(|name| given.get(name) == before.get(name)),
+            "{}: {before:?} {given:?}",
+            self.resource
+        );
         assert!(self.manager.is_running(), "{}", self.manager.log());
     }
 }
@@ -217,7 +267,10 @@ fn claims_of(kind: InClusterKind, prefix: &str, count: usize) -> Vec<String> {
 }
 
 fn claims_of_all_pools(prefix: &str, count: usize) -> Vec<String> {
-    InClusterKind::ALL.into_iter().flat_map(|kind| claims_of(kind, prefix, count)).collect()
+    InClusterKind::ALL
+        .into_iter()
+        .flat_map(|kind| claims_of(kind, prefix, count))
+        .collect()
 }
 
 /// The claim of a pool that is released.
@@ -227,21 +280,33 @@ fn first_claim_of(kind: InClusterKind) -> String {
 
 /// Creates an object, and returns its resourceVersion.
 async fn next_version(consumer: &Consumer) -> u64 {
-    let maps = ResourceClient::new(Api::namespaced(consumer.client.clone(), &consumer.namespace), &());
+    let maps = ResourceClient::new(
+        Api::namespaced(consumer.client.clone(), &consumer.namespace),
+        &(),
+    );
     let map: ConfigMap = object(json!({"metadata": {"generateName": "version-"}}));
     let made = retry("a ConfigMap is created", async || maps.create(&map).await).await;
-    made.resource_version().and_then(|version| version.parse().ok()).expect("a resourceVersion is a number")
+    made.resource_version()
+        .and_then(|version| version.parse().ok())
+        .expect("a resourceVersion is a number")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restore_is_noticed_while_one_watch_is_silent() {
     let started = Instant::now();
     let mut control_plane = ControlPlane::start(Options::default());
-    let starts = WATCHED.iter().enumerate().map(|(number, resource)| Team::start(&control_plane, number, resource));
+    let starts = WATCHED
+        .iter()
+        .enumerate()
+        .map(|(number, resource)| Team::start(&control_plane, number, resource));
     let mut teams = join_all(starts).await;
     for team in &teams {
         team.manager.wait_until_ready();
-        assert!(team.proxy.watched().iter().eq(WATCHED), "{:?}", team.proxy.watched());
+        assert!(
+            team.proxy.watched().iter().eq(WATCHED),
+            "{:?}",
+            team.proxy.watched()
+        );
     }
     join_all(teams.iter().map(Team::set_up)).await;
     let before = join_all(teams.iter().map(|team| team.consumer.allocated_addresses())).await;
@@ -255,15 +320,25 @@ async fn restore_is_noticed_while_one_watch_is_silent() {
     teams.iter().for_each(|team| team.proxy.set_silent(true));
     restore_snapshot(&mut control_plane);
     for team in &teams {
-        team.manager.wait_for_log("the resourceVersion has decreased");
+        team.manager
+            .wait_for_log("the resourceVersion has decreased");
     }
-    println!("all managers have noticed the restore after {:.1?}", started.elapsed());
+    println!(
+        "all managers have noticed the restore after {:.1?}",
+        started.elapsed()
+    );
 
     join_all(teams.iter().map(Team::replace_claims)).await;
     println!("claims are replaced after {:.1?}", started.elapsed());
     // A watch that has not listed again misses everything up to this version.
     while next_version(&teams[0].consumer).await <= lost_version {}
     teams.iter().for_each(|team| team.proxy.set_silent(false));
-    join_all(teams.iter_mut().zip(&before).map(|(team, before)| team.wait_until_settled(before))).await;
+    join_all(
+        teams
+            .iter_mut()
+            .zip(&before)
+            .map(|(team, before)| team.wait_until_settled(before)),
+    )
+    .await;
     println!("settled after {:.1?}", started.elapsed());
 }

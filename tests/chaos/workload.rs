@@ -21,7 +21,9 @@ const QUIET: Duration = Duration::from_secs(2);
 
 /// `count` names of claims.
 pub(crate) fn names(prefix: &str, count: usize) -> Vec<String> {
-    (0..count).map(|number| format!("{prefix}{number}")).collect()
+    (0..count)
+        .map(|number| format!("{prefix}{number}"))
+        .collect()
 }
 
 /// Repeats a call until it succeeds.
@@ -42,9 +44,18 @@ pub(crate) async fn create(consumer: &Consumer, name: &str, pool: &str) {
 }
 
 /// Creates a claim for a pool of a kind with more metadata, and retries until it succeeds.
-pub(crate) async fn create_with(consumer: &Consumer, name: &str, kind: InClusterKind, pool: &str, metadata: &Value) {
+pub(crate) async fn create_with(
+    consumer: &Consumer,
+    name: &str,
+    kind: InClusterKind,
+    pool: &str,
+    metadata: &Value,
+) {
     retry("a claim is created", async || {
-        match consumer.try_create_claim(name, kind.name(), pool, metadata.clone()).await {
+        match consumer
+            .try_create_claim(name, kind.name(), pool, metadata.clone())
+            .await
+        {
             // A previous attempt whose response was lost.
             Err(error) if error.is_already_exists() => Ok(()),
             made => made.map(drop),
@@ -55,24 +66,36 @@ pub(crate) async fn create_with(consumer: &Consumer, name: &str, kind: InCluster
 
 /// Creates claims, 16 at a time, and retries until it succeeds.
 pub(crate) async fn create_all(consumer: &Consumer, names: &[String], pool: &str) {
-    futures::stream::iter(names).for_each_concurrent(16, |name| create(consumer, name, pool)).await;
+    futures::stream::iter(names)
+        .for_each_concurrent(16, |name| create(consumer, name, pool))
+        .await;
 }
 
-/// Deletes a claim and does not wait, and retries until it succeeds. Returns the uid of the claim, if it existed.
+/// Deletes a claim and does not wait, and retries until it succeeds. Returns the uid of the claim,
+/// if it existed.
 pub(crate) async fn begin_deletion(consumer: &Consumer, name: &str) -> Option<String> {
     let claims = consumer.claims();
-    let uid = retry("a claim is read", async || claims.get(name).await).await?.uid()?;
-    retry("a claim is deleted", async || claims.delete(name, &uid).await.map(drop)).await;
+    let uid = retry("a claim is read", async || claims.get(name).await)
+        .await?
+        .uid()?;
+    retry("a claim is deleted", async || {
+        claims.delete(name, &uid).await.map(drop)
+    })
+    .await;
     Some(uid)
 }
 
 /// Deletes a claim and waits until it does not exist, and retries until it succeeds.
 pub(crate) async fn delete(consumer: &Consumer, name: &str) {
     let claims = consumer.claims();
-    let Some(uid) = begin_deletion(consumer, name).await else { return };
+    let Some(uid) = begin_deletion(consumer, name).await else {
+        return;
+    };
     eventually_within(TIMEOUT, &format!("claim {name} is gone"), || async {
         let found = retry("a claim is read", async || claims.get(name).await).await;
-        found.is_none_or(|found| found.uid().as_ref() != Some(&uid)).then_some(())
+        found
+            .is_none_or(|found| found.uid().as_ref() != Some(&uid))
+            .then_some(())
     })
     .await;
 }
@@ -80,13 +103,20 @@ pub(crate) async fn delete(consumer: &Consumer, name: &str) {
 /// Waits until a claim is bound.
 async fn wait_until_bound(consumer: &Consumer, name: &str) {
     eventually_within(TIMEOUT, &format!("claim {name} is bound"), || async {
-        consumer.claims().get(name).await.ok().flatten()?.bound_address().map(drop)
+        consumer
+            .claims()
+            .get(name)
+            .await
+            .ok()
+            .flatten()?
+            .bound_address()
+            .map(drop)
     })
     .await;
 }
 
-/// Creates claims. A third of them is released when it is bound, another third immediately, and both are recreated. In
-/// the end all claims exist.
+/// Creates claims. A third of them is released when it is bound, another third immediately, and
+/// both are recreated. In the end all claims exist.
 pub(crate) async fn churn(consumer: &Consumer, names: &[String], pool: &str) {
     let one = |(number, name): (usize, &String)| {
         let name = name.clone();
@@ -117,26 +147,42 @@ impl Snapshot {
         let mut reservations = consumer.reservations().list().await.ok()?;
         reservations.retain(|reservation| is_for_namespace(reservation, &consumer.namespace));
         let claims = consumer.claims().list().await.ok()?;
-        Some(Self { claims, addresses: consumer.addresses().list().await.ok()?, reservations })
+        Some(Self {
+            claims,
+            addresses: consumer.addresses().list().await.ok()?,
+            reservations,
+        })
     }
 
     /// The first violation of the expected state.
     fn violation(&self, names: &[String]) -> Option<String> {
         let expected: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-        let claims: HashMap<String, &IPAddressClaim> =
-            self.claims.iter().map(|claim| (claim.name_any(), claim)).collect();
+        let claims: HashMap<String, &IPAddressClaim> = self
+            .claims
+            .iter()
+            .map(|claim| (claim.name_any(), claim))
+            .collect();
         let unbound = expected.iter().filter(|name| {
-            claims.get(**name).is_none_or(|claim| claim.bound_address() != Some(**name) || claim.uid().is_none())
+            claims
+                .get(**name)
+                .is_none_or(|claim| claim.bound_address() != Some(**name) || claim.uid().is_none())
         });
         let unbound = unbound.count();
         if unbound > 0 || claims.len() != expected.len() {
-            return Some(format!("{} claims instead of {}, {unbound} unbound", claims.len(), expected.len()));
+            return Some(format!(
+                "{} claims instead of {}, {unbound} unbound",
+                claims.len(),
+                expected.len()
+            ));
         }
         let uid_of = |name: &str| claims.get(name).and_then(|claim| claim.uid());
         let mut by_address: BTreeMap<&str, String> = BTreeMap::new();
         for address in &self.addresses {
             let (name, value) = (address.name_any(), address.spec.address.as_str());
-            let owned = address.owner_references().iter().any(|owner| Some(&owner.uid) == uid_of(&name).as_ref());
+            let owned = address
+                .owner_references()
+                .iter()
+                .any(|owner| Some(&owner.uid) == uid_of(&name).as_ref());
             if !owned {
                 return Some(format!("IPAddress {name} with {value} belongs to no claim"));
             }
@@ -145,7 +191,11 @@ impl Snapshot {
             }
         }
         if by_address.len() != expected.len() {
-            return Some(format!("{} addresses instead of {}", by_address.len(), expected.len()));
+            return Some(format!(
+                "{} addresses instead of {}",
+                by_address.len(),
+                expected.len()
+            ));
         }
         for reservation in &self.reservations {
             let holder = reservation.spec.claim_ref.as_ref();
@@ -154,29 +204,45 @@ impl Snapshot {
                     && by_address.get(reservation.spec.address.as_str()) == Some(&holder.name)
             });
             if !right {
-                return Some(format!("{} is reserved for {holder:?}", reservation.spec.address));
+                return Some(format!(
+                    "{} is reserved for {holder:?}",
+                    reservation.spec.address
+                ));
             }
         }
         let count = self.reservations.len();
-        (count != expected.len()).then(|| format!("{count} reservations instead of {}", expected.len()))
+        (count != expected.len())
+            .then(|| format!("{count} reservations instead of {}", expected.len()))
     }
 
     /// All objects with their resource versions.
     fn versions(&self) -> BTreeSet<(String, String)> {
         fn versions<K: Resource>(objects: &[K]) -> impl Iterator<Item = (String, String)> {
-            objects.iter().map(|object| (object.name_any(), object.resource_version().unwrap_or_default()))
+            objects.iter().map(|object| {
+                (
+                    object.name_any(),
+                    object.resource_version().unwrap_or_default(),
+                )
+            })
         }
-        versions(&self.claims).chain(versions(&self.addresses)).chain(versions(&self.reservations)).collect()
+        versions(&self.claims)
+            .chain(versions(&self.addresses))
+            .chain(versions(&self.reservations))
+            .collect()
     }
 }
 
 /// Whether an address is reserved for a claim of a namespace.
 fn is_for_namespace(reservation: &IPReservation, namespace: &str) -> bool {
-    reservation.spec.claim_ref.as_ref().is_some_and(|claim| claim.namespace == namespace)
+    reservation
+        .spec
+        .claim_ref
+        .as_ref()
+        .is_some_and(|claim| claim.namespace == namespace)
 }
 
-/// Waits until exactly these claims exist in the namespace, bound to unique addresses, and no other objects; and then
-/// until nothing is written for a while. Returns how long the first took.
+/// Waits until exactly these claims exist in the namespace, bound to unique addresses, and no other
+/// objects; and then until nothing is written for a while. Returns how long the first took.
 pub(crate) async fn wait_until_settled(consumer: &Consumer, names: &[String]) -> Duration {
     let (started, patience) = (Instant::now(), Patience::new(TIMEOUT));
     loop {
@@ -186,7 +252,10 @@ pub(crate) async fn wait_until_settled(consumer: &Consumer, names: &[String]) ->
             None => Some("the API server does not respond".to_owned()),
         };
         let Some(wrong) = wrong else { break };
-        assert!(!patience.is_over(), "still wrong after {TIMEOUT:?}: {wrong}");
+        assert!(
+            !patience.is_over(),
+            "still wrong after {TIMEOUT:?}: {wrong}"
+        );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let took = started.elapsed();
@@ -202,7 +271,10 @@ pub(crate) async fn wait_until_settled(consumer: &Consumer, names: &[String]) ->
         if after.is_some() && after == before {
             return took;
         }
-        assert!(!patience.is_over(), "objects are still written in the final state");
+        assert!(
+            !patience.is_over(),
+            "objects are still written in the final state"
+        );
         before = after;
     }
 }

@@ -21,23 +21,39 @@ async fn create_pool(consumer: &Consumer, size: u8, access: Value) -> String {
 }
 
 async fn set_access(consumer: &Consumer, pool: &str, access: Value) {
-    consumer.modify(&consumer.global_pools(), pool, |object| json_patch::merge(&mut object["spec"], &access)).await;
+    consumer
+        .modify(&consumer.global_pools(), pool, |object| {
+            json_patch::merge(&mut object["spec"], &access)
+        })
+        .await;
 }
 
 async fn pool_condition(consumer: &Consumer, pool: &str, status: &str, reason: &str) -> String {
-    consumer.wait_for_condition(&consumer.global_pools(), pool, "OverLimit", status, reason).await
+    consumer
+        .wait_for_condition(&consumer.global_pools(), pool, "OverLimit", status, reason)
+        .await
 }
 
-/// Waits until the namespace has exactly these numbers of bound claims and of claims that wait for a limit.
+/// Waits until the namespace has exactly these numbers of bound claims and of claims that wait for
+/// a limit.
 async fn wait_for_claims(consumer: &Consumer, bound: usize, waiting: usize) {
-    let expected = BTreeMap::from([("AddressAllocated".to_owned(), bound), ("QuotaExceeded".to_owned(), waiting)]);
-    eventually_within(Duration::from_mins(3), &format!("the claims report {expected:?}"), || async {
-        let mut reasons = BTreeMap::<String, usize>::new();
-        for claim in consumer.claims().list().await.ok()? {
-            *reasons.entry(ready(&claim).reason.unwrap_or_default().into_owned()).or_default() += 1;
-        }
-        (reasons == expected).then_some(())
-    })
+    let expected = BTreeMap::from([
+        ("AddressAllocated".to_owned(), bound),
+        ("QuotaExceeded".to_owned(), waiting),
+    ]);
+    eventually_within(
+        Duration::from_mins(3),
+        &format!("the claims report {expected:?}"),
+        || async {
+            let mut reasons = BTreeMap::<String, usize>::new();
+            for claim in consumer.claims().list().await.ok()? {
+                *reasons
+                    .entry(ready(&claim).reason.unwrap_or_default().into_owned())
+                    .or_default() += 1;
+            }
+            (reasons == expected).then_some(())
+        },
+    )
     .await;
 }
 
@@ -46,23 +62,41 @@ async fn claims_beyond_a_limit_wait_and_delay_no_other_namespace() {
     let (one, two) = (consumer().await, consumer().await);
     let pool = create_pool(&one, 40, json!({"limits": {"perNamespace": 10}})).await;
     let names: Vec<_> = (0..32).map(|number| format!("c{number}")).collect();
-    join_all(names.iter().map(|name| one.create_global_claim(name, &pool))).await;
+    join_all(
+        names
+            .iter()
+            .map(|name| one.create_global_claim(name, &pool)),
+    )
+    .await;
     wait_for_claims(&one, 10, 22).await;
     two.create_global_claim("a", &pool).await;
     two.wait_for_address("a").await;
     let claims = one.claims().list().await.expect("claims can be read");
-    let (bound, waiting): (Vec<_>, Vec<_>) = claims.iter().partition(|claim| claim.bound_address().is_some());
-    let waiting = waiting.first().and_then(|claim| claim.metadata.name.as_deref()).expect("some claims wait");
+    let (bound, waiting): (Vec<_>, Vec<_>) = claims
+        .iter()
+        .partition(|claim| claim.bound_address().is_some());
+    let waiting = waiting
+        .first()
+        .and_then(|claim| claim.metadata.name.as_deref())
+        .expect("some claims wait");
     let text = one.wait_for_reason(waiting, "QuotaExceeded").await;
-    assert!(text.contains("spec.limits.perNamespace") && text.contains(&pool), "{text}");
-    one.wait_for_event(waiting, "Warning", "QuotaExceeded", "").await;
-    let bound = bound.first().and_then(|claim| claim.metadata.name.as_deref()).expect("some claims are bound");
+    assert!(
+        text.contains("spec.limits.perNamespace") && text.contains(&pool),
+        "{text}"
+    );
+    one.wait_for_event(waiting, "Warning", "QuotaExceeded", "")
+        .await;
+    let bound = bound
+        .first()
+        .and_then(|claim| claim.metadata.name.as_deref())
+        .expect("some claims are bound");
     one.release(bound).await;
     wait_for_claims(&one, 10, 21).await;
     assert_eq!(one.allocated_addresses().await.len(), 10);
 }
 
-/// Only administrators can promise an address, so neither the limits nor the allowed namespaces apply to it.
+/// Only administrators can promise an address, so neither the limits nor the allowed namespaces
+/// apply to it.
 #[tokio::test]
 async fn promise_is_kept_beyond_the_rules_and_takes_no_quota() {
     let consumer = consumer().await;
@@ -77,16 +111,31 @@ async fn promise_is_kept_beyond_the_rules_and_takes_no_quota() {
         })
     });
     for promise in promises {
-        create(&consumer.reservations(), &object(promise)).await.expect("the reservation can be created");
+        create(&consumer.reservations(), &object(promise))
+            .await
+            .expect("the reservation can be created");
     }
     // Promises without claims count for no limit.
     consumer.create_global_claim("first", &pool).await;
     consumer.wait_for_address("first").await;
     consumer.create_global_claim("vip-1", &pool).await;
-    assert_eq!(consumer.wait_for_address("vip-1").await, "10.0.0.5", "the limit does not apply");
-    set_access(&consumer, &pool, json!({"allowedNamespaces": {"from": "None"}})).await;
+    assert_eq!(
+        consumer.wait_for_address("vip-1").await,
+        "10.0.0.5",
+        "the limit does not apply"
+    );
+    set_access(
+        &consumer,
+        &pool,
+        json!({"allowedNamespaces": {"from": "None"}}),
+    )
+    .await;
     consumer.create_global_claim("vip-2", &pool).await;
-    assert_eq!(consumer.wait_for_address("vip-2").await, "10.0.0.6", "the allowed namespaces do not apply");
+    assert_eq!(
+        consumer.wait_for_address("vip-2").await,
+        "10.0.0.6",
+        "the allowed namespaces do not apply"
+    );
     set_access(&consumer, &pool, json!({"allowedNamespaces": null})).await;
     consumer.create_global_claim("last", &pool).await;
     let text = consumer.wait_for_reason("last", "QuotaExceeded").await;
@@ -100,19 +149,42 @@ async fn clusters_of_a_namespace_have_their_own_limit() {
     for cluster in ["one", "two"] {
         consumer.create_cluster(cluster, false).await;
         let of_cluster = json!({"clusterName": cluster});
-        consumer.create_claim_with(&format!("{cluster}-1"), KIND, &pool, of_cluster.clone()).await;
+        consumer
+            .create_claim_with(&format!("{cluster}-1"), KIND, &pool, of_cluster.clone())
+            .await;
         consumer.wait_for_address(&format!("{cluster}-1")).await;
-        consumer.create_claim_with(&format!("{cluster}-2"), KIND, &pool, of_cluster).await;
-        let text = consumer.wait_for_reason(&format!("{cluster}-2"), "QuotaExceeded").await;
-        assert!(text.contains(&format!("claims of Cluster {cluster} have the 1 address that")), "{text}");
+        consumer
+            .create_claim_with(&format!("{cluster}-2"), KIND, &pool, of_cluster)
+            .await;
+        let text = consumer
+            .wait_for_reason(&format!("{cluster}-2"), "QuotaExceeded")
+            .await;
+        assert!(
+            text.contains(&format!(
+                "claims of Cluster {cluster} have the 1 address that"
+            )),
+            "{text}"
+        );
     }
     consumer.create_global_claim("without-cluster", &pool).await;
     consumer.wait_for_address("without-cluster").await;
     consumer.release("one-1").await;
     consumer.wait_for_address("one-2").await;
     let name = format!("g.{pool}.{}", consumer.allocated_addresses().await["one-2"]);
-    let reservation = consumer.reservations().get(&name).await.expect("reservations can be read").expect("it exists");
-    assert_eq!(reservation.spec.claim_ref.and_then(|claim| claim.cluster).as_deref(), Some("one"));
+    let reservation = consumer
+        .reservations()
+        .get(&name)
+        .await
+        .expect("reservations can be read")
+        .expect("it exists");
+    assert_eq!(
+        reservation
+            .spec
+            .claim_ref
+            .and_then(|claim| claim.cluster)
+            .as_deref(),
+        Some("one")
+    );
 }
 
 #[tokio::test]
@@ -126,12 +198,24 @@ async fn tightened_rules_take_no_address_back() {
     let before = consumer.allocated_addresses().await;
     set_access(&consumer, &pool, json!({"limits": {"perNamespace": 1}})).await;
     let text = pool_condition(&consumer, &pool, "True", "LimitsExceeded").await;
-    assert!(text.contains("1 namespaces or Clusters have 2 addresses more"), "{text}");
-    assert!(!text.contains(&consumer.namespace), "everybody may read global pools: {text}");
-    set_access(&consumer, &pool, json!({"limits": null, "allowedNamespaces": {"from": "None"}})).await;
+    assert!(
+        text.contains("1 namespaces or Clusters have 2 addresses more"),
+        "{text}"
+    );
+    assert!(
+        !text.contains(&consumer.namespace),
+        "everybody may read global pools: {text}"
+    );
+    set_access(
+        &consumer,
+        &pool,
+        json!({"limits": null, "allowedNamespaces": {"from": "None"}}),
+    )
+    .await;
     eventually("the pool reports the namespace", || async {
         let text = pool_condition(&consumer, &pool, "True", "LimitsExceeded").await;
-        text.contains("3 addresses are in namespaces that spec.allowedNamespaces does not allow").then_some(())
+        text.contains("3 addresses are in namespaces that spec.allowedNamespaces does not allow")
+            .then_some(())
     })
     .await;
     consumer.create_global_claim("d", &pool).await;
@@ -149,7 +233,10 @@ async fn tightened_rules_take_no_address_back() {
     eventually("the condition is removed", || async {
         let pool = consumer.global_pools().get(&pool).await.ok()??;
         let conditions = pool.status?.conditions;
-        conditions.iter().all(|condition| condition.type_ != "OverLimit").then_some(())
+        conditions
+            .iter()
+            .all(|condition| condition.type_ != "OverLimit")
+            .then_some(())
     })
     .await;
 }
@@ -163,7 +250,9 @@ async fn labelled_namespace_may_use_the_pool() {
     consumer.create_global_claim("a", &pool).await;
     consumer.wait_for_reason("a", "PoolNotAllowed").await;
     let label = format!("tenant={}", consumer.namespace);
-    environment().control_plane.kubectl(&["label", "namespace", &consumer.namespace, &label]);
+    environment()
+        .control_plane
+        .kubectl(&["label", "namespace", &consumer.namespace, &label]);
     consumer.wait_for_address("a").await;
 }
 
@@ -179,24 +268,38 @@ async fn headroom_is_left_for_control_planes() {
     consumer.wait_for_address("worker-1").await;
     consumer.create_global_claim("worker-2", &pool).await;
     let text = consumer.wait_for_reason("worker-2", "PoolExhausted").await;
-    assert!(text.contains("2 free addresses, which are only for the claims that its spec.headroom selects"), "{text}");
-    consumer.create_claim_with("labelled", KIND, &pool, json!({"labels": {role: ""}})).await;
+    assert!(
+        text.contains(
+            "2 free addresses, which are only for the claims that its spec.headroom selects"
+        ),
+        "{text}"
+    );
+    consumer
+        .create_claim_with("labelled", KIND, &pool, json!({"labels": {role: ""}}))
+        .await;
     consumer.wait_for_address("labelled").await;
-    // A claim without the label uses the headroom if its Machine, which has the name of the owner, has the label.
+    // A claim without the label uses the headroom if its Machine, which has the name of the owner,
+    // has the label.
     let machine = object(json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
         "metadata": {"name": "cp-2", "namespace": consumer.namespace, "labels": {role: ""}},
         "spec": {"clusterName": "alpha", "bootstrap": {"dataSecretName": "cp-2"}, "infrastructureRef": {
             "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "ExampleMachine", "name": "cp-2"}},
     }));
-    create(&consumer.machines(), &machine).await.expect("the Machine can be created");
+    create(&consumer.machines(), &machine)
+        .await
+        .expect("the Machine can be created");
     let owner = |name: &str| {
         json!({"ownerReferences": [{"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "ExampleMachine",
                                     "name": name, "uid": unique("uid")}]})
     };
-    consumer.create_claim_with("cp-1", KIND, &pool, owner("cp-1")).await;
+    consumer
+        .create_claim_with("cp-1", KIND, &pool, owner("cp-1"))
+        .await;
     consumer.wait_for_reason("cp-1", "PoolExhausted").await;
-    consumer.create_claim_with("cp-2", KIND, &pool, owner("cp-2")).await;
+    consumer
+        .create_claim_with("cp-2", KIND, &pool, owner("cp-2"))
+        .await;
     consumer.wait_for_address("cp-2").await;
 }
 
@@ -207,7 +310,9 @@ async fn invalid_rules_are_reported_by_the_pool() {
     let rules = json!({"headroom": {"addresses": 1, "for": selector}});
     let pool = create_pool(&consumer, 3, rules).await;
     let client = consumer.global_pools();
-    let text = consumer.wait_for_condition(&client, &pool, "Ready", "False", "InvalidSpec").await;
+    let text = consumer
+        .wait_for_condition(&client, &pool, "Ready", "False", "InvalidSpec")
+        .await;
     assert!(text.contains("spec.headroom.for"), "{text}");
     consumer.create_global_claim("a", &pool).await;
     let text = consumer.wait_for_reason("a", "PoolNotReady").await;

@@ -1,4 +1,5 @@
-//! IPAddress objects that exist before their claim: from a restore, from a move, or created manually.
+//! IPAddress objects that exist before their claim: from a restore, from a move, or created
+//! manually.
 
 use capi_ipam_api::InClusterKind;
 use kube::ResourceExt;
@@ -23,7 +24,9 @@ async fn manually_created_address_is_adopted() {
     consumer.create_claim("a", "web").await;
     let adopted = consumer.wait_for_ip_address("a").await;
     assert_eq!((adopted.uid(), &adopted.spec), (made.uid(), &made.spec));
-    consumer.wait_for_reservations("web", &[("10.0.0.3", "a")]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.3", "a")])
+        .await;
     consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
     for (name, address) in [("b", "10.0.0.1"), ("c", "10.0.0.2")] {
         consumer.create_claim(name, "web").await;
@@ -39,7 +42,9 @@ async fn manually_created_address_is_adopted() {
 async fn address_without_a_claim_counts_as_in_use() {
     let consumer = with_pool().await;
     consumer.set_paused(&consumer.pools(), "web", true).await;
-    consumer.wait_for_pool_condition("web", "False", "Paused").await;
+    consumer
+        .wait_for_pool_condition("web", "False", "Paused")
+        .await;
     consumer.create_address("restored", "web", "10.0.0.1").await;
     consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
     consumer.create_claim("a", "web").await;
@@ -52,10 +57,14 @@ async fn address_without_a_claim_counts_as_in_use() {
 #[tokio::test]
 async fn address_is_adopted_in_an_exhausted_pool() {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
     // The sweeper keeps the address for its claim.
     consumer.set_paused(&consumer.pools(), "web", true).await;
-    consumer.wait_for_pool_condition("web", "False", "Paused").await;
+    consumer
+        .wait_for_pool_condition("web", "False", "Paused")
+        .await;
     consumer.create_address("b", "web", "10.0.0.1").await;
     consumer.wait_for_counts("web", (1, 0, 1, 0)).await;
     consumer.create_claim("a", "web").await;
@@ -63,7 +72,9 @@ async fn address_is_adopted_in_an_exhausted_pool() {
     consumer.set_paused(&consumer.pools(), "web", false).await;
     assert_eq!(consumer.wait_for_address("b").await, "10.0.0.1");
     consumer.wait_for_reason("a", "PoolExhausted").await;
-    consumer.wait_for_reservations("web", &[("10.0.0.1", "b")]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", "b")])
+        .await;
 }
 
 #[tokio::test]
@@ -73,7 +84,9 @@ async fn adopted_address_outside_the_pool_is_kept() {
     consumer.create_claim("a", "web").await;
     let adopted = consumer.wait_for_ip_address("a").await;
     assert_eq!((adopted.uid(), &adopted.spec), (made.uid(), &made.spec));
-    consumer.wait_for_reservations("web", &[("10.0.7.7", "a")]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.7.7", "a")])
+        .await;
     consumer.wait_for_counts("web", (3, 3, 0, 1)).await;
     consumer.release("a").await;
     consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
@@ -88,18 +101,29 @@ async fn duplicate_of_a_held_address_is_not_adopted() {
     consumer.create_claim("b", "web").await;
     let text = consumer.wait_for_reason("b", "DuplicateAddress").await;
     let holder = format!("p.{}.web.10.0.0.1", consumer.namespace);
-    for part in ["10.0.0.1", &holder, "delete the machine of all but one of these claims"] {
+    for part in [
+        "10.0.0.1",
+        &holder,
+        "delete the machine of all but one of these claims",
+    ] {
         assert!(text.contains(part), "{part:?} is missing: {text}");
     }
     consumer.assert_stays_unbound("b").await;
-    let kept = consumer.addresses().get("b").await.expect("addresses can be read").expect("it is left alone");
+    let kept = consumer
+        .addresses()
+        .get("b")
+        .await
+        .expect("addresses can be read")
+        .expect("it is left alone");
     assert_eq!((kept.uid(), kept.spec), (made.uid(), made.spec));
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
 
     // The claim is not bound: without the IPAddress another address is allocated.
     consumer.delete_object(&consumer.addresses(), "b").await;
     assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
-    consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")])
+        .await;
     consumer.wait_for_counts("web", (3, 1, 2, 0)).await;
 }
 
@@ -112,7 +136,9 @@ async fn deleting_a_claim_with_a_duplicate_releases_nothing() {
     consumer.create_claim("b", "web").await;
     consumer.wait_for_reason("b", "DuplicateAddress").await;
     consumer.release("b").await;
-    consumer.wait_for_reservations("web", &[("10.0.0.1", "a")]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", "a")])
+        .await;
     consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
     consumer.create_claim("c", "web").await;
     assert_eq!(consumer.wait_for_address("c").await, "10.0.0.2");
@@ -129,7 +155,9 @@ async fn duplicate_is_adopted_after_the_holder_is_deleted() {
     consumer.release("a").await;
     let adopted = consumer.wait_for_ip_address("b").await;
     assert_eq!((adopted.uid(), adopted.spec), (made.uid(), made.spec));
-    consumer.wait_for_reservations("web", &[("10.0.0.1", "b")]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", "b")])
+        .await;
 }
 
 #[tokio::test]
@@ -139,9 +167,12 @@ async fn address_of_a_previous_claim_is_no_duplicate() {
         consumer.create_claim(name, "web").await;
         assert_eq!(consumer.wait_for_address(name).await, address);
     }
-    // The result of a failed move: the owner is a deleted claim, and the address belongs to another claim.
+    // The result of a failed move: the owner is a deleted claim, and the address belongs to another
+    // claim.
     consumer.set_paused(&consumer.pools(), "web", true).await;
-    consumer.wait_for_pool_condition("web", "False", "Paused").await;
+    consumer
+        .wait_for_pool_condition("web", "False", "Paused")
+        .await;
     let owner = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim", "name": "c",
         "uid": "00000000-0000-0000-0000-000000000000", "controller": true, "blockOwnerDeletion": true});
     consumer.create_claim("c", "web").await;
@@ -155,15 +186,23 @@ async fn address_of_a_previous_claim_is_no_duplicate() {
     consumer.set_paused(&consumer.pools(), "web", false).await;
     assert_eq!(consumer.wait_for_address("c").await, "10.0.0.3");
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
-    consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b"), ("10.0.0.3", "c")]).await;
+    consumer
+        .wait_for_reservations(
+            "web",
+            &[("10.0.0.1", "a"), ("10.0.0.2", "b"), ("10.0.0.3", "c")],
+        )
+        .await;
 }
 
-/// As after a restore of a backup: the claim has another uid than the one for which the address is reserved.
+/// As after a restore of a backup: the claim has another uid than the one for which the address is
+/// reserved.
 #[tokio::test]
 async fn restored_claim_takes_over_the_reservation_of_its_name() {
     let consumer = with_pool().await;
     consumer.set_paused(&consumer.pools(), "web", true).await;
-    consumer.wait_for_pool_condition("web", "False", "Paused").await;
+    consumer
+        .wait_for_pool_condition("web", "False", "Paused")
+        .await;
     let dead = "00000000-0000-0000-0000-000000000000";
     let holder = json!({"namespace": consumer.namespace, "name": "a", "uid": dead});
     let before = consumer.reserve("web", "10.0.0.2", holder).await;
@@ -171,9 +210,15 @@ async fn restored_claim_takes_over_the_reservation_of_its_name() {
     consumer.create_address("a", "web", "10.0.0.2").await;
     consumer.set_paused(&consumer.pools(), "web", false).await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
-    let after = consumer.reservation("web", "10.0.0.2").await.expect("the address is reserved");
+    let after = consumer
+        .reservation("web", "10.0.0.2")
+        .await
+        .expect("the address is reserved");
     assert_eq!(after.uid(), before.uid(), "it is never deleted");
-    assert_eq!(after.spec.claim_ref.and_then(|claim| claim.uid), claim.uid());
+    assert_eq!(
+        after.spec.claim_ref.and_then(|claim| claim.uid),
+        claim.uid()
+    );
     consumer.release("a").await;
     consumer.wait_for_reservations("web", &[]).await;
 }
@@ -181,14 +226,23 @@ async fn restored_claim_takes_over_the_reservation_of_its_name() {
 #[tokio::test]
 async fn address_of_another_pool_is_not_adopted() {
     let consumer = with_pool().await;
-    consumer.create_pool("other", json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            "other",
+            json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24}),
+        )
+        .await;
     // The sweeper keeps its address.
     consumer.set_paused(&consumer.pools(), "other", true).await;
-    consumer.wait_for_pool_condition("other", "False", "Paused").await;
+    consumer
+        .wait_for_pool_condition("other", "False", "Paused")
+        .await;
     consumer.create_address("a", "other", "10.0.0.2").await;
     consumer.wait_for_counts("other", (3, 2, 1, 0)).await;
     consumer.create_claim("a", "web").await;
-    let text = consumer.wait_for_message("a", "AllocationFailed", "InClusterIPPool other").await;
+    let text = consumer
+        .wait_for_message("a", "AllocationFailed", "InClusterIPPool other")
+        .await;
     assert!(text.contains("delete the IPAddress"), "{text}");
     consumer.assert_stays_unbound("a").await;
     consumer.delete_object(&consumer.addresses(), "a").await;
@@ -201,7 +255,9 @@ async fn invalid_address_is_not_adopted() {
     let consumer = with_pool().await;
     consumer.create_address("a", "web", "10.0.0.01").await;
     consumer.create_claim("a", "web").await;
-    consumer.wait_for_message("a", "AllocationFailed", "10.0.0.01").await;
+    consumer
+        .wait_for_message("a", "AllocationFailed", "10.0.0.01")
+        .await;
     consumer.delete_object(&consumer.addresses(), "a").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
 }
@@ -211,11 +267,19 @@ async fn terminating_address_is_deleted_before_allocation() {
     let consumer = with_pool().await;
     let made = consumer.create_address("a", "web", "10.0.0.3").await;
     let held = json!(["example.com/in-use"]);
-    consumer.modify(&consumer.addresses(), "a", |address| address["metadata"]["finalizers"] = held.clone()).await;
+    consumer
+        .modify(&consumer.addresses(), "a", |address| {
+            address["metadata"]["finalizers"] = held.clone()
+        })
+        .await;
     consumer.delete_object(&consumer.addresses(), "a").await;
     consumer.create_claim("a", "web").await;
     consumer.assert_stays_unbound("a").await;
-    consumer.modify(&consumer.addresses(), "a", |address| address["metadata"]["finalizers"] = json!([])).await;
+    consumer
+        .modify(&consumer.addresses(), "a", |address| {
+            address["metadata"]["finalizers"] = json!([])
+        })
+        .await;
     let address = consumer.wait_for_ip_address("a").await;
     assert_ne!(address.uid(), made.uid());
     consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
@@ -231,22 +295,44 @@ async fn lost_status_is_restored_from_the_address() {
     let before = consumer.wait_for_ip_address("b").await;
     // As `clusterctl move` does: the claim is recreated without status, beside its IPAddress.
     consumer.set_paused(&consumer.pools(), "web", true).await;
-    consumer.wait_for_pool_condition("web", "False", "Paused").await;
+    consumer
+        .wait_for_pool_condition("web", "False", "Paused")
+        .await;
     consumer.force_delete(&consumer.claims(), "b").await;
-    consumer.create_claim_with("b", InClusterKind::IPPool.name(), "web", json!({})).await;
+    consumer
+        .create_claim_with("b", InClusterKind::IPPool.name(), "web", json!({}))
+        .await;
     consumer.wait_for_reason("b", "PoolNotReady").await;
     consumer.set_paused(&consumer.pools(), "web", false).await;
     let after = consumer.wait_for_ip_address("b").await;
     assert_eq!((after.uid(), &after.spec), (before.uid(), &before.spec));
-    consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")])
+        .await;
     consistently("counts", || async {
-        let pool = consumer.pools().get("web").await.expect("pools can be read").expect("the pool exists");
+        let pool = consumer
+            .pools()
+            .get("web")
+            .await
+            .expect("pools can be read")
+            .expect("the pool exists");
         crate::support::consumer::counts_of(&pool).is_some_and(|counts| counts.2 == 2)
     })
     .await;
     eventually("one controller among the owners", || async {
-        let owners = consumer.addresses().get("b").await.ok()??.metadata.owner_references?;
-        (owners.iter().filter(|owner| owner.controller == Some(true)).count() == 1).then_some(())
+        let owners = consumer
+            .addresses()
+            .get("b")
+            .await
+            .ok()??
+            .metadata
+            .owner_references?;
+        (owners
+            .iter()
+            .filter(|owner| owner.controller == Some(true))
+            .count()
+            == 1)
+            .then_some(())
     })
     .await;
 }
@@ -255,39 +341,71 @@ async fn lost_status_is_restored_from_the_address() {
 async fn reservation_of_an_address_in_use_is_reported_as_invalid() {
     let consumer = with_pool().await;
     consumer.set_paused(&consumer.pools(), "web", true).await;
-    consumer.wait_for_pool_condition("web", "False", "Paused").await;
+    consumer
+        .wait_for_pool_condition("web", "False", "Paused")
+        .await;
     consumer.create_address("a", "web", "10.0.0.1").await;
     consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
-    let promise = consumer.reserve("web", "10.0.0.1", json!({"namespace": consumer.namespace, "name": "vip"})).await;
+    let promise = consumer
+        .reserve(
+            "web",
+            "10.0.0.1",
+            json!({"namespace": consumer.namespace, "name": "vip"}),
+        )
+        .await;
     for name in ["a", "vip"] {
         consumer.create_claim(name, "web").await;
     }
     consumer.set_paused(&consumer.pools(), "web", false).await;
     // The other claim is older, so the next address may be left to it.
     let given = consumer.wait_for_address("vip").await;
-    assert!(["10.0.0.2", "10.0.0.3"].contains(&given.as_str()), "{given}: the address in use is not allocated");
+    assert!(
+        ["10.0.0.2", "10.0.0.3"].contains(&given.as_str()),
+        "{given}: the address in use is not allocated"
+    );
     let text = consumer.wait_for_reason("a", "DuplicateAddress").await;
     assert!(text.contains(&promise.name_any()), "{text}");
     // Events about global objects are in the namespace `default`.
     let default = consumer.in_namespace("default");
-    default.wait_for_event(&promise.name_any(), "Warning", "InvalidReservation", "in use by an IPAddress").await;
-    consumer.delete_object(&consumer.reservations(), &promise.name_any()).await;
+    default
+        .wait_for_event(
+            &promise.name_any(),
+            "Warning",
+            "InvalidReservation",
+            "in use by an IPAddress",
+        )
+        .await;
+    consumer
+        .delete_object(&consumer.reservations(), &promise.name_any())
+        .await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
 }
 
 #[tokio::test]
 async fn reserved_address_is_allocated_after_its_release() {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
     consumer.set_paused(&consumer.pools(), "web", true).await;
-    consumer.wait_for_pool_condition("web", "False", "Paused").await;
+    consumer
+        .wait_for_pool_condition("web", "False", "Paused")
+        .await;
     consumer.create_address("by-hand", "web", "10.0.0.1").await;
     consumer.wait_for_counts("web", (1, 0, 1, 0)).await;
-    consumer.reserve("web", "10.0.0.1", json!({"namespace": consumer.namespace, "name": "vip"})).await;
+    consumer
+        .reserve(
+            "web",
+            "10.0.0.1",
+            json!({"namespace": consumer.namespace, "name": "vip"}),
+        )
+        .await;
     consumer.create_claim("vip", "web").await;
     consumer.set_paused(&consumer.pools(), "web", false).await;
     consumer.wait_for_reason("vip", "PoolExhausted").await;
-    consumer.delete_object(&consumer.addresses(), "by-hand").await;
+    consumer
+        .delete_object(&consumer.addresses(), "by-hand")
+        .await;
     assert_eq!(consumer.wait_for_address("vip").await, "10.0.0.1");
 }
 
@@ -295,18 +413,34 @@ async fn reserved_address_is_allocated_after_its_release() {
 async fn reserved_address_that_left_the_pool_is_not_allocated() {
     let consumer = with_pool().await;
     let paused = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
-    let claim = consumer.create_claim_with("a", "InClusterIPPool", "web", paused).await;
+    let claim = consumer
+        .create_claim_with("a", "InClusterIPPool", "web", paused)
+        .await;
     consumer.wait_for_reason("a", "Paused").await;
     let holder = json!({"namespace": consumer.namespace, "name": "a", "uid": claim.uid()});
     consumer.reserve("web", "10.0.0.2", holder).await;
-    let changed = json!({"addresses": ["10.0.1.1-10.0.1.3"], "prefix": 24, "gateway": "10.0.1.254"});
-    consumer.modify_pool("web", |spec| *spec = changed.clone()).await;
+    let changed =
+        json!({"addresses": ["10.0.1.1-10.0.1.3"], "prefix": 24, "gateway": "10.0.1.254"});
+    consumer
+        .modify_pool("web", |spec| *spec = changed.clone())
+        .await;
     // The counts alone can be those from before the change.
-    consumer.wait_for_pool_condition("web", "True", "PoolReady").await;
+    consumer
+        .wait_for_pool_condition("web", "True", "PoolReady")
+        .await;
     consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
     consumer.set_paused(&consumer.claims(), "a", false).await;
     let address = consumer.wait_for_ip_address("a").await;
-    let given = (address.spec.address.as_str(), address.spec.gateway.as_deref());
-    assert_eq!(given, ("10.0.1.1", Some("10.0.1.254")), "address and gateway match the same spec");
-    consumer.wait_for_reservations("web", &[("10.0.1.1", "a")]).await;
+    let given = (
+        address.spec.address.as_str(),
+        address.spec.gateway.as_deref(),
+    );
+    assert_eq!(
+        given,
+        ("10.0.1.1", Some("10.0.1.254")),
+        "address and gateway match the same spec"
+    );
+    consumer
+        .wait_for_reservations("web", &[("10.0.1.1", "a")])
+        .await;
 }

@@ -13,8 +13,9 @@ use crate::support::patience::Patience;
 use crate::support::wait::{consistently, eventually};
 use crate::{consumer, environment, lenient_consumer, lenient_environment};
 
-/// How long all steps with a large or invalid pool may take. They take milliseconds on a free machine, and longer than
-/// this if the work is linear in the number of addresses or quadratic in the number of ranges.
+/// How long all steps with a large or invalid pool may take. They take milliseconds on a free
+/// machine, and longer than this if the work is linear in the number of addresses or quadratic in
+/// the number of ranges.
 const BOUNDED: Duration = Duration::from_mins(4);
 
 /// Specs that only the admission webhook denies, and parts of the expected condition message.
@@ -22,19 +23,52 @@ fn broken_specs() -> Vec<(Value, &'static [&'static str])> {
     let pool = |addresses: Value| json!({"addresses": addresses, "prefix": 24});
     vec![
         (pool(json!([])), &["spec.addresses: is required"]),
-        (pool(json!(["10.0.0.1", "nonsense"])), &["spec.addresses[1]: ", "\"nonsense\""]),
+        (
+            pool(json!(["10.0.0.1", "nonsense"])),
+            &["spec.addresses[1]: ", "\"nonsense\""],
+        ),
         (pool(json!(["10.0.0.1", ""])), &["spec.addresses[1]: "]),
-        (pool(json!(["10.0.0.1", "10.0.0.010"])), &["spec.addresses[1]: ", "10.0.0.010"]),
-        (pool(json!(["10.0.0.9-10.0.0.1"])), &["spec.addresses[0]: ", "10.0.0.9-10.0.0.1"]),
-        (pool(json!(["10.0.0.0/33"])), &["spec.addresses[0]: ", "10.0.0.0/33"]),
-        (pool(json!(["::ffff:10.0.0.1"])), &["spec.addresses[0]: ", "10.0.0.1"]),
+        (
+            pool(json!(["10.0.0.1", "10.0.0.010"])),
+            &["spec.addresses[1]: ", "10.0.0.010"],
+        ),
+        (
+            pool(json!(["10.0.0.9-10.0.0.1"])),
+            &["spec.addresses[0]: ", "10.0.0.9-10.0.0.1"],
+        ),
+        (
+            pool(json!(["10.0.0.0/33"])),
+            &["spec.addresses[0]: ", "10.0.0.0/33"],
+        ),
+        (
+            pool(json!(["::ffff:10.0.0.1"])),
+            &["spec.addresses[0]: ", "10.0.0.1"],
+        ),
         (pool(json!(["fe80::1%eth0"])), &["spec.addresses[0]: "]),
-        (pool(json!(["10.0.0.1", "fd00::1"])), &["spec.addresses[1]: ", "fd00::1", "IPv4", "IPv6"]),
-        (pool(json!(["10.0.0.1", "10.0.0.2", "10.0.1.3"])), &["spec.addresses[2]: ", "10.0.1.3", "10.0.0.0/24"]),
-        (pool(json!(["x", "10.0.0.1", "y"])), &["spec.addresses[0]: ", "spec.addresses[2]: "]),
-        (json!({"addresses": ["10.0.0.1"], "prefix": 64}), &["spec.prefix: 64"]),
-        (json!({"addresses": ["10.0.0.1"], "prefix": 24, "gateway": "fd00::1"}), &["spec.gateway: ", "fd00::1"]),
-        (json!({"addresses": ["10.0.0.1"], "prefix": 24, "gateway": "10.0.0.0/24"}), &["spec.gateway: "]),
+        (
+            pool(json!(["10.0.0.1", "fd00::1"])),
+            &["spec.addresses[1]: ", "fd00::1", "IPv4", "IPv6"],
+        ),
+        (
+            pool(json!(["10.0.0.1", "10.0.0.2", "10.0.1.3"])),
+            &["spec.addresses[2]: ", "10.0.1.3", "10.0.0.0/24"],
+        ),
+        (
+            pool(json!(["x", "10.0.0.1", "y"])),
+            &["spec.addresses[0]: ", "spec.addresses[2]: "],
+        ),
+        (
+            json!({"addresses": ["10.0.0.1"], "prefix": 64}),
+            &["spec.prefix: 64"],
+        ),
+        (
+            json!({"addresses": ["10.0.0.1"], "prefix": 24, "gateway": "fd00::1"}),
+            &["spec.gateway: ", "fd00::1"],
+        ),
+        (
+            json!({"addresses": ["10.0.0.1"], "prefix": 24, "gateway": "10.0.0.0/24"}),
+            &["spec.gateway: "],
+        ),
         (
             json!({"addresses": ["10.0.0.1"], "prefix": 24, "excludedAddresses": ["10.0.0.9", "x"]}),
             &["spec.excludedAddresses[1]: "],
@@ -50,50 +84,85 @@ async fn invalid_pool_reports_the_field_and_recovers_when_fixed() {
         consumer.create_pool(&pool, spec.clone()).await;
         consumer.create_claim(&claim, &pool).await;
         let output = [
-            consumer.wait_for_pool_condition(&pool, "False", "InvalidSpec").await,
+            consumer
+                .wait_for_pool_condition(&pool, "False", "InvalidSpec")
+                .await,
             // The manager may have observed the claim before its pool.
-            eventually(&format!("claim {claim} reports the error in {spec}"), || async {
-                let text = consumer.wait_for_reason(&claim, "PoolNotReady").await;
-                text.contains("correct the pool").then_some(text)
-            })
+            eventually(
+                &format!("claim {claim} reports the error in {spec}"),
+                || async {
+                    let text = consumer.wait_for_reason(&claim, "PoolNotReady").await;
+                    text.contains("correct the pool").then_some(text)
+                },
+            )
             .await,
         ];
         for text in &output {
-            assert!(texts.iter().all(|part| text.contains(part)), "{spec}: {texts:?} are missing: {text}");
+            assert!(
+                texts.iter().all(|part| text.contains(part)),
+                "{spec}: {texts:?} are missing: {text}"
+            );
         }
         consumer.wait_for_counts(&pool, (0, 0, 0, 0)).await;
-        let note = consumer.wait_for_event(&pool, "Warning", "InvalidSpec", &output[0]).await;
+        let note = consumer
+            .wait_for_event(&pool, "Warning", "InvalidSpec", &output[0])
+            .await;
         assert_eq!(note, output[0]);
 
         let correct = json!({"addresses": ["10.0.0.7"], "prefix": 24});
-        consumer.modify(&consumer.pools(), &pool, |pool| pool["spec"] = correct.clone()).await;
+        consumer
+            .modify(&consumer.pools(), &pool, |pool| {
+                pool["spec"] = correct.clone()
+            })
+            .await;
         assert_eq!(consumer.wait_for_address(&claim).await, "10.0.0.7");
-        assert_eq!(consumer.wait_for_pool_condition(&pool, "True", "PoolReady").await, "");
+        assert_eq!(
+            consumer
+                .wait_for_pool_condition(&pool, "True", "PoolReady")
+                .await,
+            ""
+        );
         consumer.wait_for_counts(&pool, (1, 0, 1, 0)).await;
     }))
     .await;
     let manager = &lenient_environment().manager;
     assert!(manager.is_ready());
-    assert!(!manager.log().contains("panicked"), "the manager panicked, see its log");
+    assert!(
+        !manager.log().contains("panicked"),
+        "the manager panicked, see its log"
+    );
 }
 
 #[tokio::test]
 async fn pool_that_becomes_invalid_keeps_allocated_addresses() {
     let consumer = lenient_consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24}),
+        )
+        .await;
     for name in ["a", "b"] {
         consumer.create_claim(name, "web").await;
         consumer.wait_for_address(name).await;
     }
     let before = consumer.wait_for_ip_address("a").await;
-    consumer.modify_pool("web", |spec| spec["addresses"] = json!(["nonsense"])).await;
-    consumer.wait_for_pool_condition("web", "False", "InvalidSpec").await;
+    consumer
+        .modify_pool("web", |spec| spec["addresses"] = json!(["nonsense"]))
+        .await;
+    consumer
+        .wait_for_pool_condition("web", "False", "InvalidSpec")
+        .await;
     consumer.create_claim("c", "web").await;
     consumer.wait_for_reason("c", "PoolNotReady").await;
     assert_eq!(consumer.wait_for_ip_address("a").await, before);
     consumer.release("b").await;
     consumer.wait_for_counts("web", (0, 0, 0, 1)).await;
-    consumer.modify_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.3"])).await;
+    consumer
+        .modify_pool("web", |spec| {
+            spec["addresses"] = json!(["10.0.0.1-10.0.0.3"])
+        })
+        .await;
     assert_eq!(consumer.wait_for_address("c").await, "10.0.0.2");
     consumer.wait_for_counts("web", (3, 1, 2, 0)).await;
 }
@@ -101,37 +170,77 @@ async fn pool_that_becomes_invalid_keeps_allocated_addresses() {
 #[tokio::test]
 async fn invalid_pool_can_be_deleted() {
     let consumer = lenient_consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["nonsense"], "prefix": 24})).await;
-    consumer.wait_for_pool_condition("web", "False", "InvalidSpec").await;
+    consumer
+        .create_pool("web", json!({"addresses": ["nonsense"], "prefix": 24}))
+        .await;
+    consumer
+        .wait_for_pool_condition("web", "False", "InvalidSpec")
+        .await;
     consumer.delete_object(&consumer.pools(), "web").await;
-    eventually("the pool is gone", || async { consumer.pools().get("web").await.ok()?.is_none().then_some(()) }).await;
+    eventually("the pool is gone", || async {
+        consumer
+            .pools()
+            .get("web")
+            .await
+            .ok()?
+            .is_none()
+            .then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn very_large_pools_allocate_in_bounded_time() {
     let consumer = lenient_consumer().await;
-    let scattered: Vec<String> =
-        (0..4_000).map(|number| format!("10.0.{}.{}", number / 128, number % 128 * 2)).collect();
-    let nested: Vec<String> = (0..4_000).map(|number| format!("fd00::{number:x}-fd00::ffff")).collect();
+    let scattered: Vec<String> = (0..4_000)
+        .map(|number| format!("10.0.{}.{}", number / 128, number % 128 * 2))
+        .collect();
+    let nested: Vec<String> = (0..4_000)
+        .map(|number| format!("fd00::{number:x}-fd00::ffff"))
+        .collect();
     let max = i64::MAX;
     join_all(
         [
-            (json!({"addresses": ["::/0"], "prefix": 0}), (max, max), "::1 ::2"),
-            (json!({"addresses": ["::/0"], "prefix": 0, "allocateReservedIPAddresses": true}), (max, max), ":: ::1"),
-            (json!({"addresses": ["0.0.0.0/0"], "prefix": 0}), (4_294_967_294, 4_294_967_292), "0.0.0.1 0.0.0.2"),
+            (
+                json!({"addresses": ["::/0"], "prefix": 0}),
+                (max, max),
+                "::1 ::2",
+            ),
+            (
+                json!({"addresses": ["::/0"], "prefix": 0, "allocateReservedIPAddresses": true}),
+                (max, max),
+                ":: ::1",
+            ),
+            (
+                json!({"addresses": ["0.0.0.0/0"], "prefix": 0}),
+                (4_294_967_294, 4_294_967_292),
+                "0.0.0.1 0.0.0.2",
+            ),
             (
                 json!({"addresses": ["fd00::/66"], "prefix": 64, "gateway": "fd00::1"}),
                 ((1 << 62) - 2, (1 << 62) - 4),
                 "fd00::2 fd00::3",
             ),
-            (json!({"addresses": ["fd00::/65"], "prefix": 64}), (max, max - 2), "fd00::1 fd00::2"),
-            (json!({"addresses": scattered, "prefix": 16}), (3_999, 3_997), "10.0.0.2 10.0.0.4"),
+            (
+                json!({"addresses": ["fd00::/65"], "prefix": 64}),
+                (max, max - 2),
+                "fd00::1 fd00::2",
+            ),
+            (
+                json!({"addresses": scattered, "prefix": 16}),
+                (3_999, 3_997),
+                "10.0.0.2 10.0.0.4",
+            ),
             (
                 json!({"addresses": ["10.0.0.0/16"], "prefix": 16, "excludedAddresses": scattered}),
                 (65_535 - 4_000, 65_533 - 4_000),
                 "10.0.0.1 10.0.0.3",
             ),
-            (json!({"addresses": nested, "prefix": 64}), (65_535, 65_533), "fd00::1 fd00::2"),
+            (
+                json!({"addresses": nested, "prefix": 64}),
+                (65_535, 65_533),
+                "fd00::1 fd00::2",
+            ),
         ]
         .map(async |(spec, (total, free), expected)| {
             let (pool, begin) = (unique("pool"), Patience::new(BOUNDED));
@@ -181,18 +290,32 @@ async fn claim_waits_until_its_pool_exists() {
     consumer.create_claim("a", "web").await;
     consumer.create_global_claim("b", &shared).await;
     // A pool of the other kind with the same name is another pool.
-    consumer.create_global_pool("web", json!({"addresses": ["10.9.9.9"], "prefix": 24})).await;
-    consumer.create_pool(&shared, json!({"addresses": ["10.9.9.9"], "prefix": 24})).await;
+    consumer
+        .create_global_pool("web", json!({"addresses": ["10.9.9.9"], "prefix": 24}))
+        .await;
+    consumer
+        .create_pool(&shared, json!({"addresses": ["10.9.9.9"], "prefix": 24}))
+        .await;
     for (claim, pool) in [
-        ("a", format!("InClusterIPPool {}/web does not exist", consumer.namespace)),
-        ("b", format!("GlobalInClusterIPPool {shared} does not exist")),
+        (
+            "a",
+            format!("InClusterIPPool {}/web does not exist", consumer.namespace),
+        ),
+        (
+            "b",
+            format!("GlobalInClusterIPPool {shared} does not exist"),
+        ),
     ] {
         let text = consumer.wait_for_reason(claim, "PoolNotReady").await;
         assert!(text.contains(&pool) && text.contains("create it"), "{text}");
         consumer.assert_stays_unbound(claim).await;
     }
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
-    consumer.create_global_pool(&shared, json!({"addresses": ["10.0.0.2"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
+    consumer
+        .create_global_pool(&shared, json!({"addresses": ["10.0.0.2"], "prefix": 24}))
+        .await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
 }
@@ -208,13 +331,23 @@ async fn claim_for_a_missing_pool_can_be_deleted() {
 #[tokio::test]
 async fn claims_of_other_providers_are_ignored() {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
     let ours = "ipam.cluster.x-k8s.io";
     let made = join_all(
         [
             ("metal", "ipam.metal3.io", "IPPool"),
-            ("same-kind", "ipam.example.com", InClusterKind::IPPool.name()),
-            ("core-group", "cluster.x-k8s.io", InClusterKind::IPPool.name()),
+            (
+                "same-kind",
+                "ipam.example.com",
+                InClusterKind::IPPool.name(),
+            ),
+            (
+                "core-group",
+                "cluster.x-k8s.io",
+                InClusterKind::IPPool.name(),
+            ),
             // Other providers use the same API group.
             ("unknown-kind", ours, "Foo"),
             ("other-case", ours, "InclusterIPPool"),
@@ -226,11 +359,24 @@ async fn claims_of_other_providers_are_ignored() {
     consumer.create_claim("a", "web").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     consistently("the claims of other providers are unchanged", || async {
-        let now = join_all(made.iter().map(async |claim| consumer.claims().get(&claim.name_any()).await)).await;
-        now.into_iter().zip(&made).all(|(now, made)| now.expect("claims can be read").as_ref() == Some(made))
+        let now = join_all(
+            made.iter()
+                .map(async |claim| consumer.claims().get(&claim.name_any()).await),
+        )
+        .await;
+        now.into_iter()
+            .zip(&made)
+            .all(|(now, made)| now.expect("claims can be read").as_ref() == Some(made))
     })
     .await;
-    assert_eq!(consumer.allocated_addresses().await.into_keys().collect::<Vec<_>>(), ["a"]);
+    assert_eq!(
+        consumer
+            .allocated_addresses()
+            .await
+            .into_keys()
+            .collect::<Vec<_>>(),
+        ["a"]
+    );
     // They can be deleted without this provider.
     for claim in &made {
         consumer.release(&claim.name_any()).await;
@@ -240,7 +386,10 @@ async fn claims_of_other_providers_are_ignored() {
 /// Creates a claim for a pool `web` of any kind, and reads it back.
 async fn claim_of(consumer: &Consumer, name: &str, group: &str, kind: &str) -> IPAddressClaim {
     let pool = json!({"apiGroup": group, "kind": kind, "name": "web"});
-    let made = consumer.try_create_claim_for(name, pool, json!({})).await.expect("the claim can be created");
+    let made = consumer
+        .try_create_claim_for(name, pool, json!({}))
+        .await
+        .expect("the claim can be created");
     assert_eq!((made.finalizers(), &made.status), (&[][..], &None));
     made
 }
@@ -253,7 +402,9 @@ async fn valid_pools_allocate_beside_invalid_ones() {
         consumer.create_pool(&pool, spec).await;
         consumer.create_claim(&unique("claim"), &pool).await;
     }
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
     consumer.create_claim("a", "web").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     consumer.release("a").await;
@@ -295,33 +446,56 @@ spec:
 async fn claim_reports_that_its_finalizer_is_rejected() {
     let consumer = consumer().await;
     environment().control_plane.kubectl_apply(NO_FINALIZERS);
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
+        )
+        .await;
     consumer.wait_for_counts("web", (9, 9, 0, 0)).await;
     let claim = "refused-by-policy";
-    // The API server enforces a new policy after a delay: only claims created after that are rejected.
-    eventually("the policy is enforced and the claim reports it", || async {
-        consumer.create_claim(claim, "web").await;
-        let is_denied = eventually("the claim is bound or reports the policy", || async {
-            let found = consumer.claims().get(claim).await.ok()??;
-            let ready = ready(&found);
-            let is_denied = ready.message.as_deref().is_some_and(|text| text.contains("no finalizers here"));
-            (is_denied || ready.status == "True").then_some(is_denied)
-        })
-        .await;
-        if !is_denied {
-            consumer.release(claim).await;
-        }
-        is_denied.then_some(())
-    })
+    // The API server enforces a new policy after a delay: only claims created after that are
+    // rejected.
+    eventually(
+        "the policy is enforced and the claim reports it",
+        || async {
+            consumer.create_claim(claim, "web").await;
+            let is_denied = eventually("the claim is bound or reports the policy", || async {
+                let found = consumer.claims().get(claim).await.ok()??;
+                let ready = ready(&found);
+                let is_denied = ready
+                    .message
+                    .as_deref()
+                    .is_some_and(|text| text.contains("no finalizers here"));
+                (is_denied || ready.status == "True").then_some(is_denied)
+            })
+            .await;
+            if !is_denied {
+                consumer.release(claim).await;
+            }
+            is_denied.then_some(())
+        },
+    )
     .await;
-    assert!(consumer.allocated_addresses().await.is_empty(), "nothing is allocated that cannot be released");
-    environment().control_plane.kubectl(&["delete", "validatingadmissionpolicybinding/no-finalizers"]);
+    assert!(
+        consumer.allocated_addresses().await.is_empty(),
+        "nothing is allocated that cannot be released"
+    );
+    environment()
+        .control_plane
+        .kubectl(&["delete", "validatingadmissionpolicybinding/no-finalizers"]);
     consumer.wait_for_address(claim).await;
 }
 
-/// An IPReservation of a pool of the namespace of the consumer, as YAML: under the name of the one of `named`, it
-/// reserves `address`.
-fn reservation_named(consumer: &Consumer, pool: &str, named: &str, address: &str, more: &str) -> (String, String) {
+/// An IPReservation of a pool of the namespace of the consumer, as YAML: under the name of the one
+/// of `named`, it reserves `address`.
+fn reservation_named(
+    consumer: &Consumer,
+    pool: &str,
+    named: &str,
+    address: &str,
+    more: &str,
+) -> (String, String) {
     let namespace = &consumer.namespace;
     let name = format!("p.{namespace}.{pool}.{named}");
     let text = format!(
@@ -334,26 +508,44 @@ fn reservation_named(consumer: &Consumer, pool: &str, named: &str, address: &str
 
 /// How often the manager has tried to reserve an address that was reserved already.
 fn vain_attempts(pool: &str, address: &str) -> usize {
-    let (text, slot) = ("the proposed address is already reserved", format!("{address} of "));
+    let (text, slot) = (
+        "the proposed address is already reserved",
+        format!("{address} of "),
+    );
     let log = lenient_environment().manager.log();
-    log.lines().filter(|line| line.contains(text) && line.contains(&slot) && line.contains(pool)).count()
+    log.lines()
+        .filter(|line| line.contains(text) && line.contains(&slot) && line.contains(pool))
+        .count()
 }
 
 #[tokio::test]
 async fn misnamed_reservation_takes_the_address_of_its_name() {
     let consumer = lenient_consumer().await;
     let pool = &unique("web");
-    consumer.create_pool(pool, json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            pool,
+            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
+        )
+        .await;
     let (name, text) = reservation_named(&consumer, pool, "10.0.0.1", "10.0.0.200", "");
     lenient_environment().control_plane.kubectl_apply(&text);
     let names: Vec<String> = (0..3).map(|number| format!("c{number}")).collect();
     consumer.create_claims(&names, pool).await;
     let addresses = consumer.wait_for_addresses(&names).await;
-    assert!(!addresses.values().any(|address| address == "10.0.0.1"), "{addresses:?}");
+    assert!(
+        !addresses.values().any(|address| address == "10.0.0.1"),
+        "{addresses:?}"
+    );
     // The first claims may be faster than the watch.
-    assert!(vain_attempts(pool, "10.0.0.1") <= names.len(), "the name is tried once");
+    assert!(
+        vain_attempts(pool, "10.0.0.1") <= names.len(),
+        "the name is tried once"
+    );
     consumer.wait_for_counts(pool, (9, 5, 3, 0)).await;
-    lenient_environment().control_plane.kubectl(&["delete", &format!("ipreservation/{name}")]);
+    lenient_environment()
+        .control_plane
+        .kubectl(&["delete", &format!("ipreservation/{name}")]);
     consumer.wait_for_counts(pool, (9, 6, 3, 0)).await;
     consumer.create_claim("last", pool).await;
     assert_eq!(consumer.wait_for_address("last").await, "10.0.0.1");
@@ -363,7 +555,12 @@ async fn misnamed_reservation_takes_the_address_of_its_name() {
 async fn undecodable_reservation_blocks_its_own_pool_only() {
     let consumer = lenient_consumer().await;
     let pool = &unique("web");
-    consumer.create_pool(pool, json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            pool,
+            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
+        )
+        .await;
     // The API server accepts an offset that is none.
     let date = "  releasedAt: \"2026-01-01T00:00:00+99:99\"\n";
     let (name, text) = reservation_named(&consumer, pool, "10.0.0.1", "10.0.0.1", date);
@@ -371,22 +568,40 @@ async fn undecodable_reservation_blocks_its_own_pool_only() {
     control_plane.kubectl_apply(&text);
     consumer.create_claim("a", pool).await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
-    assert!(vain_attempts(pool, "10.0.0.1") <= 1, "the name is tried once");
+    assert!(
+        vain_attempts(pool, "10.0.0.1") <= 1,
+        "the name is tried once"
+    );
     let gone = |pool: String| {
         let consumer = &consumer;
         async move {
             let what = format!("pool {pool} is gone");
-            eventually(&what, || async { consumer.pools().get(&pool).await.ok()?.is_none().then_some(()) }).await;
+            eventually(&what, || async {
+                consumer
+                    .pools()
+                    .get(&pool)
+                    .await
+                    .ok()?
+                    .is_none()
+                    .then_some(())
+            })
+            .await;
         }
     };
     let other = unique("other");
-    consumer.create_pool(&other, json!({"addresses": ["10.1.0.1"], "prefix": 24})).await;
-    consumer.wait_for_pool_condition(&other, "True", "PoolReady").await;
+    consumer
+        .create_pool(&other, json!({"addresses": ["10.1.0.1"], "prefix": 24}))
+        .await;
+    consumer
+        .wait_for_pool_condition(&other, "True", "PoolReady")
+        .await;
     consumer.delete_object(&consumer.pools(), &other).await;
     gone(other).await;
     consumer.release("a").await;
     consumer.delete_object(&consumer.pools(), pool).await;
-    let text = consumer.wait_for_pool_message(pool, "Deleting", &name).await;
+    let text = consumer
+        .wait_for_pool_message(pool, "Deleting", &name)
+        .await;
     assert!(text.contains("cannot be decoded"), "{text}");
     control_plane.kubectl(&["delete", &format!("ipreservation/{name}")]);
     gone(pool.clone()).await;
@@ -396,22 +611,42 @@ async fn undecodable_reservation_blocks_its_own_pool_only() {
 async fn reservation_behind_a_foreign_finalizer_keeps_its_address() {
     let consumer = lenient_consumer().await;
     let pool = &unique("web");
-    consumer.create_pool(pool, json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            pool,
+            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
+        )
+        .await;
     consumer.create_claim("a", pool).await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     let name = &format!("p.{}.{pool}.10.0.0.1", consumer.namespace);
     consumer
-        .modify(&consumer.reservations(), name, |found| found["metadata"]["finalizers"] = json!(["example.com/audit"]))
+        .modify(&consumer.reservations(), name, |found| {
+            found["metadata"]["finalizers"] = json!(["example.com/audit"])
+        })
         .await;
     consumer.release("a").await;
     let names: Vec<String> = (0..3).map(|number| format!("b{number}")).collect();
     consumer.create_claims(&names, pool).await;
     let addresses = consumer.wait_for_addresses(&names).await;
-    assert!(!addresses.values().any(|address| address == "10.0.0.1"), "{addresses:?}");
+    assert!(
+        !addresses.values().any(|address| address == "10.0.0.1"),
+        "{addresses:?}"
+    );
     assert!(vain_attempts(pool, "10.0.0.1") <= 1, "it is known to exist");
-    consumer.modify(&consumer.reservations(), name, |found| found["metadata"]["finalizers"] = json!([])).await;
+    consumer
+        .modify(&consumer.reservations(), name, |found| {
+            found["metadata"]["finalizers"] = json!([])
+        })
+        .await;
     eventually("the reservation is gone", || async {
-        consumer.reservations().get(name).await.ok()?.is_none().then_some(())
+        consumer
+            .reservations()
+            .get(name)
+            .await
+            .ok()?
+            .is_none()
+            .then_some(())
     })
     .await;
     consumer.create_claim("last", pool).await;

@@ -18,10 +18,20 @@ async fn assert_allocate_exactly<const N: usize>(cases: [(Value, &str); N]) {
     let consumer = consumer().await;
     let kinds = [InClusterKind::IPPool, InClusterKind::GlobalIPPool];
     let runs = cases.iter().flat_map(|case| kinds.map(|kind| (kind, case)));
-    join_all(runs.map(|(kind, (spec, expected))| assert_allocates_exactly(&consumer, kind, spec, expected))).await;
+    join_all(
+        runs.map(|(kind, (spec, expected))| {
+            assert_allocates_exactly(&consumer, kind, spec, expected)
+        }),
+    )
+    .await;
 }
 
-async fn assert_allocates_exactly(consumer: &Consumer, kind: InClusterKind, spec: &Value, expected: &str) {
+async fn assert_allocates_exactly(
+    consumer: &Consumer,
+    kind: InClusterKind,
+    spec: &Value,
+    expected: &str,
+) {
     let pool = unique("pool");
     consumer.create_pool_of(kind, &pool, spec.clone()).await;
     let mut given = Vec::new();
@@ -35,7 +45,9 @@ async fn assert_allocates_exactly(consumer: &Consumer, kind: InClusterKind, spec
     consumer.create_claim_of(kind, &one_more, &pool).await;
     consumer.wait_for_reason(&one_more, "PoolExhausted").await;
     let count = i64::try_from(given.len()).expect("a small number");
-    consumer.wait_for_counts_of(kind, &pool, (count, 0, count, 0)).await;
+    consumer
+        .wait_for_counts_of(kind, &pool, (count, 0, count, 0))
+        .await;
 }
 
 #[tokio::test]
@@ -105,11 +117,17 @@ async fn ipv6_pools_allocate_canonical_addresses() {
 async fn lowest_free_address_is_allocated_first() {
     let consumer = consumer().await;
     consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24, "gateway": "10.0.0.1"}))
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24, "gateway": "10.0.0.1"}),
+        )
         .await;
     consumer.create_claim("a", "web").await;
     let address = consumer.wait_for_ip_address("a").await;
-    assert_eq!((address.spec.address.as_str(), address.spec.prefix), ("10.0.0.10", 24));
+    assert_eq!(
+        (address.spec.address.as_str(), address.spec.prefix),
+        ("10.0.0.10", 24)
+    );
     assert_eq!(address.spec.gateway.as_deref(), Some("10.0.0.1"));
     consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
 
@@ -129,10 +147,19 @@ async fn lowest_free_address_is_allocated_first() {
 async fn address_has_prefix_and_gateway_of_its_pool() {
     let consumer = consumer().await;
     let specs = [
-        (json!({"addresses": ["10.0.0.2"], "prefix": 8, "gateway": "10.99.0.1"}), (8, Some("10.99.0.1"))),
+        (
+            json!({"addresses": ["10.0.0.2"], "prefix": 8, "gateway": "10.99.0.1"}),
+            (8, Some("10.99.0.1")),
+        ),
         (json!({"addresses": ["10.0.0.2"], "prefix": 0}), (0, None)),
-        (json!({"addresses": ["10.0.0.2"], "prefix": 24, "gateway": ""}), (24, None)),
-        (json!({"addresses": ["fd00::2"], "prefix": 128, "gateway": "FE80:0::1"}), (128, Some("fe80::1"))),
+        (
+            json!({"addresses": ["10.0.0.2"], "prefix": 24, "gateway": ""}),
+            (24, None),
+        ),
+        (
+            json!({"addresses": ["fd00::2"], "prefix": 128, "gateway": "FE80:0::1"}),
+            (128, Some("fe80::1")),
+        ),
     ];
     for (spec, expected) in specs {
         let name = unique("pool");
@@ -147,11 +174,18 @@ async fn address_has_prefix_and_gateway_of_its_pool() {
 async fn namespaces_share_a_global_pool() {
     let (one, two) = (consumer().await, consumer().await);
     let pool = unique("shared");
-    one.create_global_pool(&pool, json!({"addresses": ["fd00:1::/64"], "prefix": 64})).await;
+    one.create_global_pool(&pool, json!({"addresses": ["fd00:1::/64"], "prefix": 64}))
+        .await;
     one.create_global_claim("a", &pool).await;
     two.create_global_claim("a", &pool).await;
-    let addresses = BTreeSet::from([one.wait_for_address("a").await, two.wait_for_address("a").await]);
-    assert_eq!(addresses, BTreeSet::from(["fd00:1::1".to_owned(), "fd00:1::2".to_owned()]));
+    let addresses = BTreeSet::from([
+        one.wait_for_address("a").await,
+        two.wait_for_address("a").await,
+    ]);
+    assert_eq!(
+        addresses,
+        BTreeSet::from(["fd00:1::1".to_owned(), "fd00:1::2".to_owned()])
+    );
     one.release("a").await;
     two.release("a").await;
 }
@@ -159,7 +193,10 @@ async fn namespaces_share_a_global_pool() {
 #[tokio::test]
 async fn pools_with_the_same_name_are_independent() {
     let (one, two) = (consumer().await, consumer().await);
-    let (pool, spec) = (unique("same"), json!({"addresses": ["10.0.0.1"], "prefix": 24}));
+    let (pool, spec) = (
+        unique("same"),
+        json!({"addresses": ["10.0.0.1"], "prefix": 24}),
+    );
     one.create_pool(&pool, spec.clone()).await;
     two.create_pool(&pool, spec.clone()).await;
     one.create_global_pool(&pool, spec).await;
@@ -181,8 +218,13 @@ async fn five_hundred_concurrent_claims_get_unique_addresses() {
     one.create_global_pool(&shared, spec("2.0", 200)).await;
 
     let own = (0..150).map(|number| (InClusterKind::IPPool.name(), "own", format!("own-{number}")));
-    let global =
-        (0..100).map(|number| (InClusterKind::GlobalIPPool.name(), shared.as_str(), format!("shared-{number}")));
+    let global = (0..100).map(|number| {
+        (
+            InClusterKind::GlobalIPPool.name(),
+            shared.as_str(),
+            format!("shared-{number}"),
+        )
+    });
     let wanted: Vec<_> = own
         .chain(global)
         .flat_map(|(kind, pool, name)| [&one, &two].map(|team| (team, kind, pool, name.clone())))
@@ -196,67 +238,123 @@ async fn five_hundred_concurrent_claims_get_unique_addresses() {
     for team in [&one, &two] {
         eventually_within(Duration::from_mins(5), "all claims are bound", || async {
             let claims = team.claims().list().await.ok()?;
-            (claims.len() == 250 && claims.iter().all(|claim| claim.bound_address().is_some())).then_some(())
+            (claims.len() == 250 && claims.iter().all(|claim| claim.bound_address().is_some()))
+                .then_some(())
         })
         .await;
     }
 
     let mut given: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for team in [&one, &two] {
-        for address in team.addresses().list().await.expect("addresses can be read") {
+        for address in team
+            .addresses()
+            .list()
+            .await
+            .expect("addresses can be read")
+        {
             let spec = address.spec;
-            let scope = if spec.pool_ref.name == "own" { team.namespace.clone() } else { spec.pool_ref.name };
+            let scope = if spec.pool_ref.name == "own" {
+                team.namespace.clone()
+            } else {
+                spec.pool_ref.name
+            };
             given.entry(scope).or_default().push(spec.address);
         }
     }
-    let whole = |net: &str, last: u8| (1..=last).map(|number| format!("10.{net}.{number}")).collect::<BTreeSet<_>>();
-    let scopes = [(&one.namespace, "1.0", 150), (&two.namespace, "1.0", 150), (&shared, "2.0", 200)];
+    let whole = |net: &str, last: u8| {
+        (1..=last)
+            .map(|number| format!("10.{net}.{number}"))
+            .collect::<BTreeSet<_>>()
+    };
+    let scopes = [
+        (&one.namespace, "1.0", 150),
+        (&two.namespace, "1.0", 150),
+        (&shared, "2.0", 200),
+    ];
     for (scope, net, last) in scopes {
         let addresses = &given[scope];
         assert_eq!(addresses.len(), usize::from(last), "{scope}");
-        assert_eq!(addresses.iter().cloned().collect::<BTreeSet<_>>(), whole(net, last), "{scope}");
+        assert_eq!(
+            addresses.iter().cloned().collect::<BTreeSet<_>>(),
+            whole(net, last),
+            "{scope}"
+        );
     }
     one.wait_for_counts("own", (150, 0, 150, 0)).await;
     two.wait_for_counts("own", (150, 0, 150, 0)).await;
-    one.wait_for_counts_of(InClusterKind::GlobalIPPool, &shared, (200, 0, 200, 0)).await;
+    one.wait_for_counts_of(InClusterKind::GlobalIPPool, &shared, (200, 0, 200, 0))
+        .await;
 }
 
 #[tokio::test]
 async fn only_contract_labels_are_copied_to_the_address() {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
+        .await;
     for cluster in ["alpha", "beta"] {
         consumer.create_cluster(cluster, false).await;
     }
-    let (cluster, filter) = ("cluster.x-k8s.io/cluster-name", "cluster.x-k8s.io/watch-filter");
+    let (cluster, filter) = (
+        "cluster.x-k8s.io/cluster-name",
+        "cluster.x-k8s.io/watch-filter",
+    );
     let cases = [
         (json!({}), json!({})),
         (json!({"labels": {"team": "x"}}), json!({})),
-        (json!({"labels": {cluster: "alpha"}}), json!({cluster: "alpha"})),
+        (
+            json!({"labels": {cluster: "alpha"}}),
+            json!({cluster: "alpha"}),
+        ),
         (json!({"clusterName": "alpha"}), json!({cluster: "alpha"})),
-        (json!({"labels": {cluster: "alpha"}, "clusterName": "beta"}), json!({cluster: "beta"})),
-        (json!({"labels": {filter: "blue", "team": "x"}}), json!({filter: "blue"})),
-        (json!({"labels": {filter: "blue"}, "clusterName": "alpha"}), json!({filter: "blue", cluster: "alpha"})),
+        (
+            json!({"labels": {cluster: "alpha"}, "clusterName": "beta"}),
+            json!({cluster: "beta"}),
+        ),
+        (
+            json!({"labels": {filter: "blue", "team": "x"}}),
+            json!({filter: "blue"}),
+        ),
+        (
+            json!({"labels": {filter: "blue"}, "clusterName": "alpha"}),
+            json!({filter: "blue", cluster: "alpha"}),
+        ),
     ];
     for (metadata, expected) in cases {
         let name = unique("claim");
-        consumer.create_claim_with(&name, InClusterKind::IPPool.name(), "web", metadata.clone()).await;
-        assert_eq!(json!(consumer.wait_for_ip_address(&name).await.labels()), expected, "{metadata}");
+        consumer
+            .create_claim_with(&name, InClusterKind::IPPool.name(), "web", metadata.clone())
+            .await;
+        assert_eq!(
+            json!(consumer.wait_for_ip_address(&name).await.labels()),
+            expected,
+            "{metadata}"
+        );
     }
 }
 
 #[tokio::test]
 async fn conditions_report_the_allocated_address() {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
+        .await;
     consumer.wait_for_counts("web", (254, 254, 0, 0)).await;
     consumer.create_claim("a", "web").await;
     consumer.wait_for_address("a").await;
-    let claim = consumer.claims().get("a").await.expect("claims can be read").expect("the claim exists");
+    let claim = consumer
+        .claims()
+        .get("a")
+        .await
+        .expect("claims can be read")
+        .expect("the claim exists");
     let status = json!(claim.status);
     let ready = &status["conditions"];
     assert_eq!(ready.as_array().map(Vec::len), Some(1), "{status}");
-    assert_eq!([&ready[0]["type"], &ready[0]["status"], &ready[0]["reason"]], ["Ready", "True", "AddressAllocated"]);
+    assert_eq!(
+        [&ready[0]["type"], &ready[0]["status"], &ready[0]["reason"]],
+        ["Ready", "True", "AddressAllocated"]
+    );
     // Other controllers copy it into the conditions of their objects.
     assert_eq!(ready[0]["message"], "");
     assert_eq!(ready[0]["observedGeneration"], 1);
@@ -264,62 +362,116 @@ async fn conditions_report_the_allocated_address() {
     assert!(time.is_string());
     // Controllers that read the older version of the contract find only the required fields.
     let legacy = json!([{"type": "Ready", "status": "True", "lastTransitionTime": time}]);
-    assert_eq!(status["deprecated"]["v1beta1"]["conditions"], legacy, "{status}");
+    assert_eq!(
+        status["deprecated"]["v1beta1"]["conditions"], legacy,
+        "{status}"
+    );
 }
 
 #[tokio::test]
 async fn event_reports_the_allocated_address() {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
+        .await;
     consumer.wait_for_counts("web", (254, 254, 0, 0)).await;
-    // Normal events are rate limited, and other tests produce many: so the test retries until one is published.
-    let events = eventually_within(Duration::from_mins(2), "an event about a bound claim", || async {
-        let name = unique("claim");
-        consumer.create_claim(&name, "web").await;
-        consumer.wait_for_address(&name).await;
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        // An event can be published long after its claim is bound.
-        for (name, address) in consumer.allocated_addresses().await {
-            let mut events = consumer.events(&name).await;
-            events.retain(|(kind, ..)| kind == "Normal");
-            if !events.is_empty() {
-                return Some((events, address));
+    // Normal events are rate limited, and other tests produce many: so the test retries until one
+    // is published.
+    let events = eventually_within(
+        Duration::from_mins(2),
+        "an event about a bound claim",
+        || async {
+            let name = unique("claim");
+            consumer.create_claim(&name, "web").await;
+            consumer.wait_for_address(&name).await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            // An event can be published long after its claim is bound.
+            for (name, address) in consumer.allocated_addresses().await {
+                let mut events = consumer.events(&name).await;
+                events.retain(|(kind, ..)| kind == "Normal");
+                if !events.is_empty() {
+                    return Some((events, address));
+                }
             }
-        }
-        None
-    });
+            None
+        },
+    );
     let (events, address) = events.await;
     let note = format!("{address}/24 from InClusterIPPool web");
-    assert_eq!(events, [("Normal".to_owned(), "AddressAllocated".to_owned(), note)]);
+    assert_eq!(
+        events,
+        [("Normal".to_owned(), "AddressAllocated".to_owned(), note)]
+    );
 }
 
 #[tokio::test]
 async fn reservation_names_the_claim_of_the_address() {
     let consumer = consumer().await;
     let (pool, namespace) = (unique("shared"), consumer.namespace.clone());
-    consumer.create_global_pool(&pool, json!({"addresses": ["fd00::5"], "prefix": 64})).await;
-    consumer.create_pool("own", json!({"addresses": ["10.0.0.5"], "prefix": 24})).await;
+    consumer
+        .create_global_pool(&pool, json!({"addresses": ["fd00::5"], "prefix": 64}))
+        .await;
+    consumer
+        .create_pool("own", json!({"addresses": ["10.0.0.5"], "prefix": 24}))
+        .await;
     consumer.create_global_claim("a", &pool).await;
     consumer.create_claim("b", "own").await;
-    let global = (format!("g.{pool}"), "fd00::5", json!({"kind": "GlobalInClusterIPPool", "name": pool}));
+    let global = (
+        format!("g.{pool}"),
+        "fd00::5",
+        json!({"kind": "GlobalInClusterIPPool", "name": pool}),
+    );
     let own = json!({"kind": "InClusterIPPool", "namespace": namespace, "name": "own"});
     let own = (format!("p.{namespace}.own"), "10.0.0.5", own);
-    let names = [format!("{}.fd00-0000-0000-0000-0000-0000-0000-0005", global.0), format!("{}.10.0.0.5", own.0)];
-    for ((claim, name), (scope, address, pool)) in ["a", "b"].into_iter().zip(names).zip([global, own]) {
+    let names = [
+        format!("{}.fd00-0000-0000-0000-0000-0000-0000-0005", global.0),
+        format!("{}.10.0.0.5", own.0),
+    ];
+    for ((claim, name), (scope, address, pool)) in
+        ["a", "b"].into_iter().zip(names).zip([global, own])
+    {
         consumer.wait_for_address(claim).await;
-        let uid = consumer.claims().get(claim).await.expect("claims can be read").and_then(|claim| claim.uid());
-        let reservation = consumer.reservations().get(&name).await.expect("reservations can be read");
-        let spec = json!(reservation.expect("the name of the reservation is derived from the address").spec);
+        let uid = consumer
+            .claims()
+            .get(claim)
+            .await
+            .expect("claims can be read")
+            .and_then(|claim| claim.uid());
+        let reservation = consumer
+            .reservations()
+            .get(&name)
+            .await
+            .expect("reservations can be read");
+        let spec = json!(
+            reservation
+                .expect("the name of the reservation is derived from the address")
+                .spec
+        );
         let claim = json!({"namespace": namespace, "name": claim, "uid": uid});
-        assert_eq!(spec, json!({"scope": scope, "address": address, "poolRef": pool, "claimRef": claim}));
-        consumer.release(claim["name"].as_str().expect("a name")).await;
-        assert!(consumer.reservations().get(&name).await.expect("reservations can be read").is_none());
+        assert_eq!(
+            spec,
+            json!({"scope": scope, "address": address, "poolRef": pool, "claimRef": claim})
+        );
+        consumer
+            .release(claim["name"].as_str().expect("a name"))
+            .await;
+        assert!(
+            consumer
+                .reservations()
+                .get(&name)
+                .await
+                .expect("reservations can be read")
+                .is_none()
+        );
     }
 }
 
 /// The number of an address of the pool `web`, from 1.
 fn number_of(address: &str) -> usize {
-    let number = address.rsplit('.').next().and_then(|last| last.parse().ok());
+    let number = address
+        .rsplit('.')
+        .next()
+        .and_then(|last| last.parse().ok());
     number.unwrap_or_else(|| panic!("{address} is an IPv4 address"))
 }
 
@@ -331,10 +483,14 @@ async fn claims_get_addresses_in_the_order_of_their_creation() {
         let web = &format!("web-{round}");
         if is_pool_first {
             consumer.create_pool(web, pool.clone()).await;
-            consumer.wait_for_pool_condition(web, "True", "PoolReady").await;
+            consumer
+                .wait_for_pool_condition(web, "True", "PoolReady")
+                .await;
         }
         // No alphabetical order.
-        let names: Vec<String> = (0..50).map(|number| format!("{web}-c{}", number * 7 % 50)).collect();
+        let names: Vec<String> = (0..50)
+            .map(|number| format!("{web}-c{}", number * 7 % 50))
+            .collect();
         for name in &names {
             consumer.create_claim(name, web).await;
         }
@@ -345,7 +501,14 @@ async fn claims_get_addresses_in_the_order_of_their_creation() {
             consumer.create_pool(web, pool.clone()).await;
         }
         let addresses = consumer.wait_for_addresses(&names).await;
-        let order: Vec<usize> = names.iter().map(|name| number_of(&addresses[name])).collect();
-        assert_eq!(order, (1..=50).collect::<Vec<_>>(), "pool first: {is_pool_first}");
+        let order: Vec<usize> = names
+            .iter()
+            .map(|name| number_of(&addresses[name]))
+            .collect();
+        assert_eq!(
+            order,
+            (1..=50).collect::<Vec<_>>(),
+            "pool first: {is_pool_first}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! A webhook of another product rejects writes with the code 409, which usually means that an object changed since it
-//! was read. Claims and pools report it if it lasts.
+//! A webhook of another product rejects writes with the code 409, which usually means that an
+//! object changed since it was read. Claims and pools report it if it lasts.
 
 use capi_ipam_controller::health::Health;
 use capi_ipam_controller::metrics::Metrics;
@@ -35,10 +35,16 @@ fn reject(_: &AdmissionRequest) -> Decision {
 /// Rejects an operation on a kind in the namespace of the consumer with the code 409.
 async fn reject_with_conflict(consumer: &Consumer, operation: &str, kind: &str) -> Rejection {
     let plane = &environment().control_plane;
-    let (name, webhooks) = (format!("conflict-{}", consumer.namespace), Webhooks::new(plane));
+    let (name, webhooks) = (
+        format!("conflict-{}", consumer.namespace),
+        Webhooks::new(plane),
+    );
     let flags = Flags::parse_from(["test".to_owned()].into_iter().chain(webhooks.flags()));
     let (health, metrics) = (Health::default(), Metrics::default());
-    let server = listen(&flags.webhooks, &health, &metrics).await.expect("the port is free").expect("it is enabled");
+    let server = listen(&flags.webhooks, &health, &metrics)
+        .await
+        .expect("the port is free")
+        .expect("it is enabled");
     let router = Endpoints::new(&metrics).review("/reject", reject).router();
     let stop = CancellationToken::new();
     tokio::spawn(server.serve(router, stop.clone()));
@@ -68,7 +74,11 @@ struct Rejection {
 
 impl Rejection {
     fn end(self) {
-        environment().control_plane.kubectl(&["delete", "validatingwebhookconfiguration", &self.name]);
+        environment().control_plane.kubectl(&[
+            "delete",
+            "validatingwebhookconfiguration",
+            &self.name,
+        ]);
         self.stop.cancel();
     }
 }
@@ -77,9 +87,20 @@ impl Rejection {
 async fn wait_until_rejected(consumer: &Consumer, kind: &str) {
     eventually("a write is rejected", || async {
         let namespace = ["--namespace", &consumer.namespace];
-        let label = ["label", "--overwrite", kind, "probe", "probe=x", "--dry-run=server"];
-        let result = environment().control_plane.try_kubectl(&[&namespace[..], &label[..]].concat());
-        result.is_err_and(|text| text.contains(MESSAGE)).then_some(())
+        let label = [
+            "label",
+            "--overwrite",
+            kind,
+            "probe",
+            "probe=x",
+            "--dry-run=server",
+        ];
+        let result = environment()
+            .control_plane
+            .try_kubectl(&[&namespace[..], &label[..]].concat());
+        result
+            .is_err_and(|text| text.contains(MESSAGE))
+            .then_some(())
     })
     .await;
 }
@@ -87,14 +108,18 @@ async fn wait_until_rejected(consumer: &Consumer, kind: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn lasting_conflict_is_reported_on_the_claim() {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
     consumer.create_claim("probe", "nowhere").await;
     consumer.wait_for_reason("probe", "PoolNotReady").await;
     // The finalizer is rejected, and the status is not.
     let rejection = reject_with_conflict(&consumer, "UPDATE", "ipaddressclaims").await;
     wait_until_rejected(&consumer, "ipaddressclaim").await;
     consumer.create_claim("a", "web").await;
-    consumer.wait_for_message("a", "AllocationFailed", MESSAGE).await;
+    consumer
+        .wait_for_message("a", "AllocationFailed", MESSAGE)
+        .await;
     rejection.end();
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
 }
@@ -102,12 +127,22 @@ async fn lasting_conflict_is_reported_on_the_claim() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lasting_conflict_is_reported_on_the_pool() {
     let consumer = consumer().await;
-    consumer.create_pool("probe", json!({"addresses": ["10.9.9.9"], "prefix": 24})).await;
-    consumer.wait_for_pool_condition("probe", "True", "PoolReady").await;
+    consumer
+        .create_pool("probe", json!({"addresses": ["10.9.9.9"], "prefix": 24}))
+        .await;
+    consumer
+        .wait_for_pool_condition("probe", "True", "PoolReady")
+        .await;
     let rejection = reject_with_conflict(&consumer, "UPDATE", "inclusterippools").await;
     wait_until_rejected(&consumer, "inclusterippool").await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
-    consumer.wait_for_pool_message("web", "InitializationFailed", MESSAGE).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
+    consumer
+        .wait_for_pool_message("web", "InitializationFailed", MESSAGE)
+        .await;
     rejection.end();
-    consumer.wait_for_pool_condition("web", "True", "PoolReady").await;
+    consumer
+        .wait_for_pool_condition("web", "True", "PoolReady")
+        .await;
 }

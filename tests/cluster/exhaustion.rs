@@ -29,18 +29,27 @@ async fn claim_in_turn(consumer: &Consumer, pool: &str, names: &[&str]) {
     }
 }
 
-/// A consumer with a pool `web` of `count` addresses, and claims for it that were created one after the other.
+/// A consumer with a pool `web` of `count` addresses, and claims for it that were created one after
+/// the other.
 async fn with_queue(count: u8, names: &[&str]) -> Consumer {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": addresses(count), "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": addresses(count), "prefix": 24}))
+        .await;
     claim_in_turn(&consumer, "web", names).await;
     consumer
 }
 
-/// Asserts that the IPAddress objects of the namespace are exactly these: claim and last byte of the address.
+/// Asserts that the IPAddress objects of the namespace are exactly these: claim and last byte of
+/// the address.
 async fn assert_allocated(consumer: &Consumer, expected: &[(&str, u8)]) {
-    let expected = expected.iter().map(|(claim, last)| ((*claim).to_owned(), format!("10.0.0.{last}")));
-    assert_eq!(consumer.allocated_addresses().await, expected.collect::<BTreeMap<_, _>>());
+    let expected = expected
+        .iter()
+        .map(|(claim, last)| ((*claim).to_owned(), format!("10.0.0.{last}")));
+    assert_eq!(
+        consumer.allocated_addresses().await,
+        expected.collect::<BTreeMap<_, _>>()
+    );
 }
 
 #[tokio::test]
@@ -57,11 +66,24 @@ async fn oldest_claims_bind_and_others_report_exhaustion() {
         for part in [pool.as_str(), "2 in total", "2 in use", "add addresses"] {
             assert!(text.contains(part), "{part:?} is missing: {text}");
         }
-        let claim = consumer.claims().get(name).await.expect("claims can be read").expect("the claim exists");
+        let claim = consumer
+            .claims()
+            .get(name)
+            .await
+            .expect("claims can be read")
+            .expect("the claim exists");
         let legacy = json!(claim.status)["deprecated"]["v1beta1"]["conditions"][0].clone();
         assert_eq!([&legacy["type"], &legacy["status"]], ["Ready", "False"]);
-        assert_eq!([&legacy["reason"], &legacy["severity"], &legacy["message"]], ["PoolExhausted", "Warning", &text]);
-        assert_eq!(consumer.wait_for_event(name, "Warning", "PoolExhausted", &text).await, text);
+        assert_eq!(
+            [&legacy["reason"], &legacy["severity"], &legacy["message"]],
+            ["PoolExhausted", "Warning", &text]
+        );
+        assert_eq!(
+            consumer
+                .wait_for_event(name, "Warning", "PoolExhausted", &text)
+                .await,
+            text
+        );
     }
     consumer.assert_stays_unbound("c").await;
     assert_allocated(&consumer, &[("a", 1), ("b", 2)]).await;
@@ -71,9 +93,11 @@ async fn oldest_claims_bind_and_others_report_exhaustion() {
 #[tokio::test]
 async fn release_binds_the_next_waiting_claim() {
     let consumer = with_queue(2, &["a", "b", "c", "d", "e"]).await;
-    for (released, next, given) in
-        [("b", "c", [("a", 1), ("c", 2)]), ("a", "d", [("d", 1), ("c", 2)]), ("d", "e", [("e", 1), ("c", 2)])]
-    {
+    for (released, next, given) in [
+        ("b", "c", [("a", 1), ("c", 2)]),
+        ("a", "d", [("d", 1), ("c", 2)]),
+        ("d", "e", [("e", 1), ("c", 2)]),
+    ] {
         consumer.release(released).await;
         consumer.wait_for_address(next).await;
         assert_allocated(&consumer, &given).await;
@@ -95,12 +119,23 @@ async fn two_releases_bind_the_next_two_waiting_claims() {
 #[tokio::test]
 async fn grown_pool_binds_as_many_waiting_claims_as_it_can() {
     let consumer = with_queue(1, &["a", "b", "c", "d", "e"]).await;
-    consumer.modify_pool("web", |spec| spec["addresses"] = addresses(3)).await;
+    consumer
+        .modify_pool("web", |spec| spec["addresses"] = addresses(3))
+        .await;
     consumer.wait_for_address("b").await;
     consumer.wait_for_address("c").await;
     consumer.assert_stays_unbound("d").await;
-    assert_eq!(consumer.allocated_addresses().await.into_keys().collect::<Vec<_>>(), ["a", "b", "c"]);
-    consumer.modify_pool("web", |spec| spec["addresses"] = addresses(9)).await;
+    assert_eq!(
+        consumer
+            .allocated_addresses()
+            .await
+            .into_keys()
+            .collect::<Vec<_>>(),
+        ["a", "b", "c"]
+    );
+    consumer
+        .modify_pool("web", |spec| spec["addresses"] = addresses(9))
+        .await;
     consumer.wait_for_address("d").await;
     consumer.wait_for_address("e").await;
     consumer.wait_for_counts("web", (9, 4, 5, 0)).await;
@@ -109,20 +144,25 @@ async fn grown_pool_binds_as_many_waiting_claims_as_it_can() {
 #[tokio::test]
 async fn any_freed_address_binds_the_next_waiting_claim() {
     let consumer = consumer().await;
-    let spec =
-        json!({"addresses": addresses(4), "prefix": 24, "excludedAddresses": ["10.0.0.1"], "gateway": "10.0.0.2"});
+    let spec = json!({"addresses": addresses(4), "prefix": 24, "excludedAddresses": ["10.0.0.1"], "gateway": "10.0.0.2"});
     consumer.create_pool("web", spec).await;
     consumer.reserve("web", "10.0.0.3", json!(null)).await;
     consumer.wait_for_counts("web", (2, 1, 0, 0)).await;
     claim_in_turn(&consumer, "web", &["a", "b", "c", "d"]).await;
     assert_allocated(&consumer, &[("a", 4)]).await;
 
-    consumer.modify_pool("web", |spec| spec["excludedAddresses"] = json!([])).await;
+    consumer
+        .modify_pool("web", |spec| spec["excludedAddresses"] = json!([]))
+        .await;
     assert_eq!(consumer.wait_for_address("b").await, "10.0.0.1");
-    consumer.modify_pool("web", |spec| spec["gateway"] = json!("10.0.0.9")).await;
+    consumer
+        .modify_pool("web", |spec| spec["gateway"] = json!("10.0.0.9"))
+        .await;
     assert_eq!(consumer.wait_for_address("c").await, "10.0.0.2");
     let kept_out = format!("p.{}.web.10.0.0.3", consumer.namespace);
-    consumer.delete_object(&consumer.reservations(), &kept_out).await;
+    consumer
+        .delete_object(&consumer.reservations(), &kept_out)
+        .await;
     assert_eq!(consumer.wait_for_address("d").await, "10.0.0.3");
 }
 
@@ -161,8 +201,13 @@ async fn new_claim_does_not_overtake_a_waiting_one() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let consumer = with_queue(1, &names[..2]).await;
     for turn in names.windows(3) {
-        let [holder, waiter, newcomer] = turn else { panic!("windows have three items") };
-        tokio::join!(consumer.delete(holder), consumer.create_claim(newcomer, "web"));
+        let [holder, waiter, newcomer] = turn else {
+            panic!("windows have three items")
+        };
+        tokio::join!(
+            consumer.delete(holder),
+            consumer.create_claim(newcomer, "web")
+        );
         consumer.wait_for_address(waiter).await;
         consumer.wait_for_reason(newcomer, "PoolExhausted").await;
         assert_allocated(&consumer, &[(waiter, 1)]).await;
@@ -173,14 +218,18 @@ async fn new_claim_does_not_overtake_a_waiting_one() {
 async fn global_pool_has_one_queue_for_all_namespaces() {
     let (one, two) = (consumer().await, consumer().await);
     let pool = unique("shared");
-    one.create_global_pool(&pool, json!({"addresses": addresses(1), "prefix": 24})).await;
+    one.create_global_pool(&pool, json!({"addresses": addresses(1), "prefix": 24}))
+        .await;
     one.create_global_claim("a", &pool).await;
     one.wait_for_address("a").await;
     let line = [(&two, "z"), (&one, "b"), (&two, "a")];
     for (team, name) in line {
         team.create_global_claim(name, &pool).await;
         let text = team.wait_for_reason(name, "PoolExhausted").await;
-        assert!(text.contains(&format!("GlobalInClusterIPPool {pool} has no free address")), "{text}");
+        assert!(
+            text.contains(&format!("GlobalInClusterIPPool {pool} has no free address")),
+            "{text}"
+        );
     }
     let mut holder = (&one, "a");
     for next in line {
@@ -188,30 +237,55 @@ async fn global_pool_has_one_queue_for_all_namespaces() {
         assert_eq!(next.0.wait_for_address(next.1).await, "10.0.0.1");
         holder = next;
     }
-    assert_eq!((one.allocated_addresses().await.len(), two.allocated_addresses().await.len()), (0, 1));
+    assert_eq!(
+        (
+            one.allocated_addresses().await.len(),
+            two.allocated_addresses().await.len()
+        ),
+        (0, 1)
+    );
 }
 
 #[tokio::test]
 async fn burst_beyond_capacity_binds_every_address_once() {
     let consumer = consumer().await;
     let shared = unique("shared");
-    let pools = [(InClusterKind::IPPool, "web"), (InClusterKind::GlobalIPPool, shared.as_str())];
+    let pools = [
+        (InClusterKind::IPPool, "web"),
+        (InClusterKind::GlobalIPPool, shared.as_str()),
+    ];
     for (kind, pool) in pools {
-        consumer.create_pool_of(kind, pool, json!({"addresses": addresses(5), "prefix": 24})).await;
+        consumer
+            .create_pool_of(kind, pool, json!({"addresses": addresses(5), "prefix": 24}))
+            .await;
         let names: Vec<_> = (0..20).map(|_| unique("claim")).collect();
-        join_all(names.iter().map(|name| consumer.create_claim_of(kind, name, pool))).await;
+        join_all(
+            names
+                .iter()
+                .map(|name| consumer.create_claim_of(kind, name, pool)),
+        )
+        .await;
         let expected = [vec!["AddressAllocated"; 5], vec!["PoolExhausted"; 15]].concat();
-        eventually_within(Duration::from_mins(3), "five claims are bound, and the others wait", || async {
-            let claims = consumer.claims().list().await.ok()?;
-            let reasons = claims.iter().map(|claim| ready(claim).reason.unwrap_or_default().into_owned());
-            let mut reasons: Vec<String> = reasons.collect();
-            reasons.sort();
-            (reasons == expected).then_some(())
-        })
+        eventually_within(
+            Duration::from_mins(3),
+            "five claims are bound, and the others wait",
+            || async {
+                let claims = consumer.claims().list().await.ok()?;
+                let reasons = claims
+                    .iter()
+                    .map(|claim| ready(claim).reason.unwrap_or_default().into_owned());
+                let mut reasons: Vec<String> = reasons.collect();
+                reasons.sort();
+                (reasons == expected).then_some(())
+            },
+        )
         .await;
         let mut given: Vec<_> = consumer.allocated_addresses().await.into_values().collect();
         given.sort();
-        assert_eq!(given, ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"]);
+        assert_eq!(
+            given,
+            ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"]
+        );
         join_all(names.iter().map(|name| consumer.delete(name))).await;
         join_all(names.iter().map(|name| consumer.wait_until_deleted(name))).await;
         consumer.wait_for_counts_of(kind, pool, (5, 5, 0, 0)).await;
@@ -231,12 +305,22 @@ async fn waiting_claim_learns_that_its_pool_has_stopped() {
     }
     consumer.delete_object(&consumer.pools(), "gone").await;
     consumer.set_paused(&consumer.pools(), "held", true).await;
-    consumer.modify_pool("refused", |spec| spec["network"] = json!("missing")).await;
-    consumer.wait_for_message("gone", "PoolNotReady", "does not exist").await;
+    consumer
+        .modify_pool("refused", |spec| spec["network"] = json!("missing"))
+        .await;
+    consumer
+        .wait_for_message("gone", "PoolNotReady", "does not exist")
+        .await;
     consumer.wait_for_reason("held", "PoolNotReady").await;
-    consumer.wait_for_message("refused", "PoolNotReady", "missing").await;
+    consumer
+        .wait_for_message("refused", "PoolNotReady", "missing")
+        .await;
     // It is served when the pool can allocate again.
-    consumer.modify_pool("held", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.2"])).await;
+    consumer
+        .modify_pool("held", |spec| {
+            spec["addresses"] = json!(["10.0.0.1-10.0.0.2"])
+        })
+        .await;
     consumer.set_paused(&consumer.pools(), "held", false).await;
     assert_eq!(consumer.wait_for_address("held").await, "10.0.0.2");
 }

@@ -1,5 +1,6 @@
-//! The manager against a real API server. All tests share one control plane and one manager, and use separate
-//! namespaces. Tests with invalid pools share another control plane, whose API server accepts such pools.
+//! The manager against a real API server. All tests share one control plane and one manager, and
+//! use separate namespaces. Tests with invalid pools share another control plane, whose API server
+//! accepts such pools.
 
 #![allow(
     clippy::expect_used,
@@ -60,16 +61,33 @@ fn lenient_environment() -> &'static Environment {
 }
 
 fn start(prepare: impl FnOnce(&ControlPlane)) -> Environment {
-    let control_plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() });
+    let control_plane = ControlPlane::start(Options {
+        controller_manager: true,
+        ..Options::default()
+    });
     prepare(&control_plane);
-    let manager = Manager::start(&control_plane, &["--sweep-interval=1s", "--sweep-grace=2s", "--verify-interval=1s"]);
-    Environment { control_plane, manager }
+    let manager = Manager::start(
+        &control_plane,
+        &[
+            "--sweep-interval=1s",
+            "--sweep-grace=2s",
+            "--verify-interval=1s",
+        ],
+    );
+    Environment {
+        control_plane,
+        manager,
+    }
 }
 
 /// A consumer with its own namespace.
 async fn consumer() -> Consumer {
     let world = environment();
-    assert!(!world.manager.was_forbidden(), "the manager lacks a permission:\n{}", world.manager.log());
+    assert!(
+        !world.manager.was_forbidden(),
+        "the manager lacks a permission:\n{}",
+        world.manager.log()
+    );
     Consumer::new(&world.control_plane).await
 }
 

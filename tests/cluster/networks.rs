@@ -9,26 +9,38 @@ use crate::support::wait::eventually;
 
 /// Creates a claim for a pool of the namespace, and returns its address.
 async fn claim_address(consumer: &Consumer, claim: &str, pool: &str) -> String {
-    consumer.create_claim_of(InClusterKind::IPPool, claim, pool).await;
+    consumer
+        .create_claim_of(InClusterKind::IPPool, claim, pool)
+        .await;
     consumer.wait_for_address(claim).await
 }
 
 #[tokio::test]
 async fn pools_of_one_network_never_allocate_the_same_address() {
     let (consumer, network) = (consumer().await, unique("net"));
-    let spec = |addresses: &str| json!({"addresses": [addresses], "prefix": 24, "network": network});
+    let spec =
+        |addresses: &str| json!({"addresses": [addresses], "prefix": 24, "network": network});
     consumer.create_open_network(&network).await;
     consumer.create_pool("p", spec("10.20.0.1-10.20.0.3")).await;
     consumer.create_pool("q", spec("10.20.0.2-10.20.0.4")).await;
-    consumer.wait_for_pool_condition("p", "True", "PoolReady").await;
-    consumer.wait_for_pool_condition("q", "True", "PoolReady").await;
+    consumer
+        .wait_for_pool_condition("p", "True", "PoolReady")
+        .await;
+    consumer
+        .wait_for_pool_condition("q", "True", "PoolReady")
+        .await;
     assert_eq!(claim_address(&consumer, "q1", "q").await, "10.20.0.2");
     assert_eq!(claim_address(&consumer, "p1", "p").await, "10.20.0.1");
     assert_eq!(claim_address(&consumer, "p2", "p").await, "10.20.0.3");
     consumer.wait_for_counts("p", (3, 0, 2, 0)).await;
     consumer.wait_for_counts("q", (3, 1, 1, 0)).await;
     let name = format!("n.{network}.10.20.0.2");
-    let reservation = consumer.reservations().get(&name).await.expect("reservations can be read").expect("it exists");
+    let reservation = consumer
+        .reservations()
+        .get(&name)
+        .await
+        .expect("reservations can be read")
+        .expect("it exists");
     assert_eq!(reservation.spec.pool_ref.name, "q");
 
     // An address released by one pool is allocated to a claim that waits for another.
@@ -37,7 +49,9 @@ async fn pools_of_one_network_never_allocate_the_same_address() {
     consumer.release("q1").await;
     assert_eq!(consumer.wait_for_address("p3").await, "10.20.0.2");
     consumer.wait_for_counts("q", (3, 1, 0, 0)).await;
-    consumer.wait_for_condition(&consumer.pools(), "p", "Overlapping", "False", "NoOverlap").await;
+    consumer
+        .wait_for_condition(&consumer.pools(), "p", "Overlapping", "False", "NoOverlap")
+        .await;
 }
 
 #[tokio::test]
@@ -45,34 +59,95 @@ async fn pools_without_a_network_report_overlaps() {
     let consumer = consumer().await;
     let spec = |addresses: &str| json!({"addresses": [addresses], "prefix": 24});
     consumer.create_pool("p", spec("10.21.0.1-10.21.0.3")).await;
-    consumer.wait_for_condition(&consumer.pools(), "p", "Overlapping", "False", "NoOverlap").await;
+    consumer
+        .wait_for_condition(&consumer.pools(), "p", "Overlapping", "False", "NoOverlap")
+        .await;
     consumer.create_pool("q", spec("10.21.0.3-10.21.0.4")).await;
-    let text = consumer.wait_for_condition(&consumer.pools(), "p", "Overlapping", "True", "PoolsOverlap").await;
-    assert!(text.contains(&format!("InClusterIPPool {}/q", consumer.namespace)), "{text}");
-    consumer.wait_for_condition(&consumer.pools(), "q", "Overlapping", "True", "PoolsOverlap").await;
+    let text = consumer
+        .wait_for_condition(
+            &consumer.pools(),
+            "p",
+            "Overlapping",
+            "True",
+            "PoolsOverlap",
+        )
+        .await;
+    assert!(
+        text.contains(&format!("InClusterIPPool {}/q", consumer.namespace)),
+        "{text}"
+    );
+    consumer
+        .wait_for_condition(
+            &consumer.pools(),
+            "q",
+            "Overlapping",
+            "True",
+            "PoolsOverlap",
+        )
+        .await;
     assert_eq!(claim_address(&consumer, "a", "q").await, "10.21.0.3");
     for name in ["b", "c", "d"] {
         claim_address(&consumer, name, "p").await;
     }
-    assert_eq!(consumer.wait_for_address("d").await, "10.21.0.3", "as before: each pool allocates independently");
-    consumer.modify_pool("q", |spec| spec["addresses"] = json!(["10.21.0.4"])).await;
-    consumer.wait_for_condition(&consumer.pools(), "p", "Overlapping", "False", "NoOverlap").await;
-    consumer.wait_for_condition(&consumer.pools(), "q", "OutOfRange", "True", "AddressesOutOfRange").await;
+    assert_eq!(
+        consumer.wait_for_address("d").await,
+        "10.21.0.3",
+        "as before: each pool allocates independently"
+    );
+    consumer
+        .modify_pool("q", |spec| spec["addresses"] = json!(["10.21.0.4"]))
+        .await;
+    consumer
+        .wait_for_condition(&consumer.pools(), "p", "Overlapping", "False", "NoOverlap")
+        .await;
+    consumer
+        .wait_for_condition(
+            &consumer.pools(),
+            "q",
+            "OutOfRange",
+            "True",
+            "AddressesOutOfRange",
+        )
+        .await;
 }
 
 #[tokio::test]
 async fn pools_of_a_network_share_one_allocation_length() {
     let (consumer, network) = (consumer().await, unique("net"));
     consumer.create_open_network(&network).await;
-    consumer.create_pool("addresses", json!({"addresses": ["fd21::/64"], "prefix": 64, "network": network})).await;
-    consumer.wait_for_pool_condition("addresses", "True", "PoolReady").await;
+    consumer
+        .create_pool(
+            "addresses",
+            json!({"addresses": ["fd21::/64"], "prefix": 64, "network": network}),
+        )
+        .await;
+    consumer
+        .wait_for_pool_condition("addresses", "True", "PoolReady")
+        .await;
     let prefixes = consumer.pools_of(InClusterKind::PrefixPool);
     consumer
-        .create_pool_of(InClusterKind::PrefixPool, "prefixes", json!({"prefixes": ["fd21::/48"], "network": network}))
+        .create_pool_of(
+            InClusterKind::PrefixPool,
+            "prefixes",
+            json!({"prefixes": ["fd21::/48"], "network": network}),
+        )
         .await;
-    let text = consumer.wait_for_condition(&prefixes, "prefixes", "Ready", "False", "BlockLengthMismatch").await;
-    assert!(text.contains("spec.network") && text.contains("128"), "{text}");
-    consumer.create_claim_of(InClusterKind::PrefixPool, "a", "prefixes").await;
+    let text = consumer
+        .wait_for_condition(
+            &prefixes,
+            "prefixes",
+            "Ready",
+            "False",
+            "BlockLengthMismatch",
+        )
+        .await;
+    assert!(
+        text.contains("spec.network") && text.contains("128"),
+        "{text}"
+    );
+    consumer
+        .create_claim_of(InClusterKind::PrefixPool, "a", "prefixes")
+        .await;
     consumer.wait_for_reason("a", "PoolNotReady").await;
     // Another family, or the same length, is allowed.
     consumer
@@ -82,13 +157,22 @@ async fn pools_of_a_network_share_one_allocation_length() {
             json!({"prefixes": ["192.0.2.0/24"], "allocationPrefixLength": 28, "network": network}),
         )
         .await;
-    consumer.wait_for_condition(&prefixes, "ipv4", "Ready", "True", "PoolReady").await;
-    let single = json!({"prefixes": ["fd21::/126"], "allocationPrefixLength": 128, "network": network});
-    consumer.create_pool_of(InClusterKind::PrefixPool, "single", single).await;
+    consumer
+        .wait_for_condition(&prefixes, "ipv4", "Ready", "True", "PoolReady")
+        .await;
+    let single =
+        json!({"prefixes": ["fd21::/126"], "allocationPrefixLength": 128, "network": network});
+    consumer
+        .create_pool_of(InClusterKind::PrefixPool, "single", single)
+        .await;
     assert_eq!(claim_address(&consumer, "b", "addresses").await, "fd21::1");
-    consumer.create_claim_of(InClusterKind::PrefixPool, "c", "single").await;
+    consumer
+        .create_claim_of(InClusterKind::PrefixPool, "c", "single")
+        .await;
     assert_eq!(consumer.wait_for_address("c").await, "fd21::");
-    consumer.create_claim_of(InClusterKind::PrefixPool, "d", "single").await;
+    consumer
+        .create_claim_of(InClusterKind::PrefixPool, "d", "single")
+        .await;
     assert_eq!(consumer.wait_for_address("d").await, "fd21::2");
 }
 
@@ -110,7 +194,9 @@ async fn manual_reservation_excludes_an_address_from_a_network() {
         if !claim.is_null() {
             made["spec"]["claimRef"] = claim;
         }
-        create(&consumer.reservations(), &object(made)).await.expect("it can be created");
+        create(&consumer.reservations(), &object(made))
+            .await
+            .expect("it can be created");
     };
     reserve(1, json!(null)).await;
     reserve(2, json!({"namespace": consumer.namespace, "name": "vip"})).await;
@@ -122,13 +208,26 @@ async fn manual_reservation_excludes_an_address_from_a_network() {
 #[tokio::test]
 async fn invalid_reservation_is_reported_by_an_event() {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.23.0.1-10.23.0.3"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.23.0.1-10.23.0.3"], "prefix": 24}),
+        )
+        .await;
     consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
-    consumer.reserve("web", "10.23.0.200", json!({"namespace": consumer.namespace, "name": "vip"})).await;
+    consumer
+        .reserve(
+            "web",
+            "10.23.0.200",
+            json!({"namespace": consumer.namespace, "name": "vip"}),
+        )
+        .await;
     let name = format!("p.{}.web.10.23.0.200", consumer.namespace);
     // Events about global objects are in the namespace `default`.
     let default = consumer.in_namespace("default");
-    default.wait_for_event(&name, "Warning", "InvalidReservation", "10.23.0.200").await;
+    default
+        .wait_for_event(&name, "Warning", "InvalidReservation", "10.23.0.200")
+        .await;
     // A reservation of an address outside the pool has no effect.
     assert_eq!(claim_address(&consumer, "vip", "web").await, "10.23.0.1");
 }
@@ -139,28 +238,48 @@ async fn network_decides_which_pools_belong_to_it() {
     let pools = consumer.pools();
     let spec = json!({"addresses": ["10.24.0.1-10.24.0.9"], "prefix": 24, "network": network});
     consumer.create_pool("web", spec).await;
-    let text = consumer.wait_for_condition(&pools, "web", "Ready", "False", "NetworkNotFound").await;
-    assert!(text.contains(&format!("IPNetwork {network} does not exist")), "{text}");
+    let text = consumer
+        .wait_for_condition(&pools, "web", "Ready", "False", "NetworkNotFound")
+        .await;
+    assert!(
+        text.contains(&format!("IPNetwork {network} does not exist")),
+        "{text}"
+    );
     consumer.create_claim("a", "web").await;
     consumer.wait_for_reason("a", "PoolNotReady").await;
     consumer.create_network(&network, json!({})).await;
-    consumer.wait_for_condition(&pools, "web", "Ready", "False", "NetworkNotAllowed").await;
+    consumer
+        .wait_for_condition(&pools, "web", "Ready", "False", "NetworkNotAllowed")
+        .await;
     let all = consumer.networks();
     let allow = |from: &'static str| {
-        consumer.modify(&all, &network, move |object| object["spec"]["namespaces"] = json!({"from": from}))
+        consumer.modify(&all, &network, move |object| {
+            object["spec"]["namespaces"] = json!({"from": from})
+        })
     };
     allow("All").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.24.0.1");
-    consumer.wait_for_condition(&pools, "web", "Ready", "True", "PoolReady").await;
+    consumer
+        .wait_for_condition(&pools, "web", "Ready", "True", "PoolReady")
+        .await;
 
     // A claim that is bound keeps its address, and new ones wait.
     allow("None").await;
-    consumer.wait_for_condition(&pools, "web", "Ready", "False", "NetworkNotAllowed").await;
+    consumer
+        .wait_for_condition(&pools, "web", "Ready", "False", "NetworkNotAllowed")
+        .await;
     consumer.create_claim("b", "web").await;
     consumer.wait_for_reason("b", "PoolNotReady").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.24.0.1");
     let reservation = format!("n.{network}.10.24.0.1");
-    assert!(consumer.reservations().get(&reservation).await.expect("it can be read").is_some());
+    assert!(
+        consumer
+            .reservations()
+            .get(&reservation)
+            .await
+            .expect("it can be read")
+            .is_some()
+    );
     consumer.release("a").await;
     allow("All").await;
     assert_eq!(consumer.wait_for_address("b").await, "10.24.0.1");
@@ -177,20 +296,34 @@ async fn network_in_use_is_not_deleted() {
     eventually("the status counts pools and addresses", async || {
         let status = networks.get(&network).await.ok()??.status?;
         let member = status.members.first()?;
-        let counts = (status.pools, status.total, status.used, status.free, member.name.as_str());
+        let counts = (
+            status.pools,
+            status.total,
+            status.used,
+            status.free,
+            member.name.as_str(),
+        );
         (counts == (1, 9, 1, 8, "web")).then_some(())
     })
     .await;
     consumer.delete_object(&networks, &network).await;
-    let text = consumer.wait_for_network_condition(&network, "False", "Deleting").await;
-    assert!(text.contains("1 pools") && text.contains("1 reservations"), "{text}");
+    let text = consumer
+        .wait_for_network_condition(&network, "False", "Deleting")
+        .await;
+    assert!(
+        text.contains("1 pools") && text.contains("1 reservations"),
+        "{text}"
+    );
     // The address is released, and no other one is allocated.
     consumer.create_claim("b", "web").await;
     consumer.wait_for_reason("b", "PoolNotReady").await;
     consumer.release("a").await;
     consumer.release("b").await;
     consumer.delete_unused_pool(&consumer.pools(), "web").await;
-    eventually("the network is gone", async || networks.get(&network).await.ok()?.is_none().then_some(())).await;
+    eventually("the network is gone", async || {
+        networks.get(&network).await.ok()?.is_none().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -204,23 +337,45 @@ async fn pool_in_use_joins_and_leaves_a_network() {
     // An address that cools down, one that is excluded, and one that is promised.
     consumer.release("b").await;
     consumer.reserve("web", "10.26.0.3", json!(null)).await;
-    consumer.reserve("web", "10.26.0.5", json!({"namespace": consumer.namespace, "name": "vip"})).await;
+    consumer
+        .reserve(
+            "web",
+            "10.26.0.5",
+            json!({"namespace": consumer.namespace, "name": "vip"}),
+        )
+        .await;
     consumer.wait_for_counts("web", (9, 5, 1, 0)).await;
     let selector = json!({"matchLabels": {"site": network}});
-    consumer.create_network(&network, json!({"namespaces": {"from": "All"}, "pools": selector})).await;
+    consumer
+        .create_network(
+            &network,
+            json!({"namespaces": {"from": "All"}, "pools": selector}),
+        )
+        .await;
     let label = async |labels: serde_json::Value| {
-        consumer.modify(&consumer.pools(), "web", |pool| pool["metadata"]["labels"] = labels.clone()).await;
+        consumer
+            .modify(&consumer.pools(), "web", |pool| {
+                pool["metadata"]["labels"] = labels.clone()
+            })
+            .await;
     };
     label(json!({"site": network})).await;
     let reserved = async |prefix: &str| {
         let reservations = consumer.reservations();
-        let all = retry_unanswered(|| reservations.list()).await.expect("they can be listed");
+        let all = retry_unanswered(|| reservations.list())
+            .await
+            .expect("they can be listed");
         let names = all.into_iter().filter_map(|found| found.metadata.name);
-        let mut addresses: Vec<_> = names.filter_map(|name| Some(name.strip_prefix(prefix)?.to_owned())).collect();
+        let mut addresses: Vec<_> = names
+            .filter_map(|name| Some(name.strip_prefix(prefix)?.to_owned()))
+            .collect();
         addresses.sort();
         addresses
     };
-    let (inside, outside) = (format!("n.{network}."), format!("p.{}.web.", consumer.namespace));
+    let (inside, outside) = (
+        format!("n.{network}."),
+        format!("p.{}.web.", consumer.namespace),
+    );
     let moved = ["10.26.0.1", "10.26.0.2", "10.26.0.3", "10.26.0.5"];
     eventually("the reservations are in the network", async || {
         (reserved(&inside).await == moved && reserved(&outside).await.is_empty()).then_some(())
@@ -235,51 +390,92 @@ async fn pool_in_use_joins_and_leaves_a_network() {
     consumer.wait_for_counts("web", (9, 3, 3, 0)).await;
 
     label(json!({})).await;
-    let mine = ["10.26.0.1", "10.26.0.2", "10.26.0.3", "10.26.0.5", "10.26.0.6"];
+    let mine = [
+        "10.26.0.1",
+        "10.26.0.2",
+        "10.26.0.3",
+        "10.26.0.5",
+        "10.26.0.6",
+    ];
     eventually("the reservations are outside of the network", async || {
         (reserved(&outside).await == mine && reserved(&inside).await == ["10.26.0.4"]).then_some(())
     })
     .await;
-    assert_eq!(claim_address(&consumer, "e", "web").await, "10.26.0.4", "the pool is on its own again");
+    assert_eq!(
+        claim_address(&consumer, "e", "web").await,
+        "10.26.0.4",
+        "the pool is on its own again"
+    );
     consumer.wait_for_counts("web", (9, 3, 4, 0)).await;
     consumer.release("a").await;
     eventually("the address cools down", async || {
-        let found = consumer.reservations().get(&format!("{outside}10.26.0.1")).await.ok()??;
+        let found = consumer
+            .reservations()
+            .get(&format!("{outside}10.26.0.1"))
+            .await
+            .ok()??;
         found.spec.released_at.map(drop)
     })
     .await;
 }
 
-/// Two pools of the same addresses that a network selects, with a claim each: 1 is in use in the first one, 2 in the
-/// second one.
+/// Two pools of the same addresses that a network selects, with a claim each: 1 is in use in the
+/// first one, 2 in the second one.
 async fn two_selected_pools(consumer: &Consumer, network: &str, subnet: &str) {
     let selector = json!({"matchLabels": {"site": network}});
-    consumer.create_network(network, json!({"namespaces": {"from": "All"}, "pools": selector})).await;
+    consumer
+        .create_network(
+            network,
+            json!({"namespaces": {"from": "All"}, "pools": selector}),
+        )
+        .await;
     let pools = consumer.pools();
     for name in ["web", "db"] {
         let spec = json!({"addresses": [format!("{subnet}.1-{subnet}.4")], "prefix": 24});
         consumer.create_pool(name, spec).await;
-        consumer.modify(&pools, name, |pool| pool["metadata"]["labels"] = json!({"site": network})).await;
+        consumer
+            .modify(&pools, name, |pool| {
+                pool["metadata"]["labels"] = json!({"site": network})
+            })
+            .await;
         eventually("the pool belongs to the network", async || {
             let network_of = pools.get(name).await.ok()??.status?.network?;
             (network_of.name == network).then_some(())
         })
         .await;
     }
-    assert_eq!(claim_address(consumer, "web1", "web").await, format!("{subnet}.1"));
-    assert_eq!(claim_address(consumer, "db1", "db").await, format!("{subnet}.2"));
+    assert_eq!(
+        claim_address(consumer, "web1", "web").await,
+        format!("{subnet}.1")
+    );
+    assert_eq!(
+        claim_address(consumer, "db1", "db").await,
+        format!("{subnet}.2")
+    );
 }
 
 /// No claim gets an address, and the reservations are still in the network.
 async fn assert_pools_wait(consumer: &Consumer, network: &str, subnet: &str) {
     for name in ["web", "db"] {
-        consumer.wait_for_pool_condition(name, "False", "NetworkNotReady").await;
+        consumer
+            .wait_for_pool_condition(name, "False", "NetworkNotReady")
+            .await;
         consumer.create_claim(&format!("{name}2"), name).await;
-        consumer.wait_for_reason(&format!("{name}2"), "PoolNotReady").await;
+        consumer
+            .wait_for_reason(&format!("{name}2"), "PoolNotReady")
+            .await;
     }
     for last in [1, 2] {
         let name = format!("n.{network}.{subnet}.{last}");
-        assert!(consumer.reservations().get(&name).await.expect("it can be read").is_some(), "{name}");
+        assert!(
+            consumer
+                .reservations()
+                .get(&name)
+                .await
+                .expect("it can be read")
+                .is_some(),
+            "{name}"
+        );
     }
 }
 
@@ -289,14 +485,37 @@ async fn deleted_network_keeps_the_pools_that_it_selects() {
     two_selected_pools(&consumer, &network, "10.27.0").await;
     let networks = consumer.networks();
     consumer.delete_object(&networks, &network).await;
-    let text = consumer.wait_for_network_condition(&network, "False", "Deleting").await;
-    assert!(text.contains("2 pools") && text.contains("2 reservations"), "{text}");
+    let text = consumer
+        .wait_for_network_condition(&network, "False", "Deleting")
+        .await;
+    assert!(
+        text.contains("2 pools") && text.contains("2 reservations"),
+        "{text}"
+    );
     assert_pools_wait(&consumer, &network, "10.27.0").await;
-    assert!(networks.get(&network).await.expect("it can be read").is_some(), "its finalizer stays");
+    assert!(
+        networks
+            .get(&network)
+            .await
+            .expect("it can be read")
+            .is_some(),
+        "its finalizer stays"
+    );
     // The explicit way out: it selects no pool any more.
-    consumer.modify(&networks, &network, |network| network["spec"]["pools"] = json!(null)).await;
-    eventually("the network is gone", async || networks.get(&network).await.ok()?.is_none().then_some(())).await;
-    assert_eq!(consumer.wait_for_address("web2").await, "10.27.0.2", "each pool is on its own");
+    consumer
+        .modify(&networks, &network, |network| {
+            network["spec"]["pools"] = json!(null)
+        })
+        .await;
+    eventually("the network is gone", async || {
+        networks.get(&network).await.ok()?.is_none().then_some(())
+    })
+    .await;
+    assert_eq!(
+        consumer.wait_for_address("web2").await,
+        "10.27.0.2",
+        "each pool is on its own"
+    );
     assert_eq!(consumer.wait_for_address("db2").await, "10.27.0.1");
 }
 
@@ -307,13 +526,24 @@ async fn network_that_becomes_invalid_keeps_its_pools() {
     let networks = consumer.networks();
     // Only the webhook can refuse this.
     let excluded = |excluded: serde_json::Value| {
-        consumer.modify(&networks, &network, move |network| network["spec"]["excluded"] = excluded.clone())
+        consumer.modify(&networks, &network, move |network| {
+            network["spec"]["excluded"] = excluded.clone()
+        })
     };
     excluded(json!(["fd00::9-fd00::1"])).await;
-    consumer.wait_for_network_condition(&network, "False", "InvalidSpec").await;
+    consumer
+        .wait_for_network_condition(&network, "False", "InvalidSpec")
+        .await;
     assert_pools_wait(&consumer, &network, "10.28.0").await;
     excluded(json!(["10.28.0.200"])).await;
-    let mut addresses = [consumer.wait_for_address("web2").await, consumer.wait_for_address("db2").await];
+    let mut addresses = [
+        consumer.wait_for_address("web2").await,
+        consumer.wait_for_address("db2").await,
+    ];
     addresses.sort();
-    assert_eq!(addresses, ["10.28.0.3", "10.28.0.4"], "no address is allocated twice");
+    assert_eq!(
+        addresses,
+        ["10.28.0.3", "10.28.0.4"],
+        "no address is allocated twice"
+    );
 }

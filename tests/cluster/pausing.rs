@@ -21,14 +21,27 @@ enum By {
 }
 
 impl By {
-    const ALL: [Self; 4] = [Self::ClusterSpec, Self::ClusterAnnotation, Self::Pool, Self::Claim];
+    const ALL: [Self; 4] = [
+        Self::ClusterSpec,
+        Self::ClusterAnnotation,
+        Self::Pool,
+        Self::Claim,
+    ];
 
     /// The reason of `Ready`, and parts of its message.
     fn expected(self) -> (&'static str, &'static [&'static str]) {
         match self {
-            Self::ClusterSpec | Self::ClusterAnnotation => ("Paused", &["Cluster alpha is paused", "unpause it"]),
-            Self::Pool => ("PoolNotReady", &["InClusterIPPool web is paused", "cluster.x-k8s.io/paused"]),
-            Self::Claim => ("Paused", &["the claim is paused", "cluster.x-k8s.io/paused"]),
+            Self::ClusterSpec | Self::ClusterAnnotation => {
+                ("Paused", &["Cluster alpha is paused", "unpause it"])
+            }
+            Self::Pool => (
+                "PoolNotReady",
+                &["InClusterIPPool web is paused", "cluster.x-k8s.io/paused"],
+            ),
+            Self::Claim => (
+                "Paused",
+                &["the claim is paused", "cluster.x-k8s.io/paused"],
+            ),
         }
     }
 }
@@ -43,7 +56,12 @@ impl Scene {
     async fn new(by: By) -> Self {
         let consumer = consumer().await;
         consumer.create_cluster("alpha", false).await;
-        consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24})).await;
+        consumer
+            .create_pool(
+                "web",
+                json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24}),
+            )
+            .await;
         Self { consumer, by }
     }
 
@@ -53,7 +71,9 @@ impl Scene {
             By::ClusterSpec => json!({"clusterName": "alpha"}),
             _ => json!({"labels": {"cluster.x-k8s.io/cluster-name": "alpha"}}),
         };
-        self.consumer.create_claim_with("a", InClusterKind::IPPool.name(), "web", cluster).await;
+        self.consumer
+            .create_claim_with("a", InClusterKind::IPPool.name(), "web", cluster)
+            .await;
     }
 
     /// Pauses and waits until the manager has observed it, or unpauses.
@@ -62,14 +82,28 @@ impl Scene {
         let spec = |cluster: &mut Value| cluster["spec"]["paused"] = json!(paused);
         match self.by {
             By::ClusterSpec => drop(consumer.modify(&consumer.clusters(), "alpha", spec).await),
-            By::ClusterAnnotation => consumer.set_paused(&consumer.clusters(), "alpha", paused).await,
+            By::ClusterAnnotation => {
+                consumer
+                    .set_paused(&consumer.clusters(), "alpha", paused)
+                    .await
+            }
             By::Pool => consumer.set_paused(&consumer.pools(), "web", paused).await,
             By::Claim => consumer.set_paused(&consumer.claims(), "a", paused).await,
         }
         match self.by {
-            By::ClusterSpec | By::ClusterAnnotation => wait_until_cluster_observed(consumer, "alpha", paused).await,
-            By::Pool if paused => drop(consumer.wait_for_pool_condition("web", "False", "Paused").await),
-            By::Pool => drop(consumer.wait_for_pool_condition("web", "True", "PoolReady").await),
+            By::ClusterSpec | By::ClusterAnnotation => {
+                wait_until_cluster_observed(consumer, "alpha", paused).await
+            }
+            By::Pool if paused => drop(
+                consumer
+                    .wait_for_pool_condition("web", "False", "Paused")
+                    .await,
+            ),
+            By::Pool => drop(
+                consumer
+                    .wait_for_pool_condition("web", "True", "PoolReady")
+                    .await,
+            ),
             By::Claim => drop(reason_of_a_new_claim(consumer, json!({})).await),
         }
     }
@@ -77,17 +111,35 @@ impl Scene {
     /// Waits until the claim reports that it is paused.
     async fn wait_until_reported(&self) {
         let (reason, texts) = self.by.expected();
-        let claim = eventually(&format!("claim a reports that it is paused by {:?}", self.by), || async {
-            let claim = self.consumer.claims().get("a").await.ok()??;
-            condition(&claim, conditions::PAUSED).map(|_| claim)
-        })
+        let claim = eventually(
+            &format!("claim a reports that it is paused by {:?}", self.by),
+            || async {
+                let claim = self.consumer.claims().get("a").await.ok()??;
+                condition(&claim, conditions::PAUSED).map(|_| claim)
+            },
+        )
         .await;
         for type_ in [conditions::READY, conditions::PAUSED] {
             let found = condition(&claim, type_).expect("both conditions exist");
-            let expected = if type_ == conditions::READY { ("False", reason) } else { ("True", "Paused") };
-            assert_eq!((found.status.as_ref(), found.reason.as_deref().unwrap_or_default()), expected, "{:?}", self.by);
+            let expected = if type_ == conditions::READY {
+                ("False", reason)
+            } else {
+                ("True", "Paused")
+            };
+            assert_eq!(
+                (
+                    found.status.as_ref(),
+                    found.reason.as_deref().unwrap_or_default()
+                ),
+                expected,
+                "{:?}",
+                self.by
+            );
             let message = found.message.unwrap_or_default();
-            assert!(texts.iter().all(|part| message.contains(part)), "{texts:?} are missing: {message}");
+            assert!(
+                texts.iter().all(|part| message.contains(part)),
+                "{texts:?} are missing: {message}"
+            );
         }
         let legacy = json!(claim.status)["deprecated"]["v1beta1"]["conditions"].clone();
         assert_eq!(legacy[0]["reason"], reason, "{:?}", self.by);
@@ -98,11 +150,13 @@ fn condition(claim: &IPAddressClaim, type_: &str) -> Option<Condition> {
     conditions::find(&claim.status.clone()?.conditions, type_).cloned()
 }
 
-/// Creates a claim, waits until it reports a reason for not being ready, and deletes it. Then the manager has observed
-/// all earlier changes of claims.
+/// Creates a claim, waits until it reports a reason for not being ready, and deletes it. Then the
+/// manager has observed all earlier changes of claims.
 async fn reason_of_a_new_claim(consumer: &Consumer, metadata: Value) -> String {
     let name = unique("probe");
-    consumer.create_claim_with(&name, InClusterKind::IPPool.name(), "nowhere", metadata).await;
+    consumer
+        .create_claim_with(&name, InClusterKind::IPPool.name(), "nowhere", metadata)
+        .await;
     let reason = eventually("the claim has a reason", || async {
         let claim = consumer.claims().get(&name).await.ok()??;
         ready(&claim).reason
@@ -130,7 +184,9 @@ async fn nothing_is_allocated_while_paused() {
             // A claim must be created paused to be paused from the beginning.
             By::Claim => {
                 let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": "true"}});
-                consumer.create_claim_with("a", InClusterKind::IPPool.name(), "web", metadata).await;
+                consumer
+                    .create_claim_with("a", InClusterKind::IPPool.name(), "web", metadata)
+                    .await;
             }
             _ => {
                 scene.set_paused(true).await;
@@ -144,7 +200,12 @@ async fn nothing_is_allocated_while_paused() {
 
         scene.set_paused(false).await;
         assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
-        let claim = consumer.claims().get("a").await.expect("claims can be read").expect("the claim exists");
+        let claim = consumer
+            .claims()
+            .get("a")
+            .await
+            .expect("claims can be read")
+            .expect("the claim exists");
         assert_eq!(condition(&claim, conditions::PAUSED), None, "{by:?}");
     }))
     .await;
@@ -160,11 +221,22 @@ async fn nothing_is_released_while_paused() {
         scene.set_paused(true).await;
         consumer.delete("a").await;
         scene.wait_until_reported().await;
-        consistently(&format!("the address exists while paused by {by:?}"), || async {
-            consumer.addresses().get("a").await.expect("addresses can be read").as_ref() == Some(&before)
-        })
+        consistently(
+            &format!("the address exists while paused by {by:?}"),
+            || async {
+                consumer
+                    .addresses()
+                    .get("a")
+                    .await
+                    .expect("addresses can be read")
+                    .as_ref()
+                    == Some(&before)
+            },
+        )
         .await;
-        consumer.wait_for_reservations("web", &[("10.0.0.1", "a")]).await;
+        consumer
+            .wait_for_reservations("web", &[("10.0.0.1", "a")])
+            .await;
 
         scene.set_paused(false).await;
         consumer.wait_until_deleted("a").await;
@@ -181,8 +253,17 @@ async fn pausing_does_not_change_bound_claims() {
         scene.create_claim().await;
         consumer.wait_for_address("a").await;
         let version = async || {
-            let claim = consumer.claims().get("a").await.expect("claims can be read").expect("the claim exists");
-            let address = consumer.addresses().get("a").await.expect("addresses can be read");
+            let claim = consumer
+                .claims()
+                .get("a")
+                .await
+                .expect("claims can be read")
+                .expect("the claim exists");
+            let address = consumer
+                .addresses()
+                .get("a")
+                .await
+                .expect("addresses can be read");
             (claim.resource_version(), address)
         };
         let mut before = version().await;
@@ -191,9 +272,10 @@ async fn pausing_does_not_change_bound_claims() {
             if matches!(by, By::Claim) {
                 before = version().await;
             }
-            consistently(&format!("claim and address are unchanged, paused by {by:?}: {paused}"), || async {
-                version().await == before
-            })
+            consistently(
+                &format!("claim and address are unchanged, paused by {by:?}: {paused}"),
+                || async { version().await == before },
+            )
             .await;
         }
     }))
@@ -209,12 +291,16 @@ async fn nothing_is_repaired_while_paused() {
         consumer.wait_for_address("a").await;
         scene.set_paused(true).await;
         consumer.force_delete(&consumer.addresses(), "a").await;
-        consistently(&format!("the address is not recreated while paused by {by:?}"), || async {
-            consumer.allocated_addresses().await.is_empty()
-        })
+        consistently(
+            &format!("the address is not recreated while paused by {by:?}"),
+            || async { consumer.allocated_addresses().await.is_empty() },
+        )
         .await;
         scene.set_paused(false).await;
-        eventually("the address is recreated", || async { consumer.allocated_addresses().await.remove("a") }).await;
+        eventually("the address is recreated", || async {
+            consumer.allocated_addresses().await.remove("a")
+        })
+        .await;
         assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     }))
     .await;
@@ -223,18 +309,26 @@ async fn nothing_is_repaired_while_paused() {
 #[tokio::test]
 async fn claims_of_other_clusters_are_not_paused() {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
+        .await;
     consumer.create_cluster("alpha", true).await;
     consumer.create_cluster("beta", false).await;
     wait_until_cluster_observed(&consumer, "alpha", true).await;
     let cluster = |name: &str| json!({"clusterName": name});
-    consumer.create_claim_with("a", InClusterKind::IPPool.name(), "web", cluster("alpha")).await;
-    consumer.create_claim_with("b", InClusterKind::IPPool.name(), "web", cluster("beta")).await;
+    consumer
+        .create_claim_with("a", InClusterKind::IPPool.name(), "web", cluster("alpha"))
+        .await;
+    consumer
+        .create_claim_with("b", InClusterKind::IPPool.name(), "web", cluster("beta"))
+        .await;
     consumer.create_claim("c", "web").await;
     // `spec.clusterName` takes precedence over the label.
     let mut both = cluster("beta");
     both["labels"] = json!({"cluster.x-k8s.io/cluster-name": "alpha"});
-    consumer.create_claim_with("d", InClusterKind::IPPool.name(), "web", both).await;
+    consumer
+        .create_claim_with("d", InClusterKind::IPPool.name(), "web", both)
+        .await;
     for name in ["b", "c", "d"] {
         consumer.wait_for_address(name).await;
     }
@@ -242,9 +336,13 @@ async fn claims_of_other_clusters_are_not_paused() {
 
     // A Cluster of the same name in another namespace is another Cluster.
     let other = crate::consumer().await;
-    other.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    other
+        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
+        .await;
     other.create_cluster("alpha", false).await;
-    other.create_claim_with("a", InClusterKind::IPPool.name(), "web", cluster("alpha")).await;
+    other
+        .create_claim_with("a", InClusterKind::IPPool.name(), "web", cluster("alpha"))
+        .await;
     other.wait_for_address("a").await;
 }
 
@@ -254,9 +352,18 @@ async fn claim_of_a_deleted_paused_cluster_reports_it_missing() {
     scene.set_paused(true).await;
     scene.create_claim().await;
     scene.wait_until_reported().await;
-    scene.consumer.delete_object(&scene.consumer.clusters(), "alpha").await;
+    scene
+        .consumer
+        .delete_object(&scene.consumer.clusters(), "alpha")
+        .await;
     scene.consumer.wait_for_reason("a", "ClusterNotFound").await;
-    let claim = scene.consumer.claims().get("a").await.expect("claims can be read").expect("the claim exists");
+    let claim = scene
+        .consumer
+        .claims()
+        .get("a")
+        .await
+        .expect("claims can be read")
+        .expect("the claim exists");
     assert_eq!(condition(&claim, conditions::PAUSED), None);
     scene.consumer.release("a").await;
 }
@@ -264,12 +371,19 @@ async fn claim_of_a_deleted_paused_cluster_reports_it_missing() {
 #[tokio::test]
 async fn claim_waits_until_its_cluster_exists() {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
     let by_label = json!({"labels": {"cluster.x-k8s.io/cluster-name": "alpha"}});
     for (name, metadata) in [("a", json!({"clusterName": "alpha"})), ("b", by_label)] {
-        consumer.create_claim_with(name, InClusterKind::IPPool.name(), "web", metadata).await;
+        consumer
+            .create_claim_with(name, InClusterKind::IPPool.name(), "web", metadata)
+            .await;
         let text = consumer.wait_for_reason(name, "ClusterNotFound").await;
-        assert!(text.contains("Cluster alpha does not exist") && text.contains("create it"), "{text}");
+        assert!(
+            text.contains("Cluster alpha does not exist") && text.contains("create it"),
+            "{text}"
+        );
     }
     consumer.assert_stays_unbound("a").await;
     // A claim that is being deleted does not wait for its Cluster.
@@ -281,30 +395,64 @@ async fn claim_waits_until_its_cluster_exists() {
 #[tokio::test]
 async fn claim_of_a_cluster_created_paused_keeps_waiting() {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
-    consumer.create_claim_with("a", InClusterKind::IPPool.name(), "web", json!({"clusterName": "alpha"})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
+    consumer
+        .create_claim_with(
+            "a",
+            InClusterKind::IPPool.name(),
+            "web",
+            json!({"clusterName": "alpha"}),
+        )
+        .await;
     consumer.wait_for_reason("a", "ClusterNotFound").await;
     consumer.create_cluster("alpha", true).await;
     consumer.wait_for_reason("a", "Paused").await;
-    consumer.modify(&consumer.clusters(), "alpha", |cluster| cluster["spec"]["paused"] = json!(false)).await;
+    consumer
+        .modify(&consumer.clusters(), "alpha", |cluster| {
+            cluster["spec"]["paused"] = json!(false)
+        })
+        .await;
     consumer.wait_for_address("a").await;
 }
 
 #[tokio::test]
 async fn paused_pool_is_not_written() {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
+        )
+        .await;
     consumer.create_claim("a", "web").await;
     consumer.wait_for_address("a").await;
     consumer.set_paused(&consumer.pools(), "web", true).await;
-    let text = consumer.wait_for_pool_condition("web", "False", "Paused").await;
+    let text = consumer
+        .wait_for_pool_condition("web", "False", "Paused")
+        .await;
     assert!(text.contains("cluster.x-k8s.io/paused"), "{text}");
     // Its finalizer stays although no address is in use.
     consumer.force_delete(&consumer.claims(), "a").await;
     consumer.force_delete(&consumer.addresses(), "a").await;
     consumer.delete_object(&consumer.pools(), "web").await;
-    let pool = async || consumer.pools().get("web").await.expect("pools can be read");
-    consistently("the pool", || async { pool().await.is_some_and(|pool| pool.finalizers().len() == 1) }).await;
+    let pool = async || {
+        consumer
+            .pools()
+            .get("web")
+            .await
+            .expect("pools can be read")
+    };
+    consistently("the pool", || async {
+        pool()
+            .await
+            .is_some_and(|pool| pool.finalizers().len() == 1)
+    })
+    .await;
     consumer.set_paused(&consumer.pools(), "web", false).await;
-    eventually("the pool is gone", || async { pool().await.is_none().then_some(()) }).await;
+    eventually("the pool is gone", || async {
+        pool().await.is_none().then_some(())
+    })
+    .await;
 }

@@ -1,4 +1,5 @@
-//! Pools: finalizer and status, deletion, changes while in use, cool-down, and reservations made by operators.
+//! Pools: finalizer and status, deletion, changes while in use, cool-down, and reservations made by
+//! operators.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,12 @@ use crate::support::wait::{consistently, eventually};
 /// A consumer with a pool `web` of `count` addresses.
 async fn with_pool(count: u8) -> Consumer {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": addresses(count), "prefix": 24, "gateway": "10.0.0.254"})).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": addresses(count), "prefix": 24, "gateway": "10.0.0.254"}),
+        )
+        .await;
     consumer
 }
 
@@ -28,7 +34,13 @@ fn addresses(count: u8) -> Value {
 /// Waits until a pool does not exist.
 async fn wait_until_pool_deleted(consumer: &Consumer, name: &str) {
     eventually(&format!("pool {name} is gone"), || async {
-        consumer.pools().get(name).await.ok()?.is_none().then_some(())
+        consumer
+            .pools()
+            .get(name)
+            .await
+            .ok()?
+            .is_none()
+            .then_some(())
     })
     .await;
 }
@@ -40,13 +52,22 @@ async fn new_pool_gets_finalizer_and_status() {
             let pool = pools.get(name).await.ok()??;
             let status = json!(pool.status.as_ref()?);
             let counts = json!({"total": 9, "free": 9, "used": 0, "outOfRange": 0});
-            let done = pool.finalizers() == ["ipam.cluster.x-k8s.io/ProtectPool"] && status["ipAddresses"] == counts;
+            let done = pool.finalizers() == ["ipam.cluster.x-k8s.io/ProtectPool"]
+                && status["ipAddresses"] == counts;
             done.then_some(status["conditions"].clone())
         })
         .await;
-        let types: Vec<&str> = ready.as_array().into_iter().flatten().filter_map(|one| one["type"].as_str()).collect();
+        let types: Vec<&str> = ready
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|one| one["type"].as_str())
+            .collect();
         assert_eq!(types, ["Ready", "Exhausted", "Overlapping", "OutOfRange"]);
-        assert_eq!([&ready[0]["type"], &ready[0]["status"], &ready[0]["reason"]], ["Ready", "True", "PoolReady"]);
+        assert_eq!(
+            [&ready[0]["type"], &ready[0]["status"], &ready[0]["reason"]],
+            ["Ready", "True", "PoolReady"]
+        );
         assert_eq!(ready[0]["observedGeneration"], 1);
     }
     let (consumer, name) = (consumer().await, unique("pool"));
@@ -64,12 +85,25 @@ async fn foreign_labels_and_annotations_stay_on_a_pool() {
         "metadata": {"name": "web", "namespace": consumer.namespace,
             "labels": {"zone": "a"}, "annotations": {"metric": "7"}, "finalizers": ["example.com/theirs"]},
         "spec": {"addresses": ["10.0.0.1"], "prefix": 24}});
-    create(&consumer.pools(), &object(pool)).await.expect("the pool can be created");
+    create(&consumer.pools(), &object(pool))
+        .await
+        .expect("the pool can be created");
     consumer.create_claim("a", "web").await;
     consumer.wait_for_address("a").await;
-    let pool = consumer.pools().get("web").await.expect("pools can be read").expect("the pool exists");
-    assert_eq!(json!([pool.labels(), pool.annotations()]), json!([{"zone": "a"}, {"metric": "7"}]));
-    assert_eq!(pool.finalizers(), ["example.com/theirs", "ipam.cluster.x-k8s.io/ProtectPool"]);
+    let pool = consumer
+        .pools()
+        .get("web")
+        .await
+        .expect("pools can be read")
+        .expect("the pool exists");
+    assert_eq!(
+        json!([pool.labels(), pool.annotations()]),
+        json!([{"zone": "a"}, {"metric": "7"}])
+    );
+    assert_eq!(
+        pool.finalizers(),
+        ["example.com/theirs", "ipam.cluster.x-k8s.io/ProtectPool"]
+    );
 }
 
 #[tokio::test]
@@ -89,7 +123,9 @@ async fn deleted_pool_stays_until_its_last_address_is_released() {
     }
     consumer.wait_for_counts("web", (5, 3, 2, 0)).await;
     consumer.delete_object(&consumer.pools(), "web").await;
-    let text = consumer.wait_for_pool_condition("web", "False", "Deleting").await;
+    let text = consumer
+        .wait_for_pool_condition("web", "False", "Deleting")
+        .await;
     assert!(text.contains("2 addresses"), "{text}");
     consumer.create_claim("c", "web").await;
     let text = consumer.wait_for_reason("c", "PoolNotReady").await;
@@ -99,19 +135,27 @@ async fn deleted_pool_stays_until_its_last_address_is_released() {
 
     consumer.release("a").await;
     eventually("the message counts one address", || async {
-        let text = consumer.wait_for_pool_condition("web", "False", "Deleting").await;
+        let text = consumer
+            .wait_for_pool_condition("web", "False", "Deleting")
+            .await;
         text.contains(" 1 address").then_some(())
     })
     .await;
     consumer.release("b").await;
     wait_until_pool_deleted(&consumer, "web").await;
     eventually("the claim reports the missing pool", || async {
-        consumer.wait_for_reason("c", "PoolNotReady").await.contains("does not exist").then_some(())
+        consumer
+            .wait_for_reason("c", "PoolNotReady")
+            .await
+            .contains("does not exist")
+            .then_some(())
     })
     .await;
     consumer.wait_for_reservations("web", &[]).await;
 
-    consumer.create_pool("web", json!({"addresses": addresses(1), "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": addresses(1), "prefix": 24}))
+        .await;
     assert_eq!(consumer.wait_for_address("c").await, "10.0.0.1");
 }
 
@@ -119,18 +163,28 @@ async fn deleted_pool_stays_until_its_last_address_is_released() {
 async fn deleted_global_pool_waits_for_all_namespaces() {
     let (one, two) = (consumer().await, consumer().await);
     let pool = unique("shared");
-    one.create_global_pool(&pool, json!({"addresses": addresses(5), "prefix": 24})).await;
+    one.create_global_pool(&pool, json!({"addresses": addresses(5), "prefix": 24}))
+        .await;
     for team in [&one, &two] {
         team.create_global_claim("a", &pool).await;
         team.wait_for_address("a").await;
     }
     one.delete_object(&one.global_pools(), &pool).await;
     one.release("a").await;
-    let exists = async || one.global_pools().get(&pool).await.expect("pools can be read").is_some();
+    let exists = async || {
+        one.global_pools()
+            .get(&pool)
+            .await
+            .expect("pools can be read")
+            .is_some()
+    };
     consistently("the pool", || async { exists().await }).await;
     two.wait_for_address("a").await;
     two.release("a").await;
-    eventually("the pool is gone", || async { (!exists().await).then_some(()) }).await;
+    eventually("the pool is gone", || async {
+        (!exists().await).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -140,9 +194,13 @@ async fn pool_shrunk_below_its_use_counts_out_of_range_addresses() {
         consumer.create_claim(name, "web").await;
         consumer.wait_for_address(name).await;
     }
-    consumer.modify_pool("web", |spec| spec["addresses"] = addresses(1)).await;
+    consumer
+        .modify_pool("web", |spec| spec["addresses"] = addresses(1))
+        .await;
     consumer.wait_for_counts("web", (1, 0, 1, 2)).await;
-    consumer.wait_for_pool_condition("web", "True", "PoolReady").await;
+    consumer
+        .wait_for_pool_condition("web", "True", "PoolReady")
+        .await;
     consumer.create_claim("d", "web").await;
     consumer.wait_for_reason("d", "PoolExhausted").await;
     assert_eq!(consumer.wait_for_address("c").await, "10.0.0.3");
@@ -153,7 +211,9 @@ async fn pool_shrunk_below_its_use_counts_out_of_range_addresses() {
     consumer.release("a").await;
     assert_eq!(consumer.wait_for_address("d").await, "10.0.0.1");
 
-    consumer.modify_pool("web", |spec| spec["addresses"] = addresses(3)).await;
+    consumer
+        .modify_pool("web", |spec| spec["addresses"] = addresses(3))
+        .await;
     consumer.wait_for_counts("web", (3, 1, 2, 0)).await;
     consumer.create_claim("e", "web").await;
     assert_eq!(consumer.wait_for_address("e").await, "10.0.0.2");
@@ -166,11 +226,19 @@ async fn changed_gateway_applies_to_new_addresses_only() {
     let before = consumer.wait_for_ip_address("a").await;
     assert_eq!(before.spec.gateway.as_deref(), Some("10.0.0.254"));
     // The new gateway is an address in use: it counts as out of range, and is not allocated again.
-    consumer.modify_pool("web", |spec| (spec["gateway"], spec["prefix"]) = (json!("10.0.0.1"), json!(25))).await;
+    consumer
+        .modify_pool("web", |spec| {
+            (spec["gateway"], spec["prefix"]) = (json!("10.0.0.1"), json!(25))
+        })
+        .await;
     consumer.wait_for_counts("web", (3, 3, 0, 1)).await;
     consumer.create_claim("b", "web").await;
     let given = consumer.wait_for_ip_address("b").await.spec;
-    let text = (given.address.as_str(), given.prefix, given.gateway.as_deref());
+    let text = (
+        given.address.as_str(),
+        given.prefix,
+        given.gateway.as_deref(),
+    );
     assert_eq!(text, ("10.0.0.2", 25, Some("10.0.0.1")));
     assert_eq!(consumer.wait_for_ip_address("a").await, before);
     consumer.release("a").await;
@@ -181,13 +249,17 @@ async fn changed_gateway_applies_to_new_addresses_only() {
 #[tokio::test]
 async fn deleted_claim_does_not_wait_for_the_cooldown() {
     let consumer = consumer().await;
-    let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 600});
+    let spec =
+        json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 600});
     consumer.create_pool("web", spec).await;
     consumer.create_claim("a", "web").await;
     consumer.wait_for_address("a").await;
     consumer.release("a").await;
     consumer.wait_for_counts("web", (1, 0, 0, 0)).await;
-    let reservation = consumer.reservation("web", "10.0.0.1").await.expect("the address cools down");
+    let reservation = consumer
+        .reservation("web", "10.0.0.1")
+        .await
+        .expect("the address cools down");
     assert!(reservation.spec.released_at.is_some());
 }
 
@@ -195,7 +267,8 @@ async fn deleted_claim_does_not_wait_for_the_cooldown() {
 async fn released_address_cools_down_before_reuse() {
     const REST: Duration = Duration::from_secs(2);
     let consumer = consumer().await;
-    let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 2});
+    let spec =
+        json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 2});
     // At four offsets within a second, since timestamps have whole seconds.
     join_all((0..4).map(async |quarter: u32| {
         let (pool, first, second) = (unique("pool"), unique("claim"), unique("claim"));
@@ -212,7 +285,9 @@ async fn released_address_cools_down_before_reuse() {
         let rested = begin.elapsed();
         assert!(rested >= REST, "reused after {rested:?}");
         consumer.wait_for_counts(&pool, (1, 0, 1, 0)).await;
-        consumer.wait_for_reservations(&pool, &[("10.0.0.1", &second)]).await;
+        consumer
+            .wait_for_reservations(&pool, &[("10.0.0.1", &second)])
+            .await;
     }))
     .await;
 }
@@ -220,7 +295,8 @@ async fn released_address_cools_down_before_reuse() {
 #[tokio::test]
 async fn cooling_down_address_does_not_block_pool_deletion() {
     let consumer = consumer().await;
-    let spec = json!({"addresses": addresses(2), "prefix": 24, "addressReuseGracePeriodSeconds": 600});
+    let spec =
+        json!({"addresses": addresses(2), "prefix": 24, "addressReuseGracePeriodSeconds": 600});
     consumer.create_pool("web", spec).await;
     consumer.create_claim("a", "web").await;
     consumer.wait_for_address("a").await;
@@ -231,11 +307,21 @@ async fn cooling_down_address_does_not_block_pool_deletion() {
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
     consumer.create_claim("b", "web").await;
     consumer.wait_for_reason("b", "PoolExhausted").await;
-    consumer.modify_pool("web", |spec| spec["addressReuseGracePeriodSeconds"] = json!(0)).await;
+    consumer
+        .modify_pool("web", |spec| {
+            spec["addressReuseGracePeriodSeconds"] = json!(0)
+        })
+        .await;
     assert_eq!(consumer.wait_for_address("b").await, "10.0.0.1");
 
-    consumer.modify_pool("web", |spec| spec["addressReuseGracePeriodSeconds"] = json!(600)).await;
-    consumer.wait_for_pool_condition("web", "True", "PoolReady").await;
+    consumer
+        .modify_pool("web", |spec| {
+            spec["addressReuseGracePeriodSeconds"] = json!(600)
+        })
+        .await;
+    consumer
+        .wait_for_pool_condition("web", "True", "PoolReady")
+        .await;
     consumer.release("a").await;
     consumer.release("b").await;
     consumer.wait_for_counts("web", (2, 0, 0, 0)).await;
@@ -251,9 +337,19 @@ async fn reservation_for_a_claim_name_is_exclusive() {
     consumer.reserve("web", "10.0.0.1", promise.clone()).await;
     consumer.wait_for_counts("web", (3, 2, 0, 0)).await;
     // A reservation for a claim of another namespace, or for no claim, excludes the address.
-    consumer.reserve("web", "10.0.0.2", json!({"namespace": "elsewhere", "name": "vip"})).await;
+    consumer
+        .reserve(
+            "web",
+            "10.0.0.2",
+            json!({"namespace": "elsewhere", "name": "vip"}),
+        )
+        .await;
     consumer.wait_for_counts("web", (3, 1, 0, 0)).await;
-    for (name, expected) in [("a", Some("10.0.0.3")), ("b", None), ("vip", Some("10.0.0.1"))] {
+    for (name, expected) in [
+        ("a", Some("10.0.0.3")),
+        ("b", None),
+        ("vip", Some("10.0.0.1")),
+    ] {
         consumer.create_claim(name, "web").await;
         match expected {
             Some(address) => assert_eq!(consumer.wait_for_address(name).await, address),
@@ -267,7 +363,17 @@ async fn reservation_for_a_claim_name_is_exclusive() {
     consumer.assert_stays_unbound("b").await;
     consumer.create_claim("vip", "web").await;
     assert_eq!(consumer.wait_for_address("vip").await, "10.0.0.1");
-    assert_eq!(json!(consumer.reservation("web", "10.0.0.1").await.expect("it stays").spec.claim_ref), promise);
+    assert_eq!(
+        json!(
+            consumer
+                .reservation("web", "10.0.0.1")
+                .await
+                .expect("it stays")
+                .spec
+                .claim_ref
+        ),
+        promise
+    );
 }
 
 #[tokio::test]
@@ -279,9 +385,18 @@ async fn waiting_claim_gets_an_address_reserved_for_it_later() {
     consumer.wait_for_reason("b", "PoolExhausted").await;
     consumer.create_claim("vip", "web").await;
     consumer.wait_for_reason("vip", "PoolExhausted").await;
-    // The claim already waits behind another one when an address is reserved for it and added to the pool.
-    consumer.reserve("web", "10.0.0.2", json!({"namespace": consumer.namespace, "name": "vip"})).await;
-    consumer.modify_pool("web", |spec| spec["addresses"] = addresses(2)).await;
+    // The claim already waits behind another one when an address is reserved for it and added to
+    // the pool.
+    consumer
+        .reserve(
+            "web",
+            "10.0.0.2",
+            json!({"namespace": consumer.namespace, "name": "vip"}),
+        )
+        .await;
+    consumer
+        .modify_pool("web", |spec| spec["addresses"] = addresses(2))
+        .await;
     assert_eq!(consumer.wait_for_address("vip").await, "10.0.0.2");
     consumer.wait_for_reason("b", "PoolExhausted").await;
     consumer.wait_for_counts("web", (2, 0, 2, 0)).await;
@@ -297,7 +412,15 @@ async fn reservation_without_a_claim_excludes_its_address() {
     consumer.create_claim("b", "web").await;
     consumer.wait_for_reason("b", "PoolExhausted").await;
     consumer.assert_stays_unbound("b").await;
-    assert_eq!(consumer.reservation("web", "10.0.0.1").await.expect("it stays").spec.claim_ref, None);
+    assert_eq!(
+        consumer
+            .reservation("web", "10.0.0.1")
+            .await
+            .expect("it stays")
+            .spec
+            .claim_ref,
+        None
+    );
     // It does not count as in use.
     consumer.release("b").await;
     consumer.release("a").await;
@@ -309,12 +432,22 @@ async fn reservation_without_a_claim_excludes_its_address() {
 async fn reservation_is_immutable_except_for_its_release() {
     let consumer = with_pool(9).await;
     let claim = json!({"namespace": consumer.namespace, "name": "a", "uid": "u"});
-    let named = consumer.reserve("web", "10.0.0.1", json!({"namespace": consumer.namespace, "name": "a"})).await;
+    let named = consumer
+        .reserve(
+            "web",
+            "10.0.0.1",
+            json!({"namespace": consumer.namespace, "name": "a"}),
+        )
+        .await;
     let kept_out = consumer.reserve("web", "10.0.0.2", json!(null)).await;
     for (reservation, field, value) in [
         (&named, "scope", json!("p.other.web")),
         (&named, "address", json!("10.0.0.9")),
-        (&named, "poolRef", json!({"kind": "GlobalInClusterIPPool", "name": "web"})),
+        (
+            &named,
+            "poolRef",
+            json!({"kind": "GlobalInClusterIPPool", "name": "web"}),
+        ),
         (&named, "prefixLength", json!(32)),
         (&named, "claimRef", claim.clone()),
         (&named, "claimRef", json!(null)),
@@ -324,14 +457,25 @@ async fn reservation_is_immutable_except_for_its_release() {
         assert_eq!(causes, [format!("spec.{field}")], "{value}");
     }
     let release = |reservation: &mut Value| reservation["spec"]["releasedAt"] = json!(clock::now());
-    let written = consumer.modify(&consumer.reservations(), &named.name_any(), release).await;
+    let written = consumer
+        .modify(&consumer.reservations(), &named.name_any(), release)
+        .await;
     assert!(written.spec.released_at.is_some());
 }
 
 /// The fields in the error of the API server for a change of one field of a reservation.
-async fn refusal(consumer: &Consumer, made: &IPReservation, field: &str, value: &Value) -> Vec<String> {
+async fn refusal(
+    consumer: &Consumer,
+    made: &IPReservation,
+    field: &str,
+    value: &Value,
+) -> Vec<String> {
     let error = loop {
-        let before = consumer.reservations().get(&made.name_any()).await.expect("reservations can be read");
+        let before = consumer
+            .reservations()
+            .get(&made.name_any())
+            .await
+            .expect("reservations can be read");
         let before = before.expect("the object exists");
         let mut after = json!(before);
         after["spec"][field] = value.clone();
@@ -343,8 +487,12 @@ async fn refusal(consumer: &Consumer, made: &IPReservation, field: &str, value: 
         }
     };
     assert!(error.is_invalid(), "{error}");
-    let CallError::Failed { source, .. } = error else { panic!("the server responds: {error}") };
-    let kube::Error::Api(status) = *source else { panic!("the server responds: {source}") };
+    let CallError::Failed { source, .. } = error else {
+        panic!("the server responds: {error}")
+    };
+    let kube::Error::Api(status) = *source else {
+        panic!("the server responds: {source}")
+    };
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes.map(|cause| cause.field.clone()).collect()
 }

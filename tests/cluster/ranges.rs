@@ -1,4 +1,5 @@
-//! Pools with several ranges, each with its subnet and gateway, and the metadata of IPAddress objects.
+//! Pools with several ranges, each with its subnet and gateway, and the metadata of IPAddress
+//! objects.
 
 use capi_ipam_api::InClusterKind;
 use serde_json::{Value, json};
@@ -7,15 +8,25 @@ use crate::support::consumer::{Consumer, unique};
 use crate::support::wait::eventually;
 use crate::{consumer, lenient_consumer};
 
-/// Binds claims `c1`, `c2`, ... one after the other, and returns address, prefix and gateway of each.
+/// Binds claims `c1`, `c2`, ... one after the other, and returns address, prefix and gateway of
+/// each.
 async fn bind(consumer: &Consumer, kind: InClusterKind, pool: &str, count: usize) -> Vec<String> {
     let mut bound = Vec::new();
     for number in 1..=count {
         let name = format!("c{number}");
         consumer.create_claim_of(kind, &name, pool).await;
         consumer.wait_for_address(&name).await;
-        let address = consumer.addresses().get(&name).await.expect("addresses can be read").expect("it exists").spec;
-        let gateway = address.gateway.map(|gateway| format!(" {gateway}")).unwrap_or_default();
+        let address = consumer
+            .addresses()
+            .get(&name)
+            .await
+            .expect("addresses can be read")
+            .expect("it exists")
+            .spec;
+        let gateway = address
+            .gateway
+            .map(|gateway| format!(" {gateway}"))
+            .unwrap_or_default();
         bound.push(format!("{}/{}{gateway}", address.address, address.prefix));
     }
     bound
@@ -32,8 +43,16 @@ async fn ranges_are_used_in_order_with_their_gateways() {
         ],
     });
     consumer.create_pool("pool", spec).await;
-    let expected = ["10.9.0.5/16 10.9.0.1", "10.2.0.2/30 10.2.0.1", "10.1.0.8/24", "10.1.0.9/24"];
-    assert_eq!(bind(&consumer, InClusterKind::IPPool, "pool", 4).await, expected);
+    let expected = [
+        "10.9.0.5/16 10.9.0.1",
+        "10.2.0.2/30 10.2.0.1",
+        "10.1.0.8/24",
+        "10.1.0.9/24",
+    ];
+    assert_eq!(
+        bind(&consumer, InClusterKind::IPPool, "pool", 4).await,
+        expected
+    );
     consumer.create_claim("more", "pool").await;
     consumer.wait_for_reason("more", "PoolExhausted").await;
     consumer.release("c2").await;
@@ -49,38 +68,78 @@ async fn pools_of_ipv6_and_of_prefixes_have_ranges() {
         {"addresses": ["fd00:2::/126"], "prefix": 126, "gateway": "fd00:2::1"},
         {"addresses": ["fd00:1::1-fd00:1::2"], "prefix": 64, "gateway": "fd00:9::1"},
     ]);
-    consumer.create_global_pool(&pool, json!({"ranges": ranges})).await;
-    let expected = ["fd00:2::2/126 fd00:2::1", "fd00:2::3/126 fd00:2::1", "fd00:1::1/64 fd00:9::1"];
-    assert_eq!(bind(&consumer, InClusterKind::GlobalIPPool, &pool, 3).await, expected);
+    consumer
+        .create_global_pool(&pool, json!({"ranges": ranges}))
+        .await;
+    let expected = [
+        "fd00:2::2/126 fd00:2::1",
+        "fd00:2::3/126 fd00:2::1",
+        "fd00:1::1/64 fd00:9::1",
+    ];
+    assert_eq!(
+        bind(&consumer, InClusterKind::GlobalIPPool, &pool, 3).await,
+        expected
+    );
 
     let consumer = crate::consumer().await;
-    let ranges = json!([{"prefixes": ["fd00:1::/64"], "gateway": "fe80::1"}, {"prefixes": ["fd00::/64"]}]);
-    consumer.create_pool_of(InClusterKind::PrefixPool, "prefixes", json!({"ranges": ranges})).await;
+    let ranges =
+        json!([{"prefixes": ["fd00:1::/64"], "gateway": "fe80::1"}, {"prefixes": ["fd00::/64"]}]);
+    consumer
+        .create_pool_of(
+            InClusterKind::PrefixPool,
+            "prefixes",
+            json!({"ranges": ranges}),
+        )
+        .await;
     let expected = ["fd00:1::/64 fe80::1", "fd00::/64"];
-    assert_eq!(bind(&consumer, InClusterKind::PrefixPool, "prefixes", 2).await, expected);
+    assert_eq!(
+        bind(&consumer, InClusterKind::PrefixPool, "prefixes", 2).await,
+        expected
+    );
 }
 
 #[tokio::test]
 async fn new_addresses_get_labels_and_annotations() {
     let consumer = consumer().await;
     let metadata = json!({"labels": {"example.com/vlan": "120"}, "annotations": {"example.com/dns": "10.0.0.53"}});
-    let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "addressMetadata": metadata});
+    let spec =
+        json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "addressMetadata": metadata});
     consumer.create_pool("pool", spec).await;
     consumer.create_claim("before", "pool").await;
     consumer.wait_for_address("before").await;
-    consumer.modify_pool("pool", |pool| pool["addressMetadata"]["labels"]["example.com/vlan"] = json!("121")).await;
+    consumer
+        .modify_pool("pool", |pool| {
+            pool["addressMetadata"]["labels"]["example.com/vlan"] = json!("121")
+        })
+        .await;
     // The watches of pools and claims are independent.
     eventually("the change is observed", || async {
-        let pool = consumer.pools().get("pool").await.expect("pools can be read").expect("it exists");
+        let pool = consumer
+            .pools()
+            .get("pool")
+            .await
+            .expect("pools can be read")
+            .expect("it exists");
         (pool.status?.observed_generation == pool.metadata.generation).then_some(())
     })
     .await;
     consumer.create_claim("after", "pool").await;
     consumer.wait_for_address("after").await;
     for (name, vlan) in [("before", "120"), ("after", "121")] {
-        let address = consumer.addresses().get(name).await.expect("addresses can be read").expect("it exists");
-        assert_eq!(address.metadata.labels.unwrap_or_default()["example.com/vlan"], vlan);
-        assert_eq!(address.metadata.annotations.unwrap_or_default()["example.com/dns"], "10.0.0.53");
+        let address = consumer
+            .addresses()
+            .get(name)
+            .await
+            .expect("addresses can be read")
+            .expect("it exists");
+        assert_eq!(
+            address.metadata.labels.unwrap_or_default()["example.com/vlan"],
+            vlan
+        );
+        assert_eq!(
+            address.metadata.annotations.unwrap_or_default()["example.com/dns"],
+            "10.0.0.53"
+        );
     }
 }
 
@@ -98,7 +157,11 @@ async fn invalid_pools_are_reported_without_crd_rules() {
             json!({"ranges": [{"addresses": ["10.0.0.9", "10.1.0.1"], "prefix": 24}]}),
             "spec.ranges[0].addresses[1]: 10.1.0.1 is not within the subnet 10.0.0.0/24",
         ),
-        ("empty", json!({"ranges": []}), "spec.addresses: is required"),
+        (
+            "empty",
+            json!({"ranges": []}),
+            "spec.addresses: is required",
+        ),
         (
             "draining",
             json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "draining": ["fd00::/64"]}),
@@ -115,7 +178,9 @@ async fn invalid_pools_are_reported_without_crd_rules() {
     ];
     for (name, spec, problem) in cases {
         consumer.create_pool(name, spec).await;
-        let text = consumer.wait_for_condition(&consumer.pools(), name, "Ready", "False", "InvalidSpec").await;
+        let text = consumer
+            .wait_for_condition(&consumer.pools(), name, "Ready", "False", "InvalidSpec")
+            .await;
         assert!(text.contains(problem), "{text}");
         consumer.create_claim(name, name).await;
         consumer.wait_for_reason(name, "PoolNotReady").await;

@@ -1,5 +1,5 @@
-//! The API server rejects writes of the manager, because of webhooks, policies and owners. Claims report the message of
-//! the API server, and recover within seconds.
+//! The API server rejects writes of the manager, because of webhooks, policies and owners. Claims
+//! report the message of the API server, and recover within seconds.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use crate::support::patience::Patience;
 use crate::support::wait::eventually;
 use crate::{consumer, environment};
 
-/// How long a claim may take to recover: a retry follows within 10 s, and it takes several requests.
+/// How long a claim may take to recover: a retry follows within 10 s, and it takes several
+/// requests.
 const RECOVERY: Duration = Duration::from_secs(50);
 
 /// The message of the policies.
@@ -25,15 +26,20 @@ const UNREACHABLE: &str = "failed calling webhook";
 
 async fn with_pool() -> Consumer {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
     consumer
 }
 
 fn apply(object: &Value) {
-    environment().control_plane.kubectl_apply(&object.to_string());
+    environment()
+        .control_plane
+        .kubectl_apply(&object.to_string());
 }
 
-/// A policy that denies an operation on a kind in the namespace of the consumer, unless the expression is true.
+/// A policy that denies an operation on a kind in the namespace of the consumer, unless the
+/// expression is true.
 fn deny(consumer: &Consumer, operation: &str, kind: &str, expression: &str) -> Policy {
     let name = format!("{}-{kind}-{}", consumer.namespace, operation.to_lowercase());
     let api = "admissionregistration.k8s.io/v1";
@@ -60,8 +66,13 @@ struct Policy(String);
 
 impl Policy {
     fn remove(self) -> Patience {
-        for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
-            environment().control_plane.kubectl(&["delete", kind, &self.0]);
+        for kind in [
+            "validatingadmissionpolicybinding",
+            "validatingadmissionpolicy",
+        ] {
+            environment()
+                .control_plane
+                .kubectl(&["delete", kind, &self.0]);
         }
         Patience::new(RECOVERY)
     }
@@ -91,7 +102,9 @@ async fn wait_until_rejected(consumer: &Consumer, words: &str) {
 async fn wait_until_reported(consumer: &Consumer, name: &str, reason: &str, words: &str) {
     let text = consumer.wait_for_message(name, reason, words).await;
     assert!(!text.contains("Status {"), "{text}");
-    consumer.wait_for_event(name, "Warning", reason, words).await;
+    consumer
+        .wait_for_event(name, "Warning", reason, words)
+        .await;
 }
 
 /// Waits until the claim is bound, and asserts that it took seconds.
@@ -120,13 +133,21 @@ async fn unreachable_webhook_is_reported() {
         }],
     }));
     wait_until_rejected(&consumer, UNREACHABLE).await;
-    consumer.modify_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.3"])).await;
+    consumer
+        .modify_pool("web", |spec| {
+            spec["addresses"] = json!(["10.0.0.1-10.0.0.3"])
+        })
+        .await;
     wait_until_reported(&consumer, "b", "AllocationFailed", UNREACHABLE).await;
     // It can still be deleted.
     consumer.create_claim("c", "web").await;
     wait_until_reported(&consumer, "c", "AllocationFailed", UNREACHABLE).await;
     consumer.release("c").await;
-    environment().control_plane.kubectl(&["delete", "validatingwebhookconfiguration", &configuration]);
+    environment().control_plane.kubectl(&[
+        "delete",
+        "validatingwebhookconfiguration",
+        &configuration,
+    ]);
     assert_recovers(&consumer, "b", Patience::new(RECOVERY)).await;
 }
 
@@ -166,13 +187,27 @@ async fn policy_against_the_release_is_reported() {
     consumer.wait_for_address("a").await;
     let policy = deny(&consumer, "DELETE", "ipaddresses", "false");
     let probe = json!({"apiGroup": "example.com", "kind": "OtherPool", "name": "other"});
-    consumer.create_address_for("probe", probe, "10.9.9.9").await;
+    consumer
+        .create_address_for("probe", probe, "10.9.9.9")
+        .await;
     eventually("a deletion is refused", || async {
         let found = consumer.addresses().get("probe").await.ok()?;
-        let Some(found) = found else { panic!("the policy was enforced too late") };
-        let dry = ["--namespace", &consumer.namespace, "delete", "--dry-run=server", "ipaddress.ipam.cluster.x-k8s.io"];
-        let deleted = environment().control_plane.try_kubectl(&[&dry[..], &[&found.name_any()]].concat());
-        deleted.is_err_and(|text| text.contains(DENIED)).then_some(())
+        let Some(found) = found else {
+            panic!("the policy was enforced too late")
+        };
+        let dry = [
+            "--namespace",
+            &consumer.namespace,
+            "delete",
+            "--dry-run=server",
+            "ipaddress.ipam.cluster.x-k8s.io",
+        ];
+        let deleted = environment()
+            .control_plane
+            .try_kubectl(&[&dry[..], &[&found.name_any()]].concat());
+        deleted
+            .is_err_and(|text| text.contains(DENIED))
+            .then_some(())
     })
     .await;
     consumer.delete("a").await;
@@ -185,10 +220,14 @@ async fn policy_against_the_release_is_reported() {
 #[tokio::test]
 async fn address_with_a_foreign_controller_is_reported() {
     let consumer = with_pool().await;
-    let maps: ResourceClient<ConfigMap> =
-        ResourceClient::new(Api::namespaced(consumer.client.clone(), &consumer.namespace), &());
+    let maps: ResourceClient<ConfigMap> = ResourceClient::new(
+        Api::namespaced(consumer.client.clone(), &consumer.namespace),
+        &(),
+    );
     let owner = object(json!({"metadata": {"name": "server", "namespace": consumer.namespace}}));
-    let owner = create(&maps, &owner).await.expect("a config map can be created");
+    let owner = create(&maps, &owner)
+        .await
+        .expect("a config map can be created");
     consumer.create_address("a", "web", "10.0.0.1").await;
     consumer
         .modify(&consumer.addresses(), "a", |address| {
@@ -197,7 +236,13 @@ async fn address_with_a_foreign_controller_is_reported() {
         })
         .await;
     consumer.create_claim("a", "web").await;
-    wait_until_reported(&consumer, "a", "AllocationFailed", "Only one reference can have Controller set to true").await;
+    wait_until_reported(
+        &consumer,
+        "a",
+        "AllocationFailed",
+        "Only one reference can have Controller set to true",
+    )
+    .await;
     let others = |address: &mut Value| address["metadata"]["ownerReferences"] = json!([]);
     consumer.modify(&consumer.addresses(), "a", others).await;
     assert_recovers(&consumer, "a", Patience::new(RECOVERY)).await;
@@ -208,16 +253,34 @@ async fn address_with_a_foreign_controller_is_reported() {
 async fn claim_with_a_protected_annotation_is_released() {
     let consumer = with_pool().await;
     let metadata = json!({"annotations": {"example.com/team": "a"}});
-    consumer.create_claim_with("a", InClusterKind::IPPool.name(), "web", metadata).await;
+    consumer
+        .create_claim_with("a", InClusterKind::IPPool.name(), "web", metadata)
+        .await;
     consumer.wait_for_address("a").await;
-    let _policy = deny(&consumer, "UPDATE", "ipaddressclaims", "has(object.metadata.annotations)");
+    let _policy = deny(
+        &consumer,
+        "UPDATE",
+        "ipaddressclaims",
+        "has(object.metadata.annotations)",
+    );
     consumer.create_claim("probe", "nowhere").await;
     consumer.wait_for_reason("probe", "PoolNotReady").await;
     eventually("a change without annotations is rejected", || async {
         let namespace = ["--namespace", &consumer.namespace];
-        let label = ["label", "--overwrite", "ipaddressclaim", "probe", "probe=x", "--dry-run=server"];
-        let changed = environment().control_plane.try_kubectl(&[&namespace[..], &label[..]].concat());
-        changed.is_err_and(|text| text.contains(DENIED)).then_some(())
+        let label = [
+            "label",
+            "--overwrite",
+            "ipaddressclaim",
+            "probe",
+            "probe=x",
+            "--dry-run=server",
+        ];
+        let changed = environment()
+            .control_plane
+            .try_kubectl(&[&namespace[..], &label[..]].concat());
+        changed
+            .is_err_and(|text| text.contains(DENIED))
+            .then_some(())
     })
     .await;
     consumer.release("a").await;
@@ -227,15 +290,23 @@ async fn claim_with_a_protected_annotation_is_released() {
 const SAME_FINALIZERS: &str = "(has(object.metadata.finalizers) ? object.metadata.finalizers : []) == \
      (has(oldObject.metadata.finalizers) ? oldObject.metadata.finalizers : [])";
 
-/// Waits until the API server rejects new finalizers on the pool `probe`, which has that of the manager.
+/// Waits until the API server rejects new finalizers on the pool `probe`, which has that of the
+/// manager.
 async fn wait_until_finalizers_rejected(consumer: &Consumer) {
     eventually("a finalizer is rejected", || async {
-        let before = consumer.pools().get("probe").await.ok()?.expect("it exists");
+        let before = consumer
+            .pools()
+            .get("probe")
+            .await
+            .ok()?
+            .expect("it exists");
         let mut after = before.clone();
         let finalizers = after.metadata.finalizers.get_or_insert_default();
         finalizers.push(format!("example.com/probe-{}", finalizers.len()));
         let written = capi_ipam_controller::patch::write(&consumer.pools(), &before, &after).await;
-        written.is_err_and(|error| error_chain(&error).contains(DENIED)).then_some(())
+        written
+            .is_err_and(|error| error_chain(&error).contains(DENIED))
+            .then_some(())
     })
     .await;
 }
@@ -244,21 +315,44 @@ async fn wait_until_finalizers_rejected(consumer: &Consumer) {
 async fn pool_reports_why_its_finalizer_is_rejected() {
     let consumer = consumer().await;
     // Before the policy: the API server enforces it at any time after its creation.
-    consumer.create_pool("probe", json!({"addresses": ["10.9.9.9"], "prefix": 24})).await;
-    consumer.wait_for_pool_condition("probe", "True", "PoolReady").await;
+    consumer
+        .create_pool("probe", json!({"addresses": ["10.9.9.9"], "prefix": 24}))
+        .await;
+    consumer
+        .wait_for_pool_condition("probe", "True", "PoolReady")
+        .await;
     let policy = deny(&consumer, "UPDATE", "inclusterippools", SAME_FINALIZERS);
     wait_until_finalizers_rejected(&consumer).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
     consumer.create_claim("a", "web").await;
-    let text = consumer.wait_for_pool_message("web", "InitializationFailed", DENIED).await;
+    let text = consumer
+        .wait_for_pool_message("web", "InitializationFailed", DENIED)
+        .await;
     assert!(!text.contains("Status {"), "{text}");
-    let pool = consumer.pools().get("web").await.expect("pools can be read").expect("the pool exists");
-    let reconciling = conditions::find(&pool.status.as_ref().expect("it has a status").conditions, "Reconciling");
-    assert!(reconciling.is_some_and(|condition| condition.status == "True"), "{pool:?}");
+    let pool = consumer
+        .pools()
+        .get("web")
+        .await
+        .expect("pools can be read")
+        .expect("the pool exists");
+    let reconciling = conditions::find(
+        &pool.status.as_ref().expect("it has a status").conditions,
+        "Reconciling",
+    );
+    assert!(
+        reconciling.is_some_and(|condition| condition.status == "True"),
+        "{pool:?}"
+    );
     assert_eq!(kstatus(&pool), "InProgress");
-    consumer.wait_for_event("web", "Warning", "InitializationFailed", "").await;
+    consumer
+        .wait_for_event("web", "Warning", "InitializationFailed", "")
+        .await;
     let removed = policy.remove();
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     assert!(!removed.is_over(), "{:?}", removed.elapsed());
-    consumer.wait_for_pool_condition("web", "True", "PoolReady").await;
+    consumer
+        .wait_for_pool_condition("web", "True", "PoolReady")
+        .await;
 }

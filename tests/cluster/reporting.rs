@@ -10,32 +10,55 @@ use crate::support::consumer::{Consumer, ready, retry_unanswered, unique};
 use crate::support::patience::Patience;
 use crate::support::wait::eventually;
 
-/// The condition `Ready` of an object that aggregates the `v1beta1` conditions of its claims, as the vSphere provider
-/// does on a VSphereVM: a claim without condition is still in progress, and one that is False makes the aggregate
-/// False.
+/// The condition `Ready` of an object that aggregates the `v1beta1` conditions of its claims, as
+/// the vSphere provider does on a VSphereVM: a claim without condition is still in progress, and
+/// one that is False makes the aggregate False.
 fn aggregated(claims: &[IPAddressClaim]) -> (bool, String) {
     let conditions: Vec<Value> = claims
         .iter()
         .filter_map(|claim| {
             let list = json!(claim.status)["deprecated"]["v1beta1"]["conditions"].take();
-            list.as_array()?.iter().find(|condition| condition["type"] == "Ready").cloned()
+            list.as_array()?
+                .iter()
+                .find(|condition| condition["type"] == "Ready")
+                .cloned()
         })
         .collect();
-    let done = conditions.iter().filter(|condition| condition["status"] == "True").count();
-    let reason = if conditions.len() < claims.len() { "being created" } else { "completed" };
-    (conditions.len() == claims.len() && done == claims.len(), format!("{done}/{} {reason}", claims.len()))
+    let done = conditions
+        .iter()
+        .filter(|condition| condition["status"] == "True")
+        .count();
+    let reason = if conditions.len() < claims.len() {
+        "being created"
+    } else {
+        "completed"
+    };
+    (
+        conditions.len() == claims.len() && done == claims.len(),
+        format!("{done}/{} {reason}", claims.len()),
+    )
 }
 
-/// The condition of an object that mirrors `Ready` of its claim in `v1beta2`, by status, reason and message.
+/// The condition of an object that mirrors `Ready` of its claim in `v1beta2`, by status, reason and
+/// message.
 fn mirrored(claim: &IPAddressClaim) -> (String, String, String) {
     let ready = ready(claim);
-    (ready.status.into_owned(), ready.reason.unwrap_or_default().into_owned(), ready.message.unwrap_or_default())
+    (
+        ready.status.into_owned(),
+        ready.reason.unwrap_or_default().into_owned(),
+        ready.message.unwrap_or_default(),
+    )
 }
 
 #[tokio::test]
 async fn conditions_are_correct_in_both_contract_versions() {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24}),
+        )
+        .await;
     for name in ["a", "b", "c"] {
         consumer.create_claim(name, "web").await;
         if name != "c" {
@@ -44,29 +67,53 @@ async fn conditions_are_correct_in_both_contract_versions() {
     }
     consumer.wait_for_reason("c", "PoolExhausted").await;
     let client = consumer.claims();
-    let claims = || async { retry_unanswered(|| client.list()).await.expect("claims can be read") };
-    assert_eq!(aggregated(&claims().await), (false, "2/3 completed".to_owned()));
+    let claims = || async {
+        retry_unanswered(|| client.list())
+            .await
+            .expect("claims can be read")
+    };
+    assert_eq!(
+        aggregated(&claims().await),
+        (false, "2/3 completed".to_owned())
+    );
 
-    consumer.modify_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.3"])).await;
+    consumer
+        .modify_pool("web", |spec| {
+            spec["addresses"] = json!(["10.0.0.1-10.0.0.3"])
+        })
+        .await;
     consumer.wait_for_address("c").await;
     let all = claims().await;
     assert_eq!(aggregated(&all), (true, "3/3 completed".to_owned()));
     for claim in &all {
-        assert_eq!(mirrored(claim), ("True".to_owned(), "AddressAllocated".to_owned(), String::new()));
+        assert_eq!(
+            mirrored(claim),
+            (
+                "True".to_owned(),
+                "AddressAllocated".to_owned(),
+                String::new()
+            )
+        );
     }
 }
 
 /// Triggers a reconcile of a waiting claim without a relevant change.
 async fn touch(consumer: &Consumer, name: &str) {
     let label = unique("l");
-    consumer.modify(&consumer.claims(), name, |claim| claim["metadata"]["labels"] = json!({"touched": label})).await;
+    consumer
+        .modify(&consumer.claims(), name, |claim| {
+            claim["metadata"]["labels"] = json!({"touched": label})
+        })
+        .await;
 }
 
 /// An immediate write would make two managers with different caches overwrite each other.
 #[tokio::test]
 async fn changed_message_is_written_after_a_delay() {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
     consumer.create_claim("a", "web").await;
     consumer.wait_for_address("a").await;
     consumer.create_claim("b", "web").await;
@@ -75,7 +122,11 @@ async fn changed_message_is_written_after_a_delay() {
     // One more address, which is excluded.
     consumer.reserve("web", "10.0.0.2", Value::Null).await;
     let (changed, patience) = (Instant::now(), Patience::new(Duration::from_secs(55)));
-    consumer.modify_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.2"])).await;
+    consumer
+        .modify_pool("web", |spec| {
+            spec["addresses"] = json!(["10.0.0.1-10.0.0.2"])
+        })
+        .await;
     consumer.wait_for_counts("web", (2, 0, 1, 0)).await;
     touch(&consumer, "b").await;
     let after = eventually("the message is rewritten", || async {
@@ -85,5 +136,8 @@ async fn changed_message_is_written_after_a_delay() {
     .await;
     assert!(after.contains("2 in total"), "{after}");
     let took = changed.elapsed();
-    assert!(took >= Duration::from_secs(4) && !patience.is_over(), "{took:?}");
+    assert!(
+        took >= Duration::from_secs(4) && !patience.is_over(),
+        "{took:?}"
+    );
 }

@@ -23,13 +23,31 @@ async fn request(consumer: &Consumer, name: &str, address: &str) {
     request_of(consumer, name, KIND, "pool", ANNOTATION, address).await;
 }
 
-async fn request_of(consumer: &Consumer, name: &str, kind: &str, pool: &str, annotation: &str, address: &str) {
-    consumer.create_claim_with(name, kind, pool, json!({"annotations": {annotation: address}})).await;
+async fn request_of(
+    consumer: &Consumer,
+    name: &str,
+    kind: &str,
+    pool: &str,
+    annotation: &str,
+    address: &str,
+) {
+    consumer
+        .create_claim_with(
+            name,
+            kind,
+            pool,
+            json!({"annotations": {annotation: address}}),
+        )
+        .await;
 }
 
 async fn change_request(consumer: &Consumer, name: &str, address: Value) {
     let annotations = json!({"metadata": {"annotations": {ANNOTATION: address}}});
-    consumer.modify(&consumer.claims(), name, |claim| json_patch::merge(claim, &annotations)).await;
+    consumer
+        .modify(&consumer.claims(), name, |claim| {
+            json_patch::merge(claim, &annotations)
+        })
+        .await;
 }
 
 #[tokio::test]
@@ -64,19 +82,36 @@ async fn each_unavailable_address_is_explained() {
         consumer.wait_for_address(name).await;
     }
     consumer.release("former").await;
-    consumer.reserve("pool", "10.0.0.13", json!({"namespace": consumer.namespace, "name": "promised"})).await;
+    consumer
+        .reserve(
+            "pool",
+            "10.0.0.13",
+            json!({"namespace": consumer.namespace, "name": "promised"}),
+        )
+        .await;
     consumer.reserve("pool", "10.0.0.14", json!(null)).await;
     let owner = format!("IPAddressClaim {}/owner", consumer.namespace);
-    let promised = format!("is reserved for IPAddressClaim {}/promised", consumer.namespace);
+    let promised = format!(
+        "is reserved for IPAddressClaim {}/promised",
+        consumer.namespace
+    );
     let long = "1".repeat(10_000);
     let cases = [
         ("taken", "10.0.0.11", owner.as_str()),
         ("cooling", "10.0.0.12", "is cooling down until"),
         ("reserved", "10.0.0.13", &promised),
         ("blocked", "10.0.0.14", "is excluded by an IPReservation"),
-        ("excluded", "10.0.0.15", "outside of its ranges, excluded or reserved"),
+        (
+            "excluded",
+            "10.0.0.15",
+            "outside of its ranges, excluded or reserved",
+        ),
         ("gateway", "10.0.0.1", "is a gateway"),
-        ("range", "10.0.0.99", "outside of its ranges, excluded or reserved"),
+        (
+            "range",
+            "10.0.0.99",
+            "outside of its ranges, excluded or reserved",
+        ),
         ("subnet", "10.0.1.5", "is outside of the subnet 10.0.0.0/24"),
         ("text", "ten", "is not an IPv4 or IPv6 address"),
         ("family", "fd00::5", "is IPv6, but the pool is IPv4"),
@@ -88,22 +123,34 @@ async fn each_unavailable_address_is_explained() {
     for (name, _, part) in cases {
         consumer.wait_for_message(name, REASON, part).await;
     }
-    consumer.wait_for_event("taken", "Warning", REASON, "").await;
+    consumer
+        .wait_for_event("taken", "Warning", REASON, "")
+        .await;
     // Claims without a request are not delayed.
     consumer.create_claim("any", "pool").await;
     assert_eq!(consumer.wait_for_address("any").await, "10.0.0.10");
     // The claim of the promise gets it by request.
     request(&consumer, "promised", "10.0.0.13").await;
     assert_eq!(consumer.wait_for_address("promised").await, "10.0.0.13");
-    for (name, address, result) in [("text", json!("10.0.0.16"), "10.0.0.16"), ("taken", json!(null), "10.0.0.17")] {
+    for (name, address, result) in [
+        ("text", json!("10.0.0.16"), "10.0.0.16"),
+        ("taken", json!(null), "10.0.0.17"),
+    ] {
         change_request(&consumer, name, address).await;
         assert_eq!(consumer.wait_for_address(name).await, result);
     }
-    consumer.modify_pool("pool", |spec| spec["excludedAddresses"] = json!([])).await;
+    consumer
+        .modify_pool("pool", |spec| spec["excludedAddresses"] = json!([]))
+        .await;
     assert_eq!(consumer.wait_for_address("excluded").await, "10.0.0.15");
     // A bound claim keeps its address, whatever it requests.
     change_request(&consumer, "any", json!("10.0.0.18")).await;
-    consumer.delete_object(&consumer.reservations(), &format!("p.{}.pool.10.0.0.14", consumer.namespace)).await;
+    consumer
+        .delete_object(
+            &consumer.reservations(),
+            &format!("p.{}.pool.10.0.0.14", consumer.namespace),
+        )
+        .await;
     assert_eq!(consumer.wait_for_address("blocked").await, "10.0.0.14");
     assert_eq!(consumer.wait_for_address("any").await, "10.0.0.10");
 }
@@ -138,8 +185,14 @@ async fn names_of_other_namespaces_are_not_revealed() {
     assert_eq!(one.wait_for_address("secret").await, "10.0.0.5");
     request_of(&two, "curious", kind, &pool, ANNOTATION, "10.0.0.5").await;
     let text = two.wait_for_reason("curious", REASON).await;
-    assert!(text.contains("an IPAddressClaim in another namespace"), "{text}");
-    assert!(!text.contains("secret") && !text.contains(&one.namespace), "{text}");
+    assert!(
+        text.contains("an IPAddressClaim in another namespace"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("secret") && !text.contains(&one.namespace),
+        "{text}"
+    );
     // A request beyond a limit waits for the limit, and then for its address.
     request_of(&one, "more", kind, &pool, ANNOTATION, "10.0.0.6").await;
     let text = one.wait_for_reason("more", "QuotaExceeded").await;
@@ -156,24 +209,66 @@ async fn prefixes_and_ipv6_addresses_are_requested() {
     let consumer = consumer().await;
     let policy = json!({"requests": true, "sticky": true});
     let spec = json!({"prefixes": ["fd00:10::/48"], "allocation": policy});
-    consumer.create_pool_of(InClusterKind::PrefixPool, "prefixes", spec).await;
+    consumer
+        .create_pool_of(InClusterKind::PrefixPool, "prefixes", spec)
+        .await;
     let kind = InClusterKind::PrefixPool.name();
     for (name, text) in [("cidr", "fd00:10:0:5::/64"), ("base", "fd00:10:0:6::")] {
         request_of(&consumer, name, kind, "prefixes", ANNOTATION, text).await;
-        assert_eq!(consumer.wait_for_address(name).await, text.trim_end_matches("/64"));
+        assert_eq!(
+            consumer.wait_for_address(name).await,
+            text.trim_end_matches("/64")
+        );
     }
-    request_of(&consumer, "length", kind, "prefixes", ANNOTATION, "fd00:10:0:7::/80").await;
-    consumer.wait_for_message("length", REASON, "is not a prefix of the length 64").await;
-    request_of(&consumer, "outside", kind, "prefixes", ANNOTATION, "fd00:11::/64").await;
-    consumer.wait_for_message("outside", REASON, "outside of its ranges").await;
+    request_of(
+        &consumer,
+        "length",
+        kind,
+        "prefixes",
+        ANNOTATION,
+        "fd00:10:0:7::/80",
+    )
+    .await;
+    consumer
+        .wait_for_message("length", REASON, "is not a prefix of the length 64")
+        .await;
+    request_of(
+        &consumer,
+        "outside",
+        kind,
+        "prefixes",
+        ANNOTATION,
+        "fd00:11::/64",
+    )
+    .await;
+    consumer
+        .wait_for_message("outside", REASON, "outside of its ranges")
+        .await;
     let spec = json!({"addresses": ["fd00:20::/64"], "prefix": 64, "allocation": policy});
     consumer.create_pool("v6", spec).await;
-    request_of(&consumer, "v6", KIND, "v6", ANNOTATION, "fd00:20:0:0:0::beef").await;
+    request_of(
+        &consumer,
+        "v6",
+        KIND,
+        "v6",
+        ANNOTATION,
+        "fd00:20:0:0:0::beef",
+    )
+    .await;
     assert_eq!(consumer.wait_for_address("v6").await, "fd00:20::beef");
-    // What a claim requests has precedence over its former address, and kept addresses can be requested.
+    // What a claim requests has precedence over its former address, and kept addresses can be
+    // requested.
     consumer.release("v6").await;
     request_of(&consumer, "v6", KIND, "v6", ANNOTATION, "fd00:20::cafe").await;
     assert_eq!(consumer.wait_for_address("v6").await, "fd00:20::cafe");
-    request_of(&consumer, "another", KIND, "v6", ANNOTATION, "fd00:20::beef").await;
+    request_of(
+        &consumer,
+        "another",
+        KIND,
+        "v6",
+        ANNOTATION,
+        "fd00:20::beef",
+    )
+    .await;
     assert_eq!(consumer.wait_for_address("another").await, "fd00:20::beef");
 }

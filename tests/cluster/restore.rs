@@ -20,7 +20,12 @@ async fn with_pool() -> Consumer {
 }
 
 async fn create_pool(consumer: &Consumer) {
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
+        )
+        .await;
 }
 
 fn managed_fields(manager: &str, fields: &Value) -> Value {
@@ -29,22 +34,36 @@ fn managed_fields(manager: &str, fields: &Value) -> Value {
 }
 
 fn creator() -> Value {
-    managed_fields("machine-controller", &json!({"f:spec": {".": {}, "f:poolRef": {}}}))
+    managed_fields(
+        "machine-controller",
+        &json!({"f:spec": {".": {}, "f:poolRef": {}}}),
+    )
 }
 
 fn restore_managed_fields(consumer: &Consumer, name: &str, fields: &[Value]) {
     let patch = format!("--patch={}", json!({"metadata": {"managedFields": fields}}));
     let namespace = format!("--namespace={}", consumer.namespace);
-    environment().control_plane.kubectl(&["patch", "ipaddressclaim", name, &namespace, "--type=merge", &patch]);
+    environment().control_plane.kubectl(&[
+        "patch",
+        "ipaddressclaim",
+        name,
+        &namespace,
+        "--type=merge",
+        &patch,
+    ]);
 }
 
-/// A consumer with a claim that was created as `clusterctl move` and Velero do: its managed fields are restored after
-/// its creation. The pool is created last, since the claim is bound if they are not restored within seconds.
+/// A consumer with a claim that was created as `clusterctl move` and Velero do: its managed fields
+/// are restored after its creation. The pool is created last, since the claim is bound if they are
+/// not restored within seconds.
 async fn with_restored_claim(name: &str) -> Consumer {
     let consumer = consumer().await;
     copy_claim(&consumer, name, json!({})).await;
     let finalizer = json!({".": {}, "v:\"ipam.cluster.x-k8s.io/ReleaseAddress\"": {}});
-    let served = managed_fields("capi-ipam-in-cluster", &json!({"f:metadata": {"f:finalizers": finalizer}}));
+    let served = managed_fields(
+        "capi-ipam-in-cluster",
+        &json!({"f:metadata": {"f:finalizers": finalizer}}),
+    );
     restore_managed_fields(&consumer, name, &[creator(), served]);
     create_pool(&consumer).await;
     consumer
@@ -53,25 +72,33 @@ async fn with_restored_claim(name: &str) -> Consumer {
 /// Creates a claim with our finalizer, like a copy of another one.
 async fn copy_claim(consumer: &Consumer, name: &str, mut metadata: Value) {
     metadata["finalizers"] = with_finalizer()["finalizers"].take();
-    consumer.create_claim_with(name, InClusterKind::IPPool.name(), "web", metadata).await;
+    consumer
+        .create_claim_with(name, InClusterKind::IPPool.name(), "web", metadata)
+        .await;
 }
 
 #[tokio::test]
 async fn restored_claim_waits_for_its_address() {
     let consumer = with_restored_claim("a").await;
     let text = consumer.wait_for_reason("a", "AwaitingAddress").await;
-    assert!(text.contains("ipam.cluster.x-k8s.io/ReleaseAddress"), "{text}");
+    assert!(
+        text.contains("ipam.cluster.x-k8s.io/ReleaseAddress"),
+        "{text}"
+    );
     // Other claims are bound meanwhile.
     consumer.create_claim("b", "web").await;
     assert_eq!(consumer.wait_for_address("b").await, "10.0.0.1");
     let made = consumer.create_address("a", "web", "10.0.0.7").await;
     let address = consumer.wait_for_ip_address("a").await;
     assert_eq!((address.uid(), &address.spec), (made.uid(), &made.spec));
-    consumer.wait_for_reservations("web", &[("10.0.0.1", "b"), ("10.0.0.7", "a")]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", "b"), ("10.0.0.7", "a")])
+        .await;
     consumer.release("a").await;
 }
 
-/// The managed fields of a claim to which an admission policy added the finalizer do not contain it.
+/// The managed fields of a claim to which an admission policy added the finalizer do not contain
+/// it.
 #[tokio::test]
 async fn restored_claim_with_the_finalizer_of_a_policy_waits() {
     let consumer = consumer().await;
@@ -105,7 +132,11 @@ async fn restored_claim_with_a_cluster_waits_for_its_address() {
 async fn removed_finalizer_lets_a_restored_claim_allocate() {
     let consumer = with_restored_claim("a").await;
     consumer.wait_for_reason("a", "AwaitingAddress").await;
-    consumer.modify(&consumer.claims(), "a", |claim| claim["metadata"]["finalizers"] = json!([])).await;
+    consumer
+        .modify(&consumer.claims(), "a", |claim| {
+            claim["metadata"]["finalizers"] = json!([])
+        })
+        .await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
 }
 
@@ -120,13 +151,18 @@ async fn restored_claim_can_be_deleted_while_waiting() {
 /// What `kubectl get --output=yaml` writes of a claim, and the claim is deleted.
 async fn back_up(consumer: &Consumer, name: &str, flags: &[&str]) -> String {
     let namespace = format!("--namespace={}", consumer.namespace);
-    let get = [&["get", "ipaddressclaim", name, &namespace, "--output=yaml"], flags].concat();
+    let get = [
+        &["get", "ipaddressclaim", name, &namespace, "--output=yaml"],
+        flags,
+    ]
+    .concat();
     let yaml = environment().control_plane.kubectl(&get);
     consumer.release(name).await;
     yaml
 }
 
-/// A backup of two bound claims. Their IPAddresses are lost, and other claims have the lowest addresses.
+/// A backup of two bound claims. Their IPAddresses are lost, and other claims have the lowest
+/// addresses.
 async fn with_backup(consumer: &Consumer, flags: &[&str]) -> String {
     create_pool(consumer).await;
     consumer.create_claim("a", "web").await;
@@ -140,10 +176,15 @@ async fn with_backup(consumer: &Consumer, flags: &[&str]) -> String {
 }
 
 fn kubectl_with(consumer: &Consumer, command: &[&str], yaml: &str) {
-    let file = environment().control_plane.folder().join(format!("{}.yaml", consumer.namespace));
+    let file = environment()
+        .control_plane
+        .folder()
+        .join(format!("{}.yaml", consumer.namespace));
     std::fs::write(&file, yaml).expect("a file can be written");
     let file = format!("--filename={}", file.display());
-    environment().control_plane.kubectl(&[command, &[&file]].concat());
+    environment()
+        .control_plane
+        .kubectl(&[command, &[&file]].concat());
 }
 
 #[tokio::test]
@@ -164,9 +205,16 @@ async fn claim_with_an_older_status_entry_waits_for_its_address() {
     kubectl_with(&consumer, &["create"], &backup);
     consumer.wait_for_reason("a", "AwaitingAddress").await;
     // A new address on request is visible as well.
-    consumer.modify(&consumer.claims(), "a", |claim| claim["metadata"]["finalizers"] = json!([])).await;
+    consumer
+        .modify(&consumer.claims(), "a", |claim| {
+            claim["metadata"]["finalizers"] = json!([])
+        })
+        .await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
-    assert_eq!(replaced(&consumer, "a").await.as_deref(), Some("AddressNotRestored"));
+    assert_eq!(
+        replaced(&consumer, "a").await.as_deref(),
+        Some("AddressNotRestored")
+    );
 }
 
 /// Without managed fields, nothing but the finalizer shows that the claim was restored.
@@ -176,18 +224,36 @@ async fn claim_that_may_be_restored_reports_its_new_address() {
     let backup = with_backup(&consumer, &[]).await;
     kubectl_with(&consumer, &["create"], &backup);
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
-    assert_eq!(replaced(&consumer, "a").await.as_deref(), Some("FinalizerAtCreation"));
-    consumer.wait_for_event("a", "Warning", "FinalizerAtCreation", "10.0.0.2/24 from InClusterIPPool web").await;
+    assert_eq!(
+        replaced(&consumer, "a").await.as_deref(),
+        Some("FinalizerAtCreation")
+    );
+    consumer
+        .wait_for_event(
+            "a",
+            "Warning",
+            "FinalizerAtCreation",
+            "10.0.0.2/24 from InClusterIPPool web",
+        )
+        .await;
     // Claims that were not restored report nothing.
     assert_eq!(replaced(&consumer, "b").await, None);
 }
 
 /// The reason of the condition of a bound claim that its address is new.
 async fn replaced(consumer: &Consumer, name: &str) -> Option<String> {
-    let claim = consumer.claims().get(name).await.expect("claims can be read").expect("the claim exists");
+    let claim = consumer
+        .claims()
+        .get(name)
+        .await
+        .expect("claims can be read")
+        .expect("the claim exists");
     let status = claim.status.expect("the claim is bound");
     assert!(status.address_ref.is_some(), "{status:?}");
-    let condition = status.conditions.into_iter().find(|condition| condition.type_ == "RestoredWithoutAddress")?;
+    let condition = status
+        .conditions
+        .into_iter()
+        .find(|condition| condition.type_ == "RestoredWithoutAddress")?;
     assert_eq!(condition.status, "True");
     condition.reason.map(std::borrow::Cow::into_owned)
 }
@@ -195,17 +261,35 @@ async fn replaced(consumer: &Consumer, name: &str) -> Option<String> {
 #[tokio::test]
 async fn only_manual_reservations_get_the_move_label() {
     let consumer = with_pool().await;
-    let promise = consumer.reserve("web", "10.0.0.5", json!({"namespace": consumer.namespace, "name": "vip"})).await;
+    let promise = consumer
+        .reserve(
+            "web",
+            "10.0.0.5",
+            json!({"namespace": consumer.namespace, "name": "vip"}),
+        )
+        .await;
     consumer.create_claim("a", "web").await;
     consumer.wait_for_address("a").await;
     let labelled = |name: String| {
         let reservations = consumer.reservations();
         async move {
-            let found = reservations.get(&name).await.expect("reservations can be read").expect("the object exists");
-            found.labels().contains_key("clusterctl.cluster.x-k8s.io/move")
+            let found = reservations
+                .get(&name)
+                .await
+                .expect("reservations can be read")
+                .expect("the object exists");
+            found
+                .labels()
+                .contains_key("clusterctl.cluster.x-k8s.io/move")
         }
     };
-    eventually("it is labelled", || async { labelled(promise.name_any()).await.then_some(()) }).await;
-    let of_claim = consumer.reservation("web", "10.0.0.1").await.expect("it is reserved");
+    eventually("it is labelled", || async {
+        labelled(promise.name_any()).await.then_some(())
+    })
+    .await;
+    let of_claim = consumer
+        .reservation("web", "10.0.0.1")
+        .await
+        .expect("it is reserved");
     assert!(!labelled(of_claim.name_any()).await);
 }

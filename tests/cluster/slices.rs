@@ -24,13 +24,21 @@ async fn create_pool(consumer: &Consumer, slices: Value) -> String {
 /// The slices of a pool, and the name of the owner of each.
 async fn slices_of(consumer: &Consumer, pool: &str) -> BTreeMap<String, String> {
     let slices = consumer.slices();
-    let all = retry_unanswered(|| slices.list()).await.expect("slices can be listed");
-    let mine = all.into_iter().filter(|slice| slice.spec.scope.ends_with(&format!(".{pool}")));
-    mine.map(|slice| (slice.spec.block, slice.spec.owner.name)).collect()
+    let all = retry_unanswered(|| slices.list())
+        .await
+        .expect("slices can be listed");
+    let mine = all
+        .into_iter()
+        .filter(|slice| slice.spec.scope.ends_with(&format!(".{pool}")));
+    mine.map(|slice| (slice.spec.block, slice.spec.owner.name))
+        .collect()
 }
 
 async fn wait_for_slices(consumer: &Consumer, pool: &str, expected: &[(&str, &str)]) {
-    let expected: BTreeMap<_, _> = expected.iter().map(|(block, owner)| ((*block).into(), (*owner).into())).collect();
+    let expected: BTreeMap<_, _> = expected
+        .iter()
+        .map(|(block, owner)| ((*block).into(), (*owner).into()))
+        .collect();
     eventually(&format!("the slices are {expected:?}"), || async {
         (slices_of(consumer, pool).await == expected).then_some(())
     })
@@ -40,18 +48,30 @@ async fn wait_for_slices(consumer: &Consumer, pool: &str, expected: &[(&str, &st
 /// Creates claims with a label, and returns the last parts of their addresses.
 async fn bind(consumer: &Consumer, pool: &str, owner: &str, names: &[String]) -> BTreeSet<u8> {
     let metadata = json!({"labels": {"topology/rack": owner}});
-    join_all(names.iter().map(|name| consumer.create_claim_with(name, KIND, pool, metadata.clone()))).await;
+    join_all(
+        names
+            .iter()
+            .map(|name| consumer.create_claim_with(name, KIND, pool, metadata.clone())),
+    )
+    .await;
     let addresses = consumer.wait_for_addresses(names).await;
-    addresses.values().filter_map(|address| address.rsplit('.').next()?.parse().ok()).collect()
+    addresses
+        .values()
+        .filter_map(|address| address.rsplit('.').next()?.parse().ok())
+        .collect()
 }
 
 fn delete_cluster(consumer: &Consumer, name: &str) {
     let namespace = format!("--namespace={}", consumer.namespace);
-    environment().control_plane.kubectl(&["delete", "cluster", name, &namespace]);
+    environment()
+        .control_plane
+        .kubectl(&["delete", "cluster", name, &namespace]);
 }
 
 fn names(owner: &str, count: usize) -> Vec<String> {
-    (0..count).map(|number| format!("{owner}-{number}")).collect()
+    (0..count)
+        .map(|number| format!("{owner}-{number}"))
+        .collect()
 }
 
 #[tokio::test]
@@ -60,51 +80,103 @@ async fn each_owner_has_contiguous_addresses() {
     let rules = json!({"size": 16, "per": "Label", "label": "topology/rack", "mostEach": 2});
     let pool = create_pool(&consumer, rules).await;
     let (r1, r2) = (names("r1", 16), names("r2", 20));
-    let (one, two) = tokio::join!(bind(&consumer, &pool, "r1", &r1), bind(&consumer, &pool, "r2", &r2));
-    let in_slices = |addresses: &BTreeSet<u8>| addresses.iter().map(|last| last / 16).collect::<BTreeSet<u8>>();
-    assert!(in_slices(&one).is_disjoint(&in_slices(&two)), "{one:?} {two:?}");
+    let (one, two) = tokio::join!(
+        bind(&consumer, &pool, "r1", &r1),
+        bind(&consumer, &pool, "r2", &r2)
+    );
+    let in_slices = |addresses: &BTreeSet<u8>| {
+        addresses
+            .iter()
+            .map(|last| last / 16)
+            .collect::<BTreeSet<u8>>()
+    };
+    assert!(
+        in_slices(&one).is_disjoint(&in_slices(&two)),
+        "{one:?} {two:?}"
+    );
     assert_eq!((one.len(), two.len()), (16, 20));
     // The first slice has 15 addresses, since the first address of the subnet is reserved.
     let (owned, status) = eventually("the pool counts its slices", || async {
-        let status = consumer.global_pools().get(&pool).await.ok()??.status?.slices?;
+        let status = consumer
+            .global_pools()
+            .get(&pool)
+            .await
+            .ok()??
+            .status?
+            .slices?;
         let owned = slices_of(&consumer, &pool).await;
-        (status.assigned == i64::try_from(owned.len()).unwrap_or_default()).then_some((owned, status))
+        (status.assigned == i64::try_from(owned.len()).unwrap_or_default())
+            .then_some((owned, status))
     })
     .await;
-    assert!(owned.len() <= 4 && owned.values().filter(|owner| *owner == "r2").count() == 2, "{owned:?}");
+    assert!(
+        owned.len() <= 4 && owned.values().filter(|owner| *owner == "r2").count() == 2,
+        "{owned:?}"
+    );
     assert_eq!((status.total, status.free), (4, 4 - status.assigned));
     let extra = json!({"labels": {"topology/rack": "r2"}});
     for number in 0..30 {
-        consumer.create_claim_with(&format!("more-{number}"), KIND, &pool, extra.clone()).await;
+        consumer
+            .create_claim_with(&format!("more-{number}"), KIND, &pool, extra.clone())
+            .await;
     }
     // Some of them are bound, in any order.
     let text = eventually("a claim reports the limit", || async {
         let claims = consumer.claims().list().await.ok()?;
-        let mut reported = claims.iter().filter(|claim| claim.name_any().starts_with("more-")).map(ready);
-        reported.find(|ready| ready.reason.as_deref() == Some("SliceLimit"))?.message
+        let mut reported = claims
+            .iter()
+            .filter(|claim| claim.name_any().starts_with("more-"))
+            .map(ready);
+        reported
+            .find(|ready| ready.reason.as_deref() == Some("SliceLimit"))?
+            .message
     })
     .await;
-    assert!(text.contains("the 2 slices that label value r2 may have"), "{text}");
+    assert!(
+        text.contains("the 2 slices that label value r2 may have"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
 async fn full_owner_does_not_delay_others() {
     let consumer = consumer().await;
-    let pool = create_pool(&consumer, json!({"size": 32, "per": "Label", "label": "topology/rack"})).await;
+    let pool = create_pool(
+        &consumer,
+        json!({"size": 32, "per": "Label", "label": "topology/rack"}),
+    )
+    .await;
     bind(&consumer, &pool, "a", &names("a", 31)).await;
     bind(&consumer, &pool, "b", &names("b", 1)).await;
     for name in ["a-31", "a-32"] {
-        consumer.create_claim_with(name, KIND, &pool, json!({"labels": {"topology/rack": "a"}})).await;
+        consumer
+            .create_claim_with(name, KIND, &pool, json!({"labels": {"topology/rack": "a"}}))
+            .await;
         let text = consumer.wait_for_reason(name, "NoFreeSlice").await;
-        assert!(text.contains("the 1 slices of label value a have no free address"), "{text}");
+        assert!(
+            text.contains("the 1 slices of label value a have no free address"),
+            "{text}"
+        );
     }
     let pools = consumer.global_pools();
-    let text = consumer.wait_for_condition(&pools, &pool, "SlicesExhausted", "True", "NoFreeSlice").await;
+    let text = consumer
+        .wait_for_condition(&pools, &pool, "SlicesExhausted", "True", "NoFreeSlice")
+        .await;
     assert!(text.contains("2 of 2 slices are assigned"), "{text}");
     bind(&consumer, &pool, "b", &names("b-more", 20)).await;
-    consumer.create_claim_with("other", KIND, &pool, json!({"labels": {"topology/rack": "c"}})).await;
+    consumer
+        .create_claim_with(
+            "other",
+            KIND,
+            &pool,
+            json!({"labels": {"topology/rack": "c"}}),
+        )
+        .await;
     let text = consumer.wait_for_reason("other", "NoFreeSlice").await;
-    assert!(text.contains("no slice is free for label value c"), "{text}");
+    assert!(
+        text.contains("no slice is free for label value c"),
+        "{text}"
+    );
     consumer.release("a-5").await;
     consumer.wait_for_address("a-31").await;
     consumer.wait_for_reason("a-32", "NoFreeSlice").await;
@@ -113,12 +185,24 @@ async fn full_owner_does_not_delay_others() {
 #[tokio::test]
 async fn claim_without_an_owner_waits_for_its_label() {
     let consumer = consumer().await;
-    let pool = create_pool(&consumer, json!({"size": 16, "per": "Label", "label": "topology/rack"})).await;
-    consumer.create_claim_with("a", KIND, &pool, json!({})).await;
+    let pool = create_pool(
+        &consumer,
+        json!({"size": 16, "per": "Label", "label": "topology/rack"}),
+    )
+    .await;
+    consumer
+        .create_claim_with("a", KIND, &pool, json!({}))
+        .await;
     let text = consumer.wait_for_reason("a", "SliceOwnerMissing").await;
     assert!(text.contains("has no label topology/rack"), "{text}");
     let namespace = format!("--namespace={}", consumer.namespace);
-    environment().control_plane.kubectl(&["label", "ipaddressclaim", "a", &namespace, "topology/rack=r1"]);
+    environment().control_plane.kubectl(&[
+        "label",
+        "ipaddressclaim",
+        "a",
+        &namespace,
+        "topology/rack=r1",
+    ]);
     consumer.wait_for_address("a").await;
     wait_for_slices(&consumer, &pool, &[("10.8.0.0/28", "r1")]).await;
 }
@@ -130,18 +214,35 @@ async fn slice_is_returned_after_its_last_address() {
     let pool = create_pool(&consumer, rules).await;
     bind(&consumer, &pool, "a", &names("a", 2)).await;
     consumer.release("a-0").await;
-    // Normal events are rate limited, and other tests produce many: so the test retries until both are published.
+    // Normal events are rate limited, and other tests produce many: so the test retries until both
+    // are published.
     eventually_within(EVENT_TIMEOUT, "events report the slice", || async {
         bind(&consumer, &pool, "b", &names("b", 1)).await;
-        wait_for_slices(&consumer, &pool, &[("10.8.0.0/28", "a"), ("10.8.0.16/28", "b")]).await;
+        wait_for_slices(
+            &consumer,
+            &pool,
+            &[("10.8.0.0/28", "a"), ("10.8.0.16/28", "b")],
+        )
+        .await;
         consumer.release("b-0").await;
         wait_for_slices(&consumer, &pool, &[("10.8.0.0/28", "a")]).await;
-        let events = environment().control_plane.kubectl(&["get", "events.events.k8s.io", "-A", "-o", "json"]);
+        let events = environment().control_plane.kubectl(&[
+            "get",
+            "events.events.k8s.io",
+            "-A",
+            "-o",
+            "json",
+        ]);
         (events.contains("SliceReturned") && events.contains("SliceAssigned")).then_some(())
     })
     .await;
     bind(&consumer, &pool, "c", &names("c", 1)).await;
-    wait_for_slices(&consumer, &pool, &[("10.8.0.0/28", "a"), ("10.8.0.16/28", "c")]).await;
+    wait_for_slices(
+        &consumer,
+        &pool,
+        &[("10.8.0.0/28", "a"), ("10.8.0.16/28", "c")],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -150,10 +251,14 @@ async fn slices_of_a_cluster_stay_until_it_is_deleted() {
     let pool = create_pool(&consumer, json!({"size": 16, "per": "Cluster"})).await;
     for cluster in ["alpha", "beta"] {
         consumer.create_cluster(cluster, false).await;
-        consumer.create_claim_with(cluster, KIND, &pool, json!({"clusterName": cluster})).await;
+        consumer
+            .create_claim_with(cluster, KIND, &pool, json!({"clusterName": cluster}))
+            .await;
         consumer.wait_for_address(cluster).await;
     }
-    consumer.create_claim_with("none", KIND, &pool, json!({})).await;
+    consumer
+        .create_claim_with("none", KIND, &pool, json!({}))
+        .await;
     let text = consumer.wait_for_reason("none", "SliceOwnerMissing").await;
     assert!(text.contains("has no cluster name"), "{text}");
     let owned = slices_of(&consumer, &pool).await;
@@ -161,23 +266,37 @@ async fn slices_of_a_cluster_stay_until_it_is_deleted() {
     delete_cluster(&consumer, "beta");
     eventually("the empty slice is marked", || async {
         let all = consumer.slices().list().await.ok()?;
-        let mut mine = all.iter().filter(|slice| slice.spec.scope == format!("g.{pool}"));
-        mine.any(|slice| slice.spec.owner.name == "alpha" && slice.spec.empty_since.is_some()).then_some(())
+        let mut mine = all
+            .iter()
+            .filter(|slice| slice.spec.scope == format!("g.{pool}"));
+        mine.any(|slice| slice.spec.owner.name == "alpha" && slice.spec.empty_since.is_some())
+            .then_some(())
     })
     .await;
     // Neither the Cluster without an address, nor the deleted one with an address, loses its slice.
     tokio::time::sleep(std::time::Duration::from_secs(5)).await;
     assert_eq!(slices_of(&consumer, &pool).await, owned);
     // The mark is removed before an address is allocated.
-    consumer.create_claim_with("again", KIND, &pool, json!({"clusterName": "alpha"})).await;
+    consumer
+        .create_claim_with("again", KIND, &pool, json!({"clusterName": "alpha"}))
+        .await;
     consumer.wait_for_address("again").await;
-    let all = consumer.slices().list().await.expect("slices can be listed");
-    let mut mine = all.iter().filter(|slice| slice.spec.scope == format!("g.{pool}"));
+    let all = consumer
+        .slices()
+        .list()
+        .await
+        .expect("slices can be listed");
+    let mut mine = all
+        .iter()
+        .filter(|slice| slice.spec.scope == format!("g.{pool}"));
     assert!(mine.all(|slice| slice.spec.empty_since.is_none()));
     consumer.release("again").await;
     delete_cluster(&consumer, "alpha");
-    let rest: Vec<_> =
-        owned.iter().filter(|(_, owner)| *owner == "beta").map(|(a, b)| (a.as_str(), b.as_str())).collect();
+    let rest: Vec<_> = owned
+        .iter()
+        .filter(|(_, owner)| *owner == "beta")
+        .map(|(a, b)| (a.as_str(), b.as_str()))
+        .collect();
     wait_for_slices(&consumer, &pool, &rest).await;
 }
 
@@ -191,11 +310,16 @@ async fn pinned_slice_is_for_its_owner() {
         "metadata": {"name": format!("g.{pool}.10.8.0.32-28")},
         "spec": {"scope": format!("g.{pool}"), "block": "10.8.0.32/28", "owner": owner},
     }));
-    create(&consumer.slices(), &slice).await.expect("the slice can be created");
+    create(&consumer.slices(), &slice)
+        .await
+        .expect("the slice can be created");
     wait_for_slices(&consumer, &pool, &[("10.8.0.32/28", &consumer.namespace)]).await;
     eventually("the pool counts its slice", || async {
         let pool = consumer.global_pools().get(&pool).await.ok()??;
-        pool.status?.slices.filter(|slices| slices.assigned == 1).map(drop)
+        pool.status?
+            .slices
+            .filter(|slices| slices.assigned == 1)
+            .map(drop)
     })
     .await;
     consumer.create_global_claim("a", &pool).await;
@@ -204,15 +328,25 @@ async fn pinned_slice_is_for_its_owner() {
     tokio::time::sleep(std::time::Duration::from_secs(5)).await;
     wait_for_slices(&consumer, &pool, &[("10.8.0.32/28", &consumer.namespace)]).await;
     for (name, change, text) in [
-        ("x", json!({"spec": {"block": "10.8.0.33/28"}}), "spec.block"),
+        (
+            "x",
+            json!({"spec": {"block": "10.8.0.33/28"}}),
+            "spec.block",
+        ),
         ("y", json!({"spec": {"scope": "n.lab"}}), "spec.scope"),
         ("z", json!({"metadata": {"name": "z"}}), "the name must be"),
-        ("n", json!({"spec": {"owner": {"namespace": "a"}}}), "spec.owner"),
+        (
+            "n",
+            json!({"spec": {"owner": {"namespace": "a"}}}),
+            "spec.owner",
+        ),
     ] {
         let mut wrong = serde_json::to_value(&slice).expect("slices can be serialized");
         wrong["metadata"]["name"] = json!(format!("g.{pool}.{name}"));
         json_patch::merge(&mut wrong, &change);
-        let error = create(&consumer.slices(), &object(wrong)).await.expect_err("the slice is rejected");
+        let error = create(&consumer.slices(), &object(wrong))
+            .await
+            .expect_err("the slice is rejected");
         let message = capi_ipam_controller::client::error_chain(&error);
         assert!(message.contains(text), "{message}");
     }
@@ -221,15 +355,24 @@ async fn pinned_slice_is_for_its_owner() {
 #[tokio::test]
 async fn slices_follow_the_specification_of_the_pool() {
     let consumer = consumer().await;
-    let pool = create_pool(&consumer, json!({"size": 16, "per": "Label", "label": "topology/rack"})).await;
+    let pool = create_pool(
+        &consumer,
+        json!({"size": 16, "per": "Label", "label": "topology/rack"}),
+    )
+    .await;
     bind(&consumer, &pool, "a", &names("a", 1)).await;
     let pools = consumer.global_pools();
-    let modify = |change: Value| consumer.modify(&pools, &pool, move |pool| json_patch::merge(pool, &change));
+    let modify = |change: Value| {
+        consumer.modify(&pools, &pool, move |pool| json_patch::merge(pool, &change))
+    };
     // The pool grows, and the slice in use stays as it is.
     modify(json!({"spec": {"addresses": ["10.8.0.0/25"]}})).await;
     eventually("the pool has more slices", || async {
         let pool = consumer.global_pools().get(&pool).await.ok()??;
-        pool.status?.slices.filter(|slices| (slices.total, slices.assigned) == (8, 1)).map(drop)
+        pool.status?
+            .slices
+            .filter(|slices| (slices.total, slices.assigned) == (8, 1))
+            .map(drop)
     })
     .await;
     // Without slices in the specification, a slice without addresses in use is deleted.
@@ -247,14 +390,27 @@ async fn prefixes_are_sliced() {
     let pool = unique("nets");
     let slices = json!({"size": 4, "per": "Namespace"});
     let spec = json!({"prefixes": ["fd00:8::/48"], "allocationPrefixLength": 64, "slices": slices});
-    consumer.create_pool_of(InClusterKind::PrefixPool, &pool, spec).await;
+    consumer
+        .create_pool_of(InClusterKind::PrefixPool, &pool, spec)
+        .await;
     for number in 0..5 {
-        consumer.create_claim_of(InClusterKind::PrefixPool, &format!("c{number}"), &pool).await;
+        consumer
+            .create_claim_of(InClusterKind::PrefixPool, &format!("c{number}"), &pool)
+            .await;
         consumer.wait_for_address(&format!("c{number}")).await;
     }
     let namespace = consumer.namespace.as_str();
-    wait_for_slices(&consumer, &pool, &[("fd00:8::/62", namespace), ("fd00:8:0:4::/62", namespace)]).await;
-    let all = consumer.slices().list().await.expect("slices can be listed");
+    wait_for_slices(
+        &consumer,
+        &pool,
+        &[("fd00:8::/62", namespace), ("fd00:8:0:4::/62", namespace)],
+    )
+    .await;
+    let all = consumer
+        .slices()
+        .list()
+        .await
+        .expect("slices can be listed");
     let first = format!("pp.{namespace}.{pool}.fd00-0008-0000-0000-0000-0000-0000-0000-62");
     assert!(all.iter().any(|slice| slice.name_any() == first), "{first}");
 }

@@ -13,25 +13,32 @@ use crate::support::wait::eventually;
 
 const KIND: &str = "InClusterIPPool";
 
-/// Deletes a claim and creates it again under the same name as soon as the API server allows it, as CAPM3 does.
+/// Deletes a claim and creates it again under the same name as soon as the API server allows it, as
+/// CAPM3 does.
 async fn recreate(consumer: &Consumer, name: &str, pool: &str) {
     consumer.delete(name).await;
     eventually("the claim is created again", || async {
-        consumer.try_create_claim(name, KIND, pool, json!({})).await.ok().map(drop)
+        consumer
+            .try_create_claim(name, KIND, pool, json!({}))
+            .await
+            .ok()
+            .map(drop)
     })
     .await;
 }
 
 /// The names of the claims of nine machines with three addresses each.
 fn claims_of_machines() -> Vec<String> {
-    let names =
-        (0..9).flat_map(|machine| ["provisioning", "baremetal", "storage"].map(|it| format!("m{machine}-{it}")));
+    let names = (0..9).flat_map(|machine| {
+        ["provisioning", "baremetal", "storage"].map(|it| format!("m{machine}-{it}"))
+    });
     names.collect()
 }
 
 async fn recreated_claims_keep_their_addresses(policy: Value) {
     let consumer = consumer().await;
-    let mut spec = json!({"addresses": ["10.0.0.1-10.0.0.200"], "prefix": 24, "allocation": {"sticky": true}});
+    let mut spec =
+        json!({"addresses": ["10.0.0.1-10.0.0.200"], "prefix": 24, "allocation": {"sticky": true}});
     json_patch::merge(&mut spec, &policy);
     consumer.create_pool("pool", spec).await;
     let names = claims_of_machines();
@@ -45,8 +52,15 @@ async fn recreated_claims_keep_their_addresses(policy: Value) {
         join_all(names.iter().map(|name| recreate(&consumer, name, "pool"))).await;
         consumer.wait_for_addresses(&names).await;
         let after = consumer.allocated_addresses().await;
-        let kept = names.iter().filter(|name| before.get(*name) == after.get(*name)).count();
-        assert_eq!((kept, after.len()), (27, 27), "round {round}: {before:?} {after:?}");
+        let kept = names
+            .iter()
+            .filter(|name| before.get(*name) == after.get(*name))
+            .count();
+        assert_eq!(
+            (kept, after.len()),
+            (27, 27),
+            "round {round}: {before:?} {after:?}"
+        );
     }
 }
 
@@ -68,7 +82,8 @@ async fn recreated_claims_keep_random_addresses() {
 #[tokio::test]
 async fn absent_claims_do_not_exhaust_a_sticky_pool() {
     let consumer = consumer().await;
-    let spec = json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24, "allocation": {"sticky": true}});
+    let spec =
+        json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24, "allocation": {"sticky": true}});
     consumer.create_pool("pool", spec).await;
     for name in ["a", "b", "c"] {
         consumer.create_claim(name, "pool").await;
@@ -90,7 +105,11 @@ async fn absent_claims_do_not_exhaust_a_sticky_pool() {
         assert_eq!(consumer.wait_for_address(name).await, address);
     }
     consumer.wait_for_counts("pool", (3, 0, 3, 0)).await;
-    let holders = [("10.0.0.1", "a"), ("10.0.0.2", "waiting"), ("10.0.0.3", "d")];
+    let holders = [
+        ("10.0.0.1", "a"),
+        ("10.0.0.2", "waiting"),
+        ("10.0.0.3", "d"),
+    ];
     consumer.wait_for_reservations("pool", &holders).await;
     for name in ["a", "d", "waiting"] {
         consumer.release(name).await;
@@ -115,7 +134,11 @@ async fn cooling_address_is_only_for_the_claim_of_its_name() {
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     consumer.release("a").await;
     // After the cool-down, others get it.
-    consumer.modify_pool("pool", |spec| spec["addressReuseGracePeriodSeconds"] = json!(1)).await;
+    consumer
+        .modify_pool("pool", |spec| {
+            spec["addressReuseGracePeriodSeconds"] = json!(1)
+        })
+        .await;
     assert_eq!(consumer.wait_for_address("other").await, "10.0.0.1");
     consumer.create_claim("a", "pool").await;
     consumer.wait_for_reason("a", "PoolExhausted").await;
@@ -127,11 +150,15 @@ async fn prefixes_and_global_pools_are_sticky() {
     let pool = unique("sticky");
     let policy = json!({"sticky": true});
     let spec = json!({"prefixes": ["fd00:10::/48"], "allocation": policy});
-    consumer.create_pool_of(InClusterKind::PrefixPool, "prefixes", spec).await;
-    let spec =
-        json!({"addresses": ["fd00:20::/64"], "prefix": 64, "allocation": policy, "limits": {"perNamespace": 2}});
+    consumer
+        .create_pool_of(InClusterKind::PrefixPool, "prefixes", spec)
+        .await;
+    let spec = json!({"addresses": ["fd00:20::/64"], "prefix": 64, "allocation": policy, "limits": {"perNamespace": 2}});
     consumer.create_global_pool(&pool, spec).await;
-    let kinds = [(InClusterKind::PrefixPool, "prefixes"), (InClusterKind::GlobalIPPool, pool.as_str())];
+    let kinds = [
+        (InClusterKind::PrefixPool, "prefixes"),
+        (InClusterKind::GlobalIPPool, pool.as_str()),
+    ];
     for (kind, pool) in kinds {
         let names = ["x", "y"].map(|name| format!("{name}-{}", kind.name().to_lowercase()));
         for name in &names {
@@ -152,13 +179,20 @@ async fn prefixes_and_global_pools_are_sticky() {
 #[tokio::test]
 async fn restored_address_ends_its_memory() {
     let consumer = consumer().await;
-    let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "allocation": {"sticky": true}});
+    let spec =
+        json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "allocation": {"sticky": true}});
     consumer.create_pool("pool", spec).await;
     consumer.create_claim("a", "pool").await;
     consumer.wait_for_address("a").await;
     consumer.release("a").await;
-    assert!(consumer.reservation("pool", "10.0.0.1").await.is_some_and(|it| it.spec.released_at.is_some()));
-    // An operator restores the IPAddress of the claim, and that of another claim with a kept address.
+    assert!(
+        consumer
+            .reservation("pool", "10.0.0.1")
+            .await
+            .is_some_and(|it| it.spec.released_at.is_some())
+    );
+    // An operator restores the IPAddress of the claim, and that of another claim with a kept
+    // address.
     consumer.create_address("a", "pool", "10.0.0.1").await;
     consumer.create_claim("a", "pool").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
@@ -166,5 +200,7 @@ async fn restored_address_ends_its_memory() {
     consumer.create_address("b", "pool", "10.0.0.1").await;
     consumer.create_claim("b", "pool").await;
     assert_eq!(consumer.wait_for_address("b").await, "10.0.0.1");
-    consumer.wait_for_reservations("pool", &[("10.0.0.1", "b")]).await;
+    consumer
+        .wait_for_reservations("pool", &[("10.0.0.1", "b")])
+        .await;
 }

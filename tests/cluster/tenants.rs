@@ -1,5 +1,5 @@
-//! Attacks by a user who may edit one namespace and write its pools and claims. Each test acts with the token of such a
-//! user.
+//! Attacks by a user who may edit one namespace and write its pools and claims. Each test acts with
+//! the token of such a user.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -29,19 +29,42 @@ impl Tenant {
         plane.kubectl(&["create", "serviceaccount", "tenant", &in_namespace]);
         // Cluster API has no roles for claims and addresses.
         let roles = [
-            ("claims", "get,list,watch,create,update,patch,delete", "ipaddressclaims"),
+            (
+                "claims",
+                "get,list,watch,create,update,patch,delete",
+                "ipaddressclaims",
+            ),
             ("addresses", "get,list,watch", "ipaddresses"),
         ];
         for (name, verbs, kind) in roles {
-            let (verbs, kind) = (format!("--verb={verbs}"), format!("--resource={kind}.{GROUP}"));
+            let (verbs, kind) = (
+                format!("--verb={verbs}"),
+                format!("--resource={kind}.{GROUP}"),
+            );
             plane.kubectl(&["create", "role", name, &verbs, &kind, &in_namespace]);
-            plane.kubectl(&["create", "rolebinding", name, &format!("--role={name}"), &user, &in_namespace]);
+            plane.kubectl(&[
+                "create",
+                "rolebinding",
+                name,
+                &format!("--role={name}"),
+                &user,
+                &in_namespace,
+            ]);
         }
         for role in ["edit", "capi-ipam-in-cluster-editor-role"] {
-            plane.kubectl(&["create", "rolebinding", role, &format!("--clusterrole={role}"), &user, &in_namespace]);
+            plane.kubectl(&[
+                "create",
+                "rolebinding",
+                role,
+                &format!("--clusterrole={role}"),
+                &user,
+                &in_namespace,
+            ]);
         }
         let kubeconfig = plane.kubeconfig_of_account(namespace, "tenant");
-        let client = connect(Some(&kubeconfig), "tenant").await.expect("the kubeconfig is valid");
+        let client = connect(Some(&kubeconfig), "tenant")
+            .await
+            .expect("the kubeconfig is valid");
         let user = admin.with_client_of(client);
         eventually("the roles are aggregated and observed", || async {
             (user.pools().list().await.is_ok() && user.claims().list().await.is_ok()).then_some(())
@@ -64,20 +87,39 @@ impl Tenant {
 async fn network_with_pool(owner: &Consumer, addresses: &str) -> String {
     let network = unique("net");
     let namespaces = json!({"from": "Names", "names": [owner.namespace]});
-    owner.create_network(&network, json!({"namespaces": namespaces, "pools": {"matchLabels": {"net": network}}})).await;
-    owner.create_pool("secret-pool", json!({"addresses": [addresses], "prefix": 24, "network": network})).await;
+    owner
+        .create_network(
+            &network,
+            json!({"namespaces": namespaces, "pools": {"matchLabels": {"net": network}}}),
+        )
+        .await;
+    owner
+        .create_pool(
+            "secret-pool",
+            json!({"addresses": [addresses], "prefix": 24, "network": network}),
+        )
+        .await;
     network
 }
 
 fn assert_forbidden<T: Debug>(result: Result<T, CallError>) {
     let error = result.expect_err("the user has no permission");
-    assert!(error.to_string().contains("forbidden") || format!("{error:?}").contains("403"), "{error:?}");
+    assert!(
+        error.to_string().contains("forbidden") || format!("{error:?}").contains("403"),
+        "{error:?}"
+    );
 }
 
 /// The number of reservations in a scope.
 async fn reserved(consumer: &Consumer, scope: &str) -> usize {
-    let all = consumer.reservations().list().await.expect("reservations can be listed");
-    all.iter().filter(|reservation| reservation.spec.scope == scope).count()
+    let all = consumer
+        .reservations()
+        .list()
+        .await
+        .expect("reservations can be listed");
+    all.iter()
+        .filter(|reservation| reservation.spec.scope == scope)
+        .count()
 }
 
 #[tokio::test]
@@ -88,18 +130,30 @@ async fn foreign_network_cannot_be_joined_or_exhausted() {
     let mut with_network = spec.clone();
     with_network["network"] = json!(network);
     tenant.user.create_pool("named", with_network).await;
-    tenant.user.wait_for_pool_condition("named", "False", "NetworkNotAllowed").await;
+    tenant
+        .user
+        .wait_for_pool_condition("named", "False", "NetworkNotAllowed")
+        .await;
     // Labels that the selector of the network matches.
     tenant.user.create_pool("labelled", spec).await;
     let label = json!({"net": network});
-    tenant.user.modify(&tenant.user.pools(), "labelled", |pool| pool["metadata"]["labels"] = label.clone()).await;
+    tenant
+        .user
+        .modify(&tenant.user.pools(), "labelled", |pool| {
+            pool["metadata"]["labels"] = label.clone()
+        })
+        .await;
     let names: Vec<String> = (0..20).map(|number| format!("c{number}")).collect();
     tenant.user.create_claims(&names, "named").await;
     tenant.user.create_claim("own", "labelled").await;
     tenant.user.wait_for_address("own").await;
     let text = tenant.user.wait_for_reason("c0", "PoolNotReady").await;
     assert!(!text.contains(&owner.namespace), "{text}");
-    assert_eq!(reserved(&owner, &format!("n.{network}")).await, 0, "the pools are no members");
+    assert_eq!(
+        reserved(&owner, &format!("n.{network}")).await,
+        0,
+        "the pools are no members"
+    );
     let names: Vec<String> = (0..5).map(|number| format!("o{number}")).collect();
     owner.create_claims(&names, "secret-pool").await;
     owner.wait_for_addresses(&names).await;
@@ -117,8 +171,18 @@ async fn foreign_network_cannot_be_joined_or_exhausted() {
     });
     assert_forbidden(user.reservations().create(&object(reservation)).await);
     let account = format!("--as=system:serviceaccount:{}:tenant", user.namespace);
-    let label = ["label", "namespace", &user.namespace, "tenant=platform", &account];
-    assert!(plane.try_kubectl(&label).is_err_and(|text| text.contains("orbidden")));
+    let label = [
+        "label",
+        "namespace",
+        &user.namespace,
+        "tenant=platform",
+        &account,
+    ];
+    assert!(
+        plane
+            .try_kubectl(&label)
+            .is_err_and(|text| text.contains("orbidden"))
+    );
 }
 
 #[tokio::test]
@@ -126,14 +190,38 @@ async fn block_length_of_a_foreign_network_cannot_be_set() {
     let (owner, tenant) = (consumer().await, Tenant::new().await);
     let network = unique("net");
     let namespaces = json!({"from": "Names", "names": [owner.namespace]});
-    owner.create_network(&network, json!({"namespaces": namespaces})).await;
-    let prefixes = json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 64, "network": network});
-    tenant.user.create_pool_of(InClusterKind::PrefixPool, "odd", prefixes).await;
+    owner
+        .create_network(&network, json!({"namespaces": namespaces}))
+        .await;
+    let prefixes =
+        json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 64, "network": network});
+    tenant
+        .user
+        .create_pool_of(InClusterKind::PrefixPool, "odd", prefixes)
+        .await;
     let pools = tenant.user.pools_of(InClusterKind::PrefixPool);
-    tenant.user.wait_for_condition(&pools, "odd", "Ready", "False", "NetworkNotAllowed").await;
-    let status = owner.networks().get(&network).await.expect("networks can be read").and_then(|found| found.status);
-    assert_eq!(status.and_then(|status| status.block_lengths).and_then(|lengths| lengths.ipv6), None);
-    owner.create_pool("web", json!({"addresses": ["fd00::1-fd00::9"], "prefix": 64, "network": network})).await;
+    tenant
+        .user
+        .wait_for_condition(&pools, "odd", "Ready", "False", "NetworkNotAllowed")
+        .await;
+    let status = owner
+        .networks()
+        .get(&network)
+        .await
+        .expect("networks can be read")
+        .and_then(|found| found.status);
+    assert_eq!(
+        status
+            .and_then(|status| status.block_lengths)
+            .and_then(|lengths| lengths.ipv6),
+        None
+    );
+    owner
+        .create_pool(
+            "web",
+            json!({"addresses": ["fd00::1-fd00::9"], "prefix": 64, "network": network}),
+        )
+        .await;
     owner.create_claim("a", "web").await;
     owner.wait_for_address("a").await;
 }
@@ -144,28 +232,51 @@ async fn names_of_other_namespaces_are_not_readable() {
     // A network of both, and pools with the same addresses outside of it.
     let network = unique("net");
     let namespaces = json!({"from": "Names", "names": [owner.namespace, tenant.admin.namespace]});
-    owner.create_network(&network, json!({"namespaces": namespaces})).await;
+    owner
+        .create_network(&network, json!({"namespaces": namespaces}))
+        .await;
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24, "network": network});
     owner.create_pool("secret-pool", spec.clone()).await;
-    owner.create_pool("secret-other", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    owner
+        .create_pool(
+            "secret-other",
+            json!({"addresses": ["10.0.0.0/24"], "prefix": 24}),
+        )
+        .await;
     for name in ["secret-1", "secret-2"] {
         owner.create_claim(name, "secret-pool").await;
         owner.wait_for_address(name).await;
     }
     let user = &tenant.user;
     user.create_pool("shared", spec.clone()).await;
-    user.create_pool("overlapping", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    user.create_pool(
+        "overlapping",
+        json!({"addresses": ["10.0.0.0/24"], "prefix": 24}),
+    )
+    .await;
     user.create_claim("waits", "shared").await;
     user.wait_for_reason("waits", "PoolExhausted").await;
-    user.wait_for_condition(&user.pools(), "overlapping", "Overlapping", "True", "PoolsOverlap").await;
+    user.wait_for_condition(
+        &user.pools(),
+        "overlapping",
+        "Overlapping",
+        "True",
+        "PoolsOverlap",
+    )
+    .await;
     // Addresses in use in both pools when they join one network.
     user.create_claim("twice", "overlapping").await;
     user.wait_for_address("twice").await;
-    user.modify_pool("overlapping", |spec| spec["network"] = json!(network)).await;
+    user.modify_pool("overlapping", |spec| spec["network"] = json!(network))
+        .await;
     user.wait_until_unready("twice", "DuplicateAddress").await;
-    // The messages name objects of this namespace and the network; objects of other namespaces are only counted.
+    // The messages name objects of this namespace and the network; objects of other namespaces are
+    // only counted.
     let text = tenant.readable();
-    assert!(text.contains("another namespace") || text.contains("other namespaces"), "{text}");
+    assert!(
+        text.contains("another namespace") || text.contains("other namespaces"),
+        "{text}"
+    );
     for secret in [owner.namespace.as_str(), "secret-"] {
         let lines: Vec<&str> = text.lines().filter(|line| line.contains(secret)).collect();
         assert!(lines.is_empty(), "{secret} in {lines:?}");
@@ -179,17 +290,29 @@ async fn deletions_of_others_are_not_blocked() {
     let user = &tenant.user;
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.5"], "prefix": 24, "network": network});
     user.create_pool("named", spec).await;
-    user.wait_for_pool_condition("named", "False", "NetworkNotAllowed").await;
+    user.wait_for_pool_condition("named", "False", "NetworkNotAllowed")
+        .await;
     user.modify(&user.pools(), "named", |pool| {
         pool["metadata"]["annotations"] = json!({"cluster.x-k8s.io/paused": ""});
-        pool["metadata"]["finalizers"].as_array_mut().expect("a list").push(json!("example.com/keep"));
+        pool["metadata"]["finalizers"]
+            .as_array_mut()
+            .expect("a list")
+            .push(json!("example.com/keep"));
     })
     .await;
     user.create_claim("a", "named").await;
-    owner.delete_unused_pool(&owner.pools(), "secret-pool").await;
+    owner
+        .delete_unused_pool(&owner.pools(), "secret-pool")
+        .await;
     owner.delete_object(&owner.networks(), &network).await;
     eventually("the network is deleted", || async {
-        owner.networks().get(&network).await.ok()?.is_none().then_some(())
+        owner
+            .networks()
+            .get(&network)
+            .await
+            .ok()?
+            .is_none()
+            .then_some(())
     })
     .await;
 }
@@ -200,11 +323,14 @@ async fn namespace_is_deleted_with_everything_in_it() {
     let foreign = network_with_pool(&owner, "10.0.0.1-10.0.0.5").await;
     let (own, user) = (unique("net"), &tenant.user);
     let namespaces = json!({"from": "Names", "names": [user.namespace]});
-    owner.create_network(&own, json!({"namespaces": namespaces})).await;
+    owner
+        .create_network(&own, json!({"namespaces": namespaces}))
+        .await;
     let in_network = |network: &str| json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24, "network": network});
     user.create_pool("refused", in_network(&foreign)).await;
     user.create_pool("member", in_network(&own)).await;
-    user.create_pool("plain", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    user.create_pool("plain", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
     for (claim, pool) in [("a", "member"), ("b", "plain")] {
         user.create_claim(claim, pool).await;
         user.wait_for_address(claim).await;
@@ -214,17 +340,27 @@ async fn namespace_is_deleted_with_everything_in_it() {
     }
     user.wait_for_reason("c", "PoolExhausted").await;
     user.wait_for_reason("d", "PoolNotReady").await;
-    environment().control_plane.kubectl(&["delete", "namespace", &user.namespace, "--wait=false"]);
+    environment()
+        .control_plane
+        .kubectl(&["delete", "namespace", &user.namespace, "--wait=false"]);
     tenant.admin.wait_until_namespace_deleted().await;
     eventually("its reservations are deleted", || async {
         let all = owner.reservations().list().await.ok()?;
-        let of_tenant = all.iter().filter(|it| it.spec.pool_ref.namespace.as_deref() == Some(&user.namespace));
+        let of_tenant = all
+            .iter()
+            .filter(|it| it.spec.pool_ref.namespace.as_deref() == Some(&user.namespace));
         (of_tenant.count() == 0).then_some(())
     })
     .await;
     owner.delete_object(&owner.networks(), &own).await;
     eventually("its network can be deleted", || async {
-        owner.networks().get(&own).await.ok()?.is_none().then_some(())
+        owner
+            .networks()
+            .get(&own)
+            .await
+            .ok()?
+            .is_none()
+            .then_some(())
     })
     .await;
 }
@@ -234,7 +370,12 @@ async fn limit_of_a_global_pool_cannot_be_evaded() {
     let (other, tenant) = (consumer().await, Tenant::new().await);
     let pool = unique("shared");
     let limits = json!({"perNamespace": 3, "perCluster": 3});
-    other.create_global_pool(&pool, json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "limits": limits})).await;
+    other
+        .create_global_pool(
+            &pool,
+            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "limits": limits}),
+        )
+        .await;
     let user = &tenant.user;
     let attributes = [
         json!({}),
@@ -245,16 +386,30 @@ async fn limit_of_a_global_pool_cannot_be_evaded() {
     let kind = InClusterKind::GlobalIPPool.name();
     join_all((0..24).map(|number: usize| {
         let (metadata, pool) = (attributes[number % attributes.len()].clone(), &pool);
-        async move { drop(user.create_claim_with(&format!("c{number}"), kind, pool, metadata).await) }
+        async move {
+            drop(
+                user.create_claim_with(&format!("c{number}"), kind, pool, metadata)
+                    .await,
+            )
+        }
     }))
     .await;
-    eventually_within(Duration::from_mins(3), "three claims are bound, and the others wait", || async {
-        let claims = user.claims().list().await.ok()?;
-        let with = |reason: &str| claims.iter().filter(|claim| ready(claim).reason.as_deref() == Some(reason)).count();
-        // A claim of a Cluster that does not exist waits for it.
-        let waiting = with("QuotaExceeded") + with("ClusterNotFound");
-        (with("AddressAllocated") == 3 && waiting == 21).then_some(())
-    })
+    eventually_within(
+        Duration::from_mins(3),
+        "three claims are bound, and the others wait",
+        || async {
+            let claims = user.claims().list().await.ok()?;
+            let with = |reason: &str| {
+                claims
+                    .iter()
+                    .filter(|claim| ready(claim).reason.as_deref() == Some(reason))
+                    .count()
+            };
+            // A claim of a Cluster that does not exist waits for it.
+            let waiting = with("QuotaExceeded") + with("ClusterNotFound");
+            (with("AddressAllocated") == 3 && waiting == 21).then_some(())
+        },
+    )
     .await;
     for name in ["a", "b", "c"] {
         other.create_global_claim(name, &pool).await;
@@ -262,7 +417,12 @@ async fn limit_of_a_global_pool_cannot_be_evaded() {
     }
     // A claim that is released and created again does not add an address.
     let admin = &tenant.admin;
-    let first = admin.allocated_addresses().await.into_keys().next().expect("three claims are bound");
+    let first = admin
+        .allocated_addresses()
+        .await
+        .into_keys()
+        .next()
+        .expect("three claims are bound");
     user.release(&first).await;
     user.create_global_claim(&first, &pool).await;
     eventually("another claim gets the address", || async {

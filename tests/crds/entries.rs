@@ -96,18 +96,30 @@ const LEFT_TO_THE_WEBHOOKS: &[&str] = &["fd00::9-fd00::1"];
 pub(super) fn entries_are_read_as_by_the_provider(plane: &ControlPlane) {
     let excluded: Vec<_> = ENTRIES.iter().chain(LEFT_TO_THE_WEBHOOKS).collect();
     let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "excludedAddresses": excluded});
-    let output = make(plane, &object(ADDRESSES, "case", &spec)).expect_err("some of them are invalid");
+    let output =
+        make(plane, &object(ADDRESSES, "case", &spec)).expect_err("some of them are invalid");
     for (index, text) in excluded.iter().enumerate() {
         let is_refused = output.contains(&format!("spec.excludedAddresses[{index}]: "));
         let is_left = LEFT_TO_THE_WEBHOOKS.contains(text);
-        assert_eq!(is_refused, parse_entry(text).is_err() && !is_left, "{text:?}: {output}");
+        assert_eq!(
+            is_refused,
+            parse_entry(text).is_err() && !is_left,
+            "{text:?}: {output}"
+        );
     }
     // One by one, the valid entries are also accepted in a spec of their family.
     let mut table = Table::new(plane);
     for text in ENTRIES {
         if let Ok(entry) = parse_entry(text) {
-            let gateway = if entry.family == Family::V4 { "10.0.0.1" } else { "fd00::1" };
-            table.accepts(ADDRESSES, json!({"addresses": [text, text], "prefix": 0, "gateway": gateway}));
+            let gateway = if entry.family == Family::V4 {
+                "10.0.0.1"
+            } else {
+                "fd00::1"
+            };
+            table.accepts(
+                ADDRESSES,
+                json!({"addresses": [text, text], "prefix": 0, "gateway": gateway}),
+            );
         }
     }
     table.done();
@@ -115,11 +127,21 @@ pub(super) fn entries_are_read_as_by_the_provider(plane: &ControlPlane) {
 
 /// The most expensive lists stay within the cost limit of the API server for rules.
 pub(super) fn the_longest_lists_are_accepted(plane: &ControlPlane) {
-    let address = |number: usize| format!("2001:0db8:0000:0000:0000:0000:{:04x}:{:04x}", number >> 16, number & 0xffff);
-    let ranges = |count: usize| -> Vec<String> {
-        (0..count).map(|at| format!("{}-{}", address(2 * at), address(2 * at + 1))).collect()
+    let address = |number: usize| {
+        format!(
+            "2001:0db8:0000:0000:0000:0000:{:04x}:{:04x}",
+            number >> 16,
+            number & 0xffff
+        )
     };
-    let prefixes: Vec<String> = (0..MAX_ENTRIES).map(|at| format!("{}/128", address(at))).collect();
+    let ranges = |count: usize| -> Vec<String> {
+        (0..count)
+            .map(|at| format!("{}-{}", address(2 * at), address(2 * at + 1)))
+            .collect()
+    };
+    let prefixes: Vec<String> = (0..MAX_ENTRIES)
+        .map(|at| format!("{}/128", address(at)))
+        .collect();
     let gateway = address(1);
     let mut table = Table::new(plane);
     let most = ranges(MAX_ENTRIES);
@@ -132,6 +154,11 @@ pub(super) fn the_longest_lists_are_accepted(plane: &ControlPlane) {
         json!({"prefixes": prefixes, "allocationPrefixLength": 128, "excludedPrefixes": most, "gateway": gateway}),
     );
     let more = json!({"addresses": ranges(MAX_ENTRIES + 1), "prefix": 64});
-    table.rejects(ADDRESSES, more, "spec.addresses", "must have at most 4096 items");
+    table.rejects(
+        ADDRESSES,
+        more,
+        "spec.addresses",
+        "must have at most 4096 items",
+    );
     table.done();
 }

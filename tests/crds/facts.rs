@@ -9,8 +9,8 @@ use super::{COMMITTED, DEFINITIONS, data};
 /// A CRD as a flat map of facts.
 type Facts = BTreeMap<String, Value>;
 
-/// The additions to the CRDs of the Go provider, in kinds and versions that both have: a suffix of the CRD names, and
-/// the fact. A trailing star matches any suffix.
+/// The additions to the CRDs of the Go provider, in kinds and versions that both have: a suffix of
+/// the CRD names, and the fact. A trailing star matches any suffix.
 const ADDITIONS: &[(&str, &str)] = &[
     // Conditions, and the column that shows one.
     ("", "v1alpha2 column 4 Ready"),
@@ -76,17 +76,29 @@ const ADDITIONS: &[(&str, &str)] = &[
     ("prefixpools", "v1alpha2 .spec.excludedPrefixes[] rules"),
 ];
 
-/// The columns of `kubectl get` that show something else than those of the Go provider: a suffix of the CRD names, the
-/// fact, and its value. Only people read them, so nothing that uses pools of the Go provider depends on them. They show
-/// the same for such pools, and the ranges of pools that have only these.
+/// The columns of `kubectl get` that show something else than those of the Go provider: a suffix of
+/// the CRD names, the fact, and its value. Only people read them, so nothing that uses pools of the
+/// Go provider depends on them. They show the same for such pools, and the ranges of pools that
+/// have only these.
 const CHANGED_COLUMNS: &[(&str, &str, &str)] = &[
-    ("ippools", "v1alpha2 column 0 Addresses", ".spec['addresses','ranges']"),
-    ("prefixpools", "v1alpha2 column 0 Prefixes", ".spec['prefixes','ranges']"),
+    (
+        "ippools",
+        "v1alpha2 column 0 Addresses",
+        ".spec['addresses','ranges']",
+    ),
+    (
+        "prefixpools",
+        "v1alpha2 column 0 Prefixes",
+        ".spec['prefixes','ranges']",
+    ),
 ];
 
 /// Kinds that the Go provider does not have.
-const OWN_KINDS: &[&str] =
-    &["ipnetworks.ipam.cluster.x-k8s.io", "ipreservations.ipam.cluster.x-k8s.io", "ipslices.ipam.cluster.x-k8s.io"];
+const OWN_KINDS: &[&str] = &[
+    "ipnetworks.ipam.cluster.x-k8s.io",
+    "ipreservations.ipam.cluster.x-k8s.io",
+    "ipslices.ipam.cluster.x-k8s.io",
+];
 
 /// The formats that the API server supports.
 const FORMATS: &[&str] = &["int32", "int64", "date-time"];
@@ -99,13 +111,20 @@ fn crds_match_the_go_provider_plus_known_additions() {
         .iter()
         .map(|(name, crd)| (name.clone(), recorded(crd)))
         .collect();
-    let ours: BTreeMap<String, Facts> =
-        DEFINITIONS.iter().map(|crd| (text(crd, "/metadata/name"), flat(crd))).collect();
-    let own_kinds: Vec<_> = ours.keys().filter(|name| !theirs.contains_key(*name)).collect();
+    let ours: BTreeMap<String, Facts> = DEFINITIONS
+        .iter()
+        .map(|crd| (text(crd, "/metadata/name"), flat(crd)))
+        .collect();
+    let own_kinds: Vec<_> = ours
+        .keys()
+        .filter(|name| !theirs.contains_key(*name))
+        .collect();
     assert_eq!(own_kinds, OWN_KINDS);
     let mut problems = Vec::new();
     for (name, theirs) in &theirs {
-        let ours = ours.get(name).unwrap_or_else(|| panic!("{name} is missing"));
+        let ours = ours
+            .get(name)
+            .unwrap_or_else(|| panic!("{name} is missing"));
         problems.extend(differences(name, theirs, ours));
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
@@ -113,15 +132,21 @@ fn crds_match_the_go_provider_plus_known_additions() {
 
 #[test]
 fn differences_between_crds_are_detected() {
-    let theirs = Facts::from([("a type".to_owned(), json!("string")), ("b type".to_owned(), json!("string"))]);
+    let theirs = Facts::from([
+        ("a type".to_owned(), json!("string")),
+        ("b type".to_owned(), json!("string")),
+    ]);
     let mut ours = theirs.clone();
     ours.remove("a type");
     ours.insert("b type".to_owned(), json!("integer"));
     ours.insert("c type".to_owned(), json!("string"));
     let found = differences("inclusterippools.ipam.cluster.x-k8s.io", &theirs, &ours).join("\n");
-    for expected in
-        ["lacks a type", "b type is \"integer\"", "has c type", "lacks the addition v1alpha2 column 4 Ready"]
-    {
+    for expected in [
+        "lacks a type",
+        "b type is \"integer\"",
+        "has c type",
+        "lacks the addition v1alpha2 column 4 Ready",
+    ] {
         assert!(found.contains(expected), "{expected} in {found}");
     }
 }
@@ -139,8 +164,13 @@ fn ip_pool_crds_use_the_conversion_webhook() {
             "namespace": "capi-ipam-in-cluster-system", "name": "capi-ipam-in-cluster-webhook-service",
             "path": "/convert", "port": 443,
         });
-        let webhook = json!({"conversionReviewVersions": ["v1"], "clientConfig": {"service": service}});
-        assert_eq!(*conversion, json!({"strategy": "Webhook", "webhook": webhook}), "{name}");
+        let webhook =
+            json!({"conversionReviewVersions": ["v1"], "clientConfig": {"service": service}});
+        assert_eq!(
+            *conversion,
+            json!({"strategy": "Webhook", "webhook": webhook}),
+            "{name}"
+        );
     }
 }
 
@@ -156,17 +186,28 @@ fn schemas_are_structural_and_documented() {
                 if part.get("nullable").is_some() {
                     problems.push(format!("{version} {path} is nullable"));
                 }
-                if part.get("format").is_some_and(|format| !FORMATS.contains(&format.as_str().unwrap_or_default())) {
-                    problems.push(format!("{version} {path} has the format {}", part["format"]));
+                if part
+                    .get("format")
+                    .is_some_and(|format| !FORMATS.contains(&format.as_str().unwrap_or_default()))
+                {
+                    problems.push(format!(
+                        "{version} {path} has the format {}",
+                        part["format"]
+                    ));
                 }
-                let is_described = part["description"].as_str().is_some_and(|text| text.len() > 10);
-                // The API server describes metadata itself, and items are described with their list.
+                let is_described = part["description"]
+                    .as_str()
+                    .is_some_and(|text| text.len() > 10);
+                // The API server describes metadata itself, and items are described with their
+                // list.
                 if !is_described && path != ".metadata" && !path.ends_with("[]") {
                     problems.push(format!("{version} {path} has no description"));
                 }
                 for unwanted in ["[`", "](", "\n"] {
                     if text(part, "/description").contains(unwanted) {
-                        problems.push(format!("{version} {path} has {unwanted:?} in its description"));
+                        problems.push(format!(
+                            "{version} {path} has {unwanted:?} in its description"
+                        ));
                     }
                 }
             });
@@ -180,16 +221,24 @@ fn schemas_are_structural_and_documented() {
 fn committed_crds_match_the_types() {
     let file = std::fs::read_to_string(COMMITTED).expect("the file can be read");
     let documents = file.split("\n---\n").skip(1);
-    let committed: Vec<Value> =
-        documents.map(|document| serde_saphyr::from_str(document).expect("the file is YAML")).collect();
+    let committed: Vec<Value> = documents
+        .map(|document| serde_saphyr::from_str(document).expect("the file is YAML"))
+        .collect();
     // Numbers are compared by value: 0 equals 0.0.
     let ours: Vec<Facts> = DEFINITIONS.iter().map(flat).collect();
-    assert_eq!(committed.iter().map(flat).collect::<Vec<_>>(), ours, "run `make generate`");
+    assert_eq!(
+        committed.iter().map(flat).collect::<Vec<_>>(),
+        ours,
+        "run `make generate`"
+    );
 }
 
 /// The unexpected differences.
 fn differences(name: &str, theirs: &Facts, ours: &Facts) -> Vec<String> {
-    let additions = ADDITIONS.iter().filter(|(kinds, _)| name.contains(kinds)).map(|(_, fact)| *fact);
+    let additions = ADDITIONS
+        .iter()
+        .filter(|(kinds, _)| name.contains(kinds))
+        .map(|(_, fact)| *fact);
     let mut missing: BTreeSet<&str> = additions.clone().collect();
     let mut found = Vec::new();
     for (fact, value) in ours {
@@ -198,27 +247,42 @@ fn differences(name: &str, theirs: &Facts, ours: &Facts) -> Vec<String> {
             Some(their) if is_changed_column(name, fact, their, value) => {}
             Some(their) => found.push(format!("{name}: {fact} is {value} and not {their}")),
             None => {
-                let addition = additions.clone().find(|addition| match addition.strip_suffix('*') {
-                    Some(begin) => fact.starts_with(begin),
-                    None => fact == addition,
-                });
+                let addition =
+                    additions
+                        .clone()
+                        .find(|addition| match addition.strip_suffix('*') {
+                            Some(begin) => fact.starts_with(begin),
+                            None => fact == addition,
+                        });
                 match addition {
                     Some(addition) => drop(missing.remove(addition)),
-                    None => found.push(format!("{name} has {fact}: {value}, which is not in the list of additions")),
+                    None => found.push(format!(
+                        "{name} has {fact}: {value}, which is not in the list of additions"
+                    )),
                 }
             }
         }
     }
-    // With ranges, the fields that the Go provider requires can be missing. Rules require them otherwise.
-    let lost = theirs.keys().filter(|fact| !ours.contains_key(*fact) && *fact != "v1alpha2 .spec required");
+    // With ranges, the fields that the Go provider requires can be missing. Rules require them
+    // otherwise.
+    let lost = theirs
+        .keys()
+        .filter(|fact| !ours.contains_key(*fact) && *fact != "v1alpha2 .spec required");
     found.extend(lost.map(|fact| format!("{name} lacks {fact}")));
-    found.extend(missing.iter().map(|addition| format!("{name} lacks the addition {addition}")));
+    found.extend(
+        missing
+            .iter()
+            .map(|addition| format!("{name} lacks the addition {addition}")),
+    );
     found
 }
 
-/// Whether this is a column that has the type of the Go provider, and the path of the list of changes.
+/// Whether this is a column that has the type of the Go provider, and the path of the list of
+/// changes.
 fn is_changed_column(name: &str, fact: &str, their: &Value, value: &Value) -> bool {
-    let change = CHANGED_COLUMNS.iter().find(|(kinds, changed, _)| name.contains(kinds) && *changed == fact);
+    let change = CHANGED_COLUMNS
+        .iter()
+        .find(|(kinds, changed, _)| name.contains(kinds) && *changed == fact);
     change.is_some_and(|(.., path)| *value == json!([their[0], path]))
 }
 
@@ -228,16 +292,28 @@ fn flat(definition: &Value) -> Facts {
     let mut facts = names(spec);
     for version in spec["versions"].as_array().expect("versions") {
         let name = text(version, "/name");
-        facts.extend(about_version(&name, version, &version["additionalPrinterColumns"]));
-        visit(&version["schema"]["openAPIV3Schema"], "", &mut |path, part| {
-            let path = if path.is_empty() { "." } else { path };
-            for (key, value) in part.as_object().expect("a schema") {
-                if !["description", "properties", "items"].contains(&key.as_str()) {
-                    let key = if key == "x-kubernetes-validations" { "rules" } else { key };
-                    facts.insert(format!("{name} {path} {key}"), comparable(value));
+        facts.extend(about_version(
+            &name,
+            version,
+            &version["additionalPrinterColumns"],
+        ));
+        visit(
+            &version["schema"]["openAPIV3Schema"],
+            "",
+            &mut |path, part| {
+                let path = if path.is_empty() { "." } else { path };
+                for (key, value) in part.as_object().expect("a schema") {
+                    if !["description", "properties", "items"].contains(&key.as_str()) {
+                        let key = if key == "x-kubernetes-validations" {
+                            "rules"
+                        } else {
+                            key
+                        };
+                        facts.insert(format!("{name} {path} {key}"), comparable(value));
+                    }
                 }
-            }
-        });
+            },
+        );
     }
     facts
 }
@@ -258,17 +334,33 @@ fn recorded(crd: &Value) -> Facts {
 
 fn names(spec: &Value) -> Facts {
     let names = spec["names"].as_object().expect("names");
-    let names = names.iter().map(|(key, value)| (format!("names {key}"), value.clone()));
-    names.chain(["group", "scope"].map(|key| (key.to_owned(), spec[key].clone()))).collect()
+    let names = names
+        .iter()
+        .map(|(key, value)| (format!("names {key}"), value.clone()));
+    names
+        .chain(["group", "scope"].map(|key| (key.to_owned(), spec[key].clone())))
+        .collect()
 }
 
 fn about_version(name: &str, version: &Value, columns: &Value) -> Facts {
-    let columns = columns.as_array().expect("columns").iter().enumerate().map(|(index, column)| {
-        (format!("{name} column {index} {}", text(column, "/name")), json!([column["type"], column["jsonPath"]]))
-    });
-    let own = ["served", "storage", "subresources"].map(|key| (format!("{name} {key}"), version[key].clone()));
+    let columns = columns
+        .as_array()
+        .expect("columns")
+        .iter()
+        .enumerate()
+        .map(|(index, column)| {
+            (
+                format!("{name} column {index} {}", text(column, "/name")),
+                json!([column["type"], column["jsonPath"]]),
+            )
+        });
+    let own = ["served", "storage", "subresources"]
+        .map(|key| (format!("{name} {key}"), version[key].clone()));
     let deprecated = version["deprecated"].as_bool().unwrap_or_default();
-    columns.chain(own).chain([(format!("{name} deprecated"), json!(deprecated))]).collect()
+    columns
+        .chain(own)
+        .chain([(format!("{name} deprecated"), json!(deprecated))])
+        .collect()
 }
 
 /// Normalises the order of required fields and the format of numbers.
@@ -285,8 +377,16 @@ fn comparable(value: &Value) -> Value {
 }
 
 fn schemas(definition: &Value) -> impl Iterator<Item = (String, &Value)> {
-    let versions = definition["spec"]["versions"].as_array().expect("versions").iter();
-    versions.map(|version| (text(version, "/name"), &version["schema"]["openAPIV3Schema"]))
+    let versions = definition["spec"]["versions"]
+        .as_array()
+        .expect("versions")
+        .iter();
+    versions.map(|version| {
+        (
+            text(version, "/name"),
+            &version["schema"]["openAPIV3Schema"],
+        )
+    })
 }
 
 /// Calls `visitor` with each part of a schema and its path.
@@ -301,5 +401,9 @@ fn visit(schema: &Value, path: &str, visitor: &mut impl FnMut(&str, &Value)) {
 }
 
 fn text(value: &Value, pointer: &str) -> String {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
 }

@@ -18,16 +18,25 @@ pub(super) struct Table<'a> {
 
 impl<'a> Table<'a> {
     pub(super) fn new(plane: &'a ControlPlane) -> Self {
-        Self { plane, wrong: Vec::new() }
+        Self {
+            plane,
+            wrong: Vec::new(),
+        }
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "the lines of a table are more readable without ampersands")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the lines of a table are more readable without ampersands"
+    )]
     pub(super) fn accepts(&mut self, kind: &str, spec: Value) {
         self.accepts_object(&object(kind, "case", &spec));
     }
 
     /// `field` and `text` are parts of the error about one field.
-    #[expect(clippy::needless_pass_by_value, reason = "the lines of a table are more readable without ampersands")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the lines of a table are more readable without ampersands"
+    )]
     pub(super) fn rejects(&mut self, kind: &str, spec: Value, field: &str, text: &str) {
         self.rejects_object(&object(kind, "case", &spec), field, text);
     }
@@ -42,11 +51,16 @@ impl<'a> Table<'a> {
         match make(self.plane, object) {
             Ok(()) => self.wrong.push(format!("{object} is accepted")),
             Err(output) => {
-                let reported = output.lines().any(|line| line.contains(&format!("{field}: ")) && line.contains(text));
+                let reported = output
+                    .lines()
+                    .any(|line| line.contains(&format!("{field}: ")) && line.contains(text));
                 // The error for a rule that could not be evaluated.
-                let failed = ["evaluating rule", "cost", "no such"].iter().any(|text| output.contains(text));
+                let failed = ["evaluating rule", "cost", "no such"]
+                    .iter()
+                    .any(|text| output.contains(text));
                 if !reported || failed {
-                    self.wrong.push(format!("{object}: {field}: {text} is not in: {output}"));
+                    self.wrong
+                        .push(format!("{object}: {field}: {text} is not in: {output}"));
                 }
             }
         }
@@ -85,9 +99,18 @@ fn assert_crds_accepted(plane: &ControlPlane) {
     let definitions = definitions["items"].as_array().expect("items");
     assert_eq!(definitions.len(), 7);
     for definition in definitions {
-        let conditions = definition["status"]["conditions"].as_array().expect("conditions");
-        let is = |name: &str| conditions.iter().any(|all| all["type"] == name && all["status"] == "True");
-        assert!(is("Established") && is("NamesAccepted") && !is("NonStructuralSchema"), "{conditions:?}");
+        let conditions = definition["status"]["conditions"]
+            .as_array()
+            .expect("conditions");
+        let is = |name: &str| {
+            conditions
+                .iter()
+                .any(|all| all["type"] == name && all["status"] == "True")
+        };
+        assert!(
+            is("Established") && is("NamesAccepted") && !is("NonStructuralSchema"),
+            "{conditions:?}"
+        );
     }
 }
 
@@ -101,8 +124,14 @@ fn pools_of_addresses(plane: &ControlPlane) {
     };
     let k = ADDRESSES;
 
-    table.accepts(k, is(json!(["10.0.0.1", "10.0.0.0/25", "10.0.0.128-10.0.0.255"])));
-    table.accepts(k, json!({"addresses": ["fd00::1", "fd00::/96", "fd00::5-fd00::9"], "prefix": 64}));
+    table.accepts(
+        k,
+        is(json!(["10.0.0.1", "10.0.0.0/25", "10.0.0.128-10.0.0.255"])),
+    );
+    table.accepts(
+        k,
+        json!({"addresses": ["fd00::1", "fd00::/96", "fd00::5-fd00::9"], "prefix": 64}),
+    );
     table.accepts(k, json!({"addresses": ["::/0", "::1.2.3.4"], "prefix": 0}));
     table.accepts(k, json!({"addresses": ["0.0.0.0/0"], "prefix": 0}));
     table.accepts(k, json!({"addresses": ["10.0.0.1"], "prefix": 32}));
@@ -110,66 +139,248 @@ fn pools_of_addresses(plane: &ControlPlane) {
     table.accepts(GLOBAL_ADDRESSES, is(json!(["10.0.0.1"])));
 
     table.rejects(k, json!({"prefix": 24}), "spec.addresses", "Required value");
-    table.rejects(k, is(json!([])), "spec.addresses", "Required value: addresses or ranges is required");
-    table.rejects(GLOBAL_ADDRESSES, is(json!([])), "spec.addresses", "Required value: addresses or ranges is required");
-    table.rejects(k, is(json!(["10.0.0.1", "web"])), "spec.addresses[1]", "\"web\": is neither an IP address");
-    table.rejects(k, is(json!(["web", "10.0.0.1"])), "spec.addresses[0]", "is neither an IP address");
-    table.rejects(k, is(json!(["10.0.0.1-", "10.0.0.1"])), "spec.addresses[0]", "is neither an IP address");
-    table.rejects(k, is(json!(["10.0.0.9-10.0.0.1"])), "spec.addresses[0]", "ends before it begins");
+    table.rejects(
+        k,
+        is(json!([])),
+        "spec.addresses",
+        "Required value: addresses or ranges is required",
+    );
+    table.rejects(
+        GLOBAL_ADDRESSES,
+        is(json!([])),
+        "spec.addresses",
+        "Required value: addresses or ranges is required",
+    );
+    table.rejects(
+        k,
+        is(json!(["10.0.0.1", "web"])),
+        "spec.addresses[1]",
+        "\"web\": is neither an IP address",
+    );
+    table.rejects(
+        k,
+        is(json!(["web", "10.0.0.1"])),
+        "spec.addresses[0]",
+        "is neither an IP address",
+    );
+    table.rejects(
+        k,
+        is(json!(["10.0.0.1-", "10.0.0.1"])),
+        "spec.addresses[0]",
+        "is neither an IP address",
+    );
+    table.rejects(
+        k,
+        is(json!(["10.0.0.9-10.0.0.1"])),
+        "spec.addresses[0]",
+        "ends before it begins",
+    );
     table.rejects(k, is(json!(["1".repeat(80)])), "spec.addresses[0]", "79");
-    table.rejects(k, is(json!(["10.0.0.1", "fd00::1"])), "spec.addresses", "same IP family");
-    table.rejects(k, is(json!(["fd00::1", "10.0.0.1"])), "spec.addresses", "same IP family");
+    table.rejects(
+        k,
+        is(json!(["10.0.0.1", "fd00::1"])),
+        "spec.addresses",
+        "same IP family",
+    );
+    table.rejects(
+        k,
+        is(json!(["fd00::1", "10.0.0.1"])),
+        "spec.addresses",
+        "same IP family",
+    );
 
-    table.rejects(k, is(json!(["10.0.0.1", "10.0.1.1"])), "spec.addresses", "within one subnet");
-    table.rejects(k, is(json!(["10.0.0.1-10.0.1.1"])), "spec.addresses", "within one subnet");
-    table.rejects(k, is(json!(["10.0.0.0/23"])), "spec.addresses", "within one subnet");
-    table.rejects(k, is(json!(["10.0.0.9-10.0.0.10", "10.0.1.0/25"])), "spec.addresses", "within one subnet");
-    table.rejects(k, json!({"addresses": ["fd00::/63"], "prefix": 64}), "spec.addresses", "within one subnet");
-    table.rejects(k, json!({"addresses": ["10.0.0.1", "10.0.0.2"], "prefix": 32}), "spec.addresses", "one subnet");
-    table.accepts(k, json!({"addresses": ["10.0.0.0", "10.0.0.1"], "prefix": 31}));
-    table.accepts(k, json!({"addresses": ["128.0.0.0-255.255.255.255"], "prefix": 1}));
-    table.rejects(k, json!({"addresses": ["fd00::", "fd00::2"], "prefix": 127}), "spec.addresses", "one subnet");
-    table.rejects(k, json!({"addresses": ["fd00::", "fe00::"], "prefix": 9}), "spec.addresses", "one subnet");
+    table.rejects(
+        k,
+        is(json!(["10.0.0.1", "10.0.1.1"])),
+        "spec.addresses",
+        "within one subnet",
+    );
+    table.rejects(
+        k,
+        is(json!(["10.0.0.1-10.0.1.1"])),
+        "spec.addresses",
+        "within one subnet",
+    );
+    table.rejects(
+        k,
+        is(json!(["10.0.0.0/23"])),
+        "spec.addresses",
+        "within one subnet",
+    );
+    table.rejects(
+        k,
+        is(json!(["10.0.0.9-10.0.0.10", "10.0.1.0/25"])),
+        "spec.addresses",
+        "within one subnet",
+    );
+    table.rejects(
+        k,
+        json!({"addresses": ["fd00::/63"], "prefix": 64}),
+        "spec.addresses",
+        "within one subnet",
+    );
+    table.rejects(
+        k,
+        json!({"addresses": ["10.0.0.1", "10.0.0.2"], "prefix": 32}),
+        "spec.addresses",
+        "one subnet",
+    );
+    table.accepts(
+        k,
+        json!({"addresses": ["10.0.0.0", "10.0.0.1"], "prefix": 31}),
+    );
+    table.accepts(
+        k,
+        json!({"addresses": ["128.0.0.0-255.255.255.255"], "prefix": 1}),
+    );
+    table.rejects(
+        k,
+        json!({"addresses": ["fd00::", "fd00::2"], "prefix": 127}),
+        "spec.addresses",
+        "one subnet",
+    );
+    table.rejects(
+        k,
+        json!({"addresses": ["fd00::", "fe00::"], "prefix": 9}),
+        "spec.addresses",
+        "one subnet",
+    );
 
-    table.rejects(k, json!({"addresses": ["10.0.0.1"]}), "spec.prefix", "Required value");
-    table.rejects(k, json!({"addresses": ["10.0.0.1"], "prefix": -1}), "spec.prefix", "greater than or equal to 0");
-    table.rejects(k, json!({"addresses": ["10.0.0.1"], "prefix": 33}), "spec.prefix", "at most 32 for IPv4");
-    table.rejects(k, json!({"addresses": ["fd00::1"], "prefix": 129}), "spec.prefix", "less than or equal to 128");
+    table.rejects(
+        k,
+        json!({"addresses": ["10.0.0.1"]}),
+        "spec.prefix",
+        "Required value",
+    );
+    table.rejects(
+        k,
+        json!({"addresses": ["10.0.0.1"], "prefix": -1}),
+        "spec.prefix",
+        "greater than or equal to 0",
+    );
+    table.rejects(
+        k,
+        json!({"addresses": ["10.0.0.1"], "prefix": 33}),
+        "spec.prefix",
+        "at most 32 for IPv4",
+    );
+    table.rejects(
+        k,
+        json!({"addresses": ["fd00::1"], "prefix": 129}),
+        "spec.prefix",
+        "less than or equal to 128",
+    );
 
-    table.accepts(k, with("excludedAddresses", json!(["10.0.0.9", "192.0.2.0/24", "10.0.0.1-10.0.0.2"])));
+    table.accepts(
+        k,
+        with(
+            "excludedAddresses",
+            json!(["10.0.0.9", "192.0.2.0/24", "10.0.0.1-10.0.0.2"]),
+        ),
+    );
     table.accepts(k, with("excludedAddresses", json!([])));
-    table.rejects(k, with("excludedAddresses", json!(["x"])), "spec.excludedAddresses[0]", "is neither");
+    table.rejects(
+        k,
+        with("excludedAddresses", json!(["x"])),
+        "spec.excludedAddresses[0]",
+        "is neither",
+    );
     table.rejects(
         k,
         with("excludedAddresses", json!(["10.0.0.9-10.0.0.1"])),
         "spec.excludedAddresses[0]",
         "ends before",
     );
-    table.rejects(k, with("excludedAddresses", json!(["10.0.0.1", "::1"])), "spec.excludedAddresses", "another family");
+    table.rejects(
+        k,
+        with("excludedAddresses", json!(["10.0.0.1", "::1"])),
+        "spec.excludedAddresses",
+        "another family",
+    );
     let v6 = json!({"addresses": ["fd00::1"], "prefix": 64, "excludedAddresses": ["10.0.0.1"]});
     table.rejects(k, v6, "spec.excludedAddresses", "another family");
 
     let range = |addresses: Value, prefix: i64| json!([{"addresses": addresses, "prefix": prefix, "gateway": ""}]);
-    table.accepts(k, json!({"ranges": range(json!(["10.1.0.0/24", "10.1.0.9-10.1.0.10"]), 24)}));
+    table.accepts(
+        k,
+        json!({"ranges": range(json!(["10.1.0.0/24", "10.1.0.9-10.1.0.10"]), 24)}),
+    );
     table.accepts(k, json!({"ranges": range(json!(["fd00::/64"]), 64), "draining": ["fd00::1"], "gateway": "fd00::1"}));
     table.accepts(k, with("ranges", range(json!(["10.1.0.1"]), 32)));
-    table.rejects(k, json!({"ranges": []}), "spec.addresses", "Required value: addresses or ranges is required");
-    table.rejects(k, with("ranges", range(json!([]), 24)), "spec.ranges[0].addresses", "addresses is required");
-    table.rejects(k, with("ranges", range(json!(["x"]), 24)), "spec.ranges[0].addresses[0]", "is neither");
+    table.rejects(
+        k,
+        json!({"ranges": []}),
+        "spec.addresses",
+        "Required value: addresses or ranges is required",
+    );
+    table.rejects(
+        k,
+        with("ranges", range(json!([]), 24)),
+        "spec.ranges[0].addresses",
+        "addresses is required",
+    );
+    table.rejects(
+        k,
+        with("ranges", range(json!(["x"]), 24)),
+        "spec.ranges[0].addresses[0]",
+        "is neither",
+    );
     let apart = range(json!(["10.1.0.1", "10.1.1.1"]), 24);
-    table.rejects(k, with("ranges", apart), "spec.ranges[0].addresses", "within one subnet");
-    table.rejects(k, with("ranges", range(json!(["10.1.0.1"]), 33)), "spec.ranges[0].prefix", "at most 32 for IPv4");
-    table.rejects(k, with("ranges", range(json!(["fd00::1"]), 129)), "spec.ranges[0].prefix", "less than or equal");
-    table.rejects(k, with("ranges", range(json!(["fd00::1"]), 64)), "spec.ranges", "another family");
-    let gateway = |gateway: &str| json!([{"addresses": ["10.1.0.1"], "prefix": 24, "gateway": gateway}]);
-    table.rejects(k, with("ranges", gateway("x")), "spec.ranges[0].gateway", "is not an IPv4 or IPv6 address");
-    table.rejects(k, with("ranges", gateway("fd00::1")), "spec.ranges", "another family");
-    let many: Vec<Value> =
-        (0..65).map(|number| json!({"addresses": [format!("10.1.0.{number}")], "prefix": 24})).collect();
+    table.rejects(
+        k,
+        with("ranges", apart),
+        "spec.ranges[0].addresses",
+        "within one subnet",
+    );
+    table.rejects(
+        k,
+        with("ranges", range(json!(["10.1.0.1"]), 33)),
+        "spec.ranges[0].prefix",
+        "at most 32 for IPv4",
+    );
+    table.rejects(
+        k,
+        with("ranges", range(json!(["fd00::1"]), 129)),
+        "spec.ranges[0].prefix",
+        "less than or equal",
+    );
+    table.rejects(
+        k,
+        with("ranges", range(json!(["fd00::1"]), 64)),
+        "spec.ranges",
+        "another family",
+    );
+    let gateway =
+        |gateway: &str| json!([{"addresses": ["10.1.0.1"], "prefix": 24, "gateway": gateway}]);
+    table.rejects(
+        k,
+        with("ranges", gateway("x")),
+        "spec.ranges[0].gateway",
+        "is not an IPv4 or IPv6 address",
+    );
+    table.rejects(
+        k,
+        with("ranges", gateway("fd00::1")),
+        "spec.ranges",
+        "another family",
+    );
+    let many: Vec<Value> = (0..65)
+        .map(|number| json!({"addresses": [format!("10.1.0.{number}")], "prefix": 24}))
+        .collect();
     table.rejects(k, with("ranges", json!(many)), "spec.ranges", "64");
     table.accepts(k, with("draining", json!(["10.0.0.0/25", "10.9.0.1"])));
-    table.rejects(k, with("draining", json!(["x"])), "spec.draining[0]", "is neither");
-    table.rejects(k, with("draining", json!(["fd00::1"])), "spec.draining", "another family");
+    table.rejects(
+        k,
+        with("draining", json!(["x"])),
+        "spec.draining[0]",
+        "is neither",
+    );
+    table.rejects(
+        k,
+        with("draining", json!(["fd00::1"])),
+        "spec.draining",
+        "another family",
+    );
     table.rejects(
         k,
         json!({"ranges": range(json!(["fd00::/64"]), 64), "draining": ["10.0.0.1"]}),
@@ -178,7 +389,12 @@ fn pools_of_addresses(plane: &ControlPlane) {
     );
 
     table.accepts(k, with("addressReuseGracePeriodSeconds", json!(0)));
-    table.rejects(k, with("addressReuseGracePeriodSeconds", json!(-1)), "spec.addressReuseGracePeriodSeconds", "0");
+    table.rejects(
+        k,
+        with("addressReuseGracePeriodSeconds", json!(-1)),
+        "spec.addressReuseGracePeriodSeconds",
+        "0",
+    );
     table.done();
 }
 
@@ -190,69 +406,218 @@ fn pools_of_prefixes(plane: &ControlPlane) {
     let k = PREFIXES;
 
     table.accepts(k, is(json!(["fd00::/48", "fd01::/64"])));
-    table.accepts(GLOBAL_PREFIXES, of(json!(["fd00::/127", "fd00::4/128"]), json!(128)));
+    table.accepts(
+        GLOBAL_PREFIXES,
+        of(json!(["fd00::/127", "fd00::4/128"]), json!(128)),
+    );
     table.accepts(k, of(json!(["10.0.0.0/8", "11.0.0.0/24"]), json!(24)));
     table.accepts(k, of(json!(["::/0"]), json!(1)));
     table.accepts(k, of(json!(["10.0.0.1/32"]), json!(32)));
 
     table.rejects(k, json!({}), "spec.prefixes", "Required value");
-    table.rejects(GLOBAL_PREFIXES, is(json!([])), "spec.prefixes", "Required value: prefixes or ranges is required");
-    table.rejects(k, is(json!(["fd00::1"])), "spec.prefixes[0]", "not a prefix in CIDR notation");
-    table.rejects(k, is(json!(["fd00::/48", "fd01::-fd02::"])), "spec.prefixes[1]", "not a prefix in CIDR notation");
-    table.rejects(k, is(json!([""])), "spec.prefixes[0]", "not a prefix in CIDR notation");
-    table.rejects(k, is(json!(["fd00::1/48"])), "spec.prefixes[0]", "has host bits set");
-    table.rejects(k, of(json!(["10.0.0.1/24"]), json!(24)), "spec.prefixes[0]", "has host bits set");
-    table.rejects(k, of(json!(["fd00::/48", "10.0.0.0/8"]), json!(32)), "spec.prefixes", "same IP family");
+    table.rejects(
+        GLOBAL_PREFIXES,
+        is(json!([])),
+        "spec.prefixes",
+        "Required value: prefixes or ranges is required",
+    );
+    table.rejects(
+        k,
+        is(json!(["fd00::1"])),
+        "spec.prefixes[0]",
+        "not a prefix in CIDR notation",
+    );
+    table.rejects(
+        k,
+        is(json!(["fd00::/48", "fd01::-fd02::"])),
+        "spec.prefixes[1]",
+        "not a prefix in CIDR notation",
+    );
+    table.rejects(
+        k,
+        is(json!([""])),
+        "spec.prefixes[0]",
+        "not a prefix in CIDR notation",
+    );
+    table.rejects(
+        k,
+        is(json!(["fd00::1/48"])),
+        "spec.prefixes[0]",
+        "has host bits set",
+    );
+    table.rejects(
+        k,
+        of(json!(["10.0.0.1/24"]), json!(24)),
+        "spec.prefixes[0]",
+        "has host bits set",
+    );
+    table.rejects(
+        k,
+        of(json!(["fd00::/48", "10.0.0.0/8"]), json!(32)),
+        "spec.prefixes",
+        "same IP family",
+    );
     table.rejects(
         k,
         is(json!(["fd00::/48", "fd01::/65"])),
         "spec.prefixes",
         "longer than the allocation prefix length",
     );
-    table.rejects(k, of(json!(["10.0.0.0/25"]), json!(24)), "spec.prefixes", "longer than the allocation");
+    table.rejects(
+        k,
+        of(json!(["10.0.0.0/25"]), json!(24)),
+        "spec.prefixes",
+        "longer than the allocation",
+    );
 
-    table.rejects(k, of(json!(["fd00::/48"]), json!(0)), "spec.allocationPrefixLength", "1");
-    table.rejects(k, of(json!(["fd00::/48"]), json!(129)), "spec.allocationPrefixLength", "128");
-    table.rejects(k, is(json!(["10.0.0.0/8"])), "spec.allocationPrefixLength", "at most 32 for IPv4");
-    table.rejects(k, of(json!(["10.0.0.0/8"]), json!(33)), "spec.allocationPrefixLength", "at most 32 for IPv4");
+    table.rejects(
+        k,
+        of(json!(["fd00::/48"]), json!(0)),
+        "spec.allocationPrefixLength",
+        "1",
+    );
+    table.rejects(
+        k,
+        of(json!(["fd00::/48"]), json!(129)),
+        "spec.allocationPrefixLength",
+        "128",
+    );
+    table.rejects(
+        k,
+        is(json!(["10.0.0.0/8"])),
+        "spec.allocationPrefixLength",
+        "at most 32 for IPv4",
+    );
+    table.rejects(
+        k,
+        of(json!(["10.0.0.0/8"]), json!(33)),
+        "spec.allocationPrefixLength",
+        "at most 32 for IPv4",
+    );
 
     let range = |prefixes: Value| json!({"ranges": [{"prefixes": prefixes, "gateway": "fe80::1"}]});
     table.accepts(k, range(json!(["fd00::/48"])));
-    table.rejects(k, range(json!([])), "spec.ranges[0].prefixes", "prefixes is required");
-    table.rejects(k, range(json!(["fd00::1/48"])), "spec.ranges[0].prefixes[0]", "has host bits set");
-    table.rejects(k, range(json!(["fd00::/65"])), "spec.ranges", "longer than the allocation prefix length");
-    table.rejects(k, range(json!(["fd00::/48", "10.0.0.0/8"])), "spec.ranges", "another family");
+    table.rejects(
+        k,
+        range(json!([])),
+        "spec.ranges[0].prefixes",
+        "prefixes is required",
+    );
+    table.rejects(
+        k,
+        range(json!(["fd00::1/48"])),
+        "spec.ranges[0].prefixes[0]",
+        "has host bits set",
+    );
+    table.rejects(
+        k,
+        range(json!(["fd00::/65"])),
+        "spec.ranges",
+        "longer than the allocation prefix length",
+    );
+    table.rejects(
+        k,
+        range(json!(["fd00::/48", "10.0.0.0/8"])),
+        "spec.ranges",
+        "another family",
+    );
 
-    table.accepts(k, with(json!(["fd00::1", "fd00::/64", "fd00::1-fd00::2", "2001:db8::/32"])));
-    table.rejects(k, with(json!(["x"])), "spec.excludedPrefixes[0]", "is neither");
-    table.rejects(k, with(json!(["fd00::1", "10.0.0.1"])), "spec.excludedPrefixes", "another family");
+    table.accepts(
+        k,
+        with(json!([
+            "fd00::1",
+            "fd00::/64",
+            "fd00::1-fd00::2",
+            "2001:db8::/32"
+        ])),
+    );
+    table.rejects(
+        k,
+        with(json!(["x"])),
+        "spec.excludedPrefixes[0]",
+        "is neither",
+    );
+    table.rejects(
+        k,
+        with(json!(["fd00::1", "10.0.0.1"])),
+        "spec.excludedPrefixes",
+        "another family",
+    );
     table.done();
 }
 
 fn what_pools_have_in_common(plane: &ControlPlane) {
     let mut table = Table::new(plane);
-    let pools =
-        [(ADDRESSES, json!({"addresses": ["fd00::1"], "prefix": 64})), (PREFIXES, json!({"prefixes": ["fd00::/48"]}))];
+    let pools = [
+        (ADDRESSES, json!({"addresses": ["fd00::1"], "prefix": 64})),
+        (PREFIXES, json!({"prefixes": ["fd00::/48"]})),
+    ];
     for (kind, spec) in pools {
         let with = |name: &str, value: Value| {
             let mut spec = spec.clone();
             spec[name] = value;
             spec
         };
-        for good in ["", "fd00::1", "2001:db8::1", "0000:0000:0000:0000:0000:0000:255.255.255.255"] {
+        for good in [
+            "",
+            "fd00::1",
+            "2001:db8::1",
+            "0000:0000:0000:0000:0000:0000:255.255.255.255",
+        ] {
             table.accepts(kind, with("gateway", json!(good)));
         }
-        for bad in ["x", " ", "fd00::/64", "fd00::1%eth0", "::ffff:10.0.0.1", "10.0.0.01", "fd00::1-fd00::2"] {
-            table.rejects(kind, with("gateway", json!(bad)), "spec.gateway", "is not an IPv4 or IPv6 address");
+        for bad in [
+            "x",
+            " ",
+            "fd00::/64",
+            "fd00::1%eth0",
+            "::ffff:10.0.0.1",
+            "10.0.0.01",
+            "fd00::1-fd00::2",
+        ] {
+            table.rejects(
+                kind,
+                with("gateway", json!(bad)),
+                "spec.gateway",
+                "is not an IPv4 or IPv6 address",
+            );
         }
-        table.rejects(kind, with("gateway", json!("10.0.0.1")), "spec.gateway", "another family");
-        table.rejects(kind, with("gateway", json!("0".repeat(46))), "spec.gateway", "45");
-        let metadata = |map: &str, key: &str, value: &str| with("addressMetadata", json!({map: {key: value}}));
+        table.rejects(
+            kind,
+            with("gateway", json!("10.0.0.1")),
+            "spec.gateway",
+            "another family",
+        );
+        table.rejects(
+            kind,
+            with("gateway", json!("0".repeat(46))),
+            "spec.gateway",
+            "45",
+        );
+        let metadata =
+            |map: &str, key: &str, value: &str| with("addressMetadata", json!({map: {key: value}}));
         table.accepts(kind, metadata("labels", "example.com/vlan", "120"));
-        table.accepts(kind, metadata("annotations", "example.com/dns", "10.0.0.53, 10.0.1.53"));
-        for key in ["ipam.cluster.x-k8s.io/a", "cluster.x-k8s.io/cluster-name", "clusterctl.cluster.x-k8s.io/move"] {
-            table.rejects(kind, metadata("labels", key, ""), "spec.addressMetadata.labels", "are reserved");
-            table.rejects(kind, metadata("annotations", key, ""), "spec.addressMetadata.annotations", "are reserved");
+        table.accepts(
+            kind,
+            metadata("annotations", "example.com/dns", "10.0.0.53, 10.0.1.53"),
+        );
+        for key in [
+            "ipam.cluster.x-k8s.io/a",
+            "cluster.x-k8s.io/cluster-name",
+            "clusterctl.cluster.x-k8s.io/move",
+        ] {
+            table.rejects(
+                kind,
+                metadata("labels", key, ""),
+                "spec.addressMetadata.labels",
+                "are reserved",
+            );
+            table.rejects(
+                kind,
+                metadata("annotations", key, ""),
+                "spec.addressMetadata.annotations",
+                "are reserved",
+            );
         }
         table.rejects(
             kind,
@@ -260,7 +625,12 @@ fn what_pools_have_in_common(plane: &ControlPlane) {
             "spec.addressMetadata.labels[a]",
             "begin and end with a letter",
         );
-        table.rejects(kind, metadata("labels", "a", &"x".repeat(64)), "spec.addressMetadata.labels.a", "63");
+        table.rejects(
+            kind,
+            metadata("labels", "a", &"x".repeat(64)),
+            "spec.addressMetadata.labels.a",
+            "63",
+        );
         table.rejects(
             kind,
             metadata("annotations", "a", &"x".repeat(4097)),
@@ -271,9 +641,19 @@ fn what_pools_have_in_common(plane: &ControlPlane) {
             table.accepts(kind, with("network", json!(good)));
         }
         for bad in ["-a", "a-", "A", "a.b", "a_b", " ", "ü", "a\n"] {
-            table.rejects(kind, with("network", json!(bad)), "spec.network", "lower case letters");
+            table.rejects(
+                kind,
+                with("network", json!(bad)),
+                "spec.network",
+                "lower case letters",
+            );
         }
-        table.rejects(kind, with("network", json!("x".repeat(64))), "spec.network", "63");
+        table.rejects(
+            kind,
+            with("network", json!("x".repeat(64))),
+            "spec.network",
+            "63",
+        );
         let mut empty = object(kind, "case", &json!({}));
         empty.as_object_mut().expect("an object").remove("spec");
         table.rejects_object(&empty, "spec", "Required value: spec is required");
@@ -296,14 +676,35 @@ fn reservations(plane: &ControlPlane) {
     let unit = json!({"scope": "n.lab", "address": "0.0.0.0", "prefixLength": 32});
     table.accepts_object(&reservation("n.lab.ipv4", unit));
     let prefix = json!({"address": "fd00::", "prefixLength": 8});
-    table.accepts_object(&reservation("p.a.b.fd00-0000-0000-0000-0000-0000-0000-0000-8", prefix));
+    table.accepts_object(&reservation(
+        "p.a.b.fd00-0000-0000-0000-0000-0000-0000-0000-8",
+        prefix,
+    ));
 
-    table.rejects_object(&reservation("p.a.c.10.0.0.5", json!({})), "metadata", "the name must be spec.scope");
-    table.rejects_object(&reservation("p.a.b", json!({})), "metadata", "the name must be spec.scope");
+    table.rejects_object(
+        &reservation("p.a.c.10.0.0.5", json!({})),
+        "metadata",
+        "the name must be spec.scope",
+    );
+    table.rejects_object(
+        &reservation("p.a.b", json!({})),
+        "metadata",
+        "the name must be spec.scope",
+    );
     let name = "p.a.b.10.0.0.5";
-    table.rejects_object(&reservation(name, json!({"address": "nonsense"})), "spec.address", "not an IPv4 or IPv6");
+    table.rejects_object(
+        &reservation(name, json!({"address": "nonsense"})),
+        "spec.address",
+        "not an IPv4 or IPv6",
+    );
     let outside = "not the first one of a prefix";
-    for (address, length) in [("10.0.0.5", 24), ("10.0.0.5", 33), ("10.0.0.5", 127), ("fd00::1", 120), ("fd00::", 7)] {
+    for (address, length) in [
+        ("10.0.0.5", 24),
+        ("10.0.0.5", 33),
+        ("10.0.0.5", 127),
+        ("fd00::1", 120),
+        ("fd00::", 7),
+    ] {
         let change = json!({"address": address, "prefixLength": length});
         table.rejects_object(&reservation(name, change), "spec.prefixLength", outside);
     }
@@ -330,16 +731,44 @@ fn networks(plane: &ControlPlane) {
     }
     let selector = "is required with from: Selector";
     for (namespaces, field, text) in [
-        (json!({"from": "Some"}), "spec.namespaces.from", "Unsupported value"),
-        (json!({"from": "Selector"}), "spec.namespaces.selector", selector),
-        (json!({"from": "All", "selector": labels}), "spec.namespaces.selector", selector),
-        (json!({"from": "All", "names": ["a"]}), "spec.namespaces.names", "only possible with from: Names"),
-        (json!({"names": ["a"]}), "spec.namespaces.from", "Required value"),
+        (
+            json!({"from": "Some"}),
+            "spec.namespaces.from",
+            "Unsupported value",
+        ),
+        (
+            json!({"from": "Selector"}),
+            "spec.namespaces.selector",
+            selector,
+        ),
+        (
+            json!({"from": "All", "selector": labels}),
+            "spec.namespaces.selector",
+            selector,
+        ),
+        (
+            json!({"from": "All", "names": ["a"]}),
+            "spec.namespaces.names",
+            "only possible with from: Names",
+        ),
+        (
+            json!({"names": ["a"]}),
+            "spec.namespaces.from",
+            "Required value",
+        ),
     ] {
-        table.rejects_object(&network("lab", json!({"namespaces": namespaces})), field, text);
+        table.rejects_object(
+            &network("lab", json!({"namespaces": namespaces})),
+            field,
+            text,
+        );
     }
     for bad in ["x", "10.0.0.300", "10.0.0.9-10.0.0.1"] {
-        table.rejects_object(&network("lab", json!({"excluded": ["10.0.0.1", bad]})), "spec.excluded[1]", "");
+        table.rejects_object(
+            &network("lab", json!({"excluded": ["10.0.0.1", bad]})),
+            "spec.excluded[1]",
+            "",
+        );
     }
     let lengths = json!({"blockLengths": {"ipv4": 33}});
     table.rejects_object(&network("lab", lengths), "spec.blockLengths.ipv4", "32");
@@ -361,19 +790,34 @@ fn access_of_global_pools(plane: &ControlPlane) {
         for order in ["LowestFirst", "RoundRobin", "Random"] {
             table.accepts_object(&pool(kind, &json!({"allocation": {"order": order}})));
         }
-        for policy in [json!({}), json!({"terminating": {"afterSeconds": 60}, "verify": "Report"})] {
+        for policy in [
+            json!({}),
+            json!({"terminating": {"afterSeconds": 60}, "verify": "Report"}),
+        ] {
             table.accepts_object(&pool(kind, &json!({"reclaim": policy})));
         }
         let seconds = "spec.reclaim.terminating.afterSeconds";
         for (policy, field, text) in [
-            (json!({"terminating": {"afterSeconds": 59}}), seconds, "greater than or equal to 60"),
+            (
+                json!({"terminating": {"afterSeconds": 59}}),
+                seconds,
+                "greater than or equal to 60",
+            ),
             (json!({"terminating": {}}), seconds, "Required value"),
-            (json!({"verify": "Release"}), "spec.reclaim.verify", "Unsupported value"),
+            (
+                json!({"verify": "Release"}),
+                "spec.reclaim.verify",
+                "Unsupported value",
+            ),
         ] {
             table.rejects_object(&pool(kind, &json!({"reclaim": policy})), field, text);
         }
         let unknown = json!({"allocation": {"order": "HighestFirst"}});
-        table.rejects_object(&pool(kind, &unknown), "spec.allocation.order", "Unsupported value");
+        table.rejects_object(
+            &pool(kind, &unknown),
+            "spec.allocation.order",
+            "Unsupported value",
+        );
     }
     let selector = json!({"matchLabels": {"a": "b"}});
     for kind in [GLOBAL_ADDRESSES, GLOBAL_PREFIXES] {
@@ -387,18 +831,46 @@ fn access_of_global_pools(plane: &ControlPlane) {
         }
         let unselective = "must select some claims";
         for (bad, field, text) in [
-            (json!({"allowedNamespaces": {}}), "spec.allowedNamespaces.from", "Required value"),
-            (json!({"allowedNamespaces": {"from": "Selector"}}), "spec.allowedNamespaces.selector", "is required with"),
+            (
+                json!({"allowedNamespaces": {}}),
+                "spec.allowedNamespaces.from",
+                "Required value",
+            ),
+            (
+                json!({"allowedNamespaces": {"from": "Selector"}}),
+                "spec.allowedNamespaces.selector",
+                "is required with",
+            ),
             (
                 json!({"allowedNamespaces": {"from": "All", "names": ["a"]}}),
                 "spec.allowedNamespaces.names",
                 "only possible",
             ),
-            (json!({"limits": {"perNamespace": 0}}), "spec.limits.perNamespace", "greater than or equal to 1"),
-            (json!({"limits": {"perCluster": -1}}), "spec.limits.perCluster", "greater than or equal to 1"),
-            (json!({"headroom": {"addresses": 0, "for": selector}}), "spec.headroom.addresses", "equal to 1"),
-            (json!({"headroom": {"addresses": 1}}), "spec.headroom.for", "Required value"),
-            (json!({"headroom": {"addresses": 1, "for": {}}}), "spec.headroom.for", unselective),
+            (
+                json!({"limits": {"perNamespace": 0}}),
+                "spec.limits.perNamespace",
+                "greater than or equal to 1",
+            ),
+            (
+                json!({"limits": {"perCluster": -1}}),
+                "spec.limits.perCluster",
+                "greater than or equal to 1",
+            ),
+            (
+                json!({"headroom": {"addresses": 0, "for": selector}}),
+                "spec.headroom.addresses",
+                "equal to 1",
+            ),
+            (
+                json!({"headroom": {"addresses": 1}}),
+                "spec.headroom.for",
+                "Required value",
+            ),
+            (
+                json!({"headroom": {"addresses": 1, "for": {}}}),
+                "spec.headroom.for",
+                unselective,
+            ),
         ] {
             table.rejects_object(&pool(kind, &bad), field, text);
         }
@@ -409,11 +881,21 @@ fn access_of_global_pools(plane: &ControlPlane) {
 fn pools_of_the_go_provider_are_accepted(plane: &ControlPlane) {
     let mut seen = 0;
     let stored = data("takeover/objects.json");
-    let is_pool = |object: &&Value| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Pool"));
-    for stored in stored["items"].as_array().expect("items").iter().filter(is_pool) {
+    let is_pool = |object: &&Value| {
+        object["kind"]
+            .as_str()
+            .is_some_and(|kind| kind.ends_with("Pool"))
+    };
+    for stored in stored["items"]
+        .as_array()
+        .expect("items")
+        .iter()
+        .filter(is_pool)
+    {
         let metadata = &stored["metadata"];
         if let Some(namespace) = metadata["namespace"].as_str() {
-            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+            let namespace =
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
             plane.kubectl_apply(&namespace.to_string());
         }
         let mut pool = stored.clone();
@@ -427,9 +909,18 @@ fn pools_of_the_go_provider_are_accepted(plane: &ControlPlane) {
         seen += 1;
     }
     assert_eq!(seen, 8);
-    let pools = "inclusterippools,globalinclusterippools,inclusterprefixpools,globalinclusterprefixpools";
+    let pools =
+        "inclusterippools,globalinclusterippools,inclusterprefixpools,globalinclusterprefixpools";
     let pools = plane.kubectl(&["get", pools, "--all-namespaces", "--output=json"]);
     let pools: Value = serde_json::from_str(&pools).expect("a list");
     let has_counts = |pool: &&Value| pool["status"]["ipAddresses"]["total"].is_u64();
-    assert_eq!(pools["items"].as_array().expect("items").iter().filter(has_counts).count(), seen);
+    assert_eq!(
+        pools["items"]
+            .as_array()
+            .expect("items")
+            .iter()
+            .filter(has_counts)
+            .count(),
+        seen
+    );
 }

@@ -29,20 +29,52 @@ fn api_server_validates_slices_by_the_crd_rules() {
             table.accepts_object(&pool(kind, &good));
         }
         for (bad, field, text) in [
-            (json!({"per": "Cluster"}), "spec.slices.size", "Required value"),
+            (
+                json!({"per": "Cluster"}),
+                "spec.slices.size",
+                "Required value",
+            ),
             (json!({"size": 64}), "spec.slices.per", "Required value"),
-            (json!({"size": 48, "per": "Cluster"}), "spec.slices.size", "must be a power of two"),
-            (json!({"size": 2_097_152, "per": "Cluster"}), "spec.slices.size", "1048576"),
-            (json!({"size": 64, "per": "Node"}), "spec.slices.per", "Unsupported value"),
-            (json!({"size": 64, "per": "Label"}), "spec.slices.label", "is required with per: Label"),
-            (json!({"size": 64, "per": "Cluster", "label": "a"}), "spec.slices.label", "not possible otherwise"),
-            (json!({"size": 64, "per": "Label", "label": "-a"}), "spec.slices.label", "is not the name of a label"),
+            (
+                json!({"size": 48, "per": "Cluster"}),
+                "spec.slices.size",
+                "must be a power of two",
+            ),
+            (
+                json!({"size": 2_097_152, "per": "Cluster"}),
+                "spec.slices.size",
+                "1048576",
+            ),
+            (
+                json!({"size": 64, "per": "Node"}),
+                "spec.slices.per",
+                "Unsupported value",
+            ),
+            (
+                json!({"size": 64, "per": "Label"}),
+                "spec.slices.label",
+                "is required with per: Label",
+            ),
+            (
+                json!({"size": 64, "per": "Cluster", "label": "a"}),
+                "spec.slices.label",
+                "not possible otherwise",
+            ),
+            (
+                json!({"size": 64, "per": "Label", "label": "-a"}),
+                "spec.slices.label",
+                "is not the name of a label",
+            ),
             (
                 json!({"size": 64, "per": "Cluster", "mostEach": 0}),
                 "spec.slices.mostEach",
                 "greater than or equal to 1",
             ),
-            (json!({"size": 64, "per": "Cluster", "keepSeconds": -1}), "spec.slices.keepSeconds", "equal to 0"),
+            (
+                json!({"size": 64, "per": "Cluster", "keepSeconds": -1}),
+                "spec.slices.keepSeconds",
+                "equal to 0",
+            ),
         ] {
             table.rejects_object(&pool(kind, &bad), field, text);
         }
@@ -55,24 +87,61 @@ fn api_server_validates_slices_by_the_crd_rules() {
     };
     let name = "g.site-a.10.8.0.64-26";
     table.accepts_object(&slice(name, json!({})));
-    table.accepts_object(&slice("h.0123abcd.10.8.0.64-26", json!({"assignedAt": "2026-01-01T00:00:00Z"})));
-    table.accepts_object(&slice("pp.a.b.c.x", json!({"scope": "pp.a.b.c", "block": "fd00::/62"})));
-    table.rejects_object(&slice("g.site-b.10.8.0.64-26", json!({})), "metadata", "the name must be");
+    table.accepts_object(&slice(
+        "h.0123abcd.10.8.0.64-26",
+        json!({"assignedAt": "2026-01-01T00:00:00Z"}),
+    ));
+    table.accepts_object(&slice(
+        "pp.a.b.c.x",
+        json!({"scope": "pp.a.b.c", "block": "fd00::/62"}),
+    ));
+    table.rejects_object(
+        &slice("g.site-b.10.8.0.64-26", json!({})),
+        "metadata",
+        "the name must be",
+    );
     for (change, field, text) in [
-        (json!({"block": "10.8.0.65/26"}), "spec.block", "without host bits"),
-        (json!({"block": "10.8.0.64"}), "spec.block", "without host bits"),
-        (json!({"owner": {"kind": "Rack"}}), "spec.owner.kind", "Unsupported value"),
-        (json!({"owner": {"namespace": null}}), "spec.owner.namespace", "is required for a Cluster"),
-        (json!({"owner": {"kind": "Label"}}), "spec.owner.namespace", "not possible otherwise"),
+        (
+            json!({"block": "10.8.0.65/26"}),
+            "spec.block",
+            "without host bits",
+        ),
+        (
+            json!({"block": "10.8.0.64"}),
+            "spec.block",
+            "without host bits",
+        ),
+        (
+            json!({"owner": {"kind": "Rack"}}),
+            "spec.owner.kind",
+            "Unsupported value",
+        ),
+        (
+            json!({"owner": {"namespace": null}}),
+            "spec.owner.namespace",
+            "is required for a Cluster",
+        ),
+        (
+            json!({"owner": {"kind": "Label"}}),
+            "spec.owner.namespace",
+            "not possible otherwise",
+        ),
         (json!({"owner": null}), "spec.owner", "Required value"),
     ] {
         table.rejects_object(&slice(name, change), field, text);
     }
     for scope in ["n.lab", "p.a", "x.a.b", "site-a"] {
-        table.rejects_object(&slice(&format!("{scope}.x"), json!({"scope": scope})), "spec.scope", "is not a pool");
+        table.rejects_object(
+            &slice(&format!("{scope}.x"), json!({"scope": scope})),
+            "spec.scope",
+            "is not a pool",
+        );
     }
     table.done();
-    immutable_fields(&plane, &slice(name, json!({"assignedAt": "2026-01-01T00:00:00Z"})));
+    immutable_fields(
+        &plane,
+        &slice(name, json!({"assignedAt": "2026-01-01T00:00:00Z"})),
+    );
 }
 
 fn immutable_fields(plane: &ControlPlane, slice: &Value) {
@@ -82,7 +151,12 @@ fn immutable_fields(plane: &ControlPlane, slice: &Value) {
         let patch = format!("--patch={}", json!({"spec": change}));
         plane.try_kubectl(&["patch", kind, name, "--type=merge", &patch])
     };
-    patch("ipslice", name, json!({"emptySince": "2026-01-02T00:00:00Z"})).expect("it is mutable");
+    patch(
+        "ipslice",
+        name,
+        json!({"emptySince": "2026-01-02T00:00:00Z"}),
+    )
+    .expect("it is mutable");
     patch("ipslice", name, json!({"emptySince": null})).expect("it is mutable");
     for (field, value) in [
         ("block", json!("10.8.0.128/26")),
@@ -91,14 +165,20 @@ fn immutable_fields(plane: &ControlPlane, slice: &Value) {
         ("assignedAt", Value::Null),
     ] {
         let error = patch("ipslice", name, json!({field: value})).expect_err("it is immutable");
-        assert!(error.contains(&format!("spec.{field}: ")) && error.contains("cannot be changed"), "{error}");
+        assert!(
+            error.contains(&format!("spec.{field}: ")) && error.contains("cannot be changed"),
+            "{error}"
+        );
     }
     let mut wanted = pool(GLOBAL_ADDRESSES, &json!({"size": 64, "per": "Cluster"}));
     wanted["metadata"]["name"] = json!("sized");
     with_file(plane, &["create"], &wanted).unwrap_or_else(|error| panic!("{error}"));
     let change = |slices: Value| patch("globalinclusterippool", "sized", json!({"slices": slices}));
     let error = change(json!({"size": 32})).expect_err("it is immutable");
-    assert!(error.contains("spec.slices.size: ") && error.contains("field is immutable"), "{error}");
+    assert!(
+        error.contains("spec.slices.size: ") && error.contains("field is immutable"),
+        "{error}"
+    );
     change(json!({"per": "Namespace", "mostEach": 3})).expect("the owners can be changed");
     change(Value::Null).expect("slices can be removed");
     change(json!({"size": 32, "per": "Cluster"})).expect("slices of another size can be added");

@@ -1,22 +1,45 @@
-//! Validation by the CRDs when an object is updated: immutable fields, and objects that are older than the rules.
+//! Validation by the CRDs when an object is updated: immutable fields, and objects that are older
+//! than the rules.
 
 use serde_json::{Map, Value, json};
 
 use super::{COMMITTED, ControlPlane, DEFINITIONS, Options, object, wait_until, with_file};
 
 /// A merge patch of an object in `default`.
-fn patch(plane: &ControlPlane, kind: &str, name: &str, more: &[&str], patch: &Value) -> Result<String, String> {
+fn patch(
+    plane: &ControlPlane,
+    kind: &str,
+    name: &str,
+    more: &[&str],
+    patch: &Value,
+) -> Result<String, String> {
     let patch = format!("--patch={patch}");
-    plane.try_kubectl(&[&["patch", kind, name, "--namespace=default", "--type=merge", &patch], more].concat())
+    plane.try_kubectl(
+        &[
+            &[
+                "patch",
+                kind,
+                name,
+                "--namespace=default",
+                "--type=merge",
+                &patch,
+            ],
+            more,
+        ]
+        .concat(),
+    )
 }
 
 fn make(plane: &ControlPlane, kind: &str, name: &str, spec: &Value) {
-    with_file(plane, &["create"], &object(kind, name, spec)).unwrap_or_else(|error| panic!("{error}"));
+    with_file(plane, &["create"], &object(kind, name, spec))
+        .unwrap_or_else(|error| panic!("{error}"));
 }
 
 fn refused(answer: &Result<String, String>, field: &str, text: &str) {
     let output = answer.as_ref().expect_err("the request is rejected");
-    let reported = output.lines().any(|line| line.contains(&format!("{field}: ")) && line.contains(text));
+    let reported = output
+        .lines()
+        .any(|line| line.contains(&format!("{field}: ")) && line.contains(text));
     assert!(reported, "{field}: {text} is not in: {output}");
 }
 
@@ -24,25 +47,52 @@ fn refused(answer: &Result<String, String>, field: &str, text: &str) {
 fn immutable_fields_cannot_be_changed() {
     let plane = ControlPlane::start(Options::default());
     let pools = [
-        ("InClusterIPPool", json!({"addresses": ["10.0.0.1"], "prefix": 24})),
-        ("GlobalInClusterIPPool", json!({"addresses": ["10.0.0.1"], "prefix": 24})),
+        (
+            "InClusterIPPool",
+            json!({"addresses": ["10.0.0.1"], "prefix": 24}),
+        ),
+        (
+            "GlobalInClusterIPPool",
+            json!({"addresses": ["10.0.0.1"], "prefix": 24}),
+        ),
         ("InClusterPrefixPool", json!({"prefixes": ["fd00::/48"]})),
-        ("GlobalInClusterPrefixPool", json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 56})),
+        (
+            "GlobalInClusterPrefixPool",
+            json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 56}),
+        ),
     ];
     for (kind, mut spec) in pools {
-        let change =
-            |name: &str, field: &str, value: Value| patch(&plane, kind, name, &[], &json!({"spec": {field: value}}));
+        let change = |name: &str, field: &str, value: Value| {
+            patch(&plane, kind, name, &[], &json!({"spec": {field: value}}))
+        };
         make(&plane, kind, "none", &spec);
         for network in [json!("lab"), json!("other"), json!(""), Value::Null] {
             change("none", "network", network).expect("a pool can join and leave networks");
         }
-        change("none", "gateway", json!(if kind.contains("Prefix") { "fd00::1" } else { "10.0.0.2" })).expect("it may");
+        change(
+            "none",
+            "gateway",
+            json!(if kind.contains("Prefix") {
+                "fd00::1"
+            } else {
+                "10.0.0.2"
+            }),
+        )
+        .expect("it may");
 
         spec["network"] = json!("lab");
         make(&plane, kind, "lab", &spec);
-        refused(&patch(&plane, kind, "lab", &[], &json!({"spec": null})), "spec", "Required value: spec is required");
+        refused(
+            &patch(&plane, kind, "lab", &[], &json!({"spec": null})),
+            "spec",
+            "Required value: spec is required",
+        );
         if kind.contains("Prefix") {
-            refused(&change("lab", "allocationPrefixLength", json!(60)), "spec.allocationPrefixLength", "immutable");
+            refused(
+                &change("lab", "allocationPrefixLength", json!(60)),
+                "spec.allocationPrefixLength",
+                "immutable",
+            );
             // The default is 64.
             let is_64 = !kind.contains("Global");
             for same in [json!(64), Value::Null] {
@@ -65,10 +115,17 @@ fn block_lengths_stay(plane: &ControlPlane) {
     make(plane, kind, "later", &json!({}));
     change("later", &json!({"blockLengths": {}})).expect("a network needs no length");
     change("later", &json!({"blockLengths": {"ipv4": 32}})).expect("a length can be set later");
-    change("later", &json!({"blockLengths": {"ipv6": 64}})).expect("so can that of the other family");
+    change("later", &json!({"blockLengths": {"ipv6": 64}}))
+        .expect("so can that of the other family");
 
-    make(plane, kind, "lab", &json!({"blockLengths": {"ipv4": 32, "ipv6": 64}}));
-    change("lab", &json!({"blockLengths": {"ipv4": 32}, "pools": {}})).expect("the lengths are the same");
+    make(
+        plane,
+        kind,
+        "lab",
+        &json!({"blockLengths": {"ipv4": 32, "ipv6": 64}}),
+    );
+    change("lab", &json!({"blockLengths": {"ipv4": 32}, "pools": {}}))
+        .expect("the lengths are the same");
     let immutable = "field is immutable once it is set";
     for (lengths, field) in [
         (json!({"ipv4": 31}), "ipv4"),
@@ -80,8 +137,16 @@ fn block_lengths_stay(plane: &ControlPlane) {
         refused(&answer, &format!("spec.blockLengths.{field}"), immutable);
     }
     for removal in [json!({"blockLengths": null}), Value::Null] {
-        refused(&change("lab", &removal), "spec.blockLengths.ipv4", immutable);
-        refused(&change("lab", &removal), "spec.blockLengths.ipv6", immutable);
+        refused(
+            &change("lab", &removal),
+            "spec.blockLengths.ipv4",
+            immutable,
+        );
+        refused(
+            &change("lab", &removal),
+            "spec.blockLengths.ipv6",
+            immutable,
+        );
     }
 }
 
@@ -105,16 +170,28 @@ fn reservations_stay(plane: &ControlPlane) {
         let answer = patch(plane, kind, name, &[], &json!({"spec": {field: value}}));
         refused(&answer, &format!("spec.{field}"), "cannot be changed");
     }
-    patch(plane, kind, name, &[], &json!({"spec": {"releasedAt": "2026-01-01T00:00:00Z"}}))
-        .expect("it may be released");
+    patch(
+        plane,
+        kind,
+        name,
+        &[],
+        &json!({"spec": {"releasedAt": "2026-01-01T00:00:00Z"}}),
+    )
+    .expect("it may be released");
     // A released reservation can be taken over, by a claim with a uid and only then.
     let claim = json!({"namespace": "a", "name": "d", "uid": "1"});
     let promise = json!({"namespace": "a", "name": "d", "uid": null});
     for (spec, is_allowed) in [
         (json!({"claimRef": claim}), false),
         (json!({"claimRef": promise, "releasedAt": null}), false),
-        (json!({"claimRef": claim, "releasedAt": null, "address": "10.0.0.8"}), false),
-        (json!({"claimRef": claim, "releasedAt": null, "poolRef": {"name": "e"}}), true),
+        (
+            json!({"claimRef": claim, "releasedAt": null, "address": "10.0.0.8"}),
+            false,
+        ),
+        (
+            json!({"claimRef": claim, "releasedAt": null, "poolRef": {"name": "e"}}),
+            true,
+        ),
     ] {
         let answer = patch(plane, kind, name, &[], &json!({"spec": spec}));
         assert_eq!(answer.is_ok(), is_allowed, "{spec}: {answer:?}");
@@ -127,17 +204,40 @@ fn reservations_stay(plane: &ControlPlane) {
         json!({"cluster": "prod", "uid": "2"}),
         Value::Null,
     ] {
-        let answer = patch(plane, kind, name, &[], &json!({"spec": {"claimRef": claim}}));
+        let answer = patch(
+            plane,
+            kind,
+            name,
+            &[],
+            &json!({"spec": {"claimRef": claim}}),
+        );
         refused(&answer, "spec.claimRef", "cannot be changed");
     }
     let (claim, released) = (json!({"uid": "2"}), "2026-01-01T00:00:00Z");
     for (spec, field) in [
-        (json!({"claimRef": claim, "releasedAt": released}), "spec.claimRef"),
-        (json!({"claimRef": claim, "poolRef": {"name": "f"}}), "spec.poolRef"),
+        (
+            json!({"claimRef": claim, "releasedAt": released}),
+            "spec.claimRef",
+        ),
+        (
+            json!({"claimRef": claim, "poolRef": {"name": "f"}}),
+            "spec.poolRef",
+        ),
     ] {
-        refused(&patch(plane, kind, name, &[], &json!({"spec": spec})), field, "cannot be changed");
+        refused(
+            &patch(plane, kind, name, &[], &json!({"spec": spec})),
+            field,
+            "cannot be changed",
+        );
     }
-    patch(plane, kind, name, &[], &json!({"spec": {"claimRef": claim}})).expect("it may be taken over");
+    patch(
+        plane,
+        kind,
+        name,
+        &[],
+        &json!({"spec": {"claimRef": claim}}),
+    )
+    .expect("it may be taken over");
 }
 
 /// An object that is older than the rules, and the expected result of an update.
@@ -159,31 +259,78 @@ fn old_objects() -> Vec<Old> {
         spec,
         change: (json!({"gateway": "fd00::1"}), refusal),
     };
-    let many: Vec<String> = (0..20_000).map(|number| format!("10.0.{}.{}", number / 256, number % 256)).collect();
+    let many: Vec<String> = (0..20_000)
+        .map(|number| format!("10.0.{}.{}", number / 256, number % 256))
+        .collect();
     let lengthy = "10.0.0.1-10.0.0.2".repeat(10);
     vec![
         // A rule of one field or entry is not evaluated when another one changes.
-        pool(json!({"addresses": ["web", "10.0.0.1", "-", ""], "prefix": 24}), None),
-        pool(json!({"addresses": ["10.0.0.9-10.0.0.1"], "prefix": 24}), None),
+        pool(
+            json!({"addresses": ["web", "10.0.0.1", "-", ""], "prefix": 24}),
+            None,
+        ),
+        pool(
+            json!({"addresses": ["10.0.0.9-10.0.0.1"], "prefix": 24}),
+            None,
+        ),
         pool(json!({"addresses": [], "prefix": 24}), None),
-        pool(json!({"addresses": ["10.0.0.1", "fd00::1"], "prefix": 24}), None),
-        pool(json!({"addresses": ["10.0.0.1"], "prefix": 24, "excludedAddresses": ["web"]}), None),
-        pool(json!({"addresses": ["10.0.0.1"], "prefix": 24, "excludedAddresses": ["fd00::1"]}), None),
-        pool(json!({"addresses": ["10.0.0.1"], "prefix": 24, "gateway": "web"}), None),
-        pool(json!({"addresses": ["10.0.0.1"], "prefix": 24, "network": "A_b"}), None),
-        pool(json!({"addresses": ["10.0.0.1", "10.0.1.1"], "prefix": 24}), None),
+        pool(
+            json!({"addresses": ["10.0.0.1", "fd00::1"], "prefix": 24}),
+            None,
+        ),
+        pool(
+            json!({"addresses": ["10.0.0.1"], "prefix": 24, "excludedAddresses": ["web"]}),
+            None,
+        ),
+        pool(
+            json!({"addresses": ["10.0.0.1"], "prefix": 24, "excludedAddresses": ["fd00::1"]}),
+            None,
+        ),
+        pool(
+            json!({"addresses": ["10.0.0.1"], "prefix": 24, "gateway": "web"}),
+            None,
+        ),
+        pool(
+            json!({"addresses": ["10.0.0.1"], "prefix": 24, "network": "A_b"}),
+            None,
+        ),
+        pool(
+            json!({"addresses": ["10.0.0.1", "10.0.1.1"], "prefix": 24}),
+            None,
+        ),
         pool(json!({"addresses": ["10.0.0.1"], "prefix": -1}), None),
-        pool(json!({"addresses": many, "excludedAddresses": many, "prefix": 8}), None),
+        pool(
+            json!({"addresses": many, "excludedAddresses": many, "prefix": 8}),
+            None,
+        ),
         pool(json!({"addresses": [lengthy], "prefix": 24}), None),
         // A rule of two fields is evaluated, unless it is about long lists.
-        pool(json!({"addresses": ["10.0.0.1"], "prefix": 200}), Some(("spec.prefix", "at most 32"))),
-        pool(json!({"addresses": ["fd00::1"], "prefix": 64, "gateway": "10.0.0.1"}), Some(("spec.gateway", "family"))),
+        pool(
+            json!({"addresses": ["10.0.0.1"], "prefix": 200}),
+            Some(("spec.prefix", "at most 32")),
+        ),
+        pool(
+            json!({"addresses": ["fd00::1"], "prefix": 64, "gateway": "10.0.0.1"}),
+            Some(("spec.gateway", "family")),
+        ),
         pool(json!({"prefix": 24}), None),
         pool(json!({}), None),
-        prefixes(json!({"prefixes": ["web", "fd00::1", "fd00::1/48"], "allocationPrefixLength": 64}), None),
-        prefixes(json!({"prefixes": ["fd00::/72"], "excludedPrefixes": ["10.0.0.1"]}), None),
-        prefixes(json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 0}), None),
-        prefixes(json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 1000}), None),
+        prefixes(
+            json!({"prefixes": ["web", "fd00::1", "fd00::1/48"], "allocationPrefixLength": 64}),
+            None,
+        ),
+        prefixes(
+            json!({"prefixes": ["fd00::/72"], "excludedPrefixes": ["10.0.0.1"]}),
+            None,
+        ),
+        prefixes(
+            json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 0}),
+            None,
+        ),
+        prefixes(
+            json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 1000}),
+            None,
+        ),
         prefixes(json!({}), None),
     ]
 }
@@ -194,11 +341,20 @@ fn objects_older_than_the_rules_can_be_updated() {
     let reservation = json!({"scope": "p.a.b", "address": "web", "poolRef": {"kind": "InClusterIPPool", "name": "b"}});
     // The API server observes the change of each CRD separately.
     let bad = [
-        object("InClusterIPPool", "probe", &json!({"addresses": [], "prefix": 24})),
-        object("InClusterPrefixPool", "probe", &json!({"prefixes": ["web"]})),
+        object(
+            "InClusterIPPool",
+            "probe",
+            &json!({"addresses": [], "prefix": 24}),
+        ),
+        object(
+            "InClusterPrefixPool",
+            "probe",
+            &json!({"prefixes": ["web"]}),
+        ),
         object("IPReservation", "probe", &reservation),
     ];
-    let is_accepted = |object: &Value| with_file(&plane, &["create", "--dry-run=server"], object).is_ok();
+    let is_accepted =
+        |object: &Value| with_file(&plane, &["create", "--dry-run=server"], object).is_ok();
 
     let without_rules: Vec<Value> = DEFINITIONS.iter().map(without_rules).collect();
     let without_rules = json!({"apiVersion": "v1", "kind": "List", "items": without_rules});
@@ -210,37 +366,86 @@ fn objects_older_than_the_rules_can_be_updated() {
         make(&plane, kind, &format!("old-{number}"), spec);
     }
     let mut without_spec = object("InClusterIPPool", "old-spec", &json!({}));
-    without_spec.as_object_mut().expect("an object").remove("spec");
+    without_spec
+        .as_object_mut()
+        .expect("an object")
+        .remove("spec");
     with_file(&plane, &["create"], &without_spec).expect("the rules are removed");
     make(&plane, "IPReservation", "old-name", &reservation);
 
     plane.kubectl(&[&apply, &[&*format!("--filename={COMMITTED}")][..]].concat());
     wait_until("the rules are enforced", || !bad.iter().any(is_accepted));
-    for (number, Old { kind, change: (change, refusal), spec }) in old.iter().enumerate() {
+    for (
+        number,
+        Old {
+            kind,
+            change: (change, refusal),
+            spec,
+        },
+    ) in old.iter().enumerate()
+    {
         let name = format!("old-{number}");
         assert_serviceable(&plane, kind, &name);
-        let output = patch(&plane, kind, &name, &["--dry-run=server"], &json!({"spec": change}));
+        let output = patch(
+            &plane,
+            kind,
+            &name,
+            &["--dry-run=server"],
+            &json!({"spec": change}),
+        );
         match refusal {
             Some((field, text)) => refused(&output, field, text),
-            None => drop(output.unwrap_or_else(|error| panic!("{spec} cannot be changed: {error}"))),
+            None => {
+                drop(output.unwrap_or_else(|error| panic!("{spec} cannot be changed: {error}")))
+            }
         }
         // An invalid field has to be valid when it is changed.
         let (touched, field) = match *kind {
-            "InClusterIPPool" => (json!({"addresses": ["10.0.0.1", "web"], "prefix": 24}), "spec.addresses[1]"),
-            _ => (json!({"prefixes": ["fd00::/48", "web"]}), "spec.prefixes[1]"),
+            "InClusterIPPool" => (
+                json!({"addresses": ["10.0.0.1", "web"], "prefix": 24}),
+                "spec.addresses[1]",
+            ),
+            _ => (
+                json!({"prefixes": ["fd00::/48", "web"]}),
+                "spec.prefixes[1]",
+            ),
         };
-        refused(&patch(&plane, kind, &name, &["--dry-run=server"], &json!({"spec": touched})), field, "\"web\": is n");
+        refused(
+            &patch(
+                &plane,
+                kind,
+                &name,
+                &["--dry-run=server"],
+                &json!({"spec": touched}),
+            ),
+            field,
+            "\"web\": is n",
+        );
         assert_deletable(&plane, kind, &name);
     }
     assert_serviceable(&plane, "InClusterIPPool", "old-spec");
     assert_deletable(&plane, "InClusterIPPool", "old-spec");
-    patch(&plane, "IPReservation", "old-name", &[], &json!({"metadata": {"labels": {"a": "b"}}})).expect("a label");
+    patch(
+        &plane,
+        "IPReservation",
+        "old-name",
+        &[],
+        &json!({"metadata": {"labels": {"a": "b"}}}),
+    )
+    .expect("a label");
 }
 
 /// Asserts that the provider can write finalizers and status of an object.
 fn assert_serviceable(plane: &ControlPlane, kind: &str, name: &str) {
-    let label_and_finalizer = json!({"labels": {"a": "b"}, "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"]});
-    let answer = patch(plane, kind, name, &[], &json!({"metadata": label_and_finalizer}));
+    let label_and_finalizer =
+        json!({"labels": {"a": "b"}, "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"]});
+    let answer = patch(
+        plane,
+        kind,
+        name,
+        &[],
+        &json!({"metadata": label_and_finalizer}),
+    );
     answer.unwrap_or_else(|error| panic!("{name}, metadata: {error}"));
     let condition = json!({
         "type": "Ready", "status": "False", "reason": "InvalidSpec", "message": "",
@@ -255,9 +460,21 @@ fn assert_serviceable(plane: &ControlPlane, kind: &str, name: &str) {
 /// Asserts that an object can be deleted, which requires an update for the finalizer.
 fn assert_deletable(plane: &ControlPlane, kind: &str, name: &str) {
     plane.kubectl(&["delete", kind, name, "--namespace=default", "--wait=false"]);
-    let answer = patch(plane, kind, name, &[], &json!({"metadata": {"finalizers": null}}));
+    let answer = patch(
+        plane,
+        kind,
+        name,
+        &[],
+        &json!({"metadata": {"finalizers": null}}),
+    );
     answer.unwrap_or_else(|error| panic!("{name}, finalizers: {error}"));
-    let left = plane.kubectl(&["get", kind, name, "--namespace=default", "--ignore-not-found"]);
+    let left = plane.kubectl(&[
+        "get",
+        kind,
+        name,
+        "--namespace=default",
+        "--ignore-not-found",
+    ]);
     assert_eq!(left, "", "{name} is still there");
 }
 
@@ -278,9 +495,15 @@ fn without_rules(definition: &Value) -> Value {
         Value::Object(fields) => {
             // A property may have the name of a rule.
             let is_schema = fields.get("type").is_some_and(Value::is_string);
-            let kept = fields.iter().filter(|(name, _)| !is_schema || !RULES.contains(&name.as_str()));
+            let kept = fields
+                .iter()
+                .filter(|(name, _)| !is_schema || !RULES.contains(&name.as_str()));
             let plain = |(name, value): (&String, &Value)| {
-                let value = if name == "status" { value.clone() } else { without_rules(value) };
+                let value = if name == "status" {
+                    value.clone()
+                } else {
+                    without_rules(value)
+                };
                 (name.clone(), value)
             };
             Value::Object(kept.map(plain).collect::<Map<_, _>>())

@@ -1,4 +1,5 @@
-//! Connections that stay open and deliver nothing, as after the loss of a machine or of the state of a router.
+//! Connections that stay open and deliver nothing, as after the loss of a machine or of the state
+//! of a router.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,13 @@ const BOUND: Duration = Duration::from_mins(2);
 
 fn holder(control_plane: &ControlPlane) -> Option<String> {
     let lease = "lease/7bb7acb4.ipam.cluster.x-k8s.io";
-    let holder = control_plane.try_kubectl(&["-n", NAMESPACE, "get", lease, "-o=jsonpath={.spec.holderIdentity}"]);
+    let holder = control_plane.try_kubectl(&[
+        "-n",
+        NAMESPACE,
+        "get",
+        lease,
+        "-o=jsonpath={.spec.holderIdentity}",
+    ]);
     holder.ok().filter(|holder| !holder.is_empty())
 }
 
@@ -30,7 +37,8 @@ async fn standby_with_dead_connections_becomes_leader_in_time() {
     first.wait_for_log("acquired leadership lease");
     let leader = holder(&control_plane).expect("a leader is elected");
     let proxy = Proxy::start(&control_plane, 0, None).await;
-    let second = Manager::launch(&control_plane, proxy.kubeconfig(), &["--leader-elect"]).may_lack_permissions();
+    let second = Manager::launch(&control_plane, proxy.kubeconfig(), &["--leader-elect"])
+        .may_lack_permissions();
     second.wait_until_ready();
     // Time for requests whose connections are reused.
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -39,7 +47,9 @@ async fn standby_with_dead_connections_becomes_leader_in_time() {
     first.kill();
     let (killed, patience) = (Instant::now(), Patience::new(LEASE_DURATION + TAKEOVER));
     eventually_within(Duration::from_mins(2), "the standby leads", || async {
-        holder(&control_plane).filter(|holder| *holder != leader).map(drop)
+        holder(&control_plane)
+            .filter(|holder| *holder != leader)
+            .map(drop)
     })
     .await;
     let took = killed.elapsed();
@@ -47,7 +57,9 @@ async fn standby_with_dead_connections_becomes_leader_in_time() {
     assert!(!patience.is_over(), "{took:?}\n{}", second.log());
 
     let consumer = Consumer::new(&control_plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
+        .await;
     consumer.create_claim("a", "web").await;
     consumer.wait_for_address("a").await;
 }
@@ -59,22 +71,34 @@ async fn claim_is_bound_despite_dead_watches() {
     let proxy = Proxy::start(&control_plane, 0, None).await;
     let manager = Manager::launch(&control_plane, proxy.kubeconfig(), &[]).may_lack_permissions();
     manager.wait_until_ready();
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
+        .await;
     consumer.create_claim("before", "web").await;
     consumer.wait_for_address("before").await;
 
     let dead = ["ipaddressclaims", "ipaddresses", "ipreservations"];
     let watches = dead.map(|resource| proxy.watches(resource));
-    dead.iter().for_each(|resource| proxy.swallow_watches(resource));
+    dead.iter()
+        .for_each(|resource| proxy.swallow_watches(resource));
     let started = Instant::now();
     consumer.create_claim("after", "web").await;
     eventually_within(BOUND, "the claim is bound", || async {
-        consumer.claims().get("after").await.ok()??.bound_address().map(drop)
+        consumer
+            .claims()
+            .get("after")
+            .await
+            .ok()??
+            .bound_address()
+            .map(drop)
     })
     .await;
     println!("bound {:?} after the watches died", started.elapsed());
     eventually_within(BOUND, "all three are watched again", || async {
-        dead.iter().zip(watches).all(|(resource, before)| proxy.watches(resource) > before).then_some(())
+        dead.iter()
+            .zip(watches)
+            .all(|(resource, before)| proxy.watches(resource) > before)
+            .then_some(())
     })
     .await;
     println!("all are watched again after {:?}", started.elapsed());
@@ -86,10 +110,17 @@ async fn claim_is_bound_despite_dead_connections() {
     let consumer = Consumer::new(&control_plane).await;
     let proxy = Proxy::start(&control_plane, 0, None).await;
     // A loaded API server can take seconds for a renewal.
-    let flags = ["--leader-elect", "--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=20s"];
-    let mut manager = Manager::launch(&control_plane, proxy.kubeconfig(), &flags).may_lack_permissions();
+    let flags = [
+        "--leader-elect",
+        "--leader-elect-lease-duration=30s",
+        "--leader-elect-renew-deadline=20s",
+    ];
+    let mut manager =
+        Manager::launch(&control_plane, proxy.kubeconfig(), &flags).may_lack_permissions();
     manager.wait_until_ready();
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
+        .await;
     // Many concurrent requests leave many open connections.
     let names: Vec<String> = (0..100).map(|number| format!("c{number}")).collect();
     consumer.create_claims(&names, "web").await;
@@ -99,7 +130,13 @@ async fn claim_is_bound_despite_dead_connections() {
     let started = Instant::now();
     consumer.create_claim("after", "web").await;
     eventually_within(BOUND, "the claim is bound", || async {
-        consumer.claims().get("after").await.ok()??.bound_address().map(drop)
+        consumer
+            .claims()
+            .get("after")
+            .await
+            .ok()??
+            .bound_address()
+            .map(drop)
     })
     .await;
     println!("bound {:?} after all connections died", started.elapsed());

@@ -29,8 +29,8 @@ pub enum Disturbance {
 /// The event of an expired resource version.
 const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
 
-/// The events of a watch, one per line, disturbed as `disturb` returns. It is called for everything that is sent,
-/// including the end, with whether that is a change.
+/// The events of a watch, one per line, disturbed as `disturb` returns. It is called for everything
+/// that is sent, including the end, with whether that is a change.
 pub fn forward_events(
     body: kube::client::Body,
     disturb: impl Fn(bool) -> Disturbance + Send + 'static,
@@ -42,7 +42,9 @@ pub fn forward_events(
             () = sender.closed() => {}
         }
     });
-    let frames = futures::stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
+    let frames = futures::stream::unfold(receiver, |mut receiver| async {
+        Some((receiver.recv().await?, receiver))
+    });
     StreamBody::new(frames).boxed_unsync()
 }
 
@@ -57,15 +59,27 @@ async fn pass(
     while let Some(chunk) = data.next().await {
         let Ok(chunk) = chunk else {
             stay_open_if(disturb(false) == Disturbance::Swallow).await;
-            return drop(sender.send(Err(io::ErrorKind::ConnectionReset.into())).await);
+            return drop(
+                sender
+                    .send(Err(io::ErrorKind::ConnectionReset.into()))
+                    .await,
+            );
         };
         for line in lines.feed(&chunk) {
             // A bookmark is no change.
             match disturb(!is_bookmark(&line)) {
                 Disturbance::None => {}
                 Disturbance::HoldBack => tokio::time::sleep(HELD_BACK).await,
-                Disturbance::Break => return drop(sender.send(Err(io::ErrorKind::ConnectionReset.into())).await),
-                Disturbance::Expire => return drop(send(format!("{EXPIRED}\n").into_bytes()).await),
+                Disturbance::Break => {
+                    return drop(
+                        sender
+                            .send(Err(io::ErrorKind::ConnectionReset.into()))
+                            .await,
+                    );
+                }
+                Disturbance::Expire => {
+                    return drop(send(format!("{EXPIRED}\n").into_bytes()).await);
+                }
                 Disturbance::Swallow => stay_open_if(true).await,
             }
             if send(line).await.is_err() {
@@ -97,9 +111,16 @@ impl Lines {
     /// The lines that are complete now, with their line ends.
     fn feed(&mut self, chunk: &[u8]) -> Vec<Vec<u8>> {
         self.rest.extend_from_slice(chunk);
-        let end = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let end = self
+            .rest
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |last| last + 1);
         let complete: Vec<u8> = self.rest.drain(..end).collect();
-        complete.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
+        complete
+            .split_inclusive(|byte| *byte == b'\n')
+            .map(<[u8]>::to_vec)
+            .collect()
     }
 }
 
@@ -111,12 +132,17 @@ mod tests {
     fn chunks_are_joined_to_lines() {
         let mut lines = Lines::default();
         assert!(lines.feed(b"{\"a\"").is_empty());
-        assert_eq!(lines.feed(b":1}\n{\"b\":2}\n{"), [b"{\"a\":1}\n".to_vec(), b"{\"b\":2}\n".to_vec()]);
+        assert_eq!(
+            lines.feed(b":1}\n{\"b\":2}\n{"),
+            [b"{\"a\":1}\n".to_vec(), b"{\"b\":2}\n".to_vec()]
+        );
         assert_eq!(lines.feed(b"}\n"), [b"{}\n".to_vec()]);
     }
 
     #[test]
     fn bookmark_is_not_a_change() {
-        assert!(is_bookmark(br#"{"type":"BOOKMARK","object":{}}"#) && !is_bookmark(EXPIRED.as_bytes()));
+        assert!(
+            is_bookmark(br#"{"type":"BOOKMARK","object":{}}"#) && !is_bookmark(EXPIRED.as_bytes())
+        );
     }
 }

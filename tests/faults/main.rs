@@ -1,9 +1,11 @@
-//! Fault injection: each plan injects one fault, or two in a row at one object, between the manager and a real API
-//! server. The invariants are checked at every revision, at rest, and over the whole run.
+//! Fault injection: each plan injects one fault, or two in a row at one object, between the manager
+//! and a real API server. The invariants are checked at every revision, at rest, and over the whole
+//! run.
 //!
-//! By default a few plans run that cover every write and every fault once. The variable `CAPI_IPAM_FAULTS` selects
-//! `many` (every fault at every kind of write) or `all` of them. `CAPI_IPAM_FAULT_PLAN` is one plan, or several lines
-//! of plans, as printed by a failure. `CAPI_IPAM_FAULT_LANES` is the number of control planes that run concurrently.
+//! By default a few plans run that cover every write and every fault once. The variable
+//! `CAPI_IPAM_FAULTS` selects `many` (every fault at every kind of write) or `all` of them.
+//! `CAPI_IPAM_FAULT_PLAN` is one plan, or several lines of plans, as printed by a failure.
+//! `CAPI_IPAM_FAULT_LANES` is the number of control planes that run concurrently.
 
 #![allow(
     clippy::expect_used,
@@ -46,15 +48,28 @@ const MAX_FAILURES: usize = 10;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn single_faults_are_tolerated() {
-    let lanes = env::var("CAPI_IPAM_FAULT_LANES").ok().and_then(|lanes| lanes.parse().ok()).unwrap_or(3);
-    let launch = || tokio::task::spawn_blocking(|| Arc::new(ControlPlane::start(Options::default())));
+    let lanes = env::var("CAPI_IPAM_FAULT_LANES")
+        .ok()
+        .and_then(|lanes| lanes.parse().ok())
+        .unwrap_or(3);
+    let launch =
+        || tokio::task::spawn_blocking(|| Arc::new(ControlPlane::start(Options::default())));
     let planes = futures::future::join_all((0..lanes).map(|_| launch())).await;
-    let planes: Vec<_> = planes.into_iter().map(|plane| plane.expect("a control plane starts")).collect();
+    let planes: Vec<_> = planes
+        .into_iter()
+        .map(|plane| plane.expect("a control plane starts"))
+        .collect();
 
     if let Ok(lines) = env::var("CAPI_IPAM_FAULT_PLAN") {
-        let plan =
-            |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("invalid plan: {line}: {error}"));
-        let wanted = lines.lines().filter(|line| !line.trim().is_empty()).map(plan).collect();
+        let plan = |line: &str| {
+            serde_json::from_str(line)
+                .unwrap_or_else(|error| panic!("invalid plan: {line}: {error}"))
+        };
+        let wanted = lines
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(plan)
+            .collect();
         return assert_passed(&run_plans(&planes, wanted, 1).await);
     }
     let references = Workload::ALL.into_iter().map(Plan::reference).collect();
@@ -66,19 +81,36 @@ async fn single_faults_are_tolerated() {
         Ok("many") => plans::many(&all),
         _ => plans::few(&all),
     };
-    println!("{} plans; `many` are {}, all are {}", wanted.len(), plans::many(&all).len(), all.len());
+    println!(
+        "{} plans; `many` are {}, all are {}",
+        wanted.len(),
+        plans::many(&all).len(),
+        all.len()
+    );
     assert_passed(&run_plans(&planes, wanted, MAX_FAILURES).await);
 }
 
 fn recorded(report: &Report) -> Recording {
     let mut writes = BTreeMap::new();
-    report.journal.iter().for_each(|entry| *writes.entry(entry.write).or_default() += 1);
+    report
+        .journal
+        .iter()
+        .for_each(|entry| *writes.entry(entry.write).or_default() += 1);
     let watched = report.changes.keys().cloned().collect();
-    Recording { workload: report.plan.workload, writes, watched, reads: report.reads.clone().into_iter().collect() }
+    Recording {
+        workload: report.plan.workload,
+        writes,
+        watched,
+        reads: report.reads.clone().into_iter().collect(),
+    }
 }
 
 /// Runs plans, one at a time in each control plane, since a manager serves everything in it.
-async fn run_plans(planes: &[Arc<ControlPlane>], wanted: Vec<Plan>, most_failures: usize) -> Vec<Report> {
+async fn run_plans(
+    planes: &[Arc<ControlPlane>],
+    wanted: Vec<Plan>,
+    most_failures: usize,
+) -> Vec<Report> {
     let start = Instant::now();
     let count = wanted.len();
     let waiting = Arc::new(Mutex::new(VecDeque::from(wanted)));
@@ -87,12 +119,19 @@ async fn run_plans(planes: &[Arc<ControlPlane>], wanted: Vec<Plan>, most_failure
         let (plane, waiting, done) = (Arc::clone(plane), Arc::clone(&waiting), Arc::clone(&done));
         tokio::spawn(async move {
             loop {
-                let Some(plan) = locked(&waiting).pop_front() else { return };
+                let Some(plan) = locked(&waiting).pop_front() else {
+                    return;
+                };
                 let report = Box::pin(run::run(&plane, plan)).await;
                 let mut done = locked(&done);
                 print(&report, done.len() + 1, count);
                 done.push(report);
-                if done.iter().filter(|report| !report.failures.is_empty()).count() >= most_failures {
+                if done
+                    .iter()
+                    .filter(|report| !report.failures.is_empty())
+                    .count()
+                    >= most_failures
+                {
                     locked(&waiting).clear();
                 }
             }
@@ -102,7 +141,11 @@ async fn run_plans(planes: &[Arc<ControlPlane>], wanted: Vec<Plan>, most_failure
         lane.await.expect("a plan ends");
     }
     let done = std::mem::take(&mut *locked(&done));
-    let longest = done.iter().map(|report| report.converged).max().unwrap_or_default();
+    let longest = done
+        .iter()
+        .map(|report| report.converged)
+        .max()
+        .unwrap_or_default();
     let missed = done.iter().filter(|report| !report.happened).count();
     println!(
         "{} plans in {:.0?}; idle at most {longest:.1?} after the workload; {missed} faults did not happen",
@@ -117,9 +160,24 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn print(report: &Report, number: usize, count: usize) {
-    let Report { plan, failures, happened, took, converged, story, .. } = report;
-    let missed = if *happened { "" } else { " (the fault did not happen)" };
-    println!("{number}/{count} {}{missed}: {took:.1?}, at rest after {converged:.1?}", plan.line());
+    let Report {
+        plan,
+        failures,
+        happened,
+        took,
+        converged,
+        story,
+        ..
+    } = report;
+    let missed = if *happened {
+        ""
+    } else {
+        " (the fault did not happen)"
+    };
+    println!(
+        "{number}/{count} {}{missed}: {took:.1?}, at rest after {converged:.1?}",
+        plan.line()
+    );
     if failures.is_empty() {
         return;
     }
@@ -136,10 +194,18 @@ fn assert_passed(reports: &[Report]) {
     let texts: Vec<String> = failed
         .map(|report| {
             let Report { plan, failures, .. } = report;
-            format!("{}\nagain: CAPI_IPAM_FAULT_PLAN='{}'", failures.join("\n"), plan.line())
+            format!(
+                "{}\nagain: CAPI_IPAM_FAULT_PLAN='{}'",
+                failures.join("\n"),
+                plan.line()
+            )
         })
         .collect();
     assert!(texts.is_empty(), "\n{}", texts.join("\n\n"));
     let missed = reports.iter().filter(|report| !report.happened).count();
-    assert!(missed * 5 <= reports.len(), "the faults of {missed} of {} plans did not happen", reports.len());
+    assert!(
+        missed * 5 <= reports.len(),
+        "the faults of {missed} of {} plans did not happen",
+        reports.len()
+    );
 }

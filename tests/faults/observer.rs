@@ -17,7 +17,9 @@ use crate::support::consumer::counts_of;
 use crate::support::patience::Patience;
 use crate::support::wait::eventually;
 use crate::workload::{NETWORK_LABEL, SLICE_LABEL};
-use crate::world::{Address, Change, Claim, Name, Object, Pool, PoolName, Reservation, Slice, World};
+use crate::world::{
+    Address, Change, Claim, Name, Object, Pool, PoolName, Reservation, Slice, World,
+};
 
 /// The number of addresses of a block of a pool of prefixes in the workloads.
 const PREFIX_SIZE: u32 = 4;
@@ -35,13 +37,36 @@ impl Observer {
     /// Starts to watch; existing objects are observed, too.
     pub async fn start(client: &Client) -> Self {
         let version = ContractVersion::V1Beta2;
-        let mut observer = Self { changes: Arc::default(), watches: Vec::new() };
-        observer.watch(Api::<IPAddressClaim>::all_with(client.clone(), &version), claim).await;
-        observer.watch(Api::<IPAddress>::all_with(client.clone(), &version), address).await;
-        observer.watch(Api::<IPReservation>::all(client.clone()), reservation).await;
-        observer.watch(Api::<IPSlice>::all(client.clone()), slice).await;
-        for kind in [InClusterKind::IPPool, InClusterKind::GlobalIPPool, InClusterKind::PrefixPool] {
-            observer.watch(Api::all_with(client.clone(), &kind), pool).await;
+        let mut observer = Self {
+            changes: Arc::default(),
+            watches: Vec::new(),
+        };
+        observer
+            .watch(
+                Api::<IPAddressClaim>::all_with(client.clone(), &version),
+                claim,
+            )
+            .await;
+        observer
+            .watch(
+                Api::<IPAddress>::all_with(client.clone(), &version),
+                address,
+            )
+            .await;
+        observer
+            .watch(Api::<IPReservation>::all(client.clone()), reservation)
+            .await;
+        observer
+            .watch(Api::<IPSlice>::all(client.clone()), slice)
+            .await;
+        for kind in [
+            InClusterKind::IPPool,
+            InClusterKind::GlobalIPPool,
+            InClusterKind::PrefixPool,
+        ] {
+            observer
+                .watch(Api::all_with(client.clone(), &kind), pool)
+                .await;
         }
         observer
     }
@@ -54,11 +79,20 @@ impl Observer {
         let list = || async { api.list(&ListParams::default()).await.ok() };
         let listed = eventually("objects can be listed", list).await;
         let note = move |changes: &Mutex<Vec<Change>>, found: &K, gone| {
-            let version = found.resource_version().and_then(|version| version.parse().ok());
+            let version = found
+                .resource_version()
+                .and_then(|version| version.parse().ok());
             let version = version.expect("versions of this API server are numbers");
-            locked(changes).push(Change { version, object: object(found), gone });
+            locked(changes).push(Change {
+                version,
+                object: object(found),
+                gone,
+            });
         };
-        listed.items.iter().for_each(|found| note(&self.changes, found, false));
+        listed
+            .items
+            .iter()
+            .for_each(|found| note(&self.changes, found, false));
         let changes = Arc::clone(&self.changes);
         let mut from = listed.metadata.resource_version.unwrap_or_default();
         self.watches.push(tokio::spawn(async move {
@@ -78,7 +112,9 @@ impl Observer {
                             note(&changes, &found, true);
                             from = found.resource_version().unwrap_or_default();
                         }
-                        WatchEvent::Bookmark(mark) => from.clone_from(&mark.metadata.resource_version),
+                        WatchEvent::Bookmark(mark) => {
+                            from.clone_from(&mark.metadata.resource_version)
+                        }
                         WatchEvent::Error(_) => break,
                     }
                 }
@@ -113,7 +149,10 @@ impl Observer {
             if same {
                 return;
             }
-            assert!(!patience.is_over(), "the watches do not deliver the state of the lists");
+            assert!(
+                !patience.is_over(),
+                "the watches do not deliver the state of the lists"
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -136,7 +175,10 @@ fn name_of<K: Resource>(object: &K) -> Name {
 fn pool_name(pool: Option<PoolKey>) -> PoolName {
     let name = |pool: PoolKey| {
         let namespace = pool.namespace.as_deref().unwrap_or_default().to_owned();
-        (pool.kind.name().to_owned(), (namespace, pool.name.to_string()))
+        (
+            pool.kind.name().to_owned(),
+            (namespace, pool.name.to_string()),
+        )
     };
     pool.map(name).unwrap_or_default()
 }
@@ -144,7 +186,9 @@ fn pool_name(pool: Option<PoolKey>) -> PoolName {
 fn claim(claim: &IPAddressClaim) -> Object {
     let status = claim.status.as_ref();
     let ready = status.and_then(|status| conditions::find(&status.conditions, conditions::READY));
-    let says_why = ready.filter(|ready| ready.status != "True").and_then(|ready| ready.reason.as_deref());
+    let says_why = ready
+        .filter(|ready| ready.status != "True")
+        .and_then(|ready| ready.reason.as_deref());
     let request = claim.annotations().get(names::RELEASE_NOW_ANNOTATION);
     let state = Claim {
         release_requested: request.is_some() && request == claim.metadata.uid.as_ref(),
@@ -152,8 +196,14 @@ fn claim(claim: &IPAddressClaim) -> Object {
         pool: pool_name(PoolKey::of_claim(claim)),
         bound: claim.bound_address().map(str::to_owned),
         deleting: claim.metadata.deletion_timestamp.is_some(),
-        held: claim.finalizers().iter().any(|finalizer| finalizer == names::RELEASE_ADDRESS),
-        in_use: claim.finalizers().iter().any(|finalizer| finalizer != names::RELEASE_ADDRESS),
+        held: claim
+            .finalizers()
+            .iter()
+            .any(|finalizer| finalizer == names::RELEASE_ADDRESS),
+        in_use: claim
+            .finalizers()
+            .iter()
+            .any(|finalizer| finalizer != names::RELEASE_ADDRESS),
         label: claim.labels().get(SLICE_LABEL).cloned(),
         reason: says_why.map(str::to_owned),
     };
@@ -161,7 +211,10 @@ fn claim(claim: &IPAddressClaim) -> Object {
 }
 
 fn address(address: &IPAddress) -> Object {
-    let owner = address.owner_references().iter().find(|owner| owner.kind == "IPAddressClaim");
+    let owner = address
+        .owner_references()
+        .iter()
+        .find(|owner| owner.kind == "IPAddressClaim");
     let state = Address {
         uid: address.uid().unwrap_or_default(),
         owner: owner.map(|owner| owner.uid.clone()),
@@ -176,7 +229,11 @@ fn reservation(reservation: &IPReservation) -> Object {
     let state = Reservation {
         uid: reservation.uid().unwrap_or_default(),
         network: reservation.spec.scope.strip_prefix("n.").map(str::to_owned),
-        holder: reservation.spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone()),
+        holder: reservation
+            .spec
+            .claim_ref
+            .as_ref()
+            .and_then(|claim| claim.uid.clone()),
         pool: pool_name(PoolKey::of_reservation(&reservation.spec.pool_ref)),
         value: reservation.spec.address.clone(),
         released: reservation.spec.released_at.is_some(),
@@ -189,7 +246,10 @@ fn bounds(prefix: &str) -> Option<(Ipv4Addr, Ipv4Addr)> {
     let (first, length) = prefix.split_once('/')?;
     let first: Ipv4Addr = first.parse().ok()?;
     let host_bits = 32_u32.checked_sub(length.parse().ok()?)?;
-    Some((first, Ipv4Addr::from(u32::from(first) | 1_u32.checked_shl(host_bits)?.checked_sub(1)?)))
+    Some((
+        first,
+        Ipv4Addr::from(u32::from(first) | 1_u32.checked_shl(host_bits)?.checked_sub(1)?),
+    ))
 }
 
 fn range_of(prefix: &str) -> String {
@@ -208,16 +268,27 @@ fn slice(slice: &IPSlice) -> Object {
     Object::Slice(slice.name_any(), state)
 }
 
-/// Pools whose ranges are completely allocatable, see the workloads. Pools of prefixes have another block length than
-/// the networks, so they belong to none.
+/// Pools whose ranges are completely allocatable, see the workloads. Pools of prefixes have another
+/// block length than the networks, so they belong to none.
 fn pool(pool: &capi_ipam_api::Pool) -> Object {
-    let selected_by = pool.metadata.labels.as_ref().and_then(|labels| labels.get(NETWORK_LABEL));
+    let selected_by = pool
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(NETWORK_LABEL));
     let (addresses, block, network) = match &pool.spec {
         PoolSpec::Addresses(spec) => {
             let network = pool.spec.network().or(selected_by.map(String::as_str));
             (spec.addresses.clone(), 1, network.map(str::to_owned))
         }
-        PoolSpec::Prefixes(spec) => (spec.prefixes.iter().map(|prefix| range_of(prefix)).collect(), PREFIX_SIZE, None),
+        PoolSpec::Prefixes(spec) => (
+            spec.prefixes
+                .iter()
+                .map(|prefix| range_of(prefix))
+                .collect(),
+            PREFIX_SIZE,
+            None,
+        ),
     };
     let state = Pool {
         uid: pool.metadata.uid.clone().unwrap_or_default(),
@@ -228,7 +299,11 @@ fn pool(pool: &capi_ipam_api::Pool) -> Object {
         paused: is_paused(&pool.metadata),
         has_cooldown: pool.spec.cooldown_seconds() > 0,
         counts: counts_of(pool),
-        slices: pool.status.as_ref().and_then(|status| status.slices.as_ref()).map(|slices| slices.assigned),
+        slices: pool
+            .status
+            .as_ref()
+            .and_then(|status| status.slices.as_ref())
+            .map(|slices| slices.assigned),
     };
     Object::Pool(pool_name(Some(PoolKey::of(pool))), state)
 }

@@ -1,7 +1,8 @@
-//! A proxy between a manager and the API server that injects one fault, or two in a row at one object.
+//! A proxy between a manager and the API server that injects one fault, or two in a row at one
+//! object.
 //!
-//! The manager uses plain HTTP. The proxy forwards requests with the service account of the provider, so that the
-//! permissions are those of the provider.
+//! The manager uses plain HTTP. The proxy forwards requests with the service account of the
+//! provider, so that the permissions are those of the provider.
 
 mod writes;
 
@@ -20,7 +21,9 @@ use crate::fault::{Fault, WatchFault, WriteFault};
 use crate::frames::{self, Disturbance};
 use crate::request::Write;
 use crate::support::control_plane::ControlPlane;
-use crate::support::proxy::{ApiRequest, Broken, Forward, ProxyResponse, ProxyServer, Verb, error_response};
+use crate::support::proxy::{
+    ApiRequest, Broken, Forward, ProxyResponse, ProxyServer, Verb, error_response,
+};
 
 /// How long a late write waits for another write.
 const LATEST: Duration = Duration::from_secs(5);
@@ -154,10 +157,16 @@ impl Proxy {
 
     /// The number of watches of a kind, by its plural.
     pub fn watches(&self, resource: &str) -> usize {
-        self.shared.book().watches.get(resource).copied().unwrap_or_default()
+        self.shared
+            .book()
+            .watches
+            .get(resource)
+            .copied()
+            .unwrap_or_default()
     }
 
-    /// Turns all open connections into black holes: they stay open and deliver nothing. New ones work.
+    /// Turns all open connections into black holes: they stay open and deliver nothing. New ones
+    /// work.
     pub fn swallow_connections(&self) {
         let now = self.shared.count.load(Ordering::Relaxed);
         self.shared.book().holes.connections = now;
@@ -166,7 +175,11 @@ impl Proxy {
     /// Turns all open watches of a kind into black holes. New ones work.
     pub fn swallow_watches(&self, resource: &str) {
         let now = self.shared.count.load(Ordering::Relaxed);
-        self.shared.book().holes.watches.insert(resource.to_owned(), now);
+        self.shared
+            .book()
+            .holes
+            .watches
+            .insert(resource.to_owned(), now);
     }
 
     /// Whether the fault was injected.
@@ -178,13 +191,28 @@ impl Proxy {
     pub fn is_active(&self) -> bool {
         let book = self.shared.book();
         let lasts = match &self.shared.fault {
-            Some(Fault::Write { how: WriteFault::RefusedForLong, .. }) => LONG,
-            Some(Fault::Watch { how: WatchFault::HeldBack, .. } | Fault::Read { .. }) => frames::HELD_BACK,
-            Some(Fault::Watch { how: WatchFault::BlackHole, .. }) => UNNOTICED,
+            Some(Fault::Write {
+                how: WriteFault::RefusedForLong,
+                ..
+            }) => LONG,
+            Some(
+                Fault::Watch {
+                    how: WatchFault::HeldBack,
+                    ..
+                }
+                | Fault::Read { .. },
+            ) => frames::HELD_BACK,
+            Some(Fault::Watch {
+                how: WatchFault::BlackHole,
+                ..
+            }) => UNNOTICED,
             _ => Duration::ZERO,
         };
         let is_silent = book.silence.as_ref().is_some_and(Silence::lasts);
-        book.dead || book.late > 0 || is_silent || book.happened.is_some_and(|at| at.elapsed() < lasts)
+        book.dead
+            || book.late > 0
+            || is_silent
+            || book.happened.is_some_and(|at| at.elapsed() < lasts)
     }
 }
 
@@ -218,7 +246,9 @@ async fn respond(
         Verb::Read => shared.read(&asked, &forward).await,
         Verb::Create | Verb::Change | Verb::Replace | Verb::Delete => {
             // In a separate task, which continues when the manager is killed.
-            tokio::spawn(shared.write(asked, forward)).await.map_err(|_| Broken)?
+            tokio::spawn(shared.write(asked, forward))
+                .await
+                .map_err(|_| Broken)?
         }
     }
 }
@@ -251,11 +281,20 @@ impl Shared {
         asked: &ApiRequest,
         forward: &Forward,
     ) -> Result<ProxyResponse, Broken> {
-        *self.book().watches.entry(asked.resource.clone()).or_default() += 1;
+        *self
+            .book()
+            .watches
+            .entry(asked.resource.clone())
+            .or_default() += 1;
         let (head, body) = forward.open().await?.into_parts();
-        let (shared, resource, number) = (Arc::clone(self), asked.resource.clone(), self.next_number());
+        let (shared, resource, number) =
+            (Arc::clone(self), asked.resource.clone(), self.next_number());
         let disturb = move |is_change: bool| {
-            let watch = Watch { resource: &resource, number, connection };
+            let watch = Watch {
+                resource: &resource,
+                number,
+                connection,
+            };
             shared.disturb(&watch, is_change)
         };
         Response::builder()
@@ -280,8 +319,12 @@ impl Shared {
 
     /// Whether a read of an object must fail.
     fn is_silent(&self, asked: &ApiRequest) -> bool {
-        let is_of = |silence: &Silence| silence.resource == asked.resource && silence.name == asked.name;
-        self.book().silence.as_ref().is_some_and(|silence| is_of(silence) && silence.lasts())
+        let is_of =
+            |silence: &Silence| silence.resource == asked.resource && silence.name == asked.name;
+        self.book()
+            .silence
+            .as_ref()
+            .is_some_and(|silence| is_of(silence) && silence.lasts())
     }
 
     /// Counts a read of one object. Returns whether its response must be late.
@@ -289,7 +332,11 @@ impl Shared {
         let mut book = self.book();
         let count = book.reads.entry(resource.to_owned()).or_default();
         *count += 1;
-        let is_hit = self.fault == Some(Fault::Read { resource: resource.to_owned(), nth: *count });
+        let is_hit = self.fault
+            == Some(Fault::Read {
+                resource: resource.to_owned(),
+                nth: *count,
+            });
         if is_hit {
             book.happened = Some(Instant::now());
         }
@@ -298,9 +345,17 @@ impl Shared {
 
     /// The disturbance of the next item of a watch.
     fn disturb(&self, watch: &Watch<'_>, is_change: bool) -> Disturbance {
-        let Watch { resource, number, connection } = *watch;
+        let Watch {
+            resource,
+            number,
+            connection,
+        } = *watch;
         let mut book = self.book();
-        let swallowed = book.holes.watches.get(resource).is_some_and(|last| number <= *last);
+        let swallowed = book
+            .holes
+            .watches
+            .get(resource)
+            .is_some_and(|last| number <= *last);
         if swallowed || connection <= book.holes.connections {
             return Disturbance::Swallow;
         }
@@ -313,13 +368,25 @@ impl Shared {
         let count = book.changes.entry(resource.to_owned()).or_default();
         *count += 1;
         let count = *count;
-        if let Some(silence) = book.silence.as_mut().filter(|silence| silence.resource == resource && silence.lasts()) {
+        if let Some(silence) = book
+            .silence
+            .as_mut()
+            .filter(|silence| silence.resource == resource && silence.lasts())
+        {
             // Later events wait for this one.
             let is_first = !std::mem::replace(&mut silence.is_delayed, true);
-            return if is_first { Disturbance::HoldBack } else { Disturbance::None };
+            return if is_first {
+                Disturbance::HoldBack
+            } else {
+                Disturbance::None
+            };
         }
         match &self.fault {
-            Some(Fault::Watch { resource: hit, nth, how }) if hit == resource && *nth == count => {
+            Some(Fault::Watch {
+                resource: hit,
+                nth,
+                how,
+            }) if hit == resource && *nth == count => {
                 book.happened = Some(Instant::now());
                 match how {
                     WatchFault::HeldBack => Disturbance::HoldBack,

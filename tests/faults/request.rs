@@ -40,10 +40,16 @@ impl Write {
         Some(match (request.verb, request.resource.as_str()) {
             (Verb::Read | Verb::Watch, _) => return None,
             (_, "events") => Self::Event,
-            (Verb::Change, "ipaddressclaims") if status && body.contains("addressRef") => Self::ClaimBound,
+            (Verb::Change, "ipaddressclaims") if status && body.contains("addressRef") => {
+                Self::ClaimBound
+            }
             (Verb::Change, "ipaddressclaims") if status => Self::ClaimReported,
-            (Verb::Change, "ipaddressclaims") if body.contains(names::RELEASE_ADDRESS) => Self::ClaimFinalizerAdded,
-            (Verb::Change, "ipaddressclaims") if body.contains("finalizers") => Self::ClaimFinalizerRemoved,
+            (Verb::Change, "ipaddressclaims") if body.contains(names::RELEASE_ADDRESS) => {
+                Self::ClaimFinalizerAdded
+            }
+            (Verb::Change, "ipaddressclaims") if body.contains("finalizers") => {
+                Self::ClaimFinalizerRemoved
+            }
             // The removal of the last finalizer of a deleted object.
             (Verb::Replace, "ipaddressclaims") => Self::ClaimFinalizerRemoved,
             (Verb::Replace, "ipaddresses") => Self::AddressFinalizerRemoved,
@@ -54,19 +60,29 @@ impl Write {
             {
                 Self::AddressRepaired
             }
-            (Verb::Change, "ipaddresses") if body.contains("finalizers") => Self::AddressFinalizerRemoved,
+            (Verb::Change, "ipaddresses") if body.contains("finalizers") => {
+                Self::AddressFinalizerRemoved
+            }
             (Verb::Delete, "ipaddresses") => Self::AddressDeleted,
             (Verb::Create, "ipreservations") => Self::ReservationCreated,
-            (Verb::Change, "ipreservations") if body.contains("releasedAt") => Self::ReservationReleased,
-            (Verb::Change, "ipreservations") if body.contains("claimRef") => Self::ReservationTakenOver,
-            (Verb::Change, "ipreservations") if body.contains("moved-from") => Self::ReservationMarked,
+            (Verb::Change, "ipreservations") if body.contains("releasedAt") => {
+                Self::ReservationReleased
+            }
+            (Verb::Change, "ipreservations") if body.contains("claimRef") => {
+                Self::ReservationTakenOver
+            }
+            (Verb::Change, "ipreservations") if body.contains("moved-from") => {
+                Self::ReservationMarked
+            }
             (Verb::Delete, "ipreservations") => Self::ReservationDeleted,
             (Verb::Create, "ipslices") => Self::SliceAssigned,
             (Verb::Change, "ipslices") if body.contains(r#""op":"remove""#) => Self::SliceResumed,
             (Verb::Change, "ipslices") => Self::SliceMarked,
             (Verb::Delete, "ipslices") => Self::SliceReturned,
             (Verb::Change, pools) if pools.ends_with("pools") && status => Self::PoolStatus,
-            (Verb::Change, pools) if pools.ends_with("pools") && body.contains(names::PROTECT_POOL) => {
+            (Verb::Change, pools)
+                if pools.ends_with("pools") && body.contains(names::PROTECT_POOL) =>
+            {
                 Self::PoolFinalizerAdded
             }
             (Verb::Change, pools) if pools.ends_with("pools") && body.contains("finalizers") => {
@@ -91,28 +107,70 @@ mod tests {
             Write::of(&ApiRequest::of(method, &format!("{IPAM}/{path}")), body)
         };
         let claim = "namespaces/n/ipaddressclaims/c";
-        let finalizers = |all: &str| format!(r#"[{{"op":"add","path":"/metadata/finalizers","value":[{all}]}}]"#);
+        let finalizers = |all: &str| {
+            format!(r#"[{{"op":"add","path":"/metadata/finalizers","value":[{all}]}}]"#)
+        };
         let release = finalizers(r#""ipam.cluster.x-k8s.io/ReleaseAddress""#);
-        assert_eq!(write(&Method::PATCH, claim, &release), Some(Write::ClaimFinalizerAdded));
-        assert_eq!(write(&Method::PATCH, claim, &finalizers("")), Some(Write::ClaimFinalizerRemoved));
-        assert_eq!(write(&Method::PUT, claim, "{}"), Some(Write::ClaimFinalizerRemoved));
+        assert_eq!(
+            write(&Method::PATCH, claim, &release),
+            Some(Write::ClaimFinalizerAdded)
+        );
+        assert_eq!(
+            write(&Method::PATCH, claim, &finalizers("")),
+            Some(Write::ClaimFinalizerRemoved)
+        );
+        assert_eq!(
+            write(&Method::PUT, claim, "{}"),
+            Some(Write::ClaimFinalizerRemoved)
+        );
         let status = format!("{claim}/status");
-        assert_eq!(write(&Method::PATCH, &status, r#"[{"path":"/status/addressRef"}]"#), Some(Write::ClaimBound));
-        assert_eq!(write(&Method::PATCH, &status, r#"[{"path":"/status"}]"#), Some(Write::ClaimReported));
-        assert_eq!(write(&Method::DELETE, "ipreservations/r", ""), Some(Write::ReservationDeleted));
+        assert_eq!(
+            write(
+                &Method::PATCH,
+                &status,
+                r#"[{"path":"/status/addressRef"}]"#
+            ),
+            Some(Write::ClaimBound)
+        );
+        assert_eq!(
+            write(&Method::PATCH, &status, r#"[{"path":"/status"}]"#),
+            Some(Write::ClaimReported)
+        );
+        assert_eq!(
+            write(&Method::DELETE, "ipreservations/r", ""),
+            Some(Write::ReservationDeleted)
+        );
         let spec = r#"[{"op":"add","path":"/spec","value":{"claimRef":{"name":"c"}}}]"#;
-        assert_eq!(write(&Method::PATCH, "ipreservations/r", spec), Some(Write::ReservationTakenOver));
+        assert_eq!(
+            write(&Method::PATCH, "ipreservations/r", spec),
+            Some(Write::ReservationTakenOver)
+        );
         let mark = r#"[{"op":"add","path":"/metadata/annotations/ipam.cluster.x-k8s.io~1moved-from","value":"u/1"}]"#;
-        assert_eq!(write(&Method::PATCH, "ipreservations/r", mark), Some(Write::ReservationMarked));
-        assert_eq!(write(&Method::PATCH, "inclusterippools/p/status", "[]"), Some(Write::PoolStatus));
+        assert_eq!(
+            write(&Method::PATCH, "ipreservations/r", mark),
+            Some(Write::ReservationMarked)
+        );
+        assert_eq!(
+            write(&Method::PATCH, "inclusterippools/p/status", "[]"),
+            Some(Write::PoolStatus)
+        );
         assert_eq!(
             write(&Method::PATCH, "globalinclusterippools/p", &finalizers("")),
             Some(Write::PoolFinalizerRemoved)
         );
         let mark = |op: &str| format!(r#"[{{"op":"{op}","path":"/spec/emptySince"}}]"#);
-        assert_eq!(write(&Method::PATCH, "ipslices/s", &mark("add")), Some(Write::SliceMarked));
-        assert_eq!(write(&Method::PATCH, "ipslices/s", &mark("remove")), Some(Write::SliceResumed));
-        assert_eq!(write(&Method::DELETE, "ipslices/s", ""), Some(Write::SliceReturned));
+        assert_eq!(
+            write(&Method::PATCH, "ipslices/s", &mark("add")),
+            Some(Write::SliceMarked)
+        );
+        assert_eq!(
+            write(&Method::PATCH, "ipslices/s", &mark("remove")),
+            Some(Write::SliceResumed)
+        );
+        assert_eq!(
+            write(&Method::DELETE, "ipslices/s", ""),
+            Some(Write::SliceReturned)
+        );
         assert_eq!(write(&Method::GET, claim, ""), None);
         assert_eq!(write(&Method::PATCH, claim, "[]"), Some(Write::Other));
     }

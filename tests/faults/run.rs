@@ -31,8 +31,9 @@ const QUIET_TIMEOUT: Duration = Duration::from_secs(10);
 const AGE: Duration = Duration::from_secs(31);
 /// How often one kind of write may happen to one object.
 const MAX_WRITES: usize = 15;
-/// The same for counts of pools, which change often; for reservations, whose name is the next free address for any
-/// claim; and for the status of waiting claims, which two managers with different counts write alternately.
+/// The same for counts of pools, which change often; for reservations, whose name is the next free
+/// address for any claim; and for the status of waiting claims, which two managers with different
+/// counts write alternately.
 const MAX_FREQUENT_WRITES: usize = 100;
 
 const FLAGS: [&str; 2] = ["--sweep-interval=500ms", "--sweep-grace=500ms"];
@@ -70,9 +71,20 @@ impl Leader {
         let proxy = Arc::new(proxy);
         let manager = Arc::new(Mutex::new(launch(plane, &proxy, serves.clone()).await));
         let ready = Arc::clone(&manager);
-        spawn_blocking(move || lock(&ready).wait_until_ready()).await.expect("the manager gets ready");
-        let keeper = tokio::spawn(keep(Arc::clone(plane), Arc::clone(&proxy), Arc::clone(&manager), serves));
-        Self { proxy, manager, keeper }
+        spawn_blocking(move || lock(&ready).wait_until_ready())
+            .await
+            .expect("the manager gets ready");
+        let keeper = tokio::spawn(keep(
+            Arc::clone(plane),
+            Arc::clone(&proxy),
+            Arc::clone(&manager),
+            serves,
+        ));
+        Self {
+            proxy,
+            manager,
+            keeper,
+        }
     }
 
     /// The log of the manager, and an error if it has exited.
@@ -83,7 +95,9 @@ impl Leader {
             let mut manager = lock(&manager);
             let ended = (!manager.is_running()).then(|| "the manager has exited".to_owned());
             manager.kill();
-            let forbidden = manager.was_forbidden().then(|| "the manager lacks a permission".to_owned());
+            let forbidden = manager
+                .was_forbidden()
+                .then(|| "the manager lacks a permission".to_owned());
             (manager.log(), ended.or(forbidden))
         };
         spawn_blocking(end).await.expect("a manager can be killed")
@@ -98,15 +112,24 @@ async fn launch(plane: &Arc<ControlPlane>, proxy: &Arc<Proxy>, serves: Option<St
         let flags: Vec<&str> = FLAGS.into_iter().chain(serves.as_deref()).collect();
         Manager::launch(&plane, &kubeconfig, &flags).may_lack_permissions()
     };
-    spawn_blocking(launch).await.expect("a manager can be started")
+    spawn_blocking(launch)
+        .await
+        .expect("a manager can be started")
 }
 
 /// Restarts the manager whenever it must be killed.
-async fn keep(plane: Arc<ControlPlane>, proxy: Arc<Proxy>, manager: Arc<Mutex<Manager>>, serves: Option<String>) {
+async fn keep(
+    plane: Arc<ControlPlane>,
+    proxy: Arc<Proxy>,
+    manager: Arc<Mutex<Manager>>,
+    serves: Option<String>,
+) {
     loop {
         proxy.crashed().await;
         let old = Arc::clone(&manager);
-        spawn_blocking(move || lock(&old).kill()).await.expect("a manager can be killed");
+        spawn_blocking(move || lock(&old).kill())
+            .await
+            .expect("a manager can be killed");
         proxy.revive();
         let new = launch(&plane, &proxy, serves.clone()).await;
         *lock(&manager) = new;
@@ -127,9 +150,19 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     for number in 0..plan.managers {
         let fault = plan.fault.clone().filter(|_| number == 0);
         let proxy = Proxy::start(plane, number, fault).await;
-        leaders.push(Leader::start(plane, proxy, plan.workload.flags(number, &consumer.namespace)).await);
+        leaders.push(
+            Leader::start(
+                plane,
+                proxy,
+                plan.workload.flags(number, &consumer.namespace),
+            )
+            .await,
+        );
     }
-    let proxies: Vec<Arc<Proxy>> = leaders.iter().map(|leader| Arc::clone(&leader.proxy)).collect();
+    let proxies: Vec<Arc<Proxy>> = leaders
+        .iter()
+        .map(|leader| Arc::clone(&leader.proxy))
+        .collect();
 
     if plan.aged {
         tokio::time::sleep(AGE).await;
@@ -150,25 +183,43 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     failures.extend(leave_nothing(&observer).await);
     failures.extend(caught(observer.catch_up(&client)).await);
     let late = has_late_write(&proxies);
-    failures.extend(texts(&oracle::ever(&observer.changes(), late || plan.may_be_overtaken())));
+    failures.extend(texts(&oracle::ever(
+        &observer.changes(),
+        late || plan.may_be_overtaken(),
+    )));
     if !late && !plan.may_be_in_another_slice() {
         failures.extend(texts(&oracle::in_another_slice(&observer.changes())));
     }
     if failures.is_empty() {
         failures.extend(summary(&plan, &observer, &proxies));
     }
-    proxies.iter().for_each(|proxy| failures.extend(texts(&too_often(&proxy.journal()))));
+    proxies
+        .iter()
+        .for_each(|proxy| failures.extend(texts(&too_often(&proxy.journal()))));
     let happened = plan.fault.is_none() || proxies[0].has_happened();
     let seen = observer.changes();
     let mut story = Vec::new();
-    story.extend(in_order(&seen).into_iter().map(|change| format!("{change:?}")));
+    story.extend(
+        in_order(&seen)
+            .into_iter()
+            .map(|change| format!("{change:?}")),
+    );
     for leader in leaders {
         let journal = leader.proxy.journal();
         let (log, failure) = leader.end().await;
         failures.extend(failure);
         let line = |entry: &Entry| {
-            let Entry { at, write, name, code, fault } = entry;
-            format!("{:>8.3} {write:?} {name} {code:?} {fault:?}", at.duration_since(start).as_secs_f32())
+            let Entry {
+                at,
+                write,
+                name,
+                code,
+                fault,
+            } = entry;
+            format!(
+                "{:>8.3} {write:?} {name} {code:?} {fault:?}",
+                at.duration_since(start).as_secs_f32()
+            )
         };
         story.extend(journal.iter().map(line));
         story.push(log);
@@ -194,24 +245,37 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
 /// The violations of the whole history, where they are applicable.
 fn summary(plan: &Plan, observer: &Observer, proxies: &[Arc<Proxy>]) -> Vec<String> {
     let may_repeat = plan.may_repeat() || has_late_write(proxies);
-    if may_repeat { Vec::new() } else { texts(&oracle::overall(&observer.changes())) }
+    if may_repeat {
+        Vec::new()
+    } else {
+        texts(&oracle::overall(&observer.changes()))
+    }
 }
 
-/// Whether a write was not answered in time although no fault was injected, as on a loaded machine. Like one with the
-/// fault [`WriteFault::Late`](crate::fault::WriteFault::Late) it may be applied later.
+/// Whether a write was not answered in time although no fault was injected, as on a loaded machine.
+/// Like one with the fault [`WriteFault::Late`](crate::fault::WriteFault::Late) it may be applied
+/// later.
 fn has_late_write(proxies: &[Arc<Proxy>]) -> bool {
-    proxies.iter().any(|proxy| proxy.journal().iter().any(is_late))
+    proxies
+        .iter()
+        .any(|proxy| proxy.journal().iter().any(is_late))
 }
 
 fn is_late(entry: &Entry) -> bool {
-    entry.write != Write::Event && entry.fault.is_none() && entry.code.is_none_or(|code| code == 504)
+    entry.write != Write::Event
+        && entry.fault.is_none()
+        && entry.code.is_none_or(|code| code == 504)
 }
 
 /// The message of a panic, if the future panics.
 async fn caught(work: impl Future<Output = ()>) -> Option<String> {
     let panic = AssertUnwindSafe(work).catch_unwind().await.err()?;
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    Some(text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned())
+    Some(
+        text.or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("a panic without a message")
+            .to_owned(),
+    )
 }
 
 fn texts(violations: &[Violation]) -> Vec<String> {
@@ -246,14 +310,24 @@ async fn be_quiet(proxies: &[Arc<Proxy>]) -> Option<String> {
     let patience = Patience::new(QUIET_TIMEOUT);
     let start = Instant::now();
     loop {
-        let writes = proxies.iter().flat_map(|proxy| proxy.journal()).filter(|entry| entry.write != Write::Event);
+        let writes = proxies
+            .iter()
+            .flat_map(|proxy| proxy.journal())
+            .filter(|entry| entry.write != Write::Event);
         let recent: Vec<Entry> = writes.filter(|entry| entry.at.elapsed() < QUIET).collect();
         if recent.is_empty() && start.elapsed() >= QUIET {
             return None;
         }
         if patience.is_over() {
-            let names: Vec<String> = recent.iter().map(|entry| format!("{:?} {}", entry.write, entry.name)).collect();
-            return Some(format!("{:?}: still written at rest: {}", Rule::Quiet, names.join(", ")));
+            let names: Vec<String> = recent
+                .iter()
+                .map(|entry| format!("{:?} {}", entry.write, entry.name))
+                .collect();
+            return Some(format!(
+                "{:?}: still written at rest: {}",
+                Rule::Quiet,
+                names.join(", ")
+            ));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -278,7 +352,11 @@ async fn leave_nothing(observer: &Observer) -> Option<String> {
             return None;
         }
         if patience.is_over() {
-            return Some(format!("{:?}: left at the end: {}", Rule::NoLeak, left.join(", ")));
+            return Some(format!(
+                "{:?}: left at the end: {}",
+                Rule::NoLeak,
+                left.join(", ")
+            ));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -294,7 +372,9 @@ fn too_often(journal: &[Entry]) -> Vec<Violation> {
         Write::PoolStatus | Write::ReservationCreated | Write::ClaimReported => MAX_FREQUENT_WRITES,
         _ => MAX_WRITES,
     };
-    let often = counts.into_iter().filter(|((write, _), count)| *count > most(*write));
+    let often = counts
+        .into_iter()
+        .filter(|((write, _), count)| *count > most(*write));
     often
         .map(|((write, name), count)| Violation {
             rule: Rule::Quiet,
@@ -313,9 +393,19 @@ async fn force_delete_all(plane: &Arc<ControlPlane>, namespace: &str) {
         for object in found.lines() {
             let at = ["--namespace", &namespace, object];
             let _ = plane.try_kubectl(
-                &[&["patch", "--type=merge", r#"--patch={"metadata":{"finalizers":null}}"#], &at[..]].concat(),
+                &[
+                    &[
+                        "patch",
+                        "--type=merge",
+                        r#"--patch={"metadata":{"finalizers":null}}"#,
+                    ],
+                    &at[..],
+                ]
+                .concat(),
             );
-            let _ = plane.try_kubectl(&[&["delete", "--wait=false", "--ignore-not-found"], &at[..]].concat());
+            let _ = plane.try_kubectl(
+                &[&["delete", "--wait=false", "--ignore-not-found"], &at[..]].concat(),
+            );
         }
     };
     let _ = spawn_blocking(remove).await;
@@ -327,22 +417,38 @@ mod tests {
     use crate::fault::WriteFault;
 
     fn journal(write: Write, count: usize) -> Vec<Entry> {
-        let entry = Entry { at: Instant::now(), write, name: "a".to_owned(), code: Some(200), fault: None };
+        let entry = Entry {
+            at: Instant::now(),
+            write,
+            name: "a".to_owned(),
+            code: Some(200),
+            fault: None,
+        };
         vec![entry; count]
     }
 
     #[test]
     fn unanswered_write_without_a_fault_is_late() {
-        let entry = |code, fault| Entry { code, fault, ..journal(Write::AddressCreated, 1).remove(0) };
+        let entry = |code, fault| Entry {
+            code,
+            fault,
+            ..journal(Write::AddressCreated, 1).remove(0)
+        };
         assert!(is_late(&entry(None, None)) && is_late(&entry(Some(504), None)));
-        assert!(!is_late(&entry(Some(409), None)) && !is_late(&entry(None, Some(WriteFault::CrashBefore))));
+        assert!(
+            !is_late(&entry(Some(409), None))
+                && !is_late(&entry(None, Some(WriteFault::CrashBefore)))
+        );
     }
 
     #[test]
     fn repeated_writes_are_detected() {
         assert!(too_often(&journal(Write::ClaimBound, MAX_WRITES)).is_empty());
         let found = too_often(&journal(Write::ClaimBound, MAX_WRITES + 1));
-        assert_eq!(found.first().map(|violation| violation.rule), Some(Rule::Quiet));
+        assert_eq!(
+            found.first().map(|violation| violation.rule),
+            Some(Rule::Quiet)
+        );
         assert!(too_often(&journal(Write::PoolStatus, MAX_FREQUENT_WRITES)).is_empty());
         assert!(too_often(&journal(Write::Event, 100)).is_empty());
     }

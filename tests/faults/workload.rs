@@ -1,6 +1,8 @@
-//! Workloads: short sequences of requests to the provider, in a separate namespace with separate pools.
+//! Workloads: short sequences of requests to the provider, in a separate namespace with separate
+//! pools.
 //!
-//! All addresses of these pools are allocatable, so that the oracle can count them by their ranges alone.
+//! All addresses of these pools are allocatable, so that the oracle can count them by their ranges
+//! alone.
 
 mod early;
 mod joining;
@@ -24,8 +26,8 @@ use crate::support::wait::eventually_within;
 pub use networks::NETWORK_LABEL;
 pub use slices::SLICE_LABEL;
 
-/// How long a workload waits for one condition, despite faults: less than the minute after which the manager would end a
-/// turn or release a foreign address without being woken.
+/// How long a workload waits for one condition, despite faults: less than the minute after which
+/// the manager would end a turn or release a foreign address without being woken.
 const TIMEOUT: Duration = Duration::from_secs(55);
 
 /// About as long as one write takes.
@@ -46,7 +48,8 @@ pub enum Workload {
     Delete,
     /// The address of a deleted claim is released although another controller keeps the claim.
     Early,
-    /// Claims are deleted and recreated with the same names, while other claims need their addresses.
+    /// Claims are deleted and recreated with the same names, while other claims need their
+    /// addresses.
     Recreate,
     /// Claims are deleted and recreated with the same names, with many free addresses.
     Again,
@@ -112,13 +115,21 @@ impl Workload {
 
     /// The minimum number of managers.
     pub fn managers(self) -> usize {
-        if matches!(self, Self::Handover | Self::Apart) { 2 } else { 1 }
+        if matches!(self, Self::Handover | Self::Apart) {
+            2
+        } else {
+            1
+        }
     }
 
-    /// The maximum number of managers. Two managers observe that a pool joins a network at different times, and may
-    /// allocate one address twice until both have observed it.
+    /// The maximum number of managers. Two managers observe that a pool joins a network at
+    /// different times, and may allocate one address twice until both have observed it.
     pub fn max_managers(self) -> usize {
-        if matches!(self, Self::Join | Self::Leave | Self::Relabel) { 1 } else { 2 }
+        if matches!(self, Self::Join | Self::Leave | Self::Relabel) {
+            1
+        } else {
+            2
+        }
     }
 
     /// The flag that limits what a manager serves.
@@ -137,7 +148,10 @@ impl Workload {
     /// # Panics
     /// When a condition does not hold in time.
     pub async fn run(self, consumer: &Consumer, managers: usize) {
-        let work = Work { consumer, is_alone: managers == 1 };
+        let work = Work {
+            consumer,
+            is_alone: managers == 1,
+        };
         match self {
             Self::Allocate => work.allocate(3, 10).await,
             Self::Scale => work.allocate(30, 40).await,
@@ -170,7 +184,10 @@ impl Workload {
 /// # Panics
 /// When the provider does not release an object in time.
 pub async fn clean_up(consumer: &Consumer) {
-    let work = Work { consumer, is_alone: true };
+    let work = Work {
+        consumer,
+        is_alone: true,
+    };
     let claims = work.claims().await;
     let names: Vec<String> = claims.iter().map(ResourceExt::name_any).collect();
     work.delete_all(&names).await;
@@ -179,10 +196,19 @@ pub async fn clean_up(consumer: &Consumer) {
     delete_pools(consumer, &consumer.pools_of(InClusterKind::PrefixPool)).await;
     delete_pools(consumer, &consumer.global_pools()).await;
     // The reservation with the allocation length of a network is never deleted by the provider.
-    for made in consumer.reservations().list().await.expect("reservations can be listed") {
+    for made in consumer
+        .reservations()
+        .list()
+        .await
+        .expect("reservations can be listed")
+    {
         if made.spec.claim_ref.is_none() {
             let uid = made.uid().unwrap_or_default();
-            consumer.reservations().delete(&made.name_any(), &uid).await.expect("reservations can be deleted");
+            consumer
+                .reservations()
+                .delete(&made.name_any(), &uid)
+                .await
+                .expect("reservations can be deleted");
         }
     }
 }
@@ -192,7 +218,12 @@ async fn delete_pools(consumer: &Consumer, pools: &ResourceClient<Pool>) {
         let name = pool.name_any();
         consumer.delete_object(pools, &name).await;
         eventually_within(TIMEOUT, &format!("pool {name} is gone"), || async {
-            pools.get(&name).await.expect("pools can be read").is_none().then_some(())
+            pools
+                .get(&name)
+                .await
+                .expect("pools can be read")
+                .is_none()
+                .then_some(())
         })
         .await;
     }
@@ -205,7 +236,9 @@ struct Work<'a> {
 }
 
 fn names(letter: &str, count: usize) -> Vec<String> {
-    (1..=count).map(|number| format!("{letter}{number}")).collect()
+    (1..=count)
+        .map(|number| format!("{letter}{number}"))
+        .collect()
 }
 
 fn range(first: usize, last: usize) -> Value {
@@ -214,34 +247,59 @@ fn range(first: usize, last: usize) -> Value {
 
 impl Work<'_> {
     async fn claims(&self) -> Vec<IPAddressClaim> {
-        self.consumer.claims().list().await.expect("claims can be listed")
+        self.consumer
+            .claims()
+            .list()
+            .await
+            .expect("claims can be listed")
     }
 
     /// Waits until a condition holds for all claims of these names.
-    async fn wait_for(&self, names: &[String], what: &str, holds: impl Fn(Option<&IPAddressClaim>) -> bool) {
+    async fn wait_for(
+        &self,
+        names: &[String],
+        what: &str,
+        holds: impl Fn(Option<&IPAddressClaim>) -> bool,
+    ) {
         eventually_within(TIMEOUT, &format!("{names:?} {what}"), || async {
             let claims = self.claims().await;
-            let find = |name: &String| claims.iter().find(|claim| claim.metadata.name.as_ref() == Some(name));
+            let find = |name: &String| {
+                claims
+                    .iter()
+                    .find(|claim| claim.metadata.name.as_ref() == Some(name))
+            };
             names.iter().all(|name| holds(find(name))).then_some(())
         })
         .await;
     }
 
     async fn wait_until_bound(&self, names: &[String]) {
-        self.wait_for(names, "are bound", |claim| claim.is_some_and(|claim| claim.bound_address().is_some())).await;
+        self.wait_for(names, "are bound", |claim| {
+            claim.is_some_and(|claim| claim.bound_address().is_some())
+        })
+        .await;
     }
 
     async fn wait_until_deleted(&self, names: &[String]) {
-        self.wait_for(names, "are gone", |claim| claim.is_none()).await;
+        self.wait_for(names, "are gone", |claim| claim.is_none())
+            .await;
     }
 
-    /// Waits until claims report why they wait. A second manager with stale caches may still bind them.
+    /// Waits until claims report why they wait. A second manager with stale caches may still bind
+    /// them.
     async fn wait_until_reported(&self, names: &[String]) {
         let reports_why = |claim: &IPAddressClaim| {
             let is_bound = claim.bound_address().is_some();
-            if is_bound { !self.is_alone } else { ready(claim).reason.is_some() }
+            if is_bound {
+                !self.is_alone
+            } else {
+                ready(claim).reason.is_some()
+            }
         };
-        self.wait_for(names, "report why they wait", |claim| claim.is_some_and(reports_why)).await;
+        self.wait_for(names, "report why they wait", |claim| {
+            claim.is_some_and(reports_why)
+        })
+        .await;
     }
 
     async fn create_claims(&self, names: &[String]) {
@@ -265,7 +323,14 @@ impl Work<'_> {
     async fn delete(&self) {
         self.consumer.create_pool("web", range(1, 4)).await;
         let (names, in_use) = (names("c", 3), names("u", 1));
-        self.consumer.create_claim_with("u1", "InClusterIPPool", "web", json!({ "finalizers": [IN_USE] })).await;
+        self.consumer
+            .create_claim_with(
+                "u1",
+                "InClusterIPPool",
+                "web",
+                json!({ "finalizers": [IN_USE] }),
+            )
+            .await;
         self.create_claims(&names).await;
         self.wait_until_bound(&in_use).await;
         self.wait_until_bound(&names).await;
@@ -301,7 +366,10 @@ impl Work<'_> {
     async fn recreate_all(&self, names: &[String]) {
         for name in names {
             eventually_within(TIMEOUT, &format!("{name} is recreated"), || async {
-                self.consumer.try_create_claim(name, "InClusterIPPool", "web", json!({})).await.ok()
+                self.consumer
+                    .try_create_claim(name, "InClusterIPPool", "web", json!({}))
+                    .await
+                    .ok()
             })
             .await;
         }
@@ -339,7 +407,10 @@ impl Work<'_> {
         // One keeps waiting.
         eventually_within(TIMEOUT, "two of the waiting claims are bound", || async {
             let claims = self.claims().await;
-            let bound = claims.iter().filter(|claim| claim.bound_address().is_some()).count();
+            let bound = claims
+                .iter()
+                .filter(|claim| claim.bound_address().is_some())
+                .count();
             (bound == 3).then_some(())
         })
         .await;
@@ -366,12 +437,20 @@ impl Work<'_> {
         // Two of the three addresses in use remain in the pool.
         let given = self.consumer.allocated_addresses().await;
         let left = [&given["c1"], &given["c2"]];
-        self.consumer.modify_pool("web", |spec| spec["addresses"] = json!(left)).await;
-        self.consumer.wait_for_pool_condition("web", "True", "PoolReady").await;
+        self.consumer
+            .modify_pool("web", |spec| spec["addresses"] = json!(left))
+            .await;
+        self.consumer
+            .wait_for_pool_condition("web", "True", "PoolReady")
+            .await;
         let late = names("d", 1);
         self.create_claims(&late).await;
         self.wait_until_reported(&late).await;
-        self.consumer.modify_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.5"])).await;
+        self.consumer
+            .modify_pool("web", |spec| {
+                spec["addresses"] = json!(["10.0.0.1-10.0.0.5"])
+            })
+            .await;
         self.wait_until_bound(&late).await;
     }
 
@@ -379,13 +458,19 @@ impl Work<'_> {
         self.consumer.create_pool("web", range(1, 4)).await;
         let first = names("c", 2);
         self.create_and_bind(&first).await;
-        self.consumer.set_paused(&self.consumer.pools(), "web", true).await;
-        self.consumer.wait_for_pool_condition("web", "False", "Paused").await;
+        self.consumer
+            .set_paused(&self.consumer.pools(), "web", true)
+            .await;
+        self.consumer
+            .wait_for_pool_condition("web", "False", "Paused")
+            .await;
         let late = names("d", 2);
         self.create_claims(&late).await;
         self.delete_all(&first[..1]).await;
         self.wait_until_reported(&late).await;
-        self.consumer.set_paused(&self.consumer.pools(), "web", false).await;
+        self.consumer
+            .set_paused(&self.consumer.pools(), "web", false)
+            .await;
         self.wait_until_bound(&late).await;
         self.wait_until_deleted(&first[..1]).await;
     }
@@ -394,20 +479,35 @@ impl Work<'_> {
         self.consumer.create_pool("web", range(1, 4)).await;
         let first = names("c", 2);
         self.create_and_bind(&first).await;
-        self.consumer.delete_object(&self.consumer.pools(), "web").await;
-        self.consumer.wait_for_pool_condition("web", "False", "Deleting").await;
+        self.consumer
+            .delete_object(&self.consumer.pools(), "web")
+            .await;
+        self.consumer
+            .wait_for_pool_condition("web", "False", "Deleting")
+            .await;
         let late = names("d", 1);
         self.create_claims(&late).await;
         self.wait_until_reported(&late).await;
         self.delete_all(&first).await;
         self.wait_until_deleted(&first).await;
-        let is_served = self.claims().await.iter().any(|claim| claim.bound_address().is_some());
+        let is_served = self
+            .claims()
+            .await
+            .iter()
+            .any(|claim| claim.bound_address().is_some());
         if is_served {
             self.delete_all(&late).await;
             self.wait_until_deleted(&late).await;
         }
         let pools = self.consumer.pools();
-        let is_gone = || async { pools.get("web").await.expect("pools can be read").is_none().then_some(()) };
+        let is_gone = || async {
+            pools
+                .get("web")
+                .await
+                .expect("pools can be read")
+                .is_none()
+                .then_some(())
+        };
         eventually_within(TIMEOUT, "the pool is gone", is_gone).await;
         self.consumer.create_pool("web", range(1, 4)).await;
         if is_served {
@@ -417,14 +517,19 @@ impl Work<'_> {
     }
 
     async fn network(&self) {
-        self.consumer.create_open_network(&self.consumer.namespace).await;
+        self.consumer
+            .create_open_network(&self.consumer.namespace)
+            .await;
         for pool in ["web", "other"] {
             let mut spec = range(1, 6);
             spec["network"] = json!(self.consumer.namespace);
             self.consumer.create_pool(pool, spec).await;
         }
         let (first, second) = (names("c", 3), names("d", 3));
-        tokio::join!(self.create_claims(&first), self.consumer.create_claims(&second, "other"));
+        tokio::join!(
+            self.create_claims(&first),
+            self.consumer.create_claims(&second, "other")
+        );
         self.wait_until_bound(&first).await;
         self.wait_until_bound(&second).await;
         self.delete_all(&first[..1]).await;

@@ -50,10 +50,11 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Whether its address may be released: no other controller keeps it, or a user requested the early release and the
-    /// claim reports it.
+    /// Whether its address may be released: no other controller keeps it, or a user requested the
+    /// early release and the claim reports it.
     pub fn is_let_go(&self) -> bool {
-        let released_early = self.release_requested && self.reason.as_deref() == Some("ReleasedEarly");
+        let released_early =
+            self.release_requested && self.reason.as_deref() == Some("ReleasedEarly");
         self.deleting && (!self.in_use || released_early)
     }
 }
@@ -117,28 +118,39 @@ impl Slice {
     /// Whether the slice has the address.
     pub fn contains(&self, address: &str) -> bool {
         let address = address.parse::<Ipv4Addr>();
-        address.is_ok_and(|address| self.block.is_some_and(|(first, last)| (first..=last).contains(&address)))
+        address.is_ok_and(|address| {
+            self.block
+                .is_some_and(|(first, last)| (first..=last).contains(&address))
+        })
     }
 }
 
 impl Pool {
     /// Whether the pool has the address.
     pub fn contains(&self, address: &str) -> bool {
-        let Ok(address) = address.parse::<Ipv4Addr>() else { return false };
-        self.ranges().any(|(first, last)| (first..=last).contains(&address))
+        let Ok(address) = address.parse::<Ipv4Addr>() else {
+            return false;
+        };
+        self.ranges()
+            .any(|(first, last)| (first..=last).contains(&address))
     }
 
     /// How many addresses or blocks the pool has.
     pub fn size(&self) -> i64 {
-        let addresses: i64 =
-            self.ranges().map(|(first, last)| i64::from(u32::from(last)) - i64::from(u32::from(first)) + 1).sum();
+        let addresses: i64 = self
+            .ranges()
+            .map(|(first, last)| i64::from(u32::from(last)) - i64::from(u32::from(first)) + 1)
+            .sum();
         addresses / i64::from(self.block.max(1))
     }
 
     fn ranges(&self) -> impl Iterator<Item = (Ipv4Addr, Ipv4Addr)> {
         self.addresses.iter().map(|entry| {
             let (first, last) = entry.split_once('-').unwrap_or((entry, entry));
-            let parse = |text: &str| text.parse().expect("the workloads write addresses as they should be");
+            let parse = |text: &str| {
+                text.parse()
+                    .expect("the workloads write addresses as they should be")
+            };
             (parse(first), parse(last))
         })
     }
@@ -158,8 +170,8 @@ pub struct World {
     pub networks: HashMap<PoolName, String>,
     /// The states of each pool, by its name.
     pub past: HashMap<PoolName, Vec<Pool>>,
-    /// The uids of IPAddress objects that were created by late writes, when their claims were deleted or being
-    /// released. They belong to no claim.
+    /// The uids of IPAddress objects that were created by late writes, when their claims were
+    /// deleted or being released. They belong to no claim.
     pub too_late: HashSet<String>,
     /// The first address of each bound claim, by the uid of the claim.
     pub given: HashMap<String, String>,
@@ -169,7 +181,9 @@ impl World {
     /// Applies all changes in the order of their versions.
     pub fn after(changes: &[Change]) -> Self {
         let mut world = Self::default();
-        in_order(changes).into_iter().for_each(|change| world.apply(change));
+        in_order(changes)
+            .into_iter()
+            .for_each(|change| world.apply(change));
         world
     }
 
@@ -178,8 +192,14 @@ impl World {
         match &change.object {
             Object::Claim(name, claim) => put(&mut self.claims, name, claim, change.gone),
             Object::Address(name, address) => {
-                let claim = self.claims.get(name).filter(|claim| address.owner.as_ref() == Some(&claim.uid));
-                let is_new = self.addresses.get(name).is_none_or(|known| known.uid != address.uid);
+                let claim = self
+                    .claims
+                    .get(name)
+                    .filter(|claim| address.owner.as_ref() == Some(&claim.uid));
+                let is_new = self
+                    .addresses
+                    .get(name)
+                    .is_none_or(|known| known.uid != address.uid);
                 let is_let_go = claim.is_none_or(Claim::is_let_go);
                 if is_new && is_let_go {
                     self.too_late.insert(address.uid.clone());
@@ -196,7 +216,10 @@ impl World {
             Object::Slice(name, slice) => put(&mut self.slices, name, slice, change.gone),
             Object::Pool(name, pool) => {
                 put(&mut self.pools, name, pool, change.gone);
-                self.past.entry(name.clone()).or_default().push(pool.clone());
+                self.past
+                    .entry(name.clone())
+                    .or_default()
+                    .push(pool.clone());
                 match &pool.network {
                     Some(network) => drop(self.networks.insert(name.clone(), network.clone())),
                     None if change.gone => {}
@@ -204,10 +227,19 @@ impl World {
                 }
             }
         }
-        for (name, claim) in self.claims.iter().filter(|(_, claim)| claim.bound.is_some()) {
-            if let Some(address) = self.addresses.get(name).filter(|address| address.owner.as_ref() == Some(&claim.uid))
+        for (name, claim) in self
+            .claims
+            .iter()
+            .filter(|(_, claim)| claim.bound.is_some())
+        {
+            if let Some(address) = self
+                .addresses
+                .get(name)
+                .filter(|address| address.owner.as_ref() == Some(&claim.uid))
             {
-                self.given.entry(claim.uid.clone()).or_insert_with(|| address.value.clone());
+                self.given
+                    .entry(claim.uid.clone())
+                    .or_insert_with(|| address.value.clone());
             }
         }
     }
@@ -215,8 +247,14 @@ impl World {
     /// The scope in which the address of an IPAddress must be unique, and the address.
     pub fn slot(&self, address: &Address) -> (String, String) {
         let (kind, (namespace, name)) = &address.pool;
-        let network = self.networks.get(&address.pool).map(|network| format!("network {network}"));
-        (network.unwrap_or_else(|| format!("{kind} {namespace}/{name}")), address.value.clone())
+        let network = self
+            .networks
+            .get(&address.pool)
+            .map(|network| format!("network {network}"));
+        (
+            network.unwrap_or_else(|| format!("{kind} {namespace}/{name}")),
+            address.value.clone(),
+        )
     }
 
     /// Whether a claim of that uid exists.
@@ -227,7 +265,8 @@ impl World {
     /// The bound claim that an IPAddress belongs to.
     pub fn bound_to(&self, name: &Name, address: &Address) -> Option<&Claim> {
         let claim = self.claims.get(name)?;
-        let bound = claim.bound.as_ref() == Some(&name.1) && address.owner.as_ref() == Some(&claim.uid);
+        let bound =
+            claim.bound.as_ref() == Some(&name.1) && address.owner.as_ref() == Some(&claim.uid);
         (bound && !self.too_late.contains(&address.uid)).then_some(claim)
     }
 }

@@ -15,7 +15,11 @@ const BY_THE_OPERATOR: [&str; 4] = [
 ];
 
 fn read(plane: &ControlPlane, what: &[&str]) -> Value {
-    let arguments: Vec<&str> = ["get", "--output=json"].iter().chain(what).copied().collect();
+    let arguments: Vec<&str> = ["get", "--output=json"]
+        .iter()
+        .chain(what)
+        .copied()
+        .collect();
     serde_json::from_str(&plane.kubectl(&arguments)).expect("kubectl writes JSON")
 }
 
@@ -30,12 +34,26 @@ fn claim(name: &str, version: &str) -> String {
 
 #[test]
 fn clusterctl_init_installs_a_working_provider() {
-    let plane = ControlPlane::start(Options { bare: true, ..Options::default() });
+    let plane = ControlPlane::start(Options {
+        bare: true,
+        ..Options::default()
+    });
     let releases = Releases::new();
     let output = releases.init(&plane);
-    assert!(output.contains(&format!("Installing provider=\"ipam-in-cluster\" version=\"{VERSION}\"")), "{output}");
-    let provider = read(&plane, &["--namespace", NAMESPACE, "provider", "ipam-in-cluster"]);
-    assert_eq!([&provider["version"], &provider["type"]], [VERSION, "IPAMProvider"]);
+    assert!(
+        output.contains(&format!(
+            "Installing provider=\"ipam-in-cluster\" version=\"{VERSION}\""
+        )),
+        "{output}"
+    );
+    let provider = read(
+        &plane,
+        &["--namespace", NAMESPACE, "provider", "ipam-in-cluster"],
+    );
+    assert_eq!(
+        [&provider["version"], &provider["type"]],
+        [VERSION, "IPAMProvider"]
+    );
 
     // The namespace admits the pods of the Deployment, and no pods with more privileges.
     let deployment = installed::deployment(&plane);
@@ -45,9 +63,13 @@ fn clusterctl_init_installs_a_working_provider() {
     pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = json!(true);
     let file = plane.folder().join("privileged.json");
     std::fs::write(&file, pod.to_string()).expect("a file can be written");
-    let refused =
-        plane.try_kubectl(&["apply", "-f", &file.display().to_string()]).expect_err("the pod is not admitted");
-    assert!(refused.contains("violates PodSecurity \"restricted"), "{refused}");
+    let refused = plane
+        .try_kubectl(&["apply", "-f", &file.display().to_string()])
+        .expect_err("the pod is not admitted");
+    assert!(
+        refused.contains("violates PodSecurity \"restricted"),
+        "{refused}"
+    );
 
     let _core = start_core(&plane);
     let _installed = installed::start(&plane, &BY_THE_OPERATOR);
@@ -56,26 +78,67 @@ fn clusterctl_init_installs_a_working_provider() {
     plane.kubectl_apply(pool);
     for (name, version) in [("new", "v1beta2"), ("old", "v1beta1")] {
         plane.kubectl_apply(&claim(name, version));
-        let wait = ["wait", "--for=condition=Ready", "--timeout=120s", "ipaddressclaim", name];
+        let wait = [
+            "wait",
+            "--for=condition=Ready",
+            "--timeout=120s",
+            "ipaddressclaim",
+            name,
+        ];
         plane.kubectl(&wait);
         for version in ["v1beta1", "v1beta2"] {
-            let claim = read(&plane, &[&format!("ipaddressclaims.{version}.ipam.cluster.x-k8s.io"), name]);
+            let claim = read(
+                &plane,
+                &[
+                    &format!("ipaddressclaims.{version}.ipam.cluster.x-k8s.io"),
+                    name,
+                ],
+            );
             assert_eq!(claim["status"]["addressRef"]["name"], name);
-            let address = read(&plane, &[&format!("ipaddresses.{version}.ipam.cluster.x-k8s.io"), name]);
-            assert_eq!([&address["spec"]["gateway"], &address["spec"]["claimRef"]["name"]], ["10.0.0.1", name]);
+            let address = read(
+                &plane,
+                &[
+                    &format!("ipaddresses.{version}.ipam.cluster.x-k8s.io"),
+                    name,
+                ],
+            );
+            assert_eq!(
+                [
+                    &address["spec"]["gateway"],
+                    &address["spec"]["claimRef"]["name"]
+                ],
+                ["10.0.0.1", name]
+            );
             let group = &address["spec"]["poolRef"]["apiGroup"];
             assert_eq!(group, "ipam.cluster.x-k8s.io", "{address}");
         }
     }
     // The webhooks of this provider and of Cluster API are called.
-    let old = read(&plane, &["inclusterippools.v1alpha1.ipam.cluster.x-k8s.io", "web"]);
+    let old = read(
+        &plane,
+        &["inclusterippools.v1alpha1.ipam.cluster.x-k8s.io", "web"],
+    );
     assert_eq!(old["apiVersion"], "ipam.cluster.x-k8s.io/v1alpha1");
-    let refused = plane.try_kubectl(&["delete", "inclusterippool", "web"]).expect_err("the pool is in use");
+    let refused = plane
+        .try_kubectl(&["delete", "inclusterippool", "web"])
+        .expect_err("the pool is in use");
     assert!(refused.contains("Cannot delete Pool"), "{refused}");
     let other = r#"{"spec": {"poolRef": {"name": "other"}}}"#;
-    let change = ["patch", "ipaddressclaim", "new", "--type=merge", "--patch", other];
-    let refused = plane.try_kubectl(&change).expect_err("claims are immutable");
-    assert!(refused.contains("IPAddressClaim spec is immutable"), "{refused}");
+    let change = [
+        "patch",
+        "ipaddressclaim",
+        "new",
+        "--type=merge",
+        "--patch",
+        other,
+    ];
+    let refused = plane
+        .try_kubectl(&change)
+        .expect_err("claims are immutable");
+    assert!(
+        refused.contains("IPAddressClaim spec is immutable"),
+        "{refused}"
+    );
     plane.kubectl(&["delete", "ipaddressclaim", "new", "old", "--timeout=120s"]);
     let left = read(&plane, &["ipreservations"]);
     assert_eq!(left["items"], json!([]));

@@ -1,6 +1,12 @@
-//! The provider as operators install it: the released files, clusterctl, and the core manager of Cluster API beside it.
+//! The provider as operators install it: the released files, clusterctl, and the core manager of
+//! Cluster API beside it.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test code: a failure ends the test")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code: a failure ends the test"
+)]
 
 #[path = "../support/mod.rs"]
 mod support;

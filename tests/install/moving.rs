@@ -27,20 +27,34 @@ struct Side {
 
 impl Side {
     async fn start(releases: &Releases, with_core: bool) -> Self {
-        let plane = ControlPlane::start(Options { bare: true, controller_manager: true, ..Options::default() });
+        let plane = ControlPlane::start(Options {
+            bare: true,
+            controller_manager: true,
+            ..Options::default()
+        });
         releases.init(&plane);
         install_infrastructure_stub(&plane);
         let core = with_core.then(|| start_core(&plane));
         if !with_core {
             // No server listens there.
             let selector = format!("--selector=cluster.x-k8s.io/provider={CORE}");
-            for kind in ["validatingwebhookconfiguration", "mutatingwebhookconfiguration"] {
+            for kind in [
+                "validatingwebhookconfiguration",
+                "mutatingwebhookconfiguration",
+            ] {
                 plane.kubectl(&["delete", kind, &selector]);
             }
         }
-        let (manager, webhooks) = installed::start(&plane, &["--sweep-interval=1s", "--sweep-grace=1s"]);
+        let (manager, webhooks) =
+            installed::start(&plane, &["--sweep-interval=1s", "--sweep-grace=1s"]);
         let consumer = Consumer::new(&plane).await;
-        Self { plane, consumer, manager, _webhooks: webhooks, _core: core }
+        Self {
+            plane,
+            consumer,
+            manager,
+            _webhooks: webhooks,
+            _core: core,
+        }
     }
 
     /// Name and address of all IPAddresses.
@@ -59,15 +73,30 @@ pub(crate) async fn provisioned(plane: &ControlPlane, consumer: &Consumer, name:
     }});
     let namespace = format!("--namespace={}", consumer.namespace);
     let patch = status.to_string();
-    plane.kubectl(&["patch", "cluster", name, &namespace, "--subresource=status", "--type=merge", "-p", &patch]);
-    let found = consumer.clusters().get(name).await.expect("Clusters can be read").expect("the object exists");
+    plane.kubectl(&[
+        "patch",
+        "cluster",
+        name,
+        &namespace,
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &patch,
+    ]);
+    let found = consumer
+        .clusters()
+        .get(name)
+        .await
+        .expect("Clusters can be read")
+        .expect("the object exists");
     json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": name, "uid": found.uid()}])
 }
 
-/// Creates claims for pools of three kinds: plain ones, and claims of a Cluster with and without its label. Returns their
-/// names.
+/// Creates claims for pools of three kinds: plain ones, and claims of a Cluster with and without
+/// its label. Returns their names.
 async fn allocate_in_each_kind(consumer: &Consumer, owners: &Value) -> Vec<String> {
-    // Later claims precede earlier ones in alphabetical order: a new allocation would yield other addresses.
+    // Later claims precede earlier ones in alphabetical order: a new allocation would yield other
+    // addresses.
     let kinds = [
         (InClusterKind::IPPool.name(), "web"),
         (InClusterKind::GlobalIPPool.name(), "all"),
@@ -85,7 +114,9 @@ async fn allocate_in_each_kind(consumer: &Consumer, owners: &Value) -> Vec<Strin
                 ),
             };
             let name = format!("{pool}-{how}-{number:02}");
-            consumer.create_claim_with(&name, kind, pool, metadata).await;
+            consumer
+                .create_claim_with(&name, kind, pool, metadata)
+                .await;
             consumer.wait_for_address(&name).await;
             names.push(name);
         }
@@ -93,12 +124,18 @@ async fn allocate_in_each_kind(consumer: &Consumer, owners: &Value) -> Vec<Strin
     names
 }
 
-/// Allocates addresses in a pool with the order RoundRobin. Returns the names of the claims that are left.
+/// Allocates addresses in a pool with the order RoundRobin. Returns the names of the claims that
+/// are left.
 async fn allocate_round_robin(consumer: &Consumer) -> [String; 2] {
-    let ring = json!({"addresses": ["10.2.0.0/24"], "prefix": 24, "allocation": {"order": "RoundRobin"}});
+    let ring =
+        json!({"addresses": ["10.2.0.0/24"], "prefix": 24, "allocation": {"order": "RoundRobin"}});
     consumer.create_pool("ring", ring).await;
     // Moved in the order of their names, which is another one than that of their allocation.
-    for (name, address) in [("ring-c", "10.2.0.1"), ("ring-b", "10.2.0.2"), ("ring-a", "10.2.0.3")] {
+    for (name, address) in [
+        ("ring-c", "10.2.0.1"),
+        ("ring-b", "10.2.0.2"),
+        ("ring-a", "10.2.0.3"),
+    ] {
         consumer.create_claim(name, "ring").await;
         assert_eq!(consumer.wait_for_address(name).await, address);
     }
@@ -106,7 +143,8 @@ async fn allocate_round_robin(consumer: &Consumer) -> [String; 2] {
     ["ring-a", "ring-c"].map(str::to_owned)
 }
 
-/// Allocates an address in a slice of the Cluster, which is after one of another owner. Returns the name of the claim.
+/// Allocates an address in a slice of the Cluster, which is after one of another owner. Returns the
+/// name of the claim.
 async fn allocate_in_a_slice(consumer: &Consumer, owners: &Value) -> String {
     let slices = json!({"size": 16, "per": "Cluster"});
     let spec = json!({"addresses": ["10.3.0.0/24"], "prefix": 24, "slices": slices});
@@ -115,7 +153,9 @@ async fn allocate_in_a_slice(consumer: &Consumer, owners: &Value) -> String {
     let other = json!({"kind": "Cluster", "namespace": consumer.namespace, "name": "beta"});
     consumer.pin_slice("g.sliced", "10.3.0.0/28", other).await;
     let owned = json!({"ownerReferences": owners, "clusterName": "alpha"});
-    consumer.create_claim_with("sliced-a", kind.name(), "sliced", owned).await;
+    consumer
+        .create_claim_with("sliced-a", kind.name(), "sliced", owned)
+        .await;
     assert_eq!(consumer.wait_for_address("sliced-a").await, "10.3.0.16");
     "sliced-a".to_owned()
 }
@@ -130,21 +170,39 @@ async fn clusterctl_move_keeps_all_addresses() {
     let spec = json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "gateway": "10.0.0.1"});
     consumer.create_pool("web", spec.clone()).await;
     consumer
-        .create_pool_of(InClusterKind::GlobalIPPool, "all", json!({"addresses": ["10.1.0.0/24"], "prefix": 24}))
+        .create_pool_of(
+            InClusterKind::GlobalIPPool,
+            "all",
+            json!({"addresses": ["10.1.0.0/24"], "prefix": 24}),
+        )
         .await;
-    consumer.create_pool_of(InClusterKind::PrefixPool, "nets", json!({"prefixes": ["fd00::/48"]})).await;
+    consumer
+        .create_pool_of(
+            InClusterKind::PrefixPool,
+            "nets",
+            json!({"prefixes": ["fd00::/48"]}),
+        )
+        .await;
     let mut names = allocate_in_each_kind(consumer, &owners).await;
     names.extend(allocate_round_robin(consumer).await);
     names.push(allocate_in_a_slice(consumer, &owners).await);
     let slices = consumer.slice_owners().await;
     assert_eq!(slices.len(), 2);
     let kept = consumer.reserve("web", "10.0.0.200", Value::Null).await;
-    let promised =
-        consumer.reserve("web", "10.0.0.201", json!({"namespace": consumer.namespace, "name": "later"})).await;
+    let promised = consumer
+        .reserve(
+            "web",
+            "10.0.0.201",
+            json!({"namespace": consumer.namespace, "name": "later"}),
+        )
+        .await;
     eventually("the reservations are labelled", || async {
         for name in [kept.name_any(), promised.name_any()] {
             let found = consumer.reservations().get(&name).await.ok()??;
-            found.labels().contains_key("clusterctl.cluster.x-k8s.io/move").then_some(())?;
+            found
+                .labels()
+                .contains_key("clusterctl.cluster.x-k8s.io/move")
+                .then_some(())?;
         }
         Some(())
     })
@@ -158,11 +216,17 @@ async fn clusterctl_move_keeps_all_addresses() {
     let arguments = ["move", "--namespace", &consumer.namespace, &to];
     let arrived = target.consumer.in_namespace(&consumer.namespace);
     // Killed when claims have been restored, before their addresses.
-    let mut killed =
-        releases.command(&arguments).env("KUBECONFIG", source.plane.kubeconfig()).spawn().expect("it starts");
+    let mut killed = releases
+        .command(&arguments)
+        .env("KUBECONFIG", source.plane.kubeconfig())
+        .spawn()
+        .expect("it starts");
     eventually("claims and their pools are restored", || async {
         let (claims, pools) = (arrived.claims(), arrived.pools());
-        let (global, prefixes) = (arrived.global_pools(), arrived.pools_of(InClusterKind::PrefixPool));
+        let (global, prefixes) = (
+            arrived.global_pools(),
+            arrived.pools_of(InClusterKind::PrefixPool),
+        );
         // All at once: the move continues meanwhile.
         let restored = join_all([
             pools.get("web").boxed(),
@@ -175,45 +239,91 @@ async fn clusterctl_move_keeps_all_addresses() {
         (claims.ok()?.len() >= 5 && are_there).then_some(())
     })
     .await;
-    killed.kill().and_then(|()| killed.wait()).expect("it can be killed");
-    assert!(arrived.allocated_addresses().await.len() < names.len(), "the move was interrupted too late");
+    killed
+        .kill()
+        .and_then(|()| killed.wait())
+        .expect("it can be killed");
+    assert!(
+        arrived.allocated_addresses().await.len() < names.len(),
+        "the move was interrupted too late"
+    );
     let waiting = arrived.claims().list().await.expect("claims can be read");
-    let waiting: Vec<_> =
-        waiting.iter().filter(|claim| claim.cluster_name().is_none()).map(ResourceExt::name_any).collect();
-    eventually("claims that are not paused wait for their address", || async {
-        for name in &waiting {
-            let claim = arrived.claims().get(name).await.ok()??;
-            (claim.bound_address().is_some() || ready(&claim).reason.as_deref() == Some("AwaitingAddress"))
+    let waiting: Vec<_> = waiting
+        .iter()
+        .filter(|claim| claim.cluster_name().is_none())
+        .map(ResourceExt::name_any)
+        .collect();
+    eventually(
+        "claims that are not paused wait for their address",
+        || async {
+            for name in &waiting {
+                let claim = arrived.claims().get(name).await.ok()??;
+                (claim.bound_address().is_some()
+                    || ready(&claim).reason.as_deref() == Some("AwaitingAddress"))
                 .then_some(())?;
-        }
-        Some(())
-    })
+            }
+            Some(())
+        },
+    )
     .await;
     // clusterctl refuses to move paused objects, which the interrupted move has left.
     let patch = r#"{"spec": {"paused": false}}"#;
     let namespace = format!("--namespace={}", consumer.namespace);
-    source.plane.kubectl(&["patch", "cluster", "alpha", &namespace, "--type=merge", "--patch", patch]);
-    releases.clusterctl(&source.plane, &arguments).unwrap_or_else(|error| panic!("{error}"));
+    source.plane.kubectl(&[
+        "patch",
+        "cluster",
+        "alpha",
+        &namespace,
+        "--type=merge",
+        "--patch",
+        patch,
+    ]);
+    releases
+        .clusterctl(&source.plane, &arguments)
+        .unwrap_or_else(|error| panic!("{error}"));
     for name in &names {
         arrived.wait_for_address(name).await;
     }
     assert_eq!(arrived.allocated_addresses().await, before);
     for reservation in [&kept, &promised] {
-        let found = arrived.reservations().get(&reservation.name_any()).await.expect("reservations can be read");
-        assert_eq!(found.map(|found| found.spec), Some(reservation.spec.clone()));
+        let found = arrived
+            .reservations()
+            .get(&reservation.name_any())
+            .await
+            .expect("reservations can be read");
+        assert_eq!(
+            found.map(|found| found.spec),
+            Some(reservation.spec.clone())
+        );
     }
     arrived.create_claim("later", "web").await;
     assert_eq!(arrived.wait_for_address("later").await, "10.0.0.201");
     arrived.create_claim("ring-d", "ring").await;
-    assert_eq!(arrived.wait_for_address("ring-d").await, "10.2.0.4", "the order continues where it was");
+    assert_eq!(
+        arrived.wait_for_address("ring-d").await,
+        "10.2.0.4",
+        "the order continues where it was"
+    );
     assert_eq!(arrived.slice_owners().await, slices);
     arrived
-        .create_claim_with("sliced-b", InClusterKind::GlobalIPPool.name(), "sliced", json!({"clusterName": "alpha"}))
+        .create_claim_with(
+            "sliced-b",
+            InClusterKind::GlobalIPPool.name(),
+            "sliced",
+            json!({"clusterName": "alpha"}),
+        )
         .await;
-    assert_eq!(arrived.wait_for_address("sliced-b").await, "10.3.0.17", "the Cluster has the same slice");
+    assert_eq!(
+        arrived.wait_for_address("sliced-b").await,
+        "10.3.0.17",
+        "the Cluster has the same slice"
+    );
     // Only cluster-scoped objects remain.
     eventually("the source is empty", || async {
-        let (claims, addresses) = (consumer.claims().list().await.ok()?, consumer.addresses().list().await.ok()?);
+        let (claims, addresses) = (
+            consumer.claims().list().await.ok()?,
+            consumer.addresses().list().await.ok()?,
+        );
         let pools = consumer.pools().list().await.ok()?;
         (claims.is_empty() && addresses.is_empty() && pools.is_empty()).then_some(())
     })

@@ -1,5 +1,5 @@
-//! The commands and objects in README.md and docs, run unchanged: installation, takeover, upgrade and uninstallation;
-//! pools, claims and reservations.
+//! The commands and objects in README.md and docs, run unchanged: installation, takeover, upgrade
+//! and uninstallation; pools, claims and reservations.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use crate::installed;
 use crate::markdown::blocks;
 use crate::support::clusterctl::{
-    CLUSTER_API, CORE, Releases, VERSION, clusterctl, documents, install_cert_manager_stub, manifest,
+    CLUSTER_API, CORE, Releases, VERSION, clusterctl, documents, install_cert_manager_stub,
+    manifest,
 };
 use crate::support::consumer::{Consumer, object};
 use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
@@ -32,7 +33,9 @@ fn root() -> &'static Path {
 /// The shell commands in a section of a page, block by block.
 fn commands<const N: usize>(page: &str, heading: &str) -> [String; N] {
     let found = blocks(page, Some(heading), "sh");
-    found.try_into().unwrap_or_else(|found: Vec<_>| panic!("{page}, {heading}: {N} blocks expected: {found:#?}"))
+    found.try_into().unwrap_or_else(|found: Vec<_>| {
+        panic!("{page}, {heading}: {N} blocks expected: {found:#?}")
+    })
 }
 
 /// The page on installing.
@@ -40,7 +43,8 @@ const INSTALL: &str = "docs/install.md";
 /// The page on upgrading and uninstalling.
 const UPGRADE: &str = "docs/upgrade-and-move.md";
 
-/// An operator with a shell, kubectl, clusterctl, and a cluster that has Cluster API without a running core manager.
+/// An operator with a shell, kubectl, clusterctl, and a cluster that has Cluster API without a
+/// running core manager.
 struct Operator {
     plane: ControlPlane,
     releases: Releases,
@@ -50,7 +54,11 @@ struct Operator {
 impl Operator {
     /// Installs Cluster API and, if there is one, a release of this provider.
     fn start(release: Option<(&str, &str)>) -> Self {
-        let plane = ControlPlane::start(Options { bare: true, controller_manager: true, ..Options::default() });
+        let plane = ControlPlane::start(Options {
+            bare: true,
+            controller_manager: true,
+            ..Options::default()
+        });
         let programs = plane.folder().join("bin");
         fs::create_dir(&programs).expect("a folder can be created");
         symlink(plane.kubectl_program(), programs.join("kubectl")).expect("a link can be created");
@@ -58,18 +66,35 @@ impl Operator {
         install_cert_manager_stub(&plane);
         let releases = Releases::new();
         let core = format!("{CORE}:{CLUSTER_API}");
-        let mut flags = vec!["init", "--core", &core, "--bootstrap", "-", "--control-plane", "-"];
+        let mut flags = vec![
+            "init",
+            "--core",
+            &core,
+            "--bootstrap",
+            "-",
+            "--control-plane",
+            "-",
+        ];
         let ipam = release.map(|(version, _)| format!("in-cluster:{version}"));
         if let Some((version, components)) = release {
             releases.add(version, components);
             flags.extend(["--ipam", ipam.as_deref().unwrap_or_default()]);
         }
-        releases.clusterctl(&plane, &flags).unwrap_or_else(|error| panic!("{error}"));
+        releases
+            .clusterctl(&plane, &flags)
+            .unwrap_or_else(|error| panic!("{error}"));
         let selector = format!("--selector=cluster.x-k8s.io/provider={CORE}");
-        for kind in ["validatingwebhookconfiguration", "mutatingwebhookconfiguration"] {
+        for kind in [
+            "validatingwebhookconfiguration",
+            "mutatingwebhookconfiguration",
+        ] {
             plane.kubectl(&["delete", kind, &selector]);
         }
-        Self { plane, releases, programs }
+        Self {
+            plane,
+            releases,
+            programs,
+        }
     }
 
     /// Runs a block of commands in the root of the repository.
@@ -93,13 +118,25 @@ impl Operator {
     }
 
     fn version(&self) -> String {
-        let what = ["--namespace", NAMESPACE, "get", "provider", "ipam-in-cluster", "--output=jsonpath={.version}"];
+        let what = [
+            "--namespace",
+            NAMESPACE,
+            "get",
+            "provider",
+            "ipam-in-cluster",
+            "--output=jsonpath={.version}",
+        ];
         self.plane.kubectl(&what)
     }
 }
 
 async fn assert_pool_allocates(consumer: &Consumer, pool: &str, claim: &str) {
-    consumer.create_pool(pool, json!({"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            pool,
+            json!({"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24}),
+        )
+        .await;
     consumer.create_claim(claim, pool).await;
     assert_eq!(consumer.wait_for_address(claim).await, "10.0.0.10");
 }
@@ -112,7 +149,10 @@ fn earlier(version: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn clusterctl_installs_upgrades_and_uninstalls() {
     let [install] = &commands(INSTALL, "clusterctl");
-    assert_eq!(&commands::<1>("README.md", "Installation"), std::array::from_ref(install));
+    assert_eq!(
+        &commands::<1>("README.md", "Installation"),
+        std::array::from_ref(install)
+    );
     let [upgrade, _] = &commands(UPGRADE, "Upgrade");
     let [uninstall, _] = &commands(UPGRADE, "Uninstallation");
     let before = "v2.0.0-alpha.0";
@@ -127,14 +167,23 @@ async fn clusterctl_installs_upgrades_and_uninstalls() {
     operator.run("make release");
     operator.run(upgrade);
     assert_eq!(operator.version(), VERSION);
-    let address = consumer.addresses().get("a").await.expect("addresses can be read").expect("it is there");
+    let address = consumer
+        .addresses()
+        .get("a")
+        .await
+        .expect("addresses can be read")
+        .expect("it is there");
     {
         let (running, _webhooks) = installed::start(&operator.plane, &[]);
         // Its roles are deleted before the manager.
         let _running = running.may_lack_permissions();
         consumer.create_claim("b", "web").await;
         assert_eq!(consumer.wait_for_address("b").await, "10.0.0.11");
-        let now = consumer.addresses().get("a").await.expect("addresses can be read");
+        let now = consumer
+            .addresses()
+            .get("a")
+            .await
+            .expect("addresses can be read");
         assert_eq!(now.as_ref(), Some(&address), "it is not even written");
         for name in ["a", "b"] {
             consumer.release(name).await;
@@ -157,8 +206,14 @@ async fn kubectl_installs_upgrades_and_uninstalls() {
     let operator = Operator::start(None);
     operator.run(install);
     // GitOps tools apply the files repeatedly.
-    let version =
-        || operator.plane.kubectl(&["get", "deployments", "-A", "--output=jsonpath={.items[*].metadata.generation}"]);
+    let version = || {
+        operator.plane.kubectl(&[
+            "get",
+            "deployments",
+            "-A",
+            "--output=jsonpath={.items[*].metadata.generation}",
+        ])
+    };
     let before = version();
     operator.run(upgrade);
     assert_eq!(version(), before);
@@ -203,7 +258,8 @@ fn go_provider_components() -> String {
     for object in &mut objects {
         match object["kind"].as_str() {
             Some("Deployment") => {
-                object["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"] = json!("500m");
+                object["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"] =
+                    json!("500m");
             }
             Some("ValidatingWebhookConfiguration") => {
                 object["webhooks"][0]["name"] = json!("validation.of-old.ipam.cluster.x-k8s.io");
@@ -227,13 +283,20 @@ fn go_provider_components() -> String {
                        "resources": ["inclusterippools"]}],
         }],
     }));
-    objects.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n")
+    objects
+        .iter()
+        .map(Value::to_string)
+        .collect::<Vec<_>>()
+        .join("\n---\n")
 }
 
 /// Binds a claim as the Go provider does.
 async fn bind_with_the_go_provider(operator: &Operator, consumer: &Consumer) {
     let selector = "--selector=cluster.x-k8s.io/provider=ipam-in-cluster";
-    for kind in ["validatingwebhookconfiguration", "mutatingwebhookconfiguration"] {
+    for kind in [
+        "validatingwebhookconfiguration",
+        "mutatingwebhookconfiguration",
+    ] {
         // They would call the Go provider.
         operator.plane.kubectl(&[
             "patch",
@@ -241,7 +304,12 @@ async fn bind_with_the_go_provider(operator: &Operator, consumer: &Consumer) {
             "--type=json",
             "--patch",
             r#"[{"op": "remove", "path": "/webhooks"}]"#,
-            &operator.plane.kubectl(&["get", kind, selector, "--output=jsonpath={.items[0].metadata.name}"]),
+            &operator.plane.kubectl(&[
+                "get",
+                kind,
+                selector,
+                "--output=jsonpath={.items[0].metadata.name}",
+            ]),
         ]);
     }
     let pool = object(json!({
@@ -249,7 +317,10 @@ async fn bind_with_the_go_provider(operator: &Operator, consumer: &Consumer) {
         "metadata": {"name": "web", "namespace": consumer.namespace},
         "spec": {"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24},
     }));
-    let pool = eventually("no webhook is called", || async { consumer.pools().create(&pool).await.ok() }).await;
+    let pool = eventually("no webhook is called", || async {
+        consumer.pools().create(&pool).await.ok()
+    })
+    .await;
     let finalizers = |name: &str| json!([format!("ipam.cluster.x-k8s.io/{name}")]);
     let claim = consumer
         .create_claim_with(
@@ -271,7 +342,11 @@ async fn bind_with_the_go_provider(operator: &Operator, consumer: &Consumer) {
         "spec": {"claimRef": {"name": "a"}, "address": "10.0.0.15", "prefix": 24,
                  "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"}},
     });
-    consumer.addresses().create(&object(address)).await.expect("it can be created");
+    consumer
+        .addresses()
+        .create(&object(address))
+        .await
+        .expect("it can be created");
     let namespace = format!("--namespace={}", consumer.namespace);
     let bound = r#"{"status": {"addressRef": {"name": "a"}}}"#;
     operator.plane.kubectl(&[
@@ -292,24 +367,52 @@ async fn commands_replace_the_go_provider() {
         let operator = Operator::start(Some(("v1.1.0", &go_provider_components())));
         let consumer = Consumer::new(&operator.plane).await;
         bind_with_the_go_provider(&operator, &consumer).await;
-        let before = consumer.claims().get("a").await.expect("claims can be read");
+        let before = consumer
+            .claims()
+            .get("a")
+            .await
+            .expect("claims can be read");
         operator.run("make release");
         operator.run(take_over);
-        let container = &installed::deployment(&operator.plane)["spec"]["template"]["spec"]["containers"][0];
+        let container =
+            &installed::deployment(&operator.plane)["spec"]["template"]["spec"]["containers"][0];
         assert_eq!(container["image"], format!("localhost/capi-ipam:{VERSION}"));
-        assert!(container["resources"]["limits"].get("cpu").is_none(), "{container}");
-        let webhooks = operator.plane.kubectl(&["get", "validatingwebhookconfigurations", "--output=yaml"]);
+        assert!(
+            container["resources"]["limits"].get("cpu").is_none(),
+            "{container}"
+        );
+        let webhooks =
+            operator
+                .plane
+                .kubectl(&["get", "validatingwebhookconfigurations", "--output=yaml"]);
         assert!(!webhooks.contains("of-old"), "{webhooks}");
-        assert_eq!(operator.plane.kubectl(&["get", "mutatingwebhookconfigurations", "--output=name"]), "");
+        assert_eq!(
+            operator
+                .plane
+                .kubectl(&["get", "mutatingwebhookconfigurations", "--output=name"]),
+            ""
+        );
         let _running = installed::start(&operator.plane, &[]);
-        eventually("the address is reserved", || async { consumer.reservation("web", "10.0.0.15").await }).await;
-        assert_eq!(consumer.claims().get("a").await.expect("claims can be read"), before, "it sees no change");
+        eventually("the address is reserved", || async {
+            consumer.reservation("web", "10.0.0.15").await
+        })
+        .await;
+        assert_eq!(
+            consumer
+                .claims()
+                .get("a")
+                .await
+                .expect("claims can be read"),
+            before,
+            "it sees no change"
+        );
         consumer.create_claim("b", "web").await;
         assert_eq!(consumer.wait_for_address("b").await, "10.0.0.10");
     }
 }
 
-/// README.md and all pages of docs, except for the guide for provider authors: the package of its example tests it.
+/// README.md and all pages of docs, except for the guide for provider authors: the package of its
+/// example tests it.
 fn pages() -> Vec<String> {
     let entries = fs::read_dir(root().join("docs")).expect("docs can be read");
     let paths = entries.map(|entry| entry.expect("docs can be read").path());
@@ -321,27 +424,53 @@ fn pages() -> Vec<String> {
 
 #[test]
 fn documented_objects_are_accepted_and_become_ready() {
-    let text =
-        |object: &Value, pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let objects: Vec<Value> =
-        pages().iter().flat_map(|page| blocks(page, None, "yaml")).flat_map(|block| documents(&block)).collect();
+    let text = |object: &Value, pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let objects: Vec<Value> = pages()
+        .iter()
+        .flat_map(|page| blocks(page, None, "yaml"))
+        .flat_map(|block| documents(&block))
+        .collect();
     // An excerpt of a configuration file has no kind; a kustomization is no object.
-    let objects = objects.into_iter().filter(|object| !["", "Kustomization"].contains(&text(object, "/kind").as_str()));
+    let objects = objects
+        .into_iter()
+        .filter(|object| !["", "Kustomization"].contains(&text(object, "/kind").as_str()));
     // A quota without a status admits nothing.
-    let (quotas, objects): (Vec<_>, Vec<_>) = objects.partition(|object| object["kind"] == "ResourceQuota");
+    let (quotas, objects): (Vec<_>, Vec<_>) =
+        objects.partition(|object| object["kind"] == "ResourceQuota");
     let plane = ControlPlane::start(Options::default());
     let _manager = Manager::start(&plane, &[]);
-    objects.iter().for_each(|object| drop(plane.kubectl_apply(&object.to_string())));
+    objects
+        .iter()
+        .for_each(|object| drop(plane.kubectl_apply(&object.to_string())));
     let mut pools = 0;
     let is_ours = |object: &&Value| {
-        let has_conditions = !["IPReservation", "IPSlice"].contains(&text(object, "/kind").as_str());
+        let has_conditions =
+            !["IPReservation", "IPSlice"].contains(&text(object, "/kind").as_str());
         text(object, "/apiVersion").starts_with("ipam.cluster.x-k8s.io/") && has_conditions
     };
     for object in objects.iter().filter(is_ours) {
-        let name = format!("{}/{}", text(object, "/kind"), text(object, "/metadata/name"));
-        plane.kubectl(&["wait", "--namespace=default", "--timeout=120s", "--for=condition=Ready", &name]);
+        let name = format!(
+            "{}/{}",
+            text(object, "/kind"),
+            text(object, "/metadata/name")
+        );
+        plane.kubectl(&[
+            "wait",
+            "--namespace=default",
+            "--timeout=120s",
+            "--for=condition=Ready",
+            &name,
+        ]);
         pools += usize::from(text(object, "/kind").ends_with("Pool"));
     }
     assert!(pools >= 5, "the pages show pools");
-    quotas.iter().for_each(|quota| drop(plane.kubectl_apply(&quota.to_string())));
+    quotas
+        .iter()
+        .for_each(|quota| drop(plane.kubectl_apply(&quota.to_string())));
 }

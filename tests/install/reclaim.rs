@@ -1,5 +1,5 @@
-//! Abandoned addresses beside the manager of Cluster API, which copies the addresses of infrastructure machines to
-//! Machines and waits for their deletion.
+//! Abandoned addresses beside the manager of Cluster API, which copies the addresses of
+//! infrastructure machines to Machines and waits for their deletion.
 
 use capi_ipam_provider::api::conditions;
 use kube::ResourceExt;
@@ -24,7 +24,8 @@ async fn wait_for_use(consumer: &Consumer, name: &str, status: &str, reason: &st
     .await;
 }
 
-/// Creates the infrastructure machine, as a provider whose machine cannot be deleted, and returns its owner reference.
+/// Creates the infrastructure machine, as a provider whose machine cannot be deleted, and returns
+/// its owner reference.
 fn create_infrastructure_machine(plane: &ControlPlane, namespace: &str) -> Value {
     let machine = json!({
         "apiVersion": format!("{GROUP}/v1beta2"), "kind": "Any",
@@ -32,20 +33,41 @@ fn create_infrastructure_machine(plane: &ControlPlane, namespace: &str) -> Value
         "spec": {"providerID": "example://m"}, "status": {"initialization": {"provisioned": true}},
     });
     plane.kubectl_apply(&machine.to_string());
-    let flags = ["get", &format!("anies.{GROUP}"), "m", "--namespace", namespace, "--output=jsonpath={.metadata.uid}"];
+    let flags = [
+        "get",
+        &format!("anies.{GROUP}"),
+        "m",
+        "--namespace",
+        namespace,
+        "--output=jsonpath={.metadata.uid}",
+    ];
     json!({"apiVersion": format!("{GROUP}/v1beta2"), "kind": "Any", "name": "m", "uid": plane.kubectl(&flags).trim()})
 }
 
 fn set_addresses(plane: &ControlPlane, namespace: &str, address: &str) {
-    let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}}).to_string();
+    let status =
+        json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}}).to_string();
     let resource = format!("anies.{GROUP}");
-    plane.kubectl(&["patch", &resource, "m", "--namespace", namespace, "--type=merge", "--patch", &status]);
+    plane.kubectl(&[
+        "patch",
+        &resource,
+        "m",
+        "--namespace",
+        namespace,
+        "--type=merge",
+        "--patch",
+        &status,
+    ]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn address_of_a_machine_stuck_in_deletion_is_released() {
     let releases = Releases::new();
-    let plane = ControlPlane::start(Options { bare: true, controller_manager: true, ..Options::default() });
+    let plane = ControlPlane::start(Options {
+        bare: true,
+        controller_manager: true,
+        ..Options::default()
+    });
     releases.init(&plane);
     install_infrastructure_stub(&plane);
     let _core = start_core(&plane);
@@ -56,8 +78,11 @@ async fn address_of_a_machine_stuck_in_deletion_is_released() {
     let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "reclaim": {"verify": "Report"}});
     consumer.create_pool("web", spec).await;
     let owner = create_infrastructure_machine(&plane, namespace);
-    let metadata = json!({"ownerReferences": [owner], "finalizers": [IN_USE], "clusterName": "alpha"});
-    consumer.create_claim_with("m-0", "InClusterIPPool", "web", metadata).await;
+    let metadata =
+        json!({"ownerReferences": [owner], "finalizers": [IN_USE], "clusterName": "alpha"});
+    consumer
+        .create_claim_with("m-0", "InClusterIPPool", "web", metadata)
+        .await;
     let address = consumer.wait_for_address("m-0").await;
     wait_for_use(&consumer, "m-0", "Unknown", "MachineNotFound").await;
 
@@ -67,7 +92,11 @@ async fn address_of_a_machine_stuck_in_deletion_is_released() {
         "spec": {"clusterName": "alpha", "bootstrap": {"dataSecretName": "web-1"},
                  "infrastructureRef": {"apiGroup": GROUP, "kind": "Any", "name": "m"}},
     });
-    consumer.machines().create(&object(machine)).await.expect("the Machine can be created");
+    consumer
+        .machines()
+        .create(&object(machine))
+        .await
+        .expect("the Machine can be created");
     wait_for_use(&consumer, "m-0", "Unknown", "MachineWithoutAddresses").await;
     set_addresses(&plane, namespace, "10.9.9.9");
     wait_for_use(&consumer, "m-0", "False", "MachineLacksAddress").await;
@@ -79,11 +108,23 @@ async fn address_of_a_machine_stuck_in_deletion_is_released() {
     consumer.create_claim("next", "web").await;
     consumer.wait_for_reason("next", "PoolExhausted").await;
     consumer.wait_until_unready("m-0", "Deleting").await;
-    let claim = consumer.claims().get("m-0").await.expect("claims can be read").expect("the claim exists");
+    let claim = consumer
+        .claims()
+        .get("m-0")
+        .await
+        .expect("claims can be read")
+        .expect("the claim exists");
     let uid = claim.uid().expect("objects have a uid");
     let annotation = format!("ipam.cluster.x-k8s.io/release-now={uid}");
     let resource = "ipaddressclaims.ipam.cluster.x-k8s.io";
-    plane.kubectl(&["annotate", resource, "m-0", "--namespace", namespace, &annotation]);
+    plane.kubectl(&[
+        "annotate",
+        resource,
+        "m-0",
+        "--namespace",
+        namespace,
+        &annotation,
+    ]);
     assert_eq!(consumer.wait_for_address("next").await, address);
     let left = eventually("our finalizer is removed", || async {
         let claim = consumer.claims().get("m-0").await.ok()??;
@@ -91,6 +132,13 @@ async fn address_of_a_machine_stuck_in_deletion_is_released() {
     })
     .await;
     assert_eq!(left, [IN_USE]);
-    let machine = consumer.machines().get("web-1").await.expect("Machines can be read");
-    assert!(machine.is_some_and(|machine| machine.metadata.deletion_timestamp.is_some()), "it waits for its deletion");
+    let machine = consumer
+        .machines()
+        .get("web-1")
+        .await
+        .expect("Machines can be read");
+    assert!(
+        machine.is_some_and(|machine| machine.metadata.deletion_timestamp.is_some()),
+        "it waits for its deletion"
+    );
 }

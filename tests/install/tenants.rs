@@ -1,4 +1,5 @@
-//! The permissions of namespace users, and network access to the webhooks: the roles and the optional components.
+//! The permissions of namespace users, and network access to the webhooks: the roles and the
+//! optional components.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +26,11 @@ pub(super) fn overlay(kustomization: &str) -> TempDir {
         fs::create_dir(&copy).expect("a folder can be created");
         for file in fs::read_dir(&folder).expect("config can be read") {
             let file = file.expect("config can be read").path();
-            fs::copy(&file, copy.join(file.file_name().expect("a file has a name"))).expect("a file can be copied");
+            fs::copy(
+                &file,
+                copy.join(file.file_name().expect("a file has a name")),
+            )
+            .expect("a file can be copied");
         }
     }
     fs::write(overlay.join("kustomization.yaml"), kustomization).expect("a file can be written");
@@ -35,33 +40,61 @@ pub(super) fn overlay(kustomization: &str) -> TempDir {
 fn may(plane: &ControlPlane, user: &str, verb: &str, resource: &str, namespace: &str) -> bool {
     let (user, namespace) = (format!("--as={user}"), format!("--namespace={namespace}"));
     let resource = format!("{resource}.ipam.cluster.x-k8s.io");
-    plane.try_kubectl(&["auth", "can-i", verb, &resource, &user, &namespace]).is_ok()
+    plane
+        .try_kubectl(&["auth", "can-i", verb, &resource, &user, &namespace])
+        .is_ok()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn namespace_editors_write_pools_only_after_opt_in() {
-    let plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() });
+    let plane = ControlPlane::start(Options {
+        controller_manager: true,
+        ..Options::default()
+    });
     for (role, user) in [("view", "viewer"), ("edit", "editor"), ("admin", "owner")] {
-        plane.kubectl(&["create", "rolebinding", role, &format!("--clusterrole={role}"), &format!("--user={user}")]);
+        plane.kubectl(&[
+            "create",
+            "rolebinding",
+            role,
+            &format!("--clusterrole={role}"),
+            &format!("--user={user}"),
+        ]);
     }
-    let own_role =
-        ["create", "rolebinding", "pools", "--clusterrole=capi-ipam-in-cluster-editor-role", "--user=keeper"];
+    let own_role = [
+        "create",
+        "rolebinding",
+        "pools",
+        "--clusterrole=capi-ipam-in-cluster-editor-role",
+        "--user=keeper",
+    ];
     plane.kubectl(&own_role);
     for user in ["viewer", "editor", "owner"] {
-        eventually("the roles are aggregated into those of Kubernetes", || async {
-            may(&plane, user, "list", "inclusterippools", "default").then_some(())
-        })
+        eventually(
+            "the roles are aggregated into those of Kubernetes",
+            || async { may(&plane, user, "list", "inclusterippools", "default").then_some(()) },
+        )
         .await;
         for pools in POOLS {
             assert!(may(&plane, user, "watch", pools, "default"));
             for verb in ["create", "update", "patch", "delete"] {
-                assert!(!may(&plane, user, verb, pools, "default"), "{user} may {verb} {pools}");
+                assert!(
+                    !may(&plane, user, verb, pools, "default"),
+                    "{user} may {verb} {pools}"
+                );
             }
         }
     }
     for verb in ["create", "update", "patch", "delete"] {
-        assert!(POOLS.iter().all(|pools| may(&plane, "keeper", verb, pools, "default")), "{verb}");
-        assert!(!may(&plane, "keeper", verb, "globalinclusterippools", "default"), "{verb}");
+        assert!(
+            POOLS
+                .iter()
+                .all(|pools| may(&plane, "keeper", verb, pools, "default")),
+            "{verb}"
+        );
+        assert!(
+            !may(&plane, "keeper", verb, "globalinclusterippools", "default"),
+            "{verb}"
+        );
     }
 
     let opted_in = overlay("resources: [../rbac]\ncomponents: [../pool-editors]\n");
@@ -73,8 +106,10 @@ async fn namespace_editors_write_pools_only_after_opt_in() {
         &opted_in.path().join("overlay").display().to_string(),
     ]);
     for (user, pools) in [("editor", POOLS[0]), ("owner", POOLS[1])] {
-        eventually("editors may write pools", || async { may(&plane, user, "create", pools, "default").then_some(()) })
-            .await;
+        eventually("editors may write pools", || async {
+            may(&plane, user, "create", pools, "default").then_some(())
+        })
+        .await;
     }
     assert!(!may(&plane, "viewer", "create", POOLS[0], "default"));
     assert!(!may(&plane, "editor", "create", POOLS[0], "kube-system"));
@@ -82,28 +117,65 @@ async fn namespace_editors_write_pools_only_after_opt_in() {
 
 #[test]
 fn network_policy_allows_only_api_servers_to_the_webhooks() {
-    let component = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/network-policy/kustomization.yaml");
+    let component =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("config/network-policy/kustomization.yaml");
     let text = fs::read_to_string(component).expect("the component can be read");
     // The example in its comment.
-    let example: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("#   ")).collect();
+    let example: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("#   "))
+        .collect();
     let example = example.join("\n");
     let objects = documents(&kustomize(&overlay(&example).path().join("overlay")));
-    let find = |kind: &str| -> Vec<&Value> { objects.iter().filter(|object| object["kind"] == kind).collect() };
+    let find = |kind: &str| -> Vec<&Value> {
+        objects
+            .iter()
+            .filter(|object| object["kind"] == kind)
+            .collect()
+    };
     let ([policy], [deployment]) = (&find("NetworkPolicy")[..], &find("Deployment")[..]) else {
         panic!("the manifest has one policy and one Deployment")
     };
     let template = &deployment["spec"]["template"];
-    let selector = policy["spec"]["podSelector"]["matchLabels"].as_object().expect("it selects");
-    assert!(selector.iter().all(|(label, value)| template["metadata"]["labels"][label] == *value), "{selector:?}");
-    let ports = template["spec"]["containers"][0]["ports"].as_array().expect("the container has ports");
-    let ingress = policy["spec"]["ingress"].as_array().expect("the policy has rules");
+    let selector = policy["spec"]["podSelector"]["matchLabels"]
+        .as_object()
+        .expect("it selects");
+    assert!(
+        selector
+            .iter()
+            .all(|(label, value)| template["metadata"]["labels"][label] == *value),
+        "{selector:?}"
+    );
+    let ports = template["spec"]["containers"][0]["ports"]
+        .as_array()
+        .expect("the container has ports");
+    let ingress = policy["spec"]["ingress"]
+        .as_array()
+        .expect("the policy has rules");
     for rule in ingress {
-        assert!(ports.iter().any(|known| known["name"] == rule["ports"][0]["port"]), "{rule}");
-        assert!(rule["from"].as_array().is_some_and(|from| !from.is_empty()), "{rule} lets everybody in");
+        assert!(
+            ports
+                .iter()
+                .any(|known| known["name"] == rule["ports"][0]["port"]),
+            "{rule}"
+        );
+        assert!(
+            rule["from"].as_array().is_some_and(|from| !from.is_empty()),
+            "{rule} lets everybody in"
+        );
     }
     assert_eq!(ingress[0]["ports"][0]["port"], "webhook-server");
-    assert_eq!(ingress[0]["from"][1]["ipBlock"]["cidr"], "10.0.0.12/32", "the example replaces the addresses");
+    assert_eq!(
+        ingress[0]["from"][1]["ipBlock"]["cidr"], "10.0.0.12/32",
+        "the example replaces the addresses"
+    );
     let plane = ControlPlane::start(Options::default());
     plane.kubectl_apply(&policy.to_string());
-    plane.kubectl(&["-n", NAMESPACE, "get", "networkpolicy", "capi-ipam-in-cluster-controller-manager"]);
+    plane.kubectl(&[
+        "-n",
+        NAMESPACE,
+        "get",
+        "networkpolicy",
+        "capi-ipam-in-cluster-controller-manager",
+    ]);
 }

@@ -1,5 +1,6 @@
-//! How clusterctl finds the versions of the provider if no version is named: it asks the Go module proxy for the
-//! repository, and downloads the files of the release from GitHub. A small server stands in for both.
+//! How clusterctl finds the versions of the provider if no version is named: it asks the Go module
+//! proxy for the repository, and downloads the files of the release from GitHub. A small server
+//! stands in for both.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +14,9 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::json;
 
-use crate::support::clusterctl::{CLUSTER_API, CORE, Releases, VERSION, install_cert_manager_stub, manifest};
+use crate::support::clusterctl::{
+    CLUSTER_API, CORE, Releases, VERSION, install_cert_manager_stub, manifest,
+};
 use crate::support::control_plane::{ControlPlane, Options};
 
 /// The repository of the provider in this test.
@@ -53,19 +56,31 @@ impl Server {
 fn github_certificate(authority: &Path) -> Arc<ServerConfig> {
     let mut parameters = CertificateParams::default();
     parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let issuer = CertifiedIssuer::self_signed(parameters, KeyPair::generate().expect("a key")).expect("a CA");
+    let issuer = CertifiedIssuer::self_signed(parameters, KeyPair::generate().expect("a key"))
+        .expect("a CA");
     fs::write(authority, issuer.pem()).expect("the folder is writable");
     let key = KeyPair::generate().expect("a key");
     let leaf = CertificateParams::new(["github.com".to_owned()]).expect("a valid name");
     let leaf = leaf.signed_by(&key, &issuer).expect("a certificate");
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().expect("the defaults are valid").with_no_client_auth();
-    Arc::new(builder.with_single_cert(vec![leaf.der().clone()], key).expect("the certificate has this key"))
+    let builder = builder
+        .with_safe_default_protocol_versions()
+        .expect("the defaults are valid")
+        .with_no_client_auth();
+    Arc::new(
+        builder
+            .with_single_cert(vec![leaf.der().clone()], key)
+            .expect("the certificate has this key"),
+    )
 }
 
 /// Responds to one request; after `CONNECT` to one request inside of TLS.
-fn serve(mut stream: TcpStream, tls: Arc<ServerConfig>, seen: &Mutex<Vec<String>>) -> std::io::Result<()> {
+fn serve(
+    mut stream: TcpStream,
+    tls: Arc<ServerConfig>,
+    seen: &Mutex<Vec<String>>,
+) -> std::io::Result<()> {
     let (method, target) = read_request(&mut stream)?;
     if method != "CONNECT" {
         return respond(&mut stream, &target, seen, proxy_file(&target));
@@ -93,7 +108,10 @@ fn read_request(stream: &mut impl Read) -> std::io::Result<(String, String)> {
         line.clear();
     }
     let mut words = request.split(' ').map(str::to_owned);
-    Ok((words.next().unwrap_or_default(), words.next().unwrap_or_default()))
+    Ok((
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    ))
 }
 
 fn respond(
@@ -102,23 +120,37 @@ fn respond(
     seen: &Mutex<Vec<String>>,
     file: Option<String>,
 ) -> std::io::Result<()> {
-    seen.lock().expect("no thread panics").push(target.to_owned());
+    seen.lock()
+        .expect("no thread panics")
+        .push(target.to_owned());
     let (status, text) = file.map_or(("404 Not Found", String::new()), |text| ("200 OK", text));
-    write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}", text.len())?;
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
+        text.len()
+    )?;
     stream.flush()
 }
 
-/// The response of the Go module proxy. It lists a tag of major version 2 or later under the path of that major version
-/// if `go.mod` names it, and otherwise as incompatible under the path without one.
+/// The response of the Go module proxy. It lists a tag of major version 2 or later under the path
+/// of that major version if `go.mod` names it, and otherwise as incompatible under the path without
+/// one.
 fn proxy_file(target: &str) -> Option<String> {
     let (path, _) = target.strip_prefix('/')?.split_once("/@v/list")?;
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("go.mod");
     let module = fs::read_to_string(file).unwrap_or_default();
-    let module = module.lines().find_map(|line| line.strip_prefix("module ")).unwrap_or_default();
+    let module = module
+        .lines()
+        .find_map(|line| line.strip_prefix("module "))
+        .unwrap_or_default();
     let major = VERSION.split('.').next().unwrap_or_default();
     let names_major = module.ends_with(&format!("/{major}"));
     if path == REPOSITORY {
-        return Some(if names_major { String::new() } else { format!("{VERSION}+incompatible\n") });
+        return Some(if names_major {
+            String::new()
+        } else {
+            format!("{VERSION}+incompatible\n")
+        });
     }
     (names_major && path == format!("{REPOSITORY}/{major}")).then(|| format!("{VERSION}\n"))
 }
@@ -126,12 +158,17 @@ fn proxy_file(target: &str) -> Option<String> {
 /// A file of the release on GitHub.
 fn release_file(target: &str) -> Option<String> {
     let name = target.strip_prefix(&format!("/team/capi-ipam/releases/download/{VERSION}/"))?;
-    ["ipam-components.yaml", "metadata.yaml"].contains(&name).then(|| manifest(name))
+    ["ipam-components.yaml", "metadata.yaml"]
+        .contains(&name)
+        .then(|| manifest(name))
 }
 
 #[test]
 fn clusterctl_installs_the_latest_version() {
-    let plane = ControlPlane::start(Options { bare: true, ..Options::default() });
+    let plane = ControlPlane::start(Options {
+        bare: true,
+        ..Options::default()
+    });
     install_cert_manager_stub(&plane);
     let (releases, authority) = (Releases::new(), plane.folder().join("github-ca.pem"));
     let server = Server::start(&authority);
@@ -142,7 +179,17 @@ fn clusterctl_installs_the_latest_version() {
     let configuration = releases.with_core_beside(&configuration);
 
     let core = format!("{CORE}:{CLUSTER_API}");
-    let flags = ["init", "--core", &core, "--bootstrap", "-", "--control-plane", "-", "--ipam", "in-cluster"];
+    let flags = [
+        "init",
+        "--core",
+        &core,
+        "--bootstrap",
+        "-",
+        "--control-plane",
+        "-",
+        "--ipam",
+        "in-cluster",
+    ];
     let proxy = format!("http://127.0.0.1:{}", server.port);
     let output = releases
         .command(&flags)
@@ -160,7 +207,17 @@ fn clusterctl_installs_the_latest_version() {
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(output.status.success(), "{text}\n{:#?}", server.requests());
     let installed = format!("Installing provider=\"ipam-in-cluster\" version=\"{VERSION}\"");
-    assert!(text.contains(&installed), "{text}\n{:#?}", server.requests());
+    assert!(
+        text.contains(&installed),
+        "{text}\n{:#?}",
+        server.requests()
+    );
     let major = VERSION.split('.').next().unwrap_or_default();
-    assert!(server.requests().contains(&format!("/{REPOSITORY}/{major}/@v/list")), "{:#?}", server.requests());
+    assert!(
+        server
+            .requests()
+            .contains(&format!("/{REPOSITORY}/{major}/@v/list")),
+        "{:#?}",
+        server.requests()
+    );
 }

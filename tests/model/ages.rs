@@ -8,17 +8,28 @@ impl State {
             if let Some(copy) = &mut manager.claims[name] {
                 copy.age = copy.age.max(age);
             }
-            for task in manager.tasks_of(name).filter(|task| task.step != Step::Idle) {
+            for task in manager
+                .tasks_of(name)
+                .filter(|task| task.step != Step::Idle)
+            {
                 task.claim.age = task.claim.age.max(age);
             }
         }
         for write in self.late.iter_mut().flatten() {
             match write {
-                Write::AddFinalizer { name: its, age: copy }
-                | Write::Bind { name: its, age: copy, .. }
-                | Write::RemoveFinalizer { name: its, age: copy }
-                    if usize::from(*its) == name =>
-                {
+                Write::AddFinalizer {
+                    name: its,
+                    age: copy,
+                }
+                | Write::Bind {
+                    name: its,
+                    age: copy,
+                    ..
+                }
+                | Write::RemoveFinalizer {
+                    name: its,
+                    age: copy,
+                } if usize::from(*its) == name => {
                     *copy = age.max(*copy);
                 }
                 _ => {}
@@ -29,8 +40,13 @@ impl State {
     pub(crate) fn age_address(&mut self, name: usize, age: Age) {
         let older = |copy: &mut Age| *copy = age.max(*copy);
         for manager in &mut self.managers {
-            manager.addresses[name].iter_mut().for_each(|copy| older(&mut copy.age));
-            manager.tasks_of(name).filter_map(|task| task.existing.as_mut()).for_each(|copy| older(&mut copy.age));
+            manager.addresses[name]
+                .iter_mut()
+                .for_each(|copy| older(&mut copy.age));
+            manager
+                .tasks_of(name)
+                .filter_map(|task| task.existing.as_mut())
+                .for_each(|copy| older(&mut copy.age));
             match &mut manager.sweep {
                 Sweep::CheckClaim { name: its, found } | Sweep::Strip { name: its, found }
                     if usize::from(*its) == name =>
@@ -58,11 +74,15 @@ impl State {
     pub(crate) fn age_reservation(&mut self, address: usize, age: Age) {
         let older = |copy: &mut Age| *copy = age.max(*copy);
         for manager in &mut self.managers {
-            manager.ledger[address].iter_mut().for_each(|copy| older(&mut copy.age));
+            manager.ledger[address]
+                .iter_mut()
+                .for_each(|copy| older(&mut copy.age));
             // A watch event will report a newer state than the ledger shows now.
             manager.phantoms[address] = false;
             if let Some(listed) = &mut manager.listed {
-                listed[address].iter_mut().for_each(|copy| older(&mut copy.age));
+                listed[address]
+                    .iter_mut()
+                    .for_each(|copy| older(&mut copy.age));
             }
             for task in &mut manager.tasks {
                 if task.step != Step::Idle && usize::from(task.address) == address {
@@ -70,16 +90,24 @@ impl State {
                 }
             }
             match &mut manager.sweep {
-                Sweep::ReadAddress { address: its, age, .. }
-                | Sweep::ReadClaim { address: its, age, .. }
+                Sweep::ReadAddress {
+                    address: its, age, ..
+                }
+                | Sweep::ReadClaim {
+                    address: its, age, ..
+                }
                 | Sweep::Unreserve { address: its, age }
                 | Sweep::MarkReleased { address: its, age }
-                | Sweep::TakeForUse { address: its, age, .. }
+                | Sweep::TakeForUse {
+                    address: its, age, ..
+                }
                 | Sweep::EndCooldown { address: its, age }
-                | Sweep::CheckUse { address: its, age, .. }
-                | Sweep::CheckUser { address: its, age, .. }
-                    if usize::from(*its) == address =>
-                {
+                | Sweep::CheckUse {
+                    address: its, age, ..
+                }
+                | Sweep::CheckUser {
+                    address: its, age, ..
+                } if usize::from(*its) == address => {
                     older(age);
                 }
                 _ => {}
@@ -87,9 +115,15 @@ impl State {
         }
         for write in self.late.iter_mut().flatten() {
             match write {
-                Write::Unreserve { address: its, age, .. }
-                | Write::TakeReleased { address: its, age, .. }
-                | Write::TakeOver { address: its, age, .. }
+                Write::Unreserve {
+                    address: its, age, ..
+                }
+                | Write::TakeReleased {
+                    address: its, age, ..
+                }
+                | Write::TakeOver {
+                    address: its, age, ..
+                }
                 | Write::MarkReleased { address: its, age }
                     if usize::from(*its) == address =>
                 {

@@ -1,10 +1,12 @@
-//! A model of a pool that joins and leaves a network while its addresses are allocated and released, and while the
-//! network is deleted, removed by force, made invalid, repaired and restored.
+//! A model of a pool that joins and leaves a network while its addresses are allocated and
+//! released, and while the network is deleted, removed by force, made invalid, repaired and
+//! restored.
 //!
-//! One or two managers, the pool, another pool that always belongs to the network, and two addresses that both have. The
-//! network selects the pool by its label. Each manager observes the network, the pool and the reservations late, and
-//! independently of each other. It may crash at any step. The creation of a reservation may have an unknown outcome: its
-//! reply is lost, or it is applied at any later time.
+//! One or two managers, the pool, another pool that always belongs to the network, and two
+//! addresses that both have. The network selects the pool by its label. Each manager observes the
+//! network, the pool and the reservations late, and independently of each other. It may crash at
+//! any step. The creation of a reservation may have an unknown outcome: its reply is lost, or it is
+//! applied at any later time.
 //!
 //! | step of the model | implementation |
 //! |---|---|
@@ -32,9 +34,11 @@ use state::{CLAIMS, Start};
 enum Mutation {
     /// The mover deletes the old reservation before it creates the new one.
     DeleteFirst,
-    /// The mover deletes the old reservation although it has not written the new one, which existed.
+    /// The mover deletes the old reservation although it has not written the new one, which
+    /// existed.
     DeleteUnmarked,
-    /// A reservation with an unknown outcome is requested again in the scope that the pool has left.
+    /// A reservation with an unknown outcome is requested again in the scope that the pool has
+    /// left.
     RepeatAttempt,
     /// An address that is reserved in another scope counts as free.
     IgnoreOtherScope,
@@ -66,7 +70,8 @@ struct Scope {
     crashes: u8,
     /// How many reservations have an unknown outcome.
     unknown: u8,
-    /// How many claims exist: the one that is bound at the start, one of its pool that waits, and one of the other pool.
+    /// How many claims exist: the one that is bound at the start, one of its pool that waits, and
+    /// one of the other pool.
     claims: usize,
     /// The pool has another block length than the network.
     has_other_length: bool,
@@ -90,19 +95,45 @@ const STABLE: Scope = Scope {
 };
 
 /// A member of a network that changes. Nobody changes the pool.
-const MEMBER: Scope = Scope { start: Start::Member, label_changes: 0, network_changes: 3, unknown: 0, ..STABLE };
+const MEMBER: Scope = Scope {
+    start: Start::Member,
+    label_changes: 0,
+    network_changes: 3,
+    unknown: 0,
+    ..STABLE
+};
 
 /// A pool that joins or leaves a network that changes.
-const CHANGING: Scope = Scope { label_changes: 1, network_changes: 2, unknown: 0, ..STABLE };
+const CHANGING: Scope = Scope {
+    label_changes: 1,
+    network_changes: 2,
+    unknown: 0,
+    ..STABLE
+};
 
 /// A pool with another block length that asks to join.
-const OTHER_LENGTH: Scope = Scope { has_other_length: true, network_changes: 1, ..STABLE };
+const OTHER_LENGTH: Scope = Scope {
+    has_other_length: true,
+    network_changes: 1,
+    ..STABLE
+};
 
 /// Two managers that observe the label of the pool at different times.
-const TWO: Scope = Scope { managers: 2, label_changes: 1, unknown: 0, claims: 1, ..STABLE };
+const TWO: Scope = Scope {
+    managers: 2,
+    label_changes: 1,
+    unknown: 0,
+    claims: 1,
+    ..STABLE
+};
 
 fn explore(scope: Scope) -> impl Checker<Scope> {
-    scope.checker().finish_when(HasDiscoveries::AnyFailures).threads(2).spawn_bfs().join()
+    scope
+        .checker()
+        .finish_when(HasDiscoveries::AnyFailures)
+        .threads(2)
+        .spawn_bfs()
+        .join()
 }
 
 /// Visits all states of a scope.
@@ -110,7 +141,10 @@ fn holds(scope: Scope) {
     let started = Instant::now();
     let checker = explore(scope);
     let (states, depth) = (checker.unique_state_count(), checker.max_depth());
-    println!("{states} states, depth {depth}, {:.1?}: {scope:?}", started.elapsed());
+    println!(
+        "{states} states, depth {depth}, {:.1?}: {scope:?}",
+        started.elapsed()
+    );
     checker.assert_properties();
 }
 
@@ -129,29 +163,58 @@ fn network_keeps_its_pool_until_the_pool_leaves() {
 #[test]
 fn changed_network_keeps_its_unchanged_pool() {
     for start in [Start::Member, Start::Restored] {
-        holds(Scope { start, unknown: 1, ..MEMBER });
+        holds(Scope {
+            start,
+            unknown: 1,
+            ..MEMBER
+        });
     }
 }
 
 #[test]
 fn two_managers_that_see_a_network_change_keep_its_pool() {
-    let two = Scope { managers: 2, first_is_current: true, ..MEMBER };
-    holds(Scope { network_changes: 2, ..two });
-    holds(Scope { start: Start::Restored, network_changes: 1, ..two });
+    let two = Scope {
+        managers: 2,
+        first_is_current: true,
+        ..MEMBER
+    };
+    holds(Scope {
+        network_changes: 2,
+        ..two
+    });
+    holds(Scope {
+        start: Start::Restored,
+        network_changes: 1,
+        ..two
+    });
 }
 
 #[test]
 fn two_managers_that_see_a_label_and_a_network_change_agree() {
     for start in [Start::Outside, Start::Member] {
-        holds(Scope { start, network_changes: 1, crashes: 0, first_is_current: true, ..TWO });
+        holds(Scope {
+            start,
+            network_changes: 1,
+            crashes: 0,
+            first_is_current: true,
+            ..TWO
+        });
     }
 }
 
 #[test]
 fn two_managers_that_see_a_label_change_keep_reservations() {
     holds(TWO);
-    holds(Scope { start: Start::Member, ..TWO });
-    holds(Scope { claims: 2, crashes: 0, first_is_current: true, ..TWO });
+    holds(Scope {
+        start: Start::Member,
+        ..TWO
+    });
+    holds(Scope {
+        claims: 2,
+        crashes: 0,
+        first_is_current: true,
+        ..TWO
+    });
 }
 
 #[test]
@@ -161,8 +224,16 @@ fn pool_with_another_block_length_does_not_join() {
 
 #[test]
 fn each_precaution_of_joining_is_needed() {
-    let joining = [Mutation::DeleteFirst, Mutation::RepeatAttempt, Mutation::IgnoreOtherScope].map(|it| (it, STABLE));
-    let restored = Scope { start: Start::Restored, ..MEMBER };
+    let joining = [
+        Mutation::DeleteFirst,
+        Mutation::RepeatAttempt,
+        Mutation::IgnoreOtherScope,
+    ]
+    .map(|it| (it, STABLE));
+    let restored = Scope {
+        start: Start::Restored,
+        ..MEMBER
+    };
     let keeping = [
         (Mutation::LeaveDeleted, MEMBER),
         (Mutation::LeaveInvalid, MEMBER),
@@ -174,26 +245,73 @@ fn each_precaution_of_joining_is_needed() {
     ];
     let moving = [(Mutation::DeleteUnmarked, TWO)];
     for (mutation, scope) in joining.into_iter().chain(keeping).chain(moving) {
-        let checker = explore(Scope { mutation: Some(mutation), ..scope });
+        let checker = explore(Scope {
+            mutation: Some(mutation),
+            ..scope
+        });
         let failures = checker.discoveries();
-        let failed = |name: &&'static str| checker.model().property(name).expectation.discovery_is_failure();
-        assert!(failures.keys().any(failed), "{mutation:?} violates no property");
+        let failed = |name: &&'static str| {
+            checker
+                .model()
+                .property(name)
+                .expectation
+                .discovery_is_failure()
+        };
+        assert!(
+            failures.keys().any(failed),
+            "{mutation:?} violates no property"
+        );
     }
 }
 
 #[test]
 #[ignore = "millions of states: run with --release"]
 fn larger_scopes_of_joining_hold() {
-    holds(Scope { label_changes: 2, ..CHANGING });
-    holds(Scope { network_changes: 3, unknown: 1, ..CHANGING });
-    holds(Scope { has_other_length: true, ..CHANGING });
+    holds(Scope {
+        label_changes: 2,
+        ..CHANGING
+    });
+    holds(Scope {
+        network_changes: 3,
+        unknown: 1,
+        ..CHANGING
+    });
+    holds(Scope {
+        has_other_length: true,
+        ..CHANGING
+    });
     for start in [Start::Member, Start::Restored] {
-        holds(Scope { start, managers: 2, first_is_current: true, unknown: 1, ..MEMBER });
-        holds(Scope { start, managers: 2, network_changes: 2, ..MEMBER });
+        holds(Scope {
+            start,
+            managers: 2,
+            first_is_current: true,
+            unknown: 1,
+            ..MEMBER
+        });
+        holds(Scope {
+            start,
+            managers: 2,
+            network_changes: 2,
+            ..MEMBER
+        });
     }
     for start in [Start::Outside, Start::Member] {
-        holds(Scope { start, label_changes: 2, ..TWO });
-        holds(Scope { start, network_changes: 1, first_is_current: true, ..TWO });
-        holds(Scope { start, claims: 2, first_is_current: true, ..TWO });
+        holds(Scope {
+            start,
+            label_changes: 2,
+            ..TWO
+        });
+        holds(Scope {
+            start,
+            network_changes: 1,
+            first_is_current: true,
+            ..TWO
+        });
+        holds(Scope {
+            start,
+            claims: 2,
+            first_is_current: true,
+            ..TWO
+        });
     }
 }

@@ -1,11 +1,12 @@
 //! A model of the allocation protocol, and a model checker that explores all its states.
 //!
-//! The model has an API server with claims, IPAddress objects, reservations and one pool; a consumer that creates
-//! claims, relabels them, deletes them and creates others of the same name; the garbage collector; and one or two
-//! active managers. Each manager has a separate cache of each kind, which lags behind for any time and then jumps to
-//! the current state. One request to the API server, with its effect in memory, is one step; anything may happen
-//! between two steps. A manager may crash at any step, the reply to a write may be lost, a write may be applied long
-//! after its timeout, and the response to a list may reach the ledger after newer events.
+//! The model has an API server with claims, IPAddress objects, reservations and one pool; a
+//! consumer that creates claims, relabels them, deletes them and creates others of the same name;
+//! the garbage collector; and one or two active managers. Each manager has a separate cache of each
+//! kind, which lags behind for any time and then jumps to the current state. One request to the API
+//! server, with its effect in memory, is one step; anything may happen between two steps. A manager
+//! may crash at any step, the reply to a write may be lost, a write may be applied long after its
+//! timeout, and the response to a list may reach the ledger after newer events.
 //!
 //! | step of the model | implementation |
 //! |---|---|
@@ -38,29 +39,36 @@
 //! A change there must be followed here. The mutations show that each precaution is needed: see
 //! `mutations.rs`. Not in the model:
 //!
-//! - pausing, pools that change or are recreated, manual reservations, foreign finalizers, restored claims;
-//! - IPAddress objects that are created, changed or deleted manually or by another running provider;
-//! - the reservation that R2 finds by the address of the deleted IPAddress although the ledger does not show it: in the
-//!   model the sweeper releases it;
+//! - pausing, pools that change or are recreated, manual reservations, foreign finalizers, restored
+//!   claims;
+//! - IPAddress objects that are created, changed or deleted manually or by another running
+//!   provider;
+//! - the reservation that R2 finds by the address of the deleted IPAddress although the ledger does
+//!   not show it: in the model the sweeper releases it;
 //! - statuses and conditions, and managers that write them alternately;
-//! - the queue of waiting claims (any claim may be the next), and time: there are no expectations of own writes (a manager
-//!   may act on a stale cache immediately), no grace period of the sweeper, and a cool-down ends at any time;
-//! - the address that the ledger remembers after an A2 with an unknown outcome: the next attempt proposes any address;
-//! - more than one clean-up of a manager at a time, more than one list, more than one pool, more than two managers.
+//! - the queue of waiting claims (any claim may be the next), and time: there are no expectations
+//!   of own writes (a manager may act on a stale cache immediately), no grace period of the
+//!   sweeper, and a cool-down ends at any time;
+//! - the address that the ledger remembers after an A2 with an unknown outcome: the next attempt
+//!   proposes any address;
+//! - more than one clean-up of a manager at a time, more than one list, more than one pool, more
+//!   than two managers.
 //!
-//! Pools that join and leave a network, and slices, have separate models, see `joining.rs` and `slices.rs`.
+//! Pools that join and leave a network, and slices, have separate models, see `joining.rs` and
+//! `slices.rs`.
 //!
-//! The index of addresses and the ledger share one cache. A cache skips the states between an old one and the current
-//! one.
+//! The index of addresses and the ledger share one cache. A cache skips the states between an old
+//! one and the current one.
 //!
-//! The scopes of the ordinary tests are small and complete: all states are visited. Larger ones are not complete:
+//! The scopes of the ordinary tests are small and complete: all states are visited. Larger ones are
+//! not complete:
 //!
 //! ```sh
 //! MODEL_SECONDS=600 cargo test --release --test model -- --ignored --nocapture
 //! ```
 //!
-//! visits some larger scopes completely, and explores two managers with late writes and separate caches, breadth first
-//! and with random walks, for the given number of seconds each.
+//! visits some larger scopes completely, and explores two managers with late writes and separate
+//! caches, breadth first and with random walks, for the given number of seconds each.
 
 #![allow(
     clippy::expect_used,
@@ -70,7 +78,10 @@
     reason = "test code: a failure ends the test"
 )]
 #![allow(clippy::match_same_arms, reason = "the steps are in their order")]
-#![allow(clippy::struct_field_names, reason = "the field of an address is named as in the API")]
+#![allow(
+    clippy::struct_field_names,
+    reason = "the field of an address is named as in the API"
+)]
 
 mod ages;
 mod cooldown;
@@ -97,10 +108,19 @@ use scope::{BY_LABEL, BY_NAMESPACE, LIMITED_SECOND, SMALLEST, Scope, Start};
 use state::State;
 
 /// One manager, one address, two claims, of which one is deleted and created again.
-const ONE_MANAGER: Scope = Scope { lives: [2, 1], ..SMALLEST };
+const ONE_MANAGER: Scope = Scope {
+    lives: [2, 1],
+    ..SMALLEST
+};
 
 /// One manager with current caches, and one with stale caches, as after a suspension.
-const TWO_MANAGERS: Scope = Scope { managers: 2, lives: [2, 0], first_is_current: true, second_updates: 1, ..SMALLEST };
+const TWO_MANAGERS: Scope = Scope {
+    managers: 2,
+    lives: [2, 0],
+    first_is_current: true,
+    second_updates: 1,
+    ..SMALLEST
+};
 
 /// Two managers with caches of any age, and late writes.
 const UNBOUNDED: Scope = Scope {
@@ -131,15 +151,29 @@ const UNBOUNDED_WITH_VIEWS: Scope = Scope {
 };
 
 fn checker(scope: Scope) -> CheckerBuilder<Protocol> {
-    Protocol::new(scope).checker().finish_when(HasDiscoveries::AnyFailures)
+    Protocol::new(scope)
+        .checker()
+        .finish_when(HasDiscoveries::AnyFailures)
 }
 
 /// Prints statistics, and panics with the shortest path to a violation.
 fn report(scope: &Scope, checker: &impl Checker<Protocol>, started: Instant) {
-    let (all, unique, depth) = (checker.state_count(), checker.unique_state_count(), checker.max_depth());
-    println!("{all} states, {unique} of them different, depth {depth}, {:.1?}: {scope:?}", started.elapsed());
+    let (all, unique, depth) = (
+        checker.state_count(),
+        checker.unique_state_count(),
+        checker.max_depth(),
+    );
+    println!(
+        "{all} states, {unique} of them different, depth {depth}, {:.1?}: {scope:?}",
+        started.elapsed()
+    );
     for (name, path) in checker.discoveries() {
-        if checker.model().property(name).expectation.discovery_is_failure() {
+        if checker
+            .model()
+            .property(name)
+            .expectation
+            .discovery_is_failure()
+        {
             let steps: Vec<(State, Option<Action>)> = path.into_vec();
             for (state, action) in &steps {
                 println!("{:?}\n    {action:?}", state.objects);
@@ -149,7 +183,8 @@ fn report(scope: &Scope, checker: &impl Checker<Protocol>, started: Instant) {
     }
 }
 
-/// Both for the in-cluster provider and for one that allocates only when the claim has its finalizer.
+/// Both for the in-cluster provider and for one that allocates only when the claim has its
+/// finalizer.
 fn assert_holds_in_both_modes(scope: Scope) {
     for early in [true, false] {
         holds(Scope { early, ..scope });
@@ -164,45 +199,89 @@ fn holds(scope: Scope) {
     // A condition that is never reached proves nothing.
     for property in checker.model().properties() {
         let reached = checker.discovery(property.name).is_some();
-        assert_eq!(reached, property.expectation == stateright::Expectation::Sometimes, "{}", property.name);
+        assert_eq!(
+            reached,
+            property.expectation == stateright::Expectation::Sometimes,
+            "{}",
+            property.name
+        );
     }
 }
 
 #[test]
 fn protocol_survives_a_crash() {
-    assert_holds_in_both_modes(Scope { addresses: 2, crashes: 1, ..ONE_MANAGER });
+    assert_holds_in_both_modes(Scope {
+        addresses: 2,
+        crashes: 1,
+        ..ONE_MANAGER
+    });
 }
 
 #[test]
 fn protocol_survives_lost_replies_while_claims_wait() {
-    assert_holds_in_both_modes(Scope { crashes: 1, lost_replies: 1, lives: [1, 1], ..ONE_MANAGER });
+    assert_holds_in_both_modes(Scope {
+        crashes: 1,
+        lost_replies: 1,
+        lives: [1, 1],
+        ..ONE_MANAGER
+    });
 }
 
 #[test]
 fn protocol_survives_late_writes() {
-    assert_holds_in_both_modes(Scope { late_writes: 1, lives: [2, 0], lost_replies: 1, ..ONE_MANAGER });
+    assert_holds_in_both_modes(Scope {
+        late_writes: 1,
+        lives: [2, 0],
+        lost_replies: 1,
+        ..ONE_MANAGER
+    });
 }
 
 #[test]
 fn protocol_survives_a_vanished_claim_during_a_sweep() {
-    let again = Scope { lives: [2, 0], ..ONE_MANAGER };
-    assert_holds_in_both_modes(Scope { crashes: 1, vanishings: 1, sweepers: true, collector: true, ..again });
+    let again = Scope {
+        lives: [2, 0],
+        ..ONE_MANAGER
+    };
+    assert_holds_in_both_modes(Scope {
+        crashes: 1,
+        vanishings: 1,
+        sweepers: true,
+        collector: true,
+        ..again
+    });
 }
 
 #[test]
 fn protocol_survives_a_stale_second_manager() {
-    assert_holds_in_both_modes(Scope { second_updates: 2, ..TWO_MANAGERS });
+    assert_holds_in_both_modes(Scope {
+        second_updates: 2,
+        ..TWO_MANAGERS
+    });
 }
 
 #[test]
 fn protocol_survives_a_stale_manager_and_a_lost_reply() {
-    assert_holds_in_both_modes(Scope { lost_replies: 1, ..TWO_MANAGERS });
+    assert_holds_in_both_modes(Scope {
+        lost_replies: 1,
+        ..TWO_MANAGERS
+    });
 }
 
 #[test]
 fn relabelled_claim_keeps_its_address() {
-    let relabelled = Scope { serves: BY_LABEL, selector: true, relabels: 2, clean_up: true, ..SMALLEST };
-    assert_holds_in_both_modes(Scope { sweepers: true, vanishings: 1, ..relabelled });
+    let relabelled = Scope {
+        serves: BY_LABEL,
+        selector: true,
+        relabels: 2,
+        clean_up: true,
+        ..SMALLEST
+    };
+    assert_holds_in_both_modes(Scope {
+        sweepers: true,
+        vanishings: 1,
+        ..relabelled
+    });
     assert_holds_in_both_modes(Scope {
         managers: 2,
         first_is_current: true,
@@ -214,8 +293,18 @@ fn relabelled_claim_keeps_its_address() {
 
 #[test]
 fn addresses_of_other_namespaces_are_not_allocated() {
-    let limited = Scope { start: Start::TakenOver, lives: [1, 1], serves: BY_NAMESPACE, ..SMALLEST };
-    assert_holds_in_both_modes(Scope { addresses: 2, sweepers: true, crashes: 1, ..limited });
+    let limited = Scope {
+        start: Start::TakenOver,
+        lives: [1, 1],
+        serves: BY_NAMESPACE,
+        ..SMALLEST
+    };
+    assert_holds_in_both_modes(Scope {
+        addresses: 2,
+        sweepers: true,
+        crashes: 1,
+        ..limited
+    });
     assert_holds_in_both_modes(Scope {
         managers: 2,
         first_is_current: true,
@@ -227,95 +316,295 @@ fn addresses_of_other_namespaces_are_not_allocated() {
 
 #[test]
 fn released_addresses_cool_down() {
-    let cooling = Scope { cooldown: true, sweepers: true, ..SMALLEST };
-    assert_holds_in_both_modes(Scope { lives: [2, 0], crashes: 1, lost_replies: 1, ..cooling });
-    assert_holds_in_both_modes(Scope { lives: [2, 0], late_writes: 1, ..cooling });
-    let two = Scope { managers: 2, first_is_current: true, second_updates: 1, serves: BY_NAMESPACE, ..cooling };
+    let cooling = Scope {
+        cooldown: true,
+        sweepers: true,
+        ..SMALLEST
+    };
+    assert_holds_in_both_modes(Scope {
+        lives: [2, 0],
+        crashes: 1,
+        lost_replies: 1,
+        ..cooling
+    });
+    assert_holds_in_both_modes(Scope {
+        lives: [2, 0],
+        late_writes: 1,
+        ..cooling
+    });
+    let two = Scope {
+        managers: 2,
+        first_is_current: true,
+        second_updates: 1,
+        serves: BY_NAMESPACE,
+        ..cooling
+    };
     for start in [Start::Released, Start::Bound, Start::Reused] {
-        assert_holds_in_both_modes(Scope { start, lives: [1, 1], ..two });
+        assert_holds_in_both_modes(Scope {
+            start,
+            lives: [1, 1],
+            ..two
+        });
     }
 }
 
 #[test]
 fn addresses_of_force_removed_claims_cool_down() {
-    let forced = Scope { cooldown: true, sweepers: true, forced: 1, ..SMALLEST };
-    assert_holds_in_both_modes(Scope { lives: [1, 1], ..forced });
-    assert_holds_in_both_modes(Scope { lives: [2, 0], crashes: 1, lost_replies: 1, ..forced });
-    assert_holds_in_both_modes(Scope { lives: [2, 0], sticky: true, ..forced });
+    let forced = Scope {
+        cooldown: true,
+        sweepers: true,
+        forced: 1,
+        ..SMALLEST
+    };
+    assert_holds_in_both_modes(Scope {
+        lives: [1, 1],
+        ..forced
+    });
+    assert_holds_in_both_modes(Scope {
+        lives: [2, 0],
+        crashes: 1,
+        lost_replies: 1,
+        ..forced
+    });
+    assert_holds_in_both_modes(Scope {
+        lives: [2, 0],
+        sticky: true,
+        ..forced
+    });
 }
 
 #[test]
 fn sticky_addresses_return_to_their_claims() {
-    let sticky = Scope { sticky: true, sweepers: true, lives: [2, 0], ..SMALLEST };
+    let sticky = Scope {
+        sticky: true,
+        sweepers: true,
+        lives: [2, 0],
+        ..SMALLEST
+    };
     for cooldown in [false, true] {
         let sticky = Scope { cooldown, ..sticky };
-        assert_holds_in_both_modes(Scope { addresses: 2, crashes: 1, lost_replies: 1, ..sticky });
-        assert_holds_in_both_modes(Scope { late_writes: 1, ..sticky });
-        assert_holds_in_both_modes(Scope { late_writes: 1, sticky_later: true, ..sticky });
-        assert_holds_in_both_modes(Scope { lives: [2, 1], ..sticky });
+        assert_holds_in_both_modes(Scope {
+            addresses: 2,
+            crashes: 1,
+            lost_replies: 1,
+            ..sticky
+        });
+        assert_holds_in_both_modes(Scope {
+            late_writes: 1,
+            ..sticky
+        });
+        assert_holds_in_both_modes(Scope {
+            late_writes: 1,
+            sticky_later: true,
+            ..sticky
+        });
+        assert_holds_in_both_modes(Scope {
+            lives: [2, 1],
+            ..sticky
+        });
     }
-    let two = Scope { managers: 2, first_is_current: true, second_updates: 1, serves: BY_NAMESPACE, ..sticky };
-    assert_holds_in_both_modes(Scope { cooldown: true, lives: [2, 1], ..two });
+    let two = Scope {
+        managers: 2,
+        first_is_current: true,
+        second_updates: 1,
+        serves: BY_NAMESPACE,
+        ..sticky
+    };
+    assert_holds_in_both_modes(Scope {
+        cooldown: true,
+        lives: [2, 1],
+        ..two
+    });
 }
 
 #[test]
 fn requested_address_is_allocated_to_one_claim() {
-    let requests = Scope { requests: true, addresses: 2, sweepers: true, lives: [1, 1], ..SMALLEST };
+    let requests = Scope {
+        requests: true,
+        addresses: 2,
+        sweepers: true,
+        lives: [1, 1],
+        ..SMALLEST
+    };
     for sticky in [false, true] {
         let requests = Scope { sticky, ..requests };
-        assert_holds_in_both_modes(Scope { crashes: 1, lost_replies: 1, ..requests });
-        let two = Scope { managers: 2, first_is_current: true, second_updates: 1, serves: BY_NAMESPACE, ..requests };
-        assert_holds_in_both_modes(Scope { late_writes: 1, ..two });
+        assert_holds_in_both_modes(Scope {
+            crashes: 1,
+            lost_replies: 1,
+            ..requests
+        });
+        let two = Scope {
+            managers: 2,
+            first_is_current: true,
+            second_updates: 1,
+            serves: BY_NAMESPACE,
+            ..requests
+        };
+        assert_holds_in_both_modes(Scope {
+            late_writes: 1,
+            ..two
+        });
     }
 }
 
 #[test]
 fn late_list_does_not_restore_deleted_reservations() {
-    let listing = Scope { lives: [2, 0], lists: 1, sweepers: true, ..SMALLEST };
+    let listing = Scope {
+        lives: [2, 0],
+        lists: 1,
+        sweepers: true,
+        ..SMALLEST
+    };
     for cooldown in [false, true] {
-        assert_holds_in_both_modes(Scope { crashes: 1, cooldown, ..listing });
-        assert_holds_in_both_modes(Scope { slow_lists: true, cooldown, ..listing });
+        assert_holds_in_both_modes(Scope {
+            crashes: 1,
+            cooldown,
+            ..listing
+        });
+        assert_holds_in_both_modes(Scope {
+            slow_lists: true,
+            cooldown,
+            ..listing
+        });
     }
-    assert_holds_in_both_modes(Scope { managers: 2, first_is_current: true, second_updates: 1, lists: 1, ..SMALLEST });
+    assert_holds_in_both_modes(Scope {
+        managers: 2,
+        first_is_current: true,
+        second_updates: 1,
+        lists: 1,
+        ..SMALLEST
+    });
 }
 
 #[test]
 fn deleted_pool_and_its_claims_do_not_deadlock() {
-    let deleted = Scope { pool_deletion: true, ..SMALLEST };
-    assert_holds_in_both_modes(Scope { lives: [2, 0], crashes: 1, lost_replies: 1, ..deleted });
-    assert_holds_in_both_modes(Scope { lives: [1, 1], crashes: 1, ..deleted });
-    assert_holds_in_both_modes(Scope { lives: [2, 0], late_writes: 1, ..deleted });
-    assert_holds_in_both_modes(Scope { lives: [2, 0], cooldown: true, sweepers: true, ..deleted });
-    assert_holds_in_both_modes(Scope { managers: 2, first_is_current: true, second_updates: 2, ..deleted });
+    let deleted = Scope {
+        pool_deletion: true,
+        ..SMALLEST
+    };
+    assert_holds_in_both_modes(Scope {
+        lives: [2, 0],
+        crashes: 1,
+        lost_replies: 1,
+        ..deleted
+    });
+    assert_holds_in_both_modes(Scope {
+        lives: [1, 1],
+        crashes: 1,
+        ..deleted
+    });
+    assert_holds_in_both_modes(Scope {
+        lives: [2, 0],
+        late_writes: 1,
+        ..deleted
+    });
+    assert_holds_in_both_modes(Scope {
+        lives: [2, 0],
+        cooldown: true,
+        sweepers: true,
+        ..deleted
+    });
+    assert_holds_in_both_modes(Scope {
+        managers: 2,
+        first_is_current: true,
+        second_updates: 2,
+        ..deleted
+    });
 }
 
 #[test]
 #[ignore = "millions of states: run with --release"]
 fn larger_scopes_hold() {
-    assert_holds_in_both_modes(Scope { addresses: 2, crashes: 1, lost_replies: 1, ..ONE_MANAGER });
-    assert_holds_in_both_modes(Scope { late_writes: 1, ..ONE_MANAGER });
-    assert_holds_in_both_modes(Scope { late_writes: 1, ..TWO_MANAGERS });
-    assert_holds_in_both_modes(Scope { lives: [1, 1], ..TWO_MANAGERS });
-    assert_holds_in_both_modes(Scope { lives: [1, 1], addresses: 2, ..TWO_MANAGERS });
+    assert_holds_in_both_modes(Scope {
+        addresses: 2,
+        crashes: 1,
+        lost_replies: 1,
+        ..ONE_MANAGER
+    });
+    assert_holds_in_both_modes(Scope {
+        late_writes: 1,
+        ..ONE_MANAGER
+    });
+    assert_holds_in_both_modes(Scope {
+        late_writes: 1,
+        ..TWO_MANAGERS
+    });
+    assert_holds_in_both_modes(Scope {
+        lives: [1, 1],
+        ..TWO_MANAGERS
+    });
+    assert_holds_in_both_modes(Scope {
+        lives: [1, 1],
+        addresses: 2,
+        ..TWO_MANAGERS
+    });
 }
 
 #[test]
 #[ignore = "millions of states: run with --release"]
 fn larger_scopes_of_single_features_hold() {
-    let one = Scope { lives: [2, 0], sweepers: true, ..SMALLEST };
-    let two = Scope { managers: 2, first_is_current: true, second_updates: 1, ..one };
-    let clean_up = Scope { clean_up: true, vanishings: 1, crashes: 1, ..one };
-    assert_holds_in_both_modes(Scope { cooldown: true, ..clean_up });
-    assert_holds_in_both_modes(Scope { cooldown: true, late_writes: 1, lost_replies: 1, crashes: 1, ..one });
-    assert_holds_in_both_modes(Scope { cooldown: true, ..two });
-    let labels = Scope { serves: BY_LABEL, selector: true, relabels: 1, clean_up: true, ..two };
-    assert_holds_in_both_modes(Scope { cooldown: true, ..labels });
-    let limited = Scope { cooldown: true, serves: LIMITED_SECOND, lives: [1, 1], ..two };
+    let one = Scope {
+        lives: [2, 0],
+        sweepers: true,
+        ..SMALLEST
+    };
+    let two = Scope {
+        managers: 2,
+        first_is_current: true,
+        second_updates: 1,
+        ..one
+    };
+    let clean_up = Scope {
+        clean_up: true,
+        vanishings: 1,
+        crashes: 1,
+        ..one
+    };
+    assert_holds_in_both_modes(Scope {
+        cooldown: true,
+        ..clean_up
+    });
+    assert_holds_in_both_modes(Scope {
+        cooldown: true,
+        late_writes: 1,
+        lost_replies: 1,
+        crashes: 1,
+        ..one
+    });
+    assert_holds_in_both_modes(Scope {
+        cooldown: true,
+        ..two
+    });
+    let labels = Scope {
+        serves: BY_LABEL,
+        selector: true,
+        relabels: 1,
+        clean_up: true,
+        ..two
+    };
+    assert_holds_in_both_modes(Scope {
+        cooldown: true,
+        ..labels
+    });
+    let limited = Scope {
+        cooldown: true,
+        serves: LIMITED_SECOND,
+        lives: [1, 1],
+        ..two
+    };
     for start in [Start::Released, Start::Bound, Start::Reused] {
         assert_holds_in_both_modes(Scope { start, ..limited });
     }
-    assert_holds_in_both_modes(Scope { lists: 1, slow_lists: true, ..two });
-    assert_holds_in_both_modes(Scope { pool_deletion: true, collector: true, ..clean_up });
+    assert_holds_in_both_modes(Scope {
+        lists: 1,
+        slow_lists: true,
+        ..two
+    });
+    assert_holds_in_both_modes(Scope {
+        pool_deletion: true,
+        collector: true,
+        ..clean_up
+    });
     assert_holds_in_both_modes(Scope {
         pool_deletion: true,
         start: Start::TakenOver,
@@ -323,11 +612,18 @@ fn larger_scopes_of_single_features_hold() {
         addresses: 2,
         ..one
     });
-    assert_holds_in_both_modes(Scope { pool_deletion: true, start: Start::TakenOver, lives: [1, 1], ..two });
+    assert_holds_in_both_modes(Scope {
+        pool_deletion: true,
+        start: Start::TakenOver,
+        lives: [1, 1],
+        ..two
+    });
 }
 
 fn time() -> Duration {
-    let seconds = std::env::var("MODEL_SECONDS").ok().and_then(|text| text.parse().ok());
+    let seconds = std::env::var("MODEL_SECONDS")
+        .ok()
+        .and_then(|text| text.parse().ok());
     Duration::from_secs(seconds.unwrap_or(60))
 }
 
@@ -344,12 +640,22 @@ fn two_managers_breadth_first() {
 #[test]
 #[ignore = "runs for MODEL_SECONDS, and is not complete"]
 fn two_managers_random_walk() {
-    let seed = std::env::var("MODEL_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let seed = std::env::var("MODEL_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(1);
     println!("seed {seed}");
     for scope in [UNBOUNDED, UNBOUNDED_WITH_VIEWS] {
         let started = Instant::now();
-        let protocol = Protocol { only_enabled: true, ..Protocol::new(scope) };
-        let checker = protocol.checker().finish_when(HasDiscoveries::AnyFailures).timeout(time()).threads(2);
+        let protocol = Protocol {
+            only_enabled: true,
+            ..Protocol::new(scope)
+        };
+        let checker = protocol
+            .checker()
+            .finish_when(HasDiscoveries::AnyFailures)
+            .timeout(time())
+            .threads(2);
         let checker = checker.spawn_simulation(seed, UniformChooser).join();
         report(&scope, &checker, started);
     }

@@ -21,7 +21,8 @@ pub(crate) enum Mutation {
     PickByCache,
     /// An IPAddress with the name of the claim is adopted without a reservation.
     AdoptWithoutReservation,
-    /// An IPAddress with another owner and its reservation are taken over without reading the claim.
+    /// An IPAddress with another owner and its reservation are taken over without reading the
+    /// claim.
     AdoptWithoutReadingTheClaim,
     /// Only the reservation is taken over without reading the claim.
     TakeOverWithoutReadingTheClaim,
@@ -35,7 +36,8 @@ pub(crate) enum Mutation {
     DeleteAddressWithoutVersion,
     /// R2 without uid.
     UnreserveWithoutUid,
-    /// R2 deletes the reservation that the ledger shows at that time, also if another claim holds it.
+    /// R2 deletes the reservation that the ledger shows at that time, also if another claim holds
+    /// it.
     UnreserveByLedger,
     /// A2 with an unknown outcome counts as done.
     TreatUnknownAsDone,
@@ -57,7 +59,8 @@ pub(crate) enum Mutation {
     IgnoreOwnReservation,
     /// A3 continues when the name is taken.
     AcceptAnyAddress,
-    /// The address of a claim is released when the watch reports the deletion of the claim, without reading the claim.
+    /// The address of a claim is released when the watch reports the deletion of the claim, without
+    /// reading the claim.
     CleanUpWithoutReadingTheClaim,
     /// A manager allocates with a cache of the IPAddresses of its namespace only.
     SeeOwnAddressesOnly,
@@ -77,15 +80,18 @@ pub(crate) enum Mutation {
     SweepByUid,
     /// An adoption deletes the reservation of a previous claim by its uid only.
     TakeOverByUid,
-    /// A released reservation is taken over by its uid only, even if another claim has taken it over meanwhile.
+    /// A released reservation is taken over by its uid only, even if another claim has taken it
+    /// over meanwhile.
     TakeReleasedByUid,
     /// R2 deletes a reservation by its uid only, even if it was released and taken over meanwhile.
     UnreserveByUid,
-    /// A claim gets the address that a claim of another name has released, before its cool-down is over.
+    /// A claim gets the address that a claim of another name has released, before its cool-down is
+    /// over.
     TakeCoolingAddress,
     /// The ledger takes in every read and listed object, however old.
     LateReadWins,
-    /// The sweeper finds that a reservation differs from the ledger, and does not correct the ledger.
+    /// The sweeper finds that a reservation differs from the ledger, and does not correct the
+    /// ledger.
     SweepKeepsLedger,
     /// The pool is removed when the cache shows no IPAddress of it.
     RemovePoolByCache,
@@ -95,105 +101,359 @@ pub(crate) enum Mutation {
     AllocateFromDeletingPool,
     /// A claim waits for a pool that is being deleted although it holds a reservation.
     WaitForDeletingPool,
-    /// A claim waits for a pool that is being deleted although an IPAddress of a previous claim with its name exists.
+    /// A claim waits for a pool that is being deleted although an IPAddress of a previous claim
+    /// with its name exists.
     WaitDespiteLeftover,
 }
 
 /// One manager, two claims for one address.
-const ONE: Scope = Scope { lives: [1, 1], ..SMALLEST };
+const ONE: Scope = Scope {
+    lives: [1, 1],
+    ..SMALLEST
+};
 /// One claim, deleted and recreated.
-const RECREATED: Scope = Scope { lives: [2, 0], ..ONE };
+const RECREATED: Scope = Scope {
+    lives: [2, 0],
+    ..ONE
+};
 /// The same, with a second manager with stale caches.
-const STALE: Scope = Scope { managers: 2, first_is_current: true, second_updates: 1, ..RECREATED };
+const STALE: Scope = Scope {
+    managers: 2,
+    first_is_current: true,
+    second_updates: 1,
+    ..RECREATED
+};
 
 /// Two namespaces, of which the second has an IPAddress without reservation.
-const TAKEN_OVER: Scope =
-    Scope { start: Start::TakenOver, lives: [1, 1], addresses: 2, serves: BY_NAMESPACE, ..SMALLEST };
+const TAKEN_OVER: Scope = Scope {
+    start: Start::TakenOver,
+    lives: [1, 1],
+    addresses: 2,
+    serves: BY_NAMESPACE,
+    ..SMALLEST
+};
 /// A released address, and a second manager with stale caches.
-const COOLING: Scope =
-    Scope { start: Start::Released, cooldown: true, sweepers: true, lives: [1, 1], serves: LIMITED_SECOND, ..STALE };
+const COOLING: Scope = Scope {
+    start: Start::Released,
+    cooldown: true,
+    sweepers: true,
+    lives: [1, 1],
+    serves: LIMITED_SECOND,
+    ..STALE
+};
 /// One manager that serves all claims, and a released address.
-const ONE_COOLING: Scope = Scope { start: Start::Released, sweepers: true, lives: [1, 1], ..SMALLEST };
+const ONE_COOLING: Scope = Scope {
+    start: Start::Released,
+    sweepers: true,
+    lives: [1, 1],
+    ..SMALLEST
+};
 /// Two managers of different namespaces and a pool that keeps released addresses for their claims.
-const STICKY: Scope = Scope { sticky: true, lives: [2, 1], serves: BY_NAMESPACE, ..STALE };
-const DELETED_POOL: Scope = Scope { pool_deletion: true, ..SMALLEST };
+const STICKY: Scope = Scope {
+    sticky: true,
+    lives: [2, 1],
+    serves: BY_NAMESPACE,
+    ..STALE
+};
+const DELETED_POOL: Scope = Scope {
+    pool_deletion: true,
+    ..SMALLEST
+};
 
 const TABLE: &[(Mutation, Scope, &str)] = &[
-    (Mutation::BindWithoutUid, Scope { late_writes: 1, ..RECREATED }, properties::BOUND_HAS),
+    (
+        Mutation::BindWithoutUid,
+        Scope {
+            late_writes: 1,
+            ..RECREATED
+        },
+        properties::BOUND_HAS,
+    ),
     (Mutation::BindBeforeCreate, ONE, properties::BOUND_HAS),
-    (Mutation::UnreserveBeforeRemoval, Scope { lives: [1, 1], ..STALE }, properties::ONE_BOUND),
+    (
+        Mutation::UnreserveBeforeRemoval,
+        Scope {
+            lives: [1, 1],
+            ..STALE
+        },
+        properties::ONE_BOUND,
+    ),
     (Mutation::PickByCache, ONE, properties::NO_TWO_CLAIMS),
     (
         Mutation::AdoptWithoutReservation,
-        Scope { lives: [2, 1], late_writes: 1, early: false, ..ONE },
+        Scope {
+            lives: [2, 1],
+            late_writes: 1,
+            early: false,
+            ..ONE
+        },
         properties::NO_TWO_CLAIMS,
     ),
-    (Mutation::AdoptWithoutReadingTheClaim, STALE, properties::BOUND_HAS),
-    (Mutation::TakeOverWithoutReadingTheClaim, STALE, properties::NOT_FREED),
-    (Mutation::ReleaseWithoutReadingTheClaim, STALE, properties::BOUND_HAS),
-    (Mutation::ReleaseByCache, STALE, properties::NOT_LEFT),
-    (Mutation::DeleteAddressWithoutUid, STALE, properties::BOUND_HAS),
-    (Mutation::DeleteAddressWithoutVersion, STALE, properties::BOUND_HAS),
-    (Mutation::UnreserveWithoutUid, Scope { late_writes: 1, ..ONE }, properties::NOT_FREED),
-    (Mutation::UnreserveByLedger, Scope { lost_replies: 1, ..ONE }, properties::NOT_FREED),
-    (Mutation::TreatUnknownAsDone, Scope { late_writes: 1, ..ONE }, properties::BOUND_RESERVED),
-    (Mutation::SweepByCache, Scope { sweepers: true, ..STALE }, properties::NOT_FREED),
-    (Mutation::SweepAddressByCache, Scope { sweepers: true, ..STALE }, properties::BOUND_HAS),
-    (Mutation::SweepUnboundClaims, Scope { sweepers: true, ..STALE }, properties::NOT_FREED),
-    (Mutation::CreateBeforeFinalizer, ONE, properties::PROTECTED),
-    (Mutation::UnreserveWithoutReadingTheClaim, STALE, properties::NOT_FREED),
-    (Mutation::AllocateBeforeLookup, Scope { crashes: 1, ..ONE }, properties::RECOVERS),
-    (Mutation::IgnoreOwnReservation, Scope { crashes: 1, ..ONE }, properties::RECOVERS),
-    (Mutation::AcceptAnyAddress, Scope { late_writes: 1, ..RECREATED }, properties::BOUND_HAS),
     (
-        Mutation::CleanUpWithoutReadingTheClaim,
-        Scope { serves: BY_LABEL, selector: true, relabels: 1, clean_up: true, ..SMALLEST },
+        Mutation::AdoptWithoutReadingTheClaim,
+        STALE,
         properties::BOUND_HAS,
     ),
-    (Mutation::SeeOwnAddressesOnly, TAKEN_OVER, properties::NO_TWO_CLAIMS),
-    (Mutation::EndCooldownOfUnknownPool, COOLING, properties::COOLED_DOWN),
-    (Mutation::EndCooldownByLedger, COOLING, properties::COOLED_DOWN),
-    (Mutation::EndCooldownInUseByCache, Scope { start: Start::Bound, ..COOLING }, properties::COOLED_DOWN),
+    (
+        Mutation::TakeOverWithoutReadingTheClaim,
+        STALE,
+        properties::NOT_FREED,
+    ),
+    (
+        Mutation::ReleaseWithoutReadingTheClaim,
+        STALE,
+        properties::BOUND_HAS,
+    ),
+    (Mutation::ReleaseByCache, STALE, properties::NOT_LEFT),
+    (
+        Mutation::DeleteAddressWithoutUid,
+        STALE,
+        properties::BOUND_HAS,
+    ),
+    (
+        Mutation::DeleteAddressWithoutVersion,
+        STALE,
+        properties::BOUND_HAS,
+    ),
+    (
+        Mutation::UnreserveWithoutUid,
+        Scope {
+            late_writes: 1,
+            ..ONE
+        },
+        properties::NOT_FREED,
+    ),
+    (
+        Mutation::UnreserveByLedger,
+        Scope {
+            lost_replies: 1,
+            ..ONE
+        },
+        properties::NOT_FREED,
+    ),
+    (
+        Mutation::TreatUnknownAsDone,
+        Scope {
+            late_writes: 1,
+            ..ONE
+        },
+        properties::BOUND_RESERVED,
+    ),
+    (
+        Mutation::SweepByCache,
+        Scope {
+            sweepers: true,
+            ..STALE
+        },
+        properties::NOT_FREED,
+    ),
+    (
+        Mutation::SweepAddressByCache,
+        Scope {
+            sweepers: true,
+            ..STALE
+        },
+        properties::BOUND_HAS,
+    ),
+    (
+        Mutation::SweepUnboundClaims,
+        Scope {
+            sweepers: true,
+            ..STALE
+        },
+        properties::NOT_FREED,
+    ),
+    (Mutation::CreateBeforeFinalizer, ONE, properties::PROTECTED),
+    (
+        Mutation::UnreserveWithoutReadingTheClaim,
+        STALE,
+        properties::NOT_FREED,
+    ),
+    (
+        Mutation::AllocateBeforeLookup,
+        Scope { crashes: 1, ..ONE },
+        properties::RECOVERS,
+    ),
+    (
+        Mutation::IgnoreOwnReservation,
+        Scope { crashes: 1, ..ONE },
+        properties::RECOVERS,
+    ),
+    (
+        Mutation::AcceptAnyAddress,
+        Scope {
+            late_writes: 1,
+            ..RECREATED
+        },
+        properties::BOUND_HAS,
+    ),
+    (
+        Mutation::CleanUpWithoutReadingTheClaim,
+        Scope {
+            serves: BY_LABEL,
+            selector: true,
+            relabels: 1,
+            clean_up: true,
+            ..SMALLEST
+        },
+        properties::BOUND_HAS,
+    ),
+    (
+        Mutation::SeeOwnAddressesOnly,
+        TAKEN_OVER,
+        properties::NO_TWO_CLAIMS,
+    ),
+    (
+        Mutation::EndCooldownOfUnknownPool,
+        COOLING,
+        properties::COOLED_DOWN,
+    ),
+    (
+        Mutation::EndCooldownByLedger,
+        COOLING,
+        properties::COOLED_DOWN,
+    ),
+    (
+        Mutation::EndCooldownInUseByCache,
+        Scope {
+            start: Start::Bound,
+            ..COOLING
+        },
+        properties::COOLED_DOWN,
+    ),
     (
         Mutation::ReadUseBeforeReservation,
-        Scope { start: Start::Reused, second_updates: 0, ..COOLING },
+        Scope {
+            start: Start::Reused,
+            second_updates: 0,
+            ..COOLING
+        },
         properties::COOLED_DOWN,
     ),
     (
         Mutation::EndCooldownForLeftover,
-        Scope { cooldown: true, sweepers: true, late_writes: 1, ..RECREATED },
+        Scope {
+            cooldown: true,
+            sweepers: true,
+            late_writes: 1,
+            ..RECREATED
+        },
         properties::COOLED_DOWN,
     ),
     (
         Mutation::EndCooldownDuringRelease,
-        Scope { cooldown: true, sweepers: true, late_writes: 1, ..RECREATED },
+        Scope {
+            cooldown: true,
+            sweepers: true,
+            late_writes: 1,
+            ..RECREATED
+        },
         properties::COOLED_DOWN,
     ),
     (
         Mutation::TakeOverByUid,
-        Scope { cooldown: true, clean_up: true, vanishings: 1, crashes: 1, ..RECREATED },
+        Scope {
+            cooldown: true,
+            clean_up: true,
+            vanishings: 1,
+            crashes: 1,
+            ..RECREATED
+        },
         properties::COOLED_DOWN,
     ),
-    (Mutation::SweepByUid, Scope { cooldown: true, sweepers: true, ..STALE }, properties::COOLED_DOWN),
+    (
+        Mutation::SweepByUid,
+        Scope {
+            cooldown: true,
+            sweepers: true,
+            ..STALE
+        },
+        properties::COOLED_DOWN,
+    ),
     (
         Mutation::SweepWithoutCooldown,
-        Scope { cooldown: true, sweepers: true, forced: 1, lives: [1, 1], ..SMALLEST },
+        Scope {
+            cooldown: true,
+            sweepers: true,
+            forced: 1,
+            lives: [1, 1],
+            ..SMALLEST
+        },
         properties::COOLED_DOWN,
     ),
     (Mutation::TakeReleasedByUid, STICKY, properties::NOT_FREED),
-    (Mutation::TakeCoolingAddress, Scope { sticky: true, cooldown: true, ..ONE_COOLING }, properties::COOLED_DOWN),
+    (
+        Mutation::TakeCoolingAddress,
+        Scope {
+            sticky: true,
+            cooldown: true,
+            ..ONE_COOLING
+        },
+        properties::COOLED_DOWN,
+    ),
     (
         Mutation::UnreserveByUid,
-        Scope { managers: 1, late_writes: 1, sticky_later: true, lives: [2, 0], ..STICKY },
+        Scope {
+            managers: 1,
+            late_writes: 1,
+            sticky_later: true,
+            lives: [2, 0],
+            ..STICKY
+        },
         properties::NOT_FREED,
     ),
-    (Mutation::LateReadWins, Scope { lists: 1, ..SMALLEST }, properties::NEWEST_WINS),
-    (Mutation::SweepKeepsLedger, Scope { lists: 1, slow_lists: true, ..SMALLEST }, properties::RECOVERS),
-    (Mutation::RemovePoolByCache, DELETED_POOL, properties::POOL_LAST),
-    (Mutation::RemovePoolDespiteProposals, Scope { early: false, ..DELETED_POOL }, properties::POOL_LAST),
-    (Mutation::AllocateFromDeletingPool, DELETED_POOL, properties::POOL_LAST),
-    (Mutation::WaitForDeletingPool, Scope { crashes: 1, ..DELETED_POOL }, properties::RECOVERS),
-    (Mutation::WaitDespiteLeftover, Scope { lives: [2, 0], late_writes: 1, ..DELETED_POOL }, properties::RECOVERS),
+    (
+        Mutation::LateReadWins,
+        Scope {
+            lists: 1,
+            ..SMALLEST
+        },
+        properties::NEWEST_WINS,
+    ),
+    (
+        Mutation::SweepKeepsLedger,
+        Scope {
+            lists: 1,
+            slow_lists: true,
+            ..SMALLEST
+        },
+        properties::RECOVERS,
+    ),
+    (
+        Mutation::RemovePoolByCache,
+        DELETED_POOL,
+        properties::POOL_LAST,
+    ),
+    (
+        Mutation::RemovePoolDespiteProposals,
+        Scope {
+            early: false,
+            ..DELETED_POOL
+        },
+        properties::POOL_LAST,
+    ),
+    (
+        Mutation::AllocateFromDeletingPool,
+        DELETED_POOL,
+        properties::POOL_LAST,
+    ),
+    (
+        Mutation::WaitForDeletingPool,
+        Scope {
+            crashes: 1,
+            ..DELETED_POOL
+        },
+        properties::RECOVERS,
+    ),
+    (
+        Mutation::WaitDespiteLeftover,
+        Scope {
+            lives: [2, 0],
+            late_writes: 1,
+            ..DELETED_POOL
+        },
+        properties::RECOVERS,
+    ),
 ];
 
 #[test]
@@ -201,13 +461,23 @@ fn every_mutation_is_detected() {
     let mut missed = Vec::new();
     for (mutation, scope, expected) in TABLE {
         let start = Instant::now();
-        let scope = Scope { mutation: Some(*mutation), ..*scope };
+        let scope = Scope {
+            mutation: Some(*mutation),
+            ..*scope
+        };
         let checker = Protocol::new(scope).checker().target_state_count(1_500_000);
-        let checker = checker.finish_when(HasDiscoveries::AnyOf([*expected].into())).spawn_bfs().join();
+        let checker = checker
+            .finish_when(HasDiscoveries::AnyOf([*expected].into()))
+            .spawn_bfs()
+            .join();
         let found = checker.discovery(expected);
-        let steps = found.as_ref().map_or(0, |path| path.clone().into_actions().len());
+        let steps = found
+            .as_ref()
+            .map_or(0, |path| path.clone().into_actions().len());
         let (states, took) = (checker.unique_state_count(), start.elapsed().as_secs_f64());
-        println!("{mutation:?}: \"{expected}\" violated in {steps} steps, {states} states, {took:.1} s");
+        println!(
+            "{mutation:?}: \"{expected}\" violated in {steps} steps, {states} states, {took:.1} s"
+        );
         if found.is_none() {
             let others: Vec<_> = checker.discoveries().into_keys().collect();
             missed.push((mutation, others));

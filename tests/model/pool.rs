@@ -1,8 +1,8 @@
-//! The deletion of the pool: it is marked as deleted, the managers observe it late, and its finalizer is removed when
-//! no address of it is in use.
+//! The deletion of the pool: it is marked as deleted, the managers observe it late, and its
+//! finalizer is removed when no address of it is in use.
 //!
-//! A claim that holds a reservation or an IPAddress of a pool that is being deleted is bound; other claims wait. So
-//! pool and claim never wait for each other.
+//! A claim that holds a reservation or an IPAddress of a pool that is being deleted is bound; other
+//! claims wait. So pool and claim never wait for each other.
 
 use capi_ipam_provider::decision::PoolState;
 
@@ -15,7 +15,9 @@ use crate::state::{Address, Claim, Manager, Pool, PoolStep, State, Write};
 pub(crate) fn state(scope: &Scope, manager: &Manager) -> PoolState {
     match manager.pool {
         Pool::Serving => PoolState::Ready,
-        Pool::Deleting if scope.has_mutation(Mutation::AllocateFromDeletingPool) => PoolState::Ready,
+        Pool::Deleting if scope.has_mutation(Mutation::AllocateFromDeletingPool) => {
+            PoolState::Ready
+        }
         Pool::Deleting => PoolState::Deleting,
         Pool::Gone => PoolState::Unavailable,
     }
@@ -24,8 +26,14 @@ pub(crate) fn state(scope: &Scope, manager: &Manager) -> PoolState {
 /// Whether a claim holds an address of the pool.
 pub(crate) fn holds_address(scope: &Scope, manager: &Manager, name: usize, claim: Claim) -> bool {
     // An IPAddress with its name counts regardless of the owner: only this claim can remove it.
-    let own = |found: &Address| found.owner == claim.life || !scope.has_mutation(Mutation::WaitDespiteLeftover);
-    let reserved = manager.ledger.iter().flatten().any(|held| held.is_for(name, claim.life));
+    let own = |found: &Address| {
+        found.owner == claim.life || !scope.has_mutation(Mutation::WaitDespiteLeftover)
+    };
+    let reserved = manager
+        .ledger
+        .iter()
+        .flatten()
+        .any(|held| held.is_for(name, claim.life));
     let holds = reserved || manager.addresses[name].as_ref().is_some_and(own);
     holds && !scope.has_mutation(Mutation::WaitForDeletingPool)
 }
@@ -38,7 +46,8 @@ pub(crate) fn proposes(scope: &Scope, manager: &Manager) -> bool {
 impl Manager {
     /// Whether the pool is known to be deleted, and no address of it is in use according to memory.
     fn has_unused_pool(&self, scope: &Scope) -> bool {
-        let proposed = self.proposed.contains(&true) && !scope.has_mutation(Mutation::RemovePoolDespiteProposals);
+        let proposed = self.proposed.contains(&true)
+            && !scope.has_mutation(Mutation::RemovePoolDespiteProposals);
         self.pool == Pool::Deleting && self.addresses.iter().all(Option::is_none) && !proposed
     }
 
@@ -54,7 +63,8 @@ impl State {
         true
     }
 
-    /// The next request of a manager that waits until the pool can be removed. `false` when it has to wait.
+    /// The next request of a manager that waits until the pool can be removed. `false` when it has
+    /// to wait.
     pub(crate) fn work_on_pool(&mut self, scope: &Scope, manager: usize, outcome: Outcome) -> bool {
         let step = self.managers[manager].pool_step;
         if outcome != Outcome::Answered && step != PoolStep::RemoveFinalizer {
@@ -62,10 +72,23 @@ impl State {
         }
         let next = match step {
             PoolStep::Idle if !self.managers[manager].has_unused_pool(scope) => return false,
-            PoolStep::Idle if scope.has_mutation(Mutation::RemovePoolByCache) => PoolStep::RemoveFinalizer,
-            PoolStep::Idle if self.objects.reservations.iter().flatten().any(|held| !held.released) => return false,
+            PoolStep::Idle if scope.has_mutation(Mutation::RemovePoolByCache) => {
+                PoolStep::RemoveFinalizer
+            }
+            PoolStep::Idle
+                if self
+                    .objects
+                    .reservations
+                    .iter()
+                    .flatten()
+                    .any(|held| !held.released) =>
+            {
+                return false;
+            }
             PoolStep::Idle => PoolStep::ListAddresses,
-            PoolStep::ListAddresses if self.objects.addresses.iter().any(Option::is_some) => PoolStep::Idle,
+            PoolStep::ListAddresses if self.objects.addresses.iter().any(Option::is_some) => {
+                PoolStep::Idle
+            }
             PoolStep::ListAddresses => PoolStep::RemoveFinalizer,
             PoolStep::RemoveFinalizer => {
                 self.send(scope, Write::RemovePoolFinalizer, outcome);
@@ -82,7 +105,12 @@ impl State {
             return Answer::NotFound;
         }
         // Objects that late writes create for deleted claims cannot be waited for.
-        self.violations.pool_missing |= self.objects.addresses.iter().flatten().any(|address| !address.posthumous);
+        self.violations.pool_missing |= self
+            .objects
+            .addresses
+            .iter()
+            .flatten()
+            .any(|address| !address.posthumous);
         self.objects.pool = Pool::Gone;
         Answer::Done
     }

@@ -7,11 +7,14 @@ use crate::scope::Scope;
 use crate::state::{CLEAN_UP, Manager, NAMES, Pool, State, Step};
 use crate::tasks::lives;
 
-/// The properties of a scope. Each costs time in each state, so those that do not concern the scope are left out.
+/// The properties of a scope. Each costs time in each state, so those that do not concern the scope
+/// are left out.
 pub(crate) fn of(scope: &Scope) -> Vec<Property<Protocol>> {
     let mut properties = vec![
         Property::always(ONE_BOUND, |_, state| one_bound_object_of_an_address(state)),
-        Property::always(NO_TWO_CLAIMS, |_, state| no_two_claims_have_one_address(state)),
+        Property::always(NO_TWO_CLAIMS, |_, state| {
+            no_two_claims_have_one_address(state)
+        }),
         Property::always(BOUND_HAS, |_, state| bound_claims_have_their_address(state)),
         Property::always(BOUND_RESERVED, bound_claims_have_their_reservation),
         Property::always(NOT_REBOUND, |_, state: &State| !state.violations.rebound),
@@ -23,38 +26,59 @@ pub(crate) fn of(scope: &Scope) -> Vec<Property<Protocol>> {
         Property::sometimes("the last claims are bound", the_last_are_bound),
     ];
     if scope.relabels > 0 {
-        properties.push(Property::sometimes("a claim with another label is bound", |_, state| {
-            relabelled_claim_is_bound(state)
-        }));
+        properties.push(Property::sometimes(
+            "a claim with another label is bound",
+            |_, state| relabelled_claim_is_bound(state),
+        ));
     }
     if scope.clean_up {
-        properties.push(Property::sometimes("a clean-up releases something", |_, state| clean_up_releases(state)));
+        properties.push(Property::sometimes(
+            "a clean-up releases something",
+            |_, state| clean_up_releases(state),
+        ));
     }
     if scope.cooldown {
-        properties.push(Property::always(COOLED_DOWN, |_, state: &State| !state.violations.too_early));
-        properties.push(Property::sometimes("an address cools down", |_, state: &State| {
-            state.cooling.iter().any(Option::is_some)
+        properties.push(Property::always(COOLED_DOWN, |_, state: &State| {
+            !state.violations.too_early
         }));
+        properties.push(Property::sometimes(
+            "an address cools down",
+            |_, state: &State| state.cooling.iter().any(Option::is_some),
+        ));
     }
     if scope.sticky && scope.cooldown {
-        properties.push(Property::sometimes("a claim gets an address back", |_, state: &State| state.got_back));
+        properties.push(Property::sometimes(
+            "a claim gets an address back",
+            |_, state: &State| state.got_back,
+        ));
     }
     if scope.lists > 0 {
-        properties.push(Property::sometimes("a watch overtakes a list", |_, state: &State| {
-            state.managers.iter().any(|manager| manager.overtaken.contains(&true))
-        }));
+        properties.push(Property::sometimes(
+            "a watch overtakes a list",
+            |_, state: &State| {
+                state
+                    .managers
+                    .iter()
+                    .any(|manager| manager.overtaken.contains(&true))
+            },
+        ));
         properties.push(if scope.slow_lists {
-            Property::sometimes("a slow list brings a reservation back", |_, state| !newest_reservation_wins(state))
+            Property::sometimes("a slow list brings a reservation back", |_, state| {
+                !newest_reservation_wins(state)
+            })
         } else {
             Property::always(NEWEST_WINS, |_, state| newest_reservation_wins(state))
         });
     }
     if scope.pool_deletion {
-        properties.push(Property::sometimes("the deleted pool is removed", |_, state: &State| {
-            state.objects.pool == Pool::Gone
-        }));
+        properties.push(Property::sometimes(
+            "the deleted pool is removed",
+            |_, state: &State| state.objects.pool == Pool::Gone,
+        ));
         properties.push(if scope.pool_may_be_missing() {
-            Property::sometimes(POOL_MISSING, |_, state: &State| state.violations.pool_missing)
+            Property::sometimes(POOL_MISSING, |_, state: &State| {
+                state.violations.pool_missing
+            })
         } else {
             Property::always(POOL_LAST, |_, state: &State| !state.violations.pool_missing)
         });
@@ -63,36 +87,45 @@ pub(crate) fn of(scope: &Scope) -> Vec<Property<Protocol>> {
 }
 
 /// I1.
-pub(crate) const ONE_BOUND: &str = "of two IPAddress objects with one address at most one is a bound claim's";
+pub(crate) const ONE_BOUND: &str =
+    "of two IPAddress objects with one address at most one is a bound claim's";
 /// I2.
 pub(crate) const NO_TWO_CLAIMS: &str = "no two bound claims have one address";
 /// I3.
-pub(crate) const BOUND_HAS: &str = "a bound claim has its IPAddress, with the address it was bound to";
+pub(crate) const BOUND_HAS: &str =
+    "a bound claim has its IPAddress, with the address it was bound to";
 pub(crate) const BOUND_RESERVED: &str = "the address of a bound claim is reserved for it";
 pub(crate) const NOT_REBOUND: &str = "the address of a bound claim never changes";
-pub(crate) const NOT_FREED: &str = "no reservation is freed while its claim lives unbound or is bound to it";
+pub(crate) const NOT_FREED: &str =
+    "no reservation is freed while its claim lives unbound or is bound to it";
 /// I7.
 pub(crate) const NOT_LEFT: &str = "a released claim leaves no IPAddress behind";
 pub(crate) const PROTECTED: &str = "no IPAddress is created for a claim without our finalizer";
 pub(crate) const COOLED_DOWN: &str = "no address is reserved again before its cool-down is over";
-pub(crate) const NEWEST_WINS: &str = "no ledger shows a reservation that is older than what its watch has shown";
+pub(crate) const NEWEST_WINS: &str =
+    "no ledger shows a reservation that is older than what its watch has shown";
 pub(crate) const POOL_LAST: &str = "the pool is not removed while an IPAddress of it exists";
-/// The alternative when a manager has not observed the deletion or a write is late. The claim keeps its address, which
-/// no other claim gets, until it is released.
-pub(crate) const POOL_MISSING: &str = "the pool is removed while an address of it is being allocated";
-pub(crate) const RECOVERS: &str = "after the last fault all claims are bound and nothing is left over";
+/// The alternative when a manager has not observed the deletion or a write is late. The claim keeps
+/// its address, which no other claim gets, until it is released.
+pub(crate) const POOL_MISSING: &str =
+    "the pool is removed while an address of it is being allocated";
+pub(crate) const RECOVERS: &str =
+    "after the last fault all claims are bound and nothing is left over";
 
 fn one_bound_object_of_an_address(state: &State) -> bool {
     let used_by_bound = |name: usize| {
         let (claim, address) = (state.objects.claims[name]?, state.objects.addresses[name]?);
         // A late A3 may recreate the IPAddress of a claim that is being released: it is not used.
-        (claim.bound.is_some() && claim.life == address.owner && !address.posthumous).then_some(address.address)
+        (claim.bound.is_some() && claim.life == address.owner && !address.posthumous)
+            .then_some(address.address)
     };
     used_by_bound(0).is_none() || used_by_bound(0) != used_by_bound(1)
 }
 
 fn bound_to(state: &State, name: usize) -> Option<u8> {
-    state.objects.claims[name].filter(|claim| !claim.deleting)?.bound
+    state.objects.claims[name]
+        .filter(|claim| !claim.deleting)?
+        .bound
 }
 
 fn no_two_claims_have_one_address(state: &State) -> bool {
@@ -101,27 +134,44 @@ fn no_two_claims_have_one_address(state: &State) -> bool {
 
 fn bound_claims_have_their_address(state: &State) -> bool {
     (0..NAMES).all(|name| {
-        let (Some(bound), Some(claim)) = (bound_to(state, name), state.objects.claims[name]) else { return true };
-        state.objects.addresses[name].is_some_and(|found| found.owner == claim.life && found.address == bound)
+        let (Some(bound), Some(claim)) = (bound_to(state, name), state.objects.claims[name]) else {
+            return true;
+        };
+        state.objects.addresses[name]
+            .is_some_and(|found| found.owner == claim.life && found.address == bound)
     })
 }
 
 fn bound_claims_have_their_reservation(protocol: &Protocol, state: &State) -> bool {
     (0..NAMES).all(|name| {
-        let (Some(bound), Some(claim)) = (bound_to(state, name), state.objects.claims[name]) else { return true };
-        let is_reserved =
-            state.objects.reservations[usize::from(bound)].is_some_and(|held| held.is_for(name, claim.life));
+        let (Some(bound), Some(claim)) = (bound_to(state, name), state.objects.claims[name]) else {
+            return true;
+        };
+        let is_reserved = state.objects.reservations[usize::from(bound)]
+            .is_some_and(|held| held.is_for(name, claim.life));
         is_reserved || protocol.scope.was_taken_over(name, claim.life)
     })
 }
 
 fn newest_reservation_wins(state: &State) -> bool {
-    state.managers.iter().all(|manager| !manager.phantoms.contains(&true))
+    state
+        .managers
+        .iter()
+        .all(|manager| !manager.phantoms.contains(&true))
 }
 
 fn all_are_bound(protocol: &Protocol, state: &State) -> bool {
-    (0..NAMES).filter(|name| bound_to(state, *name).is_some()).count()
-        == protocol.scope.allocatable().min(protocol.scope.lives.iter().filter(|lives| **lives > 0).count())
+    (0..NAMES)
+        .filter(|name| bound_to(state, *name).is_some())
+        .count()
+        == protocol.scope.allocatable().min(
+            protocol
+                .scope
+                .lives
+                .iter()
+                .filter(|lives| **lives > 0)
+                .count(),
+        )
 }
 
 fn the_last_are_bound(protocol: &Protocol, state: &State) -> bool {
@@ -132,11 +182,18 @@ fn the_last_are_bound(protocol: &Protocol, state: &State) -> bool {
 }
 
 fn relabelled_claim_is_bound(state: &State) -> bool {
-    (0..NAMES).any(|name| bound_to(state, name).and(state.objects.claims[name]).is_some_and(|claim| claim.label))
+    (0..NAMES).any(|name| {
+        bound_to(state, name)
+            .and(state.objects.claims[name])
+            .is_some_and(|claim| claim.label)
+    })
 }
 
 fn clean_up_releases(state: &State) -> bool {
     state.managers.iter().any(|manager: &Manager| {
-        matches!(manager.tasks[CLEAN_UP].step, Step::Strip | Step::Delete | Step::Unreserve | Step::MarkReleased)
+        matches!(
+            manager.tasks[CLEAN_UP].step,
+            Step::Strip | Step::Delete | Step::Unreserve | Step::MarkReleased
+        )
     })
 }

@@ -77,7 +77,11 @@ pub(crate) struct Protocol {
 
 impl Protocol {
     pub(crate) fn new(scope: Scope) -> Self {
-        Self { scope, only_enabled: false, settled: Mutex::default() }
+        Self {
+            scope,
+            only_enabled: false,
+            settled: Mutex::default(),
+        }
     }
 }
 
@@ -87,7 +91,10 @@ impl State {
         match action {
             Action::CreateClaim(name) => {
                 self.lives[name] += 1;
-                let claim = crate::state::Claim { life: self.lives[name], ..Default::default() };
+                let claim = crate::state::Claim {
+                    life: self.lives[name],
+                    ..Default::default()
+                };
                 self.objects.claims[name] = Some(claim);
                 true
             }
@@ -132,10 +139,20 @@ impl State {
             Action::DeletePool => self.delete_pool(),
             Action::List(manager) => self.list(manager),
             Action::InsertList(manager) => self.insert_list(scope, manager),
-            Action::Work { manager, name, outcome } => Worker::new(scope, self, manager, name).run(outcome),
-            Action::CleanUp { manager, outcome } => Worker::new(scope, self, manager, CLEAN_UP).run(outcome),
+            Action::Work {
+                manager,
+                name,
+                outcome,
+            } => Worker::new(scope, self, manager, name).run(outcome),
+            Action::CleanUp { manager, outcome } => {
+                Worker::new(scope, self, manager, CLEAN_UP).run(outcome)
+            }
             Action::WorkOnPool { manager, outcome } => self.work_on_pool(scope, manager, outcome),
-            Action::BeginSweep { manager, suspect, outcome } => self.begin_sweep(scope, manager, suspect, outcome),
+            Action::BeginSweep {
+                manager,
+                suspect,
+                outcome,
+            } => self.begin_sweep(scope, manager, suspect, outcome),
             Action::Sweep { manager, outcome } => self.sweep_on(scope, manager, outcome),
             Action::Crash(manager) => {
                 self.crashes_left -= 1;
@@ -144,7 +161,9 @@ impl State {
                 true
             }
             Action::ApplyLateWrite(index) => {
-                let Some(write) = self.late[index].take() else { return false };
+                let Some(write) = self.late[index].take() else {
+                    return false;
+                };
                 self.late.sort_unstable();
                 self.apply(scope, write);
                 true
@@ -155,9 +174,13 @@ impl State {
     /// The fates that the next write of a manager may have.
     fn fates(&self) -> impl Iterator<Item = Outcome> + use<> {
         let (lost, late) = (self.lost_replies_left > 0, self.late_writes_left > 0);
-        [Some(Outcome::Answered), lost.then_some(Outcome::ReplyLost), late.then_some(Outcome::Late)]
-            .into_iter()
-            .flatten()
+        [
+            Some(Outcome::Answered),
+            lost.then_some(Outcome::ReplyLost),
+            late.then_some(Outcome::Late),
+        ]
+        .into_iter()
+        .flatten()
     }
 
     fn watches_of_manager(&self, scope: &Scope, manager: usize, actions: &mut Vec<Action>) {
@@ -182,15 +205,27 @@ impl State {
             self.watches_of_manager(scope, manager, actions);
         }
         for name in 0..NAMES {
-            if known.tasks[name].step != Step::Idle || decide(scope, self, manager, name) != Decision::Nothing {
-                actions.extend(self.fates().map(|outcome| Action::Work { manager, name, outcome }));
+            if known.tasks[name].step != Step::Idle
+                || decide(scope, self, manager, name) != Decision::Nothing
+            {
+                actions.extend(self.fates().map(|outcome| Action::Work {
+                    manager,
+                    name,
+                    outcome,
+                }));
             }
         }
         if known.tasks[CLEAN_UP].step != Step::Idle {
-            actions.extend(self.fates().map(|outcome| Action::CleanUp { manager, outcome }));
+            actions.extend(
+                self.fates()
+                    .map(|outcome| Action::CleanUp { manager, outcome }),
+            );
         }
         if known.may_work_on_pool(scope) {
-            actions.extend(self.fates().map(|outcome| Action::WorkOnPool { manager, outcome }));
+            actions.extend(
+                self.fates()
+                    .map(|outcome| Action::WorkOnPool { manager, outcome }),
+            );
         }
         if known.listed.is_some() {
             actions.push(Action::InsertList(manager));
@@ -198,10 +233,19 @@ impl State {
             actions.push(Action::List(manager));
         }
         if known.sweep != Sweep::Idle {
-            actions.extend(self.fates().map(|outcome| Action::Sweep { manager, outcome }));
+            actions.extend(
+                self.fates()
+                    .map(|outcome| Action::Sweep { manager, outcome }),
+            );
         } else if scope.sweepers {
-            for suspect in all_suspects(scope).filter(|suspect| self.suspects(scope, manager, *suspect)) {
-                actions.extend(self.fates().map(|outcome| Action::BeginSweep { manager, suspect, outcome }));
+            for suspect in
+                all_suspects(scope).filter(|suspect| self.suspects(scope, manager, *suspect))
+            {
+                actions.extend(self.fates().map(|outcome| Action::BeginSweep {
+                    manager,
+                    suspect,
+                    outcome,
+                }));
             }
         }
         if self.crashes_left > 0 && !known.is_idle() {
@@ -221,7 +265,9 @@ impl Model for Protocol {
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for name in 0..NAMES {
             match state.objects.claims[name] {
-                None if state.lives[name] < self.scope.lives[name] => actions.push(Action::CreateClaim(name)),
+                None if state.lives[name] < self.scope.lives[name] => {
+                    actions.push(Action::CreateClaim(name))
+                }
                 None => {}
                 Some(claim) => {
                     if !claim.deleting {
@@ -242,7 +288,11 @@ impl Model for Protocol {
                 actions.push(Action::Collect(name));
             }
         }
-        actions.extend((0..ADDRESSES).filter(|address| state.cooling[*address].is_some()).map(Action::Elapse));
+        actions.extend(
+            (0..ADDRESSES)
+                .filter(|address| state.cooling[*address].is_some())
+                .map(Action::Elapse),
+        );
         if self.scope.sticky && !state.is_sticky {
             actions.push(Action::MakeSticky);
         }

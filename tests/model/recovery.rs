@@ -1,18 +1,19 @@
 //! Recovery: whether a state converges to a correct one when no more faults happen.
 //!
-//! This is not an `eventually` property of the checker, which is unsound where paths join or loop. Instead, from every
-//! reached state one fair sequence of actions is followed to its end: late writes are applied, watches and lists catch
-//! up, pending steps are finished, cool-downs end, and then the managers and their sweepers work until a whole round
-//! changes nothing. The final state must be correct. So a correct state is reachable from every reachable state; and
-//! since the number of states is finite, every fair sequence reaches one.
+//! This is not an `eventually` property of the checker, which is unsound where paths join or loop.
+//! Instead, from every reached state one fair sequence of actions is followed to its end: late
+//! writes are applied, watches and lists catch up, pending steps are finished, cool-downs end, and
+//! then the managers and their sweepers work until a whole round changes nothing. The final state
+//! must be correct. So a correct state is reachable from every reachable state; and since the
+//! number of states is finite, every fair sequence reaches one.
 
 use capi_ipam_provider::decision::Decision;
 
 use crate::protocol::{Action, Protocol};
 use crate::server::Outcome;
 use crate::state::{
-    ADDRESSES, CLEAN_UP, Claim, MANAGERS, Manager, NAMES, Objects, Pool, PoolStep, Reservation, State, Step, Sweep,
-    Task,
+    ADDRESSES, CLEAN_UP, Claim, MANAGERS, Manager, NAMES, Objects, Pool, PoolStep, Reservation,
+    State, Step, Sweep, Task,
 };
 use crate::sweeper::all_suspects;
 use crate::tasks::decide;
@@ -34,7 +35,11 @@ impl Protocol {
     /// Whether this state converges to a correct one.
     pub(crate) fn recovers(&self, state: &State) -> bool {
         let mut state = *state;
-        state.managers.iter_mut().skip(self.scope.managers).for_each(|unused| *unused = Manager::default());
+        state
+            .managers
+            .iter_mut()
+            .skip(self.scope.managers)
+            .for_each(|unused| *unused = Manager::default());
         for index in (0..state.late.len()).rev() {
             state.apply_action(&self.scope, Action::ApplyLateWrite(index));
         }
@@ -51,15 +56,24 @@ impl Protocol {
         }
         // From here on everything depends only on the objects and the ledgers.
         let key = (state.objects, ledgers(&state));
-        if let Some(known) = self.settled.lock().expect("the lock is not poisoned").get(&key) {
+        if let Some(known) = self
+            .settled
+            .lock()
+            .expect("the lock is not poisoned")
+            .get(&key)
+        {
             return *known;
         }
         let ends_well = self.settle(&mut state) && self.ends_with_its_claims(state);
-        self.settled.lock().expect("the lock is not poisoned").insert(key, ends_well);
+        self.settled
+            .lock()
+            .expect("the lock is not poisoned")
+            .insert(key, ends_well);
         ends_well
     }
 
-    /// A pool that is being deleted is removed when its claims are released, and nothing of them remains.
+    /// A pool that is being deleted is removed when its claims are released, and nothing of them
+    /// remains.
     fn ends_with_its_claims(&self, mut state: State) -> bool {
         if state.objects.pool == Pool::Serving {
             return true;
@@ -69,13 +83,27 @@ impl Protocol {
                 state.apply_action(&self.scope, Action::DeleteClaim(name));
             }
         }
-        self.settle(&mut state) && state.objects == Objects { pool: Pool::Gone, ..Objects::default() }
+        self.settle(&mut state)
+            && state.objects
+                == Objects {
+                    pool: Pool::Gone,
+                    ..Objects::default()
+                }
     }
 
     /// Finishes the pending steps of a manager.
     fn finish(&self, state: &mut State, manager: usize) -> bool {
         let outcome = Outcome::Answered;
-        let tasks = (0..NAMES).map(|name| (name, Action::Work { manager, name, outcome }));
+        let tasks = (0..NAMES).map(|name| {
+            (
+                name,
+                Action::Work {
+                    manager,
+                    name,
+                    outcome,
+                },
+            )
+        });
         for (slot, action) in tasks.chain([(CLEAN_UP, Action::CleanUp { manager, outcome })]) {
             let mut calls = 0;
             while state.managers[manager].tasks[slot].step != Step::Idle {
@@ -127,7 +155,14 @@ impl Protocol {
         for name in 0..NAMES {
             state.see_everything(&self.scope, manager);
             if decide(&self.scope, state, manager, name) != Decision::Nothing {
-                state.apply_action(&self.scope, Action::Work { manager, name, outcome });
+                state.apply_action(
+                    &self.scope,
+                    Action::Work {
+                        manager,
+                        name,
+                        outcome,
+                    },
+                );
             }
             if !self.finish(state, manager) {
                 return false;
@@ -135,7 +170,14 @@ impl Protocol {
         }
         for suspect in all_suspects(&self.scope) {
             state.see_everything(&self.scope, manager);
-            state.apply_action(&self.scope, Action::BeginSweep { manager, suspect, outcome });
+            state.apply_action(
+                &self.scope,
+                Action::BeginSweep {
+                    manager,
+                    suspect,
+                    outcome,
+                },
+            );
             self.finish(state, manager);
         }
         state.see_everything(&self.scope, manager);
@@ -143,7 +185,8 @@ impl Protocol {
         self.finish(state, manager)
     }
 
-    /// As many claims are bound as the pool has addresses, no other objects exist, and every cache is current.
+    /// As many claims are bound as the pool has addresses, no other objects exist, and every cache
+    /// is current.
     fn is_settled_well(&self, state: &State) -> bool {
         let objects = &state.objects;
         let known = (0..self.scope.managers).all(|manager| {
@@ -153,7 +196,9 @@ impl Protocol {
         let pool_is_right = match objects.pool {
             Pool::Serving => true,
             Pool::Deleting => objects.addresses.iter().any(Option::is_some),
-            Pool::Gone => self.scope.may_leave_addresses() || objects.addresses.iter().all(Option::is_none),
+            Pool::Gone => {
+                self.scope.may_leave_addresses() || objects.addresses.iter().all(Option::is_none)
+            }
         };
         // The reservation of an unbound claim of a removed pool is deleted with the claim.
         let goes_later = objects.pool == Pool::Gone && self.scope.may_leave_addresses();
@@ -164,7 +209,10 @@ impl Protocol {
             Some(claim) if claim.deleting => false,
             Some(claim) if claim.bound.is_some() => is_complete(objects, name, claim),
             Some(_) if goes_later => true,
-            Some(_) => objects.addresses[name].is_none() && (no_address_is_left || objects.pool != Pool::Serving),
+            Some(_) => {
+                objects.addresses[name].is_none()
+                    && (no_address_is_left || objects.pool != Pool::Serving)
+            }
         });
         let reservations = (0..ADDRESSES).all(|address| match objects.reservations[address] {
             None => true,
@@ -180,19 +228,28 @@ impl Protocol {
 
     fn is_justified(&self, objects: &Objects, address: usize, held: Reservation) -> bool {
         let name = usize::from(held.name);
-        let Some(claim) = objects.claims[name] else { return false };
+        let Some(claim) = objects.claims[name] else {
+            return false;
+        };
         let is_its_own = held.is_for(name, claim.life);
-        let is_bound_to_it = claim.bound.is_some_and(|bound| usize::from(bound) == address);
+        let is_bound_to_it = claim
+            .bound
+            .is_some_and(|bound| usize::from(bound) == address);
         // Leftovers of a previous claim are adopted, or deleted with this one.
-        let is_in_use = objects.addresses[name].is_some_and(|found| usize::from(found.address) == address);
-        let goes_later = objects.pool == Pool::Gone && claim.bound.is_none() && self.scope.may_leave_addresses();
-        is_its_own && (is_bound_to_it || self.is_unserved(name, claim)) || goes_later && (is_its_own || is_in_use)
+        let is_in_use =
+            objects.addresses[name].is_some_and(|found| usize::from(found.address) == address);
+        let goes_later =
+            objects.pool == Pool::Gone && claim.bound.is_none() && self.scope.may_leave_addresses();
+        is_its_own && (is_bound_to_it || self.is_unserved(name, claim))
+            || goes_later && (is_its_own || is_in_use)
     }
 }
 
 fn is_complete(objects: &Objects, name: usize, claim: Claim) -> bool {
     objects.addresses[name].is_some_and(|address| {
-        let is_right = address.owner == claim.life && address.finalizer && claim.bound == Some(address.address);
+        let is_right = address.owner == claim.life
+            && address.finalizer
+            && claim.bound == Some(address.address);
         let reserved = objects.reservations[usize::from(address.address)];
         is_right && reserved.is_some_and(|reserved| reserved.is_for(name, claim.life))
     })

@@ -7,7 +7,8 @@ use crate::state::{ADDRESSES, Address, Claim, MANAGERS, NAMES, Objects, Reservat
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Serves {
     Everything,
-    /// The claims with the label of the manager: `--watch-filter`. Claims are created with the label `false`.
+    /// The claims with the label of the manager: `--watch-filter`. Claims are created with the
+    /// label `false`.
     Label(bool),
     /// The claims of one namespace: `--namespace`.
     Name(usize),
@@ -18,14 +19,15 @@ pub(crate) enum Serves {
 pub(crate) enum Start {
     #[default]
     Empty,
-    /// A bound claim of the second name whose IPAddress has no reservation, as the Go provider leaves it.
+    /// A bound claim of the second name whose IPAddress has no reservation, as the Go provider
+    /// leaves it.
     TakenOver,
     /// The same with its reservation.
     Bound,
     /// The first address was just released.
     Released,
-    /// The first address was released, and then allocated to a claim of the second name by a provider without
-    /// reservations.
+    /// The first address was released, and then allocated to a claim of the second name by a
+    /// provider without reservations.
     Reused,
 }
 
@@ -46,7 +48,8 @@ pub(crate) struct Scope {
     pub(crate) forced: u8,
     /// How often the label of a claim changes.
     pub(crate) relabels: u8,
-    /// How often a manager lists all reservations. The response reaches the ledger at any later time.
+    /// How often a manager lists all reservations. The response reaches the ledger at any later
+    /// time.
     pub(crate) lists: u8,
     /// A list may take longer than the ledger remembers which reservations were deleted.
     pub(crate) slow_lists: bool,
@@ -55,8 +58,8 @@ pub(crate) struct Scope {
     /// How often the watches of the second manager catch up, in total.
     pub(crate) second_updates: u8,
     pub(crate) serves: [Serves; MANAGERS],
-    /// Claims are watched with a selector: a manager sees only those that it serves, and one that leaves the selector
-    /// looks deleted.
+    /// Claims are watched with a selector: a manager sees only those that it serves, and one that
+    /// leaves the selector looks deleted.
     pub(crate) selector: bool,
     /// Managers clean up after claims that seem to have been deleted without having been released.
     pub(crate) clean_up: bool,
@@ -135,7 +138,8 @@ impl Scope {
         (0..self.managers).any(|manager| self.serves(manager, name, claim))
     }
 
-    /// The initial state. All managers know it, since they list everything before they start to work.
+    /// The initial state. All managers know it, since they list everything before they start to
+    /// work.
     pub(crate) fn initial_state(&self) -> State {
         let mut state = State {
             crashes_left: self.crashes,
@@ -149,17 +153,34 @@ impl Scope {
             is_sticky: self.sticky && !self.sticky_later,
             ..State::default()
         };
-        let released = Reservation { released: true, ..Reservation::default() };
+        let released = Reservation {
+            released: true,
+            ..Reservation::default()
+        };
         if matches!(self.start, Start::TakenOver | Start::Bound | Start::Reused) {
-            let claim = Claim { life: 1, finalizer: true, bound: Some(0), ..Claim::default() };
-            let address = Address { owner: 1, address: 0, finalizer: true, ..Address::default() };
+            let claim = Claim {
+                life: 1,
+                finalizer: true,
+                bound: Some(0),
+                ..Claim::default()
+            };
+            let address = Address {
+                owner: 1,
+                address: 0,
+                finalizer: true,
+                ..Address::default()
+            };
             state.objects.claims[SECOND] = Some(claim);
             state.objects.addresses[SECOND] = Some(address);
             state.lives[SECOND] = 1;
         }
         state.objects.reservations[0] = match self.start {
             Start::Empty | Start::TakenOver => None,
-            Start::Bound => Some(Reservation { name: 1, life: 1, ..Reservation::default() }),
+            Start::Bound => Some(Reservation {
+                name: 1,
+                life: 1,
+                ..Reservation::default()
+            }),
             Start::Released | Start::Reused => Some(released),
         };
         state.cooling[0] = (self.start == Start::Released).then_some(0);
@@ -169,13 +190,14 @@ impl Scope {
         state
     }
 
-    /// Whether the pool may be removed while an address of it is being allocated: by a manager that has not observed
-    /// its deletion, or by a late write that creates a reservation.
+    /// Whether the pool may be removed while an address of it is being allocated: by a manager that
+    /// has not observed its deletion, or by a late write that creates a reservation.
     pub(crate) fn pool_may_be_missing(&self) -> bool {
         self.managers > 1 || self.late_writes > 0
     }
 
-    /// Whether an IPAddress of a removed pool may remain until its claim, or a later one of its name, is deleted.
+    /// Whether an IPAddress of a removed pool may remain until its claim, or a later one of its
+    /// name, is deleted.
     pub(crate) fn may_leave_addresses(&self) -> bool {
         self.pool_may_be_missing() || self.vanishings > 0
     }
@@ -192,14 +214,23 @@ impl Scope {
 
     /// The number of addresses that claims may have.
     pub(crate) fn allocatable(&self) -> usize {
-        (0..self.addresses.min(ADDRESSES)).filter(|address| self.may_have(*address)).count()
+        (0..self.addresses.min(ADDRESSES))
+            .filter(|address| self.may_have(*address))
+            .count()
     }
 
     /// The addresses of the pool that some object names.
     pub(crate) fn taken(&self, objects: &Objects) -> usize {
-        let in_use =
-            |address: usize| objects.addresses.iter().flatten().any(|held| usize::from(held.address) == address);
-        (0..self.allocatable()).filter(|&address| objects.reservations[address].is_some() || in_use(address)).count()
+        let in_use = |address: usize| {
+            objects
+                .addresses
+                .iter()
+                .flatten()
+                .any(|held| usize::from(held.address) == address)
+        };
+        (0..self.allocatable())
+            .filter(|&address| objects.reservations[address].is_some() || in_use(address))
+            .count()
     }
 }
 

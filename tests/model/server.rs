@@ -51,31 +51,71 @@ impl State {
         match write {
             Write::AddFinalizer { name, age } => {
                 // A new finalizer on a terminating object is rejected.
-                let refused = self.objects.claims[usize::from(name)].is_some_and(|claim| claim.deleting);
+                let refused =
+                    self.objects.claims[usize::from(name)].is_some_and(|claim| claim.deleting);
                 let age = if refused { Age::Gone } else { age };
                 self.change_claim(name.into(), age, |claim| claim.finalizer = true)
             }
             Write::Bind { name, address, age } => self.bind(scope, name.into(), address, age),
             Write::RemoveFinalizer { name, age } => self.remove_claim_finalizer(name.into(), age),
-            Write::Reserve { address, name, life } => self.reserve(address, name, life),
-            Write::Unreserve { address, age, exact } => self.unreserve(scope, address.into(), age, exact),
-            Write::TakeReleased { address, name, life, age } => {
-                let taken = Reservation { name, life, released: false, age: Age::Current };
+            Write::Reserve {
+                address,
+                name,
+                life,
+            } => self.reserve(address, name, life),
+            Write::Unreserve {
+                address,
+                age,
+                exact,
+            } => self.unreserve(scope, address.into(), age, exact),
+            Write::TakeReleased {
+                address,
+                name,
+                life,
+                age,
+            } => {
+                let taken = Reservation {
+                    name,
+                    life,
+                    released: false,
+                    age: Age::Current,
+                };
                 self.take_released(scope, taken, address.into(), age)
             }
-            Write::TakeOver { address, name, life, age, exact } => {
-                let taken = Reservation { name, life, released: false, age: Age::Current };
+            Write::TakeOver {
+                address,
+                name,
+                life,
+                age,
+                exact,
+            } => {
+                let taken = Reservation {
+                    name,
+                    life,
+                    released: false,
+                    age: Age::Current,
+                };
                 self.take_over(taken, address.into(), age, exact)
             }
             Write::MarkReleased { address, age } => self.mark_released(scope, address.into(), age),
             Write::RemovePoolFinalizer => self.remove_pool(),
-            Write::CreateAddress { name, life, address } => self.create_address(name.into(), life, address),
-            Write::RepairAddress { name, life, age } => self.change_address(name.into(), age, |address| {
-                address.owner = life;
-                address.finalizer |= !address.deleting;
-            }),
-            Write::StripAddress { name, .. } if scope.has_mutation(Mutation::DeleteAddressWithoutUid) => {
-                self.change_address(name.into(), Age::Current, |address| address.finalizer = false)
+            Write::CreateAddress {
+                name,
+                life,
+                address,
+            } => self.create_address(name.into(), life, address),
+            Write::RepairAddress { name, life, age } => {
+                self.change_address(name.into(), age, |address| {
+                    address.owner = life;
+                    address.finalizer |= !address.deleting;
+                })
+            }
+            Write::StripAddress { name, .. }
+                if scope.has_mutation(Mutation::DeleteAddressWithoutUid) =>
+            {
+                self.change_address(name.into(), Age::Current, |address| {
+                    address.finalizer = false
+                })
             }
             Write::StripAddress { name, age } => self.change_address(name.into(), age, |address| {
                 address.finalizer = false;
@@ -85,31 +125,41 @@ impl State {
     }
 
     fn bind(&mut self, scope: &Scope, name: usize, address: u8, age: Age) -> Answer {
-        let age = if scope.has_mutation(Mutation::BindWithoutUid) { Age::Current } else { age };
+        let age = if scope.has_mutation(Mutation::BindWithoutUid) {
+            Age::Current
+        } else {
+            age
+        };
         self.change_claim(name, age, |claim| claim.bound = Some(address))
     }
 
     /// A patch of a claim with the preconditions uid and resource version.
     fn change_claim(&mut self, name: usize, age: Age, change: impl FnOnce(&mut Claim)) -> Answer {
-        let Some(mut claim) = self.objects.claims[name] else { return Answer::NotFound };
+        let Some(mut claim) = self.objects.claims[name] else {
+            return Answer::NotFound;
+        };
         if age != Age::Current {
             return Answer::Conflict;
         }
         let before = claim;
         change(&mut claim);
-        self.violations.rebound |= before.bound.is_some() && before.bound != claim.bound && !before.deleting;
+        self.violations.rebound |=
+            before.bound.is_some() && before.bound != claim.bound && !before.deleting;
         self.age_claim(name, Age::Changed);
         self.objects.claims[name] = Some(claim);
         Answer::Done
     }
 
     fn remove_claim_finalizer(&mut self, name: usize, age: Age) -> Answer {
-        let Some(claim) = self.objects.claims[name] else { return Answer::NotFound };
+        let Some(claim) = self.objects.claims[name] else {
+            return Answer::NotFound;
+        };
         if age != Age::Current {
             return Answer::Conflict;
         }
         let left = self.objects.addresses[name];
-        self.violations.left_behind |= left.is_some_and(|left| left.owner == claim.life && !left.posthumous);
+        self.violations.left_behind |=
+            left.is_some_and(|left| left.owner == claim.life && !left.posthumous);
         self.remove_claim(name);
         Answer::Done
     }
@@ -144,22 +194,37 @@ impl State {
         let in_use = self.objects.addresses[usize::from(name)];
         let in_use = in_use.is_some_and(|found| found.address == address && found.owner == life);
         self.violations.too_early |= self.cooling[slot].is_some() && !in_use;
-        self.objects.reservations[slot] = Some(Reservation { name, life, released: false, age: Age::Current });
-        self.managers.iter_mut().for_each(|manager| manager.phantoms[slot] = false);
+        self.objects.reservations[slot] = Some(Reservation {
+            name,
+            life,
+            released: false,
+            age: Age::Current,
+        });
+        self.managers
+            .iter_mut()
+            .for_each(|manager| manager.phantoms[slot] = false);
         Answer::Done
     }
 
     /// Whether the claim of a reservation exists and may use the address.
     pub(crate) fn is_needed(&self, address: usize, held: Reservation) -> bool {
         self.objects.claims[usize::from(held.name)].is_some_and(|claim| {
-            let needs_it = claim.bound.is_none_or(|bound| usize::from(bound) == address);
+            let needs_it = claim
+                .bound
+                .is_none_or(|bound| usize::from(bound) == address);
             held.is_for(held.name.into(), claim.life) && !claim.deleting && needs_it
         })
     }
 
     fn unreserve(&mut self, scope: &Scope, address: usize, age: Age, exact: bool) -> Answer {
-        let Some(found) = self.objects.reservations[address] else { return Answer::NotFound };
-        let hits = if exact { age == Age::Current } else { age != Age::Gone };
+        let Some(found) = self.objects.reservations[address] else {
+            return Answer::NotFound;
+        };
+        let hits = if exact {
+            age == Age::Current
+        } else {
+            age != Age::Gone
+        };
         if !hits && !scope.has_mutation(Mutation::UnreserveWithoutUid) {
             return Answer::Conflict;
         }
@@ -178,17 +243,31 @@ impl State {
             return Answer::Exists;
         }
         let claim = self.objects.claims[name];
-        self.violations.unprotected |= claim.is_some_and(|claim| claim.life == owner && !claim.finalizer);
+        self.violations.unprotected |=
+            claim.is_some_and(|claim| claim.life == owner && !claim.finalizer);
         let posthumous = claim.is_none_or(|claim| claim.life != owner || claim.deleting);
-        self.objects.addresses[name] =
-            Some(Address { owner, address, finalizer: true, deleting: false, posthumous, age: Age::Current });
+        self.objects.addresses[name] = Some(Address {
+            owner,
+            address,
+            finalizer: true,
+            deleting: false,
+            posthumous,
+            age: Age::Current,
+        });
         Answer::Done
     }
 
-    /// A patch of an IPAddress with the preconditions uid and resource version. A terminating object is removed with
-    /// its last finalizer.
-    pub(crate) fn change_address(&mut self, name: usize, age: Age, change: impl FnOnce(&mut Address)) -> Answer {
-        let Some(mut address) = self.objects.addresses[name] else { return Answer::NotFound };
+    /// A patch of an IPAddress with the preconditions uid and resource version. A terminating
+    /// object is removed with its last finalizer.
+    pub(crate) fn change_address(
+        &mut self,
+        name: usize,
+        age: Age,
+        change: impl FnOnce(&mut Address),
+    ) -> Answer {
+        let Some(mut address) = self.objects.addresses[name] else {
+            return Answer::NotFound;
+        };
         if age != Age::Current {
             return Answer::Conflict;
         }
@@ -204,7 +283,9 @@ impl State {
 
     /// Deletes the IPAddress with that uid and resource version.
     fn delete_address(&mut self, scope: &Scope, name: usize, age: Age) -> Answer {
-        let Some(mut address) = self.objects.addresses[name] else { return Answer::NotFound };
+        let Some(mut address) = self.objects.addresses[name] else {
+            return Answer::NotFound;
+        };
         let hits = match scope.mutation {
             Some(Mutation::DeleteAddressWithoutVersion) => age != Age::Gone,
             Some(Mutation::DeleteAddressWithoutUid) => true,
@@ -232,7 +313,9 @@ impl State {
 
     /// The garbage collector removes a deleted owner.
     pub(crate) fn collect(&mut self, name: usize) -> bool {
-        let Some(address) = self.objects.addresses[name] else { return false };
+        let Some(address) = self.objects.addresses[name] else {
+            return false;
+        };
         let alive = self.objects.claims[name].is_some_and(|claim| claim.life == address.owner);
         if alive || address.owner == 0 {
             return false;

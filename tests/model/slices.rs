@@ -1,7 +1,8 @@
 //! A model of a slice that is assigned, used, returned, and assigned to another owner.
 //!
-//! Two managers, a pool with one slice of one address, and a claim of each of two owners. Each manager observes the slice
-//! and the reservation late, and may crash at any step. The creation of a reservation may be applied at any later time.
+//! Two managers, a pool with one slice of one address, and a claim of each of two owners. Each
+//! manager observes the slice and the reservation late, and may crash at any step. The creation of
+//! a reservation may be applied at any later time.
 //!
 //! | step of the model | implementation |
 //! |---|---|
@@ -11,8 +12,8 @@
 //! | `Mark` | `SliceReturn::mark` |
 //! | `BeginReturn`, `Delete` | `Ledger::begin_slice_return`, `SliceReturn::return_slice` |
 //!
-//! The grace period is longer than the delay of a watch and the time of a request: a slice is returned only when all
-//! managers have observed its mark.
+//! The grace period is longer than the delay of a watch and the time of a request: a slice is
+//! returned only when all managers have observed its mark.
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
@@ -116,9 +117,14 @@ impl Slices {
 
     /// What a claim does next, as a manager knows it.
     fn proposal(&self, manager: &Manager, claim: usize) -> Task {
-        let is_candidate = manager.tasks.iter().any(|task| matches!(task, Task::Reserve | Task::Bind));
+        let is_candidate = manager
+            .tasks
+            .iter()
+            .any(|task| matches!(task, Task::Reserve | Task::Bind));
         match manager.slice {
-            _ if manager.reservation.is_some() || is_candidate || manager.returning.is_some() => Task::Idle,
+            _ if manager.reservation.is_some() || is_candidate || manager.returning.is_some() => {
+                Task::Idle
+            }
             None => Task::Assign,
             Some(slice) if slice.owner != claim => Task::Idle,
             Some(slice) if slice.is_marked && !self.has(Mutation::UseMarked) => Task::Resume,
@@ -129,18 +135,32 @@ impl Slices {
     /// Whether a manager returns the slice that it knows.
     fn is_returned(&self, state: &State, index: usize) -> bool {
         let manager = &state.managers[index];
-        let Some(slice) = manager.slice else { return false };
+        let Some(slice) = manager.slice else {
+            return false;
+        };
         let is_marked = slice.is_marked || self.has(Mutation::ReturnWithoutMark);
-        let is_candidate = manager.tasks.iter().any(|task| matches!(task, Task::Reserve | Task::Bind))
-            && !self.has(Mutation::IgnoreCandidates);
-        let reserves = |manager: &Manager| manager.tasks.iter().any(|task| matches!(task, Task::Reserve | Task::Bind));
-        let others_know = state
-            .managers
+        let is_candidate = manager
+            .tasks
             .iter()
-            .enumerate()
-            .all(|(other, known)| other == index || known.slice == state.slice && !reserves(known));
-        let is_over = others_know && manager.reservation == state.reservation || self.has(Mutation::NoGracePeriod);
-        is_marked && manager.reservation.is_none() && !is_candidate && is_over && manager.returning.is_none()
+            .any(|task| matches!(task, Task::Reserve | Task::Bind))
+            && !self.has(Mutation::IgnoreCandidates);
+        let reserves = |manager: &Manager| {
+            manager
+                .tasks
+                .iter()
+                .any(|task| matches!(task, Task::Reserve | Task::Bind))
+        };
+        let others_know =
+            state.managers.iter().enumerate().all(|(other, known)| {
+                other == index || known.slice == state.slice && !reserves(known)
+            });
+        let is_over = others_know && manager.reservation == state.reservation
+            || self.has(Mutation::NoGracePeriod);
+        is_marked
+            && manager.reservation.is_none()
+            && !is_candidate
+            && is_over
+            && manager.returning.is_none()
     }
 }
 
@@ -149,7 +169,12 @@ impl Model for Slices {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let manager = Manager { slice: None, reservation: None, tasks: [Task::Idle; CLAIMS], returning: None };
+        let manager = Manager {
+            slice: None,
+            reservation: None,
+            tasks: [Task::Idle; CLAIMS],
+            returning: None,
+        };
         vec![State {
             slice: None,
             reservation: None,
@@ -173,15 +198,24 @@ impl Model for Slices {
         add(state.late.is_some(), Action::ApplyLate);
         for (index, manager) in state.managers.iter().enumerate() {
             add(manager.slice != state.slice, Action::SeeSlice(index));
-            add(manager.reservation != state.reservation, Action::SeeReservation(index));
+            add(
+                manager.reservation != state.reservation,
+                Action::SeeReservation(index),
+            );
             add(state.crashes_left > 0, Action::Crash(index));
             for claim in 0..CLAIMS {
                 let is_waiting = state.claims[claim] == Claim::Waiting;
                 let is_idle = manager.tasks[claim] == Task::Idle;
                 let holds = manager.reservation == Some(claim);
-                add(is_waiting && is_idle && holds, Action::Continue(index, claim));
+                add(
+                    is_waiting && is_idle && holds,
+                    Action::Continue(index, claim),
+                );
                 let proposes = self.proposal(manager, claim) != Task::Idle;
-                add(is_waiting && is_idle && !holds && proposes, Action::Propose(index, claim));
+                add(
+                    is_waiting && is_idle && !holds && proposes,
+                    Action::Propose(index, claim),
+                );
                 match manager.tasks[claim] {
                     Task::Idle => {}
                     Task::Assign => add(true, Action::Assign(index, claim)),
@@ -193,15 +227,25 @@ impl Model for Slices {
                     Task::Bind => add(true, Action::Bind(index, claim)),
                 }
             }
-            let is_empty = manager.reservation.is_none() && manager.tasks.iter().all(|task| *task != Task::Reserve);
+            let is_empty = manager.reservation.is_none()
+                && manager.tasks.iter().all(|task| *task != Task::Reserve);
             let is_unmarked = manager.slice.is_some_and(|slice| !slice.is_marked);
-            add(state.marks_left > 0 && is_empty && is_unmarked, Action::Mark(index));
+            add(
+                state.marks_left > 0 && is_empty && is_unmarked,
+                Action::Mark(index),
+            );
             add(self.is_returned(state, index), Action::BeginReturn(index));
             add(manager.returning.is_some(), Action::Delete(index));
         }
         for claim in 0..CLAIMS {
-            add(state.claims[claim] == Claim::Bound, Action::DeleteClaim(claim));
-            add(state.claims[claim] == Claim::Releasing, Action::Release(claim));
+            add(
+                state.claims[claim] == Claim::Bound,
+                Action::DeleteClaim(claim),
+            );
+            add(
+                state.claims[claim] == Claim::Releasing,
+                Action::Release(claim),
+            );
         }
     }
 
@@ -217,13 +261,21 @@ impl Model for Slices {
             Action::Assign(index, owner) => {
                 if state.slice.is_none() {
                     state.last_version += 1;
-                    state.slice = Some(Slice { owner, version: state.last_version, is_marked: false });
+                    state.slice = Some(Slice {
+                        owner,
+                        version: state.last_version,
+                        is_marked: false,
+                    });
                 }
                 state.managers[index].slice = state.slice;
                 state.managers[index].tasks[owner] = Task::Idle;
             }
             Action::Resume(index, claim) => {
-                if let Some(slice) = state.slice.as_mut().filter(|slice| slice.is_marked && slice.owner == claim) {
+                if let Some(slice) = state
+                    .slice
+                    .as_mut()
+                    .filter(|slice| slice.is_marked && slice.owner == claim)
+                {
                     state.last_version += 1;
                     state.marks_left -= 1;
                     (slice.is_marked, slice.version) = (false, state.last_version);
@@ -234,7 +286,11 @@ impl Model for Slices {
             Action::Reserve(index, claim) => {
                 let present = *state.reservation.get_or_insert(claim);
                 state.managers[index].reservation = Some(present);
-                state.managers[index].tasks[claim] = if present == claim { Task::Bind } else { Task::Idle };
+                state.managers[index].tasks[claim] = if present == claim {
+                    Task::Bind
+                } else {
+                    Task::Idle
+                };
             }
             Action::AppliedLater(index, claim) => {
                 state.late_left -= 1;
@@ -276,7 +332,8 @@ impl Model for Slices {
                 state.managers[index].slice = state.slice;
             }
             Action::BeginReturn(index) => {
-                state.managers[index].returning = state.managers[index].slice.map(|slice| slice.version);
+                state.managers[index].returning =
+                    state.managers[index].slice.map(|slice| slice.version);
             }
             Action::Delete(index) => {
                 let version = state.managers[index].returning.take()?;
@@ -289,7 +346,12 @@ impl Model for Slices {
             Action::Crash(index) => {
                 state.crashes_left -= 1;
                 let (slice, reservation) = (state.slice, state.reservation);
-                state.managers[index] = Manager { slice, reservation, tasks: [Task::Idle; CLAIMS], returning: None };
+                state.managers[index] = Manager {
+                    slice,
+                    reservation,
+                    tasks: [Task::Idle; CLAIMS],
+                    returning: None,
+                };
             }
         }
         Some(state)
@@ -298,21 +360,40 @@ impl Model for Slices {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("no address is bound twice", |_, state: &State| {
-                state.claims.iter().filter(|claim| **claim == Claim::Bound).count() < 2
+                state
+                    .claims
+                    .iter()
+                    .filter(|claim| **claim == Claim::Bound)
+                    .count()
+                    < 2
             }),
-            Property::always("the address of a bound claim is reserved", |_, state: &State| {
-                let bound = (0..CLAIMS).filter(|claim| state.claims[*claim] == Claim::Bound);
-                bound.into_iter().all(|claim| state.reservation == Some(claim))
-            }),
-            Property::always("an address is in a slice of its owner", |_, state: &State| {
-                let bound = (0..CLAIMS).filter(|claim| state.claims[*claim] == Claim::Bound);
-                // A reservation that is created after its timeout can be in a slice that was returned meanwhile.
-                state.had_late_write
-                    || bound.into_iter().all(|claim| state.slice.is_some_and(|slice| slice.owner == claim))
-            }),
-            Property::sometimes("the slice is used by one owner after the other", |_, state: &State| {
-                state.claims.contains(&Claim::Bound) && state.claims.contains(&Claim::Gone)
-            }),
+            Property::always(
+                "the address of a bound claim is reserved",
+                |_, state: &State| {
+                    let bound = (0..CLAIMS).filter(|claim| state.claims[*claim] == Claim::Bound);
+                    bound
+                        .into_iter()
+                        .all(|claim| state.reservation == Some(claim))
+                },
+            ),
+            Property::always(
+                "an address is in a slice of its owner",
+                |_, state: &State| {
+                    let bound = (0..CLAIMS).filter(|claim| state.claims[*claim] == Claim::Bound);
+                    // A reservation that is created after its timeout can be in a slice that was
+                    // returned meanwhile.
+                    state.had_late_write
+                        || bound
+                            .into_iter()
+                            .all(|claim| state.slice.is_some_and(|slice| slice.owner == claim))
+                },
+            ),
+            Property::sometimes(
+                "the slice is used by one owner after the other",
+                |_, state: &State| {
+                    state.claims.contains(&Claim::Bound) && state.claims.contains(&Claim::Gone)
+                },
+            ),
             Property::sometimes("a marked slice is resumed", |_, state: &State| {
                 state.marks_left == 0 && state.slice.is_some_and(|slice| !slice.is_marked)
             }),
@@ -321,14 +402,21 @@ impl Model for Slices {
 }
 
 fn explore(mutation: Option<Mutation>) -> impl Checker<Slices> {
-    let checker = Slices { mutation }.checker().finish_when(HasDiscoveries::AnyFailures).threads(2);
+    let checker = Slices { mutation }
+        .checker()
+        .finish_when(HasDiscoveries::AnyFailures)
+        .threads(2);
     checker.spawn_bfs().join()
 }
 
 #[test]
 fn slice_is_returned_and_assigned_to_another_owner() {
     let checker = explore(None);
-    println!("{} states, depth {}", checker.unique_state_count(), checker.max_depth());
+    println!(
+        "{} states, depth {}",
+        checker.unique_state_count(),
+        checker.max_depth()
+    );
     checker.assert_properties();
 }
 
@@ -343,7 +431,16 @@ fn each_precaution_of_returning_a_slice_is_needed() {
     ] {
         let checker = explore(Some(mutation));
         let failures = checker.discoveries();
-        let failed = |name: &&'static str| checker.model().property(name).expectation.discovery_is_failure();
-        assert!(failures.keys().any(failed), "{mutation:?} violates no property");
+        let failed = |name: &&'static str| {
+            checker
+                .model()
+                .property(name)
+                .expectation
+                .discovery_is_failure()
+        };
+        assert!(
+            failures.keys().any(failed),
+            "{mutation:?} violates no property"
+        );
     }
 }

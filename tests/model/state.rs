@@ -1,15 +1,19 @@
-//! The state: the objects in the API server, the caches and pending steps of each manager, and late writes.
+//! The state: the objects in the API server, the caches and pending steps of each manager, and late
+//! writes.
 //!
-//! Resource versions and uids are not numbered, so that the number of states is finite. A copy of an object knows
-//! instead its relation to the object in the API server: see [`Age`]. Only the lives of claims are numbered.
+//! Resource versions and uids are not numbered, so that the number of states is finite. A copy of
+//! an object knows instead its relation to the object in the API server: see [`Age`]. Only the
+//! lives of claims are numbered.
 
-/// The maximum numbers of claim names, addresses and managers. A [`crate::scope::Scope`] may use fewer.
+/// The maximum numbers of claim names, addresses and managers. A [`crate::scope::Scope`] may use
+/// fewer.
 pub(crate) const NAMES: usize = 2;
 pub(crate) const ADDRESSES: usize = 2;
 pub(crate) const MANAGERS: usize = 2;
 pub(crate) const LATE_WRITES: usize = 2;
 
-/// The task of a manager that cleans up after claims that vanished; the others are one for each name.
+/// The task of a manager that cleans up after claims that vanished; the others are one for each
+/// name.
 pub(crate) const CLEAN_UP: usize = NAMES;
 
 /// The relation of a copy of an object to the object in the API server.
@@ -46,7 +50,8 @@ pub(crate) struct Address {
     pub(crate) address: u8,
     pub(crate) finalizer: bool,
     pub(crate) deleting: bool,
-    /// It was created when its claim was being deleted or did not exist. Only the properties read this.
+    /// It was created when its claim was being deleted or did not exist. Only the properties read
+    /// this.
     pub(crate) posthumous: bool,
     pub(crate) age: Age,
 }
@@ -98,15 +103,27 @@ pub(crate) enum Write {
     /// Carries the uid, and if `exact` the resource version too.
     Unreserve { address: u8, age: Age, exact: bool },
     /// A claim takes over a released reservation.
-    TakeReleased { address: u8, name: u8, life: u8, age: Age },
-    /// A later claim of the same name takes over a reservation that is not released. Carries the uid, and if `exact` the
-    /// resource version too.
-    TakeOver { address: u8, name: u8, life: u8, age: Age, exact: bool },
+    TakeReleased {
+        address: u8,
+        name: u8,
+        life: u8,
+        age: Age,
+    },
+    /// A later claim of the same name takes over a reservation that is not released. Carries the
+    /// uid, and if `exact` the resource version too.
+    TakeOver {
+        address: u8,
+        name: u8,
+        life: u8,
+        age: Age,
+        exact: bool,
+    },
     /// R2 where the pool has a cool-down.
     MarkReleased { address: u8, age: Age },
     /// R3.
     RemoveFinalizer { name: u8, age: Age },
-    /// The pool loses our finalizer. It carries uid and resource version; nothing but its deletion changes them here.
+    /// The pool loses our finalizer. It carries uid and resource version; nothing but its deletion
+    /// changes them here.
     RemovePoolFinalizer,
 }
 
@@ -180,12 +197,14 @@ pub(crate) struct Task {
     /// The reservation that was read before its deletion.
     pub(crate) found: Age,
     pub(crate) purpose: Purpose,
-    /// How often the IPAddress was another than expected, and how often an adoption tried to reserve.
+    /// How often the IPAddress was another than expected, and how often an adoption tried to
+    /// reserve.
     pub(crate) rounds: u8,
     pub(crate) attempts: u8,
     /// The IPAddress that is being removed was not read; it is the cached one.
     pub(crate) unread: bool,
-    /// A1 is concurrent with A2, which is first in the model: the result of A1 decides whether to continue.
+    /// A1 is concurrent with A2, which is first in the model: the result of A1 decides whether to
+    /// continue.
     pub(crate) early: bool,
     /// A2 succeeded.
     pub(crate) is_reserved: bool,
@@ -200,7 +219,8 @@ pub(crate) struct Task {
 pub(crate) enum Sweep {
     #[default]
     Idle,
-    /// A reservation seems orphaned. It was read and is held by this claim; next the IPAddress is read.
+    /// A reservation seems orphaned. It was read and is held by this claim; next the IPAddress is
+    /// read.
     ReadAddress {
         address: u8,
         name: u8,
@@ -242,8 +262,8 @@ pub(crate) enum Sweep {
         address: u8,
         age: Age,
     },
-    /// An address that cools down seems to be used by an IPAddress of this name. The reservation was read; next the
-    /// IPAddress is read.
+    /// An address that cools down seems to be used by an IPAddress of this name. The reservation
+    /// was read; next the IPAddress is read.
     CheckUse {
         address: u8,
         name: u8,
@@ -303,14 +323,21 @@ pub(crate) struct Manager {
 impl Manager {
     pub(crate) fn is_idle(&self) -> bool {
         let has_task = self.tasks.iter().any(|task| task.step != Step::Idle);
-        self.sweep == Sweep::Idle && self.pool_step == PoolStep::Idle && self.listed.is_none() && !has_task
+        self.sweep == Sweep::Idle
+            && self.pool_step == PoolStep::Idle
+            && self.listed.is_none()
+            && !has_task
     }
 
     /// The tasks for claims of that name.
     pub(crate) fn tasks_of(&mut self, name: usize) -> impl Iterator<Item = &mut Task> {
         let cleaning = usize::from(self.cleaning);
         let is_of = move |slot: usize| slot == name || (slot == CLEAN_UP && cleaning == name);
-        self.tasks.iter_mut().enumerate().filter(move |(slot, _)| is_of(*slot)).map(|(_, task)| task)
+        self.tasks
+            .iter_mut()
+            .enumerate()
+            .filter(move |(slot, _)| is_of(*slot))
+            .map(|(_, task)| task)
     }
 
     /// A reservation was deleted: the ledger removes it, unless it contains a later one.
@@ -337,7 +364,8 @@ pub(crate) struct Violations {
     pub(crate) left_behind: bool,
     /// A reservation was deleted whose claim lived unbound, or was bound to that address.
     pub(crate) freed: bool,
-    /// A remaining claim has lost or changed its address, or the bind of a deleted claim affected its successor.
+    /// A remaining claim has lost or changed its address, or the bind of a deleted claim affected
+    /// its successor.
     pub(crate) rebound: bool,
     /// A claim without finalizer got an IPAddress.
     pub(crate) unprotected: bool,

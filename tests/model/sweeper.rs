@@ -1,7 +1,8 @@
 //! The sweeper of a manager, request by request.
 //!
-//! The real sweeper waits until an object has seemed orphaned in two passes and for a grace period. The model has no
-//! time: an object that seems orphaned in memory, however old the memory is, may be inspected immediately.
+//! The real sweeper waits until an object has seemed orphaned in two passes and for a grace period.
+//! The model has no time: an object that seems orphaned in memory, however old the memory is, may
+//! be inspected immediately.
 
 use crate::mutations::Mutation;
 use crate::scope::Scope;
@@ -22,12 +23,18 @@ pub(crate) enum Suspect {
 }
 
 pub(crate) fn all_suspects(scope: &Scope) -> impl Iterator<Item = Suspect> + use<> {
-    let cooldowns = (0..2).map(Suspect::CooledDown).chain((0..2).map(Suspect::Used)).filter({
-        let has_cooldown = scope.cooldown || scope.sticky;
-        move |_| has_cooldown
-    });
+    let cooldowns = (0..2)
+        .map(Suspect::CooledDown)
+        .chain((0..2).map(Suspect::Used))
+        .filter({
+            let has_cooldown = scope.cooldown || scope.sticky;
+            move |_| has_cooldown
+        });
     let reservations = (0..2).map(Suspect::Reservation);
-    reservations.chain((0..2).map(Suspect::Address)).chain((0..2).map(Suspect::Unreserved)).chain(cooldowns)
+    reservations
+        .chain((0..2).map(Suspect::Address))
+        .chain((0..2).map(Suspect::Unreserved))
+        .chain(cooldowns)
 }
 
 impl State {
@@ -37,23 +44,27 @@ impl State {
         match suspect {
             Suspect::CooledDown(address) => self.seems_cooled_down(scope, manager, address.into()),
             Suspect::Used(address) => self.name_that_uses(manager, address.into()).is_some(),
-            Suspect::Reservation(address) => known.ledger[usize::from(address)].is_some_and(|held| {
-                let name = usize::from(held.name);
-                if held.released {
-                    return false;
-                }
-                let used = known.addresses[name].is_some_and(|found| found.address == address);
-                let claim = known.claims[name].filter(|claim| claim.life == held.life);
-                claim.is_none_or(|claim| !used && claim.bound.is_some())
-            }),
+            Suspect::Reservation(address) => {
+                known.ledger[usize::from(address)].is_some_and(|held| {
+                    let name = usize::from(held.name);
+                    if held.released {
+                        return false;
+                    }
+                    let used = known.addresses[name].is_some_and(|found| found.address == address);
+                    let claim = known.claims[name].filter(|claim| claim.life == held.life);
+                    claim.is_none_or(|claim| !used && claim.bound.is_some())
+                })
+            }
             Suspect::Address(name) => {
-                known.addresses[usize::from(name)].is_some() && known.claims[usize::from(name)].is_none()
+                known.addresses[usize::from(name)].is_some()
+                    && known.claims[usize::from(name)].is_none()
             }
             Suspect::Unreserved(name) => {
                 let name = usize::from(name);
                 let claim = known.claims[name].filter(|claim| scope.serves(manager, name, *claim));
                 let bound = claim.is_some_and(|claim| claim.bound.is_some() && !claim.deleting);
-                let unreserved = |address: usize| known.ledger[address].is_none() && !known.proposed[address];
+                let unreserved =
+                    |address: usize| known.ledger[address].is_none() && !known.proposed[address];
                 bound && known.addresses[name].is_some_and(|found| unreserved(found.address.into()))
             }
         }
@@ -62,7 +73,13 @@ impl State {
 
 impl State {
     /// Begins a sweep with its first request.
-    pub(crate) fn begin_sweep(&mut self, scope: &Scope, manager: usize, suspect: Suspect, outcome: Outcome) -> bool {
+    pub(crate) fn begin_sweep(
+        &mut self,
+        scope: &Scope,
+        manager: usize,
+        suspect: Suspect,
+        outcome: Outcome,
+    ) -> bool {
         if self.managers[manager].sweep != Sweep::Idle || !self.suspects(scope, manager, suspect) {
             return false;
         }
@@ -77,16 +94,23 @@ impl State {
             Suspect::Address(name) => {
                 let found = self.objects.addresses[usize::from(name)];
                 self.managers[manager].sweep = match found {
-                    Some(found) if scope.has_mutation(Mutation::SweepAddressByCache) => removal(name, found),
+                    Some(found) if scope.has_mutation(Mutation::SweepAddressByCache) => {
+                        removal(name, found)
+                    }
                     Some(found) => Sweep::CheckClaim { name, found },
                     None => return false,
                 };
                 true
             }
             Suspect::Reservation(address) => {
-                let Some(held) = self.managers[manager].ledger[usize::from(address)] else { return false };
+                let Some(held) = self.managers[manager].ledger[usize::from(address)] else {
+                    return false;
+                };
                 if scope.has_mutation(Mutation::SweepByCache) {
-                    self.managers[manager].sweep = Sweep::Unreserve { address, age: held.age };
+                    self.managers[manager].sweep = Sweep::Unreserve {
+                        address,
+                        age: held.age,
+                    };
                     return true;
                 }
                 let found = self.objects.reservations[usize::from(address)];
@@ -99,19 +123,42 @@ impl State {
                     self.managers[manager].learn(address.into(), found);
                     return true;
                 };
-                self.managers[manager].sweep =
-                    Sweep::ReadAddress { address, name: found.name, life: found.life, age: found.age };
+                self.managers[manager].sweep = Sweep::ReadAddress {
+                    address,
+                    name: found.name,
+                    life: found.life,
+                    age: found.age,
+                };
                 true
             }
         }
     }
 
-    fn reserve_missing(&mut self, scope: &Scope, manager: usize, name: u8, outcome: Outcome) -> bool {
+    fn reserve_missing(
+        &mut self,
+        scope: &Scope,
+        manager: usize,
+        name: u8,
+        outcome: Outcome,
+    ) -> bool {
         let known = &self.managers[manager];
-        let (claim, found) = (known.claims[usize::from(name)], known.addresses[usize::from(name)]);
-        let Some((claim, found)) = claim.zip(found) else { return false };
+        let (claim, found) = (
+            known.claims[usize::from(name)],
+            known.addresses[usize::from(name)],
+        );
+        let Some((claim, found)) = claim.zip(found) else {
+            return false;
+        };
         let address = found.address;
-        let answer = self.send(scope, Write::Reserve { address, name, life: claim.life }, outcome);
+        let answer = self.send(
+            scope,
+            Write::Reserve {
+                address,
+                name,
+                life: claim.life,
+            },
+            outcome,
+        );
         if matches!(answer, Answer::Done | Answer::Exists) {
             let found = self.objects.reservations[usize::from(address)];
             self.managers[manager].learn(address.into(), found);
@@ -135,12 +182,30 @@ impl State {
         }
         let next = match self.managers[manager].sweep {
             Sweep::Idle => return false,
-            Sweep::ReadAddress { address, name, life, age } => {
+            Sweep::ReadAddress {
+                address,
+                name,
+                life,
+                age,
+            } => {
                 let found = self.objects.addresses[usize::from(name)].map(|found| found.address);
-                Sweep::ReadClaim { address, name, life, age, found }
+                Sweep::ReadClaim {
+                    address,
+                    name,
+                    life,
+                    age,
+                    found,
+                }
             }
-            Sweep::ReadClaim { address, name, life, age, found } => {
-                let claim = self.objects.claims[usize::from(name)].filter(|claim| claim.life == life);
+            Sweep::ReadClaim {
+                address,
+                name,
+                life,
+                age,
+                found,
+            } => {
+                let claim =
+                    self.objects.claims[usize::from(name)].filter(|claim| claim.life == life);
                 let cools_down = scope.cools_down(manager, &self.managers[manager], self.is_sticky)
                     && !scope.has_mutation(Mutation::SweepWithoutCooldown)
                     && !scope.has_mutation(Mutation::SweepByUid);
@@ -164,7 +229,15 @@ impl State {
             Sweep::Unreserve { address, age } => {
                 // As it was read: it may have been released since, and cool down.
                 let exact = !scope.has_mutation(Mutation::SweepByUid);
-                let answer = self.send(scope, Write::Unreserve { address, age, exact }, outcome);
+                let answer = self.send(
+                    scope,
+                    Write::Unreserve {
+                        address,
+                        age,
+                        exact,
+                    },
+                    outcome,
+                );
                 if matches!(answer, Answer::Done | Answer::NotFound) {
                     self.managers[manager].forget(address.into());
                 }
@@ -175,9 +248,19 @@ impl State {
                 Some(_) => Sweep::Idle,
             },
             Sweep::Strip { name, found } => {
-                match self.send(scope, Write::StripAddress { name, age: found.age }, outcome) {
+                match self.send(
+                    scope,
+                    Write::StripAddress {
+                        name,
+                        age: found.age,
+                    },
+                    outcome,
+                ) {
                     Answer::Done => match self.objects.addresses[usize::from(name)] {
-                        Some(stripped) => Sweep::Delete { name, age: stripped.age },
+                        Some(stripped) => Sweep::Delete {
+                            name,
+                            age: stripped.age,
+                        },
                         None => Sweep::Idle,
                     },
                     _ => Sweep::Idle,
@@ -195,11 +278,18 @@ impl State {
 }
 
 fn removal(name: u8, found: crate::state::Address) -> Sweep {
-    if found.finalizer { Sweep::Strip { name, found } } else { Sweep::Delete { name, age: found.age } }
+    if found.finalizer {
+        Sweep::Strip { name, found }
+    } else {
+        Sweep::Delete {
+            name,
+            age: found.age,
+        }
+    }
 }
 
-/// Whether a reservation is not needed: its claim does not exist and no IPAddress has the address, or its claim is
-/// bound to another one.
+/// Whether a reservation is not needed: its claim does not exist and no IPAddress has the address,
+/// or its claim is bound to another one.
 fn is_unneeded(scope: &Scope, claim: Option<Claim>, found: Option<u8>, address: u8) -> bool {
     let in_use = found == Some(address);
     match claim {

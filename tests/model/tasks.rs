@@ -6,7 +6,9 @@ mod allocating;
 mod memory;
 mod releasing;
 
-use capi_ipam_provider::decision::{self, AddressState, ClaimView, ClusterState, Decision, EarlyRelease};
+use capi_ipam_provider::decision::{
+    self, AddressState, ClaimView, ClusterState, Decision, EarlyRelease,
+};
 
 use crate::mutations::Mutation;
 use crate::pool;
@@ -17,7 +19,8 @@ use crate::state::{Age, CLEAN_UP, Claim, Manager, Purpose, State, Step, Task, Wr
 /// How often the IPAddress of a claim may be another than expected in one attempt.
 const MAX_ROUNDS: u8 = 3;
 
-/// The decision of a manager for a claim. `Nothing` if it does not serve the claim, or if the claim waits.
+/// The decision of a manager for a claim. `Nothing` if it does not serve the claim, or if the claim
+/// waits.
 pub(crate) fn decide(scope: &Scope, state: &State, manager: usize, name: usize) -> Decision {
     let known = &state.managers[manager];
     let Some(claim) = known.claims[name].filter(|claim| scope.serves(manager, name, *claim)) else {
@@ -62,9 +65,20 @@ pub(crate) struct Worker<'a> {
 impl<'a> Worker<'a> {
     pub(crate) fn new(scope: &'a Scope, state: &'a mut State, manager: usize, slot: usize) -> Self {
         let known = &state.managers[manager];
-        let name = if slot == CLEAN_UP { known.cleaning.into() } else { slot };
+        let name = if slot == CLEAN_UP {
+            known.cleaning.into()
+        } else {
+            slot
+        };
         let task = known.tasks[slot];
-        Self { scope, state, manager, slot, name, task }
+        Self {
+            scope,
+            state,
+            manager,
+            slot,
+            name,
+            task,
+        }
     }
 }
 
@@ -129,11 +143,21 @@ impl Worker<'_> {
             return;
         }
         let decision = decide(self.scope, self.state, self.manager, self.name);
-        let Some(claim) = self.memory().claims[self.name] else { return };
-        self.task = Task { claim, ..Task::default() };
+        let Some(claim) = self.memory().claims[self.name] else {
+            return;
+        };
+        self.task = Task {
+            claim,
+            ..Task::default()
+        };
         match decision {
-            Decision::Nothing | Decision::FetchPool | Decision::Wait(_) | Decision::ReleaseEarly => {}
-            Decision::Bind if claim.finalizer || self.has_mutation(Mutation::CreateBeforeFinalizer) => {
+            Decision::Nothing
+            | Decision::FetchPool
+            | Decision::Wait(_)
+            | Decision::ReleaseEarly => {}
+            Decision::Bind
+                if claim.finalizer || self.has_mutation(Mutation::CreateBeforeFinalizer) =>
+            {
                 self.look_up_address();
             }
             Decision::Bind if self.scope.early && self.memory().addresses[self.name].is_none() => {
@@ -164,35 +188,81 @@ impl Worker<'_> {
     fn write(&self) -> Option<Write> {
         let (name, life, address) = (self.own_name(), self.life(), self.task.address);
         let claim = self.task.claim.age;
-        let existing = self.task.existing.map(|existing| existing.age).unwrap_or_default();
+        let existing = self
+            .task
+            .existing
+            .map(|existing| existing.age)
+            .unwrap_or_default();
         let ledger = self.state.managers[self.manager].ledger[usize::from(address)];
         match self.task.step {
             Step::AddFinalizer => Some(Write::AddFinalizer { name, age: claim }),
             // As the ledger knows it: it may have been taken over since, and be in use.
-            Step::TakeReleased | Step::TakeReleasedAgain => {
-                Some(Write::TakeReleased { address, name, life, age: self.task.found })
-            }
-            Step::Reserve => Some(Write::Reserve { address, name, life }),
+            Step::TakeReleased | Step::TakeReleasedAgain => Some(Write::TakeReleased {
+                address,
+                name,
+                life,
+                age: self.task.found,
+            }),
+            Step::Reserve => Some(Write::Reserve {
+                address,
+                name,
+                life,
+            }),
             Step::TakeOver => {
                 // As it was read: it may have been released since, and cool down.
                 let exact = !self.has_mutation(Mutation::TakeOverByUid);
-                Some(Write::TakeOver { address, name, life, age: self.task.found, exact })
+                Some(Write::TakeOver {
+                    address,
+                    name,
+                    life,
+                    age: self.task.found,
+                    exact,
+                })
             }
-            Step::CreateAddress => Some(Write::CreateAddress { name, life, address }),
-            Step::Repair => Some(Write::RepairAddress { name, life, age: existing }),
-            Step::Bind => Some(Write::Bind { name, address, age: claim }),
-            Step::Strip => Some(Write::StripAddress { name, age: existing }),
-            Step::Delete => Some(Write::DeleteAddress { name, age: existing }),
+            Step::CreateAddress => Some(Write::CreateAddress {
+                name,
+                life,
+                address,
+            }),
+            Step::Repair => Some(Write::RepairAddress {
+                name,
+                life,
+                age: existing,
+            }),
+            Step::Bind => Some(Write::Bind {
+                name,
+                address,
+                age: claim,
+            }),
+            Step::Strip => Some(Write::StripAddress {
+                name,
+                age: existing,
+            }),
+            Step::Delete => Some(Write::DeleteAddress {
+                name,
+                age: existing,
+            }),
             Step::Unreserve if self.has_mutation(Mutation::UnreserveByLedger) => {
                 let age = ledger.map_or(Age::Gone, |reservation| reservation.age);
-                Some(Write::Unreserve { address, age, exact: false })
+                Some(Write::Unreserve {
+                    address,
+                    age,
+                    exact: false,
+                })
             }
             Step::Unreserve => {
                 // As the ledger knows it: it may have been taken over when the deletion is applied.
                 let exact = !self.has_mutation(Mutation::UnreserveByUid);
-                Some(Write::Unreserve { address, age: self.task.found, exact })
+                Some(Write::Unreserve {
+                    address,
+                    age: self.task.found,
+                    exact,
+                })
             }
-            Step::MarkReleased => Some(Write::MarkReleased { address, age: self.task.found }),
+            Step::MarkReleased => Some(Write::MarkReleased {
+                address,
+                age: self.task.found,
+            }),
             Step::RemoveFinalizer => Some(Write::RemoveFinalizer { name, age: claim }),
             _ => None,
         }
@@ -200,10 +270,16 @@ impl Worker<'_> {
 
     fn answered(&mut self, answer: Answer) {
         match (self.task.step, answer) {
-            (Step::AddFinalizer, answer) if std::mem::take(&mut self.task.early) => self.early_answered(answer),
+            (Step::AddFinalizer, answer) if std::mem::take(&mut self.task.early) => {
+                self.early_answered(answer)
+            }
             (Step::AddFinalizer, Answer::Done) => {
                 self.task.claim = self.state.objects.claims[self.name].unwrap_or_default();
-                if self.has_mutation(Mutation::CreateBeforeFinalizer) { self.bind() } else { self.look_up_address() }
+                if self.has_mutation(Mutation::CreateBeforeFinalizer) {
+                    self.bind()
+                } else {
+                    self.look_up_address()
+                }
             }
             (Step::TakeReleased | Step::TakeReleasedAgain, Answer::Done) => {
                 let taken = self.state.objects.reservations[usize::from(self.task.address)];
@@ -212,13 +288,17 @@ impl Worker<'_> {
             }
             (Step::TakeReleased, Answer::Conflict | Answer::NotFound) => self.go_to(Step::Reserve),
             (Step::TakeReleasedAgain, Answer::Conflict | Answer::NotFound) => self.try_again(),
-            (Step::TakeReleased | Step::TakeReleasedAgain, Answer::Unknown) => self.go_to(Step::ReadReservation),
+            (Step::TakeReleased | Step::TakeReleasedAgain, Answer::Unknown) => {
+                self.go_to(Step::ReadReservation)
+            }
             (Step::Reserve, Answer::Done) => {
                 let made = self.state.objects.reservations[usize::from(self.task.address)];
                 self.learn(made);
                 self.reserved();
             }
-            (Step::Reserve, Answer::Unknown) if self.has_mutation(Mutation::TreatUnknownAsDone) => self.reserved(),
+            (Step::Reserve, Answer::Unknown) if self.has_mutation(Mutation::TreatUnknownAsDone) => {
+                self.reserved()
+            }
             (Step::Reserve, Answer::Exists | Answer::Unknown) => self.go_to(Step::ReadReservation),
             (Step::TakeOver, Answer::Done) => {
                 let taken = self.state.objects.reservations[usize::from(self.task.address)];
@@ -231,8 +311,14 @@ impl Worker<'_> {
                 self.index();
                 self.bind();
             }
-            (Step::CreateAddress, Answer::Exists) if self.has_mutation(Mutation::AcceptAnyAddress) => self.bind(),
-            (Step::CreateAddress, Answer::Exists | Answer::Unknown) => self.go_to(Step::ReadAddress),
+            (Step::CreateAddress, Answer::Exists)
+                if self.has_mutation(Mutation::AcceptAnyAddress) =>
+            {
+                self.bind()
+            }
+            (Step::CreateAddress, Answer::Exists | Answer::Unknown) => {
+                self.go_to(Step::ReadAddress)
+            }
             (Step::Repair, Answer::Done) => {
                 self.index();
                 self.bind();
@@ -248,7 +334,9 @@ impl Worker<'_> {
                 }
                 self.go_to(Step::Delete);
             }
-            (Step::Strip | Step::Delete, Answer::Conflict) if self.task.purpose == Purpose::CleaningUp => {
+            (Step::Strip | Step::Delete, Answer::Conflict)
+                if self.task.purpose == Purpose::CleaningUp =>
+            {
                 self.go_to(Step::ReadForCleanUp);
             }
             (Step::Strip | Step::Delete, Answer::Conflict) if self.task.unread => {
@@ -260,7 +348,9 @@ impl Worker<'_> {
                 self.memory_mut().addresses[name] = None;
                 self.removed();
             }
-            (Step::Delete, Answer::Waiting) if self.task.purpose != Purpose::Releasing => self.removed(),
+            (Step::Delete, Answer::Waiting) if self.task.purpose != Purpose::Releasing => {
+                self.removed()
+            }
             (Step::Unreserve, Answer::Done | Answer::NotFound) => {
                 self.forget();
                 self.unreserve_from(self.task.address + 1, self.task.purpose);
@@ -270,9 +360,12 @@ impl Worker<'_> {
                 self.learn(released);
                 self.unreserve_from(self.task.address + 1, self.task.purpose);
             }
-            (Step::MarkReleased, Answer::NotFound) => self.unreserve_from(self.task.address + 1, self.task.purpose),
+            (Step::MarkReleased, Answer::NotFound) => {
+                self.unreserve_from(self.task.address + 1, self.task.purpose)
+            }
             (Step::Unreserve, Answer::Conflict) => {
-                // It is read once more. If it still belongs to this claim, the release fails and is retried.
+                // It is read once more. If it still belongs to this claim, the release fails and is
+                // retried.
                 let found = self.state.objects.reservations[usize::from(self.task.address)];
                 if found.is_some_and(|found| found.is_for(self.name, self.life())) {
                     self.end();
@@ -293,7 +386,11 @@ impl Worker<'_> {
         match answer {
             Answer::Done => {
                 self.task.claim = self.state.objects.claims[self.name].unwrap_or_default();
-                if is_reserved { self.reserved() } else { self.end() }
+                if is_reserved {
+                    self.reserved()
+                } else {
+                    self.end()
+                }
             }
             _ if self.has_mutation(Mutation::UnreserveWithoutReadingTheClaim) => {
                 self.unreserve_from(0, Purpose::CleaningUp);
@@ -314,17 +411,24 @@ impl Worker<'_> {
             Step::CheckReservation => self.reservation_checked(reservation),
             Step::ReadReservation => self.reservation_read(reservation),
             Step::ReadHolder => self.holder_read(reservation),
-            Step::CheckBeforeTakingOver if is_there && self.task.is_released => self.go_to(Step::TakeReleasedAgain),
+            Step::CheckBeforeTakingOver if is_there && self.task.is_released => {
+                self.go_to(Step::TakeReleasedAgain)
+            }
             Step::CheckBeforeTakingOver if is_there => self.go_to(Step::TakeOver),
             Step::ReadAddress if address.is_some() => {
                 self.task.rounds += 1;
-                if self.task.rounds < MAX_ROUNDS { self.consider(address) } else { self.end() }
+                if self.task.rounds < MAX_ROUNDS {
+                    self.consider(address)
+                } else {
+                    self.end()
+                }
             }
             Step::CheckAfterBind if !is_there => self.go_to(Step::ReadForCleanUp),
             Step::ReadForRelease => match address {
                 None => self.unreserve_from(0, Purpose::Releasing),
                 Some(found)
-                    if found.owner == self.life() || self.has_mutation(Mutation::ReleaseWithoutReadingTheClaim) =>
+                    if found.owner == self.life()
+                        || self.has_mutation(Mutation::ReleaseWithoutReadingTheClaim) =>
                 {
                     self.remove(found, Purpose::Releasing);
                 }
@@ -337,16 +441,20 @@ impl Worker<'_> {
                 Some(found) if is_there => self.remove(found, Purpose::Releasing),
                 _ => self.go_to(Step::ReadForCleanUp),
             },
-            Step::ReadHeld => match reservation.filter(|found| found.is_for(self.name, self.life())) {
-                Some(found) => {
-                    self.task.found = found.age;
-                    self.go_to(Step::MarkReleased);
+            Step::ReadHeld => {
+                match reservation.filter(|found| found.is_for(self.name, self.life())) {
+                    Some(found) => {
+                        self.task.found = found.age;
+                        self.go_to(Step::MarkReleased);
+                    }
+                    None => self.unreserve_from(self.task.address + 1, self.task.purpose),
                 }
-                None => self.unreserve_from(self.task.address + 1, self.task.purpose),
-            },
+            }
             Step::CheckBeforeCleanUp if !is_there => self.go_to(Step::ReadForCleanUp),
             Step::ReadForCleanUp => match address {
-                Some(found) if found.owner == self.life() => self.remove(found, Purpose::CleaningUp),
+                Some(found) if found.owner == self.life() => {
+                    self.remove(found, Purpose::CleaningUp)
+                }
                 Some(found) if found.owner == 0 => {
                     self.task.existing = Some(found);
                     self.go_to(Step::CheckCleanUp);

@@ -1,15 +1,18 @@
 //! The caches of the managers: stale caches, restricted caches, and late lists.
 //!
-//! The flags of a manager select the claims that it serves. It still observes all objects; with `Scope::selector` its
-//! claims are watched with a selector, as in early releases. Then the API server sends DELETED, with the previous
-//! object, for an existing claim that leaves the selector.
+//! The flags of a manager select the claims that it serves. It still observes all objects; with
+//! `Scope::selector` its claims are watched with a selector, as in early releases. Then the API
+//! server sends DELETED, with the previous object, for an existing claim that leaves the selector.
 //!
-//! A cache skips the states between an old one and the current one. So a claim that was marked as deleted and released
-//! meanwhile seems to vanish when the watch catches up. It does so after a new list.
+//! A cache skips the states between an old one and the current one. So a claim that was marked as
+//! deleted and released meanwhile seems to vanish when the watch catches up. It does so after a new
+//! list.
 
 use crate::mutations::Mutation;
 use crate::scope::Scope;
-use crate::state::{ADDRESSES, Address, Age, CLEAN_UP, Claim, Manager, NAMES, Reservation, State, Step, Task};
+use crate::state::{
+    ADDRESSES, Address, Age, CLEAN_UP, Claim, Manager, NAMES, Reservation, State, Step, Task,
+};
 
 impl State {
     fn claims_in_view(&self, scope: &Scope, manager: usize) -> [Option<Claim>; NAMES] {
@@ -32,8 +35,8 @@ impl State {
         addresses
     }
 
-    /// The ledger after the watch of reservations has caught up. A reservation that was inserted after the watch event
-    /// of its deletion stays: no event will report it again.
+    /// The ledger after the watch of reservations has caught up. A reservation that was inserted
+    /// after the watch event of its deletion stays: no event will report it again.
     fn reservations_in_view(&self, manager: usize) -> [Option<Reservation>; ADDRESSES] {
         let known = &self.managers[manager];
         let mut reservations = self.objects.reservations;
@@ -69,15 +72,26 @@ impl State {
     fn begin_clean_up(&mut self, scope: &Scope, manager: usize, seen: &[Option<Claim>; NAMES]) {
         let known = &mut self.managers[manager];
         for (name, seen) in seen.iter().enumerate() {
-            let Some(before) = known.claims[name] else { continue };
+            let Some(before) = known.claims[name] else {
+                continue;
+            };
             let is_gone = seen.is_none_or(|claim| claim.life != before.life);
             let was_released = before.deleting || !before.finalizer;
-            // The program handles them one after the other. The model leaves the others to the sweeper.
+            // The program handles them one after the other. The model leaves the others to the
+            // sweeper.
             if is_gone && !was_released && known.tasks[CLEAN_UP].step == Step::Idle {
                 let blindly = scope.has_mutation(Mutation::CleanUpWithoutReadingTheClaim);
-                let step = if blindly { Step::ReadForCleanUp } else { Step::CheckBeforeCleanUp };
+                let step = if blindly {
+                    Step::ReadForCleanUp
+                } else {
+                    Step::CheckBeforeCleanUp
+                };
                 known.cleaning = u8::try_from(name).unwrap_or_default();
-                known.tasks[CLEAN_UP] = Task { step, claim: before, ..Task::default() };
+                known.tasks[CLEAN_UP] = Task {
+                    step,
+                    claim: before,
+                    ..Task::default()
+                };
             }
         }
     }
@@ -112,7 +126,9 @@ impl State {
     /// The response to the list reaches the ledger. Newer states take precedence.
     pub(crate) fn insert_list(&mut self, scope: &Scope, manager: usize) -> bool {
         let known = &mut self.managers[manager];
-        let Some(listed) = known.listed.take() else { return false };
+        let Some(listed) = known.listed.take() else {
+            return false;
+        };
         let overtaken = std::mem::take(&mut known.overtaken);
         for (address, listed) in listed.into_iter().enumerate() {
             if listed.is_none() {

@@ -15,7 +15,11 @@ async fn wait_until_repaired(consumer: &Consumer, before: &IPAddress) {
     eventually("the IPAddress is as it was", || async {
         let found = consumer.addresses().get(&before.name_any()).await.ok()??;
         let owners = |address: &IPAddress| {
-            address.owner_references().iter().map(|owner| owner.uid.clone()).collect::<BTreeSet<_>>()
+            address
+                .owner_references()
+                .iter()
+                .map(|owner| owner.uid.clone())
+                .collect::<BTreeSet<_>>()
         };
         let same = owners(&found) == owners(before)
             && found.metadata.finalizers == before.metadata.finalizers
@@ -42,38 +46,59 @@ async fn wrong_owner_references_are_repaired() {
     ];
     for damage in damages {
         consumer
-            .modify(&consumer.addresses(), "a", |address| damage(&mut address["metadata"]["ownerReferences"], dead))
+            .modify(&consumer.addresses(), "a", |address| {
+                damage(&mut address["metadata"]["ownerReferences"], dead)
+            })
             .await;
         wait_until_repaired(&consumer, &before).await;
     }
     assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
-    consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")])
+        .await;
 }
 
-/// The references of an IPAddress are immutable: a mismatch is reported and not repaired, and cleared when it is fixed.
+/// The references of an IPAddress are immutable: a mismatch is reported and not repaired, and
+/// cleared when it is fixed.
 #[tokio::test]
 async fn address_with_a_wrong_reference_is_reported_and_kept() {
     let consumer = with_claims(9, &["a", "b"]).await;
     let before = consumer.wait_for_ip_address("a").await;
-    for (field, wrong) in [("/spec/claimRef/name", "b"), ("/spec/poolRef/name", "other")] {
+    for (field, wrong) in [
+        ("/spec/claimRef/name", "b"),
+        ("/spec/poolRef/name", "other"),
+    ] {
         let set = |value: &str| {
             let field = field.to_owned();
             let value = json!(value);
-            move |address: &mut Value| *address.pointer_mut(&field).expect("the field exists") = value.clone()
+            move |address: &mut Value| {
+                *address.pointer_mut(&field).expect("the field exists") = value.clone()
+            }
         };
-        consumer.modify(&consumer.addresses(), "a", set(wrong)).await;
-        eventually(&format!("claim a reports that {field} is wrong"), || async {
-            let claim = consumer.claims().get("a").await.ok()??;
-            assert_eq!(claim.bound_address(), Some("a"));
-            (ready(&claim).reason.as_deref() == Some("AllocationFailed")).then_some(())
-        })
+        consumer
+            .modify(&consumer.addresses(), "a", set(wrong))
+            .await;
+        eventually(
+            &format!("claim a reports that {field} is wrong"),
+            || async {
+                let claim = consumer.claims().get("a").await.ok()??;
+                assert_eq!(claim.bound_address(), Some("a"));
+                (ready(&claim).reason.as_deref() == Some("AllocationFailed")).then_some(())
+            },
+        )
         .await;
         // The address stays in use in its pool.
         let name = format!("new-{wrong}");
         consumer.create_claim(&name, "web").await;
         assert_ne!(consumer.wait_for_address(&name).await, "10.0.0.1");
-        let right = json!(before).pointer(field).and_then(Value::as_str).expect("the field exists").to_owned();
-        consumer.modify(&consumer.addresses(), "a", set(&right)).await;
+        let right = json!(before)
+            .pointer(field)
+            .and_then(Value::as_str)
+            .expect("the field exists")
+            .to_owned();
+        consumer
+            .modify(&consumer.addresses(), "a", set(&right))
+            .await;
         wait_until_repaired(&consumer, &before).await;
     }
 }
@@ -81,12 +106,19 @@ async fn address_with_a_wrong_reference_is_reported_and_kept() {
 #[tokio::test]
 async fn address_changed_to_a_duplicate_is_reported() {
     let consumer = with_claims(9, &["a", "b"]).await;
-    consumer.modify(&consumer.addresses(), "b", |address| address["spec"]["address"] = json!("10.0.0.1")).await;
-    eventually("claim b reports that its address is a duplicate", || async {
-        let claim = consumer.claims().get("b").await.ok()??;
-        assert_eq!(claim.bound_address(), Some("b"));
-        (ready(&claim).reason.as_deref() == Some("DuplicateAddress")).then_some(())
-    })
+    consumer
+        .modify(&consumer.addresses(), "b", |address| {
+            address["spec"]["address"] = json!("10.0.0.1")
+        })
+        .await;
+    eventually(
+        "claim b reports that its address is a duplicate",
+        || async {
+            let claim = consumer.claims().get("b").await.ok()??;
+            assert_eq!(claim.bound_address(), Some("b"));
+            (ready(&claim).reason.as_deref() == Some("DuplicateAddress")).then_some(())
+        },
+    )
     .await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     for name in ["c", "d"] {
@@ -99,20 +131,41 @@ async fn address_changed_to_a_duplicate_is_reported() {
 #[tokio::test]
 async fn invalid_address_is_reported_and_kept() {
     let consumer = with_claims(9, &["a"]).await;
-    for bad in ["10.0.0.999", "10.0.0.01", "10.0.0.1/24", "10.0.0.1%eth0", "1"] {
-        consumer.modify(&consumer.addresses(), "a", |address| address["spec"]["address"] = json!(bad)).await;
+    for bad in [
+        "10.0.0.999",
+        "10.0.0.01",
+        "10.0.0.1/24",
+        "10.0.0.1%eth0",
+        "1",
+    ] {
+        consumer
+            .modify(&consumer.addresses(), "a", |address| {
+                address["spec"]["address"] = json!(bad)
+            })
+            .await;
         // No other claim gets the address, which a machine uses.
         let name = format!("new-{}", bad.len());
         consumer.create_claim(&name, "web").await;
         assert_ne!(consumer.wait_for_address(&name).await, "10.0.0.1", "{bad}");
         consumer.release(&name).await;
     }
-    let claim = consumer.claims().get("a").await.expect("claims can be read").expect("the claim exists");
+    let claim = consumer
+        .claims()
+        .get("a")
+        .await
+        .expect("claims can be read")
+        .expect("the claim exists");
     assert_eq!(claim.bound_address(), Some("a"));
-    consumer.modify(&consumer.addresses(), "a", |address| address["spec"]["address"] = json!("10.0.0.1")).await;
+    consumer
+        .modify(&consumer.addresses(), "a", |address| {
+            address["spec"]["address"] = json!("10.0.0.1")
+        })
+        .await;
     wait_until_ready(&consumer, "a").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
-    consumer.wait_for_reservations("web", &[("10.0.0.1", "a")]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", "a")])
+        .await;
     consumer.release("a").await;
     consumer.wait_for_counts("web", (9, 9, 0, 0)).await;
 }

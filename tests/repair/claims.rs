@@ -12,11 +12,25 @@ async fn lost_finalizer_is_restored() {
     let consumer = with_claims(9, &["a"]).await;
     let pools = consumer.pools();
     let before = consumer.wait_for_ip_address("a").await;
-    consumer.modify(&consumer.claims(), "a", |claim| claim["metadata"]["finalizers"] = json!([])).await;
-    consumer.modify(&consumer.addresses(), "a", |address| address["metadata"]["finalizers"] = json!([])).await;
-    consumer.modify(&pools, "web", |pool| pool["metadata"]["finalizers"] = json!([])).await;
+    consumer
+        .modify(&consumer.claims(), "a", |claim| {
+            claim["metadata"]["finalizers"] = json!([])
+        })
+        .await;
+    consumer
+        .modify(&consumer.addresses(), "a", |address| {
+            address["metadata"]["finalizers"] = json!([])
+        })
+        .await;
+    consumer
+        .modify(&pools, "web", |pool| {
+            pool["metadata"]["finalizers"] = json!([])
+        })
+        .await;
     eventually("all three have their finalizers", || async {
-        let has = |finalizers: &[String], name: &str| finalizers.iter().any(|present| present.ends_with(name));
+        let has = |finalizers: &[String], name: &str| {
+            finalizers.iter().any(|present| present.ends_with(name))
+        };
         let claim = consumer.claims().get("a").await.ok()??;
         let address = consumer.addresses().get("a").await.ok()??;
         let pool = pools.get("web").await.ok()??;
@@ -39,8 +53,8 @@ async fn claim_deleted_without_finalizer_leaves_nothing_behind() {
     consumer.set_paused(&consumer.claims(), "a", true).await;
     consumer.force_delete(&consumer.claims(), "a").await;
     eventually("its address and reservation are deleted", || async {
-        let gone =
-            consumer.allocated_addresses().await.is_empty() && consumer.reservation("web", "10.0.0.1").await.is_none();
+        let gone = consumer.allocated_addresses().await.is_empty()
+            && consumer.reservation("web", "10.0.0.1").await.is_none();
         gone.then_some(())
     })
     .await;
@@ -50,10 +64,16 @@ async fn claim_deleted_without_finalizer_leaves_nothing_behind() {
 #[tokio::test]
 async fn wrong_address_reference_of_a_claim_is_repaired() {
     let consumer = with_claims(9, &["a", "b"]).await;
-    let name = |to: &str| json!([{"op": "replace", "path": "/status/addressRef/name", "value": to}]);
+    let name =
+        |to: &str| json!([{"op": "replace", "path": "/status/addressRef/name", "value": to}]);
     for wrong in ["b", "nobody"] {
-        let patch = serde_json::from_value(name(wrong)).expect("the test writes patches as they should be");
-        consumer.claims().patch_status("a", patch).await.expect("the status can be changed");
+        let patch =
+            serde_json::from_value(name(wrong)).expect("the test writes patches as they should be");
+        consumer
+            .claims()
+            .patch_status("a", patch)
+            .await
+            .expect("the status can be changed");
         eventually("the claim names its own address", || async {
             (consumer.claims().get("a").await.ok()??.bound_address() == Some("a")).then_some(())
         })
@@ -61,7 +81,9 @@ async fn wrong_address_reference_of_a_claim_is_repaired() {
         assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     }
     assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
-    consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")])
+        .await;
 }
 
 #[tokio::test]
@@ -70,7 +92,11 @@ async fn lost_status_is_restored_with_the_same_address() {
     let patch = json!([{"op": "remove", "path": "/status"}]);
     let patch = serde_json::from_value(patch).expect("the test writes patches as they should be");
     let before = consumer.wait_for_ip_address("a").await;
-    consumer.claims().patch_status("a", patch).await.expect("the status can be changed");
+    consumer
+        .claims()
+        .patch_status("a", patch)
+        .await
+        .expect("the status can be changed");
     let after = consumer.wait_for_ip_address("a").await;
     assert_eq!((after.uid(), after.spec), (before.uid(), before.spec));
 }
@@ -98,27 +124,42 @@ async fn force_deleted_address_is_recreated_with_the_same_value() {
     consumer.wait_for_counts("web", (3, 0, 3, 0)).await;
 }
 
-/// The IPAddress of a bound claim was deleted, and its address is in use by an IPAddress without a claim.
+/// The IPAddress of a bound claim was deleted, and its address is in use by an IPAddress without a
+/// claim.
 #[tokio::test]
 async fn bound_claim_gets_no_other_address_while_its_own_is_used() {
     let consumer = with_claims(9, &["a"]).await;
-    let pool = json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
+    let pool =
+        json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
     // The manager must not observe the deletion of the IPAddress before the pause.
     pause(&consumer, "a").await;
-    consumer.create_address_for("squatter", pool, "10.0.0.1").await;
+    consumer
+        .create_address_for("squatter", pool, "10.0.0.1")
+        .await;
     consumer.force_delete(&consumer.addresses(), "a").await;
     consumer.set_paused(&consumer.claims(), "a", false).await;
     let text = eventually("the claim reports that its address is in use", || async {
         let claim = consumer.claims().get("a").await.ok()??;
         assert_eq!(claim.bound_address(), Some("a"));
         let ready = ready(&claim);
-        (ready.reason.as_deref() == Some("DuplicateAddress")).then(|| ready.message.unwrap_or_default())
+        (ready.reason.as_deref() == Some("DuplicateAddress"))
+            .then(|| ready.message.unwrap_or_default())
     })
     .await;
-    assert!(text.contains("10.0.0.1") && text.contains("/squatter"), "{text}");
-    assert!(!consumer.allocated_addresses().await.contains_key("a"), "it gets no other address");
-    consumer.delete_object(&consumer.addresses(), "squatter").await;
+    assert!(
+        text.contains("10.0.0.1") && text.contains("/squatter"),
+        "{text}"
+    );
+    assert!(
+        !consumer.allocated_addresses().await.contains_key("a"),
+        "it gets no other address"
+    );
+    consumer
+        .delete_object(&consumer.addresses(), "squatter")
+        .await;
     wait_until_ready(&consumer, "a").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
-    consumer.wait_for_reservations("web", &[("10.0.0.1", "a")]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", "a")])
+        .await;
 }

@@ -1,5 +1,5 @@
-//! Manual damage is detected, and repaired or reported. Most tests of this binary share one control plane and one
-//! manager, and use separate namespaces.
+//! Manual damage is detected, and repaired or reported. Most tests of this binary share one control
+//! plane and one manager, and use separate namespaces.
 
 #![allow(
     clippy::expect_used,
@@ -44,37 +44,67 @@ fn environment() -> &'static Environment {
         let control_plane = ControlPlane::start(Options::default());
         let metrics = free_port();
         let diagnostics = format!("--diagnostics-address=127.0.0.1:{metrics}");
-        let flags = ["--sweep-interval=1s", "--sweep-grace=2s", &diagnostics, "--insecure-diagnostics"];
+        let flags = [
+            "--sweep-interval=1s",
+            "--sweep-grace=2s",
+            &diagnostics,
+            "--insecure-diagnostics",
+        ];
         let manager = Manager::start(&control_plane, &flags);
-        Environment { control_plane, manager, metrics }
+        Environment {
+            control_plane,
+            manager,
+            metrics,
+        }
     })
 }
 
 /// A consumer with its own namespace.
 async fn consumer() -> Consumer {
     let world = environment();
-    assert!(!world.manager.was_forbidden(), "the manager lacks a permission:\n{}", world.manager.log());
+    assert!(
+        !world.manager.was_forbidden(),
+        "the manager lacks a permission:\n{}",
+        world.manager.log()
+    );
     Consumer::new(&world.control_plane).await
 }
 
-/// A consumer with a pool `web` of `count` addresses and these claims, bound in order. The manager has observed them.
+/// A consumer with a pool `web` of `count` addresses and these claims, bound in order. The manager
+/// has observed them.
 async fn with_claims(count: u8, claims: &[&str]) -> Consumer {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": [format!("10.0.0.1-10.0.0.{count}")], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": [format!("10.0.0.1-10.0.0.{count}")], "prefix": 24}),
+        )
+        .await;
     for (name, number) in claims.iter().zip(1..) {
         consumer.create_claim(name, "web").await;
-        assert_eq!(consumer.wait_for_address(name).await, format!("10.0.0.{number}"));
+        assert_eq!(
+            consumer.wait_for_address(name).await,
+            format!("10.0.0.{number}")
+        );
     }
-    let (total, used) = (i64::from(count), i64::try_from(claims.len()).expect("a small number"));
-    consumer.wait_for_counts("web", (total, total - used, used, 0)).await;
+    let (total, used) = (
+        i64::from(count),
+        i64::try_from(claims.len()).expect("a small number"),
+    );
+    consumer
+        .wait_for_counts("web", (total, total - used, used, 0))
+        .await;
     consumer
 }
 
-/// Pauses a claim of the pool `web`, and waits until the manager has observed it: then a later claim reports its pause.
+/// Pauses a claim of the pool `web`, and waits until the manager has observed it: then a later
+/// claim reports its pause.
 async fn pause(consumer: &Consumer, name: &str) {
     consumer.set_paused(&consumer.claims(), name, true).await;
     let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
-    consumer.create_claim_with("made-later", "InClusterIPPool", "web", metadata).await;
+    consumer
+        .create_claim_with("made-later", "InClusterIPPool", "web", metadata)
+        .await;
     consumer.wait_for_reason("made-later", "Paused").await;
     consumer.release("made-later").await;
 }
@@ -89,13 +119,19 @@ async fn wait_until_ready(consumer: &Consumer, name: &str) {
 
 /// The value of a metric of the shared manager.
 fn metric(name: &str) -> Option<f64> {
-    scrape()?.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    scrape()?
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
 
 /// All metrics of the shared manager.
 fn scrape() -> Option<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, environment().metrics)).ok()?;
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+    write!(
+        stream,
+        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )
+    .ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     Some(answer)

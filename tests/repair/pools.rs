@@ -10,15 +10,32 @@ use crate::with_claims;
 #[tokio::test]
 async fn shrunk_pool_frees_nothing_and_still_repairs() {
     let consumer = with_claims(4, &["a", "b", "c"]).await;
-    consumer.modify_pool("web", |spec| spec["addresses"] = json!(["10.0.0.4"])).await;
+    consumer
+        .modify_pool("web", |spec| spec["addresses"] = json!(["10.0.0.4"]))
+        .await;
     consumer.wait_for_counts("web", (1, 1, 0, 3)).await;
-    let text = consumer.wait_for_condition(&consumer.pools(), "web", "OutOfRange", "True", "AddressesOutOfRange").await;
+    let text = consumer
+        .wait_for_condition(
+            &consumer.pools(),
+            "web",
+            "OutOfRange",
+            "True",
+            "AddressesOutOfRange",
+        )
+        .await;
     assert!(text.contains('3'), "{text}");
     // A lost address outside of the range is recreated, too.
     let lost = format!("p.{}.web.10.0.0.1", consumer.namespace);
-    consumer.delete_object(&consumer.reservations(), &lost).await;
+    consumer
+        .delete_object(&consumer.reservations(), &lost)
+        .await;
     consumer.force_delete(&consumer.addresses(), "b").await;
-    consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b"), ("10.0.0.3", "c")]).await;
+    consumer
+        .wait_for_reservations(
+            "web",
+            &[("10.0.0.1", "a"), ("10.0.0.2", "b"), ("10.0.0.3", "c")],
+        )
+        .await;
     for (name, address) in [("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "10.0.0.3")] {
         eventually(&format!("{name} has its IPAddress"), || async {
             consumer.addresses().get(name).await.ok()?.map(drop)
@@ -34,17 +51,38 @@ async fn shrunk_pool_frees_nothing_and_still_repairs() {
 async fn deleted_pool_with_claims_stays_and_still_repairs() {
     let consumer = with_claims(4, &["a", "b"]).await;
     consumer.delete_object(&consumer.pools(), "web").await;
-    consumer.wait_for_pool_condition("web", "False", "Deleting").await;
+    consumer
+        .wait_for_pool_condition("web", "False", "Deleting")
+        .await;
     consumer.create_claim("late", "web").await;
     consumer.wait_for_reason("late", "PoolNotReady").await;
-    consumer.modify(&consumer.addresses(), "a", |address| address["metadata"]["labels"] = json!({"x": "y"})).await;
-    consistently("the addresses exist", || async { consumer.allocated_addresses().await.len() == 2 }).await;
-    consumer.release("a").await;
-    consistently("the pool exists", || async { consumer.pools().get("web").await.is_ok_and(|pool| pool.is_some()) })
+    consumer
+        .modify(&consumer.addresses(), "a", |address| {
+            address["metadata"]["labels"] = json!({"x": "y"})
+        })
         .await;
+    consistently("the addresses exist", || async {
+        consumer.allocated_addresses().await.len() == 2
+    })
+    .await;
+    consumer.release("a").await;
+    consistently("the pool exists", || async {
+        consumer
+            .pools()
+            .get("web")
+            .await
+            .is_ok_and(|pool| pool.is_some())
+    })
+    .await;
     consumer.release("b").await;
     eventually("the pool is gone", || async {
-        consumer.pools().get("web").await.expect("pools can be read").is_none().then_some(())
+        consumer
+            .pools()
+            .get("web")
+            .await
+            .expect("pools can be read")
+            .is_none()
+            .then_some(())
     })
     .await;
     consumer.delete("late").await;
@@ -56,12 +94,25 @@ async fn deleted_pool_with_claims_stays_and_still_repairs() {
 async fn addresses_stay_in_use_after_pool_recreation() {
     let consumer = with_claims(4, &["a", "b"]).await;
     let pools = consumer.pools();
-    let before = pools.get("web").await.expect("pools can be read").expect("it exists");
+    let before = pools
+        .get("web")
+        .await
+        .expect("pools can be read")
+        .expect("it exists");
     consumer.force_delete(&pools, "web").await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.4"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.1-10.0.0.4"], "prefix": 24}),
+        )
+        .await;
     consumer.create_claim("c", "web").await;
     assert_eq!(consumer.wait_for_address("c").await, "10.0.0.3");
-    let after = pools.get("web").await.expect("pools can be read").expect("it exists");
+    let after = pools
+        .get("web")
+        .await
+        .expect("pools can be read")
+        .expect("it exists");
     assert_ne!(after.uid(), before.uid());
     for (name, address) in [("a", "10.0.0.1"), ("b", "10.0.0.2")] {
         assert_eq!(consumer.wait_for_address(name).await, address);
@@ -74,8 +125,7 @@ async fn addresses_stay_in_use_after_pool_recreation() {
 async fn foreign_address_in_a_pool_is_in_use_and_is_reported() {
     let consumer = with_claims(4, &["a"]).await;
     consumer.create_address("foreign", "web", "10.0.0.2").await;
-    let foreign =
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "else", "uid": "00000000-0000-0000-0000-000000000001"});
+    let foreign = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "else", "uid": "00000000-0000-0000-0000-000000000001"});
     consumer
         .modify(&consumer.addresses(), "foreign", |address| {
             address["metadata"]["finalizers"] = json!(["example.com/in-use"]);
@@ -85,10 +135,20 @@ async fn foreign_address_in_a_pool_is_in_use_and_is_reported() {
     consumer.wait_for_counts("web", (4, 2, 2, 0)).await;
     consumer.create_claim("b", "web").await;
     assert_eq!(consumer.wait_for_address("b").await, "10.0.0.3");
-    consistently("it is not changed", || async { consumer.allocated_addresses().await.contains_key("foreign") }).await;
-    let claim = consumer.claims().get("a").await.expect("claims can be read").expect("it exists");
+    consistently("it is not changed", || async {
+        consumer.allocated_addresses().await.contains_key("foreign")
+    })
+    .await;
+    let claim = consumer
+        .claims()
+        .get("a")
+        .await
+        .expect("claims can be read")
+        .expect("it exists");
     assert_eq!(ready(&claim).status, "True");
-    consumer.force_delete(&consumer.addresses(), "foreign").await;
+    consumer
+        .force_delete(&consumer.addresses(), "foreign")
+        .await;
     eventually("it is deleted", || async {
         (!consumer.allocated_addresses().await.contains_key("foreign")).then_some(())
     })

@@ -1,5 +1,5 @@
-//! Stress test of the sweeper: it sweeps continuously while objects are delayed, deleted, damaged and recreated. A
-//! monitor asserts that no address in use is freed.
+//! Stress test of the sweeper: it sweeps continuously while objects are delayed, deleted, damaged
+//! and recreated. A monitor asserts that no address in use is freed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -26,8 +26,8 @@ const CLAIMS: usize = 10;
 /// A finalizer of the user of the address.
 const IN_USE: &str = "example.com/in-use";
 
-/// Repeats a call until it succeeds, since the API server restarts. The delay leaves the processor to the programs
-/// under test.
+/// Repeats a call until it succeeds, since the API server restarts. The delay leaves the processor
+/// to the programs under test.
 async fn try_for_long<T, F: Future<Output = Option<T>>>(mut call: impl FnMut() -> F) -> Option<T> {
     let patience = Patience::new(Duration::from_mins(2));
     loop {
@@ -42,13 +42,23 @@ async fn try_for_long<T, F: Future<Output = Option<T>>>(mut call: impl FnMut() -
 }
 
 async fn retry<T, F: Future<Output = Option<T>>>(what: &str, call: impl FnMut() -> F) -> T {
-    try_for_long(call).await.unwrap_or_else(|| panic!("does not succeed: {what}"))
+    try_for_long(call)
+        .await
+        .unwrap_or_else(|| panic!("does not succeed: {what}"))
 }
 
 async fn create(consumer: &Consumer, name: &str) -> IPAddressClaim {
     retry("a claim is created", || async {
-        let _ = consumer.try_create_claim(name, "InClusterIPPool", "web", json!({})).await;
-        consumer.claims().get(name).await.ok().flatten().filter(|claim| claim.metadata.deletion_timestamp.is_none())
+        let _ = consumer
+            .try_create_claim(name, "InClusterIPPool", "web", json!({}))
+            .await;
+        consumer
+            .claims()
+            .get(name)
+            .await
+            .ok()
+            .flatten()
+            .filter(|claim| claim.metadata.deletion_timestamp.is_none())
     })
     .await
 }
@@ -57,20 +67,41 @@ async fn create(consumer: &Consumer, name: &str) -> IPAddressClaim {
 async fn wait_until_complete(consumer: &Consumer, claim: &IPAddressClaim) -> IPAddress {
     let (name, uid) = (claim.name_any(), claim.uid());
     let address = try_for_long(|| async {
-        consumer.claims().get(&name).await.ok()?.filter(|found| found.uid() == uid)?.bound_address()?;
+        consumer
+            .claims()
+            .get(&name)
+            .await
+            .ok()?
+            .filter(|found| found.uid() == uid)?
+            .bound_address()?;
         let address = consumer.addresses().get(&name).await.ok()??;
-        let ours = address.owner_references().iter().any(|owner| Some(&owner.uid) == uid.as_ref());
+        let ours = address
+            .owner_references()
+            .iter()
+            .any(|owner| Some(&owner.uid) == uid.as_ref());
         let reserved = format!("p.{}.web.{}", consumer.namespace, address.spec.address);
-        let holder = consumer.reservations().get(&reserved).await.ok()??.spec.claim_ref?;
-        (ours && holder.uid == uid && address.metadata.deletion_timestamp.is_none()).then_some(address)
+        let holder = consumer
+            .reservations()
+            .get(&reserved)
+            .await
+            .ok()??
+            .spec
+            .claim_ref?;
+        (ours && holder.uid == uid && address.metadata.deletion_timestamp.is_none())
+            .then_some(address)
     })
     .await;
     if let Some(address) = address {
         return address;
     }
-    let found = (consumer.claims().get(&name).await, consumer.addresses().get(&name).await);
+    let found = (
+        consumer.claims().get(&name).await,
+        consumer.addresses().get(&name).await,
+    );
     let reserved = consumer.reservations().list().await;
-    panic!("claim {name} of {uid:?} does not become complete: IPAddress {found:?}, reservation {reserved:?}")
+    panic!(
+        "claim {name} of {uid:?} does not become complete: IPAddress {found:?}, reservation {reserved:?}"
+    )
 }
 
 /// Deletes a claim and waits until it does not exist.
@@ -85,7 +116,9 @@ async fn delete(consumer: &Consumer, claim: &IPAddressClaim) {
     .await;
     retry(&format!("claim {name} is gone"), || async {
         let found = consumer.claims().get(&name).await.ok()?;
-        found.is_none_or(|found| found.uid().as_ref() != Some(&uid)).then_some(())
+        found
+            .is_none_or(|found| found.uid().as_ref() != Some(&uid))
+            .then_some(())
     })
     .await;
 }
@@ -99,7 +132,8 @@ async fn set_finalizers<K>(
 {
     let patch = json!([{"op": "add", "path": "/metadata/finalizers", "value": finalizers}]);
     retry("finalizers are set", || async {
-        let patch = serde_json::from_value(patch.clone()).expect("the test writes patches as they should be");
+        let patch = serde_json::from_value(patch.clone())
+            .expect("the test writes patches as they should be");
         match calls.patch(name, patch).await {
             Err(error) if !error.is_not_found() && !error.is_invalid() => None,
             _ => Some(()),
@@ -146,22 +180,34 @@ async fn live(consumer: &Consumer, name: &str, shared: &Shared) {
         let reserved = format!("p.{}.web.{}", consumer.namespace, address.spec.address);
         match rand::random_range(0..4) {
             0 => {
-                let _ = addresses.delete(name, &address.uid().unwrap_or_default()).await;
+                let _ = addresses
+                    .delete(name, &address.uid().unwrap_or_default())
+                    .await;
                 set_finalizers(&addresses, name, &json!([])).await;
             }
             1 => {
                 shared.unreserved().extend(claim.uid());
                 if let Ok(Some(found)) = reservations.get(&reserved).await {
-                    let _ = reservations.delete(&reserved, &found.uid().unwrap_or_default()).await;
+                    let _ = reservations
+                        .delete(&reserved, &found.uid().unwrap_or_default())
+                        .await;
                 }
             }
             2 => {
                 // Deleted, and in use until its machine is deleted.
                 let both = json!(["ipam.cluster.x-k8s.io/ReleaseAddress", IN_USE]);
                 set_finalizers(&consumer.claims(), name, &both).await;
-                let _ = consumer.claims().delete(name, &claim.uid().unwrap_or_default()).await;
+                let _ = consumer
+                    .claims()
+                    .delete(name, &claim.uid().unwrap_or_default())
+                    .await;
                 tokio::time::sleep(Duration::from_millis(rand::random_range(500..4000))).await;
-                set_finalizers(&consumer.claims(), name, &json!(["ipam.cluster.x-k8s.io/ReleaseAddress"])).await;
+                set_finalizers(
+                    &consumer.claims(),
+                    name,
+                    &json!(["ipam.cluster.x-k8s.io/ReleaseAddress"]),
+                )
+                .await;
             }
             _ => {
                 let same = wait_until_complete(consumer, &claim).await;
@@ -190,43 +236,93 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// Reads all objects; claims both before and after, so that a condition that holds in both held in between.
+    /// Reads all objects; claims both before and after, so that a condition that holds in both held
+    /// in between.
     async fn check(&mut self, consumer: &Consumer, shared: &Shared) -> Option<()> {
         let bound = async || {
             let claims = consumer.claims().list().await.ok()?;
-            let held = |claim: &IPAddressClaim| claim.finalizers().iter().any(|finalizer| finalizer == IN_USE);
-            let stays = |claim: &IPAddressClaim| claim.metadata.deletion_timestamp.is_none() || held(claim);
-            let bound = claims.into_iter().filter(|claim| claim.bound_address().is_some() && stays(claim));
-            Some(bound.map(|claim| (claim.uid().unwrap_or_default(), claim.name_any())).collect::<BTreeMap<_, _>>())
+            let held = |claim: &IPAddressClaim| {
+                claim
+                    .finalizers()
+                    .iter()
+                    .any(|finalizer| finalizer == IN_USE)
+            };
+            let stays =
+                |claim: &IPAddressClaim| claim.metadata.deletion_timestamp.is_none() || held(claim);
+            let bound = claims
+                .into_iter()
+                .filter(|claim| claim.bound_address().is_some() && stays(claim));
+            Some(
+                bound
+                    .map(|claim| (claim.uid().unwrap_or_default(), claim.name_any()))
+                    .collect::<BTreeMap<_, _>>(),
+            )
         };
         let before = bound().await?;
         let addresses = consumer.addresses().list().await.ok()?;
         let reservations = consumer.reservations().list().await.ok()?;
         let after = bound().await?;
-        let all: BTreeMap<_, _> = before.into_iter().filter(|(uid, _)| after.contains_key(uid)).collect();
+        let all: BTreeMap<_, _> = before
+            .into_iter()
+            .filter(|(uid, _)| after.contains_key(uid))
+            .collect();
         for address in &addresses {
-            let owner = address.owner_references().iter().find(|owner| all.contains_key(&owner.uid));
-            let Some(uid) = owner.map(|owner| owner.uid.clone()) else { continue };
-            let known = self.had.entry(uid.clone()).or_insert_with(|| address.spec.address.clone());
-            assert_eq!(*known, address.spec.address, "claim {} of {uid} has another address", all[&uid]);
+            let owner = address
+                .owner_references()
+                .iter()
+                .find(|owner| all.contains_key(&owner.uid));
+            let Some(uid) = owner.map(|owner| owner.uid.clone()) else {
+                continue;
+            };
+            let known = self
+                .had
+                .entry(uid.clone())
+                .or_insert_with(|| address.spec.address.clone());
+            assert_eq!(
+                *known, address.spec.address,
+                "claim {} of {uid} has another address",
+                all[&uid]
+            );
         }
         let mut holders: HashMap<&String, &String> = HashMap::new();
         for uid in all.keys() {
-            let Some(address) = self.had.get(uid) else { continue };
+            let Some(address) = self.had.get(uid) else {
+                continue;
+            };
             if let Some(other) = holders.insert(address, uid) {
-                panic!("{address} belongs to both {} ({uid}) and {} ({other})", all[uid], all[other]);
+                panic!(
+                    "{address} belongs to both {} ({uid}) and {} ({other})",
+                    all[uid], all[other]
+                );
             }
             let held_by = |reservation: &&capi_ipam_api::IPReservation| {
                 reservation.spec.address == *address
-                    && reservation.spec.claim_ref.as_ref().and_then(|claim| claim.uid.as_ref()) == Some(uid)
+                    && reservation
+                        .spec
+                        .claim_ref
+                        .as_ref()
+                        .and_then(|claim| claim.uid.as_ref())
+                        == Some(uid)
             };
             if reservations.iter().any(|reservation| held_by(&reservation)) {
                 self.missing.remove(uid);
             } else {
-                assert!(shared.unreserved().contains(uid), "the reservation of {address} of {} was freed", all[uid]);
-                let missing = self.missing.entry(uid.clone()).or_insert_with(Instant::now).elapsed();
+                assert!(
+                    shared.unreserved().contains(uid),
+                    "the reservation of {address} of {} was freed",
+                    all[uid]
+                );
+                let missing = self
+                    .missing
+                    .entry(uid.clone())
+                    .or_insert_with(Instant::now)
+                    .elapsed();
                 self.longest = self.longest.max(missing);
-                assert!(missing < MAX_REPAIR_TIME, "{address} of {} is not reserved for {missing:?}", all[uid]);
+                assert!(
+                    missing < MAX_REPAIR_TIME,
+                    "{address} of {} is not reserved for {missing:?}",
+                    all[uid]
+                );
             }
         }
         self.missing.retain(|uid, _| all.contains_key(uid));
@@ -239,7 +335,8 @@ impl Monitor {
 fn disturb(mut control_plane: ControlPlane, over: &AtomicBool) -> (ControlPlane, Manager) {
     let start = |control_plane: &ControlPlane| {
         // The API server does not know all roles immediately after its start.
-        Manager::launch(control_plane, control_plane.provider_kubeconfig(), &FLAGS).may_lack_permissions()
+        Manager::launch(control_plane, control_plane.provider_kubeconfig(), &FLAGS)
+            .may_lack_permissions()
     };
     // Two at once, without leader election.
     let mut managers = vec![start(&control_plane), start(&control_plane)];
@@ -269,7 +366,12 @@ async fn addresses_in_use_are_never_freed() {
     let control_plane = ControlPlane::start(Options::default());
     let consumer = Consumer::new(&control_plane).await;
     // Few more addresses than claims: a freed address is allocated again immediately.
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.12"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.1-10.0.0.12"], "prefix": 24}),
+        )
+        .await;
     let shared = Arc::new(Shared::default());
     let _ends = Ends(Arc::clone(&shared));
     let disturbed = tokio::task::spawn_blocking({

@@ -9,13 +9,15 @@ use crate::support::manager::Manager;
 use crate::support::wait::eventually;
 use crate::with_claims;
 
-/// Replaces the reservation of an address with one for another holder, bypassing all checks. The manager may recreate
-/// the deleted one concurrently.
+/// Replaces the reservation of an address with one for another holder, bypassing all checks. The
+/// manager may recreate the deleted one concurrently.
 async fn replace_holder(consumer: &Consumer, address: &str, holder: serde_json::Value) {
     let reservations = consumer.reservations();
     loop {
         if let Some(found) = consumer.reservation("web", address).await
-            && let Err(error) = reservations.delete(&found.name_any(), &found.uid().unwrap_or_default()).await
+            && let Err(error) = reservations
+                .delete(&found.name_any(), &found.uid().unwrap_or_default())
+                .await
         {
             assert!(error.is_conflict(), "{error}");
         }
@@ -31,12 +33,19 @@ async fn deleted_reservation_of_a_bound_claim_is_recreated() {
     let consumer = with_claims(4, &["a", "b"]).await;
     for number in 0..5 {
         let name = format!("p.{}.web.10.0.0.1", consumer.namespace);
-        consumer.delete_object(&consumer.reservations(), &name).await;
+        consumer
+            .delete_object(&consumer.reservations(), &name)
+            .await;
         let new = format!("new{number}");
         consumer.create_claim(&new, "web").await;
         let address = consumer.wait_for_address(&new).await;
         assert_ne!(address, "10.0.0.1");
-        consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b"), (&address, &new)]).await;
+        consumer
+            .wait_for_reservations(
+                "web",
+                &[("10.0.0.1", "a"), ("10.0.0.2", "b"), (&address, &new)],
+            )
+            .await;
         consumer.release(&new).await;
     }
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
@@ -46,8 +55,16 @@ async fn deleted_reservation_of_a_bound_claim_is_recreated() {
 async fn reservation_naming_a_dead_claim_is_repaired() {
     let consumer = with_claims(4, &["a", "b"]).await;
     let dead = "00000000-0000-0000-0000-000000000000";
-    // Of a claim that never existed; of a previous claim of the name; of another claim that has its own address.
-    let b = consumer.claims().get("b").await.expect("claims can be read").expect("it exists").metadata.uid;
+    // Of a claim that never existed; of a previous claim of the name; of another claim that has its
+    // own address.
+    let b = consumer
+        .claims()
+        .get("b")
+        .await
+        .expect("claims can be read")
+        .expect("it exists")
+        .metadata
+        .uid;
     for (name, uid) in [("never", json!(dead)), ("a", json!(dead)), ("b", json!(b))] {
         let holder = json!({"namespace": consumer.namespace, "name": name, "uid": uid});
         replace_holder(&consumer, "10.0.0.1", holder).await;
@@ -56,7 +73,12 @@ async fn reservation_naming_a_dead_claim_is_repaired() {
         assert_ne!(address, "10.0.0.1", "the address is in use");
         assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
         if name != "a" {
-            consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b"), (&address, "new")]).await;
+            consumer
+                .wait_for_reservations(
+                    "web",
+                    &[("10.0.0.1", "a"), ("10.0.0.2", "b"), (&address, "new")],
+                )
+                .await;
         }
         consumer.release("new").await;
     }
@@ -66,19 +88,27 @@ async fn reservation_naming_a_dead_claim_is_repaired() {
     consumer.wait_for_counts("web", (4, 2, 2, 0)).await;
 }
 
-/// The reservation names an unbound claim: it gets another address, and then the reservation is repaired.
+/// The reservation names an unbound claim: it gets another address, and then the reservation is
+/// repaired.
 #[tokio::test]
 async fn reservation_for_a_waiting_claim_frees_no_address_in_use() {
     let consumer = with_claims(4, &["a"]).await;
     let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
-    let waits = consumer.create_claim_with("waits", "InClusterIPPool", "web", metadata).await;
+    let waits = consumer
+        .create_claim_with("waits", "InClusterIPPool", "web", metadata)
+        .await;
     consumer.wait_for_reason("waits", "Paused").await;
-    let holder = json!({"namespace": consumer.namespace, "name": "waits", "uid": waits.metadata.uid});
+    let holder =
+        json!({"namespace": consumer.namespace, "name": "waits", "uid": waits.metadata.uid});
     replace_holder(&consumer, "10.0.0.1", holder).await;
-    consumer.set_paused(&consumer.claims(), "waits", false).await;
+    consumer
+        .set_paused(&consumer.claims(), "waits", false)
+        .await;
     assert_eq!(consumer.wait_for_address("waits").await, "10.0.0.2");
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
-    consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "waits")]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "waits")])
+        .await;
 }
 
 #[tokio::test]
@@ -87,18 +117,33 @@ async fn released_mark_on_a_bound_claim_frees_nothing() {
     let patch = json!([{"op": "add", "path": "/spec/releasedAt", "value": "2020-01-01T00:00:00Z"}]);
     let name = format!("p.{}.web.10.0.0.1", consumer.namespace);
     let patch = serde_json::from_value(patch).expect("the test writes patches as they should be");
-    consumer.reservations().patch(&name, patch).await.expect("the reservation can be released");
+    consumer
+        .reservations()
+        .patch(&name, patch)
+        .await
+        .expect("the reservation can be released");
     consumer.create_claim("b", "web").await;
     assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
-    consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")])
+        .await;
     eventually("the released mark is removed", || async {
-        consumer.reservation("web", "10.0.0.1").await?.spec.released_at.is_none().then_some(())
+        consumer
+            .reservation("web", "10.0.0.1")
+            .await?
+            .spec
+            .released_at
+            .is_none()
+            .then_some(())
     })
     .await;
-    consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")])
+        .await;
 }
 
-/// The leftovers of a previous claim of the same name: its reservation, and its IPAddress with it as owner.
+/// The leftovers of a previous claim of the same name: its reservation, and its IPAddress with it
+/// as owner.
 #[tokio::test]
 async fn leftovers_of_a_previous_claim_are_cleaned_up() {
     let consumer = with_claims(4, &["a"]).await;
@@ -114,34 +159,63 @@ async fn leftovers_of_a_previous_claim_are_cleaned_up() {
         .then_some(())
     })
     .await;
-    consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "again")]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "again")])
+        .await;
 }
 
 #[tokio::test]
 async fn report_only_sweep_frees_nothing() {
     let control_plane = ControlPlane::start(Options::default());
-    let flags = ["--sweep-interval=200ms", "--sweep-grace=1s", "--sweep-report-only"];
+    let flags = [
+        "--sweep-interval=200ms",
+        "--sweep-grace=1s",
+        "--sweep-report-only",
+    ];
     let manager = Manager::start(&control_plane, &flags);
     let consumer = Consumer::new(&control_plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.4"], "prefix": 24})).await;
-    let pool = json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
-    consumer.create_leftover_address("left", pool, "10.0.0.2").await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.1-10.0.0.4"], "prefix": 24}),
+        )
+        .await;
+    let pool =
+        json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
+    consumer
+        .create_leftover_address("left", pool, "10.0.0.2")
+        .await;
     let holder = json!({"namespace": consumer.namespace, "name": "never", "uid": "dead"});
     consumer.reserve("web", "10.0.0.1", holder).await;
-    let reservation = consumer.reservation("web", "10.0.0.1").await.expect("it exists").name_any();
+    let reservation = consumer
+        .reservation("web", "10.0.0.1")
+        .await
+        .expect("it exists")
+        .name_any();
     let everywhere = consumer.in_namespace("default");
-    for (scene, object, words) in
-        [(&consumer, "left", "no IPAddressClaim left exists"), (&everywhere, &reservation, "does not use 10.0.0.1")]
-    {
+    for (scene, object, words) in [
+        (&consumer, "left", "no IPAddressClaim left exists"),
+        (&everywhere, &reservation, "does not use 10.0.0.1"),
+    ] {
         eventually(&format!("an event reports {object}"), || async {
             let events = scene.events(object).await;
-            events.iter().any(|(_, reason, text)| reason == "NoClaim" && text.contains(words)).then_some(())
+            events
+                .iter()
+                .any(|(_, reason, text)| reason == "NoClaim" && text.contains(words))
+                .then_some(())
         })
         .await;
     }
     consumer.create_claim("a", "web").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.3");
     assert!(consumer.reservation("web", "10.0.0.1").await.is_some());
-    assert!(consumer.addresses().get("left").await.expect("addresses can be read").is_some());
+    assert!(
+        consumer
+            .addresses()
+            .get("left")
+            .await
+            .expect("addresses can be read")
+            .is_some()
+    );
     assert!(!manager.was_forbidden(), "{}", manager.log());
 }

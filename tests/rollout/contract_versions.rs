@@ -20,8 +20,14 @@ fn serve(control_plane: &ControlPlane, served: &[&str]) {
     for name in DEFINITIONS {
         let definition = control_plane.kubectl(&["get", "crd", name, "-o=json"]);
         let mut definition: Value = serde_json::from_str(&definition).expect("kubectl writes JSON");
-        for version in definition["spec"]["versions"].as_array_mut().expect("a CRD has versions") {
-            let name = version["name"].as_str().expect("a version has a name").to_owned();
+        for version in definition["spec"]["versions"]
+            .as_array_mut()
+            .expect("a CRD has versions")
+        {
+            let name = version["name"]
+                .as_str()
+                .expect("a version has a name")
+                .to_owned();
             version["served"] = json!(served.contains(&name.as_str()));
             version["storage"] = json!(served.first() == Some(&name.as_str()));
         }
@@ -38,7 +44,9 @@ async fn claim_when(
     done: fn(&Value) -> bool,
 ) -> Value {
     eventually(&format!("{resource} {name} is as expected"), || async {
-        let claim = plane.try_kubectl(&["get", resource, name, "-n", namespace, "-o=json"]).ok()?;
+        let claim = plane
+            .try_kubectl(&["get", resource, name, "-n", namespace, "-o=json"])
+            .ok()?;
         let claim: Value = serde_json::from_str(&claim).ok()?;
         done(&claim).then_some(claim)
     })
@@ -49,13 +57,17 @@ async fn claim_when(
 async fn work_in(plane: &ControlPlane, version: &str) {
     let resource = format!("ipaddressclaims.{version}.ipam.cluster.x-k8s.io");
     eventually(&format!("{resource} are served"), || async {
-        plane.try_kubectl(&["get", &resource, "--all-namespaces"]).ok()
+        plane
+            .try_kubectl(&["get", &resource, "--all-namespaces"])
+            .ok()
     })
     .await;
     let manager = Manager::start(plane, &[]);
     let consumer = Consumer::new(plane).await;
     let namespace = consumer.namespace.as_str();
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.10"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.10"], "prefix": 24}))
+        .await;
     for name in ["first", "second"] {
         let claim = json!({
             "apiVersion": format!("ipam.cluster.x-k8s.io/{version}"), "kind": "IPAddressClaim",
@@ -64,21 +76,51 @@ async fn work_in(plane: &ControlPlane, version: &str) {
         });
         plane.kubectl_apply(&claim.to_string());
         if name == "first" {
-            claim_when(plane, namespace, &resource, name, |claim| claim["status"]["addressRef"]["name"] == "first")
-                .await;
+            claim_when(plane, namespace, &resource, name, |claim| {
+                claim["status"]["addressRef"]["name"] == "first"
+            })
+            .await;
         }
     }
     let address = format!("ipaddresses.{version}.ipam.cluster.x-k8s.io");
-    let address = plane.kubectl(&["get", &address, "first", "-n", namespace, "-o=jsonpath={.spec.address}"]);
+    let address = plane.kubectl(&[
+        "get",
+        &address,
+        "first",
+        "-n",
+        namespace,
+        "-o=jsonpath={.spec.address}",
+    ]);
     assert_eq!(address, "10.0.0.10");
     // The pool is exhausted.
     claim_when(plane, namespace, &resource, "second", |claim| {
-        claim["status"]["conditions"].as_array().into_iter().flatten().any(|condition| condition["type"] == "Ready")
+        claim["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|condition| condition["type"] == "Ready")
     })
     .await;
-    plane.kubectl(&["delete", &resource, "first", "-n", namespace, "--timeout=120s"]);
-    claim_when(plane, namespace, &resource, "second", |claim| claim["status"]["addressRef"]["name"] == "second").await;
-    plane.kubectl(&["delete", &resource, "second", "-n", namespace, "--timeout=120s"]);
+    plane.kubectl(&[
+        "delete",
+        &resource,
+        "first",
+        "-n",
+        namespace,
+        "--timeout=120s",
+    ]);
+    claim_when(plane, namespace, &resource, "second", |claim| {
+        claim["status"]["addressRef"]["name"] == "second"
+    })
+    .await;
+    plane.kubectl(&[
+        "delete",
+        &resource,
+        "second",
+        "-n",
+        namespace,
+        "--timeout=120s",
+    ]);
     assert!(manager.is_ready(), "{:?}", manager.probe("/readyz/caches"));
 }
 

@@ -1,7 +1,11 @@
-//! The manager in operation: restarts, several replicas, permissions, and an API server that restarts. Each test
-//! starts its own control plane.
+//! The manager in operation: restarts, several replicas, permissions, and an API server that
+//! restarts. Each test starts its own control plane.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "test code: a failure ends the test")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "test code: a failure ends the test"
+)]
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,5 +1,5 @@
-//! Pools that join a network while they are in use, while the manager is killed, and while another controller
-//! overwrites them.
+//! Pools that join a network while they are in use, while the manager is killed, and while another
+//! controller overwrites them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -15,12 +15,18 @@ use crate::support::wait::{eventually, eventually_within};
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=1s"];
 
 fn names(prefix: &str, count: usize) -> Vec<String> {
-    (0..count).map(|number| format!("{prefix}{number}")).collect()
+    (0..count)
+        .map(|number| format!("{prefix}{number}"))
+        .collect()
 }
 
 /// The reservations of a scope: address, and the claim that holds it.
 async fn reserved(consumer: &Consumer, scope: &str) -> BTreeMap<String, String> {
-    let all = consumer.reservations().list().await.expect("reservations can be listed");
+    let all = consumer
+        .reservations()
+        .list()
+        .await
+        .expect("reservations can be listed");
     let of_scope = all.into_iter().filter(|found| found.spec.scope == scope);
     let holder = |found: IPReservation| Some((found.spec.address, found.spec.claim_ref?.name));
     of_scope.filter_map(holder).collect()
@@ -28,10 +34,19 @@ async fn reserved(consumer: &Consumer, scope: &str) -> BTreeMap<String, String> 
 
 /// Waits until a pool belongs to a network with all its addresses.
 async fn wait_until_joined(consumer: &Consumer, pool: &str) {
-    eventually_within(Duration::from_mins(2), "the pool has joined the network", async || {
-        let status = consumer.pools().get(pool).await.expect("pools can be read")?.status?;
-        (status.network?.phase == MemberPhase::Member).then_some(())
-    })
+    eventually_within(
+        Duration::from_mins(2),
+        "the pool has joined the network",
+        async || {
+            let status = consumer
+                .pools()
+                .get(pool)
+                .await
+                .expect("pools can be read")?
+                .status?;
+            (status.network?.phase == MemberPhase::Member).then_some(())
+        },
+    )
     .await;
 }
 
@@ -40,12 +55,16 @@ async fn pool_joins_a_network_while_the_manager_is_killed() {
     let control_plane = ControlPlane::start(Options::default());
     let mut manager = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/22"], "prefix": 22})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/22"], "prefix": 22}))
+        .await;
     let first = names("a", 300);
     consumer.create_claims(&first, "web").await;
     let before = consumer.wait_for_addresses(&first).await;
 
-    consumer.create_network("lab", json!({"namespaces": {"from": "All"}, "pools": {}})).await;
+    consumer
+        .create_network("lab", json!({"namespaces": {"from": "All"}, "pools": {}}))
+        .await;
     let (kept, released) = first.split_at(250);
     let second = names("b", 50);
     let churn = async {
@@ -68,22 +87,37 @@ async fn pool_joins_a_network_while_the_manager_is_killed() {
     }
     let after = consumer.wait_for_addresses(&[kept, &second].concat()).await;
     wait_until_joined(&consumer, "web").await;
-    assert!(kept.iter().all(|name| before[name] == after[name]), "bound claims keep their addresses");
-    let by_address: HashMap<_, _> = after.iter().map(|(claim, address)| (address.clone(), claim.clone())).collect();
+    assert!(
+        kept.iter().all(|name| before[name] == after[name]),
+        "bound claims keep their addresses"
+    );
+    let by_address: HashMap<_, _> = after
+        .iter()
+        .map(|(claim, address)| (address.clone(), claim.clone()))
+        .collect();
     assert_eq!(by_address.len(), 300, "each address is allocated once");
-    eventually("each address is reserved in the network, and nowhere else", async || {
-        let inside = reserved(&consumer, "n.lab").await;
-        let is_complete =
-            inside.len() == 300 && inside.iter().all(|(address, claim)| by_address.get(address) == Some(claim));
-        let outside = reserved(&consumer, &format!("p.{}.web", consumer.namespace)).await;
-        (is_complete && outside.is_empty()).then_some(())
-    })
+    eventually(
+        "each address is reserved in the network, and nowhere else",
+        async || {
+            let inside = reserved(&consumer, "n.lab").await;
+            let is_complete = inside.len() == 300
+                && inside
+                    .iter()
+                    .all(|(address, claim)| by_address.get(address) == Some(claim));
+            let outside = reserved(&consumer, &format!("p.{}.web", consumer.namespace)).await;
+            (is_complete && outside.is_empty()).then_some(())
+        },
+    )
     .await;
 }
 
 /// Writes the whole specification of a pool, as controllers do that own it.
 async fn overwrite(consumer: &Consumer, pool: &str, spec: &Value) {
-    consumer.modify(&consumer.pools(), pool, |object| object["spec"] = spec.clone()).await;
+    consumer
+        .modify(&consumer.pools(), pool, |object| {
+            object["spec"] = spec.clone()
+        })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,9 +135,17 @@ async fn network_of_all_pools_holds_for_pools_that_others_overwrite() {
     one.create_claims(&own, "v4").await;
     let own = one.wait_for_addresses(&own).await;
     two.create_claims(&twice, "v4").await;
-    assert_eq!(two.wait_for_addresses(&twice).await["twice0"], "10.0.0.1", "the gateway of the other pool");
+    assert_eq!(
+        two.wait_for_addresses(&twice).await["twice0"],
+        "10.0.0.1",
+        "the gateway of the other pool"
+    );
 
-    one.create_network("everything", json!({"namespaces": {"from": "All"}, "pools": {}})).await;
+    one.create_network(
+        "everything",
+        json!({"namespaces": {"from": "All"}, "pools": {}}),
+    )
+    .await;
     let writes = async {
         for round in 0..20_u32 {
             for (consumer, spec) in [(&one, &spec), (&two, &other)] {
@@ -119,18 +161,43 @@ async fn network_of_all_pools_holds_for_pools_that_others_overwrite() {
     let claims = async {
         wait_until_joined(&one, "v4").await;
         wait_until_joined(&two, "v4").await;
-        tokio::join!(one.create_claims(&late, "v4"), two.create_claims(&late, "v4"));
-        (one.wait_for_addresses(&late).await, two.wait_for_addresses(&late).await)
+        tokio::join!(
+            one.create_claims(&late, "v4"),
+            two.create_claims(&late, "v4")
+        );
+        (
+            one.wait_for_addresses(&late).await,
+            two.wait_for_addresses(&late).await,
+        )
     };
     let ((), (in_one, in_two)) = tokio::join!(writes, claims);
-    let mut all: Vec<String> = own.values().chain(in_one.values()).chain(in_two.values()).cloned().collect();
-    assert!(!in_one.values().chain(in_two.values()).any(|address| address == "10.0.0.1" || address == "10.0.0.10"));
+    let mut all: Vec<String> = own
+        .values()
+        .chain(in_one.values())
+        .chain(in_two.values())
+        .cloned()
+        .collect();
+    assert!(
+        !in_one
+            .values()
+            .chain(in_two.values())
+            .any(|address| address == "10.0.0.1" || address == "10.0.0.10")
+    );
     all.sort();
     all.dedup();
     assert_eq!(all.len(), 60, "one address space");
     for consumer in [&one, &two] {
-        let pool = consumer.pools().get("v4").await.expect("pools can be read").expect("it exists");
-        assert_eq!(pool.spec.network(), None, "nothing is written into the specification");
+        let pool = consumer
+            .pools()
+            .get("v4")
+            .await
+            .expect("pools can be read")
+            .expect("it exists");
+        assert_eq!(
+            pool.spec.network(),
+            None,
+            "nothing is written into the specification"
+        );
     }
 }
 
@@ -144,9 +211,18 @@ async fn addresses_in_use_twice_are_reported_when_pools_join() {
         consumer.create_pool(pool, spec.clone()).await;
         consumer.create_claims(&names(pool, 2), pool).await;
         let bound = consumer.wait_for_addresses(&names(pool, 2)).await;
-        assert_eq!(bound.values().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>(), ["10.0.0.1", "10.0.0.2"]);
+        assert_eq!(
+            bound
+                .values()
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect::<Vec<_>>(),
+            ["10.0.0.1", "10.0.0.2"]
+        );
     }
-    consumer.create_network("lab", json!({"namespaces": {"from": "All"}, "pools": {}})).await;
+    consumer
+        .create_network("lab", json!({"namespaces": {"from": "All"}, "pools": {}}))
+        .await;
     // For each address, one of the two claims holds the reservation in the network.
     let holders = eventually("both addresses are reserved in the network", async || {
         let holders = reserved(&consumer, "n.lab").await;
@@ -154,11 +230,18 @@ async fn addresses_in_use_twice_are_reported_when_pools_join() {
     })
     .await;
     let all = [names("p", 2), names("q", 2)].concat();
-    let others: Vec<_> = all.iter().filter(|claim| !holders.values().any(|holder| holder == *claim)).collect();
+    let others: Vec<_> = all
+        .iter()
+        .filter(|claim| !holders.values().any(|holder| holder == *claim))
+        .collect();
     assert_eq!(others.len(), 2);
     for claim in &others {
         eventually("the claim reports the duplicate", async || {
-            let claim = consumer.claims().get(claim).await.expect("claims can be read")?;
+            let claim = consumer
+                .claims()
+                .get(claim)
+                .await
+                .expect("claims can be read")?;
             (ready(&claim).reason.as_deref() == Some("DuplicateAddress")).then_some(())
         })
         .await;
@@ -193,16 +276,30 @@ async fn network_of_an_earlier_version_is_created() {
     let _manager = Manager::start(&control_plane, &FLAGS);
     consumer.create_claim("a", "web").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
-    let network = consumer.networks().get("lab").await.expect("networks can be read").expect("it is created");
-    let access = network.spec.namespaces.expect("it allows the namespace of the pool");
+    let network = consumer
+        .networks()
+        .get("lab")
+        .await
+        .expect("networks can be read")
+        .expect("it is created");
+    let access = network
+        .spec
+        .namespaces
+        .expect("it allows the namespace of the pool");
     assert_eq!(access.names, [namespace]);
     eventually("the record is deleted", async || {
-        let record = consumer.reservations().get("n.lab.ipv4").await.expect("reservations can be read");
+        let record = consumer
+            .reservations()
+            .get("n.lab.ipv4")
+            .await
+            .expect("reservations can be read");
         record.is_none().then_some(())
     })
     .await;
     // Nobody gets a network by naming it.
     let tenant = Consumer::new(&control_plane).await;
     tenant.create_pool("web", spec).await;
-    tenant.wait_for_pool_condition("web", "False", "NetworkNotAllowed").await;
+    tenant
+        .wait_for_pool_condition("web", "False", "NetworkNotAllowed")
+        .await;
 }

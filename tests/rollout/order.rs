@@ -26,7 +26,11 @@ async fn round_robin_continues_after_a_restart_and_a_change_of_leader() {
         assert_eq!(allocate(&consumer, claim).await, address);
     }
     consumer.release("a").await;
-    assert_eq!(allocate(&consumer, "d").await, "4", "the released address is not the next one");
+    assert_eq!(
+        allocate(&consumer, "d").await,
+        "4",
+        "the released address is not the next one"
+    );
 
     first.kill();
     let mut first = Manager::start(&control_plane, &LEADER);
@@ -34,11 +38,27 @@ async fn round_robin_continues_after_a_restart_and_a_change_of_leader() {
 
     let mut standby = Manager::start(&control_plane, &LEADER);
     first.stop();
-    assert_eq!(allocate(&consumer, "f").await, "6", "after a change of the leader");
+    assert_eq!(
+        allocate(&consumer, "f").await,
+        "6",
+        "after a change of the leader"
+    );
     for (claim, address) in [("g", "7"), ("h", "8"), ("i", "9"), ("j", "1")] {
-        assert_eq!(allocate(&consumer, claim).await, address, "after the highest address follows the lowest one");
+        assert_eq!(
+            allocate(&consumer, claim).await,
+            address,
+            "after the highest address follows the lowest one"
+        );
     }
-    assert_eq!(consumer.reservations().list().await.expect("they can be listed").len(), 9);
+    assert_eq!(
+        consumer
+            .reservations()
+            .list()
+            .await
+            .expect("they can be listed")
+            .len(),
+        9
+    );
     standby.stop();
 
     // The order can be changed at any time.
@@ -47,7 +67,16 @@ async fn round_robin_continues_after_a_restart_and_a_change_of_leader() {
     consumer.release("i").await;
     let lowest = json!({"spec": {"allocation": null}}).to_string();
     let namespace = consumer.namespace.as_str();
-    control_plane.kubectl(&["patch", "inclusterippool", "ring", "-n", namespace, "--type=merge", "-p", &lowest]);
+    control_plane.kubectl(&[
+        "patch",
+        "inclusterippool",
+        "ring",
+        "-n",
+        namespace,
+        "--type=merge",
+        "-p",
+        &lowest,
+    ]);
     assert_eq!(allocate(&consumer, "k").await, "3");
 }
 
@@ -58,7 +87,8 @@ async fn round_robin_continues_in_a_slice_after_a_restart() {
     let consumer = Consumer::new(&control_plane).await;
     let slices = json!({"size": 8, "per": "Namespace", "mostEach": 1});
     let order = json!({"order": "RoundRobin"});
-    let spec = json!({"addresses": ["10.0.0.0/27"], "prefix": 27, "slices": slices, "allocation": order});
+    let spec =
+        json!({"addresses": ["10.0.0.0/27"], "prefix": 27, "slices": slices, "allocation": order});
     consumer.create_pool("ring", spec).await;
     for (claim, address) in [("a", "1"), ("b", "2"), ("c", "3")] {
         assert_eq!(allocate(&consumer, claim).await, address);
@@ -74,9 +104,13 @@ async fn round_robin_continues_in_a_slice_after_a_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn random_order_allocates_each_address_once_with_two_managers() {
     let control_plane = ControlPlane::start(Options::default());
-    // Each claim that both serve at once may have two reservations, until the sweeper deletes one of them.
+    // Each claim that both serve at once may have two reservations, until the sweeper deletes one
+    // of them.
     let flags = ["--sweep-interval=1s", "--sweep-grace=2s"];
-    let managers = [Manager::start(&control_plane, &flags), Manager::start(&control_plane, &flags)];
+    let managers = [
+        Manager::start(&control_plane, &flags),
+        Manager::start(&control_plane, &flags),
+    ];
     let consumer = Consumer::new(&control_plane).await;
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.60"], "prefix": 24, "allocation": {"order": "Random"}});
     consumer.create_pool("ring", spec).await;

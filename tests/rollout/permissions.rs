@@ -1,12 +1,13 @@
-//! The roles of `config/rbac`: they are sufficient, and each rule is needed. All other tests run the manager with these
-//! roles, too.
+//! The roles of `config/rbac`: they are sufficient, and each rule is needed. All other tests run
+//! the manager with these roles, too.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use capi_ipam::app::rbac::{
-    CLUSTER_RULES, NAMESPACE_RULES, Rule, SELF_MANAGED_CERTS_CLUSTER_RULES, SELF_MANAGED_CERTS_NAMESPACE_RULES,
+    CLUSTER_RULES, NAMESPACE_RULES, Rule, SELF_MANAGED_CERTS_CLUSTER_RULES,
+    SELF_MANAGED_CERTS_NAMESPACE_RULES,
 };
 use capi_ipam_api::InClusterKind;
 use serde_json::{Value, json};
@@ -32,8 +33,11 @@ const FLAGS: [&str; 7] = [
 /// How long an expected denial may take.
 const TIMEOUT: Duration = Duration::from_mins(2);
 
-const SELF_MANAGED: [&str; 3] =
-    ["--webhook-certs=self-managed", "--webhook-cert-interval=500ms", "--webhook-cert-hosts=127.0.0.1"];
+const SELF_MANAGED: [&str; 3] = [
+    "--webhook-certs=self-managed",
+    "--webhook-cert-interval=500ms",
+    "--webhook-cert-hosts=127.0.0.1",
+];
 
 /// A manager that uses all features: it is elected, serves metrics, and sweeps continuously.
 struct Busy {
@@ -48,7 +52,15 @@ impl Busy {
         // Pools may be stored as v1alpha1.
         let old = r#"{"status": {"storedVersions": ["v1alpha1", "v1alpha2"]}}"#;
         let definition = "inclusterippools.ipam.cluster.x-k8s.io";
-        plane.kubectl(&["patch", "crd", definition, "--subresource=status", "--type=merge", "--patch", old]);
+        plane.kubectl(&[
+            "patch",
+            "crd",
+            definition,
+            "--subresource=status",
+            "--type=merge",
+            "--patch",
+            old,
+        ]);
         let mut flags = webhooks.flags().to_vec();
         if self_managed {
             webhooks.register_with_ca(plane, "");
@@ -58,7 +70,11 @@ impl Busy {
         flags.extend(FLAGS.map(str::to_owned));
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let manager = Manager::launch(plane, plane.provider_kubeconfig(), &flags);
-        Self { manager, webhooks, metrics }
+        Self {
+            manager,
+            webhooks,
+            metrics,
+        }
     }
 
     /// Uses all features.
@@ -66,12 +82,14 @@ impl Busy {
         let consumer = Consumer::new(plane).await;
         let (namespace, pools) = (consumer.namespace.as_str(), consumer.pools());
         let all = format!("all-{namespace}");
-        let curious = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "curious"}});
+        let curious =
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "curious"}});
         plane.kubectl_apply(&curious.to_string());
         let token = plane.kubectl(&["create", "token", "curious"]);
         let rest = json!({"addresses": ["10.0.0.10-10.0.0.11"], "prefix": 24, "addressReuseGracePeriodSeconds": 1});
         consumer.create_pool("web", rest).await;
-        let verified = json!({"addresses": ["fd00::/64"], "prefix": 64, "reclaim": {"verify": "Report"}});
+        let verified =
+            json!({"addresses": ["fd00::/64"], "prefix": 64, "reclaim": {"verify": "Report"}});
         consumer.create_global_pool(&all, verified).await;
         // Whether the last address is for a claim depends on its Machine.
         let selector = json!({"matchLabels": {"role": "control-plane"}});
@@ -82,17 +100,34 @@ impl Busy {
         let owner = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "ExampleMachine",
                            "name": "worker", "uid": "worker"});
         let metadata = json!({"ownerReferences": [owner]});
-        consumer.create_claim_with("worker", "GlobalInClusterIPPool", &last, metadata).await;
+        consumer
+            .create_claim_with("worker", "GlobalInClusterIPPool", &last, metadata)
+            .await;
         let prefixes = json!({"prefixes": ["fd01::/48"]});
-        consumer.create_pool_of(InClusterKind::PrefixPool, "nets", prefixes.clone()).await;
-        consumer.create_pool_of(InClusterKind::GlobalPrefixPool, &all, prefixes).await;
+        consumer
+            .create_pool_of(InClusterKind::PrefixPool, "nets", prefixes.clone())
+            .await;
+        consumer
+            .create_pool_of(InClusterKind::GlobalPrefixPool, &all, prefixes)
+            .await;
         consumer.create_cluster("alpha", true).await;
         consumer.create_claim("a", "web").await;
         consumer.create_claim("b", "web").await;
         consumer.create_global_claim("g", &all).await;
-        consumer.create_claim_with("n", "InClusterPrefixPool", "nets", json!({})).await;
-        consumer.create_claim_with("m", "GlobalInClusterPrefixPool", &all, json!({})).await;
-        consumer.create_claim_with("p", "InClusterIPPool", "web", json!({"clusterName": "alpha"})).await;
+        consumer
+            .create_claim_with("n", "InClusterPrefixPool", "nets", json!({}))
+            .await;
+        consumer
+            .create_claim_with("m", "GlobalInClusterPrefixPool", &all, json!({}))
+            .await;
+        consumer
+            .create_claim_with(
+                "p",
+                "InClusterIPPool",
+                "web",
+                json!({"clusterName": "alpha"}),
+            )
+            .await;
         // A reservation and an address whose owners do not exist: work for the sweeper.
         let orphaned = format!("p.{namespace}.web.10.0.0.201");
         let reservation = json!({
@@ -103,11 +138,20 @@ impl Busy {
                 "claimRef": {"namespace": namespace, "name": "dead", "uid": "dead"},
             },
         });
-        consumer.reservations().create(&object(reservation)).await.expect("it can be created");
+        consumer
+            .reservations()
+            .create(&object(reservation))
+            .await
+            .expect("it can be created");
         consumer.create_cluster("beta", false).await;
-        consumer.create_address_in_cluster("orphan", "web", "10.0.0.200", "beta").await;
+        consumer
+            .create_address_in_cluster("orphan", "web", "10.0.0.200", "beta")
+            .await;
         // Without a permission it may never be ready: the search for a denial runs concurrently.
-        eventually("the manager is ready", || async { self.manager.is_ready().then_some(()) }).await;
+        eventually("the manager is ready", || async {
+            self.manager.is_ready().then_some(())
+        })
+        .await;
         // The token is reviewed, and access is denied.
         let asker = format!("authorization: Bearer {}\r\n", token.trim());
         self.webhooks.get(self.metrics, "/metrics", &asker).await;
@@ -116,7 +160,11 @@ impl Busy {
         }
         eventually("the addresses of Machines are compared", || async {
             let status = consumer.claims().get("g").await.ok()??.status?;
-            status.conditions.iter().any(|condition| condition.type_ == "AddressInUse").then_some(())
+            status
+                .conditions
+                .iter()
+                .any(|condition| condition.type_ == "AddressInUse")
+                .then_some(())
         })
         .await;
         use_slices(&consumer).await;
@@ -126,13 +174,21 @@ impl Busy {
         // A repeated event is one object with a count.
         for paused in [true, false] {
             consumer.set_paused(&consumer.claims(), "c", paused).await;
-            consumer.wait_for_reason("c", if paused { "Paused" } else { "PoolExhausted" }).await;
+            consumer
+                .wait_for_reason("c", if paused { "Paused" } else { "PoolExhausted" })
+                .await;
         }
         consumer.release("a").await;
         consumer.wait_for_address("c").await;
         consumer.wait_until_deleted("orphan").await;
         eventually("the orphaned reservation is freed", || async {
-            consumer.reservations().get(&orphaned).await.expect("reservations can be read").is_none().then_some(())
+            consumer
+                .reservations()
+                .get(&orphaned)
+                .await
+                .expect("reservations can be read")
+                .is_none()
+                .then_some(())
         })
         .await;
         // A network of an earlier version is created, and deleted by its owner.
@@ -152,17 +208,32 @@ impl Busy {
         consumer.delete_object(&networks, &all).await;
         eventually("the network is deleted", async || is_there(false).await).await;
         // A manually deleted address stays until its claim is deleted.
-        let by_hand = consumer.addresses().get("b").await.expect("addresses can be read").expect("the object exists");
+        let by_hand = consumer
+            .addresses()
+            .get("b")
+            .await
+            .expect("addresses can be read")
+            .expect("the object exists");
         let uid = by_hand.metadata.uid.unwrap_or_default();
-        consumer.addresses().delete("b", &uid).await.expect("an address can be deleted");
+        consumer
+            .addresses()
+            .delete("b", &uid)
+            .await
+            .expect("an address can be deleted");
         // Pools are deleted with their claims.
         for name in ["b", "c", "g", "n", "m", "p"] {
             consumer.delete(name).await;
         }
         consumer.delete_unused_pool(&pools, "web").await;
-        consumer.delete_unused_pool(&consumer.pools_of(InClusterKind::PrefixPool), "nets").await;
-        consumer.delete_unused_pool(&consumer.global_pools(), &all).await;
-        consumer.delete_unused_pool(&consumer.pools_of(InClusterKind::GlobalPrefixPool), &all).await;
+        consumer
+            .delete_unused_pool(&consumer.pools_of(InClusterKind::PrefixPool), "nets")
+            .await;
+        consumer
+            .delete_unused_pool(&consumer.global_pools(), &all)
+            .await;
+        consumer
+            .delete_unused_pool(&consumer.pools_of(InClusterKind::GlobalPrefixPool), &all)
+            .await;
         for name in ["b", "c", "g", "n", "m"] {
             consumer.wait_until_deleted(name).await;
         }
@@ -174,11 +245,23 @@ async fn use_slices(consumer: &Consumer) {
     let slices = json!({"size": 4, "per": "Label", "label": "rack"});
     let spec = json!({"addresses": ["10.4.0.0/28"], "prefix": 24, "slices": slices});
     consumer.create_pool("sliced", spec).await;
-    consumer.create_claim_with("s", "InClusterIPPool", "sliced", json!({"labels": {"rack": "r1"}})).await;
+    consumer
+        .create_claim_with(
+            "s",
+            "InClusterIPPool",
+            "sliced",
+            json!({"labels": {"rack": "r1"}}),
+        )
+        .await;
     consumer.wait_for_address("s").await;
     consumer.release("s").await;
-    eventually("the slice is returned", || async { consumer.slice_owners().await.is_empty().then_some(()) }).await;
-    consumer.delete_unused_pool(&consumer.pools(), "sliced").await;
+    eventually("the slice is returned", || async {
+        consumer.slice_owners().await.is_empty().then_some(())
+    })
+    .await;
+    consumer
+        .delete_unused_pool(&consumer.pools(), "sliced")
+        .await;
 }
 
 /// Adds the permissions for `--webhook-certs=self-managed`.
@@ -193,10 +276,19 @@ fn install_self_managed(plane: &ControlPlane) {
 fn allowed(rules: &[Rule], namespace: &str) -> BTreeSet<AccessRequest> {
     let mut all = BTreeSet::new();
     for rule in rules {
-        for (resource, verb) in rule.resources.iter().flat_map(|resource| rule.verbs.iter().map(move |v| (resource, v)))
+        for (resource, verb) in rule
+            .resources
+            .iter()
+            .flat_map(|resource| rule.verbs.iter().map(move |v| (resource, v)))
         {
             let [group, resource, verb] = [rule.group, resource, verb].map(ToString::to_string);
-            all.insert(AccessRequest { group, resource, verb, namespace: namespace.to_owned(), forbidden: false });
+            all.insert(AccessRequest {
+                group,
+                resource,
+                verb,
+                namespace: namespace.to_owned(),
+                forbidden: false,
+            });
         }
     }
     all
@@ -205,7 +297,11 @@ fn allowed(rules: &[Rule], namespace: &str) -> BTreeSet<AccessRequest> {
 #[tokio::test(flavor = "multi_thread")]
 async fn roles_grant_exactly_what_the_manager_requests() {
     // With streaming lists a watch needs no list. (The next test uses streaming lists.)
-    let plane = ControlPlane::start(Options { audit: true, in_pages: true, ..Options::default() });
+    let plane = ControlPlane::start(Options {
+        audit: true,
+        in_pages: true,
+        ..Options::default()
+    });
     install_self_managed(&plane);
     for self_managed in [false, true] {
         let mut busy = Busy::start(&plane, self_managed);
@@ -217,30 +313,64 @@ async fn roles_grant_exactly_what_the_manager_requests() {
         busy.manager.stop();
         plane.kubectl(&["delete", "lease", "--all", "--namespace", NAMESPACE]);
     }
-    let cluster = |request: &AccessRequest| AccessRequest { namespace: String::new(), ..request.clone() };
+    let cluster = |request: &AccessRequest| AccessRequest {
+        namespace: String::new(),
+        ..request.clone()
+    };
     let mut asked: BTreeSet<AccessRequest> = plane.requested_access();
     let is_own = |asked: &AccessRequest| ["leases", "secrets"].contains(&asked.resource.as_str());
-    let own: BTreeSet<AccessRequest> = asked.iter().filter(|asked| is_own(asked)).cloned().collect();
+    let own: BTreeSet<AccessRequest> = asked
+        .iter()
+        .filter(|asked| is_own(asked))
+        .cloned()
+        .collect();
     asked.retain(|asked| !is_own(asked));
     let allowed_here = [NAMESPACE_RULES, SELF_MANAGED_CERTS_NAMESPACE_RULES].concat();
     assert_eq!(own, allowed(&allowed_here, NAMESPACE));
     let asked: BTreeSet<AccessRequest> = asked.iter().map(cluster).collect();
-    let mut idle = allowed(&[CLUSTER_RULES, SELF_MANAGED_CERTS_CLUSTER_RULES].concat(), "");
+    let mut idle = allowed(
+        &[CLUSTER_RULES, SELF_MANAGED_CERTS_CLUSTER_RULES].concat(),
+        "",
+    );
     // Not requested directly, but needed for `blockOwnerDeletion`: see the next test.
     idle.retain(|right| !right.resource.ends_with("/finalizers"));
     let missing: Vec<_> = asked.difference(&idle).collect();
-    assert_eq!(missing, Vec::<&AccessRequest>::new(), "the manager needs permissions that the roles do not grant");
+    assert_eq!(
+        missing,
+        Vec::<&AccessRequest>::new(),
+        "the manager needs permissions that the roles do not grant"
+    );
     let idle: Vec<_> = idle.difference(&asked).collect();
-    assert_eq!(idle, Vec::<&AccessRequest>::new(), "the roles grant permissions that the manager does not need");
+    assert_eq!(
+        idle,
+        Vec::<&AccessRequest>::new(),
+        "the roles grant permissions that the manager does not need"
+    );
 }
 
 /// Damages the Secret with the certificate and waits until the manager has regenerated it.
 async fn wait_until_repaired(plane: &ControlPlane) {
-    let secret = ["--namespace", NAMESPACE, "secret", "capi-ipam-in-cluster-webhook-self-managed-cert"];
-    let damage = ["--type=merge", "--patch", r#"{"data": {"tls.crt": "eA=="}}"#];
+    let secret = [
+        "--namespace",
+        NAMESPACE,
+        "secret",
+        "capi-ipam-in-cluster-webhook-self-managed-cert",
+    ];
+    let damage = [
+        "--type=merge",
+        "--patch",
+        r#"{"data": {"tls.crt": "eA=="}}"#,
+    ];
     plane.kubectl(&[&["patch"], &secret[..], &damage].concat());
     eventually("the certificate is regenerated", || async {
-        let now = plane.kubectl(&[&["get"], &secret[..], &["--output=jsonpath={.data.tls\\.crt}"]].concat());
+        let now = plane.kubectl(
+            &[
+                &["get"],
+                &secret[..],
+                &["--output=jsonpath={.data.tls\\.crt}"],
+            ]
+            .concat(),
+        );
         (now != "eA==").then_some(())
     })
     .await;
@@ -248,32 +378,71 @@ async fn wait_until_repaired(plane: &ControlPlane) {
 
 /// The number of different permissions that the provider lacked.
 fn denials(plane: &ControlPlane) -> usize {
-    plane.requested_access().iter().filter(|request| request.forbidden).count()
+    plane
+        .requested_access()
+        .iter()
+        .filter(|request| request.forbidden)
+        .count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_rule_of_the_roles_is_needed() {
-    let plane = ControlPlane::start(Options { audit: true, ..Options::default() });
+    let plane = ControlPlane::start(Options {
+        audit: true,
+        ..Options::default()
+    });
     install_self_managed(&plane);
     let of_certificates = "capi-ipam-in-cluster-self-managed-certs-role";
     let here = ["--namespace", NAMESPACE];
     let roles: [(&[&str], &[Rule], bool); 4] = [
-        (&["clusterrole", "capi-ipam-in-cluster-manager-role"], CLUSTER_RULES, false),
-        (&["role", "capi-ipam-in-cluster-leader-election-role", here[0], here[1]], NAMESPACE_RULES, false),
-        (&["clusterrole", of_certificates], SELF_MANAGED_CERTS_CLUSTER_RULES, true),
-        (&["role", of_certificates, here[0], here[1]], SELF_MANAGED_CERTS_NAMESPACE_RULES, true),
+        (
+            &["clusterrole", "capi-ipam-in-cluster-manager-role"],
+            CLUSTER_RULES,
+            false,
+        ),
+        (
+            &[
+                "role",
+                "capi-ipam-in-cluster-leader-election-role",
+                here[0],
+                here[1],
+            ],
+            NAMESPACE_RULES,
+            false,
+        ),
+        (
+            &["clusterrole", of_certificates],
+            SELF_MANAGED_CERTS_CLUSTER_RULES,
+            true,
+        ),
+        (
+            &["role", of_certificates, here[0], here[1]],
+            SELF_MANAGED_CERTS_NAMESPACE_RULES,
+            true,
+        ),
     ];
     for (role, rules, self_managed) in roles {
-        let get: Vec<&str> = ["get", "--output=json"].iter().chain(role).copied().collect();
+        let get: Vec<&str> = ["get", "--output=json"]
+            .iter()
+            .chain(role)
+            .copied()
+            .collect();
         let whole: Value = serde_json::from_str(&plane.kubectl(&get)).expect("kubectl writes JSON");
         let change = |rules: &Value| {
             let patch = json!({ "rules": rules }).to_string();
-            let change: Vec<&str> = ["patch", "--type=merge", "--patch", &patch].iter().chain(role).copied().collect();
+            let change: Vec<&str> = ["patch", "--type=merge", "--patch", &patch]
+                .iter()
+                .chain(role)
+                .copied()
+                .collect();
             plane.kubectl(&change);
         };
         for (index, rule) in rules.iter().enumerate() {
             let mut fewer = whole["rules"].clone();
-            fewer.as_array_mut().expect("a role has rules").remove(index);
+            fewer
+                .as_array_mut()
+                .expect("a role has rules")
+                .remove(index);
             change(&fewer);
             // Existing objects are not created again.
             plane.kubectl(&["delete", "lease,secret", "--all", "--namespace", NAMESPACE]);

@@ -14,7 +14,8 @@ const LEADER: [&str; 1] = ["--leader-elect"];
 
 async fn with_pool(plane: &ControlPlane, change: Value) -> Consumer {
     let consumer = Consumer::new(plane).await;
-    let mut spec = json!({"addresses": ["10.0.0.1-10.0.0.99"], "prefix": 24, "allocation": {"sticky": true}});
+    let mut spec =
+        json!({"addresses": ["10.0.0.1-10.0.0.99"], "prefix": 24, "allocation": {"sticky": true}});
     json_patch::merge(&mut spec, &change);
     consumer.create_pool("pool", spec).await;
     consumer
@@ -38,19 +39,33 @@ async fn sticky_address_survives_a_restart_and_a_change_of_leader() {
     for name in ["d", "b", "new"] {
         consumer.create_claim(name, "pool").await;
         let address = consumer.wait_for_address(name).await;
-        assert_eq!(&address, before.get(name).map_or("10.0.0.5", String::as_str), "after a restart");
+        assert_eq!(
+            &address,
+            before.get(name).map_or("10.0.0.5", String::as_str),
+            "after a restart"
+        );
     }
     let standby = Manager::start(&plane, &LEADER);
     first.stop();
     for name in ["c", "a"] {
         consumer.create_claim(name, "pool").await;
-        assert_eq!(consumer.wait_for_address(name).await, before[name], "after a change of the leader");
+        assert_eq!(
+            consumer.wait_for_address(name).await,
+            before[name],
+            "after a change of the leader"
+        );
     }
     // Without the policy, nothing is kept.
     consumer.release("new").await;
-    consumer.modify_pool("pool", |spec| spec["allocation"] = json!(null)).await;
+    consumer
+        .modify_pool("pool", |spec| spec["allocation"] = json!(null))
+        .await;
     eventually("the reservation is deleted", || async {
-        consumer.reservation("pool", "10.0.0.5").await.is_none().then_some(())
+        consumer
+            .reservation("pool", "10.0.0.5")
+            .await
+            .is_none()
+            .then_some(())
     })
     .await;
     drop(standby);
@@ -75,9 +90,16 @@ async fn two_managers_never_give_one_former_address_to_two_claims() {
             let after = consumer.allocated_addresses().await;
             let distinct: BTreeSet<&String> = after.values().collect();
             assert_eq!(distinct.len(), names.len(), "cool-down {cooldown}");
-            // A manager that does not know of the latest writes of the other can choose another address.
-            let kept = names.iter().filter(|name| after[*name] == before[*name]).count();
-            println!("cool-down {cooldown}: {kept} of {} claims have their former address", names.len());
+            // A manager that does not know of the latest writes of the other can choose another
+            // address.
+            let kept = names
+                .iter()
+                .filter(|name| after[*name] == before[*name])
+                .count();
+            println!(
+                "cool-down {cooldown}: {kept} of {} claims have their former address",
+                names.len()
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Definitions that lack fields of the status which the manager writes: the API server does not store such fields.
+//! Definitions that lack fields of the status which the manager writes: the API server does not
+//! store such fields.
 
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::manager::Manager;
 use crate::support::wait::eventually;
 
-/// How often the objects are changed in a way that triggers a reconcile and does not concern their status.
+/// How often the objects are changed in a way that triggers a reconcile and does not concern their
+/// status.
 const CHANGES: usize = 8;
 
 /// Serves only the version `served`, without a field of the status.
@@ -20,7 +22,8 @@ fn drop_status_field(plane: &ControlPlane, definition: &str, served: &str, field
             let is_served = version["name"] == served;
             version["served"] = json!(is_served);
             version["storage"] = json!(is_served);
-            let status = &mut version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"];
+            let status =
+                &mut version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"];
             let fields = status.as_object_mut().expect("the status has fields");
             fields.remove(field);
         }
@@ -31,26 +34,50 @@ fn drop_status_field(plane: &ControlPlane, definition: &str, served: &str, field
 fn status_writes(plane: &ControlPlane, resource: &str, name: &str) -> usize {
     let all = plane.provider_requests();
     let is_write = |verb: &str| ["patch", "update"].contains(&verb);
-    all.iter().filter(|one| is_write(&one.verb) && one.resource == resource && one.name == name).count()
+    all.iter()
+        .filter(|one| is_write(&one.verb) && one.resource == resource && one.name == name)
+        .count()
 }
 
-async fn label<K>(consumer: &Consumer, client: &capi_ipam_controller::client::ResourceClient<K>, name: &str)
-where
+async fn label<K>(
+    consumer: &Consumer,
+    client: &capi_ipam_controller::client::ResourceClient<K>,
+    name: &str,
+) where
     K: kube::Resource + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
 {
     let label = unique("l");
-    consumer.modify(client, name, |object: &mut Value| object["metadata"]["labels"] = json!({"touched": label})).await;
+    consumer
+        .modify(client, name, |object: &mut Value| {
+            object["metadata"]["labels"] = json!({"touched": label})
+        })
+        .await;
 }
 
 /// Cluster API v1.16 serves only v1beta2, and without `status.deprecated`.
 #[tokio::test(flavor = "multi_thread")]
 async fn field_that_is_not_stored_is_written_once() {
-    let plane = ControlPlane::start(Options { audit: true, ..Options::default() });
-    drop_status_field(&plane, "ipaddressclaims.ipam.cluster.x-k8s.io", "v1beta2", "deprecated");
-    drop_status_field(&plane, "inclusterippools.ipam.cluster.x-k8s.io", "v1alpha2", "observedGeneration");
+    let plane = ControlPlane::start(Options {
+        audit: true,
+        ..Options::default()
+    });
+    drop_status_field(
+        &plane,
+        "ipaddressclaims.ipam.cluster.x-k8s.io",
+        "v1beta2",
+        "deprecated",
+    );
+    drop_status_field(
+        &plane,
+        "inclusterippools.ipam.cluster.x-k8s.io",
+        "v1alpha2",
+        "observedGeneration",
+    );
     let _manager = Manager::start(&plane, &[]);
     let consumer = Consumer::new(&plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
     consumer.create_claim("a", "web").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     consumer.create_claim("b", "web").await;
@@ -61,18 +88,30 @@ async fn field_that_is_not_stored_is_written_once() {
         label(&consumer, &consumer.pools(), "web").await;
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    let events: Vec<_> = consumer.events("b").await.into_iter().filter(|event| event.1 == "PoolExhausted").collect();
+    let events: Vec<_> = consumer
+        .events("b")
+        .await
+        .into_iter()
+        .filter(|event| event.1 == "PoolExhausted")
+        .collect();
     // The claim is served, so its last change was observed.
     consumer.release("a").await;
     assert_eq!(consumer.wait_for_address("b").await, "10.0.0.1");
-    // The API server writes its audit log late. A reconcile that wrote would have written the status at each change.
+    // The API server writes its audit log late. A reconcile that wrote would have written the
+    // status at each change.
     eventually("the audit log has the writes", || async {
         (status_writes(&plane, "ipaddressclaims/status", "b") >= 2).then_some(())
     })
     .await;
     let of_claim = status_writes(&plane, "ipaddressclaims/status", "b");
-    assert!(of_claim <= 4, "{of_claim} writes of the status of a claim that waits and is bound");
+    assert!(
+        of_claim <= 4,
+        "{of_claim} writes of the status of a claim that waits and is bound"
+    );
     assert!(events.len() <= 2, "{events:?}");
     let of_pool = status_writes(&plane, "inclusterippools/status", "web");
-    assert!(of_pool < CHANGES, "{of_pool} writes of the status of the pool");
+    assert!(
+        of_pool < CHANGES,
+        "{of_pool} writes of the status of the pool"
+    );
 }

@@ -16,14 +16,23 @@ use crate::support::wait::{eventually, eventually_ok, eventually_within};
 const NOT_NEEDED: &str = "Machine";
 
 fn is_ok(manager: &Manager, path: &str) -> bool {
-    manager.probe(path).is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    manager
+        .probe(path)
+        .is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
 }
 
-/// The first list of pools needs a conversion, and no webhook responds: the manager may have to serve it itself.
+/// The first list of pools needs a conversion, and no webhook responds: the manager may have to
+/// serve it itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn unsynced_caches_do_not_fail_readiness() {
     let control_plane = ControlPlane::start(Options::default());
-    let definition = ["patch", "crd", "inclusterippools.ipam.cluster.x-k8s.io", "--type=json", "-p"];
+    let definition = [
+        "patch",
+        "crd",
+        "inclusterippools.ipam.cluster.x-k8s.io",
+        "--type=json",
+        "-p",
+    ];
     let change = |conversion: Value| {
         let stored = |version| format!("/spec/versions/{version}/storage");
         let patch = json!([
@@ -37,18 +46,29 @@ async fn unsynced_caches_do_not_fail_readiness() {
     // Until the API server stores pools in the old version.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let consumer = Consumer::new(&control_plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
+        .await;
     let webhook = json!({"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/convert"}});
     change(json!({"strategy": "Webhook", "webhook": webhook}));
 
     let manager = Manager::launch(&control_plane, control_plane.provider_kubeconfig(), &[]);
-    eventually("the manager is ready", || async { is_ok(&manager, "/readyz").then_some(()) }).await;
+    eventually("the manager is ready", || async {
+        is_ok(&manager, "/readyz").then_some(())
+    })
+    .await;
     tokio::time::sleep(Duration::from_secs(15)).await;
     let missing = manager.probe("/readyz/caches").unwrap_or_default();
-    assert!(missing.starts_with("HTTP/1.1 503") && missing.contains("- InClusterIPPool: "), "{missing}");
+    assert!(
+        missing.starts_with("HTTP/1.1 503") && missing.contains("- InClusterIPPool: "),
+        "{missing}"
+    );
     assert!(is_ok(&manager, "/readyz"), "{:?}", manager.probe("/readyz"));
     change(json!({"strategy": "None"}));
-    eventually("all caches are synced", || async { is_ok(&manager, "/readyz/caches").then_some(()) }).await;
+    eventually("all caches are synced", || async {
+        is_ok(&manager, "/readyz/caches").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,23 +78,43 @@ async fn manager_that_lacks_a_permission_is_not_ready() {
     assert!(is_ok(&manager, "/readyz"));
     let bindings = control_plane.kubectl(&["get", "clusterrolebindings", "-o=json"]);
     let bindings: Value = serde_json::from_str(&bindings).expect("kubectl writes JSON");
-    let ours = bindings["items"].as_array().into_iter().flatten().find(|item| {
-        item["subjects"].as_array().into_iter().flatten().any(|subject| subject["name"] == json!(ACCOUNT))
-    });
-    let name = ours.and_then(|item| item["metadata"]["name"].as_str()).expect("there is a binding").to_owned();
+    let ours = bindings["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|item| {
+            item["subjects"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|subject| subject["name"] == json!(ACCOUNT))
+        });
+    let name = ours
+        .and_then(|item| item["metadata"]["name"].as_str())
+        .expect("there is a binding")
+        .to_owned();
     let saved = control_plane.kubectl(&["get", "clusterrolebinding", &name, "-o=json"]);
     control_plane.kubectl(&["delete", "clusterrolebinding", &name]);
     // Open watches continue until they are restarted.
-    eventually_within(Duration::from_mins(2), "the manager is not ready", || async {
-        let answer = manager.probe("/readyz")?;
-        (answer.starts_with("HTTP/1.1 503") && answer.contains("IPAddressClaim: ") && answer.contains("is forbidden"))
+    eventually_within(
+        Duration::from_mins(2),
+        "the manager is not ready",
+        || async {
+            let answer = manager.probe("/readyz")?;
+            (answer.starts_with("HTTP/1.1 503")
+                && answer.contains("IPAddressClaim: ")
+                && answer.contains("is forbidden"))
             .then_some(())
-    })
+        },
+    )
     .await;
     let mut saved: Value = serde_json::from_str(&saved).expect("kubectl writes JSON");
     saved["metadata"] = json!({"name": name});
     control_plane.kubectl_apply(&saved.to_string());
-    eventually("the manager is ready again", || async { is_ok(&manager, "/readyz").then_some(()) }).await;
+    eventually("the manager is ready again", || async {
+        is_ok(&manager, "/readyz").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,23 +122,40 @@ async fn manager_exits_when_a_kind_is_no_longer_served() {
     let control_plane = ControlPlane::start(Options::default());
     let mut manager = Manager::start(&control_plane, &["--leader-elect"]).may_lack_permissions();
     manager.wait_for_log("acquired leadership lease");
-    eventually("all caches are synced", || async { manager.is_ready().then_some(()) }).await;
+    eventually("all caches are synced", || async {
+        manager.is_ready().then_some(())
+    })
+    .await;
     let started = Instant::now();
-    control_plane.kubectl(&["delete", "crd", "clusters.cluster.x-k8s.io", "--timeout=120s"]);
+    control_plane.kubectl(&[
+        "delete",
+        "crd",
+        "clusters.cluster.x-k8s.io",
+        "--timeout=120s",
+    ]);
     let status = eventually_within(Duration::from_mins(3), "the manager exits", || {
         let status = manager.exit_status();
         async move { status }
     })
     .await;
-    assert!(started.elapsed() > Duration::from_secs(25), "the CRD may be installed again: {:?}", started.elapsed());
+    assert!(
+        started.elapsed() > Duration::from_secs(25),
+        "the CRD may be installed again: {:?}",
+        started.elapsed()
+    );
     assert_eq!(status.code(), Some(1));
     let log = manager.log();
     let last = log.lines().last().unwrap_or_default();
     assert!(
-        last.starts_with("error: cannot continue: Cluster: the API server no longer serves this kind in"),
+        last.starts_with(
+            "error: cannot continue: Cluster: the API server no longer serves this kind in"
+        ),
         "{last}"
     );
-    assert!(log.contains("released leadership lease"), "other replicas do not have to wait:\n{log}");
+    assert!(
+        log.contains("released leadership lease"),
+        "other replicas do not have to wait:\n{log}"
+    );
 }
 
 /// Kind and name of each CRD that the manager needs, and the CRDs without what the API server adds.
@@ -107,14 +164,24 @@ fn needed_definitions(control_plane: &ControlPlane) -> (Vec<(String, String)>, V
     let installed: Value = serde_json::from_str(&installed).expect("kubectl writes JSON");
     let (mut names, mut definitions) = (Vec::new(), Vec::new());
     for item in installed["items"].as_array().expect("it is a list") {
-        let kind = item["spec"]["names"]["kind"].as_str().expect("a CRD has a kind").to_owned();
+        let kind = item["spec"]["names"]["kind"]
+            .as_str()
+            .expect("a CRD has a kind")
+            .to_owned();
         if kind == NOT_NEEDED {
             continue;
         }
         let mut definition = item.clone();
-        definition["metadata"] = json!({"name": item["metadata"]["name"], "labels": item["metadata"]["labels"]});
+        definition["metadata"] =
+            json!({"name": item["metadata"]["name"], "labels": item["metadata"]["labels"]});
         definition["status"] = json!(null);
-        names.push((kind, item["metadata"]["name"].as_str().expect("it has a name").to_owned()));
+        names.push((
+            kind,
+            item["metadata"]["name"]
+                .as_str()
+                .expect("it has a name")
+                .to_owned(),
+        ));
         definitions.push(definition);
     }
     (names, definitions)
@@ -125,7 +192,11 @@ fn needed_definitions(control_plane: &ControlPlane) -> (Vec<(String, String)>, V
 async fn manager_without_its_kinds_is_not_ready() {
     let control_plane = ControlPlane::start(Options::default());
     let (needed, definitions) = needed_definitions(&control_plane);
-    assert_eq!(needed.len(), 10, "three kinds of Cluster API, four kinds of pools and three others: {needed:?}");
+    assert_eq!(
+        needed.len(),
+        10,
+        "three kinds of Cluster API, four kinds of pools and three others: {needed:?}"
+    );
     let names: Vec<&str> = needed.iter().map(|(_, name)| name.as_str()).collect();
     control_plane.kubectl(&[&["delete", "crd", "--timeout=120s"], &names[..]].concat());
 
@@ -135,9 +206,12 @@ async fn manager_without_its_kinds_is_not_ready() {
     let manager = Manager::launch(&control_plane, control_plane.provider_kubeconfig(), &flags);
     for path in ["/readyz", "/readyz/caches"] {
         eventually(&format!("{path} reports all kinds"), || async {
-            let answer = manager.probe(path).filter(|answer| answer.starts_with("HTTP/1.1 503"))?;
+            let answer = manager
+                .probe(path)
+                .filter(|answer| answer.starts_with("HTTP/1.1 503"))?;
             let is_reported = |(kind, name): &(String, String)| {
-                let text = "the API server does not serve this kind; install the CustomResourceDefinition";
+                let text =
+                    "the API server does not serve this kind; install the CustomResourceDefinition";
                 answer.contains(&format!("\n- {kind}: {text} {name} in version v1"))
             };
             needed.iter().all(is_reported).then_some(())
@@ -146,19 +220,33 @@ async fn manager_without_its_kinds_is_not_ready() {
     }
     let text = eventually("the manager leads", || async {
         let text = scrape(metrics)?;
-        text.lines().any(|line| line.starts_with("leader{") && line.ends_with(" 1")).then_some(text)
+        text.lines()
+            .any(|line| line.starts_with("leader{") && line.ends_with(" 1"))
+            .then_some(text)
     })
     .await;
-    let caches = needed.iter().map(|(kind, _)| kind.as_str()).chain(["start of the manager"]);
+    let caches = needed
+        .iter()
+        .map(|(kind, _)| kind.as_str())
+        .chain(["start of the manager"]);
     for cache in caches {
-        assert!(text.contains(&format!("cache_synced{{cache=\"{cache}\"}} 0\n")), "{cache}: {text}");
+        assert!(
+            text.contains(&format!("cache_synced{{cache=\"{cache}\"}} 0\n")),
+            "{cache}: {text}"
+        );
     }
 
     let list = json!({"apiVersion": "v1", "kind": "List", "items": definitions});
     control_plane.kubectl_apply(&list.to_string());
-    eventually("all caches are synced", || async { is_ok(&manager, "/readyz/caches").then_some(()) }).await;
+    eventually("all caches are synced", || async {
+        is_ok(&manager, "/readyz/caches").then_some(())
+    })
+    .await;
     let text = scrape(metrics).unwrap_or_default();
-    assert!(!text.contains("cache_synced{") || !text.lines().any(is_unsynced), "{text}");
+    assert!(
+        !text.contains("cache_synced{") || !text.lines().any(is_unsynced),
+        "{text}"
+    );
 }
 
 fn is_unsynced(line: &str) -> bool {
@@ -168,7 +256,11 @@ fn is_unsynced(line: &str) -> bool {
 /// The metrics that are served over plain HTTP.
 fn scrape(port: u16) -> Option<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+    write!(
+        stream,
+        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )
+    .ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     Some(answer)
@@ -179,17 +271,33 @@ async fn manager_that_never_had_a_permission_is_not_ready() {
     let control_plane = ControlPlane::start(Options::default());
     control_plane.kubectl(&["create", "serviceaccount", "nobody", "--namespace=default"]);
     let kubeconfig = control_plane.kubeconfig_of_account("default", "nobody");
-    let leaderless = Manager::launch(&control_plane, &kubeconfig, &["--leader-elect"]).may_lack_permissions();
+    let leaderless =
+        Manager::launch(&control_plane, &kubeconfig, &["--leader-elect"]).may_lack_permissions();
     let alone = Manager::launch(&control_plane, &kubeconfig, &[]).may_lack_permissions();
     for (manager, reported) in [
-        (&leaderless, &["\n- Lease: GET is not allowed for the lease in namespace default"][..]),
-        (&alone, &["\n- IPAddress: ", "\n- IPReservation: ", "\n- Namespace: ", "is forbidden"]),
+        (
+            &leaderless,
+            &["\n- Lease: GET is not allowed for the lease in namespace default"][..],
+        ),
+        (
+            &alone,
+            &[
+                "\n- IPAddress: ",
+                "\n- IPReservation: ",
+                "\n- Namespace: ",
+                "is forbidden",
+            ],
+        ),
     ] {
         for path in ["/readyz", "/readyz/caches"] {
             eventually_ok(&format!("{path} reports {reported:?}"), || async {
                 let answer = manager.probe(path).unwrap_or_default();
                 let is_complete = reported.iter().all(|text| answer.contains(text));
-                if answer.starts_with("HTTP/1.1 503") && is_complete { Ok(()) } else { Err(answer) }
+                if answer.starts_with("HTTP/1.1 503") && is_complete {
+                    Ok(())
+                } else {
+                    Err(answer)
+                }
             })
             .await;
         }

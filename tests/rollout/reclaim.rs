@@ -1,4 +1,5 @@
-//! The time after which the address of a claim is released although other controllers keep the claim.
+//! The time after which the address of a claim is released although other controllers keep the
+//! claim.
 
 use std::time::Duration;
 
@@ -16,22 +17,42 @@ const IN_USE: &str = "example.com/in-use";
 const LIMIT: SignedDuration = SignedDuration::from_secs(60);
 
 async fn claim(consumer: &Consumer, name: &str) -> IPAddressClaim {
-    consumer.claims().get(name).await.expect("claims can be read").expect("the claim exists")
+    consumer
+        .claims()
+        .get(name)
+        .await
+        .expect("claims can be read")
+        .expect("the claim exists")
 }
 
 fn deleted(claim: &IPAddressClaim) -> Timestamp {
-    claim.metadata.deletion_timestamp.as_ref().expect("the claim is being deleted").0
+    claim
+        .metadata
+        .deletion_timestamp
+        .as_ref()
+        .expect("the claim is being deleted")
+        .0
 }
 
-/// The claims are deleted before the pool has a limit, and the manager is not running for a part of the time.
+/// The claims are deleted before the pool has a limit, and the manager is not running for a part of
+/// the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn address_is_released_after_the_time_of_the_pool() {
     let control_plane = ControlPlane::start(Options::default());
     let mut manager = Manager::start(&control_plane, &[]);
     let consumer = Consumer::new(&control_plane).await;
     for pool in ["limited", "unlimited"] {
-        consumer.create_pool(pool, json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
-        consumer.create_claim_with(pool, "InClusterIPPool", pool, json!({"finalizers": [IN_USE]})).await;
+        consumer
+            .create_pool(pool, json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+            .await;
+        consumer
+            .create_claim_with(
+                pool,
+                "InClusterIPPool",
+                pool,
+                json!({"finalizers": [IN_USE]}),
+            )
+            .await;
         consumer.wait_for_address(pool).await;
         consumer.delete(pool).await;
     }
@@ -39,13 +60,21 @@ async fn address_is_released_after_the_time_of_the_pool() {
     consumer.wait_for_reason("next", "PoolExhausted").await;
     consumer.wait_until_unready("limited", "Deleting").await;
     let limit = json!({"terminating": {"afterSeconds": 60}});
-    consumer.modify_pool("limited", |spec| spec["reclaim"] = limit.clone()).await;
+    consumer
+        .modify_pool("limited", |spec| spec["reclaim"] = limit.clone())
+        .await;
     let terminating = eventually("the claim shows when its address is released", || async {
         let found = claim(&consumer, "limited").await;
-        ready(&found).message.unwrap_or_default().contains("(or at ").then_some(found)
+        ready(&found)
+            .message
+            .unwrap_or_default()
+            .contains("(or at ")
+            .then_some(found)
     })
     .await;
-    let end = deleted(&terminating).saturating_add(LIMIT).expect("the time is valid");
+    let end = deleted(&terminating)
+        .saturating_add(LIMIT)
+        .expect("the time is valid");
     tokio::time::sleep(Duration::from_secs(15)).await;
     manager.stop();
     let _manager = Manager::start(&control_plane, &[]);
@@ -59,23 +88,45 @@ async fn address_is_released_after_the_time_of_the_pool() {
         assert!(allocated.contains_key("limited"));
     }
 
-    eventually("the address is allocated again", || async { claim(&consumer, "next").await.bound_address().map(drop) })
+    eventually("the address is allocated again", || async {
+        claim(&consumer, "next").await.bound_address().map(drop)
+    })
+    .await;
+    println!(
+        "allocated again {:#} after the end of the time",
+        Timestamp::now().duration_since(end)
+    );
+    let text = consumer
+        .wait_until_unready("limited", "ReleasedEarly")
         .await;
-    println!("allocated again {:#} after the end of the time", Timestamp::now().duration_since(end));
-    let text = consumer.wait_until_unready("limited", "ReleasedEarly").await;
-    assert!(text.contains("InClusterIPPool limited permits") && text.ends_with(IN_USE), "{text}");
+    assert!(
+        text.contains("InClusterIPPool limited permits") && text.ends_with(IN_USE),
+        "{text}"
+    );
     let finalizers = eventually("our finalizer is removed", || async {
         let found = claim(&consumer, "limited").await;
-        (!found.finalizers().iter().any(|name| name == names::RELEASE_ADDRESS)).then(|| found.finalizers().to_vec())
+        (!found
+            .finalizers()
+            .iter()
+            .any(|name| name == names::RELEASE_ADDRESS))
+        .then(|| found.finalizers().to_vec())
     })
     .await;
     assert_eq!(finalizers, [IN_USE]);
     let reported = ready(&claim(&consumer, "unlimited").await);
     assert_eq!(reported.reason.as_deref(), Some("Deleting"), "{reported:?}");
-    assert!(consumer.allocated_addresses().await.contains_key("unlimited"));
+    assert!(
+        consumer
+            .allocated_addresses()
+            .await
+            .contains_key("unlimited")
+    );
     eventually("an event names the finalizer", || async {
         let events = consumer.events("limited").await;
-        events.iter().any(|(_, reason, note)| reason == "ReleasedEarly" && note.contains(IN_USE)).then_some(())
+        events
+            .iter()
+            .any(|(_, reason, note)| reason == "ReleasedEarly" && note.contains(IN_USE))
+            .then_some(())
     })
     .await;
 }

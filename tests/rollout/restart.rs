@@ -16,7 +16,9 @@ fn calls(control_plane: &ControlPlane) -> u64 {
     let ours = control_plane
         .request_count()
         .into_iter()
-        .filter(|(key, _)| key.group == "ipam.cluster.x-k8s.io" && !["LIST", "WATCH"].contains(&key.verb.as_str()));
+        .filter(|(key, _)| {
+            key.group == "ipam.cluster.x-k8s.io" && !["LIST", "WATCH"].contains(&key.verb.as_str())
+        });
     ours.map(|(_, count)| count).sum()
 }
 
@@ -25,7 +27,9 @@ async fn restart_with_1000_bound_claims_sends_no_request() {
     let control_plane = ControlPlane::start(Options::default());
     let mut manager = Manager::start(&control_plane, &[]);
     let consumer = Consumer::new(&control_plane).await;
-    consumer.create_pool("big", json!({"addresses": ["10.0.0.0/20"], "prefix": 20})).await;
+    consumer
+        .create_pool("big", json!({"addresses": ["10.0.0.0/20"], "prefix": 20}))
+        .await;
     let names: Vec<String> = (0..1000).map(|number| format!("c{number}")).collect();
     consumer.create_claims(&names, "big").await;
     let before = consumer.wait_for_addresses(&names).await;
@@ -36,8 +40,14 @@ async fn restart_with_1000_bound_claims_sends_no_request() {
     assert!(manager.exit_status().is_some_and(|status| status.success()));
     let calls_before = calls(&control_plane);
     let started = Instant::now();
-    let manager = Manager::start(&control_plane, &["--sweep-interval=500ms", "--sweep-grace=500ms"]);
-    println!("ready after a restart with 1,000 bound claims: {:?}", started.elapsed());
+    let manager = Manager::start(
+        &control_plane,
+        &["--sweep-interval=500ms", "--sweep-grace=500ms"],
+    );
+    println!(
+        "ready after a restart with 1,000 bound claims: {:?}",
+        started.elapsed()
+    );
     // Time for delayed requests and several passes of the sweeper.
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(calls(&control_plane), calls_before, "{}", manager.log());
@@ -46,23 +56,40 @@ async fn restart_with_1000_bound_claims_sends_no_request() {
     consumer.create_claim("new", "big").await;
     // Concurrent claims can leave gaps.
     let used: HashSet<&String> = before.values().collect();
-    let mut all = (1..=4094).map(|number| Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 0, 0, 0)) + number).to_string());
-    let lowest = all.find(|address| !used.contains(address)).expect("the pool has 4,094 addresses");
-    assert_eq!(consumer.wait_for_address("new").await, lowest, "the lowest free one is the next");
+    let mut all = (1..=4094)
+        .map(|number| Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 0, 0, 0)) + number).to_string());
+    let lowest = all
+        .find(|address| !used.contains(address))
+        .expect("the pool has 4,094 addresses");
+    assert_eq!(
+        consumer.wait_for_address("new").await,
+        lowest,
+        "the lowest free one is the next"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restart_with_overlapping_pools_sends_no_request() {
     let control_plane = ControlPlane::start(Options::default());
     let mut manager = Manager::start(&control_plane, &[]);
-    let teams = [Consumer::new(&control_plane).await, Consumer::new(&control_plane).await];
+    let teams = [
+        Consumer::new(&control_plane).await,
+        Consumer::new(&control_plane).await,
+    ];
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
-    for (team, name) in teams.iter().flat_map(|team| ["a", "b", "c", "d"].map(|name| (team, name))) {
+    for (team, name) in teams
+        .iter()
+        .flat_map(|team| ["a", "b", "c", "d"].map(|name| (team, name)))
+    {
         team.create_pool(name, spec.clone()).await;
     }
     teams[0].create_global_pool(&teams[0].namespace, spec).await;
-    for (team, name) in teams.iter().flat_map(|team| ["a", "b", "c", "d"].map(|name| (team, name))) {
-        team.wait_for_condition(&team.pools(), name, "Overlapping", "True", "PoolsOverlap").await;
+    for (team, name) in teams
+        .iter()
+        .flat_map(|team| ["a", "b", "c", "d"].map(|name| (team, name)))
+    {
+        team.wait_for_condition(&team.pools(), name, "Overlapping", "True", "PoolsOverlap")
+            .await;
     }
     // The messages of the conditions change until each pool is compared with all others.
     eventually("no request is sent for 5 s", || async {
@@ -85,10 +112,19 @@ async fn manager_recovers_from_an_api_server_restart() {
     let mut control_plane = ControlPlane::start(Options::default());
     // The API server does not know all roles immediately after its start.
     // The manager must not exit before the API server is back, however long its start takes.
-    let flags = ["--leader-elect", "--leader-elect-lease-duration=3m", "--leader-elect-renew-deadline=2m"];
+    let flags = [
+        "--leader-elect",
+        "--leader-elect-lease-duration=3m",
+        "--leader-elect-renew-deadline=2m",
+    ];
     let mut manager = Manager::start(&control_plane, &flags).may_lack_permissions();
     let consumer = Consumer::new(&control_plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.10-10.0.0.40"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.10-10.0.0.40"], "prefix": 24}),
+        )
+        .await;
     consumer.create_claim("before", "web").await;
     assert_eq!(consumer.wait_for_address("before").await, "10.0.0.10");
     // In progress when the server is killed.
@@ -113,7 +149,9 @@ async fn manager_recovers_from_an_api_server_restart() {
 async fn killed_manager_leaves_nothing_behind() {
     let control_plane = ControlPlane::start(Options::default());
     let consumer = Consumer::new(&control_plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
+        .await;
     let names: Vec<String> = (0..100).map(|number| format!("c{number}")).collect();
     for round in 0_u64..4 {
         let mut manager = Manager::start(&control_plane, &[]);
@@ -133,7 +171,14 @@ async fn killed_manager_leaves_nothing_behind() {
         consumer.wait_until_deleted(name).await;
     }
     consumer.wait_for_counts("web", (254, 254, 0, 0)).await;
-    assert_eq!(consumer.reservations().list().await.expect("reservations can be listed"), []);
+    assert_eq!(
+        consumer
+            .reservations()
+            .list()
+            .await
+            .expect("reservations can be listed"),
+        []
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -154,7 +199,14 @@ async fn address_of_a_force_deleted_pool_stays_in_use() {
     let _manager = Manager::start(&control_plane, &flags);
     // Longer than two passes and the grace period of the sweeper.
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert!(consumer.reservations().get("n.lab.10.0.0.1").await.expect("reservations can be read").is_some());
+    assert!(
+        consumer
+            .reservations()
+            .get("n.lab.10.0.0.1")
+            .await
+            .expect("reservations can be read")
+            .is_some()
+    );
     consumer.create_claim("b", "q").await;
     assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
     consumer.create_claim("c", "q").await;

@@ -20,7 +20,13 @@ const ELECTED: [&str; 4] = [
 
 fn holder(control_plane: &ControlPlane) -> String {
     let lease = "lease/7bb7acb4.ipam.cluster.x-k8s.io";
-    control_plane.kubectl(&["-n", NAMESPACE, "get", lease, "-o=jsonpath={.spec.holderIdentity}"])
+    control_plane.kubectl(&[
+        "-n",
+        NAMESPACE,
+        "get",
+        lease,
+        "-o=jsonpath={.spec.holderIdentity}",
+    ])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,14 +36,19 @@ async fn standby_becomes_leader_when_the_leader_is_killed() {
     first.wait_for_log("acquired leadership lease");
     let mut second = Manager::start(&control_plane, &ELECTED);
     let consumer = Consumer::new(&control_plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
+        .await;
     let names: Vec<String> = (0..200).map(|number| format!("c{number}")).collect();
     let leader = holder(&control_plane);
     consumer.create_claims(&names, "web").await;
     first.kill();
     let started = Instant::now();
     let bound = consumer.wait_for_addresses(&names).await;
-    println!("all bound {:?} after the leader was killed", started.elapsed());
+    println!(
+        "all bound {:?} after the leader was killed",
+        started.elapsed()
+    );
     assert_eq!(bound.values().collect::<HashSet<_>>().len(), 200);
     eventually("the standby leads", || async {
         let holder = holder(&control_plane);
@@ -45,9 +56,14 @@ async fn standby_becomes_leader_when_the_leader_is_killed() {
     })
     .await;
 
-    // AccessRequest to end, the leader gives the lease back, and a third takes it without waiting for it to expire.
+    // AccessRequest to end, the leader gives the lease back, and a third takes it without waiting
+    // for it to expire.
     second.stop();
-    assert!(second.exit_status().is_some_and(|status| status.success()), "{}", second.log());
+    assert!(
+        second.exit_status().is_some_and(|status| status.success()),
+        "{}",
+        second.log()
+    );
     assert_eq!(holder(&control_plane), "");
 }
 
@@ -58,14 +74,33 @@ async fn manager_exits_when_it_loses_the_lease() {
     manager.wait_for_log("acquired leadership lease");
     let stolen = r#"{"spec": {"holderIdentity": "thief"}}"#;
     let lease = "lease/7bb7acb4.ipam.cluster.x-k8s.io";
-    control_plane.kubectl(&["-n", NAMESPACE, "patch", lease, "--type=merge", "-p", stolen]);
+    control_plane.kubectl(&[
+        "-n",
+        NAMESPACE,
+        "patch",
+        lease,
+        "--type=merge",
+        "-p",
+        stolen,
+    ]);
     let patience = Patience::new(Duration::from_secs(90));
     while manager.is_running() {
-        assert!(!patience.is_over(), "the manager keeps running without the lease:\n{}", manager.log());
+        assert!(
+            !patience.is_over(),
+            "the manager keeps running without the lease:\n{}",
+            manager.log()
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(manager.exit_status().and_then(|status| status.code()), Some(1));
-    assert!(manager.log().contains("error: the lease was lost"), "{}", manager.log());
+    assert_eq!(
+        manager.exit_status().and_then(|status| status.code()),
+        Some(1)
+    );
+    assert!(
+        manager.log().contains("error: the lease was lost"),
+        "{}",
+        manager.log()
+    );
 }
 
 /// Safety must not depend on leader election.
@@ -73,9 +108,14 @@ async fn manager_exits_when_it_loses_the_lease() {
 async fn two_active_managers_allocate_no_address_twice() {
     let control_plane = ControlPlane::start(Options::default());
     let flags = ["--sweep-interval=1s", "--sweep-grace=1s"];
-    let _managers = [Manager::start(&control_plane, &flags), Manager::start(&control_plane, &flags)];
+    let _managers = [
+        Manager::start(&control_plane, &flags),
+        Manager::start(&control_plane, &flags),
+    ];
     let consumer = Consumer::new(&control_plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/23"], "prefix": 23})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/23"], "prefix": 23}))
+        .await;
     let names: Vec<String> = (0..300).map(|number| format!("c{number}")).collect();
     consumer.create_claims(&names, "web").await;
     let bound = consumer.wait_for_addresses(&names).await;
@@ -95,7 +135,10 @@ async fn two_active_managers_respect_a_shared_network() {
     let control_plane = ControlPlane::start(Options::default());
     // Both sometimes reserve an address for one claim; the leftovers are swept.
     let flags = ["--sweep-interval=1s", "--sweep-grace=1s"];
-    let _managers = [Manager::start(&control_plane, &flags), Manager::start(&control_plane, &flags)];
+    let _managers = [
+        Manager::start(&control_plane, &flags),
+        Manager::start(&control_plane, &flags),
+    ];
     let consumer = Consumer::new(&control_plane).await;
     let spec = |network: serde_json::Value| {
         let mut spec = json!({"addresses": ["10.0.0.0/24"], "prefix": 24});
@@ -105,21 +148,44 @@ async fn two_active_managers_respect_a_shared_network() {
         spec
     };
     consumer.create_open_network("lab").await;
-    for (pool, network) in [("p", json!("lab")), ("q", json!("lab")), ("x", json!(null)), ("y", json!(null))] {
+    for (pool, network) in [
+        ("p", json!("lab")),
+        ("q", json!("lab")),
+        ("x", json!(null)),
+        ("y", json!(null)),
+    ] {
         consumer.create_pool(pool, spec(network)).await;
     }
-    let names = |pool: &str| (0..100).map(|number| format!("{pool}{number}")).collect::<Vec<_>>();
+    let names = |pool: &str| {
+        (0..100)
+            .map(|number| format!("{pool}{number}"))
+            .collect::<Vec<_>>()
+    };
     for pool in ["p", "q", "x", "y"] {
         consumer.create_claims(&names(pool), pool).await;
     }
-    let all: Vec<String> = ["p", "q", "x", "y"].iter().flat_map(|pool| names(pool)).collect();
+    let all: Vec<String> = ["p", "q", "x", "y"]
+        .iter()
+        .flat_map(|pool| names(pool))
+        .collect();
     let bound = consumer.wait_for_addresses(&all).await;
     let of = |pools: [&str; 2]| {
-        let mine = bound.iter().filter(|(name, _)| pools.iter().any(|pool| name.starts_with(pool)));
-        mine.map(|(_, address)| address.clone()).collect::<HashSet<_>>().len()
+        let mine = bound
+            .iter()
+            .filter(|(name, _)| pools.iter().any(|pool| name.starts_with(pool)));
+        mine.map(|(_, address)| address.clone())
+            .collect::<HashSet<_>>()
+            .len()
     };
-    assert_eq!(of(["p", "q"]), 200, "one network: each address is allocated once");
-    assert!(of(["x", "y"]) < 150, "without a network both pools allocate the lowest addresses");
+    assert_eq!(
+        of(["p", "q"]),
+        200,
+        "one network: each address is allocated once"
+    );
+    assert!(
+        of(["x", "y"]) < 150,
+        "without a network both pools allocate the lowest addresses"
+    );
     consumer.wait_for_counts("p", (254, 54, 100, 0)).await;
     consumer.wait_for_counts("q", (254, 54, 100, 0)).await;
 }

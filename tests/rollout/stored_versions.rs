@@ -10,7 +10,11 @@ use crate::support::wait::eventually;
 const DEFINITION: &str = "inclusterippools.ipam.cluster.x-k8s.io";
 
 /// Changes the versions of a definition, which loses its conversion webhook.
-pub(crate) fn change_definition(plane: &ControlPlane, definition: &str, change: impl Fn(&mut Value)) {
+pub(crate) fn change_definition(
+    plane: &ControlPlane,
+    definition: &str,
+    change: impl Fn(&mut Value),
+) {
     let text = plane.kubectl(&["get", "crd", definition, "--output=json"]);
     let mut changed: Value = serde_json::from_str(&text).expect("kubectl writes JSON");
     // The API server writes the status at any time, which does not concern these fields.
@@ -30,7 +34,12 @@ fn store_in(plane: &ControlPlane, version: &str) {
 }
 
 fn stored_versions(plane: &ControlPlane) -> String {
-    plane.kubectl(&["get", "crd", DEFINITION, "--output=jsonpath={.status.storedVersions}"])
+    plane.kubectl(&[
+        "get",
+        "crd",
+        DEFINITION,
+        "--output=jsonpath={.status.storedVersions}",
+    ])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -40,11 +49,19 @@ async fn pools_of_an_old_version_are_stored_again() {
     let consumer = Consumer::new(&plane).await;
     let names: Vec<String> = (0..5).map(|number| format!("pool-{number}")).collect();
     for name in &names {
-        consumer.create_pool(name, json!({"addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24})).await;
+        consumer
+            .create_pool(
+                name,
+                json!({"addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24}),
+            )
+            .await;
     }
     store_in(&plane, "v1alpha2");
     let versions = stored_versions(&plane);
-    assert!(versions.contains("v1alpha1") && versions.contains("v1alpha2"), "{versions}");
+    assert!(
+        versions.contains("v1alpha1") && versions.contains("v1alpha2"),
+        "{versions}"
+    );
     let manager = Manager::start(&plane, &["--leader-elect"]);
     eventually("the old version is not stored", || async {
         (stored_versions(&plane) == r#"["v1alpha2"]"#).then_some(())
@@ -54,13 +71,25 @@ async fn pools_of_an_old_version_are_stored_again() {
     consumer.create_claim("a", "pool-0").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.10");
 
-    // The API server accepts a definition without the old version, and all pools can be read with it.
+    // The API server accepts a definition without the old version, and all pools can be read with
+    // it.
     change_definition(&plane, DEFINITION, |versions| {
-        versions.as_array_mut().expect("there are versions").retain(|version| version["name"] != "v1alpha1");
+        versions
+            .as_array_mut()
+            .expect("there are versions")
+            .retain(|version| version["name"] != "v1alpha1");
     });
     for name in &names {
-        let pool = consumer.pools().get(name).await.expect("pools can be read").expect("the pool exists");
+        let pool = consumer
+            .pools()
+            .get(name)
+            .await
+            .expect("pools can be read")
+            .expect("the pool exists");
         let spec = serde_json::to_value(&pool.spec).expect("a spec is JSON");
-        assert_eq!((&spec["addresses"], pool.metadata.generation), (&json!(["10.0.0.10-10.0.0.12"]), Some(1)));
+        assert_eq!(
+            (&spec["addresses"], pool.metadata.generation),
+            (&json!(["10.0.0.10-10.0.0.12"]), Some(1))
+        );
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use capi_ipam_provider::{
-    Allocation, ClaimHandler, ClaimOptions, ClaimReconciler, Ensured, HandlerError, PoolKind, PoolView,
-    ProviderAdapter, Released,
+    Allocation, ClaimHandler, ClaimOptions, ClaimReconciler, Ensured, HandlerError, PoolKind,
+    PoolView, ProviderAdapter, Released,
 };
 use serde_json::json;
 
@@ -38,7 +38,11 @@ impl ProviderAdapter for Fixed {
 
 impl ClaimHandler for Fixed {
     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
-        Ok(PoolView { api_version: "example.com/v1".to_owned(), uid: "uid-of-pool".to_owned(), ..PoolView::default() })
+        Ok(PoolView {
+            api_version: "example.com/v1".to_owned(),
+            uid: "uid-of-pool".to_owned(),
+            ..PoolView::default()
+        })
     }
 
     async fn ensure_address(&mut self, _: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
@@ -48,7 +52,11 @@ impl ClaimHandler for Fixed {
     async fn release_address(&mut self) -> Result<Released, HandlerError> {
         self.releases.fetch_add(1, Ordering::Relaxed);
         let is_finished = self.is_finished.load(Ordering::Relaxed);
-        Ok(if is_finished { Released::Now } else { Released::After(Duration::from_millis(100)) })
+        Ok(if is_finished {
+            Released::Now
+        } else {
+            Released::After(Duration::from_millis(100))
+        })
     }
 }
 
@@ -58,7 +66,11 @@ async fn register(manager: &mut Manager, kind: &str, provider: Fixed) -> Result<
 }
 
 pub(crate) fn provider(address: [u8; 4]) -> Fixed {
-    Fixed { address: address.into(), releases: Arc::default(), is_finished: Arc::default() }
+    Fixed {
+        address: address.into(),
+        releases: Arc::default(),
+        is_finished: Arc::default(),
+    }
 }
 
 async fn create_claim(consumer: &Consumer, name: &str, kind: &str) {
@@ -67,7 +79,11 @@ async fn create_claim(consumer: &Consumer, name: &str, kind: &str) {
         "metadata": {"name": name, "namespace": consumer.namespace},
         "spec": {"poolRef": {"apiGroup": "example.com", "kind": kind, "name": "pool"}},
     });
-    consumer.claims().create(&object(claim)).await.expect("the claim can be created");
+    consumer
+        .claims()
+        .create(&object(claim))
+        .await
+        .expect("the claim can be created");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,8 +111,22 @@ async fn two_providers_in_one_program_bind_and_release_claims() {
     while red.releases.load(Ordering::Relaxed) < 3 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(consumer.claims().get("r").await.expect("claims can be read").is_some());
-    assert!(consumer.addresses().get("r").await.expect("addresses can be read").is_none());
+    assert!(
+        consumer
+            .claims()
+            .get("r")
+            .await
+            .expect("claims can be read")
+            .is_some()
+    );
+    assert!(
+        consumer
+            .addresses()
+            .get("r")
+            .await
+            .expect("addresses can be read")
+            .is_none()
+    );
     assert_eq!(blue.releases.load(Ordering::Relaxed), 0);
     red.is_finished.store(true, Ordering::Relaxed);
     consumer.wait_until_deleted("r").await;
@@ -110,7 +140,9 @@ async fn two_providers_in_one_program_bind_and_release_claims() {
 async fn two_providers_for_one_kind_of_pools_end_the_setup() {
     let program = Program::start(async |manager| {
         register(manager, "greens", provider([10, 9, 0, 3])).await?;
-        let error = register(manager, "greens", provider([10, 9, 0, 4])).await.expect_err("there is one already");
+        let error = register(manager, "greens", provider([10, 9, 0, 4]))
+            .await
+            .expect_err("there is one already");
         let text = "there are two components of the role \"controller of claims for pools of kind greens.example.com\"; \
                     a manager can have one";
         assert_eq!(error.to_string(), text);
@@ -133,7 +165,10 @@ impl ProviderAdapter for NotReady {
 impl ClaimHandler for NotReady {
     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
         let message = "the backend has not started yet".to_owned();
-        Err(HandlerError::RetryAfter { message, after: Duration::from_millis(500) })
+        Err(HandlerError::RetryAfter {
+            message,
+            after: Duration::from_millis(500),
+        })
     }
 
     async fn ensure_address(&mut self, _: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
@@ -148,12 +183,16 @@ impl ClaimHandler for NotReady {
 #[tokio::test(flavor = "multi_thread")]
 async fn provider_that_stays_not_ready_is_reported() {
     let program = Program::start(async |manager| {
-        let builder = ClaimReconciler::builder(manager).pools(PoolKind::new("example.com", "yellows"));
+        let builder =
+            ClaimReconciler::builder(manager).pools(PoolKind::new("example.com", "yellows"));
         builder.build(async |_| Ok(NotReady)).await
     });
     let consumer = Consumer::with_client(patching::client().await).await;
     create_claim(&consumer, "y", "yellows").await;
-    assert_eq!(consumer.wait_for_reason("y", "PoolNotReady").await, "the backend has not started yet");
+    assert_eq!(
+        consumer.wait_for_reason("y", "PoolNotReady").await,
+        "the backend has not started yet"
+    );
     assert!(program.stop());
 }
 
@@ -171,12 +210,21 @@ impl ProviderAdapter for Forgetful {
 
 impl ClaimHandler for Forgetful {
     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
-        Ok(PoolView { api_version: "example.com/v1".to_owned(), uid: "uid-of-pool".to_owned(), ..PoolView::default() })
+        Ok(PoolView {
+            api_version: "example.com/v1".to_owned(),
+            uid: "uid-of-pool".to_owned(),
+            ..PoolView::default()
+        })
     }
 
-    async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
+    async fn ensure_address(
+        &mut self,
+        existing: Option<&IPAddress>,
+    ) -> Result<Ensured, HandlerError> {
         if existing.is_some() && self.0.load(Ordering::Relaxed) {
-            return Ok(Ensured::DeleteExisting("no claim has its address".to_owned()));
+            return Ok(Ensured::DeleteExisting(
+                "no claim has its address".to_owned(),
+            ));
         }
         Ok(Allocation::new([10, 9, 0, 6], 24).into())
     }
@@ -196,8 +244,12 @@ async fn provider_cannot_delete_the_address_of_a_bound_claim() {
     let program = Program::start({
         let provider = Forgetful(Arc::clone(&is_lost));
         async move |manager| {
-            let options = ClaimOptions { verify_interval: Some(Duration::from_millis(500)), ..ClaimOptions::default() };
-            let builder = ClaimReconciler::builder(manager).pools(PoolKind::new("example.com", "whites"));
+            let options = ClaimOptions {
+                verify_interval: Some(Duration::from_millis(500)),
+                ..ClaimOptions::default()
+            };
+            let builder =
+                ClaimReconciler::builder(manager).pools(PoolKind::new("example.com", "whites"));
             builder.options(options).build(async |_| Ok(provider)).await
         }
     });
@@ -206,8 +258,19 @@ async fn provider_cannot_delete_the_address_of_a_bound_claim() {
     let before = consumer.wait_for_ip_address("w").await;
     is_lost.store(true, Ordering::Relaxed);
     let text = consumer.wait_until_unready("w", "AllocationFailed").await;
-    assert!(text.contains("IPAddress w of a bound claim: no claim has its address"), "{text}");
-    let after = consumer.addresses().get("w").await.expect("addresses can be read").expect("it exists");
-    assert_eq!((after.metadata.uid, after.metadata.deletion_timestamp), (before.metadata.uid, None));
+    assert!(
+        text.contains("IPAddress w of a bound claim: no claim has its address"),
+        "{text}"
+    );
+    let after = consumer
+        .addresses()
+        .get("w")
+        .await
+        .expect("addresses can be read")
+        .expect("it exists");
+    assert_eq!(
+        (after.metadata.uid, after.metadata.deletion_timestamp),
+        (before.metadata.uid, None)
+    );
     assert!(program.stop());
 }

@@ -21,14 +21,18 @@ use crate::support::wait::eventually;
 /// The names of reconciled objects.
 type Names = Arc<Mutex<BTreeSet<String>>>;
 
-/// Adds a controller that records the objects of one namespace. It panics for an object with the name `bad`.
+/// Adds a controller that records the objects of one namespace. It panics for an object with the
+/// name `bad`.
 fn add_controller(manager: &mut Manager, namespace: &str) -> Names {
     let names = Names::default();
     let (namespace, recorded) = (namespace.to_owned(), Arc::clone(&names));
     let reconciler = reconcile_fn(move |object: Arc<ConfigMap>| {
         assert_ne!(object.name_any(), "bad", "a bug");
         if object.namespace().as_deref() == Some(namespace.as_str()) {
-            recorded.lock().expect("it is not poisoned").insert(object.name_any());
+            recorded
+                .lock()
+                .expect("it is not poisoned")
+                .insert(object.name_any());
         }
         std::future::ready(Ok::<_, Infallible>(Action::AwaitChange))
     });
@@ -41,9 +45,14 @@ fn add_controller(manager: &mut Manager, namespace: &str) -> Names {
 }
 
 async fn create(consumer: &Consumer, name: &str) {
-    let objects: ResourceClient<ConfigMap> =
-        ResourceClient::new(Api::namespaced(consumer.client.clone(), &consumer.namespace), &());
-    objects.create(&object(json!({"metadata": {"name": name}}))).await.expect("it can be created");
+    let objects: ResourceClient<ConfigMap> = ResourceClient::new(
+        Api::namespaced(consumer.client.clone(), &consumer.namespace),
+        &(),
+    );
+    objects
+        .create(&object(json!({"metadata": {"name": name}})))
+        .await
+        .expect("it can be created");
 }
 
 #[tokio::test]
@@ -54,7 +63,10 @@ async fn two_controllers_of_a_kind_work_in_one_manager() {
     let program = Program::start({
         let found = Arc::clone(&found);
         async move |manager| {
-            let both = [add_controller(manager, &namespace), add_controller(manager, &namespace)];
+            let both = [
+                add_controller(manager, &namespace),
+                add_controller(manager, &namespace),
+            ];
             *found.lock().expect("it is not poisoned") = both.to_vec();
             Ok(())
         }
@@ -67,11 +79,16 @@ async fn two_controllers_of_a_kind_work_in_one_manager() {
         let expected = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
         // A panic fails the reconcile of its object only.
         eventually("the controller reconciles", || async {
-            expected.is_subset(&names.lock().expect("it is not poisoned")).then_some(())
+            expected
+                .is_subset(&names.lock().expect("it is not poisoned"))
+                .then_some(())
         })
         .await;
     }
-    assert!(program.stop(), "a panic of a reconcile does not end the process");
+    assert!(
+        program.stop(),
+        "a panic of a reconcile does not end the process"
+    );
 }
 
 #[tokio::test]

@@ -28,8 +28,8 @@ impl Kill {
     }
 }
 
-/// Runs `work` with a client until it ends or is killed. Returns its result if it ended, and the number of writes that
-/// it sent.
+/// Runs `work` with a client until it ends or is killed. Returns its result if it ended, and the
+/// number of writes that it sent.
 pub(crate) async fn run_until_killed<T, F>(
     client: &Client,
     kill: Option<Kill>,
@@ -41,26 +41,28 @@ where
     let (writes, killed) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let counting = {
         let (client, writes, killed) = (client.clone(), Arc::clone(&writes), Arc::clone(&killed));
-        service_fn(move |request: Request<Body>| -> BoxFuture<'static, kube::Result<Response<Body>>> {
-            let (client, killed) = (client.clone(), Arc::clone(&killed));
-            let is_write = request.method() != Method::GET;
-            let number = is_write.then(|| writes.fetch_add(1, Ordering::Relaxed));
-            async move {
-                let die = async || {
-                    killed.notify_one();
-                    std::future::pending::<()>().await;
-                };
-                if number.is_some_and(|number| kill == Some(Kill::Before(number))) {
-                    die().await;
+        service_fn(
+            move |request: Request<Body>| -> BoxFuture<'static, kube::Result<Response<Body>>> {
+                let (client, killed) = (client.clone(), Arc::clone(&killed));
+                let is_write = request.method() != Method::GET;
+                let number = is_write.then(|| writes.fetch_add(1, Ordering::Relaxed));
+                async move {
+                    let die = async || {
+                        killed.notify_one();
+                        std::future::pending::<()>().await;
+                    };
+                    if number.is_some_and(|number| kill == Some(Kill::Before(number))) {
+                        die().await;
+                    }
+                    let response = client.send(request).await;
+                    if number.is_some_and(|number| kill == Some(Kill::After(number))) {
+                        die().await;
+                    }
+                    response
                 }
-                let response = client.send(request).await;
-                if number.is_some_and(|number| kill == Some(Kill::After(number))) {
-                    die().await;
-                }
-                response
-            }
-            .boxed()
-        })
+                .boxed()
+            },
+        )
     };
     let client = Client::new(counting, client.default_namespace());
     let result = match select(pin!(work(client)), pin!(killed.notified())).await {

@@ -1,5 +1,5 @@
-//! The SDK against a real API server, with small programs that run in this process. All tests share one control plane,
-//! and use separate namespaces or kinds.
+//! The SDK against a real API server, with small programs that run in this process. All tests share
+//! one control plane, and use separate namespaces or kinds.
 
 #![allow(
     clippy::expect_used,

@@ -18,9 +18,18 @@ struct Flags {
 #[tokio::test]
 async fn program_without_webhooks_serves_metrics_over_tls() {
     let (plane, port) = (control_plane(), free_port());
-    let account = ["--serviceaccount=default:metrics-reader", "--clusterrole=cluster-admin"];
+    let account = [
+        "--serviceaccount=default:metrics-reader",
+        "--clusterrole=cluster-admin",
+    ];
     plane.kubectl(&["create", "serviceaccount", "metrics-reader"]);
-    plane.kubectl(&[&["create", "clusterrolebinding", "metrics-reader"], &account[..]].concat());
+    plane.kubectl(
+        &[
+            &["create", "clusterrolebinding", "metrics-reader"],
+            &account[..],
+        ]
+        .concat(),
+    );
     let token = plane.kubectl(&["create", "token", "metrics-reader"]);
     let authorization = format!("authorization: Bearer {}\r\n", token.trim());
 
@@ -37,12 +46,19 @@ async fn program_without_webhooks_serves_metrics_over_tls() {
         },
     );
     eventually("the certificate is loaded", || async {
-        certificates.stream_to(port, "http/1.1").await.is_ok().then_some(())
+        certificates
+            .stream_to(port, "http/1.1")
+            .await
+            .is_ok()
+            .then_some(())
     })
     .await;
     let response = certificates.get(port, "/metrics", &authorization).await;
     assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
-    assert!(response.contains("diagnostics_certificate_loads_total 1"), "{response}");
+    assert!(
+        response.contains("diagnostics_certificate_loads_total 1"),
+        "{response}"
+    );
     let response = certificates.get(port, "/metrics", "").await;
     assert!(response.starts_with("HTTP/1.1 401 "), "{response}");
     drop(program);

@@ -10,7 +10,8 @@ use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_provider::api::IPAddressClaim;
 use capi_ipam_provider::api::advice::MISSING_POOL;
 use capi_ipam_provider::{
-    Allocation, ClaimOptions, ClaimReconciler, HandlerError, PoolProvider, Released, SweepOptions, WatchedPools,
+    Allocation, ClaimOptions, ClaimReconciler, HandlerError, PoolProvider, Released, SweepOptions,
+    WatchedPools,
 };
 use kube::{CustomResource, ResourceExt};
 use parking_lot::Mutex;
@@ -31,7 +32,9 @@ const STUCK: &str = "stuck";
 /// In which time every bound claim is verified.
 const VERIFY_INTERVAL: Duration = Duration::from_millis(500);
 
-#[derive(CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(
+    CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[kube(group = "example.com", version = "v1", kind = "MemoryPool", namespaced)]
 pub(crate) struct MemoryPoolSpec {
     addresses: Vec<IpAddr>,
@@ -53,7 +56,10 @@ pub(crate) struct Memory {
 impl PoolProvider for Memory {
     type Pool = MemoryPool;
 
-    #[allow(clippy::panic_in_result_fn, reason = "the panic is a fault of the provider")]
+    #[allow(
+        clippy::panic_in_result_fn,
+        reason = "the panic is a fault of the provider"
+    )]
     async fn allocate(
         &self,
         claim: &IPAddressClaim,
@@ -71,33 +77,68 @@ impl PoolProvider for Memory {
         }
         let uid = claim.uid().unwrap_or_default();
         let mut owners = self.owners.lock();
-        let own = existing.or_else(|| addresses.iter().copied().find(|address| owners.get(address) == Some(&uid)));
-        let free = || addresses.iter().copied().find(|address| !owners.contains_key(address));
-        let address = own.or_else(free).ok_or_else(|| HandlerError::PoolExhausted("no address is free".to_owned()))?;
+        let own = existing.or_else(|| {
+            addresses
+                .iter()
+                .copied()
+                .find(|address| owners.get(address) == Some(&uid))
+        });
+        let free = || {
+            addresses
+                .iter()
+                .copied()
+                .find(|address| !owners.contains_key(address))
+        };
+        let address = own
+            .or_else(free)
+            .ok_or_else(|| HandlerError::PoolExhausted("no address is free".to_owned()))?;
         let owner = owners.entry(address).or_insert_with(|| uid.clone());
         if *owner != uid {
-            return Err(HandlerError::DuplicateAddress(format!("{address} is allocated to {owner}")));
+            return Err(HandlerError::DuplicateAddress(format!(
+                "{address} is allocated to {owner}"
+            )));
         }
         let labels = [("example.com/pool".to_owned(), pool.name_any())].into();
-        Ok(Allocation { labels, ..Allocation::new(address, 24) })
+        Ok(Allocation {
+            labels,
+            ..Allocation::new(address, 24)
+        })
     }
 
     async fn release(&self, claim: &IPAddressClaim) -> Result<Released, HandlerError> {
-        let fails = self.failing_releases.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        let fails =
+            self.failing_releases
+                .try_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                    left.checked_sub(1)
+                });
         if claim.name_any() == STUCK || fails.is_ok() {
-            return Err(HandlerError::transient("cannot release the address", "the backend is down"));
+            return Err(HandlerError::transient(
+                "cannot release the address",
+                "the backend is down",
+            ));
         }
-        self.owners.lock().retain(|_, owner| Some(&*owner) != claim.metadata.uid.as_ref());
+        self.owners
+            .lock()
+            .retain(|_, owner| Some(&*owner) != claim.metadata.uid.as_ref());
         Ok(Released::Now)
     }
 
-    async fn verify(&self, claim: &IPAddressClaim, _: &MemoryPool, address: IpAddr) -> Result<bool, HandlerError> {
+    async fn verify(
+        &self,
+        claim: &IPAddressClaim,
+        _: &MemoryPool,
+        address: IpAddr,
+    ) -> Result<bool, HandlerError> {
         self.verifications.fetch_add(1, Ordering::Relaxed);
         Ok(self.owners.lock().get(&address) == claim.metadata.uid.as_ref())
     }
 
     fn validate(&self, pool: &MemoryPool) -> Result<(), String> {
-        if pool.spec.addresses.is_empty() { Err("spec.addresses is empty".to_owned()) } else { Ok(()) }
+        if pool.spec.addresses.is_empty() {
+            Err("spec.addresses is empty".to_owned())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -120,18 +161,27 @@ impl Environment {
         });
         control_plane().wait_until_served("memorypools.example.com");
         let consumer = Consumer::with_client(patching::client().await).await;
-        let (provider, namespace) = (Memory::default(), format!("--namespace={}", consumer.namespace));
+        let (provider, namespace) = (
+            Memory::default(),
+            format!("--namespace={}", consumer.namespace),
+        );
         let memory = provider.clone();
         let setup = async move |manager: &mut Manager| -> Result<(), BoxError> {
             let mut builder = ClaimReconciler::builder(manager).options(options);
             if let Some(sweep) = sweep {
                 builder = builder.sweep(sweep);
             }
-            builder.build(async |setup| Ok(WatchedPools::new(setup, memory).await)).await
+            builder
+                .build(async |setup| Ok(WatchedPools::new(setup, memory).await))
+                .await
         };
         let flags = ["--diagnostics-address=0", &namespace];
         let program = Program::launch(&flags, async |_| Ok(()), setup);
-        Self { consumer, provider, program }
+        Self {
+            consumer,
+            provider,
+            program,
+        }
     }
 
     pub(crate) fn apply_pool(&self, name: &str, spec: &Value) {
@@ -142,25 +192,41 @@ impl Environment {
 
     pub(crate) async fn create_claim(&self, name: &str, pool: &str) {
         let pool = json!({"apiGroup": "example.com", "kind": "MemoryPool", "name": pool});
-        self.consumer.try_create_claim_for(name, pool, json!({})).await.expect("the claim can be created");
+        self.consumer
+            .try_create_claim_for(name, pool, json!({}))
+            .await
+            .expect("the claim can be created");
     }
 
     /// Waits until an event on a claim has this reason, and returns its message.
     pub(crate) async fn event(&self, claim: &str, reason: &str) -> String {
-        eventually(&format!("an event on {claim} has the reason {reason}"), || async {
-            let events = self.consumer.events(claim).await;
-            events.into_iter().find(|(_, why, _)| why == reason).map(|(_, _, message)| message)
-        })
+        eventually(
+            &format!("an event on {claim} has the reason {reason}"),
+            || async {
+                let events = self.consumer.events(claim).await;
+                events
+                    .into_iter()
+                    .find(|(_, why, _)| why == reason)
+                    .map(|(_, _, message)| message)
+            },
+        )
         .await
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_claims_are_bound_when_their_pool_changes() {
-    let env = Environment::start(ClaimOptions { resync_interval: RESYNC_INTERVAL, ..ClaimOptions::default() }).await;
+    let env = Environment::start(ClaimOptions {
+        resync_interval: RESYNC_INTERVAL,
+        ..ClaimOptions::default()
+    })
+    .await;
     env.create_claim("a", "pool").await;
     let text = env.consumer.wait_for_reason("a", "PoolNotReady").await;
-    assert_eq!(text, format!("MemoryPool pool does not exist; {MISSING_POOL}"));
+    assert_eq!(
+        text,
+        format!("MemoryPool pool does not exist; {MISSING_POOL}")
+    );
     env.apply_pool("pool", &json!({"addresses": []}));
     eventually("the claim reports the invalid pool", || async {
         let text = env.consumer.wait_for_reason("a", "PoolNotReady").await;
@@ -170,7 +236,13 @@ async fn waiting_claims_are_bound_when_their_pool_changes() {
     env.apply_pool("pool", &json!({"addresses": ["10.4.0.1"]}));
     let changed = Instant::now();
     let address = env.consumer.wait_for_ip_address("a").await;
-    assert_eq!((address.spec.address.as_str(), address.labels()["example.com/pool"].as_str()), ("10.4.0.1", "pool"));
+    assert_eq!(
+        (
+            address.spec.address.as_str(),
+            address.labels()["example.com/pool"].as_str()
+        ),
+        ("10.4.0.1", "pool")
+    );
     println!("bound {:?} after the change of the pool", changed.elapsed());
 
     // A released address goes to the oldest waiting claim.
@@ -189,7 +261,11 @@ async fn waiting_claims_are_bound_when_their_pool_changes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failing_release_does_not_delay_waiting_claims() {
-    let env = Environment::start(ClaimOptions { resync_interval: RESYNC_INTERVAL, ..ClaimOptions::default() }).await;
+    let env = Environment::start(ClaimOptions {
+        resync_interval: RESYNC_INTERVAL,
+        ..ClaimOptions::default()
+    })
+    .await;
     env.apply_pool("pool", &json!({"addresses": ["10.4.0.1", "10.4.0.2"]}));
     for claim in [STUCK, "a"] {
         env.create_claim(claim, "pool").await;
@@ -200,7 +276,9 @@ async fn failing_release_does_not_delay_waiting_claims() {
     env.create_claim("b", "pool").await;
     env.consumer.wait_for_reason("b", "PoolExhausted").await;
     env.consumer.delete(STUCK).await;
-    env.consumer.wait_until_unready(STUCK, "ReleaseFailed").await;
+    env.consumer
+        .wait_until_unready(STUCK, "ReleaseFailed")
+        .await;
     env.consumer.delete("a").await;
     assert_eq!(env.consumer.wait_for_address("b").await, "10.4.0.2");
     assert!(env.program.stop());
@@ -213,9 +291,17 @@ async fn undecodable_pool_is_reported() {
     env.apply_pool("valid", &json!({"addresses": ["10.4.0.1"]}));
     env.create_claim("a", "broken").await;
     let text = env.consumer.wait_for_reason("a", "PoolNotReady").await;
-    assert!(text.starts_with("MemoryPool broken is not valid: ") && text.ends_with("; correct the pool"), "{text}");
+    assert!(
+        text.starts_with("MemoryPool broken is not valid: ")
+            && text.ends_with("; correct the pool"),
+        "{text}"
+    );
     assert!(text.contains("expected a sequence"), "{text}");
-    assert!(env.event("a", "PoolNotReady").await.contains("expected a sequence"));
+    assert!(
+        env.event("a", "PoolNotReady")
+            .await
+            .contains("expected a sequence")
+    );
     env.create_claim("b", "valid").await;
     env.consumer.wait_for_address("b").await;
     assert!(env.program.stop());
@@ -223,17 +309,36 @@ async fn undecodable_pool_is_reported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn faulty_provider_is_reported_on_the_claim() {
-    let env = Environment::start(ClaimOptions { handler_timeout: HANDLER_TIMEOUT, ..ClaimOptions::default() }).await;
+    let env = Environment::start(ClaimOptions {
+        handler_timeout: HANDLER_TIMEOUT,
+        ..ClaimOptions::default()
+    })
+    .await;
     env.apply_pool("valid", &json!({"addresses": ["10.4.0.9"]}));
     for (claim, fault, words) in [
-        ("panics", "panic", "cannot allocate an address: the provider panicked"),
-        ("hangs", "hang", "cannot allocate an address: the provider did not answer within 300ms"),
+        (
+            "panics",
+            "panic",
+            "cannot allocate an address: the provider panicked",
+        ),
+        (
+            "hangs",
+            "hang",
+            "cannot allocate an address: the provider did not answer within 300ms",
+        ),
         ("conflicts", "conflict", "the record has changed"),
-        ("prefix", "invalid prefix", "prefix length 99, which is longer than 32"),
+        (
+            "prefix",
+            "invalid prefix",
+            "prefix length 99, which is longer than 32",
+        ),
     ] {
         env.apply_pool(claim, &json!({"addresses": ["10.4.0.1"], "fault": fault}));
         env.create_claim(claim, claim).await;
-        let text = env.consumer.wait_for_reason(claim, "AllocationFailed").await;
+        let text = env
+            .consumer
+            .wait_for_reason(claim, "AllocationFailed")
+            .await;
         assert!(text.contains(words), "{text}");
         assert!(env.event(claim, "AllocationFailed").await.contains(words));
     }
@@ -248,15 +353,24 @@ async fn faulty_provider_is_reported_on_the_claim() {
 #[tokio::test(flavor = "multi_thread")]
 async fn address_of_another_claim_is_reported() {
     let env = Environment::start(ClaimOptions::default()).await;
-    env.apply_pool("pool", &json!({"addresses": ["10.4.0.1"], "fault": "same address"}));
+    env.apply_pool(
+        "pool",
+        &json!({"addresses": ["10.4.0.1"], "fault": "same address"}),
+    );
     env.create_claim("a", "pool").await;
     env.consumer.wait_for_address("a").await;
     env.create_claim("b", "pool").await;
     let text = env.consumer.wait_for_reason("b", "DuplicateAddress").await;
-    assert_eq!(text, "the provider allocated 10.4.0.1, which IPAddress a of MemoryPool pool has already");
+    assert_eq!(
+        text,
+        "the provider allocated 10.4.0.1, which IPAddress a of MemoryPool pool has already"
+    );
     env.consumer.assert_stays_unbound("b").await;
     // An IPAddress that exists keeps its address.
-    env.apply_pool("other", &json!({"addresses": ["10.4.0.1"], "fault": "same address"}));
+    env.apply_pool(
+        "other",
+        &json!({"addresses": ["10.4.0.1"], "fault": "same address"}),
+    );
     let pool = json!({"apiGroup": "example.com", "kind": "MemoryPool", "name": "other"});
     env.consumer.create_address_for("c", pool, "10.4.0.7").await;
     env.create_claim("c", "other").await;
@@ -267,7 +381,10 @@ async fn address_of_another_claim_is_reported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bound_claims_are_verified() {
-    let options = ClaimOptions { verify_interval: Some(VERIFY_INTERVAL), ..ClaimOptions::default() };
+    let options = ClaimOptions {
+        verify_interval: Some(VERIFY_INTERVAL),
+        ..ClaimOptions::default()
+    };
     let env = Environment::start(options).await;
     env.apply_pool("pool", &json!({"addresses": ["10.4.0.1", "10.4.0.2"]}));
     for claim in ["a", "b"] {
@@ -275,13 +392,26 @@ async fn bound_claims_are_verified() {
         env.consumer.wait_for_address(claim).await;
     }
     let versions = async || {
-        let claims = env.consumer.claims().list().await.expect("claims can be read");
-        let addresses = env.consumer.addresses().list().await.expect("addresses can be read");
+        let claims = env
+            .consumer
+            .claims()
+            .list()
+            .await
+            .expect("claims can be read");
+        let addresses = env
+            .consumer
+            .addresses()
+            .list()
+            .await
+            .expect("addresses can be read");
         let mut all: Vec<_> = claims.iter().map(ResourceExt::resource_version).collect();
         all.extend(addresses.iter().map(ResourceExt::resource_version));
         all
     };
-    let (before, count) = (versions().await, env.provider.verifications.load(Ordering::Relaxed));
+    let (before, count) = (
+        versions().await,
+        env.provider.verifications.load(Ordering::Relaxed),
+    );
     eventually("the claims are verified ten times", || async {
         (env.provider.verifications.load(Ordering::Relaxed) >= count + 10).then_some(())
     })
@@ -289,10 +419,25 @@ async fn bound_claims_are_verified() {
     assert_eq!(versions().await, before, "a verification writes nothing");
 
     // The backend loses an address, and allocates it again.
-    let address: IpAddr = env.consumer.wait_for_address("a").await.parse().expect("it is an address");
-    let owner = env.provider.owners.lock().remove(&address).expect("it has an owner");
+    let address: IpAddr = env
+        .consumer
+        .wait_for_address("a")
+        .await
+        .parse()
+        .expect("it is an address");
+    let owner = env
+        .provider
+        .owners
+        .lock()
+        .remove(&address)
+        .expect("it has an owner");
     let text = env.event("a", "AddressLost").await;
-    assert_eq!(text, format!("the provider no longer has {address} allocated to the claim, and allocates it again"));
+    assert_eq!(
+        text,
+        format!(
+            "the provider no longer has {address} allocated to the claim, and allocates it again"
+        )
+    );
     eventually("it is allocated again", || async {
         (env.provider.owners.lock().get(&address) == Some(&owner)).then_some(())
     })
@@ -300,11 +445,27 @@ async fn bound_claims_are_verified() {
     assert_eq!(versions().await, before);
 
     // Somebody else takes it.
-    env.provider.owners.lock().insert(address, "somebody".to_owned());
-    let text = env.consumer.wait_until_unready("a", "DuplicateAddress").await;
+    env.provider
+        .owners
+        .lock()
+        .insert(address, "somebody".to_owned());
+    let text = env
+        .consumer
+        .wait_until_unready("a", "DuplicateAddress")
+        .await;
     assert_eq!(text, format!("{address} is allocated to somebody"));
-    let claim: IPAddressClaim = env.consumer.claims().get("a").await.expect("claims can be read").expect("it exists");
-    assert_eq!(claim.bound_address(), Some("a"), "the machine uses the address");
+    let claim: IPAddressClaim = env
+        .consumer
+        .claims()
+        .get("a")
+        .await
+        .expect("claims can be read")
+        .expect("it exists");
+    assert_eq!(
+        claim.bound_address(),
+        Some("a"),
+        "the machine uses the address"
+    );
     env.provider.owners.lock().insert(address, owner);
     eventually("the claim is ready again", || async {
         let claim = env.consumer.claims().get("a").await.ok().flatten()?;
@@ -317,9 +478,14 @@ async fn bound_claims_are_verified() {
 #[tokio::test]
 async fn controller_without_pools_ends_the_setup() {
     let program = Program::start(async |manager| {
-        let built = ClaimReconciler::builder(manager).build(async |_| Ok(crate::claims::provider([10, 9, 0, 5]))).await;
+        let built = ClaimReconciler::builder(manager)
+            .build(async |_| Ok(crate::claims::provider([10, 9, 0, 5])))
+            .await;
         let error = built.expect_err("no kind of pools is declared");
-        assert_eq!(error.to_string(), "a controller of claims needs a kind of pools: call `pools` of its builder");
+        assert_eq!(
+            error.to_string(),
+            "a controller of claims needs a kind of pools: call `pools` of its builder"
+        );
         Err(error)
     });
     assert!(!program.ends_well());

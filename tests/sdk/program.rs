@@ -30,7 +30,9 @@ pub(crate) struct Program {
 
 impl Program {
     /// Starts a program as the administrator. Returns after its setup function.
-    pub(crate) fn start(setup: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError> + Send + 'static) -> Self {
+    pub(crate) fn start(
+        setup: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError> + Send + 'static,
+    ) -> Self {
         Self::launch(&["--diagnostics-address=0"], async |_| Ok(()), setup)
     }
 
@@ -41,7 +43,12 @@ impl Program {
         setup: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError> + Send + 'static,
     ) -> Self {
         let kubeconfig = format!("--kubeconfig={}", control_plane().kubeconfig().display());
-        let own = ["program", &kubeconfig, "--health-probe-bind-address=0", "--log-level=debug"];
+        let own = [
+            "program",
+            &kubeconfig,
+            "--health-probe-bind-address=0",
+            "--log-level=debug",
+        ];
         let Flags { options } = Flags::parse_from(own.iter().chain(flags));
         let (sender, started) = mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -54,7 +61,10 @@ impl Program {
             })
         });
         let stop = started.recv_timeout(TIMEOUT).expect("the setup ends");
-        Self { stop, thread: Some(thread) }
+        Self {
+            stop,
+            thread: Some(thread),
+        }
     }
 
     /// Whether the program ended without an error. It must end by itself.

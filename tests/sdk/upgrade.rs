@@ -20,13 +20,19 @@ const OBJECTS: usize = 3;
 /// The writes of a step: one for each object, and the status of the definition.
 const WRITES: usize = OBJECTS + 1;
 
-/// Applies the definition `<plural>.example.com` with these versions, of which `storage` is the storage version.
+/// Applies the definition `<plural>.example.com` with these versions, of which `storage` is the
+/// storage version.
 pub(crate) fn define(plural: &str, versions: &[&str], storage: &str) -> Result<String, String> {
     define_kind(plural, plural, versions, storage)
 }
 
 /// Like [`define`], with another name of the kind.
-pub(crate) fn define_kind(kind: &str, plural: &str, versions: &[&str], storage: &str) -> Result<String, String> {
+pub(crate) fn define_kind(
+    kind: &str,
+    plural: &str,
+    versions: &[&str],
+    storage: &str,
+) -> Result<String, String> {
     let version = |name: &&str| {
         json!({"name": name, "served": true, "storage": *name == storage, "schema": {"openAPIV3Schema": {
             "type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}})
@@ -39,7 +45,12 @@ pub(crate) fn define_kind(kind: &str, plural: &str, versions: &[&str], storage: 
     });
     let file = control_plane().folder().join(format!("{plural}.json"));
     std::fs::write(&file, definition.to_string()).expect("the file can be written");
-    control_plane().try_kubectl(&["apply", "--server-side", "--filename", &file.display().to_string()])
+    control_plane().try_kubectl(&[
+        "apply",
+        "--server-side",
+        "--filename",
+        &file.display().to_string(),
+    ])
 }
 
 /// A definition with objects that are stored in the version v1, while v2 is the storage version.
@@ -50,12 +61,19 @@ struct Outdated {
 
 impl Outdated {
     async fn new(plural: &'static str) -> Self {
-        let outdated = Self { plural, client: client().await };
+        let outdated = Self {
+            plural,
+            client: client().await,
+        };
         outdated.reset(true);
         for number in 0..OBJECTS {
             let thing = json!({"apiVersion": "example.com/v1", "kind": plural,
                 "metadata": {"name": format!("thing-{number}")}, "spec": {"number": number}});
-            outdated.objects("v1").create(&object(thing)).await.expect("it can be created");
+            outdated
+                .objects("v1")
+                .create(&object(thing))
+                .await
+                .expect("it can be created");
         }
         outdated.reset(false);
         outdated
@@ -63,7 +81,8 @@ impl Outdated {
 
     /// Makes v1 or v2 the storage version.
     fn reset(&self, old: bool) {
-        define(self.plural, &["v1", "v2"], if old { "v1" } else { "v2" }).expect("it can be applied");
+        define(self.plural, &["v1", "v2"], if old { "v1" } else { "v2" })
+            .expect("it can be applied");
         control_plane().wait_until_served(&format!("{}.example.com", self.plural));
     }
 
@@ -75,20 +94,29 @@ impl Outdated {
             kind: self.plural.to_owned(),
             plural: self.plural.to_owned(),
         };
-        ResourceClient::new(Api::default_namespaced_with(self.client.clone(), &resource), &resource)
+        ResourceClient::new(
+            Api::default_namespaced_with(self.client.clone(), &resource),
+            &resource,
+        )
     }
 
     fn step(&self, client: Client) -> StoredVersions {
-        StoredVersions::new(client, format!("{}.example.com", self.plural)).with_propagation_delay(Duration::ZERO)
+        StoredVersions::new(client, format!("{}.example.com", self.plural))
+            .with_propagation_delay(Duration::ZERO)
     }
 
     fn stored_versions(&self) -> String {
         let name = format!("{}.example.com", self.plural);
-        control_plane().kubectl(&["get", "crd", &name, "--output=jsonpath={.status.storedVersions}"])
+        control_plane().kubectl(&[
+            "get",
+            "crd",
+            &name,
+            "--output=jsonpath={.status.storedVersions}",
+        ])
     }
 
-    /// Asserts that the old version can be removed, which the API server permits only if `storedVersions` does not
-    /// contain it, and that all objects can be read then.
+    /// Asserts that the old version can be removed, which the API server permits only if
+    /// `storedVersions` does not contain it, and that all objects can be read then.
     async fn assert_old_version_can_be_removed(&self, specs: &[(Option<i64>, Value)]) {
         define(self.plural, &["v2"], "v2").expect("the old version can be removed");
         control_plane().wait_until_served(&format!("{}.example.com", self.plural));
@@ -97,8 +125,14 @@ impl Outdated {
 
     /// Generation and spec of all objects.
     async fn specs(&self) -> Vec<(Option<i64>, Value)> {
-        let all = self.objects("v2").list().await.expect("the objects can be read");
-        all.iter().map(|object| (object.metadata.generation, object.data["spec"].clone())).collect()
+        let all = self
+            .objects("v2")
+            .list()
+            .await
+            .expect("the objects can be read");
+        all.iter()
+            .map(|object| (object.metadata.generation, object.data["spec"].clone()))
+            .collect()
     }
 }
 
@@ -106,19 +140,28 @@ impl Outdated {
 async fn old_version_can_be_removed_after_the_step() {
     let outdated = Outdated::new("gears").await;
     assert_eq!(outdated.stored_versions(), r#"["v1","v2"]"#);
-    assert!(define("gears", &["v2"], "v2").is_err(), "the API server refuses it");
+    assert!(
+        define("gears", &["v2"], "v2").is_err(),
+        "the API server refuses it"
+    );
     outdated.reset(false);
     let specs = outdated.specs().await;
     assert_eq!(specs.len(), OBJECTS);
     let program = Program::start(async move |manager| {
         let step = StoredVersions::new(manager.client.clone(), "gears.example.com");
-        manager.upgrade(&step.with_propagation_delay(Duration::ZERO)).await?;
+        manager
+            .upgrade(&step.with_propagation_delay(Duration::ZERO))
+            .await?;
         Ok(())
     });
     assert!(program.stop());
     assert_eq!(outdated.stored_versions(), r#"["v2"]"#);
     let (needed, writes) = run_until_killed(&outdated.client, None, async |client| {
-        outdated.step(client).is_needed().await.expect("the definition can be read")
+        outdated
+            .step(client)
+            .is_needed()
+            .await
+            .expect("the definition can be read")
     })
     .await;
     assert_eq!((needed, writes), (Some(false), 0));
@@ -133,8 +176,14 @@ async fn step_killed_at_any_write_is_completed_by_the_next_start() {
         for number in 0..OBJECTS {
             let all = outdated.objects("v1");
             let name = format!("thing-{number}");
-            let mut thing = all.get(&name).await.expect("it can be read").expect("it exists");
-            thing.annotations_mut().insert("example.com/kill".to_owned(), format!("{kill:?}"));
+            let mut thing = all
+                .get(&name)
+                .await
+                .expect("it can be read")
+                .expect("it exists");
+            thing
+                .annotations_mut()
+                .insert("example.com/kill".to_owned(), format!("{kill:?}"));
             all.replace(&thing).await.expect("it can be written");
         }
         outdated.reset(false);
@@ -143,9 +192,15 @@ async fn step_killed_at_any_write_is_completed_by_the_next_start() {
         let (result, _) = run_until_killed(&outdated.client, Some(kill), run).await;
         assert!(result.is_none(), "{kill:?}");
         let finished = kill == Kill::After(WRITES - 1);
-        assert_eq!(outdated.stored_versions() == r#"["v2"]"#, finished, "{kill:?}");
+        assert_eq!(
+            outdated.stored_versions() == r#"["v2"]"#,
+            finished,
+            "{kill:?}"
+        );
         let (result, writes) = run_until_killed(&outdated.client, None, run).await;
-        result.expect("it is not killed").expect("the step succeeds");
+        result
+            .expect("it is not killed")
+            .expect("the step succeeds");
         assert_eq!(writes, if finished { 0 } else { WRITES }, "{kill:?}");
         assert_eq!(outdated.stored_versions(), r#"["v2"]"#, "{kill:?}");
         outdated.assert_old_version_can_be_removed(&specs).await;

@@ -1,7 +1,7 @@
 //! clusterctl, with releases from a local folder, and the core manager of Cluster API.
 //!
-//! `hack/control-plane/ensure.sh` finds or builds the two programs. cert-manager is a stub: its kinds are installed,
-//! and no certificate is ever issued.
+//! `hack/control-plane/ensure.sh` finds or builds the two programs. cert-manager is a stub: its
+//! kinds are installed, and no certificate is ever issued.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ pub const PROVIDER: &str = "ipam-in-cluster";
 /// The value of the same label on the objects of Cluster API.
 pub const CORE: &str = "cluster-api";
 
-/// Kinds of cert-manager, without a schema. With them clusterctl assumes that cert-manager is installed.
+/// Kinds of cert-manager, without a schema. With them clusterctl assumes that cert-manager is
+/// installed.
 const CERT_MANAGER: [(&str, &str); 2] = [("certificates", "Certificate"), ("issuers", "Issuer")];
 
 /// A folder of releases, and a clusterctl configuration with only these releases.
@@ -35,32 +36,45 @@ pub struct Releases {
 impl Releases {
     /// Cluster API, and this provider as released from this tree.
     pub fn new() -> Self {
-        let releases = Self { folder: TemporaryFolder::new("capi-ipam-releases-") };
+        let releases = Self {
+            folder: TemporaryFolder::new("capi-ipam-releases-"),
+        };
         let core = releases.folder.path().join(CORE).join(CLUSTER_API);
         let source = cluster_api_source();
         fs::create_dir_all(&core).expect("the folder can be created");
-        fs::copy(source.join("metadata.yaml"), core.join("metadata.yaml")).expect("the module has metadata");
-        fs::write(core.join("core-components.yaml"), core_components(&source)).expect("a file can be written");
+        fs::copy(source.join("metadata.yaml"), core.join("metadata.yaml"))
+            .expect("the module has metadata");
+        fs::write(core.join("core-components.yaml"), core_components(&source))
+            .expect("a file can be written");
         releases.add(VERSION, &manifest("ipam-components.yaml"));
-        let own = releases.folder.path().join(format!("{PROVIDER}/{VERSION}/ipam-components.yaml"));
+        let own = releases
+            .folder
+            .path()
+            .join(format!("{PROVIDER}/{VERSION}/ipam-components.yaml"));
         let own = json!({ "name": "in-cluster", "type": "IPAMProvider", "url": own });
         releases.write_configuration(&releases.configuration(), &own);
         releases
     }
 
     fn write_configuration(&self, file: &Path, own: &Value) {
-        let core = self.folder.path().join(format!("{CORE}/{CLUSTER_API}/core-components.yaml"));
+        let core = self
+            .folder
+            .path()
+            .join(format!("{CORE}/{CLUSTER_API}/core-components.yaml"));
         let core = json!({ "name": "cluster-api", "type": "CoreProvider", "url": core });
-        fs::write(file, json!({ "providers": [core, own] }).to_string()).expect("a file can be written");
+        fs::write(file, json!({ "providers": [core, own] }).to_string())
+            .expect("a file can be written");
     }
 
-    /// A configuration with the provider of another configuration, and Cluster API. The default one when there is no
-    /// other yet.
+    /// A configuration with the provider of another configuration, and Cluster API. The default one
+    /// when there is no other yet.
     ///
     /// # Panics
     /// When the other file is no configuration.
     pub fn with_core_beside(&self, other: &Path) -> PathBuf {
-        let Ok(text) = fs::read_to_string(other) else { return self.configuration() };
+        let Ok(text) = fs::read_to_string(other) else {
+            return self.configuration();
+        };
         let other: Value = serde_saphyr::from_str(&text).expect("a configuration is YAML");
         let file = self.folder.path().join("beside.json");
         self.write_configuration(&file, &other["providers"][0]);
@@ -72,7 +86,8 @@ impl Releases {
         let folder = self.folder.path().join(PROVIDER).join(version);
         fs::create_dir_all(&folder).expect("the folder can be created");
         fs::write(folder.join("ipam-components.yaml"), components).expect("a file can be written");
-        fs::write(folder.join("metadata.yaml"), manifest("metadata.yaml")).expect("a file can be written");
+        fs::write(folder.join("metadata.yaml"), manifest("metadata.yaml"))
+            .expect("a file can be written");
     }
 
     /// The configuration file of clusterctl.
@@ -88,9 +103,16 @@ impl Releases {
     /// Runs clusterctl against a control plane and returns its output, as an error when it fails.
     pub fn clusterctl(&self, plane: &ControlPlane, arguments: &[&str]) -> Result<String, String> {
         let mut command = self.command(arguments);
-        let output = command.env("KUBECONFIG", plane.kubeconfig()).output().expect("clusterctl can be started");
+        let output = command
+            .env("KUBECONFIG", plane.kubeconfig())
+            .output()
+            .expect("clusterctl can be started");
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        if output.status.success() { Ok(text) } else { Err(format!("clusterctl {}: {text}", arguments.join(" "))) }
+        if output.status.success() {
+            Ok(text)
+        } else {
+            Err(format!("clusterctl {}: {text}", arguments.join(" ")))
+        }
     }
 
     /// A clusterctl command without a kubeconfig.
@@ -114,8 +136,19 @@ impl Releases {
         install_cert_manager_stub(plane);
         let core = format!("{CORE}:{CLUSTER_API}");
         let ipam = format!("in-cluster:{VERSION}");
-        let flags = ["init", "--core", &core, "--bootstrap", "-", "--control-plane", "-", "--ipam", &ipam];
-        self.clusterctl(plane, &flags).unwrap_or_else(|error| panic!("{error}"))
+        let flags = [
+            "init",
+            "--core",
+            &core,
+            "--bootstrap",
+            "-",
+            "--control-plane",
+            "-",
+            "--ipam",
+            &ipam,
+        ];
+        self.clusterctl(plane, &flags)
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 }
 
@@ -124,16 +157,24 @@ impl Releases {
 /// # Panics
 /// When kubectl fails.
 pub fn install_cert_manager_stub(plane: &ControlPlane) {
-    CERT_MANAGER.iter().for_each(|(plural, kind)| install_stub(plane, "cert-manager.io", "v1", plural, kind));
+    CERT_MANAGER
+        .iter()
+        .for_each(|(plural, kind)| install_stub(plane, "cert-manager.io", "v1", plural, kind));
 }
 
-/// Installs the infrastructure kind that [`super::consumer::Consumer::create_cluster`] names. Cluster API needs it to
-/// convert a Cluster to its old version.
+/// Installs the infrastructure kind that [`super::consumer::Consumer::create_cluster`] names.
+/// Cluster API needs it to convert a Cluster to its old version.
 ///
 /// # Panics
 /// When kubectl fails.
 pub fn install_infrastructure_stub(plane: &ControlPlane) {
-    install_stub(plane, "infrastructure.cluster.x-k8s.io", "v1beta2", "anies", "Any");
+    install_stub(
+        plane,
+        "infrastructure.cluster.x-k8s.io",
+        "v1beta2",
+        "anies",
+        "Any",
+    );
 }
 
 /// Installs a kind without a schema, for both versions of the Cluster API contract.
@@ -155,8 +196,8 @@ fn install_stub(plane: &ControlPlane, group: &str, version: &str, plural: &str, 
     plane.wait_until_served(&name);
 }
 
-/// Starts the core manager of Cluster API and configures the API server to call its webhooks: admission and conversion
-/// of claims, addresses and Clusters.
+/// Starts the core manager of Cluster API and configures the API server to call its webhooks:
+/// admission and conversion of claims, addresses and Clusters.
 pub fn start_core(plane: &ControlPlane) -> (Manager, Webhooks) {
     let webhooks = Webhooks::new(plane);
     let [port, certificate] = webhooks.flags();
@@ -179,8 +220,11 @@ pub fn start_core(plane: &ControlPlane) -> (Manager, Webhooks) {
 
 /// The content of a file in `manifests`.
 pub fn manifest(name: &str) -> String {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests").join(name);
-    fs::read_to_string(&file).unwrap_or_else(|error| panic!("cannot read {}: {error}", file.display()))
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("manifests")
+        .join(name);
+    fs::read_to_string(&file)
+        .unwrap_or_else(|error| panic!("cannot read {}: {error}", file.display()))
 }
 
 /// The objects of a file with several documents.
@@ -208,7 +252,11 @@ fn programs() -> &'static Path {
 /// The folder of the Cluster API module.
 fn cluster_api_source() -> PathBuf {
     let definitions = PathBuf::from(ensure(&["crds"]));
-    definitions.ancestors().nth(4).expect("the CRDs are in core/config/crd/bases").to_owned()
+    definitions
+        .ancestors()
+        .nth(4)
+        .expect("the CRDs are in core/config/crd/bases")
+        .to_owned()
 }
 
 fn core_components(source: &Path) -> String {

@@ -1,5 +1,5 @@
-//! Creates pools and reservations of the in-cluster provider, and claims for them, as an operator and a machine
-//! controller do.
+//! Creates pools and reservations of the in-cluster provider, and claims for them, as an operator
+//! and a machine controller do.
 
 mod waits;
 
@@ -40,14 +40,18 @@ impl Consumer {
         Self(generic::Consumer::with_client(client).await)
     }
 
-    /// A consumer in another namespace, with the same client. An empty namespace selects the whole cluster.
+    /// A consumer in another namespace, with the same client. An empty namespace selects the whole
+    /// cluster.
     pub fn in_namespace(&self, namespace: &str) -> Self {
         Self(self.0.in_namespace(namespace))
     }
 
     /// A consumer in the same namespace, with another client.
     pub fn with_client_of(&self, client: Client) -> Self {
-        Self(generic::Consumer { client, namespace: self.namespace.clone() })
+        Self(generic::Consumer {
+            client,
+            namespace: self.namespace.clone(),
+        })
     }
 
     /// The pools of a kind: those of the namespace, or the global ones.
@@ -89,8 +93,12 @@ impl Consumer {
     /// The owner of each slice, by its block.
     pub async fn slice_owners(&self) -> BTreeMap<String, String> {
         let slices = self.slices();
-        let all = retry_unanswered(|| slices.list()).await.expect("slices can be listed");
-        all.into_iter().map(|slice| (slice.spec.block, slice.spec.owner.to_string())).collect()
+        let all = retry_unanswered(|| slices.list())
+            .await
+            .expect("slices can be listed");
+        all.into_iter()
+            .map(|slice| (slice.spec.block, slice.spec.owner.to_string()))
+            .collect()
     }
 
     /// Creates a slice by hand.
@@ -100,7 +108,9 @@ impl Consumer {
             "metadata": { "name": format!("{scope}.{}", block.replace('/', "-")) },
             "spec": { "scope": scope, "block": block, "owner": owner },
         }));
-        create(&self.slices(), &slice).await.expect("the slice can be created")
+        create(&self.slices(), &slice)
+            .await
+            .expect("the slice can be created")
     }
 
     /// Creates a network.
@@ -109,12 +119,15 @@ impl Consumer {
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPNetwork", "metadata": { "name": name },
             "spec": spec,
         }));
-        create(&self.networks(), &network).await.expect("the network can be created")
+        create(&self.networks(), &network)
+            .await
+            .expect("the network can be created")
     }
 
     /// Creates a network that all pools can join.
     pub async fn create_open_network(&self, name: &str) {
-        self.create_network(name, json!({ "namespaces": { "from": "All" } })).await;
+        self.create_network(name, json!({ "namespaces": { "from": "All" } }))
+            .await;
     }
 
     /// Creates a pool of single addresses in the namespace.
@@ -124,7 +137,8 @@ impl Consumer {
 
     /// Creates a global pool of single addresses.
     pub async fn create_global_pool(&self, name: &str, spec: Value) -> Pool {
-        self.create_pool_of(InClusterKind::GlobalIPPool, name, spec).await
+        self.create_pool_of(InClusterKind::GlobalIPPool, name, spec)
+            .await
     }
 
     /// Creates a pool of a kind.
@@ -133,33 +147,57 @@ impl Consumer {
     }
 
     /// Creates a pool of a kind with labels.
-    pub async fn create_labelled_pool(&self, kind: InClusterKind, name: &str, labels: Value, spec: Value) -> Pool {
+    pub async fn create_labelled_pool(
+        &self,
+        kind: InClusterKind,
+        name: &str,
+        labels: Value,
+        spec: Value,
+    ) -> Pool {
         let namespace = (!kind.is_global()).then_some(&self.namespace);
         let pool = object(json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind.name(),
             "metadata": { "name": name, "namespace": namespace, "labels": labels }, "spec": spec,
         }));
-        create(&self.pools_of(kind), &pool).await.expect("the pool can be created")
+        create(&self.pools_of(kind), &pool)
+            .await
+            .expect("the pool can be created")
     }
 
     /// Creates a claim for a pool of a kind.
-    pub async fn create_claim_of(&self, kind: InClusterKind, name: &str, pool: &str) -> IPAddressClaim {
-        self.create_claim_with(name, kind.name(), pool, json!({})).await
+    pub async fn create_claim_of(
+        &self,
+        kind: InClusterKind,
+        name: &str,
+        pool: &str,
+    ) -> IPAddressClaim {
+        self.create_claim_with(name, kind.name(), pool, json!({}))
+            .await
     }
 
     /// Creates a claim for a pool of the namespace.
     pub async fn create_claim(&self, name: &str, pool: &str) -> IPAddressClaim {
-        self.create_claim_with(name, InClusterKind::IPPool.name(), pool, json!({})).await
+        self.create_claim_with(name, InClusterKind::IPPool.name(), pool, json!({}))
+            .await
     }
 
     /// Creates a claim for a global pool.
     pub async fn create_global_claim(&self, name: &str, pool: &str) -> IPAddressClaim {
-        self.create_claim_with(name, InClusterKind::GlobalIPPool.name(), pool, json!({})).await
+        self.create_claim_with(name, InClusterKind::GlobalIPPool.name(), pool, json!({}))
+            .await
     }
 
     /// Creates a claim with more metadata. A field `clusterName` in it sets `spec.clusterName`.
-    pub async fn create_claim_with(&self, name: &str, kind: &str, pool: &str, metadata: Value) -> IPAddressClaim {
-        self.try_create_claim(name, kind, pool, metadata).await.expect("the claim can be created")
+    pub async fn create_claim_with(
+        &self,
+        name: &str,
+        kind: &str,
+        pool: &str,
+        metadata: Value,
+    ) -> IPAddressClaim {
+        self.try_create_claim(name, kind, pool, metadata)
+            .await
+            .expect("the claim can be created")
     }
 
     /// Like [`Self::create_claim_with`], and returns an error.
@@ -170,24 +208,38 @@ impl Consumer {
         pool: &str,
         metadata: Value,
     ) -> Result<IPAddressClaim, CallError> {
-        self.try_create_claim_for(name, json!({ "apiGroup": names::GROUP, "kind": kind, "name": pool }), metadata).await
+        self.try_create_claim_for(
+            name,
+            json!({ "apiGroup": names::GROUP, "kind": kind, "name": pool }),
+            metadata,
+        )
+        .await
     }
 
     /// Creates many claims for a pool of the namespace, 16 at a time.
     pub async fn create_claims(&self, names: &[String], pool: &str) {
         futures::stream::iter(names)
-            .for_each_concurrent(16, |name| async { drop(self.create_claim(name, pool).await) })
+            .for_each_concurrent(16, |name| async {
+                drop(self.create_claim(name, pool).await)
+            })
             .await;
     }
 
     /// Creates an IPAddress without owners and finalizer, as a restore or an operator does.
     pub async fn create_address(&self, name: &str, pool: &str, address: &str) -> IPAddress {
-        let pool = json!({ "apiGroup": names::GROUP, "kind": InClusterKind::IPPool.name(), "name": pool });
+        let pool =
+            json!({ "apiGroup": names::GROUP, "kind": InClusterKind::IPPool.name(), "name": pool });
         self.create_address_for(name, pool, address).await
     }
 
     /// Creates an IPAddress with the finalizer of the provider and the label of a Cluster.
-    pub async fn create_address_in_cluster(&self, name: &str, pool: &str, address: &str, cluster: &str) {
+    pub async fn create_address_in_cluster(
+        &self,
+        name: &str,
+        pool: &str,
+        address: &str,
+        cluster: &str,
+    ) {
         let address = json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
             "metadata": {
@@ -199,17 +251,26 @@ impl Consumer {
                 "poolRef": { "apiGroup": names::GROUP, "kind": InClusterKind::IPPool.name(), "name": pool },
             },
         });
-        create(&self.addresses(), &object(address)).await.expect("the IPAddress can be created");
+        create(&self.addresses(), &object(address))
+            .await
+            .expect("the IPAddress can be created");
     }
 
-    /// Creates a reservation of an IPv4 address of a pool of the namespace, as an operator does. `claim` is the claim
-    /// reference, null for none.
+    /// Creates a reservation of an IPv4 address of a pool of the namespace, as an operator does.
+    /// `claim` is the claim reference, null for none.
     pub async fn reserve(&self, pool: &str, address: &str, claim: Value) -> IPReservation {
-        self.try_reserve(pool, address, claim).await.expect("the reservation can be created")
+        self.try_reserve(pool, address, claim)
+            .await
+            .expect("the reservation can be created")
     }
 
     /// Like [`Self::reserve`], and returns an error.
-    pub async fn try_reserve(&self, pool: &str, address: &str, claim: Value) -> Result<IPReservation, CallError> {
+    pub async fn try_reserve(
+        &self,
+        pool: &str,
+        address: &str,
+        claim: Value,
+    ) -> Result<IPReservation, CallError> {
         let scope = format!("p.{}.{pool}", self.namespace);
         let mut reservation = json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPReservation",
@@ -227,13 +288,19 @@ impl Consumer {
 
     /// The reservation of an IPv4 address of a pool of the namespace.
     pub async fn reservation(&self, pool: &str, address: &str) -> Option<IPReservation> {
-        let (reservations, name) = (self.reservations(), format!("p.{}.{pool}.{address}", self.namespace));
-        retry_unanswered(|| reservations.get(&name)).await.expect("reservations can be read")
+        let (reservations, name) = (
+            self.reservations(),
+            format!("p.{}.{pool}.{address}", self.namespace),
+        );
+        retry_unanswered(|| reservations.get(&name))
+            .await
+            .expect("reservations can be read")
     }
 
     /// Changes the specification of a pool of the namespace.
     pub async fn modify_pool(&self, pool: &str, change: impl Fn(&mut Value)) {
-        self.modify(&self.pools(), pool, |pool| change(&mut pool["spec"])).await;
+        self.modify(&self.pools(), pool, |pool| change(&mut pool["spec"]))
+            .await;
     }
 }
 

@@ -1,5 +1,5 @@
-//! A control plane with the CRDs of this product, and the service account of the provider with the roles of
-//! `config/rbac`.
+//! A control plane with the CRDs of this product, and the service account of the provider with the
+//! roles of `config/rbac`.
 
 use std::fs;
 use std::ops::{Deref, DerefMut};
@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use capi_ipam_testing::control_plane as generic;
-pub use capi_ipam_testing::control_plane::{AccessRequest, Options, ProviderRequest, RequestKey, ensure, kustomize};
+pub use capi_ipam_testing::control_plane::{
+    AccessRequest, Options, ProviderRequest, RequestKey, ensure, kustomize,
+};
 use capi_ipam_testing::control_plane::{Installation, ServiceAccount, definitions_in};
 use serde_json::Value;
 
@@ -43,13 +45,17 @@ impl ControlPlane {
         Self(generic::ControlPlane::start(options, installation()))
     }
 
-    /// Removes the validation rules and limits from the CRDs of pools, as in releases without rules.
+    /// Removes the validation rules and limits from the CRDs of pools, as in releases without
+    /// rules.
     ///
     /// # Panics
     /// When the CRDs cannot be read or applied.
     pub fn drop_rules(&self) {
         for mut definition in definitions_in(&installation().objects) {
-            if definition["spec"]["names"]["kind"].as_str().is_some_and(|kind| kind.ends_with("Pool")) {
+            if definition["spec"]["names"]["kind"]
+                .as_str()
+                .is_some_and(|kind| kind.ends_with("Pool"))
+            {
                 without_rules(&mut definition["spec"]["versions"]);
                 self.kubectl_replace(&definition.to_string());
             }
@@ -63,31 +69,59 @@ pub fn installation() -> &'static Installation {
     INSTALLATION.get_or_init(|| Installation {
         objects: own_crds().join("\n---\n"),
         kustomizations: INSTALLED.map(config).into(),
-        account: Some(ServiceAccount { namespace: NAMESPACE.to_owned(), name: ACCOUNT.to_owned() }),
+        account: Some(ServiceAccount {
+            namespace: NAMESPACE.to_owned(),
+            name: ACCOUNT.to_owned(),
+        }),
     })
 }
 
 /// A folder of `config`.
 fn config(folder: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(folder)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("config")
+        .join(folder)
 }
 
-/// The content of the files in `config/crd` and `config/crd/bases` that contain CRDs, without the kustomizations.
+/// The content of the files in `config/crd` and `config/crd/bases` that contain CRDs, without the
+/// kustomizations.
 fn own_crds() -> Vec<String> {
     let folder = config("crd");
-    let entries = [folder.join("bases"), folder].into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
-    let mut files: Vec<_> = entries.map(|entry| entry.expect("config/crd can be read").path()).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+    let entries = [folder.join("bases"), folder]
+        .into_iter()
+        .filter_map(|folder| fs::read_dir(folder).ok())
+        .flatten();
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.expect("config/crd can be read").path())
+        .collect();
+    files.retain(|file| {
+        file.extension()
+            .is_some_and(|extension| extension == "yaml")
+    });
     files.sort();
-    let texts = files.iter().filter_map(|file| fs::read_to_string(file).ok());
-    texts.filter(|text| text.lines().any(|line| line == "kind: CustomResourceDefinition")).collect()
+    let texts = files
+        .iter()
+        .filter_map(|file| fs::read_to_string(file).ok());
+    texts
+        .filter(|text| {
+            text.lines()
+                .any(|line| line == "kind: CustomResourceDefinition")
+        })
+        .collect()
 }
 
 /// Removes everything but types from schemas.
 fn without_rules(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
-            for rule in ["x-kubernetes-validations", "maxItems", "minItems", "maxLength", "minLength", "pattern"] {
+            for rule in [
+                "x-kubernetes-validations",
+                "maxItems",
+                "minItems",
+                "maxLength",
+                "minLength",
+                "pattern",
+            ] {
                 fields.remove(rule);
             }
             fields.values_mut().for_each(without_rules);

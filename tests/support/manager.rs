@@ -12,8 +12,8 @@ use super::control_plane::ControlPlane;
 const FLAGS: [&str; 2] = ["--webhook-port=0", LOG_LEVEL];
 const LOG_LEVEL: &str = "--log-level=info,capi_ipam=debug";
 
-/// The manager under test: the program in the variable `CAPI_IPAM_MANAGER`, for example that of an image, or else the
-/// one that was built with the tests.
+/// The manager under test: the program in the variable `CAPI_IPAM_MANAGER`, for example that of an
+/// image, or else the one that was built with the tests.
 pub fn manager() -> PathBuf {
     std::env::var_os("CAPI_IPAM_MANAGER").map_or_else(|| built("manager"), PathBuf::from)
 }
@@ -44,25 +44,55 @@ impl Manager {
         manager
     }
 
-    /// Starts a manager with the permissions of `kubeconfig` and does not wait. It serves no webhooks unless `flags`
-    /// enable them.
+    /// Starts a manager with the permissions of `kubeconfig` and does not wait. It serves no
+    /// webhooks unless `flags` enable them.
     pub fn launch(control_plane: &ControlPlane, kubeconfig: &Path, flags: &[&str]) -> Self {
-        Self::start_with(control_plane, &manager(), kubeconfig, &[&FLAGS[..], flags].concat())
+        Self::start_with(
+            control_plane,
+            &manager(),
+            kubeconfig,
+            &[&FLAGS[..], flags].concat(),
+        )
     }
 
     /// Starts a program that accepts the flags of a manager, and does not wait.
-    pub fn start_program(control_plane: &ControlPlane, program: &Path, kubeconfig: &Path, flags: &[&str]) -> Self {
-        Self::start_with(control_plane, program, kubeconfig, &[&[LOG_LEVEL], flags].concat())
+    pub fn start_program(
+        control_plane: &ControlPlane,
+        program: &Path,
+        kubeconfig: &Path,
+        flags: &[&str],
+    ) -> Self {
+        Self::start_with(
+            control_plane,
+            program,
+            kubeconfig,
+            &[&[LOG_LEVEL], flags].concat(),
+        )
     }
 
-    fn start_with(control_plane: &ControlPlane, program: &Path, kubeconfig: &Path, flags: &[&str]) -> Self {
+    fn start_with(
+        control_plane: &ControlPlane,
+        program: &Path,
+        kubeconfig: &Path,
+        flags: &[&str],
+    ) -> Self {
         let manager = generic::Manager::start_program(control_plane, program, kubeconfig, flags);
         Self(manager.must_have_permissions().with_cache_probe())
     }
 
     /// Starts a manager of another package, with its probes on `port`.
-    pub fn other(control_plane: &ControlPlane, program: &Path, arguments: &[String], port: u16) -> Self {
-        Self(generic::Manager::other(control_plane, program, arguments, port))
+    pub fn other(
+        control_plane: &ControlPlane,
+        program: &Path,
+        arguments: &[String],
+        port: u16,
+    ) -> Self {
+        Self(generic::Manager::other(
+            control_plane,
+            program,
+            arguments,
+            port,
+        ))
     }
 
     /// Uses the probe `/readyz/caches`, which only managers of this package serve.

@@ -1,9 +1,14 @@
 //! Shared code of the integration tests, the demo and the benchmarks.
 //!
-//! A test binary includes it with `mod support;`, a program outside of `tests/` with
-//! `#[path = "../tests/support/mod.rs"] mod support;`. The generic part is the crate `capi-ipam-testing`.
+//! A test binary includes it with `mod support;`, a program outside of `tests/` with `#[path =
+//! "../tests/support/mod.rs"] mod support;`. The generic part is the crate `capi-ipam-testing`.
 
-#![allow(dead_code, unreachable_pub, unused_imports, reason = "each binary uses only a part of these modules")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "each binary uses only a part of these modules"
+)]
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

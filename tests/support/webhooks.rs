@@ -1,4 +1,5 @@
-//! Configures the API server to call the webhooks of a manager under test, with certificates generated for the test.
+//! Configures the API server to call the webhooks of a manager under test, with certificates
+//! generated for the test.
 
 pub mod direct;
 pub mod junk;
@@ -19,11 +20,13 @@ use super::patience::Patience;
 use super::ports::free_port;
 
 /// The kinds with two versions, and their plurals.
-const CONVERTED: [(&str, &str); 2] =
-    [("InClusterIPPool", "inclusterippools"), ("GlobalInClusterIPPool", "globalinclusterippools")];
+const CONVERTED: [(&str, &str); 2] = [
+    ("InClusterIPPool", "inclusterippools"),
+    ("GlobalInClusterIPPool", "globalinclusterippools"),
+];
 
-/// A CA, and a folder with a certificate of it, in the layout of a mounted Secret: the files are symbolic links into a
-/// folder that is replaced atomically.
+/// A CA, and a folder with a certificate of it, in the layout of a mounted Secret: the files are
+/// symbolic links into a folder that is replaced atomically.
 pub struct Webhooks {
     authority: CertifiedIssuer<'static, KeyPair>,
     folder: PathBuf,
@@ -44,12 +47,20 @@ impl Webhooks {
         let port = free_port();
         let folder = plane.folder().join(format!("certificates-{port}"));
         fs::create_dir_all(&folder).expect("a folder can be created");
-        Self { authority: authority(), folder, port, made: AtomicU32::new(0) }
+        Self {
+            authority: authority(),
+            folder,
+            port,
+            made: AtomicU32::new(0),
+        }
     }
 
     /// The flags with which a manager serves with this certificate.
     pub fn flags(&self) -> [String; 2] {
-        [format!("--webhook-port={}", self.port), format!("--webhook-cert-dir={}", self.folder.display())]
+        [
+            format!("--webhook-port={}", self.port),
+            format!("--webhook-cert-dir={}", self.folder.display()),
+        ]
     }
 
     /// The port.
@@ -62,13 +73,16 @@ impl Webhooks {
         self.authority.pem()
     }
 
-    /// Configures the API server to call these webhooks for validation and conversion, and waits until it does.
+    /// Configures the API server to call these webhooks for validation and conversion, and waits
+    /// until it does.
     ///
     /// # Panics
     /// When the webhooks do not respond.
     pub fn register(&self, plane: &ControlPlane) {
         self.register_with_ca(plane, &self.authority());
-        CONVERTED.iter().for_each(|(kind, _)| Self::wait_until_called(plane, kind));
+        CONVERTED
+            .iter()
+            .for_each(|(kind, _)| Self::wait_until_called(plane, kind));
     }
 
     /// Waits until the creation of a pool in the old version returns a warning of the webhook.
@@ -77,41 +91,64 @@ impl Webhooks {
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind, "metadata": { "name": "probe" },
             "spec": { "subnet": "198.18.0.0/24", "gateway": "198.18.1.1" },
         });
-        wait_until("the webhooks are called", || match try_create(plane, &pool) {
-            Err(output) if output.contains("outside of the subnet") => Ok(()),
-            output => Err(output),
+        wait_until("the webhooks are called", || {
+            match try_create(plane, &pool) {
+                Err(output) if output.contains("outside of the subnet") => Ok(()),
+                output => Err(output),
+            }
         });
     }
 
-    /// Configures the API server to call these webhooks with a CA bundle, and does not wait until it does. An empty
-    /// bundle is left out.
+    /// Configures the API server to call these webhooks with a CA bundle, and does not wait until
+    /// it does. An empty bundle is left out.
     pub fn register_with_ca(&self, plane: &ControlPlane, authority: &str) {
         let bundle = ByteString(authority.as_bytes().to_vec());
         let at = |path: &str| {
             let url = format!("https://127.0.0.1:{}{path}", self.port);
-            if authority.is_empty() { json!({ "url": url }) } else { json!({ "url": url, "caBundle": bundle }) }
+            if authority.is_empty() {
+                json!({ "url": url })
+            } else {
+                json!({ "url": url, "caBundle": bundle })
+            }
         };
         let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/webhook/manifests.yaml");
         let text = fs::read_to_string(manifests).expect("the manifests can be read");
-        let mut configuration: Value = serde_saphyr::from_str(&text).expect("the manifests are YAML");
-        for webhook in configuration["webhooks"].as_array_mut().expect("there are webhooks") {
-            let path = webhook["clientConfig"]["service"]["path"].as_str().expect("each has a path").to_owned();
+        let mut configuration: Value =
+            serde_saphyr::from_str(&text).expect("the manifests are YAML");
+        for webhook in configuration["webhooks"]
+            .as_array_mut()
+            .expect("there are webhooks")
+        {
+            let path = webhook["clientConfig"]["service"]["path"]
+                .as_str()
+                .expect("each has a path")
+                .to_owned();
             webhook["clientConfig"] = at(&path);
         }
         plane.kubectl_apply(&configuration.to_string());
         let webhook = json!({ "clientConfig": at("/convert"), "conversionReviewVersions": ["v1"] });
-        let patch = json!({ "spec": { "conversion": { "strategy": "Webhook", "webhook": webhook } } });
+        let patch =
+            json!({ "spec": { "conversion": { "strategy": "Webhook", "webhook": webhook } } });
         for (_, plural) in CONVERTED {
             let definition = format!("{plural}.ipam.cluster.x-k8s.io");
             // The committed CRD names a service, which must not stay beside the URL.
-            let clean = json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } }).to_string();
+            let clean =
+                json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } })
+                    .to_string();
             plane.kubectl(&["patch", "crd", &definition, "--type=merge", "-p", &clean]);
-            plane.kubectl(&["patch", "crd", &definition, "--type=merge", "-p", &patch.to_string()]);
+            plane.kubectl(&[
+                "patch",
+                "crd",
+                &definition,
+                "--type=merge",
+                "-p",
+                &patch.to_string(),
+            ]);
         }
     }
 
-    /// Replaces the services in the installed webhook configurations and CRDs of a provider with the URL of these
-    /// webhooks, since no service exists. Sets the CA bundle if `trusted`.
+    /// Replaces the services in the installed webhook configurations and CRDs of a provider with
+    /// the URL of these webhooks, since no service exists. Sets the CA bundle if `trusted`.
     ///
     /// # Panics
     /// When kubectl fails.
@@ -128,11 +165,19 @@ impl Webhooks {
             let conversion = object.pointer("/spec/conversion/webhook").is_some();
             if conversion {
                 clients.push(&mut object["spec"]["conversion"]["webhook"]["clientConfig"]);
-            } else if let Some(webhooks) = object.get_mut("webhooks").and_then(Value::as_array_mut) {
-                clients.extend(webhooks.iter_mut().map(|webhook| &mut webhook["clientConfig"]));
+            } else if let Some(webhooks) = object.get_mut("webhooks").and_then(Value::as_array_mut)
+            {
+                clients.extend(
+                    webhooks
+                        .iter_mut()
+                        .map(|webhook| &mut webhook["clientConfig"]),
+                );
             }
             for client in clients {
-                let path = client["service"]["path"].as_str().expect("a service has a path").to_owned();
+                let path = client["service"]["path"]
+                    .as_str()
+                    .expect("a service has a path")
+                    .to_owned();
                 *client = json!({ "url": format!("https://127.0.0.1:{}{path}", self.port) });
                 if trusted {
                     client["caBundle"] = json!(bundle);
@@ -147,13 +192,20 @@ impl Webhooks {
     /// # Panics
     /// When kubectl fails.
     pub fn restore_services(plane: &ControlPlane) {
-        let service =
-            json!({ "namespace": NAMESPACE, "name": "capi-ipam-in-cluster-webhook-service", "path": "/convert" });
+        let service = json!({ "namespace": NAMESPACE, "name": "capi-ipam-in-cluster-webhook-service", "path": "/convert" });
         let path = "/spec/conversion/webhook/clientConfig";
-        let change = json!([{ "op": "replace", "path": path, "value": { "service": service } }]).to_string();
+        let change =
+            json!([{ "op": "replace", "path": path, "value": { "service": service } }]).to_string();
         for (_, plural) in CONVERTED {
             let definition = format!("{plural}.ipam.cluster.x-k8s.io");
-            plane.kubectl(&["patch", "crd", &definition, "--type=json", "--patch", &change]);
+            plane.kubectl(&[
+                "patch",
+                "crd",
+                &definition,
+                "--type=json",
+                "--patch",
+                &change,
+            ]);
         }
     }
 
@@ -168,7 +220,9 @@ impl Webhooks {
             "metadata": { "name": "probe" },
             "spec": { "addresses": ["198.18.0.0/24"], "prefix": 24, "gateway": "198.18.1.1" },
         });
-        wait_until("no webhook is called", || try_create(plane, &pool).map(drop).map_err(Err));
+        wait_until("no webhook is called", || {
+            try_create(plane, &pool).map(drop).map_err(Err)
+        });
     }
 
     /// Replaces the certificate with a new one of the same CA.
@@ -189,7 +243,9 @@ impl Webhooks {
         let mut parameters = CertificateParams::new(names).expect("these are names");
         change(&mut parameters);
         let key = KeyPair::generate().expect("keys can be created");
-        let certificate = parameters.signed_by(&key, &self.authority).expect("the authority signs");
+        let certificate = parameters
+            .signed_by(&key, &self.authority)
+            .expect("the authority signs");
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let data = self.folder.join(format!("..data-{number}"));
         fs::create_dir(&data).expect("a folder can be created");
@@ -210,7 +266,13 @@ fn try_create(plane: &ControlPlane, object: &Value) -> Result<String, String> {
     let kind = object["kind"].as_str().unwrap_or_default();
     let file = plane.folder().join(format!("probe-{kind}.json"));
     fs::write(&file, object.to_string()).expect("a file can be written");
-    let arguments = ["create", "--namespace=default", "--dry-run=server", "--warnings-as-errors", "-f"];
+    let arguments = [
+        "create",
+        "--namespace=default",
+        "--dry-run=server",
+        "--warnings-as-errors",
+        "-f",
+    ];
     plane.try_kubectl(&[&arguments[..], &[&file.display().to_string()]].concat())
 }
 

@@ -1,4 +1,5 @@
-//! Switching back to the Go provider, and to this provider again. The Go provider does not read or change reservations.
+//! Switching back to the Go provider, and to this provider again. The Go provider does not read or
+//! change reservations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +36,12 @@ impl Client<'_> {
     }
 
     async fn create_claim(&self, name: &str, pool: &str) -> Value {
-        self.store.create(CONSUMER, &claim("v1beta2", NAMESPACE, name, ("InClusterIPPool", pool))).await
+        self.store
+            .create(
+                CONSUMER,
+                &claim("v1beta2", NAMESPACE, name, ("InClusterIPPool", pool)),
+            )
+            .await
     }
 
     async fn delete(&self, name: &str) {
@@ -47,7 +53,10 @@ impl Client<'_> {
         let mut addresses = [const { String::new() }; N];
         for (name, address) in names.into_iter().zip(&mut addresses) {
             eventually(&format!("{name} is bound"), || async {
-                let claim = self.store.get_existing("IPAddressClaim", NAMESPACE, name).await;
+                let claim = self
+                    .store
+                    .get_existing("IPAddressClaim", NAMESPACE, name)
+                    .await;
                 (text(&claim, "/status/addressRef/name") == name).then_some(())
             })
             .await;
@@ -57,12 +66,20 @@ impl Client<'_> {
     }
 
     async fn address(&self, name: &str) -> String {
-        text(&self.store.get_existing("IPAddress", NAMESPACE, name).await, "/spec/address").to_owned()
+        text(
+            &self.store.get_existing("IPAddress", NAMESPACE, name).await,
+            "/spec/address",
+        )
+        .to_owned()
     }
 
     async fn wait_until_deleted(&self, name: &str) {
         eventually(&format!("{name} is gone"), || async {
-            self.store.get("IPAddressClaim", NAMESPACE, name).await.is_none().then_some(())
+            self.store
+                .get("IPAddressClaim", NAMESPACE, name)
+                .await
+                .is_none()
+                .then_some(())
         })
         .await;
     }
@@ -72,7 +89,13 @@ impl Client<'_> {
 async fn assert_like_the_go_provider(store: &Store, name: &str) {
     let claim = store.get_existing("IPAddressClaim", NAMESPACE, name).await;
     assert_eq!(claim["metadata"]["finalizers"], json!([RELEASE_ADDRESS]));
-    let pool = store.get_existing("InClusterIPPool", NAMESPACE, text(&claim, "/spec/poolRef/name")).await;
+    let pool = store
+        .get_existing(
+            "InClusterIPPool",
+            NAMESPACE,
+            text(&claim, "/spec/poolRef/name"),
+        )
+        .await;
     assert_eq!(pool["metadata"]["finalizers"], json!([PROTECT_POOL]));
     let made = store.get_existing("IPAddress", NAMESPACE, name).await;
     let expected = ip_address(&claim, &pool, text(&made, "/spec/address"));
@@ -92,7 +115,11 @@ async fn wait_until_correct(store: &Store, manager: &Manager) -> Snapshot {
         if problems.is_empty() {
             return now;
         }
-        assert!(!problems.iter().any(|problem| problem.contains("twice")), "{problems:#?}\n{}", manager.log());
+        assert!(
+            !problems.iter().any(|problem| problem.contains("twice")),
+            "{problems:#?}\n{}",
+            manager.log()
+        );
         assert!(!patience.is_over(), "{problems:#?}\n{}", manager.log());
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
@@ -121,13 +148,22 @@ async fn switching_back_and_forth_keeps_all_addresses() {
     let store = Store::new(&plane).await;
     let (go, client) = (GoProvider::new(&store), Client { store: &store });
     fixture::load(&store).await;
-    for (pool, range, grace) in
-        [("racks", "10.9.0.10-10.9.0.60", 0), ("calm", "10.8.0.10-10.8.0.20", 600), ("small", "10.7.0.10-10.7.0.12", 0)]
-    {
+    for (pool, range, grace) in [
+        ("racks", "10.9.0.10-10.9.0.60", 0),
+        ("calm", "10.8.0.10-10.8.0.20", 600),
+        ("small", "10.7.0.10-10.7.0.12", 0),
+    ] {
         client.create_pool(pool, range, grace).await;
     }
-    // The first claim of each pool is bound by the Go provider, which then adds the finalizer of the pool.
-    for (name, pool) in [("c-0", "racks"), ("c-1", "racks"), ("c-2", "racks"), ("k-0", "calm"), ("s-0", "small")] {
+    // The first claim of each pool is bound by the Go provider, which then adds the finalizer of
+    // the pool.
+    for (name, pool) in [
+        ("c-0", "racks"),
+        ("c-1", "racks"),
+        ("c-2", "racks"),
+        ("k-0", "calm"),
+        ("s-0", "small"),
+    ] {
         client.create_claim(name, pool).await;
         go.allocate_lowest(NAMESPACE, name).await;
     }
@@ -138,10 +174,18 @@ async fn switching_back_and_forth_keeps_all_addresses() {
     let flags = [own[0].as_str(), own[1].as_str(), SWEEPS[0], SWEEPS[1]];
     let mut ours = Manager::start(&plane, &flags);
     webhooks.register(&plane);
-    for (name, pool) in [("d-0", "racks"), ("d-1", "racks"), ("d-2", "racks"), ("k-1", "calm"), ("s-1", "small")] {
+    for (name, pool) in [
+        ("d-0", "racks"),
+        ("d-1", "racks"),
+        ("d-2", "racks"),
+        ("k-1", "calm"),
+        ("s-1", "small"),
+    ] {
         client.create_claim(name, pool).await;
     }
-    let given = client.wait_for_addresses(["d-0", "d-1", "d-2", "k-1", "s-1"]).await;
+    let given = client
+        .wait_for_addresses(["d-0", "d-1", "d-2", "k-1", "s-1"])
+        .await;
     let of_racks: BTreeSet<&str> = given[..3].iter().map(String::as_str).collect();
     assert_eq!(of_racks, ["10.9.0.13", "10.9.0.14", "10.9.0.15"].into());
     for name in ["d-0", "d-1", "d-2", "k-1", "s-1"] {
@@ -155,28 +199,49 @@ async fn switching_back_and_forth_keeps_all_addresses() {
     change_with_the_go_provider(&store, &go, &client).await;
     let before = Snapshot::of(&store).await;
     assert_eq!(
-        text(&store.get_existing("IPReservation", "", "p.tenant-a.racks.10.9.0.10").await, "/spec/claimRef/name"),
+        text(
+            &store
+                .get_existing("IPReservation", "", "p.tenant-a.racks.10.9.0.10")
+                .await,
+            "/spec/claimRef/name"
+        ),
         "c-0"
     );
 
     // This provider again.
     let ours = Manager::start(&plane, &flags);
-    for (name, pool) in [("f-0", "racks"), ("f-1", "racks"), ("f-2", "calm"), ("f-3", "small")] {
+    for (name, pool) in [
+        ("f-0", "racks"),
+        ("f-1", "racks"),
+        ("f-2", "calm"),
+        ("f-3", "small"),
+    ] {
         client.create_claim(name, pool).await;
     }
-    client.wait_for_addresses(["f-0", "f-1", "f-2", "h-0"]).await;
+    client
+        .wait_for_addresses(["f-0", "f-1", "f-2", "h-0"])
+        .await;
     let cluster = ("Cluster", NAMESPACE, "stopped");
-    store.change(OPERATOR, cluster, |cluster| cluster["spec"]["paused"] = json!(false)).await;
+    store
+        .change(OPERATOR, cluster, |cluster| {
+            cluster["spec"]["paused"] = json!(false)
+        })
+        .await;
     client.wait_for_addresses(["x-0"]).await;
     client.create_pool("small", "10.7.0.10-10.7.0.12", 0).await;
     client.wait_for_addresses(["f-3"]).await;
     let after = wait_until_correct(&store, &ours).await;
     before.assert_addresses_kept(&after, &[]);
     assert_each_address_once(&after);
-    let bound =
-        ["c-2", "d-2", "e-0", "e-1", "e-2", "d-1", "y-0", "k-1", "k-2"].map(|name| format!("{NAMESPACE}/{name}"));
+    let bound = [
+        "c-2", "d-2", "e-0", "e-1", "e-2", "d-1", "y-0", "k-1", "k-2",
+    ]
+    .map(|name| format!("{NAMESPACE}/{name}"));
     let changed = before.changed("IPAddressClaim", &after);
-    assert_eq!(changed.intersection(&bound.into()).collect::<Vec<_>>(), Vec::<&String>::new());
+    assert_eq!(
+        changed.intersection(&bound.into()).collect::<Vec<_>>(),
+        Vec::<&String>::new()
+    );
 
     // Claims bound by the Go provider are released as well.
     for name in ["e-0", "y-0", "x-0", "h-0", "k-2"] {
@@ -192,7 +257,8 @@ async fn change_with_the_go_provider(store: &Store, go: &GoProvider<'_>, client:
         client.delete(name).await;
         go.release(NAMESPACE, name).await;
     }
-    // Other claims get their addresses in ascending order; one of them has the name of a previous claim.
+    // Other claims get their addresses in ascending order; one of them has the name of a previous
+    // claim.
     let free = ["10.9.0.10", "10.9.0.11"];
     for (name, address) in ["e-0", "d-1"].into_iter().zip(free) {
         client.create_claim(name, "racks").await;
@@ -202,7 +268,8 @@ async fn change_with_the_go_provider(store: &Store, go: &GoProvider<'_>, client:
         client.create_claim(name, "racks").await;
         go.allocate_lowest(NAMESPACE, name).await;
     }
-    // This provider had reserved an address for `x-0` before its Cluster was paused; another claim gets it.
+    // This provider had reserved an address for `x-0` before its Cluster was paused; another claim
+    // gets it.
     let mut waiting = claim("v1beta2", NAMESPACE, "x-0", ("InClusterIPPool", "racks"));
     waiting["spec"]["clusterName"] = json!("stopped");
     let cluster = json!({
@@ -218,13 +285,18 @@ async fn change_with_the_go_provider(store: &Store, go: &GoProvider<'_>, client:
     create_reservation_only(store, &waiting, "10.9.0.16").await;
     client.create_claim("y-0", "racks").await;
     assert_eq!(go.allocate_lowest(NAMESPACE, "y-0").await, "10.9.0.16");
-    // It stops between the IPAddress and the status of `h-0`. The address belonged to `d-2` and is still reserved.
+    // It stops between the IPAddress and the status of `h-0`. The address belonged to `d-2` and is
+    // still reserved.
     client.delete("d-2").await;
     let released = client.address("d-2").await;
     go.release(NAMESPACE, "d-2").await;
     let half = go.protect(&client.create_claim("h-0", "racks").await).await;
-    let racks = store.get_existing("InClusterIPPool", NAMESPACE, "racks").await;
-    store.create(GO_PROVIDER, &ip_address(&half, &racks, &released)).await;
+    let racks = store
+        .get_existing("InClusterIPPool", NAMESPACE, "racks")
+        .await;
+    store
+        .create(GO_PROVIDER, &ip_address(&half, &racks, &released))
+        .await;
     // An address that cools down is free for the Go provider.
     client.create_claim("k-2", "calm").await;
     assert_eq!(go.allocate_lowest(NAMESPACE, "k-2").await, "10.8.0.10");

@@ -69,13 +69,26 @@ const POOLS: [Full; 4] = [
         spec: || json!({"prefixes": ["fd40::/48"], "allocationPrefixLength": 64}),
         claims_in: &["site-b"],
         count: 186,
-        address: |place| if place == 0 { "fd40::".to_owned() } else { format!("fd40:0:0:{place:x}::") },
+        address: |place| {
+            if place == 0 {
+                "fd40::".to_owned()
+            } else {
+                format!("fd40:0:0:{place:x}::")
+            }
+        },
     },
 ];
 
 /// The pools, the namespace of a new claim for each, and the lowest free address of each.
 pub(crate) fn lowest_free() -> Vec<(&'static str, &'static str, &'static str, String)> {
-    let lowest = |pool: &Full| (pool.kind, pool.name, pool.claims_in[0], (pool.address)(FULL));
+    let lowest = |pool: &Full| {
+        (
+            pool.kind,
+            pool.name,
+            pool.claims_in[0],
+            (pool.address)(FULL),
+        )
+    };
     POOLS.iter().map(lowest).collect()
 }
 
@@ -100,7 +113,9 @@ pub(crate) async fn load(store: &Store) {
         all.extend((0..pool.count).map(|number| (pool, made.clone(), number)));
     }
     futures::stream::iter(all)
-        .for_each_concurrent(AT_ONCE, |(pool, made, number)| async move { fill(store, pool, &made, number).await })
+        .for_each_concurrent(AT_ONCE, |(pool, made, number)| async move {
+            fill(store, pool, &made, number).await
+        })
         .await;
 }
 
@@ -119,13 +134,27 @@ async fn create(store: &Store, pool: &Full) -> Value {
 
 async fn fill(store: &Store, pool: &Full, made: &Value, number: usize) {
     let namespace = pool.claims_in[number % pool.claims_in.len()];
-    let version = if number.is_multiple_of(2) { "v1beta2" } else { "v1beta1" };
-    let mut wanted = claim(version, namespace, &format!("{}-{number}", pool.name), (pool.kind, pool.name));
+    let version = if number.is_multiple_of(2) {
+        "v1beta2"
+    } else {
+        "v1beta1"
+    };
+    let mut wanted = claim(
+        version,
+        namespace,
+        &format!("{}-{number}", pool.name),
+        (pool.kind, pool.name),
+    );
     if number % 5 == 1 {
-        let cluster = if namespace == "site-a" { "moving" } else { "resting" };
+        let cluster = if namespace == "site-a" {
+            "moving"
+        } else {
+            "resting"
+        };
         wanted["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": cluster});
     }
-    // One write less than the Go provider needs; the field manager of the finalizer does not matter.
+    // One write less than the Go provider needs; the field manager of the finalizer does not
+    // matter.
     add_finalizer(&mut wanted, RELEASE_ADDRESS);
     let claim = store.create(CONSUMER, &wanted).await;
     let mut address = ip_address(&claim, made, &(pool.address)(number + number / FULL));
@@ -135,9 +164,14 @@ async fn fill(store: &Store, pool: &Full, made: &Value, number: usize) {
         _ => false,
     };
     if is_restored {
-        (address["metadata"]["ownerReferences"], address["metadata"]["finalizers"]) = (Value::Null, Value::Null);
+        (
+            address["metadata"]["ownerReferences"],
+            address["metadata"]["finalizers"],
+        ) = (Value::Null, Value::Null);
     }
-    store.create(if is_restored { RESTORE } else { GO_PROVIDER }, &address).await;
+    store
+        .create(if is_restored { RESTORE } else { GO_PROVIDER }, &address)
+        .await;
     GoProvider::new(store).commit(&claim).await;
 }
 

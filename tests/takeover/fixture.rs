@@ -1,5 +1,5 @@
-//! The objects that the Go provider leaves in a cluster: loads `tests/data/takeover/objects.json` into a control plane
-//! and adds the claims of the paused Cluster, which the file does not contain.
+//! The objects that the Go provider leaves in a cluster: loads `tests/data/takeover/objects.json`
+//! into a control plane and adds the claims of the paused Cluster, which the file does not contain.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::go_provider::{GoProvider, claim};
 use crate::store::{
-    CONSUMER, GO_PROVIDER, OPERATOR, RESTORE, Store, add_finalizer, has_finalizer, remove_finalizer, text,
+    CONSUMER, GO_PROVIDER, OPERATOR, RESTORE, Store, add_finalizer, has_finalizer,
+    remove_finalizer, text,
 };
 
 /// The finalizer of the consumer on `m-1`.
@@ -19,7 +20,8 @@ const THROUGH_V1BETA1: [&str; 6] = ["old-1", "old-2", "g-1", "og-1", "waiting", 
 
 /// The objects of the file, in the order in which they must be created.
 pub(crate) fn stored() -> Vec<Value> {
-    let list: Value = serde_json::from_str(include_str!("../data/takeover/objects.json")).expect("the data is JSON");
+    let list: Value = serde_json::from_str(include_str!("../data/takeover/objects.json"))
+        .expect("the data is JSON");
     list["items"].as_array().expect("it is a list").clone()
 }
 
@@ -28,7 +30,10 @@ pub(crate) async fn load(store: &Store) {
     for namespace in ["tenant-a", "tenant-b"] {
         store.namespace(namespace).await;
     }
-    let mut loader = Loader { store, uids: HashMap::new() };
+    let mut loader = Loader {
+        store,
+        uids: HashMap::new(),
+    };
     for object in stored() {
         match text(&object, "/kind") {
             "Cluster" => loader.create_cluster(&object).await,
@@ -40,10 +45,13 @@ pub(crate) async fn load(store: &Store) {
     claims_of_the_paused_cluster(store).await;
 }
 
-/// `b-0` and `b-1` have addresses, and `b-1` is being deleted; `b-2` was created after the Cluster was paused.
+/// `b-0` and `b-1` have addresses, and `b-1` is being deleted; `b-2` was created after the Cluster
+/// was paused.
 async fn claims_of_the_paused_cluster(store: &Store) {
     let go = GoProvider::new(store);
-    let pool = store.get_existing("InClusterIPPool", "tenant-b", "v6").await;
+    let pool = store
+        .get_existing("InClusterIPPool", "tenant-b", "v6")
+        .await;
     for (name, address) in [("b-0", "fd00:1::3"), ("b-1", "fd00:1::4")] {
         let claim = store.create(CONSUMER, &in_beta(name)).await;
         go.allocate(&claim, &pool, address).await;
@@ -67,7 +75,10 @@ struct Loader<'a> {
 
 impl Loader<'_> {
     fn made(&mut self, stored: &Value, made: &Value) {
-        self.uids.insert(text(stored, "/metadata/uid").to_owned(), text(made, "/metadata/uid").to_owned());
+        self.uids.insert(
+            text(stored, "/metadata/uid").to_owned(),
+            text(made, "/metadata/uid").to_owned(),
+        );
     }
 
     async fn create_cluster(&mut self, stored: &Value) {
@@ -83,10 +94,13 @@ impl Loader<'_> {
         self.store.replace_status(GO_PROVIDER, &made).await;
     }
 
-    /// The consumer creates the claim, the Go provider adds its finalizer and the status. A deleted claim may have lost
-    /// that finalizer.
+    /// The consumer creates the claim, the Go provider adds its finalizer and the status. A deleted
+    /// claim may have lost that finalizer.
     async fn create_claim(&mut self, stored: &Value) {
-        let (namespace, name) = (text(stored, "/metadata/namespace"), text(stored, "/metadata/name"));
+        let (namespace, name) = (
+            text(stored, "/metadata/namespace"),
+            text(stored, "/metadata/name"),
+        );
         let mut wanted = fresh(stored);
         if THROUGH_V1BETA1.contains(&name) {
             wanted["apiVersion"] = json!("ipam.cluster.x-k8s.io/v1beta1");
@@ -97,7 +111,12 @@ impl Loader<'_> {
         let made = self.store.create(CONSUMER, &wanted).await;
         self.made(stored, &made);
         let of = ("IPAddressClaim", namespace, name);
-        let mut made = self.store.change(GO_PROVIDER, of, |claim| add_finalizer(claim, RELEASE_ADDRESS)).await;
+        let mut made = self
+            .store
+            .change(GO_PROVIDER, of, |claim| {
+                add_finalizer(claim, RELEASE_ADDRESS)
+            })
+            .await;
         if !stored["status"].is_null() {
             made["status"] = stored["status"].clone();
             self.store.replace_status(GO_PROVIDER, &made).await;
@@ -106,7 +125,11 @@ impl Loader<'_> {
             self.store.delete("IPAddressClaim", namespace, name).await;
         }
         if !has_finalizer(stored, RELEASE_ADDRESS) {
-            self.store.change(GO_PROVIDER, of, |claim| remove_finalizer(claim, RELEASE_ADDRESS)).await;
+            self.store
+                .change(GO_PROVIDER, of, |claim| {
+                    remove_finalizer(claim, RELEASE_ADDRESS)
+                })
+                .await;
         }
     }
 
@@ -115,12 +138,22 @@ impl Loader<'_> {
         let metadata = &stored["metadata"];
         wanted["metadata"]["finalizers"] = metadata["finalizers"].clone();
         wanted["metadata"]["ownerReferences"] = metadata["ownerReferences"].clone();
-        for owner in wanted["metadata"]["ownerReferences"].as_array_mut().into_iter().flatten() {
+        for owner in wanted["metadata"]["ownerReferences"]
+            .as_array_mut()
+            .into_iter()
+            .flatten()
+        {
             owner["uid"] = json!(self.uids[text(owner, "/uid")]);
         }
         let restored = metadata["ownerReferences"].is_null();
-        let made = self.store.create(if restored { RESTORE } else { GO_PROVIDER }, &wanted).await;
-        assert_eq!(has_finalizer(&made, PROTECT_ADDRESS), has_finalizer(stored, PROTECT_ADDRESS));
+        let made = self
+            .store
+            .create(if restored { RESTORE } else { GO_PROVIDER }, &wanted)
+            .await;
+        assert_eq!(
+            has_finalizer(&made, PROTECT_ADDRESS),
+            has_finalizer(stored, PROTECT_ADDRESS)
+        );
     }
 }
 

@@ -18,19 +18,29 @@ use crate::support::wait::eventually;
 use crate::support::webhooks::Webhooks;
 use crate::{MACHINE, fixture};
 
-const HOLDER: &str = "capi-ipam-in-cluster-controller-manager-7c6f5b9d4-x2x7q_0b9f4f63-5c80-4f4e-9d43-8a6a3a3c6c51";
+const HOLDER: &str =
+    "capi-ipam-in-cluster-controller-manager-7c6f5b9d4-x2x7q_0b9f4f63-5c80-4f4e-9d43-8a6a3a3c6c51";
 /// The duration of a lease that is not renewed. A loaded API server can take seconds for a renewal.
 const LEASE_DURATION: Duration = Duration::from_secs(10);
 
 fn now() -> Value {
     // The format of MicroTime in Go.
-    json!(Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string())
+    json!(
+        Timestamp::now()
+            .strftime("%Y-%m-%dT%H:%M:%S%.6fZ")
+            .to_string()
+    )
 }
 
 fn hold(lease: &mut Value) {
     if text(lease, "/spec/holderIdentity") != HOLDER {
         lease["spec"]["acquireTime"] = now();
-        lease["spec"]["leaseTransitions"] = json!(lease["spec"]["leaseTransitions"].as_u64().unwrap_or_default() + 1);
+        lease["spec"]["leaseTransitions"] = json!(
+            lease["spec"]["leaseTransitions"]
+                .as_u64()
+                .unwrap_or_default()
+                + 1
+        );
     }
     lease["spec"]["holderIdentity"] = json!(HOLDER);
     lease["spec"]["leaseDurationSeconds"] = json!(LEASE_DURATION.as_secs());
@@ -55,7 +65,10 @@ impl Leader {
             store.create(GO_PROVIDER, &lease).await;
         }
         assert_eq!(
-            text(&store.get_existing(LEASE.0, LEASE.1, LEASE.2).await, "/spec/holderIdentity"),
+            text(
+                &store.get_existing(LEASE.0, LEASE.1, LEASE.2).await,
+                "/spec/holderIdentity"
+            ),
             "",
             "the lease is free"
         );
@@ -91,7 +104,11 @@ impl Leader {
 }
 
 async fn holder(store: &Store) -> String {
-    text(&store.get_existing(LEASE.0, LEASE.1, LEASE.2).await, "/spec/holderIdentity").to_owned()
+    text(
+        &store.get_existing(LEASE.0, LEASE.1, LEASE.2).await,
+        "/spec/holderIdentity",
+    )
+    .to_owned()
 }
 
 async fn wait_until_bound(store: &Store, name: &str) -> Instant {
@@ -106,7 +123,12 @@ async fn wait_until_bound(store: &Store, name: &str) -> Instant {
 async fn assert_nothing_is_written(plane: &ControlPlane, manager: &Manager) {
     let before = writes(plane);
     tokio::time::sleep(LEASE_DURATION + Duration::from_secs(2)).await;
-    assert_eq!(written_since(plane, &before), Vec::<String>::new(), "{}", manager.log());
+    assert_eq!(
+        written_since(plane, &before),
+        Vec::<String>::new(),
+        "{}",
+        manager.log()
+    );
     assert!(manager.is_ready());
 }
 
@@ -118,21 +140,48 @@ async fn nothing_is_written_while_the_go_provider_leads() {
     fixture::load(&store).await;
     let go = Leader::start(&store).await;
     for name in ["new-0", "new-1"] {
-        store.create(CONSUMER, &claim("v1beta2", "tenant-a", name, ("InClusterIPPool", "v4"))).await;
+        store
+            .create(
+                CONSUMER,
+                &claim("v1beta2", "tenant-a", name, ("InClusterIPPool", "v4")),
+            )
+            .await;
     }
     let before = Snapshot::of(&store).await;
 
     let webhooks = Webhooks::new(&plane);
     let own = webhooks.flags();
-    let duration = format!("--leader-elect-lease-duration={}s", LEASE_DURATION.as_secs());
-    let times = [duration.as_str(), "--leader-elect-renew-deadline=8s", "--leader-elect-retry-period=200ms"];
-    let flags: Vec<&str> = own.iter().map(String::as_str).chain(["--leader-elect"]).chain(times).collect();
+    let duration = format!(
+        "--leader-elect-lease-duration={}s",
+        LEASE_DURATION.as_secs()
+    );
+    let times = [
+        duration.as_str(),
+        "--leader-elect-renew-deadline=8s",
+        "--leader-elect-retry-period=200ms",
+    ];
+    let flags: Vec<&str> = own
+        .iter()
+        .map(String::as_str)
+        .chain(["--leader-elect"])
+        .chain(times)
+        .collect();
     let mut manager = Manager::start(&plane, &flags);
     webhooks.register(&plane);
     assert_nothing_is_written(&plane, &manager).await;
     // It serves webhooks meanwhile.
-    let old = store.get_in(&format!("{GROUP}/v1alpha1"), "InClusterIPPool", "tenant-a", "old-subnet").await;
-    assert_eq!(old.expect("it is converted")["spec"]["subnet"], "10.10.0.0/24");
+    let old = store
+        .get_in(
+            &format!("{GROUP}/v1alpha1"),
+            "InClusterIPPool",
+            "tenant-a",
+            "old-subnet",
+        )
+        .await;
+    assert_eq!(
+        old.expect("it is converted")["spec"]["subnet"],
+        "10.10.0.0/24"
+    );
     let refused = plane.try_kubectl(&[
         "--namespace=tenant-a",
         "patch",
@@ -141,7 +190,12 @@ async fn nothing_is_written_while_the_go_provider_leads() {
         "--type=merge",
         "--patch={\"spec\": {\"excludedAddresses\": [\"10.0.0.2\"]}}",
     ]);
-    assert!(refused.as_ref().is_err_and(|text| text.contains("10.0.0.2")), "it is in use: {refused:?}");
+    assert!(
+        refused
+            .as_ref()
+            .is_err_and(|text| text.contains("10.0.0.2")),
+        "it is in use: {refused:?}"
+    );
     assert_eq!(holder(&store).await, HOLDER);
     for kind in ["IPAddressClaim", "IPAddress"] {
         assert_eq!(before.changed(kind, &Snapshot::of(&store).await), [].into());
@@ -149,7 +203,10 @@ async fn nothing_is_written_while_the_go_provider_leads() {
 
     let released = Instant::now();
     go.step_down(&store).await;
-    println!("bound {:?} after the lease was released", wait_until_bound(&store, "new-0").await - released);
+    println!(
+        "bound {:?} after the lease was released",
+        wait_until_bound(&store, "new-0").await - released
+    );
     wait_until_bound(&store, "new-1").await;
     assert_ne!(holder(&store).await, HOLDER);
     before.assert_addresses_kept(&Snapshot::of(&store).await, &["tenant-a/m-2"]);
@@ -157,7 +214,12 @@ async fn nothing_is_written_while_the_go_provider_leads() {
     // The Go provider leads again, and then crashes.
     manager.stop();
     let go = Leader::start(&store).await;
-    store.create(CONSUMER, &claim("v1beta2", "tenant-a", "new-2", ("InClusterIPPool", "v4"))).await;
+    store
+        .create(
+            CONSUMER,
+            &claim("v1beta2", "tenant-a", "new-2", ("InClusterIPPool", "v4")),
+        )
+        .await;
     let manager = Manager::start(&plane, &flags);
     assert_nothing_is_written(&plane, &manager).await;
     go.crash().await;
@@ -167,12 +229,19 @@ async fn nothing_is_written_while_the_go_provider_leads() {
     };
     let renewed = time("/spec/renewTime").await;
     wait_until_bound(&store, "new-2").await;
-    let waited = time("/spec/acquireTime").await.duration_since(renewed).unsigned_abs();
+    let waited = time("/spec/acquireTime")
+        .await
+        .duration_since(renewed)
+        .unsigned_abs();
     println!("led {waited:?} after the last renewal of a lease of {LEASE_DURATION:?}");
     assert!(waited >= LEASE_DURATION, "{waited:?}");
-    let names = ["new-0", "new-1", "new-2"].map(|name| store.get_existing("IPAddress", "tenant-a", name));
+    let names =
+        ["new-0", "new-1", "new-2"].map(|name| store.get_existing("IPAddress", "tenant-a", name));
     let given = futures::future::join_all(names).await;
-    let mut given: Vec<&str> = given.iter().map(|address| text(address, "/spec/address")).collect();
+    let mut given: Vec<&str> = given
+        .iter()
+        .map(|address| text(address, "/spec/address"))
+        .collect();
     given.sort_unstable();
     given.dedup();
     assert_eq!(given.len(), 3);

@@ -1,5 +1,5 @@
-//! Switching from the Go in-cluster provider and back, on a real API server with the objects of that provider.
-//! Each test starts its own control plane.
+//! Switching from the Go in-cluster provider and back, on a real API server with the objects of
+//! that provider. Each test starts its own control plane.
 
 #![allow(
     clippy::expect_used,
@@ -24,5 +24,6 @@ mod store;
 
 use tokio::sync::RwLock;
 
-/// A lock that gives the measuring test the machine exclusively: it locks for writing, the others for reading.
+/// A lock that gives the measuring test the machine exclusively: it locks for writing, the others
+/// for reading.
 static MACHINE: RwLock<()> = RwLock::const_new(());

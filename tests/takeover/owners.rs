@@ -22,7 +22,11 @@ async fn allocate(store: &Store, pool: &Value, name: &str, cluster: Option<&str>
     GoProvider::new(store).allocate(&claim, pool, address).await;
     let old = format!("{GROUP}/v1beta1");
     let of = ("IPAddress", NAMESPACE, name);
-    store.change(GO_PROVIDER, of, |address| address["metadata"]["ownerReferences"][0]["apiVersion"] = json!(old)).await;
+    store
+        .change(GO_PROVIDER, of, |address| {
+            address["metadata"]["ownerReferences"][0]["apiVersion"] = json!(old)
+        })
+        .await;
 }
 
 /// An IPAddress without what each write changes.
@@ -44,7 +48,10 @@ fn drop_old_version(plane: &ControlPlane, plural: &str) {
     let text = plane.kubectl(&["get", "crd", &name, "--output=json"]);
     let mut definition: Value = serde_json::from_str(&text).expect("kubectl writes JSON");
     definition["metadata"]["resourceVersion"].take();
-    for version in definition["spec"]["versions"].as_array_mut().expect("there are versions") {
+    for version in definition["spec"]["versions"]
+        .as_array_mut()
+        .expect("there are versions")
+    {
         version["served"] = json!(version["name"] == "v1beta2");
     }
     plane.kubectl_replace(&definition.to_string());
@@ -54,7 +61,10 @@ fn drop_old_version(plane: &ControlPlane, plural: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn owners_are_rewritten_before_their_version_is_removed() {
     let _machine = MACHINE.read().await;
-    let plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() });
+    let plane = ControlPlane::start(Options {
+        controller_manager: true,
+        ..Options::default()
+    });
     let store = Store::new(&plane).await;
     store.namespace(NAMESPACE).await;
     let cluster = json!({
@@ -69,9 +79,11 @@ async fn owners_are_rewritten_before_their_version_is_removed() {
         "spec": {"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24},
     });
     let pool = store.create(OPERATOR, &pool).await;
-    for (name, cluster, address) in
-        [("a", None, "10.0.0.10"), ("b", None, "10.0.0.11"), ("c", Some("resting"), "10.0.0.12")]
-    {
+    for (name, cluster, address) in [
+        ("a", None, "10.0.0.10"),
+        ("b", None, "10.0.0.11"),
+        ("c", Some("resting"), "10.0.0.12"),
+    ] {
         allocate(&store, &pool, name, cluster, address).await;
     }
     let before = [address(&store, "a").await, address(&store, "c").await];
@@ -86,14 +98,29 @@ async fn owners_are_rewritten_before_their_version_is_removed() {
     manager.wait_for_log("rewrote owner references");
     let [mut expected, paused] = before;
     expected["metadata"]["ownerReferences"][0]["apiVersion"] = json!(current);
-    assert_eq!(address(&store, "a").await, expected, "nothing else is changed");
-    assert_eq!(address(&store, "c").await, paused, "a paused Cluster is not touched");
+    assert_eq!(
+        address(&store, "a").await,
+        expected,
+        "nothing else is changed"
+    );
+    assert_eq!(
+        address(&store, "c").await,
+        paused,
+        "a paused Cluster is not touched"
+    );
 
     // The garbage collector finds the owners without the old version.
     drop_old_version(&plane, "ipaddressclaims");
     drop_old_version(&plane, "ipaddresses");
     let namespace = format!("--namespace={NAMESPACE}");
-    plane.kubectl(&["delete", "ipaddressclaim", "a", &namespace, "--cascade=foreground", "--wait=false"]);
+    plane.kubectl(&[
+        "delete",
+        "ipaddressclaim",
+        "a",
+        &namespace,
+        "--cascade=foreground",
+        "--wait=false",
+    ]);
     eventually("the claim and its IPAddress are deleted", || async {
         let claim = store.get("IPAddressClaim", NAMESPACE, "a").await;
         let address = store.get("IPAddress", NAMESPACE, "a").await;

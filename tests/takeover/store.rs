@@ -1,5 +1,5 @@
-//! Objects as JSON, read and written as by other programs: with their field manager, as whole objects, and in their
-//! version.
+//! Objects as JSON, read and written as by other programs: with their field manager, as whole
+//! objects, and in their version.
 
 use std::time::Duration;
 
@@ -35,40 +35,75 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) async fn new(plane: &ControlPlane) -> Self {
-        Self { client: connect(Some(plane.kubeconfig()), "consumer").await.expect("the kubeconfig is valid") }
+        Self {
+            client: connect(Some(plane.kubeconfig()), "consumer")
+                .await
+                .expect("the kubeconfig is valid"),
+        }
     }
 
     /// Retries while the API server returns 429, and a read that is not answered in time.
     async fn call(&self, method: &str, path: &str, body: &Value) -> Result<Value, (u16, String)> {
         let patience = Patience::new(TIMEOUT);
         loop {
-            let is_retried = |code: u16| code == 429 || (code == NO_ANSWER && method == "GET" && !patience.is_over());
+            let is_retried = |code: u16| {
+                code == 429 || (code == NO_ANSWER && method == "GET" && !patience.is_over())
+            };
             match self.try_call(method, path, body).await {
-                Err((code, _)) if is_retried(code) => tokio::time::sleep(Duration::from_millis(100)).await,
+                Err((code, _)) if is_retried(code) => {
+                    tokio::time::sleep(Duration::from_millis(100)).await
+                }
                 output => return output,
             }
         }
     }
 
-    async fn try_call(&self, method: &str, path: &str, body: &Value) -> Result<Value, (u16, String)> {
-        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string().into_bytes()) };
-        let request = http::Request::builder().method(method).uri(path).header("content-type", "application/json");
+    async fn try_call(
+        &self,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Result<Value, (u16, String)> {
+        let body = if body.is_null() {
+            Body::empty()
+        } else {
+            Body::from(body.to_string().into_bytes())
+        };
+        let request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", "application/json");
         let request = request.body(body).expect("the test writes valid requests");
-        let answer = self.client.send(request).await.map_err(|error| (NO_ANSWER, error.to_string()))?;
+        let answer = self
+            .client
+            .send(request)
+            .await
+            .map_err(|error| (NO_ANSWER, error.to_string()))?;
         let code = answer.status().as_u16();
-        let text = answer.into_body().collect_bytes().await.expect("the answer has a body");
+        let text = answer
+            .into_body()
+            .collect_bytes()
+            .await
+            .expect("the answer has a body");
         let answer: Value = serde_json::from_slice(&text).expect("the API server writes JSON");
-        if code < 300 { Ok(answer) } else { Err((code, answer["message"].to_string())) }
+        if code < 300 {
+            Ok(answer)
+        } else {
+            Err((code, answer["message"].to_string()))
+        }
     }
 
     async fn write(&self, method: &str, path: &str, manager: &str, object: &Value) -> Value {
-        let output = self.call(method, &format!("{path}?fieldManager={manager}"), object).await;
+        let output = self
+            .call(method, &format!("{path}?fieldManager={manager}"), object)
+            .await;
         output.unwrap_or_else(|(code, text)| panic!("{method} {path}: {code} {text}\n{object}"))
     }
 
     /// Creates an object.
     pub(crate) async fn create(&self, manager: &str, object: &Value) -> Value {
-        self.write("POST", &folder_of(object), manager, object).await
+        self.write("POST", &folder_of(object), manager, object)
+            .await
     }
 
     /// Replaces an object that has not changed since it was read.
@@ -78,7 +113,13 @@ impl Store {
 
     /// Replaces the status of an object that has not changed since it was read.
     pub(crate) async fn replace_status(&self, manager: &str, object: &Value) -> Value {
-        self.write("PUT", &format!("{}/status", path_of(object)), manager, object).await
+        self.write(
+            "PUT",
+            &format!("{}/status", path_of(object)),
+            manager,
+            object,
+        )
+        .await
     }
 
     /// Reads an object of the API group, in the newest version.
@@ -87,7 +128,13 @@ impl Store {
     }
 
     /// Reads an object in a version.
-    pub(crate) async fn get_in(&self, version: &str, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+    pub(crate) async fn get_in(
+        &self,
+        version: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Value> {
         let path = format!("{}/{name}", folder(version, kind, namespace));
         match self.call("GET", &path, &Value::Null).await {
             Ok(found) => Some(found),
@@ -98,14 +145,22 @@ impl Store {
 
     /// Reads an object that must exist.
     pub(crate) async fn get_existing(&self, kind: &str, namespace: &str, name: &str) -> Value {
-        self.get(kind, namespace, name).await.unwrap_or_else(|| panic!("{kind} {namespace}/{name} does not exist"))
+        self.get(kind, namespace, name)
+            .await
+            .unwrap_or_else(|| panic!("{kind} {namespace}/{name} does not exist"))
     }
 
     /// All objects of a kind.
     pub(crate) async fn list(&self, kind: &str) -> Vec<Value> {
-        let list = self.call("GET", &folder(version(kind), kind, ""), &Value::Null).await;
+        let list = self
+            .call("GET", &folder(version(kind), kind, ""), &Value::Null)
+            .await;
         let mut list = list.unwrap_or_else(|(code, text)| panic!("{kind}: {code} {text}"));
-        let mut items: Vec<Value> = list["items"].as_array_mut().expect("a list has items").drain(..).collect();
+        let mut items: Vec<Value> = list["items"]
+            .as_array_mut()
+            .expect("a list has items")
+            .drain(..)
+            .collect();
         for item in &mut items {
             (item["kind"], item["apiVersion"]) = (json!(kind), json!(version(kind)));
         }
@@ -115,7 +170,9 @@ impl Store {
     /// Deletes an object, which may exist until its finalizers are removed.
     pub(crate) async fn delete(&self, kind: &str, namespace: &str, name: &str) {
         let path = format!("{}/{name}", folder(version(kind), kind, namespace));
-        self.call("DELETE", &path, &Value::Null).await.unwrap_or_else(|error| panic!("DELETE {path}: {error:?}"));
+        self.call("DELETE", &path, &Value::Null)
+            .await
+            .unwrap_or_else(|error| panic!("DELETE {path}: {error:?}"));
     }
 
     /// Changes an object, with retries on conflicts.
@@ -140,7 +197,8 @@ impl Store {
 
     /// Creates a namespace unless it exists.
     pub(crate) async fn namespace(&self, name: &str) {
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         match self.call("POST", "/api/v1/namespaces", &namespace).await {
             Ok(_) | Err((409, _)) => {}
             Err(error) => panic!("{name}: {error:?}"),
@@ -150,17 +208,25 @@ impl Store {
 
 /// The string at a JSON pointer, or an empty string.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 /// Namespace and name.
 pub(crate) fn key(object: &Value) -> (String, String) {
-    (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned())
+    (
+        text(object, "/metadata/namespace").to_owned(),
+        text(object, "/metadata/name").to_owned(),
+    )
 }
 
 /// Whether an object has a finalizer.
 pub(crate) fn has_finalizer(object: &Value, finalizer: &str) -> bool {
-    object["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|present| present == finalizer))
+    object["metadata"]["finalizers"]
+        .as_array()
+        .is_some_and(|all| all.iter().any(|present| present == finalizer))
 }
 
 /// Adds a finalizer to an object.
@@ -189,13 +255,25 @@ fn version(kind: &str) -> &'static str {
 }
 
 fn folder(version: &str, kind: &str, namespace: &str) -> String {
-    let plural = if kind == "IPAddress" { "ipaddresses".to_owned() } else { format!("{}s", kind.to_lowercase()) };
-    let namespace = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
+    let plural = if kind == "IPAddress" {
+        "ipaddresses".to_owned()
+    } else {
+        format!("{}s", kind.to_lowercase())
+    };
+    let namespace = if namespace.is_empty() {
+        String::new()
+    } else {
+        format!("/namespaces/{namespace}")
+    };
     format!("/apis/{version}{namespace}/{plural}")
 }
 
 fn folder_of(object: &Value) -> String {
-    folder(text(object, "/apiVersion"), text(object, "/kind"), text(object, "/metadata/namespace"))
+    folder(
+        text(object, "/apiVersion"),
+        text(object, "/kind"),
+        text(object, "/metadata/namespace"),
+    )
 }
 
 fn path_of(object: &Value) -> String {

@@ -1,5 +1,5 @@
-//! Deleted pools and claims: pool and claim do not wait for each other, an invalid object blocks a pool only while it
-//! exists, and a claim leaves nothing behind.
+//! Deleted pools and claims: pool and claim do not wait for each other, an invalid object blocks a
+//! pool only while it exists, and a claim leaves nothing behind.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use crate::{serving, unchanged};
 /// More than the pause after which a deleted pool is reconciled again.
 const DELETION_WAIT: Duration = Duration::from_secs(8);
 
-/// A pool `web` of nine addresses that is being deleted and has the finalizer, while no manager runs. `prepare` creates
-/// objects before the deletion.
+/// A pool `web` of nine addresses that is being deleted and has the finalizer, while no manager
+/// runs. `prepare` creates objects before the deletion.
 async fn with_deleted_pool(plane: &ControlPlane, prepare: impl AsyncFnOnce(&Consumer)) -> Consumer {
     let consumer = Consumer::new(plane).await;
     let pool = json!({
@@ -27,17 +27,29 @@ async fn with_deleted_pool(plane: &ControlPlane, prepare: impl AsyncFnOnce(&Cons
         "metadata": {"name": "web", "namespace": consumer.namespace, "finalizers": [PROTECT_POOL]},
         "spec": {"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24},
     });
-    create(&consumer.pools(), &object(pool)).await.expect("the pool can be created");
+    create(&consumer.pools(), &object(pool))
+        .await
+        .expect("the pool can be created");
     prepare(&consumer).await;
     consumer.delete_object(&consumer.pools(), "web").await;
     consumer
 }
 
 async fn wait_until_pool_deleted(consumer: &Consumer) {
-    eventually("the pool is gone", || async { consumer.pools().get("web").await.ok()?.is_none().then_some(()) }).await;
+    eventually("the pool is gone", || async {
+        consumer
+            .pools()
+            .get("web")
+            .await
+            .ok()?
+            .is_none()
+            .then_some(())
+    })
+    .await;
 }
 
-/// Creates a claim and a reservation for it: the state after a crash of the manager between the two steps.
+/// Creates a claim and a reservation for it: the state after a crash of the manager between the two
+/// steps.
 async fn reserved_claim(consumer: &Consumer, name: &str, address: &str) {
     let claim = consumer.create_claim(name, "web").await;
     let holder = json!({"namespace": consumer.namespace, "name": name, "uid": claim.uid()});
@@ -60,8 +72,12 @@ async fn reserved_claim_is_bound_in_a_deleted_pool() {
     let text = consumer.wait_for_reason("empty", "PoolNotReady").await;
     assert!(text.contains("deleted"), "{text}");
     consumer.assert_stays_unbound("empty").await;
-    consumer.wait_for_pool_condition("web", "False", DELETING).await;
-    consumer.wait_for_reservations("web", &[("10.0.0.5", "reserved"), ("10.0.0.7", "adopts")]).await;
+    consumer
+        .wait_for_pool_condition("web", "False", DELETING)
+        .await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.5", "reserved"), ("10.0.0.7", "adopts")])
+        .await;
 
     consumer.release("reserved").await;
     assert_eq!(consumer.wait_for_address("adopts").await, "10.0.0.7");
@@ -91,17 +107,40 @@ async fn unreadable_address_blocks_its_pool_only_while_it_exists() {
     let _manager = Manager::start(&plane, &[]);
     let consumer = Consumer::new(&plane).await;
     for (name, value) in [("mapped", "::ffff:10.0.0.5"), ("zoned", "fe80::1%eth0")] {
-        consumer.create_pool("web", json!({"addresses": ["10.0.0.5-10.0.0.6"], "prefix": 24})).await;
+        consumer
+            .create_pool(
+                "web",
+                json!({"addresses": ["10.0.0.5-10.0.0.6"], "prefix": 24}),
+            )
+            .await;
         eventually("the pool has the finalizer", || async {
             let pool = consumer.pools().get("web").await.ok()??;
-            pool.finalizers().iter().any(|finalizer| finalizer == PROTECT_POOL).then_some(())
+            pool.finalizers()
+                .iter()
+                .any(|finalizer| finalizer == PROTECT_POOL)
+                .then_some(())
         })
         .await;
         consumer.create_address(name, "web", value).await;
         consumer.delete_object(&consumer.pools(), "web").await;
-        consumer.wait_for_pool_condition("web", "False", DELETING).await;
-        let exists = async || consumer.pools().get("web").await.expect("pools can be read").is_some();
-        unchanged(&format!("the pool of {value}"), DELETION_WAIT, &true, exists).await;
+        consumer
+            .wait_for_pool_condition("web", "False", DELETING)
+            .await;
+        let exists = async || {
+            consumer
+                .pools()
+                .get("web")
+                .await
+                .expect("pools can be read")
+                .is_some()
+        };
+        unchanged(
+            &format!("the pool of {value}"),
+            DELETION_WAIT,
+            &true,
+            exists,
+        )
+        .await;
         consumer.delete_object(&consumer.addresses(), name).await;
         wait_until_pool_deleted(&consumer).await;
     }
@@ -113,7 +152,12 @@ async fn claim_deleted_immediately_leaves_nothing_behind() {
     // With the default flags the sweeper frees nothing that is abandoned for less than a minute.
     let manager = Manager::start(&plane, &[]);
     let consumer = Consumer::new(&plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24})).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24}),
+        )
+        .await;
     let names: Vec<_> = (0..30).map(|number| format!("c{number}")).collect();
     for name in &names {
         consumer.create_claim(name, "web").await;
@@ -124,10 +168,13 @@ async fn claim_deleted_immediately_leaves_nothing_behind() {
     }
     consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
     consumer.wait_for_reservations("web", &[]).await;
-    // The API server may delete a claim while it gets its finalizer. The manager cleans up without the sweeper.
+    // The API server may delete a claim while it gets its finalizer. The manager cleans up without
+    // the sweeper.
     let log = manager.log();
     let namespace = format!("namespace=\"{}\"", consumer.namespace);
-    let swept = log.lines().filter(|line| line.contains("in_cluster::sweeper") && line.contains(&namespace));
+    let swept = log
+        .lines()
+        .filter(|line| line.contains("in_cluster::sweeper") && line.contains(&namespace));
     assert_eq!(swept.collect::<Vec<_>>(), [""; 0]);
 }
 
@@ -136,9 +183,18 @@ async fn ipv4_mapped_address_counts_as_in_use() {
     let plane = ControlPlane::start(Options::default());
     let _manager = Manager::start(&plane, &[]);
     let consumer = Consumer::new(&plane).await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.5-10.0.0.6"], "prefix": 24})).await;
-    consumer.wait_for_pool_condition("web", "True", "PoolReady").await;
-    consumer.create_address("mapped", "web", "::ffff:10.0.0.5").await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.5-10.0.0.6"], "prefix": 24}),
+        )
+        .await;
+    consumer
+        .wait_for_pool_condition("web", "True", "PoolReady")
+        .await;
+    consumer
+        .create_address("mapped", "web", "::ffff:10.0.0.5")
+        .await;
     // The manager has observed it when it has observed this one, which was created later.
     consumer.create_address("marker", "web", "10.0.9.9").await;
     eventually("the manager has observed the later address", || async {
@@ -151,6 +207,8 @@ async fn ipv4_mapped_address_counts_as_in_use() {
     consumer.create_claim("b", "web").await;
     consumer.wait_for_reason("b", "PoolExhausted").await;
     consumer.assert_stays_unbound("b").await;
-    consumer.delete_object(&consumer.addresses(), "mapped").await;
+    consumer
+        .delete_object(&consumer.addresses(), "mapped")
+        .await;
     assert_eq!(consumer.wait_for_address("b").await, "10.0.0.5");
 }

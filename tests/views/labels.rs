@@ -1,4 +1,5 @@
-//! `--watch-filter`: a label selects the manager of a claim. Changing it writes nothing and frees nothing.
+//! `--watch-filter`: a label selects the manager of a claim. Changing it writes nothing and frees
+//! nothing.
 
 use std::time::Duration;
 
@@ -20,9 +21,20 @@ const SEVERAL_PASSES: Duration = Duration::from_secs(5);
 /// A consumer with a pool `web` of `count` addresses, which the manager for `blue` serves.
 pub(crate) async fn with_blue_pool(plane: &ControlPlane, count: u8) -> Consumer {
     let consumer = Consumer::new(plane).await;
-    consumer.create_pool("web", json!({"addresses": [format!("10.0.0.1-10.0.0.{count}")], "prefix": 24})).await;
-    consumer.modify(&consumer.pools(), "web", |pool| pool["metadata"]["labels"] = labels("blue")).await;
-    consumer.wait_for_counts("web", (count.into(), count.into(), 0, 0)).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": [format!("10.0.0.1-10.0.0.{count}")], "prefix": 24}),
+        )
+        .await;
+    consumer
+        .modify(&consumer.pools(), "web", |pool| {
+            pool["metadata"]["labels"] = labels("blue")
+        })
+        .await;
+    consumer
+        .wait_for_counts("web", (count.into(), count.into(), 0, 0))
+        .await;
     consumer
 }
 
@@ -32,22 +44,36 @@ fn labels(value: &str) -> Value {
 
 /// Creates a claim for the pool `web` with this value of the label.
 pub(crate) async fn labelled_claim(consumer: &Consumer, name: &str, value: &str) -> IPAddressClaim {
-    consumer.create_claim_with(name, InClusterKind::IPPool.name(), "web", json!({"labels": labels(value)})).await
+    consumer
+        .create_claim_with(
+            name,
+            InClusterKind::IPPool.name(),
+            "web",
+            json!({"labels": labels(value)}),
+        )
+        .await
 }
 
 /// Sets or removes the label of a claim; nothing else is written.
-pub(crate) async fn relabel(consumer: &Consumer, name: &str, value: Option<&str>) -> IPAddressClaim {
+pub(crate) async fn relabel(
+    consumer: &Consumer,
+    name: &str,
+    value: Option<&str>,
+) -> IPAddressClaim {
     let change = |claim: &mut Value| match value {
         Some(value) => claim["metadata"]["labels"][WATCH_FILTER_LABEL] = json!(value),
         None => {
-            let labels = claim["metadata"]["labels"].as_object_mut().expect("the claim has the label");
+            let labels = claim["metadata"]["labels"]
+                .as_object_mut()
+                .expect("the claim has the label");
             labels.remove(WATCH_FILTER_LABEL);
         }
     };
     consumer.modify(&consumer.claims(), name, change).await
 }
 
-/// The objects of a bound claim: its IPAddress, and the reservation of that address in the pool `web`.
+/// The objects of a bound claim: its IPAddress, and the reservation of that address in the pool
+/// `web`.
 #[derive(Debug, PartialEq)]
 struct Holding {
     address: Option<String>,
@@ -56,11 +82,18 @@ struct Holding {
 
 impl Holding {
     async fn of(consumer: &Consumer, name: &str, value: &str) -> Self {
-        let address = consumer.addresses().get(name).await.expect("addresses can be read");
+        let address = consumer
+            .addresses()
+            .get(name)
+            .await
+            .expect("addresses can be read");
         let address = address.filter(|address| address.metadata.deletion_timestamp.is_none());
         let reservation = consumer.reservation("web", value).await;
         let reservation = reservation.filter(|reservation| reservation.spec.released_at.is_none());
-        Self { address: address.as_ref().map(version), reservation: reservation.as_ref().map(version) }
+        Self {
+            address: address.as_ref().map(version),
+            reservation: reservation.as_ref().map(version),
+        }
     }
 
     fn is_complete(&self) -> bool {
@@ -78,7 +111,12 @@ async fn bound_first(consumer: &Consumer, name: &str) -> (IPAddressClaim, Holdin
 }
 
 async fn current(consumer: &Consumer, name: &str) -> IPAddressClaim {
-    consumer.claims().get(name).await.expect("claims can be read").expect("the claim exists")
+    consumer
+        .claims()
+        .get(name)
+        .await
+        .expect("claims can be read")
+        .expect("the claim exists")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,13 +134,20 @@ async fn relabelled_claim_keeps_its_address() {
             "10.0.0.1",
             "the address is in use, with the label {value:?}"
         );
-        unchanged(&format!("what the claim with the label {value:?} holds"), SEVERAL_PASSES, &holding, || {
-            Holding::of(&consumer, "kept", "10.0.0.1")
-        })
+        unchanged(
+            &format!("what the claim with the label {value:?} holds"),
+            SEVERAL_PASSES,
+            &holding,
+            || Holding::of(&consumer, "kept", "10.0.0.1"),
+        )
         .await;
         let found = current(&consumer, "kept").await;
         assert_eq!(found.status, before.status, "with the label {value:?}");
-        assert_eq!(version(&found), version(&written), "only the label is written, with the label {value:?}");
+        assert_eq!(
+            version(&found),
+            version(&written),
+            "only the label is written, with the label {value:?}"
+        );
     }
     consumer.wait_for_counts("web", (20, 16, 4, 0)).await;
     consumer.release("kept").await;
@@ -123,25 +168,50 @@ fn writes(plane: &ControlPlane) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_relabels_write_only_the_label() {
-    let plane = ControlPlane::start(Options { audit: true, ..Options::default() });
-    let _managers = [serving(&plane, &["--watch-filter=blue"]), serving(&plane, &["--watch-filter=red"])];
+    let plane = ControlPlane::start(Options {
+        audit: true,
+        ..Options::default()
+    });
+    let _managers = [
+        serving(&plane, &["--watch-filter=blue"]),
+        serving(&plane, &["--watch-filter=red"]),
+    ];
     let consumer = with_blue_pool(&plane, 20).await;
     let (before, holding) = bound_first(&consumer, "kept").await;
     let writes_before = settled("writes in the audit log", || writes(&plane)).await;
     let mut last = version(&before);
     for round in 0..100 {
-        assert_eq!(version(&current(&consumer, "kept").await), last, "written by another client in round {round}");
+        assert_eq!(
+            version(&current(&consumer, "kept").await),
+            last,
+            "written by another client in round {round}"
+        );
         let value = if round % 2 == 0 { "red" } else { "blue" };
         last = version(&relabel(&consumer, "kept", Some(value)).await);
-        assert_eq!(Holding::of(&consumer, "kept", "10.0.0.1").await, holding, "round {round}");
+        assert_eq!(
+            Holding::of(&consumer, "kept", "10.0.0.1").await,
+            holding,
+            "round {round}"
+        );
         // In some rounds both managers have time to act.
-        let pause = if round % 20 == 0 { 2000 } else { round % 7 * 10 };
+        let pause = if round % 20 == 0 {
+            2000
+        } else {
+            round % 7 * 10
+        };
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
-    unchanged("what the claim holds", SEVERAL_PASSES, &holding, || Holding::of(&consumer, "kept", "10.0.0.1")).await;
+    unchanged("what the claim holds", SEVERAL_PASSES, &holding, || {
+        Holding::of(&consumer, "kept", "10.0.0.1")
+    })
+    .await;
     let found = current(&consumer, "kept").await;
     assert_eq!((version(&found), &found.status), (last, &before.status));
-    assert_eq!(writes(&plane), writes_before, "the provider wrote a claim, an IPAddress or a reservation");
+    assert_eq!(
+        writes(&plane),
+        writes_before,
+        "the provider wrote a claim, an IPAddress or a reservation"
+    );
 
     // The manager that serves it now releases it.
     relabel(&consumer, "kept", Some("red")).await;
@@ -153,7 +223,10 @@ async fn a_hundred_relabels_write_only_the_label() {
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_deleted_after_relabelling_are_released() {
     let plane = ControlPlane::start(Options::default());
-    let _managers = [serving(&plane, &["--watch-filter=blue"]), serving(&plane, &["--watch-filter=red"])];
+    let _managers = [
+        serving(&plane, &["--watch-filter=blue"]),
+        serving(&plane, &["--watch-filter=red"]),
+    ];
     let consumer = with_blue_pool(&plane, 20).await;
     let names: Vec<String> = (0..16).map(|number| format!("c{number}")).collect();
     for name in &names {
@@ -179,8 +252,13 @@ async fn deleted_claim_that_no_manager_serves_keeps_its_address() {
     let (_, holding) = bound_first(&consumer, "kept").await;
     relabel(&consumer, "kept", Some("green")).await;
     consumer.delete("kept").await;
-    unchanged("what the deleted claim holds", SEVERAL_PASSES, &holding, || Holding::of(&consumer, "kept", "10.0.0.1"))
-        .await;
+    unchanged(
+        "what the deleted claim holds",
+        SEVERAL_PASSES,
+        &holding,
+        || Holding::of(&consumer, "kept", "10.0.0.1"),
+    )
+    .await;
     let claim = current(&consumer, "kept").await;
     assert!(claim.metadata.deletion_timestamp.is_some());
     assert_eq!(claim.finalizers(), [RELEASE_ADDRESS]);
@@ -190,7 +268,11 @@ async fn deleted_claim_that_no_manager_serves_keeps_its_address() {
     relabel(&consumer, "kept", Some("blue")).await;
     consumer.wait_until_deleted("kept").await;
     eventually("the address is free", || async {
-        consumer.reservation("web", "10.0.0.1").await.is_none().then_some(())
+        consumer
+            .reservation("web", "10.0.0.1")
+            .await
+            .is_none()
+            .then_some(())
     })
     .await;
     consumer.wait_for_counts("web", (20, 19, 1, 0)).await;

@@ -1,5 +1,5 @@
-//! A proxy between a manager and the API server. It can delay the watches of addresses and reservations, and the
-//! responses to reads of reservations, which then show an old state.
+//! A proxy between a manager and the API server. It can delay the watches of addresses and
+//! reservations, and the responses to reads of reservations, which then show an old state.
 
 use std::convert::Infallible;
 use std::io;
@@ -87,14 +87,18 @@ impl Lagging {
     }
 }
 
-async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<ProxyResponse, io::Error> {
+async fn handle(
+    shared: Arc<Shared>,
+    request: Request<Incoming>,
+) -> Result<ProxyResponse, io::Error> {
     let broken = || io::Error::from(io::ErrorKind::ConnectionReset);
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(|_| broken())?.to_bytes();
     let query = head.uri.query().unwrap_or_default();
     let has = |wanted: &str| query.split('&').any(|part| part == wanted);
     let path = head.uri.path();
-    let is_watch = has("watch=true") && (path.ends_with("/ipreservations") || path.ends_with("/ipaddresses"));
+    let is_watch =
+        has("watch=true") && (path.ends_with("/ipreservations") || path.ends_with("/ipaddresses"));
     let is_read = head.method == Method::GET && !has("watch=true") && !has("limit=1");
     let read = match path {
         _ if !is_read => Reads::None,
@@ -109,8 +113,15 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Proxy
             forward = forward.header(name, value);
         }
     }
-    let forward = forward.body(Body::from(body.to_vec())).map_err(|_| broken())?;
-    let (answer, body) = shared.upstream.send(forward).await.map_err(|_| broken())?.into_parts();
+    let forward = forward
+        .body(Body::from(body.to_vec()))
+        .map_err(|_| broken())?;
+    let (answer, body) = shared
+        .upstream
+        .send(forward)
+        .await
+        .map_err(|_| broken())?
+        .into_parts();
     let content = answer.headers.get(CONTENT_TYPE).cloned();
     let body = if has("watch=true") {
         forward_chunks(body, is_watch.then(|| shared.watches_held.subscribe()))
@@ -123,16 +134,23 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Proxy
             shared.waiting.fetch_sub(1, Ordering::Relaxed);
             released.map_err(|_| broken())?;
         }
-        Full::new(body).map_err(|never: Infallible| match never {}).boxed_unsync()
+        Full::new(body)
+            .map_err(|never: Infallible| match never {})
+            .boxed_unsync()
     };
     let mut passed = Response::new(body);
     *passed.status_mut() = answer.status;
-    passed.headers_mut().extend(content.map(|content| (CONTENT_TYPE, content)));
+    passed
+        .headers_mut()
+        .extend(content.map(|content| (CONTENT_TYPE, content)));
     Ok(passed)
 }
 
 /// The chunks of a watch, each after `held` becomes false.
-fn forward_chunks(body: Body, held: Option<watch::Receiver<bool>>) -> UnsyncBoxBody<Bytes, io::Error> {
+fn forward_chunks(
+    body: Body,
+    held: Option<watch::Receiver<bool>>,
+) -> UnsyncBoxBody<Bytes, io::Error> {
     let frames = body.into_data_stream().then(move |chunk| {
         let held = held.clone();
         async move {

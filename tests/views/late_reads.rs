@@ -22,47 +22,76 @@ const TOTAL: i64 = 254;
 const BURST: usize = 120;
 
 fn names(prefix: &str, count: usize) -> Vec<String> {
-    (0..count).map(|number| format!("{prefix}-{number}")).collect()
+    (0..count)
+        .map(|number| format!("{prefix}-{number}"))
+        .collect()
 }
 
 async fn delete_all(consumer: &Consumer, names: &[String]) {
-    futures::stream::iter(names).for_each_concurrent(16, |name| consumer.delete(name)).await;
+    futures::stream::iter(names)
+        .for_each_concurrent(16, |name| consumer.delete(name))
+        .await;
 }
 
 async fn wait_until_all_deleted(consumer: &Consumer, what: &str) {
-    eventually_within(Duration::from_mins(3), &format!("{what} are gone"), || async {
-        let claims = consumer.claims().list().await.ok()?;
-        let addresses = consumer.addresses().list().await.ok()?;
-        (claims.is_empty() && addresses.is_empty()).then_some(())
-    })
+    eventually_within(
+        Duration::from_mins(3),
+        &format!("{what} are gone"),
+        || async {
+            let claims = consumer.claims().list().await.ok()?;
+            let addresses = consumer.addresses().list().await.ok()?;
+            (claims.is_empty() && addresses.is_empty()).then_some(())
+        },
+    )
     .await;
 }
 
 /// Waits until a claim is bound, and deletes it at once.
 async fn bind_and_delete(consumer: &Consumer, name: &str) {
-    eventually_within(Duration::from_mins(5), &format!("claim {name} is bound"), || async {
-        consumer.claims().get(name).await.ok()??.bound_address().map(drop)
-    })
+    eventually_within(
+        Duration::from_mins(5),
+        &format!("claim {name} is bound"),
+        || async {
+            consumer
+                .claims()
+                .get(name)
+                .await
+                .ok()??
+                .bound_address()
+                .map(drop)
+        },
+    )
     .await;
     consumer.delete(name).await;
 }
 
-/// Creates and deletes claims at the same time: half of each burst immediately, the others during the next one.
+/// Creates and deletes claims at the same time: half of each burst immediately, the others during
+/// the next one.
 async fn bursts(consumer: &Consumer) {
     let mut before: Vec<String> = Vec::new();
     for round in 0..3 {
-        let (stay, leave) = (names(&format!("stay{round}"), BURST / 2), names(&format!("leave{round}"), BURST / 2));
+        let (stay, leave) = (
+            names(&format!("stay{round}"), BURST / 2),
+            names(&format!("leave{round}"), BURST / 2),
+        );
         let leaving = futures::stream::iter(&leave).for_each_concurrent(24, async |name| {
             consumer.create_claim(name, "web").await;
             bind_and_delete(consumer, name).await;
         });
-        tokio::join!(leaving, delete_all(consumer, &before), consumer.create_claims(&stay, "web"));
+        tokio::join!(
+            leaving,
+            delete_all(consumer, &before),
+            consumer.create_claims(&stay, "web")
+        );
         before = stay;
     }
-    futures::stream::iter(&before).for_each_concurrent(24, |name| bind_and_delete(consumer, name)).await;
+    futures::stream::iter(&before)
+        .for_each_concurrent(24, |name| bind_and_delete(consumer, name))
+        .await;
 }
 
-/// Suspends the two managers alternately, so that one of them always has stale caches and late responses.
+/// Suspends the two managers alternately, so that one of them always has stale caches and late
+/// responses.
 async fn suspend_alternately(managers: &mut [Manager; 2], over: &AtomicBool) {
     let mut turn = 0;
     while !over.load(Ordering::Relaxed) {
@@ -80,7 +109,11 @@ async fn assert_binds_all(consumer: &Consumer, prefix: &str) {
     let names = names(prefix, usize::try_from(TOTAL).expect("a small number"));
     consumer.create_claims(&names, "web").await;
     let bound = consumer.wait_for_addresses(&names).await;
-    assert_eq!(bound.values().collect::<HashSet<_>>().len(), names.len(), "no address is bound twice");
+    assert_eq!(
+        bound.values().collect::<HashSet<_>>().len(),
+        names.len(),
+        "no address is bound twice"
+    );
     consumer.wait_for_counts("web", (TOTAL, 0, TOTAL, 0)).await;
     delete_all(consumer, &names).await;
     wait_until_all_deleted(consumer, prefix).await;
@@ -92,7 +125,9 @@ async fn all_addresses_are_free_after_bursts_with_two_managers() {
     let plane = ControlPlane::start(Options::default());
     let consumer = Consumer::new(&plane).await;
     let mut managers = [serving(&plane, &[]), serving(&plane, &[])];
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
+        .await;
     consumer.wait_for_counts("web", (TOTAL, TOTAL, 0, 0)).await;
     let over = AtomicBool::new(false);
     let work = async {
@@ -104,7 +139,13 @@ async fn all_addresses_are_free_after_bursts_with_two_managers() {
     println!("the bursts took {:?}", started.elapsed());
     wait_until_all_deleted(&consumer, "the claims of all rounds").await;
     eventually_within(Duration::from_mins(2), "no reservation is left", || async {
-        consumer.reservations().list().await.ok()?.is_empty().then_some(())
+        consumer
+            .reservations()
+            .list()
+            .await
+            .ok()?
+            .is_empty()
+            .then_some(())
     })
     .await;
     consumer.wait_for_counts("web", (TOTAL, TOTAL, 0, 0)).await;
@@ -117,13 +158,16 @@ async fn all_addresses_are_free_after_bursts_with_two_managers() {
         assert_binds_all(&consumer, &format!("alone{alone}")).await;
         managers[other].signal("CONT");
         at_rest(&consumer).await;
-        println!("manager {alone} alone can use all addresses, after {:?}", started.elapsed());
+        println!(
+            "manager {alone} alone can use all addresses, after {:?}",
+            started.elapsed()
+        );
     }
     consumer.wait_for_counts("web", (TOTAL, TOTAL, 0, 0)).await;
 }
 
-/// The manager of namespace two reads reservations. Before the response arrives they are deleted, and its watch reports
-/// the deletion.
+/// The manager of namespace two reads reservations. Before the response arrives they are deleted,
+/// and its watch reports the deletion.
 async fn assert_late_response_is_ignored(reads: Reads, taken: usize) {
     let plane = ControlPlane::start(Options::default());
     let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
@@ -134,12 +178,17 @@ async fn assert_late_response_is_ignored(reads: Reads, taken: usize) {
     let of_two = Manager::launch(&plane, lagging.kubeconfig(), &flags);
     of_two.wait_until_ready();
     let total = taken + 1;
-    one.create_global_pool("shared", json!({"addresses": [format!("10.0.0.1-10.0.0.{total}")], "prefix": 24})).await;
+    one.create_global_pool(
+        "shared",
+        json!({"addresses": [format!("10.0.0.1-10.0.0.{total}")], "prefix": 24}),
+    )
+    .await;
     two.create_global_claim("first", "shared").await;
     two.wait_for_address("first").await;
     two.release("first").await;
     let total = i64::try_from(total).expect("a small number");
-    one.wait_for_counts_of(GLOBAL, "shared", (total, total, 0, 0)).await;
+    one.wait_for_counts_of(GLOBAL, "shared", (total, total, 0, 0))
+        .await;
 
     // The manager of namespace two does not know which addresses are in use, so it reads.
     lagging.hold_watches(true);

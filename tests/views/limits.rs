@@ -16,8 +16,13 @@ const LIMIT: usize = 20;
 async fn reasons(consumer: &Consumer) -> BTreeMap<String, usize> {
     let mut reasons = BTreeMap::<String, usize>::new();
     let claims = consumer.claims();
-    for claim in retry_unanswered(|| claims.list()).await.expect("claims can be read") {
-        *reasons.entry(ready(&claim).reason.unwrap_or_default().into_owned()).or_default() += 1;
+    for claim in retry_unanswered(|| claims.list())
+        .await
+        .expect("claims can be read")
+    {
+        *reasons
+            .entry(ready(&claim).reason.unwrap_or_default().into_owned())
+            .or_default() += 1;
     }
     reasons
 }
@@ -27,23 +32,47 @@ async fn two_managers_never_exceed_a_limit() {
     let plane = ControlPlane::start(Options::default());
     let consumer = Consumer::new(&plane).await;
     let _managers = [Manager::start(&plane, &[]), Manager::start(&plane, &[])];
-    let spec = json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "limits": {"perNamespace": LIMIT}});
+    let spec =
+        json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "limits": {"perNamespace": LIMIT}});
     consumer.create_global_pool("shared", spec).await;
     let mut most = 0;
     for round in 0..5 {
         let names: Vec<_> = (0..32).map(|number| format!("c{round}-{number}")).collect();
-        join_all(names.iter().map(|name| consumer.create_global_claim(name, "shared"))).await;
-        let expected =
-            BTreeMap::from([("AddressAllocated".to_owned(), LIMIT), ("QuotaExceeded".to_owned(), names.len() - LIMIT)]);
-        eventually_within(Duration::from_mins(3), "all claims are bound or wait", || async {
-            let bound = consumer.allocated_addresses().await.len();
-            assert!(bound <= LIMIT, "{bound} addresses in use, {LIMIT} allowed");
-            (reasons(&consumer).await == expected).then_some(())
-        })
+        join_all(
+            names
+                .iter()
+                .map(|name| consumer.create_global_claim(name, "shared")),
+        )
         .await;
-        most = most.max(consumer.reservations().list().await.expect("reservations can be read").len());
+        let expected = BTreeMap::from([
+            ("AddressAllocated".to_owned(), LIMIT),
+            ("QuotaExceeded".to_owned(), names.len() - LIMIT),
+        ]);
+        eventually_within(
+            Duration::from_mins(3),
+            "all claims are bound or wait",
+            || async {
+                let bound = consumer.allocated_addresses().await.len();
+                assert!(bound <= LIMIT, "{bound} addresses in use, {LIMIT} allowed");
+                (reasons(&consumer).await == expected).then_some(())
+            },
+        )
+        .await;
+        most = most.max(
+            consumer
+                .reservations()
+                .list()
+                .await
+                .expect("reservations can be read")
+                .len(),
+        );
         // Each address that is released is for a claim that waits.
-        let bound: Vec<_> = consumer.allocated_addresses().await.into_keys().take(12).collect();
+        let bound: Vec<_> = consumer
+            .allocated_addresses()
+            .await
+            .into_keys()
+            .take(12)
+            .collect();
         join_all(bound.iter().map(|name| consumer.delete(name))).await;
         eventually_within(Duration::from_mins(3), "the others are bound", || async {
             let reasons = reasons(&consumer).await;
@@ -64,22 +93,36 @@ async fn two_managers_never_exceed_a_limit() {
 async fn two_managers_leave_the_headroom() {
     let plane = ControlPlane::start(Options::default());
     let consumer = Consumer::new(&plane).await;
-    // Each claim that both serve at once may have two reservations, until the sweeper deletes one of them.
+    // Each claim that both serve at once may have two reservations, until the sweeper deletes one
+    // of them.
     let flags = ["--sweep-interval=1s", "--sweep-grace=2s"];
-    let _managers = [Manager::start(&plane, &flags), Manager::start(&plane, &flags)];
+    let _managers = [
+        Manager::start(&plane, &flags),
+        Manager::start(&plane, &flags),
+    ];
     let headroom = json!({"addresses": 5, "for": {"matchLabels": {"role": "control-plane"}}});
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.20"], "prefix": 24, "headroom": headroom});
     consumer.create_global_pool("shared", spec).await;
     let names: Vec<_> = (0..32).map(|number| format!("worker-{number}")).collect();
-    join_all(names.iter().map(|name| consumer.create_global_claim(name, "shared"))).await;
-    let bound = || async { consumer.allocated_addresses().await.len() };
-    eventually_within(Duration::from_mins(3), "the other addresses are in use", || async {
-        (bound().await == 15).then_some(())
-    })
+    join_all(
+        names
+            .iter()
+            .map(|name| consumer.create_global_claim(name, "shared")),
+    )
     .await;
-    let selected: Vec<_> = (0..5).map(|number| format!("control-plane-{number}")).collect();
+    let bound = || async { consumer.allocated_addresses().await.len() };
+    eventually_within(
+        Duration::from_mins(3),
+        "the other addresses are in use",
+        || async { (bound().await == 15).then_some(()) },
+    )
+    .await;
+    let selected: Vec<_> = (0..5)
+        .map(|number| format!("control-plane-{number}"))
+        .collect();
     let labels = json!({"labels": {"role": "control-plane"}});
-    let create = |name| consumer.create_claim_with(name, "GlobalInClusterIPPool", "shared", labels.clone());
+    let create =
+        |name| consumer.create_claim_with(name, "GlobalInClusterIPPool", "shared", labels.clone());
     join_all(selected.iter().map(|name| create(name))).await;
     consumer.wait_for_addresses(&selected).await;
     assert_eq!(bound().await, 20);

@@ -1,6 +1,6 @@
-//! Several managers that serve different parts of one cluster, by namespace or by label. The flags select what a
-//! manager serves, not what it observes: no manager frees, counts or reports anything wrong because of a restricted
-//! view. Each test starts its own control plane.
+//! Several managers that serve different parts of one cluster, by namespace or by label. The flags
+//! select what a manager serves, not what it observes: no manager frees, counts or reports anything
+//! wrong because of a restricted view. Each test starts its own control plane.
 
 #![allow(
     clippy::expect_used,
@@ -54,8 +54,8 @@ fn serving_namespace(plane: &ControlPlane, consumer: &Consumer) -> Manager {
     serving(plane, &[&format!("--namespace={}", consumer.namespace)])
 }
 
-/// Waits until a number has not changed for three seconds, and returns it. The API server writes the last lines of its
-/// audit log after it has responded.
+/// Waits until a number has not changed for three seconds, and returns it. The API server writes
+/// the last lines of its audit log after it has responded.
 ///
 /// # Panics
 /// When it still changes after a minute.
@@ -68,7 +68,10 @@ async fn settled(what: &str, count: impl Fn() -> usize) -> usize {
         if now == before {
             return now;
         }
-        assert!(!patience.is_over(), "{what} increase for {TIMEOUT:?}: {now}");
+        assert!(
+            !patience.is_over(),
+            "{what} increase for {TIMEOUT:?}: {now}"
+        );
         before = now;
     }
 }
@@ -86,7 +89,12 @@ async fn unchanged<T: PartialEq + Debug, F: Future<Output = T>>(
     let started = Instant::now();
     while started.elapsed() < duration {
         let found = look().await;
-        assert_eq!(&found, expected, "{what} changed after {:?}", started.elapsed());
+        assert_eq!(
+            &found,
+            expected,
+            "{what} changed after {:?}",
+            started.elapsed()
+        );
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
 }

@@ -1,4 +1,5 @@
-//! `--namespace`: managers that serve one namespace each share global pools, networks and cool-downs with the others.
+//! `--namespace`: managers that serve one namespace each share global pools, networks and
+//! cool-downs with the others.
 
 use std::time::Duration;
 
@@ -20,7 +21,10 @@ async fn two_namespaces(plane: &ControlPlane) -> (Consumer, Consumer) {
 async fn cooldown_of_another_namespace_is_not_ended() {
     let plane = ControlPlane::start(Options::default());
     let (one, two) = two_namespaces(&plane).await;
-    let _managers = [serving_namespace(&plane, &one), serving_namespace(&plane, &two)];
+    let _managers = [
+        serving_namespace(&plane, &one),
+        serving_namespace(&plane, &two),
+    ];
     for team in [&one, &two] {
         let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 3600});
         team.create_pool("web", spec).await;
@@ -30,11 +34,22 @@ async fn cooldown_of_another_namespace_is_not_ended() {
         team.wait_for_counts("web", (1, 0, 0, 0)).await;
     }
     let cooling = async || {
-        let both = [one.reservation("web", "10.0.0.1").await, two.reservation("web", "10.0.0.1").await];
-        both.map(|found| found.filter(|found| found.spec.released_at.is_some()).as_ref().map(version))
+        let both = [
+            one.reservation("web", "10.0.0.1").await,
+            two.reservation("web", "10.0.0.1").await,
+        ];
+        both.map(|found| {
+            found
+                .filter(|found| found.spec.released_at.is_some())
+                .as_ref()
+                .map(version)
+        })
     };
     let before = cooling().await;
-    assert!(before.iter().all(Option::is_some), "both addresses cool down: {before:?}");
+    assert!(
+        before.iter().all(Option::is_some),
+        "both addresses cool down: {before:?}"
+    );
     unchanged("the cool-downs", Duration::from_secs(8), &before, cooling).await;
     for team in [&one, &two] {
         team.create_claim("second", "web").await;
@@ -50,13 +65,19 @@ async fn cooldown_is_kept_beside_an_unrestricted_manager() {
     let plane = ControlPlane::start(Options::default());
     let (one, two) = two_namespaces(&plane).await;
     let _managers = [serving_namespace(&plane, &one), serving(&plane, &[])];
-    let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 3600});
+    let spec =
+        json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 3600});
     two.create_pool("web", spec).await;
     two.create_claim("first", "web").await;
     two.wait_for_address("first").await;
     two.release("first").await;
     two.wait_for_counts("web", (1, 0, 0, 0)).await;
-    let cooling = async || two.reservation("web", "10.0.0.1").await.as_ref().map(version);
+    let cooling = async || {
+        two.reservation("web", "10.0.0.1")
+            .await
+            .as_ref()
+            .map(version)
+    };
     let before = cooling().await;
     assert!(before.is_some(), "the address cools down");
     unchanged("the cool-down", Duration::from_secs(8), &before, cooling).await;
@@ -66,8 +87,15 @@ async fn cooldown_is_kept_beside_an_unrestricted_manager() {
 async fn global_pool_counts_claims_of_all_namespaces() {
     let plane = ControlPlane::start(Options::default());
     let (one, two) = two_namespaces(&plane).await;
-    let _managers = [serving_namespace(&plane, &one), serving_namespace(&plane, &two)];
-    one.create_global_pool("shared", json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
+    let _managers = [
+        serving_namespace(&plane, &one),
+        serving_namespace(&plane, &two),
+    ];
+    one.create_global_pool(
+        "shared",
+        json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
+    )
+    .await;
     for (team, name) in [(&one, "a"), (&one, "b"), (&two, "c")] {
         team.create_global_claim(name, "shared").await;
         team.wait_for_address(name).await;
@@ -78,18 +106,34 @@ async fn global_pool_counts_claims_of_all_namespaces() {
     one.wait_for_counts_of(GLOBAL, "shared", (9, 6, 3, 0)).await;
     let pools = one.global_pools();
     let counts = async || {
-        let found = retry_unanswered(|| pools.get("shared")).await.expect("pools can be read");
+        let found = retry_unanswered(|| pools.get("shared"))
+            .await
+            .expect("pools can be read");
         found.as_ref().and_then(counts_of)
     };
-    unchanged("the counts of the global pool", Duration::from_secs(5), &Some((9, 6, 3, 0)), counts).await;
+    unchanged(
+        "the counts of the global pool",
+        Duration::from_secs(5),
+        &Some((9, 6, 3, 0)),
+        counts,
+    )
+    .await;
     two.release("c").await;
     one.wait_for_counts_of(GLOBAL, "shared", (9, 7, 2, 0)).await;
     at_rest(&one).await;
 }
 
 /// Creates claims of a pool, as `<prefix>-0`, `<prefix>-1` and so on.
-async fn create_claims(team: &Consumer, kind: &str, pool: &str, prefix: &str, count: u8) -> Vec<String> {
-    let names: Vec<String> = (0..count).map(|number| format!("{prefix}-{number}")).collect();
+async fn create_claims(
+    team: &Consumer,
+    kind: &str,
+    pool: &str,
+    prefix: &str,
+    count: u8,
+) -> Vec<String> {
+    let names: Vec<String> = (0..count)
+        .map(|number| format!("{prefix}-{number}"))
+        .collect();
     for name in &names {
         team.create_claim_with(name, kind, pool, json!({})).await;
     }
@@ -98,18 +142,24 @@ async fn create_claims(team: &Consumer, kind: &str, pool: &str, prefix: &str, co
 
 /// Waits until `bound` of these claims are bound and all others report an exhausted pool.
 async fn wait_until_settled(teams: [(&Consumer, &[String]); 2], bound: usize) {
-    eventually_within(Duration::from_mins(3), &format!("{bound} claims are bound, the others wait"), || async {
-        let mut reasons = Vec::new();
-        for (team, names) in teams {
-            for name in names {
-                let claim = team.claims().get(name).await.ok()??;
-                reasons.push(ready(&claim).reason.unwrap_or_default());
+    eventually_within(
+        Duration::from_mins(3),
+        &format!("{bound} claims are bound, the others wait"),
+        || async {
+            let mut reasons = Vec::new();
+            for (team, names) in teams {
+                for name in names {
+                    let claim = team.claims().get(name).await.ok()??;
+                    reasons.push(ready(&claim).reason.unwrap_or_default());
+                }
             }
-        }
-        let have = |reason: &str| reasons.iter().filter(|found| *found == reason).count();
-        let waiting = reasons.len().saturating_sub(bound);
-        (have(conditions::ADDRESS_ALLOCATED) == bound && have(conditions::POOL_EXHAUSTED) == waiting).then_some(())
-    })
+            let have = |reason: &str| reasons.iter().filter(|found| *found == reason).count();
+            let waiting = reasons.len().saturating_sub(bound);
+            (have(conditions::ADDRESS_ALLOCATED) == bound
+                && have(conditions::POOL_EXHAUSTED) == waiting)
+                .then_some(())
+        },
+    )
     .await;
 }
 
@@ -117,8 +167,16 @@ async fn wait_until_settled(teams: [(&Consumer, &[String]); 2], bound: usize) {
 async fn three_managers_with_different_views_write_nothing_at_rest() {
     let plane = ControlPlane::start(Options::default());
     let (one, two) = two_namespaces(&plane).await;
-    let _managers = [serving_namespace(&plane, &one), serving_namespace(&plane, &two), serving(&plane, &[])];
-    one.create_global_pool("small", json!({"addresses": ["10.1.0.1-10.1.0.6"], "prefix": 24})).await;
+    let _managers = [
+        serving_namespace(&plane, &one),
+        serving_namespace(&plane, &two),
+        serving(&plane, &[]),
+    ];
+    one.create_global_pool(
+        "small",
+        json!({"addresses": ["10.1.0.1-10.1.0.6"], "prefix": 24}),
+    )
+    .await;
     let in_network = json!({"addresses": ["10.2.0.1-10.2.0.14"], "prefix": 24, "network": "lab"});
     one.create_open_network("lab").await;
     one.create_global_pool("large", in_network.clone()).await;
@@ -146,7 +204,12 @@ async fn three_managers_with_different_views_write_nothing_at_rest() {
     counts().await;
     eventually("there is one reservation for each bound claim", || async {
         let reserved = one.reservations().list().await.ok()?;
-        (reserved.iter().filter(|reservation| reservation.spec.claim_ref.is_some()).count() == 16).then_some(())
+        (reserved
+            .iter()
+            .filter(|reservation| reservation.spec.claim_ref.is_some())
+            .count()
+            == 16)
+            .then_some(())
     })
     .await;
 }
@@ -155,42 +218,100 @@ async fn three_managers_with_different_views_write_nothing_at_rest() {
 async fn overlap_is_reported_the_same_by_all_managers() {
     let plane = ControlPlane::start(Options::default());
     let (one, two) = two_namespaces(&plane).await;
-    let _managers = [serving_namespace(&plane, &one), serving_namespace(&plane, &two)];
+    let _managers = [
+        serving_namespace(&plane, &one),
+        serving_namespace(&plane, &two),
+    ];
     let spec = |range: &str| json!({"addresses": [range], "prefix": 16});
     one.create_pool("web", spec("10.0.0.1-10.0.0.100")).await;
     two.create_pool("web", spec("10.0.0.50-10.0.0.200")).await;
-    one.create_global_pool("shared", spec("10.0.0.150-10.0.1.50")).await;
+    one.create_global_pool("shared", spec("10.0.0.150-10.0.1.50"))
+        .await;
 
-    one.wait_for_condition(&one.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP).await;
-    two.wait_for_condition(&two.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP).await;
-    one.wait_for_condition(&one.global_pools(), "shared", OVERLAPPING, "True", POOLS_OVERLAP).await;
+    one.wait_for_condition(&one.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP)
+        .await;
+    two.wait_for_condition(&two.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP)
+        .await;
+    one.wait_for_condition(
+        &one.global_pools(),
+        "shared",
+        OVERLAPPING,
+        "True",
+        POOLS_OVERLAP,
+    )
+    .await;
     at_rest(&one).await;
-    one.wait_for_condition(&one.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP).await;
-    one.wait_for_condition(&one.global_pools(), "shared", OVERLAPPING, "True", POOLS_OVERLAP).await;
+    one.wait_for_condition(&one.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP)
+        .await;
+    one.wait_for_condition(
+        &one.global_pools(),
+        "shared",
+        OVERLAPPING,
+        "True",
+        POOLS_OVERLAP,
+    )
+    .await;
 
     // The pool that overlapped with both gets other addresses.
-    two.modify_pool("web", |spec: &mut Value| spec["addresses"] = json!(["10.9.0.1-10.9.0.9"])).await;
-    one.wait_for_condition(&one.pools(), "web", OVERLAPPING, "False", NO_OVERLAP).await;
-    two.wait_for_condition(&two.pools(), "web", OVERLAPPING, "False", NO_OVERLAP).await;
-    one.wait_for_condition(&one.global_pools(), "shared", OVERLAPPING, "False", NO_OVERLAP).await;
+    two.modify_pool("web", |spec: &mut Value| {
+        spec["addresses"] = json!(["10.9.0.1-10.9.0.9"])
+    })
+    .await;
+    one.wait_for_condition(&one.pools(), "web", OVERLAPPING, "False", NO_OVERLAP)
+        .await;
+    two.wait_for_condition(&two.pools(), "web", OVERLAPPING, "False", NO_OVERLAP)
+        .await;
+    one.wait_for_condition(
+        &one.global_pools(),
+        "shared",
+        OVERLAPPING,
+        "False",
+        NO_OVERLAP,
+    )
+    .await;
     at_rest(&one).await;
-    one.wait_for_condition(&one.global_pools(), "shared", OVERLAPPING, "False", NO_OVERLAP).await;
+    one.wait_for_condition(
+        &one.global_pools(),
+        "shared",
+        OVERLAPPING,
+        "False",
+        NO_OVERLAP,
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn overlap_events_are_published_once() {
     let plane = ControlPlane::start(Options::default());
     let (one, two) = two_namespaces(&plane).await;
-    let _managers = [serving_namespace(&plane, &one), serving_namespace(&plane, &two)];
+    let _managers = [
+        serving_namespace(&plane, &one),
+        serving_namespace(&plane, &two),
+    ];
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.100"], "prefix": 24});
     one.create_pool("web", spec.clone()).await;
     one.create_global_pool("shared", spec).await;
-    one.wait_for_condition(&one.global_pools(), "shared", OVERLAPPING, "True", POOLS_OVERLAP).await;
+    one.wait_for_condition(
+        &one.global_pools(),
+        "shared",
+        OVERLAPPING,
+        "True",
+        POOLS_OVERLAP,
+    )
+    .await;
     at_rest(&one).await;
     // Events about global objects are in the namespace `default`.
     let default = one.in_namespace("default");
-    default.wait_for_event("shared", "Warning", POOLS_OVERLAP, "").await;
+    default
+        .wait_for_event("shared", "Warning", POOLS_OVERLAP, "")
+        .await;
     let events = default.events("shared").await;
-    let overlaps = events.iter().filter(|(_, reason, _)| reason == POOLS_OVERLAP).count();
-    assert!(overlaps <= 2, "at most one event from each manager: {overlaps}");
+    let overlaps = events
+        .iter()
+        .filter(|(_, reason, _)| reason == POOLS_OVERLAP)
+        .count();
+    assert!(
+        overlaps <= 2,
+        "at most one event from each manager: {overlaps}"
+    );
 }

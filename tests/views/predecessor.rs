@@ -8,12 +8,28 @@ use serde_json::{Value, json};
 use crate::GLOBAL;
 use crate::support::consumer::{Consumer, create, object};
 
-/// Creates a bound claim of a global pool and its IPAddress, without a reservation. No manager that serves the
-/// namespace of the claim may run.
-pub(crate) async fn create_bound_without_reservation(consumer: &Consumer, name: &str, pool: &str, address: &str) {
-    let claim = consumer.create_claim_with(name, GLOBAL.name(), pool, json!({"finalizers": [RELEASE_ADDRESS]})).await;
+/// Creates a bound claim of a global pool and its IPAddress, without a reservation. No manager that
+/// serves the namespace of the claim may run.
+pub(crate) async fn create_bound_without_reservation(
+    consumer: &Consumer,
+    name: &str,
+    pool: &str,
+    address: &str,
+) {
+    let claim = consumer
+        .create_claim_with(
+            name,
+            GLOBAL.name(),
+            pool,
+            json!({"finalizers": [RELEASE_ADDRESS]}),
+        )
+        .await;
     let pools = consumer.global_pools();
-    let owner = pools.get(pool).await.expect("pools can be read").expect("the pool exists");
+    let owner = pools
+        .get(pool)
+        .await
+        .expect("pools can be read")
+        .expect("the pool exists");
     let reference = json!({"apiGroup": GROUP, "kind": GLOBAL.name(), "name": pool});
     consumer.create_address_for(name, reference, address).await;
     let owners = json!([
@@ -25,10 +41,19 @@ pub(crate) async fn create_bound_without_reservation(consumer: &Consumer, name: 
         address["metadata"]["ownerReferences"] = owners.clone();
     };
     consumer.modify(&consumer.addresses(), name, complete).await;
-    consumer.modify(&consumer.claims(), name, |claim| claim["status"]["addressRef"] = json!({"name": name})).await;
+    consumer
+        .modify(&consumer.claims(), name, |claim| {
+            claim["status"]["addressRef"] = json!({"name": name})
+        })
+        .await;
 }
 
-fn owner_reference(version: &str, kind: &str, owner: &kube::api::ObjectMeta, controller: bool) -> Value {
+fn owner_reference(
+    version: &str,
+    kind: &str,
+    owner: &kube::api::ObjectMeta,
+    controller: bool,
+) -> Value {
     json!({
         "apiVersion": format!("{GROUP}/{version}"), "kind": kind, "name": owner.name, "uid": owner.uid,
         "controller": controller, "blockOwnerDeletion": true,
@@ -43,12 +68,26 @@ pub(crate) async fn release_without_reservation(consumer: &Consumer, name: &str)
 }
 
 /// The reservation of an address of a global pool.
-pub(crate) async fn global_reservation(consumer: &Consumer, pool: &str, address: &str) -> Option<IPReservation> {
-    consumer.reservations().get(&format!("g.{pool}.{address}")).await.expect("reservations can be read")
+pub(crate) async fn global_reservation(
+    consumer: &Consumer,
+    pool: &str,
+    address: &str,
+) -> Option<IPReservation> {
+    consumer
+        .reservations()
+        .get(&format!("g.{pool}.{address}"))
+        .await
+        .expect("reservations can be read")
 }
 
 /// Reserves an address of a global pool for a claim of the namespace with that uid.
-pub(crate) async fn reserve_global(consumer: &Consumer, pool: &str, address: &str, claim: &str, uid: &str) -> String {
+pub(crate) async fn reserve_global(
+    consumer: &Consumer,
+    pool: &str,
+    address: &str,
+    claim: &str,
+    uid: &str,
+) -> String {
     let made: IPReservation = object(json!({
         "apiVersion": format!("{GROUP}/v1alpha2"), "kind": "IPReservation",
         "metadata": {"name": format!("g.{pool}.{address}")},
@@ -57,6 +96,8 @@ pub(crate) async fn reserve_global(consumer: &Consumer, pool: &str, address: &st
             "claimRef": {"namespace": consumer.namespace, "name": claim, "uid": uid},
         },
     }));
-    let made = create(&consumer.reservations(), &made).await.expect("the reservation can be created");
+    let made = create(&consumer.reservations(), &made)
+        .await
+        .expect("the reservation can be created");
     made.uid().unwrap_or_default()
 }

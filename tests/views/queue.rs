@@ -1,4 +1,5 @@
-//! Claims that wait for an address while their label changes: a manager grants turns only to claims that it serves.
+//! Claims that wait for an address while their label changes: a manager grants turns only to claims
+//! that it serves.
 
 use std::time::Duration;
 
@@ -8,14 +9,20 @@ use crate::support::consumer::Consumer;
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::wait::eventually_within;
 
-/// The maximum time between the release of an address and its allocation to a waiting claim: less than the minute after
-/// which a turn that is not used passes to the next claim.
+/// The maximum time between the release of an address and its allocation to a waiting claim: less
+/// than the minute after which a turn that is not used passes to the next claim.
 const TURN: Duration = Duration::from_secs(45);
 
 /// Waits until a claim has the only address of the pool, within the time for a turn.
 async fn assert_is_next(consumer: &Consumer, name: &str) {
     eventually_within(TURN, &format!("claim {name} is bound"), || async {
-        consumer.claims().get(name).await.ok()??.bound_address().map(drop)
+        consumer
+            .claims()
+            .get(name)
+            .await
+            .ok()??
+            .bound_address()
+            .map(drop)
     })
     .await;
     assert_eq!(consumer.wait_for_address(name).await, "10.0.0.1");
@@ -30,13 +37,22 @@ async fn waiting_claim(consumer: &Consumer, name: &str, value: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn relabelled_waiting_claim_is_served_by_its_new_manager() {
     let plane = ControlPlane::start(Options::default());
-    let _managers = [serving(&plane, &["--watch-filter=blue"]), serving(&plane, &["--watch-filter=red"])];
+    let _managers = [
+        serving(&plane, &["--watch-filter=blue"]),
+        serving(&plane, &["--watch-filter=red"]),
+    ];
     let consumer = with_blue_pool(&plane, 1).await;
     let mut holder = "holder".to_owned();
     labelled_claim(&consumer, &holder, "blue").await;
     consumer.wait_for_address(&holder).await;
-    for (round, (first, then)) in
-        [("blue", "red"), ("red", "blue"), ("blue", "red"), ("red", "blue")].iter().enumerate()
+    for (round, (first, then)) in [
+        ("blue", "red"),
+        ("red", "blue"),
+        ("blue", "red"),
+        ("red", "blue"),
+    ]
+    .iter()
+    .enumerate()
     {
         let name = format!("waits{round}");
         waiting_claim(&consumer, &name, first).await;
@@ -49,7 +65,9 @@ async fn relabelled_waiting_claim_is_served_by_its_new_manager() {
         assert_is_next(&consumer, &name).await;
         holder = name;
     }
-    consumer.wait_for_reservations("web", &[("10.0.0.1", &holder)]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", &holder)])
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,7 +99,10 @@ async fn unserved_waiting_claim_does_not_block_the_queue() {
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_relabelled_during_its_turn_does_not_hold_it() {
     let plane = ControlPlane::start(Options::default());
-    let _managers = [serving(&plane, &["--watch-filter=blue"]), serving(&plane, &["--watch-filter=red"])];
+    let _managers = [
+        serving(&plane, &["--watch-filter=blue"]),
+        serving(&plane, &["--watch-filter=red"]),
+    ];
     let consumer = with_blue_pool(&plane, 1).await;
     let mut holder = "holder".to_owned();
     labelled_claim(&consumer, &holder, "blue").await;
@@ -108,8 +129,12 @@ async fn claim_relabelled_during_its_turn_does_not_hold_it() {
             None
         })
         .await;
-        consumer.release(if served == first { &second } else { &first }).await;
+        consumer
+            .release(if served == first { &second } else { &first })
+            .await;
         holder = served;
     }
-    consumer.wait_for_reservations("web", &[("10.0.0.1", &holder)]).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", &holder)])
+        .await;
 }

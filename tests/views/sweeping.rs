@@ -10,7 +10,8 @@ use crate::support::control_plane::{ControlPlane, Options, ProviderRequest};
 use crate::versions::{assert_same, holdings};
 use crate::{serving, settled};
 
-/// Whether a request may be one of a sweeper. A sweeper reads single objects; lists and watches are those of caches.
+/// Whether a request may be one of a sweeper. A sweeper reads single objects; lists and watches are
+/// those of caches.
 fn is_sweep(request: &ProviderRequest) -> bool {
     let ours = ["ipaddressclaims", "ipaddresses", "ipreservations"];
     let resource = request.resource.split('/').next().unwrap_or_default();
@@ -19,15 +20,25 @@ fn is_sweep(request: &ProviderRequest) -> bool {
 
 /// The requests so far that may be those of a sweeper.
 fn sweeps(plane: &ControlPlane) -> Vec<ProviderRequest> {
-    plane.provider_requests().into_iter().filter(is_sweep).collect()
+    plane
+        .provider_requests()
+        .into_iter()
+        .filter(is_sweep)
+        .collect()
 }
 
-/// Asserts that a manager with this flag sends no request in 8 s, beside 200 bound claims that it does not serve.
+/// Asserts that a manager with this flag sends no request in 8 s, beside 200 bound claims that it
+/// does not serve.
 async fn assert_sends_no_request(flag: impl Fn(&Consumer) -> String) {
-    let plane = ControlPlane::start(Options { audit: true, ..Options::default() });
+    let plane = ControlPlane::start(Options {
+        audit: true,
+        ..Options::default()
+    });
     let (consumer, other) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
     let mut unlimited = serving(&plane, &[]);
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/23"], "prefix": 23})).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/23"], "prefix": 23}))
+        .await;
     let names: Vec<String> = (0..200).map(|number| format!("c{number}")).collect();
     consumer.create_claims(&names, "web").await;
     consumer.wait_for_addresses(&names).await;
@@ -40,10 +51,20 @@ async fn assert_sends_no_request(flag: impl Fn(&Consumer) -> String) {
     tokio::time::sleep(Duration::from_secs(8)).await;
     let mut swept: BTreeMap<String, usize> = BTreeMap::new();
     for request in sweeps(&plane).iter().skip(earlier) {
-        *swept.entry(format!("{} {}", request.verb, request.resource)).or_default() += 1;
+        *swept
+            .entry(format!("{} {}", request.verb, request.resource))
+            .or_default() += 1;
     }
-    assert_eq!(swept, BTreeMap::new(), "requests within 8 s without changes");
-    assert_same("claims that the manager does not serve", &before, &holdings(&consumer).await);
+    assert_eq!(
+        swept,
+        BTreeMap::new(),
+        "requests within 8 s without changes"
+    );
+    assert_same(
+        "claims that the manager does not serve",
+        &before,
+        &holdings(&consumer).await,
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

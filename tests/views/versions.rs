@@ -23,15 +23,26 @@ pub(crate) type Versions = BTreeMap<String, String>;
 
 /// The uid and the resource version of an object.
 pub(crate) fn version<K: Resource>(object: &K) -> String {
-    format!("{} at {}", object.uid().unwrap_or_default(), object.resource_version().unwrap_or_default())
+    format!(
+        "{} at {}",
+        object.uid().unwrap_or_default(),
+        object.resource_version().unwrap_or_default()
+    )
 }
 
 async fn add<K>(all: &mut Versions, kind: &str, calls: ResourceClient<K>)
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
-    for object in retry_unanswered(|| calls.list()).await.expect("objects can be listed") {
-        let key = format!("{kind} {}/{}", object.namespace().unwrap_or_default(), object.name_any());
+    for object in retry_unanswered(|| calls.list())
+        .await
+        .expect("objects can be listed")
+    {
+        let key = format!(
+            "{kind} {}/{}",
+            object.namespace().unwrap_or_default(),
+            object.name_any()
+        );
         all.insert(key, version(&object));
     }
 }
@@ -51,7 +62,8 @@ async fn everything(consumer: &Consumer) -> Versions {
     let mut all = holdings(consumer).await;
     add(&mut all, "global pool", consumer.global_pools()).await;
     let kind = InClusterKind::IPPool;
-    let pools: ResourceClient<Pool> = ResourceClient::new(Api::all_with(consumer.client.clone(), &kind), &kind);
+    let pools: ResourceClient<Pool> =
+        ResourceClient::new(Api::all_with(consumer.client.clone(), &kind), &kind);
     add(&mut all, "pool", pools).await;
     all
 }
@@ -60,9 +72,12 @@ async fn everything(consumer: &Consumer) -> Versions {
 fn difference(before: &Versions, after: &Versions) -> Vec<String> {
     let describe = |key: &String| {
         let version = |all: &Versions| all.get(key).cloned().unwrap_or_else(|| "absent".to_owned());
-        (before.get(key) != after.get(key)).then(|| format!("{key}: {} -> {}", version(before), version(after)))
+        (before.get(key) != after.get(key))
+            .then(|| format!("{key}: {} -> {}", version(before), version(after)))
     };
-    let keys = before.keys().chain(after.keys().filter(|key| !before.contains_key(*key)));
+    let keys = before
+        .keys()
+        .chain(after.keys().filter(|key| !before.contains_key(*key)));
     keys.filter_map(describe).collect()
 }
 
@@ -80,7 +95,10 @@ pub(crate) async fn at_rest(consumer: &Consumer) -> Versions {
         if written.is_empty() {
             return after;
         }
-        assert!(!patience.is_over(), "still written after {SETTLING:?}, within {QUIET:?}: {written:#?}");
+        assert!(
+            !patience.is_over(),
+            "still written after {SETTLING:?}, within {QUIET:?}: {written:#?}"
+        );
         before = after;
     }
 }
@@ -91,5 +109,9 @@ pub(crate) async fn at_rest(consumer: &Consumer) -> Versions {
 /// When one was.
 pub(crate) fn assert_same(what: &str, before: &Versions, after: &Versions) {
     let written = difference(before, after);
-    assert!(written.is_empty(), "{what}: {} objects were written: {written:#?}", written.len());
+    assert!(
+        written.is_empty(),
+        "{what}: {} objects were written: {written:#?}",
+        written.len()
+    );
 }

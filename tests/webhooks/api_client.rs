@@ -1,4 +1,5 @@
-//! Sends requests to the API server or directly to the webhooks, and reads code, fields, message and warnings.
+//! Sends requests to the API server or directly to the webhooks, and reads code, fields, message
+//! and warnings.
 
 use capi_ipam::admission::routes::paths_of;
 use capi_ipam_api::InClusterKind;
@@ -35,8 +36,18 @@ impl Response {
     fn new(code: u16, status: &Value, warnings: Vec<String>) -> Self {
         let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
         let causes = status["details"]["causes"].as_array().into_iter().flatten();
-        let fields = causes.filter_map(|cause| cause["field"].as_str()).map(str::to_owned).collect();
-        Self { code, reason: text("reason"), fields, message: text("message"), warnings, object: Value::Null }
+        let fields = causes
+            .filter_map(|cause| cause["field"].as_str())
+            .map(str::to_owned)
+            .collect();
+        Self {
+            code,
+            reason: text("reason"),
+            fields,
+            message: text("message"),
+            warnings,
+            object: Value::Null,
+        }
     }
 
     /// Whether the request succeeded.
@@ -55,7 +66,10 @@ impl Response {
         assert_eq!(self.code, code, "{self:?}");
         assert!(self.message.contains(text), "no {text:?} in {self:?}");
         if !field.is_empty() {
-            assert!(self.fields.iter().any(|found| found.starts_with(field)), "no {field} in {self:?}");
+            assert!(
+                self.fields.iter().any(|found| found.starts_with(field)),
+                "no {field} in {self:?}"
+            );
         }
     }
 }
@@ -69,14 +83,24 @@ pub(crate) struct ApiClient {
 
 impl ApiClient {
     pub(crate) fn new(consumer: &Consumer) -> Self {
-        Self { api: consumer.client.clone(), namespace: consumer.namespace.clone() }
+        Self {
+            api: consumer.client.clone(),
+            namespace: consumer.namespace.clone(),
+        }
     }
 
     /// The path of a pool, or with an empty name that of all pools of the kind in the namespace.
     pub(crate) fn path(&self, kind: InClusterKind, version: &str, name: &str) -> String {
-        let namespace = if kind.is_global() { String::new() } else { format!("/namespaces/{}", self.namespace) };
+        let namespace = if kind.is_global() {
+            String::new()
+        } else {
+            format!("/namespaces/{}", self.namespace)
+        };
         let slash = if name.is_empty() { "" } else { "/" };
-        format!("/apis/ipam.cluster.x-k8s.io/{version}{namespace}/{}{slash}{name}", kind.plural())
+        format!(
+            "/apis/ipam.cluster.x-k8s.io/{version}{namespace}/{}{slash}{name}",
+            kind.plural()
+        )
     }
 
     /// The body of a pool.
@@ -92,19 +116,46 @@ impl ApiClient {
     }
 
     /// Sends any request to the API server.
-    pub(crate) async fn call(&self, method: &str, path: &str, content_type: &str, body: &Value) -> Response {
-        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string().into_bytes()) };
-        let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
+    pub(crate) async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: &Value,
+    ) -> Response {
+        let body = if body.is_null() {
+            Body::empty()
+        } else {
+            Body::from(body.to_string().into_bytes())
+        };
+        let request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", content_type);
         let request = request.body(body).expect("the test writes valid requests");
         let response = match self.api.send(request).await {
             Ok(response) => response,
             // A poll asks again.
-            Err(error) => return Response::new(NO_ANSWER, &json!({ "message": error.to_string() }), Vec::new()),
+            Err(error) => {
+                return Response::new(
+                    NO_ANSWER,
+                    &json!({ "message": error.to_string() }),
+                    Vec::new(),
+                );
+            }
         };
         let code = response.status().as_u16();
-        let headers = response.headers().get_all("warning").iter().filter_map(|header| header.to_str().ok());
+        let headers = response
+            .headers()
+            .get_all("warning")
+            .iter()
+            .filter_map(|header| header.to_str().ok());
         let warnings = headers.map(warning).collect();
-        let body = response.into_body().collect_bytes().await.expect("the answer has a body");
+        let body = response
+            .into_body()
+            .collect_bytes()
+            .await
+            .expect("the answer has a body");
         let body: Value = serde_json::from_slice(&body).expect("the API server writes JSON");
         let mut response = Response::new(code, &body, warnings);
         response.object = body;
@@ -119,38 +170,75 @@ impl ApiClient {
                 return response.into_object();
             }
         }
-        self.call("GET", path, JSON, &Value::Null).await.into_object()
+        self.call("GET", path, JSON, &Value::Null)
+            .await
+            .into_object()
     }
 
     pub(crate) async fn create(&self, kind: InClusterKind, name: &str, spec: &Value) -> Response {
-        self.call("POST", &self.path(kind, "v1alpha2", ""), JSON, &self.pool(kind, name, spec)).await
+        self.call(
+            "POST",
+            &self.path(kind, "v1alpha2", ""),
+            JSON,
+            &self.pool(kind, name, spec),
+        )
+        .await
     }
 
     /// Creates a pool with a dry run.
-    pub(crate) async fn dry_run_create(&self, kind: InClusterKind, name: &str, spec: &Value) -> Response {
+    pub(crate) async fn dry_run_create(
+        &self,
+        kind: InClusterKind,
+        name: &str,
+        spec: &Value,
+    ) -> Response {
         let path = format!("{}?dryRun=All", self.path(kind, "v1alpha2", ""));
-        self.call("POST", &path, JSON, &self.pool(kind, name, spec)).await
+        self.call("POST", &path, JSON, &self.pool(kind, name, spec))
+            .await
     }
 
     /// Applies a merge patch.
     pub(crate) async fn patch(&self, kind: InClusterKind, name: &str, change: &Value) -> Response {
-        self.call("PATCH", &self.path(kind, "v1alpha2", name), MERGE, change).await
+        self.call("PATCH", &self.path(kind, "v1alpha2", name), MERGE, change)
+            .await
     }
 
     /// Applies a merge patch with a dry run.
-    pub(crate) async fn dry_run_patch(&self, kind: InClusterKind, name: &str, change: &Value) -> Response {
+    pub(crate) async fn dry_run_patch(
+        &self,
+        kind: InClusterKind,
+        name: &str,
+        change: &Value,
+    ) -> Response {
         let path = format!("{}?dryRun=All", self.path(kind, "v1alpha2", name));
         self.call("PATCH", &path, MERGE, change).await
     }
 
     /// Replaces the spec with a dry run.
-    pub(crate) async fn dry_run_replace(&self, kind: InClusterKind, name: &str, spec: &Value) -> Response {
+    pub(crate) async fn dry_run_replace(
+        &self,
+        kind: InClusterKind,
+        name: &str,
+        spec: &Value,
+    ) -> Response {
         let path = format!("{}?dryRun=All", self.path(kind, "v1alpha2", name));
-        self.call("PATCH", &path, PATCH, &json!([{"op": "replace", "path": "/spec", "value": spec}])).await
+        self.call(
+            "PATCH",
+            &path,
+            PATCH,
+            &json!([{"op": "replace", "path": "/spec", "value": spec}]),
+        )
+        .await
     }
 
     pub(crate) async fn delete(&self, kind: InClusterKind, name: &str) -> Response {
-        self.call("DELETE", &self.path(kind, "v1alpha2", name), JSON, &Value::Null).await
+        self.call(
+            "DELETE",
+            &self.path(kind, "v1alpha2", name),
+            JSON,
+            &Value::Null,
+        )
+        .await
     }
 }
 
@@ -170,14 +258,26 @@ pub(crate) async fn post_review(
 pub(crate) fn parse(response: &HttpResponse) -> Response {
     let response = response.response();
     let warnings = response["warnings"].as_array().into_iter().flatten();
-    let warnings = warnings.filter_map(|text| Some(text.as_str()?.to_owned())).collect();
-    let code = if response["allowed"] == true { json!(200) } else { response["status"]["code"].clone() };
-    let code = code.as_u64().and_then(|code| u16::try_from(code).ok()).expect("a refusal has a code");
+    let warnings = warnings
+        .filter_map(|text| Some(text.as_str()?.to_owned()))
+        .collect();
+    let code = if response["allowed"] == true {
+        json!(200)
+    } else {
+        response["status"]["code"].clone()
+    };
+    let code = code
+        .as_u64()
+        .and_then(|code| u16::try_from(code).ok())
+        .expect("a refusal has a code");
     Response::new(code, &response["status"], warnings)
 }
 
 /// The text of a header `Warning: 299 - "text"`.
 fn warning(header: &str) -> String {
-    let text = header.strip_prefix("299 - \"").and_then(|text| text.strip_suffix('"')).unwrap_or(header);
+    let text = header
+        .strip_prefix("299 - \"")
+        .and_then(|text| text.strip_suffix('"'))
+        .unwrap_or(header);
     text.replace("\\\"", "\"").replace("\\\\", "\\")
 }

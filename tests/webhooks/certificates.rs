@@ -21,29 +21,46 @@ fn spec() -> Value {
 
 /// Waits until the dry run of a creation returns this code and text.
 async fn wait_for_response(client: &ApiClient, code: u16, text: &str) -> Response {
-    eventually(&format!("the API server returns {code} {text:?}"), || async {
-        let response = client.dry_run_create(IPPool, "probe", &spec()).await;
-        (response.code == code && response.message.contains(text)).then_some(response)
-    })
+    eventually(
+        &format!("the API server returns {code} {text:?}"),
+        || async {
+            let response = client.dry_run_create(IPPool, "probe", &spec()).await;
+            (response.code == code && response.message.contains(text)).then_some(response)
+        },
+    )
     .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certificate_renewal_fails_no_request() {
-    let Environment { plane, webhooks, manager } = Environment::start(&[]);
+    let Environment {
+        plane,
+        webhooks,
+        manager,
+    } = Environment::start(&[]);
     let client = ApiClient::new(&Consumer::new(&plane).await);
     let (done, requests) = (AtomicBool::new(false), AtomicUsize::new(0));
     let renew = async {
         for _ in 0..5 {
             let (before, so_far) = (
-                webhooks.served_certificate().await.expect("a certificate is served"),
+                webhooks
+                    .served_certificate()
+                    .await
+                    .expect("a certificate is served"),
                 requests.load(Ordering::Relaxed),
             );
             webhooks.renew();
-            eventually("the new certificate is served, and requests happen meanwhile", || async {
-                let shown = webhooks.served_certificate().await.expect("a certificate is served");
-                (shown != before && requests.load(Ordering::Relaxed) > so_far + 20).then_some(())
-            })
+            eventually(
+                "the new certificate is served, and requests happen meanwhile",
+                || async {
+                    let shown = webhooks
+                        .served_certificate()
+                        .await
+                        .expect("a certificate is served");
+                    (shown != before && requests.load(Ordering::Relaxed) > so_far + 20)
+                        .then_some(())
+                },
+            )
             .await;
         }
         done.store(true, Ordering::Relaxed);
@@ -64,28 +81,49 @@ async fn certificate_renewal_fails_no_request() {
     let directly = async || {
         while !done.load(Ordering::Relaxed) {
             let pool = client.pool(IPPool, "direct", &spec());
-            assert!(post_review(&webhooks, IPPool, "CREATE", &Value::Null, &pool).await.is_ok());
+            assert!(
+                post_review(&webhooks, IPPool, "CREATE", &Value::Null, &pool)
+                    .await
+                    .is_ok()
+            );
         }
     };
-    let tasks =
-        join_all((0..4).map(|task| through_the_api_server(task, if task % 2 == 0 { IPPool } else { GlobalIPPool })));
+    let tasks = join_all((0..4).map(|task| {
+        through_the_api_server(task, if task % 2 == 0 { IPPool } else { GlobalIPPool })
+    }));
     join(renew, join(tasks, join(directly(), directly()))).await;
-    assert_eq!(manager.log().matches("certificate loaded").count(), 6, "{}", manager.log());
+    assert_eq!(
+        manager.log().matches("certificate loaded").count(),
+        6,
+        "{}",
+        manager.log()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unreachable_webhook_blocks_only_pool_spec_changes() {
-    let Environment { plane, webhooks, mut manager } = Environment::start(&[]);
+    let Environment {
+        plane,
+        webhooks,
+        mut manager,
+    } = Environment::start(&[]);
     let consumer = Consumer::new(&plane).await;
     let client = ApiClient::new(&consumer);
-    for (kind, name) in
-        [(IPPool, "web"), (IPPool, "unused"), (IPPool, "forced"), (IPPool, "moved"), (GlobalIPPool, "global")]
-    {
+    for (kind, name) in [
+        (IPPool, "web"),
+        (IPPool, "unused"),
+        (IPPool, "forced"),
+        (IPPool, "moved"),
+        (GlobalIPPool, "global"),
+    ] {
         client.create(kind, name, &spec()).await.into_object();
     }
     let old = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": "InClusterIPPool",
                      "metadata": {"name": "old"}, "spec": {"subnet": "10.1.0.0/24"}});
-    client.call("POST", &client.path(IPPool, "v1alpha1", ""), JSON, &old).await.into_object();
+    client
+        .call("POST", &client.path(IPPool, "v1alpha1", ""), JSON, &old)
+        .await
+        .into_object();
     consumer.create_claim("before", "web").await;
     consumer.wait_for_address("before").await;
     manager.kill();
@@ -95,30 +133,69 @@ async fn unreachable_webhook_blocks_only_pool_spec_changes() {
     eventually("the API server reports that no server listens", || async {
         let response = client.create(IPPool, "new", &spec()).await;
         response.assert_denied(500, "", webhook);
-        response.message.contains("connection refused").then_some(())
+        response
+            .message
+            .contains("connection refused")
+            .then_some(())
     })
     .await;
-    client.patch(IPPool, "web", &json!({"spec": {"gateway": "10.0.0.9"}})).await.assert_denied(500, "", webhook);
-    client.delete(IPPool, "unused").await.assert_denied(500, "", webhook);
-    for (name, annotation) in [("forced", names::SKIP_VALIDATE_DELETE), ("moved", names::DELETE_FOR_MOVE)] {
-        client.patch(IPPool, name, &json!({"metadata": {"annotations": {annotation: ""}}})).await.into_object();
+    client
+        .patch(IPPool, "web", &json!({"spec": {"gateway": "10.0.0.9"}}))
+        .await
+        .assert_denied(500, "", webhook);
+    client
+        .delete(IPPool, "unused")
+        .await
+        .assert_denied(500, "", webhook);
+    for (name, annotation) in [
+        ("forced", names::SKIP_VALIDATE_DELETE),
+        ("moved", names::DELETE_FOR_MOVE),
+    ] {
+        client
+            .patch(
+                IPPool,
+                name,
+                &json!({"metadata": {"annotations": {annotation: ""}}}),
+            )
+            .await
+            .into_object();
         client.delete(IPPool, name).await.into_object();
     }
     // The stored version can be read, the old one cannot.
-    let converted = client.call("GET", &client.path(IPPool, "v1alpha1", "old"), JSON, &Value::Null).await;
+    let converted = client
+        .call(
+            "GET",
+            &client.path(IPPool, "v1alpha1", "old"),
+            JSON,
+            &Value::Null,
+        )
+        .await;
     converted.assert_denied(500, "", "conversion webhook");
     client.get(&client.path(IPPool, "v1alpha2", "old")).await;
     // Changes of metadata and status call no webhook.
     for (kind, name) in [(IPPool, "web"), (GlobalIPPool, "global")] {
         let metadata = json!({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}});
         client.patch(kind, name, &metadata).await.into_object();
-        let counts = json!({"status": {"ipAddresses": {"total": 9, "free": 9, "used": 0, "outOfRange": 0}}});
+        let counts =
+            json!({"status": {"ipAddresses": {"total": 9, "free": 9, "used": 0, "outOfRange": 0}}});
         client
-            .call("PATCH", &format!("{}/status", client.path(kind, "v1alpha2", name)), MERGE, &counts)
+            .call(
+                "PATCH",
+                &format!("{}/status", client.path(kind, "v1alpha2", name)),
+                MERGE,
+                &counts,
+            )
             .await
             .into_object();
     }
-    client.patch(GlobalIPPool, "global", &json!({"metadata": {"finalizers": ["e.example/f"]}})).await.into_object();
+    client
+        .patch(
+            GlobalIPPool,
+            "global",
+            &json!({"metadata": {"finalizers": ["e.example/f"]}}),
+        )
+        .await
+        .into_object();
     // Claims need a manager, but no webhook.
     let without = Manager::start(&plane, &[]);
     consumer.create_claim("during", "web").await;
@@ -151,7 +228,11 @@ async fn renewed_certificate_is_served_without_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certificate_of_an_unknown_ca_is_rejected() {
-    let Environment { plane, webhooks, manager: _manager } = Environment::start(&[]);
+    let Environment {
+        plane,
+        webhooks,
+        manager: _manager,
+    } = Environment::start(&[]);
     let client = ApiClient::new(&Consumer::new(&plane).await);
     client.create(IPPool, "web", &spec()).await.into_object();
     webhooks.register_with_ca(&plane, &authority().pem());
@@ -159,7 +240,10 @@ async fn certificate_of_an_unknown_ca_is_rejected() {
     let old = client.path(IPPool, "v1alpha1", "web");
     eventually("conversion does not trust it either", || async {
         let response = client.call("GET", &old, JSON, &Value::Null).await;
-        response.message.contains("certificate signed by unknown authority").then_some(())
+        response
+            .message
+            .contains("certificate signed by unknown authority")
+            .then_some(())
     })
     .await;
     webhooks.register(&plane);
@@ -176,13 +260,21 @@ async fn manager_is_unready_until_it_has_a_certificate() {
     let manager = Manager::launch(&plane, plane.provider_kubeconfig(), &flags);
     eventually("only the certificate is missing", || async {
         let response = manager.probe("/readyz")?;
-        let missing = response.lines().filter(|line| line.starts_with("- ")).collect::<Vec<_>>();
+        let missing = response
+            .lines()
+            .filter(|line| line.starts_with("- "))
+            .collect::<Vec<_>>();
         let certificate = "- certificate for webhooks: cannot read ";
-        (response.starts_with("HTTP/1.1 503") && missing.len() == 1 && missing[0].starts_with(certificate))
-            .then_some(())
+        (response.starts_with("HTTP/1.1 503")
+            && missing.len() == 1
+            && missing[0].starts_with(certificate))
+        .then_some(())
     })
     .await;
-    assert!(webhooks.served_certificate().await.is_err(), "a handshake fails without a certificate");
+    assert!(
+        webhooks.served_certificate().await.is_err(),
+        "a handshake fails without a certificate"
+    );
     // Claims do not wait for it.
     let consumer = Consumer::new(&plane).await;
     consumer.create_pool("web", spec()).await;

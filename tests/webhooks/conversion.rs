@@ -26,7 +26,8 @@ fn old(kind: InClusterKind, name: &str, spec: Value) -> Value {
     json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind.name(), "metadata": {"name": name}, "spec": spec})
 }
 
-/// The conversion of a spec with only a subnet: the derived fields are filled in, as in the Go provider.
+/// The conversion of a spec with only a subnet: the derived fields are filled in, as in the Go
+/// provider.
 fn filled(subnet: &str) -> Value {
     json!({"subnet": format!("{subnet}.0/24"), "start": format!("{subnet}.1"), "end": format!("{subnet}.254"),
            "prefix": 24})
@@ -50,22 +51,38 @@ async fn pool_created_in_v1alpha1_is_served_in_both_versions() {
     for kind in KINDS {
         let name = unique("old");
         let spec = json!({"subnet": "10.40.0.0/24", "gateway": "10.40.0.1"});
-        let made = client.call("POST", &client.path(kind, "v1alpha1", ""), JSON, &old(kind, &name, spec)).await;
+        let made = client
+            .call(
+                "POST",
+                &client.path(kind, "v1alpha1", ""),
+                JSON,
+                &old(kind, &name, spec),
+            )
+            .await;
         let mut spec = filled("10.40.0");
         spec["gateway"] = json!("10.40.0.1");
         assert_eq!(made.into_object()["spec"], spec);
         let new = client.get(&client.path(kind, "v1alpha2", &name)).await;
-        let expected = json!({"addresses": ["10.40.0.1-10.40.0.254"], "prefix": 24, "gateway": "10.40.0.1"});
+        let expected =
+            json!({"addresses": ["10.40.0.1-10.40.0.254"], "prefix": 24, "gateway": "10.40.0.1"});
         assert_eq!(new["spec"], expected);
-        assert_eq!(client.get(&client.path(kind, "v1alpha1", &name)).await["spec"], spec);
+        assert_eq!(
+            client.get(&client.path(kind, "v1alpha1", &name)).await["spec"],
+            spec
+        );
         // The provider serves it like any other pool, and both versions show its counts.
         for version in ["v1alpha1", "v1alpha2"] {
             let counts = eventually("the pool has counts", || async {
                 let pool = client.get(&client.path(kind, version, &name)).await;
-                pool["status"]["ipAddresses"].is_object().then(|| pool["status"]["ipAddresses"].clone())
+                pool["status"]["ipAddresses"]
+                    .is_object()
+                    .then(|| pool["status"]["ipAddresses"].clone())
             })
             .await;
-            assert_eq!(counts, json!({"total": 253, "free": 253, "used": 0, "outOfRange": 0}));
+            assert_eq!(
+                counts,
+                json!({"total": 253, "free": 253, "used": 0, "outOfRange": 0})
+            );
         }
     }
 }
@@ -77,9 +94,20 @@ async fn pool_is_updated_and_deleted_in_v1alpha1() {
         let name = unique("old");
         let path = client.path(kind, "v1alpha1", &name);
         let spec = json!({"start": "10.40.1.10", "end": "10.40.1.20", "prefix": 24});
-        client.call("POST", &client.path(kind, "v1alpha1", ""), JSON, &old(kind, &name, spec)).await.into_object();
+        client
+            .call(
+                "POST",
+                &client.path(kind, "v1alpha1", ""),
+                JSON,
+                &old(kind, &name, spec),
+            )
+            .await
+            .into_object();
         let change = json!({"spec": {"end": "10.40.1.30", "gateway": "10.40.1.1"}});
-        let changed = client.call("PATCH", &path, MERGE, &change).await.into_object();
+        let changed = client
+            .call("PATCH", &path, MERGE, &change)
+            .await
+            .into_object();
         let expected = json!({"start": "10.40.1.10", "end": "10.40.1.30", "prefix": 24, "gateway": "10.40.1.1"});
         assert_eq!(changed["spec"], expected);
         let new = client.get(&client.path(kind, "v1alpha2", &name)).await;
@@ -87,11 +115,22 @@ async fn pool_is_updated_and_deleted_in_v1alpha1() {
         // A change in the stored version takes precedence over the old value.
         let other = json!({"spec": {"addresses": ["10.40.1.40"]}});
         client.patch(kind, &name, &other).await.into_object();
-        assert_eq!(client.get(&path).await["spec"]["addresses"], json!(["10.40.1.40"]));
+        assert_eq!(
+            client.get(&path).await["spec"]["addresses"],
+            json!(["10.40.1.40"])
+        );
         // Invalid values are denied in the old version, too.
         let bad = json!({"spec": {"addresses": ["nonsense"]}});
-        client.call("PATCH", &path, MERGE, &bad).await.assert_denied(422, "spec.addresses", "nonsense");
-        assert!(client.call("DELETE", &path, JSON, &Value::Null).await.is_ok());
+        client
+            .call("PATCH", &path, MERGE, &bad)
+            .await
+            .assert_denied(422, "spec.addresses", "nonsense");
+        assert!(
+            client
+                .call("DELETE", &path, JSON, &Value::Null)
+                .await
+                .is_ok()
+        );
     }
 }
 
@@ -100,24 +139,48 @@ async fn pool_is_updated_and_deleted_in_v1alpha1() {
 async fn v1alpha1_has_the_limits_of_the_stored_version() {
     let client = client().await;
     let addresses = |count: usize| -> Vec<String> {
-        (0..count).map(|number| format!("10.{}.{}.{}", number / 65_536, number / 256 % 256, number % 256)).collect()
+        (0..count)
+            .map(|number| {
+                format!(
+                    "10.{}.{}.{}",
+                    number / 65_536,
+                    number / 256 % 256,
+                    number % 256
+                )
+            })
+            .collect()
     };
     for kind in KINDS {
-        let create = async |pool: Value| client.call("POST", &client.path(kind, "v1alpha1", ""), JSON, &pool).await;
+        let create = async |pool: Value| {
+            client
+                .call("POST", &client.path(kind, "v1alpha1", ""), JSON, &pool)
+                .await
+        };
         let pool = |spec: Value| old(kind, &unique("long"), spec);
         for (list, more) in [(4096, 201), (4097, 422), (20_000, 422)] {
             let response = create(pool(json!({"addresses": addresses(list), "prefix": 8}))).await;
-            assert_eq!(response.code, more, "{list} addresses: {}", response.message.get(..200).unwrap_or_default());
+            assert_eq!(
+                response.code,
+                more,
+                "{list} addresses: {}",
+                response.message.get(..200).unwrap_or_default()
+            );
         }
         let range = json!({"addresses": addresses(4096), "start": "10.9.0.1", "end": "10.9.0.9", "prefix": 8});
-        create(pool(range)).await.assert_denied(422, "spec.addresses", "at most 4096 are allowed");
+        create(pool(range))
+            .await
+            .assert_denied(422, "spec.addresses", "at most 4096 are allowed");
         let mut annotated = pool(json!({"addresses": ["10.0.0.0/8"], "prefix": 8}));
         let stored = json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind.name(), "status": {},
             "spec": {"excludedAddresses": addresses(5000)},
         });
         annotated["metadata"]["annotations"] = json!({ANNOTATION: stored.to_string()});
-        create(annotated).await.assert_denied(422, "spec.excludedAddresses", "at most 4096 are allowed");
+        create(annotated).await.assert_denied(
+            422,
+            "spec.excludedAddresses",
+            "at most 4096 are allowed",
+        );
     }
 }
 
@@ -127,7 +190,10 @@ async fn v1alpha1_round_trip_loses_nothing() {
     for kind in KINDS {
         let (name, spec) = (unique("rich"), rich());
         client.create(kind, &name, &spec).await.into_object();
-        let (old_path, new_path) = (client.path(kind, "v1alpha1", &name), client.path(kind, "v1alpha2", &name));
+        let (old_path, new_path) = (
+            client.path(kind, "v1alpha1", &name),
+            client.path(kind, "v1alpha2", &name),
+        );
         // The provider writes its finalizer concurrently, so this may need a retry.
         eventually("the old client has replaced the pool", || async {
             let mut read = client.get(&old_path).await;
@@ -149,7 +215,15 @@ async fn v1alpha1_round_trip_loses_nothing() {
             "the annotation is for the other version only"
         );
         // The same with a patch without the annotation.
-        client.call("PATCH", &old_path, MERGE, &json!({"spec": {"gateway": "10.41.0.3"}})).await.into_object();
+        client
+            .call(
+                "PATCH",
+                &old_path,
+                MERGE,
+                &json!({"spec": {"gateway": "10.41.0.3"}}),
+            )
+            .await
+            .into_object();
         expected["gateway"] = json!("10.41.0.3");
         assert_eq!(client.get(&new_path).await["spec"], expected);
     }
@@ -165,8 +239,12 @@ fn kubectl_replace_of_a_read_pool_succeeds() {
     for _ in 0..20 {
         let resource = format!("globalinclusterippools.v1alpha1.ipam.cluster.x-k8s.io/{name}");
         let text = plane.kubectl(&["get", &resource, "-o=json"]);
-        assert!(text.contains("v1alpha1") && text.contains("10.41.0.1"), "{text}");
-        fs::write(&file, text.replace("\"10.41.0.1\"", "\"10.41.0.2\"")).expect("a file can be written");
+        assert!(
+            text.contains("v1alpha1") && text.contains("10.41.0.1"),
+            "{text}"
+        );
+        fs::write(&file, text.replace("\"10.41.0.1\"", "\"10.41.0.2\""))
+            .expect("a file can be written");
         match plane.try_kubectl(&["replace", "-f", &file.display().to_string()]) {
             Ok(_) => break,
             Err(text) => assert!(text.contains("the object has been modified"), "{text}"),
@@ -175,19 +253,29 @@ fn kubectl_replace_of_a_read_pool_succeeds() {
     let text = plane.kubectl(&["get", "globalinclusterippools", &name, "-o=json"]);
     let pool: Value = serde_json::from_str(&text).expect("kubectl writes JSON");
     let spec = &pool["spec"];
-    assert_eq!((&spec["gateway"], &spec["excludedAddresses"]), (&json!("10.41.0.2"), &json!(["10.41.0.50"])));
+    assert_eq!(
+        (&spec["gateway"], &spec["excludedAddresses"]),
+        (&json!("10.41.0.2"), &json!(["10.41.0.50"]))
+    );
     assert_eq!(spec["addressReuseGracePeriodSeconds"], 60);
 }
 
-/// Pools that the Go provider stored, or their conversion to the old version by the Go provider, by kind and name.
+/// Pools that the Go provider stored, or their conversion to the old version by the Go provider, by
+/// kind and name.
 fn taken_over(file: &str) -> BTreeMap<(String, String), Value> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/takeover").join(file);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/data/takeover")
+        .join(file);
     let text = fs::read_to_string(file).expect("the data can be read");
     let mut list: Value = serde_json::from_str(&text).expect("the data is JSON");
     let items = std::mem::take(list["items"].as_array_mut().expect("it is a list"));
     let text = |value: &Value| value.as_str().expect("it is a text").to_owned();
-    let converted = items.into_iter().filter(|item| text(&item["kind"]).ends_with("InClusterIPPool"));
-    converted.map(|item| ((text(&item["kind"]), text(&item["metadata"]["name"])), item)).collect()
+    let converted = items
+        .into_iter()
+        .filter(|item| text(&item["kind"]).ends_with("InClusterIPPool"));
+    converted
+        .map(|item| ((text(&item["kind"]), text(&item["metadata"]["name"])), item))
+        .collect()
 }
 
 #[tokio::test]
@@ -197,24 +285,49 @@ async fn pools_stored_by_the_go_provider_convert_the_same() {
     for ((kind, name), mut pool) in taken_over("objects.json") {
         let expected = &old[&(kind.clone(), name.clone())];
         let kind = InClusterKind::of(&kind).expect("it is a kind of ours");
-        pool.as_object_mut().expect("a pool is an object").remove("status");
-        for field in ["uid", "resourceVersion", "creationTimestamp", "generation", "namespace"] {
-            pool["metadata"].as_object_mut().expect("it is an object").remove(field);
+        pool.as_object_mut()
+            .expect("a pool is an object")
+            .remove("status");
+        for field in [
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "generation",
+            "namespace",
+        ] {
+            pool["metadata"]
+                .as_object_mut()
+                .expect("it is an object")
+                .remove(field);
         }
-        client.call("POST", &client.path(kind, "v1alpha2", ""), JSON, &pool).await.into_object();
+        client
+            .call("POST", &client.path(kind, "v1alpha2", ""), JSON, &pool)
+            .await
+            .into_object();
         let mut found = client.get(&client.path(kind, "v1alpha1", &name)).await;
         assert_eq!(found["spec"], expected["spec"], "{kind} {name}");
-        // An annotation carries the fields that the old version does not have; the other annotations are the same.
+        // An annotation carries the fields that the old version does not have; the other
+        // annotations are the same.
         let annotations = &mut found["metadata"]["annotations"];
         if let Some(all) = annotations.as_object_mut() {
             all.remove(ANNOTATION);
         }
         let or_none = |value: &Value| value.as_object().cloned().unwrap_or_default();
-        assert_eq!(or_none(annotations), or_none(&expected["metadata"]["annotations"]), "{kind} {name}");
-        assert_eq!(found["metadata"]["finalizers"], expected["metadata"]["finalizers"]);
+        assert_eq!(
+            or_none(annotations),
+            or_none(&expected["metadata"]["annotations"]),
+            "{kind} {name}"
+        );
+        assert_eq!(
+            found["metadata"]["finalizers"],
+            expected["metadata"]["finalizers"]
+        );
         let stored = client.get(&client.path(kind, "v1alpha2", &name)).await;
         assert_eq!(stored["spec"], pool["spec"], "{kind} {name}");
-        assert_eq!(or_none(&stored["metadata"]["annotations"]), or_none(&pool["metadata"]["annotations"]));
+        assert_eq!(
+            or_none(&stored["metadata"]["annotations"]),
+            or_none(&pool["metadata"]["annotations"])
+        );
     }
 }
 
@@ -224,7 +337,12 @@ async fn list_of_pools_is_readable_in_both_versions() {
     let spec = json!({"subnet": "10.42.0.0/24"});
     for name in ["old-a", "old-b"] {
         client
-            .call("POST", &client.path(IPPool, "v1alpha1", ""), JSON, &old(IPPool, name, spec.clone()))
+            .call(
+                "POST",
+                &client.path(IPPool, "v1alpha1", ""),
+                JSON,
+                &old(IPPool, name, spec.clone()),
+            )
             .await
             .into_object();
     }
@@ -235,15 +353,32 @@ async fn list_of_pools_is_readable_in_both_versions() {
         let list = client.get(&client.path(IPPool, version, "")).await;
         let items = list["items"].as_array().expect("it is a list").iter();
         for item in items.clone() {
-            assert_eq!(item["apiVersion"], format!("ipam.cluster.x-k8s.io/{version}"));
+            assert_eq!(
+                item["apiVersion"],
+                format!("ipam.cluster.x-k8s.io/{version}")
+            );
         }
         items
-            .map(|item| (item["metadata"]["name"].as_str().unwrap_or_default().to_owned(), item["spec"].clone()))
+            .map(|item| {
+                (
+                    item["metadata"]["name"]
+                        .as_str()
+                        .unwrap_or_default()
+                        .to_owned(),
+                    item["spec"].clone(),
+                )
+            })
             .collect()
     };
     let old = read("v1alpha1").await;
-    assert_eq!(old.keys().collect::<Vec<_>>(), ["new-a", "new-b", "old-a", "old-b"]);
-    assert_eq!((&old["old-a"], &old["old-b"]), (&filled("10.42.0"), &filled("10.42.0")));
+    assert_eq!(
+        old.keys().collect::<Vec<_>>(),
+        ["new-a", "new-b", "old-a", "old-b"]
+    );
+    assert_eq!(
+        (&old["old-a"], &old["old-b"]),
+        (&filled("10.42.0"), &filled("10.42.0"))
+    );
     assert_eq!(old["new-a"], poor());
     let new = read("v1alpha2").await;
     assert_eq!(new["old-a"]["addresses"], json!(["10.42.0.1-10.42.0.254"]));
@@ -253,10 +388,25 @@ async fn list_of_pools_is_readable_in_both_versions() {
 /// Asserts that pools can be written and read in the old version.
 async fn assert_is_converted(client: &ApiClient, name: &str) {
     let spec = json!({"subnet": "10.43.0.0/24"});
-    client.call("POST", &client.path(IPPool, "v1alpha1", ""), JSON, &old(IPPool, name, spec)).await.into_object();
-    assert_eq!(client.get(&client.path(IPPool, "v1alpha1", name)).await["spec"], filled("10.43.0"));
+    client
+        .call(
+            "POST",
+            &client.path(IPPool, "v1alpha1", ""),
+            JSON,
+            &old(IPPool, name, spec),
+        )
+        .await
+        .into_object();
+    assert_eq!(
+        client.get(&client.path(IPPool, "v1alpha1", name)).await["spec"],
+        filled("10.43.0")
+    );
     let list = client.get(&client.path(IPPool, "v1alpha1", "")).await;
-    assert!(list["items"].as_array().is_some_and(|items| !items.is_empty()));
+    assert!(
+        list["items"]
+            .as_array()
+            .is_some_and(|items| !items.is_empty())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -280,7 +430,11 @@ async fn conversion_needs_no_lease_and_no_synced_cache() {
         let manager = Manager::start(&plane, &flags);
         webhooks.register(&plane);
         assert_is_converted(&client, "waiting").await;
-        assert!(!manager.log().contains("acquired leadership lease"), "{}", manager.log());
+        assert!(
+            !manager.log().contains("acquired leadership lease"),
+            "{}",
+            manager.log()
+        );
     }
     // A manager with permissions only for leases and CRDs never syncs its caches.
     plane.kubectl(&["-n", NAMESPACE, "create", "serviceaccount", "nobody"]);
@@ -292,14 +446,24 @@ async fn conversion_needs_no_lease_and_no_synced_cache() {
     let probe = old(IPPool, "probe", json!({"subnet": "10.43.0.0/24"}));
     let path = format!("{}?dryRun=All", client.path(IPPool, "v1alpha1", ""));
     eventually("a pool is converted", || async {
-        client.call("POST", &path, JSON, &probe).await.is_ok().then_some(())
+        client
+            .call("POST", &path, JSON, &probe)
+            .await
+            .is_ok()
+            .then_some(())
     })
     .await;
     assert_is_converted(&client, "unready").await;
     assert!(!manager.is_ready());
     // Reviews that depend on the addresses in use cannot be decided: the client has to retry.
     let shrink = json!({"spec": {"addresses": ["10.43.0.1"]}});
-    client.dry_run_patch(IPPool, "unready", &shrink).await.assert_denied(503, "", "still being listed");
+    client
+        .dry_run_patch(IPPool, "unready", &shrink)
+        .await
+        .assert_denied(503, "", "still being listed");
     let grow = json!({"spec": {"addresses": ["10.43.0.0/24"]}});
-    client.dry_run_patch(IPPool, "unready", &grow).await.into_object();
+    client
+        .dry_run_patch(IPPool, "unready", &grow)
+        .await
+        .into_object();
 }

@@ -1,4 +1,5 @@
-//! Addresses in use stay in their pool, pools in use are not deleted; and requests that are always allowed.
+//! Addresses in use stay in their pool, pools in use are not deleted; and requests that are always
+//! allowed.
 
 use std::fs;
 use std::path::Path;
@@ -27,12 +28,22 @@ impl Used {
         let (client, name) = (ApiClient::new(&consumer), unique("used"));
         let spec = match kind {
             IPPool | GlobalIPPool => json!({"addresses": ["10.0.0.5-10.0.0.9"], "prefix": 24}),
-            PrefixPool | GlobalPrefixPool => json!({"prefixes": ["fd00::/62"], "allocationPrefixLength": 64}),
+            PrefixPool | GlobalPrefixPool => {
+                json!({"prefixes": ["fd00::/62"], "allocationPrefixLength": 64})
+            }
         };
         client.create(kind, &name, &spec).await.into_object();
-        consumer.create_claim_with("holder", kind.name(), &name, json!({})).await;
+        consumer
+            .create_claim_with("holder", kind.name(), &name, json!({}))
+            .await;
         let address = consumer.wait_for_address("holder").await;
-        let used = Self { consumer, client, kind, name, address };
+        let used = Self {
+            consumer,
+            client,
+            kind,
+            name,
+            address,
+        };
         used.wait_until_counted().await;
         used
     }
@@ -53,7 +64,10 @@ impl Used {
 
     async fn annotate(&self, annotation: &str) {
         let patch = json!({"metadata": {"annotations": {annotation: ""}}});
-        self.client.patch(self.kind, &self.name, &patch).await.into_object();
+        self.client
+            .patch(self.kind, &self.name, &patch)
+            .await
+            .into_object();
     }
 }
 
@@ -79,17 +93,33 @@ async fn update_that_drops_an_address_in_use_is_denied() {
         };
         let old = used.read().await.expect("the pool exists");
         for change in less {
-            let response = used.client.dry_run_patch(kind, &used.name, &json!({"spec": change})).await;
-            response.assert_denied(400, "", &format!("do not contain allocated addresses: {}", used.address));
+            let response = used
+                .client
+                .dry_run_patch(kind, &used.name, &json!({"spec": change}))
+                .await;
+            response.assert_denied(
+                400,
+                "",
+                &format!("do not contain allocated addresses: {}", used.address),
+            );
             let mut new = old.clone();
             json_patch::merge(&mut new, &json!({"spec": change}));
-            post_review(&shared().webhooks, kind, "UPDATE", &old, &new).await.assert_denied(400, "", &used.address);
+            post_review(&shared().webhooks, kind, "UPDATE", &old, &new)
+                .await
+                .assert_denied(400, "", &used.address);
         }
         let more = match kind {
-            IPPool | GlobalIPPool => json!({"addresses": ["10.0.0.5"], "gateway": "10.0.0.6", "prefix": 25}),
-            PrefixPool | GlobalPrefixPool => json!({"prefixes": ["fd00::/64"], "gateway": "fd00::1"}),
+            IPPool | GlobalIPPool => {
+                json!({"addresses": ["10.0.0.5"], "gateway": "10.0.0.6", "prefix": 25})
+            }
+            PrefixPool | GlobalPrefixPool => {
+                json!({"prefixes": ["fd00::/64"], "gateway": "fd00::1"})
+            }
         };
-        used.client.patch(kind, &used.name, &json!({"spec": more})).await.into_object();
+        used.client
+            .patch(kind, &used.name, &json!({"spec": more}))
+            .await
+            .into_object();
         assert_eq!(used.consumer.wait_for_address("holder").await, used.address);
     }
 }
@@ -105,12 +135,22 @@ async fn drained_part_is_removed_with_its_entry_in_one_change() {
         let removal = json!({"spec": {field: [rest], "draining": null}});
         let response = used.client.dry_run_patch(kind, &used.name, &removal).await;
         response.assert_denied(400, "", "add them to spec.draining");
-        used.client.patch(kind, &used.name, &json!({"spec": {"draining": [part]}})).await.into_object();
+        used.client
+            .patch(kind, &used.name, &json!({"spec": {"draining": [part]}}))
+            .await
+            .into_object();
         assert_eq!(used.consumer.wait_for_address("holder").await, used.address);
-        used.client.dry_run_patch(kind, &used.name, &removal).await.assert_denied(400, "", &used.address);
+        used.client
+            .dry_run_patch(kind, &used.name, &removal)
+            .await
+            .assert_denied(400, "", &used.address);
         used.consumer.release("holder").await;
         eventually("part and entry are removed", || async {
-            used.client.patch(kind, &used.name, &removal).await.is_ok().then_some(())
+            used.client
+                .patch(kind, &used.name, &removal)
+                .await
+                .is_ok()
+                .then_some(())
         })
         .await;
     }
@@ -122,7 +162,11 @@ async fn released_address_may_be_dropped() {
     used.consumer.release("holder").await;
     let dropped = json!({"spec": {"addresses": ["10.0.0.6-10.0.0.9"]}});
     eventually("the address may be dropped", || async {
-        used.client.patch(IPPool, &used.name, &dropped).await.is_ok().then_some(())
+        used.client
+            .patch(IPPool, &used.name, &dropped)
+            .await
+            .is_ok()
+            .then_some(())
     })
     .await;
 }
@@ -140,7 +184,9 @@ async fn pool_in_use_cannot_be_deleted() {
         response.assert_denied(400, "", &format!("In use: {}", used.address));
         let old = used.read().await.expect("the pool exists");
         assert_eq!(old["metadata"]["deletionTimestamp"], Value::Null);
-        post_review(&shared().webhooks, kind, "DELETE", &old, &Value::Null).await.assert_denied(400, "", &used.address);
+        post_review(&shared().webhooks, kind, "DELETE", &old, &Value::Null)
+            .await
+            .assert_denied(400, "", &used.address);
         // Without addresses in use it can be deleted.
         used.consumer.release("holder").await;
         eventually("the pool can be deleted", || async {
@@ -148,14 +194,19 @@ async fn pool_in_use_cannot_be_deleted() {
             (response.code != 400).then_some(())
         })
         .await;
-        eventually("the pool is gone", || async { used.read().await.is_none().then_some(()) }).await;
+        eventually("the pool is gone", || async {
+            used.read().await.is_none().then_some(())
+        })
+        .await;
     }
 }
 
 #[tokio::test]
 async fn pool_deletion_with_skip_annotation_waits_for_its_claims() {
-    let annotations =
-        ["ipam.cluster.x-k8s.io/skip-validate-delete-webhook", "clusterctl.cluster.x-k8s.io/delete-for-move"];
+    let annotations = [
+        "ipam.cluster.x-k8s.io/skip-validate-delete-webhook",
+        "clusterctl.cluster.x-k8s.io/delete-for-move",
+    ];
     for (kind, annotation) in [
         (IPPool, annotations[0]),
         (GlobalIPPool, annotations[1]),
@@ -171,12 +222,21 @@ async fn pool_deletion_with_skip_annotation_waits_for_its_claims() {
             IPPool | GlobalIPPool => json!({"spec": {"addresses": ["10.0.0.6"]}}),
             PrefixPool | GlobalPrefixPool => json!({"spec": {"prefixes": ["fd00:0:0:2::/64"]}}),
         };
-        used.client.patch(kind, &used.name, &bare).await.into_object();
+        used.client
+            .patch(kind, &used.name, &bare)
+            .await
+            .into_object();
         let without = json!({"metadata": {"annotations": null}});
-        used.client.patch(kind, &used.name, &without).await.into_object();
+        used.client
+            .patch(kind, &used.name, &without)
+            .await
+            .into_object();
         assert!(used.client.delete(kind, &used.name).await.is_ok());
         used.consumer.release("holder").await;
-        eventually("the pool is gone", || async { used.read().await.is_none().then_some(()) }).await;
+        eventually("the pool is gone", || async {
+            used.read().await.is_none().then_some(())
+        })
+        .await;
     }
 }
 
@@ -184,9 +244,16 @@ async fn pool_deletion_with_skip_annotation_waits_for_its_claims() {
 async fn unused_pool_can_be_deleted() {
     let client = ApiClient::new(&Consumer::new(&shared().plane).await);
     for kind in InClusterKind::ALL {
-        let (name, spec) = (unique("unused"), json!({"addresses": ["10.0.0.1"], "prefix": 24}));
+        let (name, spec) = (
+            unique("unused"),
+            json!({"addresses": ["10.0.0.1"], "prefix": 24}),
+        );
         let prefixes = json!({"prefixes": ["fd00::/48"]});
-        let spec = if matches!(kind, IPPool | GlobalIPPool) { spec } else { prefixes };
+        let spec = if matches!(kind, IPPool | GlobalIPPool) {
+            spec
+        } else {
+            prefixes
+        };
         client.create(kind, &name, &spec).await.into_object();
         assert!(client.delete(kind, &name).await.is_ok());
     }
@@ -198,7 +265,12 @@ fn without_rules() -> ControlPlane {
     let all = plane.kubectl(&["get", "crd", "-o=json"]);
     let mut all: Value = serde_json::from_str(&all).expect("kubectl writes JSON");
     for definition in all["items"].as_array_mut().expect("the CRDs are installed") {
-        let ours = InClusterKind::of(definition["spec"]["names"]["kind"].as_str().unwrap_or_default()).is_some();
+        let ours = InClusterKind::of(
+            definition["spec"]["names"]["kind"]
+                .as_str()
+                .unwrap_or_default(),
+        )
+        .is_some();
         if ours {
             strip(definition);
             replace(&plane, definition);
@@ -211,9 +283,15 @@ fn without_rules() -> ControlPlane {
 fn strip(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
-            for rule in
-                ["x-kubernetes-validations", "pattern", "minItems", "maxItems", "minLength", "minimum", "maximum"]
-            {
+            for rule in [
+                "x-kubernetes-validations",
+                "pattern",
+                "minItems",
+                "maxItems",
+                "minLength",
+                "minimum",
+                "maximum",
+            ] {
                 // Not when it is the name of a field.
                 if fields.get(rule).is_some_and(|value| !value.is_object()) {
                     fields.remove(rule);
@@ -228,15 +306,27 @@ fn strip(schema: &mut Value) {
 
 fn replace(plane: &ControlPlane, definition: &Value) {
     let patch = json!([{"op": "replace", "path": "/spec/versions", "value": definition["spec"]["versions"]}]);
-    let name = definition["metadata"]["name"].as_str().expect("definitions have names");
-    plane.kubectl(&["patch", "crd", name, "--type=json", "-p", &patch.to_string()]);
+    let name = definition["metadata"]["name"]
+        .as_str()
+        .expect("definitions have names");
+    plane.kubectl(&[
+        "patch",
+        "crd",
+        name,
+        "--type=json",
+        "-p",
+        &patch.to_string(),
+    ]);
 }
 
 /// Installs the committed CRDs again.
 fn restore(plane: &ControlPlane) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/crd/ipam.cluster.x-k8s.io.yaml");
     let text = fs::read_to_string(file).expect("the definitions can be read");
-    for document in text.split("\n---\n").filter(|document| document.contains("kind: CustomResourceDefinition")) {
+    for document in text
+        .split("\n---\n")
+        .filter(|document| document.contains("kind: CustomResourceDefinition"))
+    {
         let definition: Value = serde_saphyr::from_str(document).expect("the definitions are YAML");
         replace(plane, &definition);
     }
@@ -248,14 +338,29 @@ async fn invalid_stored_pool_can_be_labelled_and_fixed() {
     let consumer = Consumer::new(&plane).await;
     let client = ApiClient::new(&consumer);
     let specs = [
-        (IPPool, json!({"addresses": ["10.0.0.300", "fd00::/64"], "prefix": 24, "gateway": "x"})),
+        (
+            IPPool,
+            json!({"addresses": ["10.0.0.300", "fd00::/64"], "prefix": 24, "gateway": "x"}),
+        ),
         (GlobalIPPool, json!({"addresses": [], "prefix": 24})),
-        (PrefixPool, json!({"prefixes": ["fd00::1/48"], "allocationPrefixLength": 64})),
-        (GlobalPrefixPool, json!({"prefixes": ["fd00::/65"], "allocationPrefixLength": 64, "gateway": "10.0.0.1"})),
+        (
+            PrefixPool,
+            json!({"prefixes": ["fd00::1/48"], "allocationPrefixLength": 64}),
+        ),
+        (
+            GlobalPrefixPool,
+            json!({"prefixes": ["fd00::/65"], "allocationPrefixLength": 64, "gateway": "10.0.0.1"}),
+        ),
     ];
     for (kind, spec) in &specs {
-        eventually("the CRD has no rules", || async { client.create(*kind, "bad", spec).await.is_ok().then_some(()) })
-            .await;
+        eventually("the CRD has no rules", || async {
+            client
+                .create(*kind, "bad", spec)
+                .await
+                .is_ok()
+                .then_some(())
+        })
+        .await;
     }
     restore(&plane);
     let shared = Environment::with_plane(plane, &[]);
@@ -265,21 +370,35 @@ async fn invalid_stored_pool_can_be_labelled_and_fixed() {
             (client.dry_run_create(*kind, "another", spec).await.code == 422).then_some(())
         })
         .await;
-        let metadata =
-            json!({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["e.example/f"]}});
+        let metadata = json!({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["e.example/f"]}});
         client.patch(*kind, "bad", &metadata).await.into_object();
         let status = format!("{}/status", client.path(*kind, "v1alpha2", "bad"));
-        let counts = json!({"status": {"ipAddresses": {"total": 0, "free": 0, "used": 0, "outOfRange": 0}}});
-        client.call("PATCH", &status, MERGE, &counts).await.into_object();
+        let counts =
+            json!({"status": {"ipAddresses": {"total": 0, "free": 0, "used": 0, "outOfRange": 0}}});
+        client
+            .call("PATCH", &status, MERGE, &counts)
+            .await
+            .into_object();
         // A change that keeps it invalid is denied.
-        client.dry_run_patch(*kind, "bad", &json!({"spec": {"gateway": "y"}})).await.assert_denied(422, "spec", "");
+        client
+            .dry_run_patch(*kind, "bad", &json!({"spec": {"gateway": "y"}}))
+            .await
+            .assert_denied(422, "spec", "");
         let good = match kind {
             IPPool | GlobalIPPool => json!({"addresses": ["10.0.0.1"], "prefix": 24}),
-            PrefixPool | GlobalPrefixPool => json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 64}),
+            PrefixPool | GlobalPrefixPool => {
+                json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 64})
+            }
         };
-        client.dry_run_replace(*kind, "bad", &good).await.into_object();
+        client
+            .dry_run_replace(*kind, "bad", &good)
+            .await
+            .into_object();
         assert!(client.delete(*kind, "bad").await.is_ok());
-        client.patch(*kind, "bad", &json!({"metadata": {"finalizers": null}})).await.into_object();
+        client
+            .patch(*kind, "bad", &json!({"metadata": {"finalizers": null}}))
+            .await
+            .into_object();
     }
     drop(shared);
 }

@@ -1,6 +1,6 @@
-//! Bodies that are far larger in memory than on the wire, from many clients at once: they are rejected, the memory of
-//! the manager stays within the limit of its container, valid reviews are answered meanwhile, and the log is not
-//! flooded.
+//! Bodies that are far larger in memory than on the wire, from many clients at once: they are
+//! rejected, the memory of the manager stays within the limit of its container, valid reviews are
+//! answered meanwhile, and the log is not flooded.
 
 use capi_ipam::admission::routes::CONVERT;
 
@@ -15,8 +15,15 @@ const CLIENTS: usize = 20;
 /// The peak memory of a process, in MiB.
 fn peak_memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux reports it");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("it is a number") / 1024
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .expect("Linux reports it");
+    line.trim()
+        .trim_end_matches(" kB")
+        .parse::<u64>()
+        .expect("it is a number")
+        / 1024
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,8 +36,20 @@ async fn oversized_bodies_stay_within_the_memory_limit() {
         let answered: usize = outcome.statuses.values().sum();
         assert_eq!(answered, CLIENTS, "{}: {outcome:?}", junk.what);
         let refusals = [0, 400, 413, 422, 429, 504];
-        assert!(outcome.statuses.keys().all(|status| refusals.contains(status)), "{}: {outcome:?}", junk.what);
-        assert!(outcome.good.answered > 0 && outcome.good.failed == 0, "{}: {:?}", junk.what, outcome.good);
+        assert!(
+            outcome
+                .statuses
+                .keys()
+                .all(|status| refusals.contains(status)),
+            "{}: {outcome:?}",
+            junk.what
+        );
+        assert!(
+            outcome.good.answered > 0 && outcome.good.failed == 0,
+            "{}: {:?}",
+            junk.what,
+            outcome.good
+        );
         assert!(peak < CONTAINER_MIB * 3 / 4, "{}: {peak} MiB", junk.what);
     }
 }
@@ -38,15 +57,29 @@ async fn oversized_bodies_stay_within_the_memory_limit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_reviews_do_not_flood_the_log() {
     let shared = Environment::start(&[]);
-    let mut connection = shared.webhooks.connect_http2().await.expect("a connection can be created");
+    let mut connection = shared
+        .webhooks
+        .connect_http2()
+        .await
+        .expect("a connection can be created");
     for _ in 0..200 {
-        let response = connection.post(CONVERT, "nonsense").await.expect("a response is received");
+        let response = connection
+            .post(CONVERT, "nonsense")
+            .await
+            .expect("a response is received");
         assert_eq!(response.status, 400);
     }
     let objects = [serde_json::json!({"kind": "Pod"})];
     let body = crate::support::webhooks::direct::conversion("v1alpha1", &objects).to_string();
     for _ in 0..200 {
-        assert_eq!(connection.post(CONVERT, body.clone()).await.expect("a response is received").status, 200);
+        assert_eq!(
+            connection
+                .post(CONVERT, body.clone())
+                .await
+                .expect("a response is received")
+                .status,
+            200
+        );
     }
     let log = shared.manager.log();
     for text in ["is malformed", "cannot convert objects"] {

@@ -1,8 +1,16 @@
-//! Admission and conversion webhooks of the manager, called by a real API server. Most tests share a control plane and
-//! a manager; those that break something have their own.
+//! Admission and conversion webhooks of the manager, called by a real API server. Most tests share
+//! a control plane and a manager; those that break something have their own.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "test code: a failure ends the test")]
-#![allow(clippy::needless_pass_by_value, reason = "the values are written where they are passed")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "test code: a failure ends the test"
+)]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "the values are written where they are passed"
+)]
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -42,14 +50,22 @@ impl Environment {
         let webhooks = Webhooks::new(&plane);
         let manager = serving(&plane, &webhooks, flags);
         webhooks.register(&plane);
-        Self { plane, webhooks, manager }
+        Self {
+            plane,
+            webhooks,
+            manager,
+        }
     }
 }
 
 /// A manager that serves webhooks and is ready.
 fn serving(plane: &ControlPlane, webhooks: &Webhooks, flags: &[&str]) -> Manager {
     let own = webhooks.flags();
-    let flags: Vec<&str> = own.iter().map(String::as_str).chain(flags.iter().copied()).collect();
+    let flags: Vec<&str> = own
+        .iter()
+        .map(String::as_str)
+        .chain(flags.iter().copied())
+        .collect();
     Manager::start(plane, &flags)
 }
 

@@ -1,4 +1,5 @@
-//! Manually created reservations: valid ones are accepted and respected, those without effect are denied with a reason.
+//! Manually created reservations: valid ones are accepted and respected, those without effect are
+//! denied with a reason.
 
 use capi_ipam::admission::routes::VALIDATE_RESERVATION;
 use capi_ipam_api::InClusterKind::{GlobalIPPool, IPPool, PrefixPool};
@@ -29,9 +30,14 @@ impl Team {
     async fn on(shared: &Environment) -> Self {
         let consumer = Consumer::new(&shared.plane).await;
         consumer
-            .create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "gateway": "10.0.0.9"}))
+            .create_pool(
+                "web",
+                json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "gateway": "10.0.0.9"}),
+            )
             .await;
-        consumer.wait_for_pool_condition("web", "True", "PoolReady").await;
+        consumer
+            .wait_for_pool_condition("web", "True", "PoolReady")
+            .await;
         let client = ApiClient::new(&consumer);
         Self { consumer, client }
     }
@@ -50,20 +56,35 @@ impl Team {
     }
 
     async fn reserve(&self, address: &str, change: Value) -> Response {
-        self.client.call("POST", RESERVATIONS, JSON, &self.reservation(address, &change)).await
+        self.client
+            .call(
+                "POST",
+                RESERVATIONS,
+                JSON,
+                &self.reservation(address, &change),
+            )
+            .await
     }
 
-    /// Asserts that the webhook denies exactly this field. The API server may report the parent field, since a CRD rule
-    /// may reject the object first.
+    /// Asserts that the webhook denies exactly this field. The API server may report the parent
+    /// field, since a CRD rule may reject the object first.
     async fn assert_denied(&self, address: &str, change: Value, field: &str, text: &str) {
         let reservation = self.reservation(address, &change);
         let review = review("CREATE", "IPReservation", &Value::Null, &reservation);
-        let response = parse(&shared().webhooks.post_review(VALIDATE_RESERVATION, &review).await);
+        let response = parse(
+            &shared()
+                .webhooks
+                .post_review(VALIDATE_RESERVATION, &review)
+                .await,
+        );
         response.assert_denied(422, field, text);
         assert_eq!(response.fields, [field], "{response:?}");
         let response = self.reserve(address, change).await;
         let about = |found: &String| field.starts_with(found.as_str()) || found.starts_with(field);
-        assert!(response.code == 422 && response.fields.iter().any(about), "{response:?}");
+        assert!(
+            response.code == 422 && response.fields.iter().any(about),
+            "{response:?}"
+        );
     }
 
     /// The fields of a reservation for a claim of the namespace.
@@ -76,19 +97,46 @@ impl Team {
 async fn reservation_for_an_impossible_claim_is_denied() {
     let team = Team::new().await;
     let (name, namespace) = ("spec.claimRef.name", "spec.claimRef.namespace");
-    team.assert_denied("10.0.0.2", team.for_claim("Bad_Claim"), name, "is not the name of a claim").await;
-    let of = |namespace: &str| json!({"spec": {"claimRef": {"namespace": namespace, "name": "vip"}}});
-    team.assert_denied("10.0.0.2", of("kube-system"), namespace, "only to claims of its namespace").await;
-    team.assert_denied("10.0.0.2", of("Team_A"), namespace, "is not the name of a namespace").await;
+    team.assert_denied(
+        "10.0.0.2",
+        team.for_claim("Bad_Claim"),
+        name,
+        "is not the name of a claim",
+    )
+    .await;
+    let of =
+        |namespace: &str| json!({"spec": {"claimRef": {"namespace": namespace, "name": "vip"}}});
+    team.assert_denied(
+        "10.0.0.2",
+        of("kube-system"),
+        namespace,
+        "only to claims of its namespace",
+    )
+    .await;
+    team.assert_denied(
+        "10.0.0.2",
+        of("Team_A"),
+        namespace,
+        "is not the name of a namespace",
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn address_reserved_for_a_claim_is_exclusive() {
     let team = Team::new().await;
     let response = team.reserve("10.0.0.1", team.for_claim("vip")).await;
-    assert_eq!((response.code, &response.warnings), (201, &Vec::new()), "{response:?}");
+    assert_eq!(
+        (response.code, &response.warnings),
+        (201, &Vec::new()),
+        "{response:?}"
+    );
     team.consumer.wait_for_counts("web", (8, 7, 0, 0)).await;
-    for (name, expected) in [("early", "10.0.0.2"), ("vip", "10.0.0.1"), ("late", "10.0.0.3")] {
+    for (name, expected) in [
+        ("early", "10.0.0.2"),
+        ("vip", "10.0.0.1"),
+        ("late", "10.0.0.3"),
+    ] {
         team.consumer.create_claim(name, "web").await;
         assert_eq!(team.consumer.wait_for_address(name).await, expected);
     }
@@ -98,7 +146,11 @@ async fn address_reserved_for_a_claim_is_exclusive() {
 async fn excluded_address_is_not_allocated() {
     let team = Team::new().await;
     let response = team.reserve("10.0.0.1", json!({})).await;
-    assert_eq!((response.code, &response.warnings), (201, &Vec::new()), "{response:?}");
+    assert_eq!(
+        (response.code, &response.warnings),
+        (201, &Vec::new()),
+        "{response:?}"
+    );
     team.consumer.wait_for_counts("web", (8, 7, 0, 0)).await;
     team.consumer.create_claim("a", "web").await;
     assert_eq!(team.consumer.wait_for_address("a").await, "10.0.0.2");
@@ -110,13 +162,20 @@ async fn reservations_work_for_all_kinds_and_networks() {
     let (global, lab) = (unique("global"), unique("lab"));
     let (consumer, client) = (&team.consumer, &team.client);
     client
-        .create(GlobalIPPool, &global, &json!({"addresses": ["10.1.0.1-10.1.0.9"], "prefix": 24}))
+        .create(
+            GlobalIPPool,
+            &global,
+            &json!({"addresses": ["10.1.0.1-10.1.0.9"], "prefix": 24}),
+        )
         .await
         .into_object();
     let net = json!({"addresses": ["10.2.0.1-10.2.0.9"], "prefix": 24, "network": lab});
     consumer.create_open_network(&lab).await;
     client.create(IPPool, "net", &net).await.into_object();
-    client.create(PrefixPool, "blocks", &json!({"prefixes": ["fd00::/62"]})).await.into_object();
+    client
+        .create(PrefixPool, "blocks", &json!({"prefixes": ["fd00::/62"]}))
+        .await
+        .into_object();
     let namespace = &consumer.namespace;
     let cases = [
         (
@@ -140,17 +199,27 @@ async fn reservations_work_for_all_kinds_and_networks() {
     for (number, (mut change, (kind, pool, address))) in cases.into_iter().enumerate() {
         let claim = format!("vip{number}");
         json_patch::merge(&mut change, &team.for_claim(&claim));
-        let response = eventually("the webhook has observed the pool, so there is no warning", || async {
-            let made = team
-                .client
-                .call("POST", &format!("{RESERVATIONS}?dryRun=All"), JSON, &team.reservation(address, &change))
-                .await;
-            (made.warnings.is_empty()).then_some(made)
-        })
+        let response = eventually(
+            "the webhook has observed the pool, so there is no warning",
+            || async {
+                let made = team
+                    .client
+                    .call(
+                        "POST",
+                        &format!("{RESERVATIONS}?dryRun=All"),
+                        JSON,
+                        &team.reservation(address, &change),
+                    )
+                    .await;
+                (made.warnings.is_empty()).then_some(made)
+            },
+        )
         .await;
         assert_eq!(response.code, 201, "{response:?}");
         team.reserve(address, change).await.into_object();
-        consumer.create_claim_with(&claim, kind, pool, json!({})).await;
+        consumer
+            .create_claim_with(&claim, kind, pool, json!({}))
+            .await;
         assert_eq!(consumer.wait_for_address(&claim).await, address);
     }
 }
@@ -159,7 +228,11 @@ async fn reservations_work_for_all_kinds_and_networks() {
 fn name_of_block(namespace: &str) -> String {
     let block = Block::new("fd00:0:0:1::".parse().expect("this is an address"), 64);
     let pool = PoolKey::new(PrefixPool, Some(namespace), "blocks");
-    Slot { scope: Scope::of(&pool, None), block }.reservation_name()
+    Slot {
+        scope: Scope::of(&pool, None),
+        block,
+    }
+    .reservation_name()
 }
 
 #[tokio::test]
@@ -167,24 +240,39 @@ async fn reservation_without_effect_is_denied() {
     let team = Team::new().await;
     let right = format!("p.{}.web", team.consumer.namespace);
     let outside = "does not contain this address";
-    team.assert_denied("10.0.0.10", json!({}), "spec.address", outside).await;
-    team.assert_denied("10.0.0.9", team.for_claim("vip"), "spec.address", outside).await;
+    team.assert_denied("10.0.0.10", json!({}), "spec.address", outside)
+        .await;
+    team.assert_denied("10.0.0.9", team.for_claim("vip"), "spec.address", outside)
+        .await;
     let wrong_name = json!({"metadata": {"name": "mine"}});
-    team.assert_denied("10.0.0.2", wrong_name, "metadata.name", &format!("{right}.10.0.0.2")).await;
+    team.assert_denied(
+        "10.0.0.2",
+        wrong_name,
+        "metadata.name",
+        &format!("{right}.10.0.0.2"),
+    )
+    .await;
     let other_address = json!({"metadata": {"name": format!("{right}.10.0.0.3")}});
-    team.assert_denied("10.0.0.2", other_address, "metadata.name", "10.0.0.2").await;
+    team.assert_denied("10.0.0.2", other_address, "metadata.name", "10.0.0.2")
+        .await;
     let wrong_scope = json!({"metadata": {"name": "g.web.10.0.0.2"}, "spec": {"scope": "g.web"}});
-    team.assert_denied("10.0.0.2", wrong_scope, "spec.scope", &right).await;
+    team.assert_denied("10.0.0.2", wrong_scope, "spec.scope", &right)
+        .await;
     let no_network = json!({"metadata": {"name": "n.lab.10.0.0.2"}, "spec": {"scope": "n.lab"}});
-    team.assert_denied("10.0.0.2", no_network, "spec.scope", &right).await;
+    team.assert_denied("10.0.0.2", no_network, "spec.scope", &right)
+        .await;
     let unreadable = json!({"metadata": {"name": format!("{right}.10.0.0")}});
-    team.assert_denied("10.0.0", unreadable, "spec.address", "10.0.0").await;
+    team.assert_denied("10.0.0", unreadable, "spec.address", "10.0.0")
+        .await;
     let length = json!({"spec": {"prefixLength": 24}});
-    team.assert_denied("10.0.0.2", length, "spec.prefixLength", "10.0.0.0").await;
+    team.assert_denied("10.0.0.2", length, "spec.prefixLength", "10.0.0.0")
+        .await;
     let kind = json!({"spec": {"poolRef": {"kind": "Pod"}}});
-    team.assert_denied("10.0.0.2", kind, "spec.poolRef", "Pod").await;
+    team.assert_denied("10.0.0.2", kind, "spec.poolRef", "Pod")
+        .await;
     let nowhere = json!({"spec": {"poolRef": {"namespace": null}}});
-    team.assert_denied("10.0.0.2", nowhere, "spec.poolRef", "namespace").await;
+    team.assert_denied("10.0.0.2", nowhere, "spec.poolRef", "namespace")
+        .await;
 }
 
 #[tokio::test]
@@ -201,16 +289,24 @@ async fn address_in_use_cannot_be_reserved() {
     }
     // Its claim already has a reservation of the same name.
     let response = team.reserve(&address, team.for_claim("holder")).await;
-    assert_eq!((response.code, response.reason.as_str()), (409, "AlreadyExists"));
+    assert_eq!(
+        (response.code, response.reason.as_str()),
+        (409, "AlreadyExists")
+    );
 }
 
 #[tokio::test]
 async fn address_is_reserved_only_once() {
     let team = Team::new().await;
-    team.reserve("10.0.0.5", team.for_claim("vip")).await.into_object();
+    team.reserve("10.0.0.5", team.for_claim("vip"))
+        .await
+        .into_object();
     for change in [json!({}), team.for_claim("vip"), team.for_claim("other")] {
         let response = team.reserve("10.0.0.5", change).await;
-        assert_eq!((response.code, response.reason.as_str()), (409, "AlreadyExists"));
+        assert_eq!(
+            (response.code, response.reason.as_str()),
+            (409, "AlreadyExists")
+        );
     }
 }
 
@@ -224,7 +320,12 @@ async fn reservation_for_a_missing_pool_is_warned_about() {
     let text = format!("spec.poolRef: InClusterIPPool {namespace}/db does not exist");
     assert_eq!((response.code, &response.warnings), (201, &vec![text]));
     // It is respected when the pool is created.
-    team.consumer.create_pool("db", json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24})).await;
+    team.consumer
+        .create_pool(
+            "db",
+            json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24}),
+        )
+        .await;
     team.consumer.create_claim("a", "db").await;
     assert_eq!(team.consumer.wait_for_address("a").await, "10.0.0.2");
 }
@@ -234,7 +335,10 @@ async fn manual_reservations_can_be_deleted() {
     let team = Team::new().await;
     team.reserve("10.0.0.1", json!({})).await.into_object();
     let name = format!("{RESERVATIONS}/p.{}.web.10.0.0.1", team.consumer.namespace);
-    team.client.call("DELETE", &name, JSON, &Value::Null).await.into_object();
+    team.client
+        .call("DELETE", &name, JSON, &Value::Null)
+        .await
+        .into_object();
     team.consumer.wait_for_counts("web", (8, 8, 0, 0)).await;
 }
 
@@ -248,9 +352,17 @@ async fn binding_and_releasing_call_no_webhook() {
     eventually("no reservation can be created manually", || async {
         let response = team
             .client
-            .call("POST", &format!("{RESERVATIONS}?dryRun=All"), JSON, &team.reservation("10.0.0.9", &json!({})))
+            .call(
+                "POST",
+                &format!("{RESERVATIONS}?dryRun=All"),
+                JSON,
+                &team.reservation("10.0.0.9", &json!({})),
+            )
             .await;
-        response.message.contains("failed calling webhook").then_some(())
+        response
+            .message
+            .contains("failed calling webhook")
+            .then_some(())
     })
     .await;
     let names: Vec<String> = (0..8).map(|number| format!("c{number}")).collect();
@@ -264,5 +376,8 @@ async fn binding_and_releasing_call_no_webhook() {
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     team.client.patch(IPPool, "web", &label).await.into_object();
     let change = json!({"spec": {"gateway": null}});
-    team.client.patch(IPPool, "web", &change).await.assert_denied(500, "", "failed calling webhook");
+    team.client
+        .patch(IPPool, "web", &change)
+        .await
+        .assert_denied(500, "", "failed calling webhook");
 }

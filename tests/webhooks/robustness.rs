@@ -35,25 +35,63 @@ fn pool(name: &str, addresses: &str) -> Value {
 async fn assert_responsive() {
     let webhooks = &shared().webhooks;
     let good = pool("good", "10.0.0.1");
-    assert!(post_review(webhooks, IPPool, "CREATE", &Value::Null, &good).await.is_ok());
-    let converted = webhooks.post_review(CONVERT, &conversion("v1alpha1", &[good])).await.response();
-    assert_eq!(converted["convertedObjects"][0]["apiVersion"], "ipam.cluster.x-k8s.io/v1alpha1");
+    assert!(
+        post_review(webhooks, IPPool, "CREATE", &Value::Null, &good)
+            .await
+            .is_ok()
+    );
+    let converted = webhooks
+        .post_review(CONVERT, &conversion("v1alpha1", &[good]))
+        .await
+        .response();
+    assert_eq!(
+        converted["convertedObjects"][0]["apiVersion"],
+        "ipam.cluster.x-k8s.io/v1alpha1"
+    );
 }
 
 /// Sends an invalid request, and asserts that it is rejected with a message.
-async fn assert_rejected(status: u16, method: &str, path: &str, content_type: &str, body: &[u8]) -> HttpResponse {
-    let mut connection = shared().webhooks.connect().await.expect("a connection can be created");
-    let response = timeout(HANG, connection.send(method, path, content_type, body.to_vec())).await;
-    let response = response.expect("a response is received in time").expect("a response is received");
+async fn assert_rejected(
+    status: u16,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: &[u8],
+) -> HttpResponse {
+    let mut connection = shared()
+        .webhooks
+        .connect()
+        .await
+        .expect("a connection can be created");
+    let response = timeout(
+        HANG,
+        connection.send(method, path, content_type, body.to_vec()),
+    )
+    .await;
+    let response = response
+        .expect("a response is received in time")
+        .expect("a response is received");
     let start = String::from_utf8_lossy(&body[..body.len().min(100)]);
-    assert_eq!(response.status, status, "{method} {path} {start}: {}", response.body);
-    assert!(!response.body.trim().is_empty(), "{method} {path} {start}: no text");
+    assert_eq!(
+        response.status, status,
+        "{method} {path} {start}: {}",
+        response.body
+    );
+    assert!(
+        !response.body.trim().is_empty(),
+        "{method} {path} {start}: no text"
+    );
     response
 }
 
 #[tokio::test]
 async fn invalid_request_gets_an_error_with_a_message() {
-    let admission = review("CREATE", "InClusterIPPool", &Value::Null, &pool("a", "10.0.0.1"));
+    let admission = review(
+        "CREATE",
+        "InClusterIPPool",
+        &Value::Null,
+        &pool("a", "10.0.0.1"),
+    );
     let converts = conversion("v1alpha1", &[pool("a", "10.0.0.1")]);
     let changed = |review: &Value, change: Value| {
         let mut review = review.clone();
@@ -61,10 +99,12 @@ async fn invalid_request_gets_an_error_with_a_message() {
         review.to_string().into_bytes()
     };
     let bodies = |right: &Value, other: &Value| -> Vec<Vec<u8>> {
-        let mut bodies: Vec<Vec<u8>> = ["", "nonsense", "{", "null", "[]", "5", "\"text\"", "{}", "\u{0}"]
-            .iter()
-            .map(|text| text.as_bytes().to_vec())
-            .collect();
+        let mut bodies: Vec<Vec<u8>> = [
+            "", "nonsense", "{", "null", "[]", "5", "\"text\"", "{}", "\u{0}",
+        ]
+        .iter()
+        .map(|text| text.as_bytes().to_vec())
+        .collect();
         bodies.push(vec![0xff, 0xfe, b'{', b'}']);
         bodies.push(b"[".repeat(100_000));
         bodies.push(b"{\"a\":".repeat(40_000));
@@ -96,8 +136,14 @@ async fn invalid_request_gets_an_error_with_a_message() {
             assert_rejected(405, method, path, JSON, b"").await;
         }
     }
-    for path in ["/", "/validate", "/metrics", "/validate-ipam-cluster-x-k8s-io-v1alpha2-pod", "/convert/", "//convert"]
-    {
+    for path in [
+        "/",
+        "/validate",
+        "/metrics",
+        "/validate-ipam-cluster-x-k8s-io-v1alpha2-pod",
+        "/convert/",
+        "//convert",
+    ] {
         assert_rejected(404, "POST", path, JSON, admission.to_string().as_bytes()).await;
     }
     assert_responsive().await;
@@ -123,34 +169,64 @@ async fn reviews_of_unusual_objects_are_answered() {
             ("DELETE", object, &Value::Null),
         ] {
             let response = post_review(webhooks, IPPool, operation, old, new).await;
-            assert!((400..500).contains(&response.code), "{operation} {object}: {response:?}");
+            assert!(
+                (400..500).contains(&response.code),
+                "{operation} {object}: {response:?}"
+            );
         }
         let made = review("CREATE", "IPReservation", &Value::Null, object);
         let response = parse(&webhooks.post_review(VALIDATE_RESERVATION, &made).await);
         assert_eq!(response.code, 400, "{object}: {response:?}");
         let response = webhooks
-            .post_review(CONVERT, &conversion("v1alpha1", &[pool("a", "10.0.0.1"), object.clone()]))
+            .post_review(
+                CONVERT,
+                &conversion("v1alpha1", &[pool("a", "10.0.0.1"), object.clone()]),
+            )
             .await
             .response();
-        assert_eq!((&response["result"]["status"], &response["convertedObjects"]), (&json!("Failure"), &json!([])));
-        assert!(response["result"]["message"].as_str().is_some_and(|text| !text.is_empty()));
+        assert_eq!(
+            (&response["result"]["status"], &response["convertedObjects"]),
+            (&json!("Failure"), &json!([]))
+        );
+        assert!(
+            response["result"]["message"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty())
+        );
     }
     let strange = conversion("v7", &[pool("a", "10.0.0.1")]);
     let response = webhooks.post_review(CONVERT, &strange).await.response();
-    assert!(response["result"]["message"].as_str().is_some_and(|text| text.contains("v7")), "{response}");
+    assert!(
+        response["result"]["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("v7")),
+        "{response}"
+    );
     assert_responsive().await;
 }
 
 /// The response to raw bytes.
 async fn raw(bytes: &str, close: bool) -> String {
-    let mut stream = shared().webhooks.stream("http/1.1").await.expect("a connection can be created");
-    stream.write_all(bytes.as_bytes()).await.expect("it can be sent");
+    let mut stream = shared()
+        .webhooks
+        .stream("http/1.1")
+        .await
+        .expect("a connection can be created");
+    stream
+        .write_all(bytes.as_bytes())
+        .await
+        .expect("it can be sent");
     if close {
-        stream.shutdown().await.expect("the stream can be shut down");
+        stream
+            .shutdown()
+            .await
+            .expect("the stream can be shut down");
     }
     let mut response = Vec::new();
     // The read must end, with any result.
-    let _ = timeout(HANG, stream.read_to_end(&mut response)).await.expect("the connection does not hang");
+    let _ = timeout(HANG, stream.read_to_end(&mut response))
+        .await
+        .expect("the connection does not hang");
     String::from_utf8_lossy(&response).into_owned()
 }
 
@@ -162,9 +238,17 @@ async fn oversized_and_partial_bodies_block_no_request() {
         )
     };
     let beginning = head(validate(), 1000);
-    let promised = [head(validate(), 9 << 20), head(CONVERT, 17 << 20), head(CONVERT, u64::MAX / 4)];
-    let nonsense =
-        ["nonsense\r\n\r\n", "\r\n\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n"];
+    let promised = [
+        head(validate(), 9 << 20),
+        head(CONVERT, 17 << 20),
+        head(CONVERT, u64::MAX / 4),
+    ];
+    let nonsense = [
+        "nonsense\r\n\r\n",
+        "\r\n\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n",
+        "POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
+    ];
     let (too_long, stalled, broken, odd) = tokio::join!(
         join_all(promised.iter().map(|head| raw(head, false))),
         raw(&beginning, false),
@@ -172,12 +256,18 @@ async fn oversized_and_partial_bodies_block_no_request() {
         join_all(nonsense.iter().map(|text| raw(text, true))),
     );
     for response in too_long {
-        assert!(response.starts_with("HTTP/1.1 413 ") && response.contains("too long"), "{response}");
+        assert!(
+            response.starts_with("HTTP/1.1 413 ") && response.contains("too long"),
+            "{response}"
+        );
     }
     assert!(stalled.starts_with("HTTP/1.1 504 "), "{stalled}");
     assert!(!broken.starts_with("HTTP/1.1 2"), "{broken}");
     for response in odd {
-        assert!(response.is_empty() || response.starts_with("HTTP/1.1 4"), "{response}");
+        assert!(
+            response.is_empty() || response.starts_with("HTTP/1.1 4"),
+            "{response}"
+        );
     }
     assert_responsive().await;
 }
@@ -186,16 +276,23 @@ async fn oversized_and_partial_bodies_block_no_request() {
 async fn thousand_concurrent_reviews_are_answered_correctly() {
     let webhooks = &shared().webhooks;
     let connections = join_all((0..4).map(|_| webhooks.connect_http2())).await;
-    let connections: Vec<_> =
-        connections.into_iter().map(|connection| connection.expect("the connection can be created")).collect();
+    let connections: Vec<_> = connections
+        .into_iter()
+        .map(|connection| connection.expect("the connection can be created"))
+        .collect();
     let responses = join_all((0..1000).map(async |number: usize| {
-        let mut connection = connections[number % 4].another().expect("HTTP/2 can do that");
+        let mut connection = connections[number % 4]
+            .another()
+            .expect("HTTP/2 can do that");
         let (name, good) = (format!("p{number}"), !number.is_multiple_of(3));
         let pool = pool(&name, if good { "10.0.0.1" } else { "nonsense" });
         let review = review("CREATE", "InClusterIPPool", &Value::Null, &pool);
         let mut tries = 0;
         let response = loop {
-            let response = connection.post(validate(), review.to_string()).await.expect("a response is received");
+            let response = connection
+                .post(validate(), review.to_string())
+                .await
+                .expect("a response is received");
             tries += 1;
             // On a loaded machine a body can arrive too late.
             if response.status != 504 || tries == 5 {
@@ -230,8 +327,20 @@ async fn standby_serves_admission_and_keeps_serving_as_leader() {
     webhooks.register(&plane);
     let consumer = Consumer::new(&plane).await;
     let client = ApiClient::new(&consumer);
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.5-10.0.0.9"], "prefix": 24})).await;
-    client.create(GlobalIPPool, "all", &json!({"addresses": ["10.1.0.5-10.1.0.9"], "prefix": 24})).await.into_object();
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.5-10.0.0.9"], "prefix": 24}),
+        )
+        .await;
+    client
+        .create(
+            GlobalIPPool,
+            "all",
+            &json!({"addresses": ["10.1.0.5-10.1.0.9"], "prefix": 24}),
+        )
+        .await
+        .into_object();
     consumer.create_claim("a", "web").await;
     consumer.create_global_claim("g", "all").await;
     for name in ["a", "g"] {
@@ -245,25 +354,47 @@ async fn standby_serves_admission_and_keeps_serving_as_leader() {
             (response.code == 400 && response.message.contains(&format!("{net}.5"))).then_some(())
         })
         .await;
-        client.delete(kind, name).await.assert_denied(400, "", &format!("{net}.5"));
+        client
+            .delete(kind, name)
+            .await
+            .assert_denied(400, "", &format!("{net}.5"));
     }
-    assert!(!standby.log().contains("acquired leadership lease"), "{}", standby.log());
+    assert!(
+        !standby.log().contains("acquired leadership lease"),
+        "{}",
+        standby.log()
+    );
 
-    // It takes over, and denies the drop of an address in use at any moment. The lease was released.
+    // It takes over, and denies the drop of an address in use at any moment. The lease was
+    // released.
     leader.kill();
     plane.kubectl(&["-n", NAMESPACE, "delete", "lease", IN_CLUSTER_LEASE]);
     eventually("the standby leads, with its own index", || async {
         for (kind, name, net) in drops {
             let less = json!({"spec": {"addresses": [format!("{net}.6-{net}.9")]}});
-            client.dry_run_patch(kind, name, &less).await.assert_denied(400, "", &format!("{net}.5"));
+            client.dry_run_patch(kind, name, &less).await.assert_denied(
+                400,
+                "",
+                &format!("{net}.5"),
+            );
             let more = json!({"spec": {"addresses": [format!("{net}.5-{net}.10")]}});
             client.dry_run_patch(kind, name, &more).await.into_object();
         }
-        standby.log().contains("the ledger of the provider is complete").then_some(())
+        standby
+            .log()
+            .contains("the ledger of the provider is complete")
+            .then_some(())
     })
     .await;
     consumer.create_claim("b", "web").await;
     consumer.wait_for_address("b").await;
-    client.delete(IPPool, "web").await.assert_denied(400, "", "10.0.0.5");
-    assert!(standby.log().contains("acquired leadership lease"), "{}", standby.log());
+    client
+        .delete(IPPool, "web")
+        .await
+        .assert_denied(400, "", "10.0.0.5");
+    assert!(
+        standby.log().contains("acquired leadership lease"),
+        "{}",
+        standby.log()
+    );
 }

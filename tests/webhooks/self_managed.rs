@@ -1,5 +1,5 @@
-//! Self-managed certificates: the manager runs with the permissions of `config/rbac` and `config/self-managed-certs`
-//! only.
+//! Self-managed certificates: the manager runs with the permissions of `config/rbac` and
+//! `config/self-managed-certs` only.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -48,7 +48,12 @@ impl Cluster {
         webhooks.register_with_ca(&plane, "");
         let consumer = Consumer::new(&plane).await;
         let client = ApiClient::new(&consumer);
-        Self { plane, webhooks, consumer, client }
+        Self {
+            plane,
+            webhooks,
+            consumer,
+            client,
+        }
     }
 
     async fn permitted() -> Self {
@@ -69,13 +74,19 @@ impl Cluster {
             "--webhook-cert-hosts=127.0.0.1",
             "--webhook-cert-interval=200ms",
         ];
-        Manager::launch(&self.plane, self.plane.provider_kubeconfig(), &[&own[..], flags].concat())
+        Manager::launch(
+            &self.plane,
+            self.plane.provider_kubeconfig(),
+            &[&own[..], flags].concat(),
+        )
     }
 
     /// The values in the Secret, if it exists.
     async fn secret(&self) -> Option<BTreeMap<String, ByteString>> {
-        let secrets: ResourceClient<Secret> =
-            ResourceClient::new(Api::namespaced(self.consumer.client.clone(), NAMESPACE), &());
+        let secrets: ResourceClient<Secret> = ResourceClient::new(
+            Api::namespaced(self.consumer.client.clone(), NAMESPACE),
+            &(),
+        );
         let secret = secrets.get(SECRET).await.expect("secrets can be read")?;
         assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
         secret.data
@@ -89,13 +100,23 @@ impl Cluster {
     /// The CA bundles of all webhooks, each in PEM.
     async fn bundles(&self) -> Vec<String> {
         let configuration = self.client.get(CONFIGURATION).await;
-        let webhooks = configuration["webhooks"].as_array().expect("there are webhooks").clone();
-        let mut configs: Vec<Value> = webhooks.into_iter().map(|webhook| webhook["clientConfig"].clone()).collect();
+        let webhooks = configuration["webhooks"]
+            .as_array()
+            .expect("there are webhooks")
+            .clone();
+        let mut configs: Vec<Value> = webhooks
+            .into_iter()
+            .map(|webhook| webhook["clientConfig"].clone())
+            .collect();
         for definition in DEFINITIONS {
-            configs.push(self.client.get(definition).await["spec"]["conversion"]["webhook"]["clientConfig"].clone());
+            configs.push(
+                self.client.get(definition).await["spec"]["conversion"]["webhook"]["clientConfig"]
+                    .clone(),
+            );
         }
         let bundle = |config: Value| {
-            let bytes: Option<ByteString> = serde_json::from_value(config["caBundle"].clone()).expect("it is base64");
+            let bytes: Option<ByteString> =
+                serde_json::from_value(config["caBundle"].clone()).expect("it is base64");
             String::from_utf8(bytes.unwrap_or_default().0).expect("it is PEM")
         };
         configs.into_iter().map(bundle).collect()
@@ -106,7 +127,11 @@ impl Cluster {
         eventually("the CA bundles are injected", || async {
             let data = self.secret().await?;
             let bundle = String::from_utf8(data["ca.crt"].0.clone()).expect("it is PEM");
-            self.bundles().await.iter().all(|found| *found == bundle).then_some(bundle)
+            self.bundles()
+                .await
+                .iter()
+                .all(|found| *found == bundle)
+                .then_some(bundle)
         })
         .await
     }
@@ -125,7 +150,11 @@ impl Cluster {
                              "metadata": {"name": "old"}, "spec": {"subnet": "10.1.0.0/24"}});
             eventually("a pool is converted", || async {
                 let path = format!("{}?dryRun=All", self.client.path(kind, "v1alpha1", ""));
-                self.client.call("POST", &path, JSON, &old).await.is_ok().then_some(())
+                self.client
+                    .call("POST", &path, JSON, &old)
+                    .await
+                    .is_ok()
+                    .then_some(())
             })
             .await;
         }
@@ -133,17 +162,30 @@ impl Cluster {
 
     /// The number of writes of all clients to the objects that the manager maintains.
     fn writes(&self) -> u64 {
-        let kinds = ["secrets", "validatingwebhookconfigurations", "customresourcedefinitions"];
+        let kinds = [
+            "secrets",
+            "validatingwebhookconfigurations",
+            "customresourcedefinitions",
+        ];
         let counts = self.plane.request_count().into_iter();
         let writes = counts.filter(|(key, _)| {
-            key.verb != "GET" && key.verb != "LIST" && key.verb != "WATCH" && key.subresource.is_empty()
+            key.verb != "GET"
+                && key.verb != "LIST"
+                && key.verb != "WATCH"
+                && key.subresource.is_empty()
         });
-        writes.filter(|(key, _)| kinds.contains(&key.resource.as_str())).map(|(_, count)| count).sum()
+        writes
+            .filter(|(key, _)| kinds.contains(&key.resource.as_str()))
+            .map(|(_, count)| count)
+            .sum()
     }
 
     async fn damage(&self, operations: Value) {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}");
-        self.client.call("PATCH", &path, PATCH, &operations).await.into_object();
+        self.client
+            .call("PATCH", &path, PATCH, &operations)
+            .await
+            .into_object();
     }
 }
 
@@ -152,7 +194,10 @@ fn apply(plane: &ControlPlane, file: &str) {
 }
 
 fn committed(file: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(file).display().to_string()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(file)
+        .display()
+        .to_string()
 }
 
 fn permit(plane: &ControlPlane, folder: &str) {
@@ -167,7 +212,10 @@ fn certificates(pem: &str) -> usize {
 
 /// Asserts that no private key was logged.
 fn assert_no_key_logged(manager: &Manager) {
-    assert!(!manager.log().contains("PRIVATE KEY"), "the log contains a key");
+    assert!(
+        !manager.log().contains("PRIVATE KEY"),
+        "the log contains a key"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,9 +227,16 @@ async fn manager_creates_certificate_and_injects_ca_bundles() {
     assert_eq!(certificates(&bundle), 1);
     cluster.wait_until_working().await;
     let bad = json!({"addresses": ["10.0.0.1", "fd00::1"], "prefix": 24});
-    cluster.client.dry_run_create(IPPool, "bad", &bad).await.assert_denied(422, "spec.addresses", "fd00::1 is IPv6");
+    cluster
+        .client
+        .dry_run_create(IPPool, "bad", &bad)
+        .await
+        .assert_denied(422, "spec.addresses", "fd00::1 is IPv6");
     let data = cluster.secret().await.expect("the Secret exists");
-    assert_eq!(data.keys().collect::<Vec<_>>(), ["ca.crt", "ca.key", "tls.crt", "tls.key"]);
+    assert_eq!(
+        data.keys().collect::<Vec<_>>(),
+        ["ca.crt", "ca.key", "tls.crt", "tls.key"]
+    );
 
     // Nothing else is written, and another manager uses the same certificate.
     let before = cluster.writes();
@@ -192,7 +247,9 @@ async fn manager_creates_certificate_and_injects_ca_bundles() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(cluster.writes(), before, "{}", manager.log());
     assert_eq!(cluster.secret().await, Some(data));
-    connect_trusting(&bundle, other.port(), "h2").await.expect("the second one is trusted too");
+    connect_trusting(&bundle, other.port(), "h2")
+        .await
+        .expect("the second one is trusted too");
     assert!(!manager.log().contains("orbidden"), "{}", manager.log());
     assert_no_key_logged(&manager);
 }
@@ -200,9 +257,16 @@ async fn manager_creates_certificate_and_injects_ca_bundles() {
 #[tokio::test(flavor = "multi_thread")]
 async fn managers_that_start_together_share_one_certificate() {
     let cluster = Cluster::permitted().await;
-    let ports: Vec<Webhooks> = (0..4).map(|_| Webhooks::without_certificate(&cluster.plane)).collect();
-    let managers: Vec<Manager> = ports.iter().map(|webhooks| cluster.manager_at(webhooks, &[])).collect();
-    managers.iter().for_each(|manager| manager.wait_until_ready());
+    let ports: Vec<Webhooks> = (0..4)
+        .map(|_| Webhooks::without_certificate(&cluster.plane))
+        .collect();
+    let managers: Vec<Manager> = ports
+        .iter()
+        .map(|webhooks| cluster.manager_at(webhooks, &[]))
+        .collect();
+    managers
+        .iter()
+        .for_each(|manager| manager.wait_until_ready());
     let bundle = cluster.injected().await;
     assert_eq!(certificates(&bundle), 1);
     for (webhooks, manager) in ports.iter().zip(&managers) {
@@ -210,10 +274,21 @@ async fn managers_that_start_together_share_one_certificate() {
             .await
             .unwrap_or_else(|error| panic!("{error}: {}", manager.log()));
     }
-    let made = managers.iter().map(|manager| manager.log().matches("generated a CA and a certificate").count());
+    let made = managers.iter().map(|manager| {
+        manager
+            .log()
+            .matches("generated a CA and a certificate")
+            .count()
+    });
     assert_eq!(made.sum::<usize>(), 1);
     for manager in &managers {
-        assert!(!manager.log().contains("cannot reconcile the self-managed certificate"), "{}", manager.log());
+        assert!(
+            !manager
+                .log()
+                .contains("cannot reconcile the self-managed certificate"),
+            "{}",
+            manager.log()
+        );
     }
 }
 
@@ -223,10 +298,16 @@ async fn certificate_and_ca_rotation_fails_no_request() {
     const TIMEOUT: Duration = Duration::from_mins(5);
     let cluster = Cluster::permitted().await;
     let interval = format!("--webhook-cert-interval={}s", SETTLE.as_secs());
-    let flags = [interval.as_str(), "--webhook-cert-lifetime=40s", "--webhook-ca-lifetime=64s"];
+    let flags = [
+        interval.as_str(),
+        "--webhook-cert-lifetime=40s",
+        "--webhook-ca-lifetime=64s",
+    ];
     let second = Webhooks::without_certificate(&cluster.plane);
     let managers = [cluster.manager(&flags), cluster.manager_at(&second, &flags)];
-    managers.iter().for_each(|manager| manager.wait_until_ready());
+    managers
+        .iter()
+        .for_each(|manager| manager.wait_until_ready());
     cluster.wait_until_working().await;
     let (done, requests) = (AtomicBool::new(false), AtomicUsize::new(0));
     let is_done = || done.load(Ordering::Relaxed);
@@ -244,7 +325,10 @@ async fn certificate_and_ca_rotation_fails_no_request() {
                 (newer != bundle && certificates(&newer) >= 2).then_some(())
             })
             .await;
-            println!("CA {authority} after {} requests", requests.load(Ordering::Relaxed));
+            println!(
+                "CA {authority} after {} requests",
+                requests.load(Ordering::Relaxed)
+            );
         }
         eventually_within(TIMEOUT, "the first CA is removed", || async {
             (!cluster.value("ca.crt").await.contains(first.trim())).then_some(())
@@ -272,8 +356,9 @@ async fn certificate_and_ca_rotation_fails_no_request() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    // The API server reuses its connections; these handshakes are all new. Each webhook may be called at any moment, by
-    // an API server whose CA bundle is as old as the propagation delay allows.
+    // The API server reuses its connections; these handshakes are all new. Each webhook may be
+    // called at any moment, by an API server whose CA bundle is as old as the propagation delay
+    // allows.
     let connect = async |port: u16| {
         while !is_done() {
             let read = Instant::now();
@@ -281,13 +366,19 @@ async fn certificate_and_ca_rotation_fails_no_request() {
                 if let Err(error) = connect_trusting(&bundle, port, "h2").await
                     && read.elapsed() < SETTLE
                 {
-                    panic!("{error}\n{bundle}\n{}", managers.each_ref().map(|manager| manager.log()).join("\n"));
+                    panic!(
+                        "{error}\n{bundle}\n{}",
+                        managers.each_ref().map(|manager| manager.log()).join("\n")
+                    );
                 }
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let load = join(join_all([IPPool, GlobalIPPool].map(create)), join_all([IPPool, GlobalIPPool].map(convert)));
+    let load = join(
+        join_all([IPPool, GlobalIPPool].map(create)),
+        join_all([IPPool, GlobalIPPool].map(convert)),
+    );
     let ports = [cluster.webhooks.port(), second.port()];
     join(renew, join(load, join_all(ports.map(connect)))).await;
     println!("{} requests, none failed", requests.load(Ordering::Relaxed));
@@ -313,11 +404,19 @@ async fn overwritten_ca_bundles_are_restored() {
     assert_eq!(cluster.injected().await, bundle);
     cluster.wait_until_working().await;
     // Replaced by the committed configuration, which names the service.
-    for file in ["config/webhook/manifests.yaml", "config/crd/ipam.cluster.x-k8s.io.yaml"] {
+    for file in [
+        "config/webhook/manifests.yaml",
+        "config/crd/ipam.cluster.x-k8s.io.yaml",
+    ] {
         cluster.plane.kubectl(&["replace", "-f", &committed(file)]);
     }
     assert_eq!(cluster.injected().await, bundle);
-    assert_eq!(manager.log().matches("webhooks: generated").count(), 1, "{}", manager.log());
+    assert_eq!(
+        manager.log().matches("webhooks: generated").count(),
+        1,
+        "{}",
+        manager.log()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -327,11 +426,14 @@ async fn deleted_or_damaged_secret_is_regenerated() {
     manager.wait_until_ready();
     let first = cluster.injected().await;
     let junk = json!(ByteString(b"junk".to_vec()));
-    let replace = |key: &str| json!([{"op": "replace", "path": format!("/data/{key}"), "value": junk}]);
+    let replace =
+        |key: &str| json!([{"op": "replace", "path": format!("/data/{key}"), "value": junk}]);
     let remove = |key: &str| json!([{"op": "remove", "path": format!("/data/{key}")}]);
     let certificate = async |why: &str| {
         let shown = || async {
-            let stream = connect_trusting(&cluster.injected().await, cluster.webhooks.port(), "h2").await.ok()?;
+            let stream = connect_trusting(&cluster.injected().await, cluster.webhooks.port(), "h2")
+                .await
+                .ok()?;
             Some(stream.get_ref().1.peer_certificates()?.first()?.to_vec())
         };
         eventually(why, shown).await
@@ -339,12 +441,17 @@ async fn deleted_or_damaged_secret_is_regenerated() {
     // Only the certificate is regenerated: the CA stays.
     for (operations, response) in [
         (replace("tls.crt"), "the certificate cannot be parsed"),
-        (replace("tls.key"), "the key of the certificate cannot be parsed"),
+        (
+            replace("tls.key"),
+            "the key of the certificate cannot be parsed",
+        ),
     ] {
         let before = certificate(response).await;
         cluster.damage(operations).await;
-        eventually("another certificate is served", || async { (certificate(response).await != before).then_some(()) })
-            .await;
+        eventually("another certificate is served", || async {
+            (certificate(response).await != before).then_some(())
+        })
+        .await;
         assert!(manager.log().contains(response), "{}", manager.log());
         assert_eq!(cluster.injected().await, first);
     }
@@ -364,9 +471,14 @@ async fn deleted_or_damaged_secret_is_regenerated() {
         (bundle.contains("CERTIFICATE") && bundle != second).then_some(bundle)
     })
     .await;
-    assert_eq!((certificates(&third), cluster.injected().await == third), (1, true));
+    assert_eq!(
+        (certificates(&third), cluster.injected().await == third),
+        (1, true)
+    );
     cluster.wait_until_working().await;
-    cluster.plane.kubectl(&["-n", NAMESPACE, "delete", "secret", SECRET]);
+    cluster
+        .plane
+        .kubectl(&["-n", NAMESPACE, "delete", "secret", SECRET]);
     eventually("there is another Secret", || async {
         (cluster.secret().await?["ca.crt"].0 != third.as_bytes()).then_some(())
     })
@@ -382,14 +494,29 @@ async fn missing_permissions_are_reported_and_retried() {
     let manager = cluster.manager(&[]).may_lack_permissions();
     let reason = eventually("only the certificate is missing", || async {
         let response = manager.probe("/readyz")?;
-        let missing = response.lines().filter(|line| line.starts_with("- ")).collect::<Vec<_>>();
-        (missing.len() == 1 && missing[0].starts_with("- certificate for webhooks: cannot read Secret "))
-            .then(|| missing[0].to_owned())
+        let missing = response
+            .lines()
+            .filter(|line| line.starts_with("- "))
+            .collect::<Vec<_>>();
+        (missing.len() == 1
+            && missing[0].starts_with("- certificate for webhooks: cannot read Secret "))
+        .then(|| missing[0].to_owned())
     })
     .await;
-    assert!(reason.contains("forbidden") && reason.ends_with("are in config/self-managed-certs"), "{reason}");
+    assert!(
+        reason.contains("forbidden") && reason.ends_with("are in config/self-managed-certs"),
+        "{reason}"
+    );
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(manager.log().matches("cannot reconcile the self-managed certificate").count(), 1, "{}", manager.log());
+    assert_eq!(
+        manager
+            .log()
+            .matches("cannot reconcile the self-managed certificate")
+            .count(),
+        1,
+        "{}",
+        manager.log()
+    );
     permit(&cluster.plane, "config/self-managed-certs");
     manager.wait_until_ready();
     cluster.wait_until_working().await;
@@ -398,10 +525,11 @@ async fn missing_permissions_are_reported_and_retried() {
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_webhook_configuration_is_waited_for() {
     let cluster = Cluster::permitted().await;
-    cluster.plane.kubectl(&["delete", "validatingwebhookconfiguration", "--all"]);
+    cluster
+        .plane
+        .kubectl(&["delete", "validatingwebhookconfiguration", "--all"]);
     let manager = cluster.manager(&[]);
-    let missing =
-        "- certificate for webhooks: there is no ValidatingWebhookConfiguration capi-ipam-in-cluster-validating";
+    let missing = "- certificate for webhooks: there is no ValidatingWebhookConfiguration capi-ipam-in-cluster-validating";
     eventually("the missing configuration is reported", || async {
         manager.probe("/readyz")?.contains(missing).then_some(())
     })
@@ -409,7 +537,9 @@ async fn missing_webhook_configuration_is_waited_for() {
     // The CRDs are injected meanwhile.
     eventually("the CRDs have CA bundles", || async {
         let definition = cluster.client.get(DEFINITIONS[0]).await;
-        definition["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"].is_string().then_some(())
+        definition["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"]
+            .is_string()
+            .then_some(())
     })
     .await;
     cluster.webhooks.register_with_ca(&cluster.plane, "");
@@ -422,18 +552,37 @@ async fn resources_managed_by_cert_manager_are_skipped() {
     let cluster = Cluster::permitted().await;
     let annotation = "cert-manager.io/inject-ca-from=capi-ipam-in-cluster-system/serving-cert";
     let definition = "inclusterippools.ipam.cluster.x-k8s.io";
-    cluster.plane.kubectl(&["annotate", "validatingwebhookconfiguration", "--all", annotation]);
-    cluster.plane.kubectl(&["annotate", "crd", definition, annotation]);
+    cluster.plane.kubectl(&[
+        "annotate",
+        "validatingwebhookconfiguration",
+        "--all",
+        annotation,
+    ]);
+    cluster
+        .plane
+        .kubectl(&["annotate", "crd", definition, annotation]);
     let manager = cluster.manager(&[]);
     manager.wait_until_ready();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let bundles = cluster.bundles().await;
     let (last, others) = bundles.split_last().expect("there are webhooks");
-    assert!(others.iter().all(String::is_empty) && certificates(last) == 1, "{bundles:?}");
-    assert_eq!(manager.log().matches("makes cert-manager inject").count(), 2, "{}", manager.log());
+    assert!(
+        others.iter().all(String::is_empty) && certificates(last) == 1,
+        "{bundles:?}"
+    );
+    assert_eq!(
+        manager.log().matches("makes cert-manager inject").count(),
+        2,
+        "{}",
+        manager.log()
+    );
     let gone = "cert-manager.io/inject-ca-from-";
-    cluster.plane.kubectl(&["annotate", "validatingwebhookconfiguration", "--all", gone]);
-    cluster.plane.kubectl(&["annotate", "crd", definition, gone]);
+    cluster
+        .plane
+        .kubectl(&["annotate", "validatingwebhookconfiguration", "--all", gone]);
+    cluster
+        .plane
+        .kubectl(&["annotate", "crd", definition, gone]);
     cluster.injected().await;
     cluster.wait_until_working().await;
 }

@@ -12,14 +12,22 @@ async fn client() -> ApiClient {
     ApiClient::new(&Consumer::new(&shared().plane).await)
 }
 
-/// Asserts that the creation of a pool and the change of a pool without warnings return exactly these warnings.
+/// Asserts that the creation of a pool and the change of a pool without warnings return exactly
+/// these warnings.
 async fn assert_warnings(kind: InClusterKind, spec: Value, expected: &[&str]) {
     let client = client().await;
     let (name, other) = (unique("warned"), unique("warned"));
     let created = client.create(kind, &name, &spec).await;
     assert!(created.is_ok(), "{created:?}");
     assert_eq!(created.warnings, expected);
-    let direct = post_review(&shared().webhooks, kind, "CREATE", &Value::Null, &client.pool(kind, &name, &spec)).await;
+    let direct = post_review(
+        &shared().webhooks,
+        kind,
+        "CREATE",
+        &Value::Null,
+        &client.pool(kind, &name, &spec),
+    )
+    .await;
     assert_eq!(direct.warnings, expected);
     // A change that does not affect the spec returns no warning.
     let labels = json!({"metadata": {"labels": {"a": "b"}}});
@@ -27,8 +35,17 @@ async fn assert_warnings(kind: InClusterKind, spec: Value, expected: &[&str]) {
     client.delete(kind, &name).await.into_object();
 
     let mut before = spec.clone();
-    for field in ["gateway", "excludedAddresses", "excludedPrefixes", "headroom", "reclaim"] {
-        before.as_object_mut().expect("a specification is an object").remove(field);
+    for field in [
+        "gateway",
+        "excludedAddresses",
+        "excludedPrefixes",
+        "headroom",
+        "reclaim",
+    ] {
+        before
+            .as_object_mut()
+            .expect("a specification is an object")
+            .remove(field);
     }
     client.create(kind, &other, &before).await.into_object();
     let change = json!({"spec": spec});
@@ -37,7 +54,11 @@ async fn assert_warnings(kind: InClusterKind, spec: Value, expected: &[&str]) {
             "the deletion of the first pool is observed, and exactly these warnings are returned",
             || async {
                 let warnings = client.dry_run_patch(kind, &other, &change).await.warnings;
-                if warnings == expected { Ok(()) } else { Err(format!("{kind}: {warnings:?}")) }
+                if warnings == expected {
+                    Ok(())
+                } else {
+                    Err(format!("{kind}: {warnings:?}"))
+                }
             },
         )
         .await;
@@ -76,7 +97,8 @@ async fn gateway_outside_the_subnet_is_warned_about() {
     for (kind, third) in [(IPPool, 2), (GlobalIPPool, 3)] {
         let addresses = format!("100.64.{third}.10-100.64.{third}.20");
         let spec = json!({"addresses": [addresses], "prefix": 24, "gateway": "192.168.0.1"});
-        let expected = format!("spec.gateway: 192.168.0.1 is outside of the subnet 100.64.{third}.0/24");
+        let expected =
+            format!("spec.gateway: 192.168.0.1 is outside of the subnet 100.64.{third}.0/24");
         assert_warnings(kind, spec, &[&expected]).await;
     }
 }
@@ -109,7 +131,10 @@ async fn host_bits_are_warned_about() {
         "spec.excluded[0]: fd00::5/126 means fd00::4/126 (4 addresses, fd00::4-fd00::7)",
         "spec.namespaces.selector: is empty and selects all namespaces; write from: All if this is intended",
     ];
-    assert_eq!((created.code, created.warnings), (201, expected.map(str::to_owned).to_vec()));
+    assert_eq!(
+        (created.code, created.warnings),
+        (201, expected.map(str::to_owned).to_vec())
+    );
 }
 
 #[tokio::test]
@@ -117,12 +142,15 @@ async fn exclusion_outside_the_pool_is_warned_about() {
     for (kind, third) in [(IPPool, 4), (GlobalIPPool, 5)] {
         let spec = json!({"addresses": [format!("100.64.{third}.10-100.64.{third}.20")], "prefix": 24,
                           "excludedAddresses": [format!("100.64.{third}.20"), "10.99.0.0/16"]});
-        let expected = "spec.excludedAddresses[1]: 10.99.0.0/16 excludes nothing: it is not in the pool";
+        let expected =
+            "spec.excludedAddresses[1]: 10.99.0.0/16 excludes nothing: it is not in the pool";
         assert_warnings(kind, spec, &[expected]).await;
     }
     for (kind, second) in [(PrefixPool, 4), (GlobalPrefixPool, 5)] {
-        let spec = json!({"prefixes": [format!("fd64:{second}::/48")], "excludedPrefixes": ["fd99::/64"]});
-        let expected = "spec.excludedPrefixes[0]: fd99::/64 excludes nothing: it is not in the pool";
+        let spec =
+            json!({"prefixes": [format!("fd64:{second}::/48")], "excludedPrefixes": ["fd99::/64"]});
+        let expected =
+            "spec.excludedPrefixes[0]: fd99::/64 excludes nothing: it is not in the pool";
         assert_warnings(kind, spec, &[expected]).await;
     }
 }
@@ -130,9 +158,9 @@ async fn exclusion_outside_the_pool_is_warned_about() {
 #[tokio::test]
 async fn single_address_prefixes_are_warned_about() {
     for (kind, second) in [(PrefixPool, 6), (GlobalPrefixPool, 7)] {
-        let spec = json!({"prefixes": [format!("fd64:{second}::/120")], "allocationPrefixLength": 128});
-        let expected =
-            "spec.allocationPrefixLength: 128 allocates single addresses; consider a pool of addresses instead";
+        let spec =
+            json!({"prefixes": [format!("fd64:{second}::/120")], "allocationPrefixLength": 128});
+        let expected = "spec.allocationPrefixLength: 128 allocates single addresses; consider a pool of addresses instead";
         assert_warnings(kind, spec, &[expected]).await;
     }
 }
@@ -142,8 +170,9 @@ async fn gateway_within_the_prefixes_is_warned_about() {
     for (kind, second) in [(PrefixPool, 8), (GlobalPrefixPool, 9)] {
         let gateway = format!("fd64:{second}::1");
         let spec = json!({"prefixes": [format!("fd64:{second}::/48")], "gateway": gateway});
-        let expected =
-            format!("spec.gateway: {gateway} is within the pool and can be allocated; exclude it to prevent this");
+        let expected = format!(
+            "spec.gateway: {gateway} is within the pool and can be allocated; exclude it to prevent this"
+        );
         assert_warnings(kind, spec, &[&expected]).await;
     }
 }
@@ -152,7 +181,14 @@ async fn gateway_within_the_prefixes_is_warned_about() {
 async fn overlap_with_another_pool_is_warned_about() {
     let client = client().await;
     let (first, second) = (unique("overlapping"), unique("overlapping"));
-    client.create(GlobalIPPool, &first, &json!({"addresses": ["100.64.10.0/24"], "prefix": 24})).await.into_object();
+    client
+        .create(
+            GlobalIPPool,
+            &first,
+            &json!({"addresses": ["100.64.10.0/24"], "prefix": 24}),
+        )
+        .await
+        .into_object();
     let spec = json!({"addresses": ["100.64.10.200-100.64.10.210"], "prefix": 24});
     let response = eventually("the overlap is observed", || async {
         let response = client.dry_run_create(IPPool, &second, &spec).await;
@@ -163,18 +199,40 @@ async fn overlap_with_another_pool_is_warned_about() {
         "the same addresses can be allocated by GlobalInClusterIPPool {first}; pools of one IPNetwork never share \
          addresses"
     );
-    assert_eq!((response.code, &response.warnings), (201, &vec![text.clone()]));
+    assert_eq!(
+        (response.code, &response.warnings),
+        (201, &vec![text.clone()])
+    );
     // A pool of prefixes overlaps with pools of addresses, too.
     let prefixes = json!({"prefixes": ["100.64.0.0/18"], "allocationPrefixLength": 24});
     let response = client.dry_run_create(PrefixPool, &second, &prefixes).await;
-    assert!(response.warnings.iter().any(|warning| warning.contains("pools of one IPNetwork")), "{response:?}");
+    assert!(
+        response
+            .warnings
+            .iter()
+            .any(|warning| warning.contains("pools of one IPNetwork")),
+        "{response:?}"
+    );
     // A pool does not overlap with itself, nor with one of its network.
     let more = json!({"spec": {"addresses": ["100.64.10.0/25"]}});
-    assert_eq!(client.dry_run_patch(GlobalIPPool, &first, &more).await.warnings, [""; 0]);
+    assert_eq!(
+        client
+            .dry_run_patch(GlobalIPPool, &first, &more)
+            .await
+            .warnings,
+        [""; 0]
+    );
     let (lab, third) = (unique("lab"), unique("overlapping"));
-    Consumer::new(&shared().plane).await.create_open_network(&lab).await;
-    let networked = |addresses: &str| json!({"addresses": [addresses], "prefix": 24, "network": lab});
-    client.create(IPPool, &third, &networked("100.64.11.0/24")).await.into_object();
+    Consumer::new(&shared().plane)
+        .await
+        .create_open_network(&lab)
+        .await;
+    let networked =
+        |addresses: &str| json!({"addresses": [addresses], "prefix": 24, "network": lab});
+    client
+        .create(IPPool, &third, &networked("100.64.11.0/24"))
+        .await
+        .into_object();
     let path = client.path(IPPool, "v1alpha2", &third);
     eventually("the pool joins the network", || async {
         let pool = client.get(&path).await;
@@ -204,7 +262,12 @@ async fn tightened_rules_are_warned_about() {
     let consumer = Consumer::new(&shared().plane).await;
     let client = ApiClient::new(&consumer);
     let pool = unique("tightened");
-    consumer.create_global_pool(&pool, json!({"addresses": ["100.66.8.1-100.66.8.9"], "prefix": 24})).await;
+    consumer
+        .create_global_pool(
+            &pool,
+            json!({"addresses": ["100.66.8.1-100.66.8.9"], "prefix": 24}),
+        )
+        .await;
     for name in ["a", "b", "c"] {
         consumer.create_global_claim(name, &pool).await;
         consumer.wait_for_address(name).await;
@@ -215,7 +278,12 @@ async fn tightened_rules_are_warned_about() {
         "spec.allowedNamespaces: 3 addresses are in namespaces that are not allowed; they stay in use",
     ];
     eventually("the addresses are counted", || async {
-        (client.dry_run_patch(GlobalIPPool, &pool, &json!({"spec": rules})).await.warnings == expected).then_some(())
+        (client
+            .dry_run_patch(GlobalIPPool, &pool, &json!({"spec": rules}))
+            .await
+            .warnings
+            == expected)
+            .then_some(())
     })
     .await;
     let selector = json!({"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]});
@@ -232,13 +300,27 @@ async fn v1alpha1_gets_the_same_warnings() {
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind.name(), "metadata": {"name": unique("old")},
             "spec": {"subnet": format!("100.64.{second}.9/24"), "gateway": "192.168.0.1"},
         });
-        let response = client.call("POST", &client.path(kind, "v1alpha1", ""), JSON, &pool).await;
-        let text = |what: &str| response.warnings.iter().any(|warning| warning.contains(what));
+        let response = client
+            .call("POST", &client.path(kind, "v1alpha1", ""), JSON, &pool)
+            .await;
+        let text = |what: &str| {
+            response
+                .warnings
+                .iter()
+                .any(|warning| warning.contains(what))
+        };
         assert!(
-            response.code == 201 && text("192.168.0.1 is outside of the subnet") && text("deprecated"),
+            response.code == 201
+                && text("192.168.0.1 is outside of the subnet")
+                && text("deprecated"),
             "{response:?}"
         );
-        assert!(text(&format!("spec.subnet: 100.64.{second}.9/24 means 100.64.{second}.0/24")), "{response:?}");
+        assert!(
+            text(&format!(
+                "spec.subnet: 100.64.{second}.9/24 means 100.64.{second}.0/24"
+            )),
+            "{response:?}"
+        );
     }
 }
 
@@ -253,7 +335,15 @@ fn kubectl_prints_warnings() {
     });
     std::fs::write(&file, pool.to_string()).expect("a file can be written");
     // With this flag a warning is an error, and the error is the output of kubectl.
-    let response = plane.try_kubectl(&["create", "--warnings-as-errors", "-f", &file.display().to_string()]);
+    let response = plane.try_kubectl(&[
+        "create",
+        "--warnings-as-errors",
+        "-f",
+        &file.display().to_string(),
+    ]);
     let text = response.expect_err("there is a warning");
-    assert!(text.contains("Warning: spec.gateway: 192.168.0.1 is outside of the subnet 100.64.14.0/24"), "{text}");
+    assert!(
+        text.contains("Warning: spec.gateway: 192.168.0.1 is outside of the subnet 100.64.14.0/24"),
+        "{text}"
+    );
 }

@@ -44,7 +44,8 @@ pub struct PoolLimits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub per_namespace: Option<i64>,
-    /// Maximum number of addresses for the claims of a Cluster. Claims without a cluster name are not limited.
+    /// Maximum number of addresses for the claims of a Cluster. Claims without a cluster name are
+    /// not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub per_cluster: Option<i64>,
@@ -124,12 +125,18 @@ impl PoolAccess<'_> {
         if self.allowed_namespaces.is_none() && self.limits.is_none() && self.headroom.is_none() {
             return Ok(None);
         }
-        let namespaces = self.allowed_namespaces.map(|access| access.allowed("spec.allowedNamespaces.selector"));
+        let namespaces = self
+            .allowed_namespaces
+            .map(|access| access.allowed("spec.allowedNamespaces.selector"));
         let headroom = self.headroom.map(|headroom| {
             let addresses = u128::try_from(headroom.addresses).unwrap_or_default();
-            Ok((addresses, parse_selector(&headroom.consumers, "spec.headroom.for")?))
+            Ok((
+                addresses,
+                parse_selector(&headroom.consumers, "spec.headroom.for")?,
+            ))
         });
-        let count = |limit: Option<i64>| limit.map(|limit| usize::try_from(limit).unwrap_or_default());
+        let count =
+            |limit: Option<i64>| limit.map(|limit| usize::try_from(limit).unwrap_or_default());
         let limits = self.limits.unwrap_or_default();
         match (namespaces.transpose(), headroom.transpose()) {
             (Ok(namespaces), Ok(headroom)) => Ok(Some(AccessRules {
@@ -138,7 +145,9 @@ impl PoolAccess<'_> {
                 per_cluster: count(limits.per_cluster),
                 headroom,
             })),
-            (namespaces, headroom) => Err(namespaces.err().into_iter().chain(headroom.err()).collect()),
+            (namespaces, headroom) => {
+                Err(namespaces.err().into_iter().chain(headroom.err()).collect())
+            }
         }
     }
 }
@@ -159,9 +168,14 @@ impl NamespaceAccess {
 }
 
 impl AllowedNamespaces {
-    /// Returns whether a namespace is among them. `labels` are those of the namespace; `None` if they are not known, for
-    /// example because it does not exist. Returns `None` if the answer depends on them.
-    pub fn allows(&self, namespace: &str, labels: Option<&BTreeMap<String, String>>) -> Option<bool> {
+    /// Returns whether a namespace is among them. `labels` are those of the namespace; `None` if
+    /// they are not known, for example because it does not exist. Returns `None` if the answer
+    /// depends on them.
+    pub fn allows(
+        &self,
+        namespace: &str,
+        labels: Option<&BTreeMap<String, String>>,
+    ) -> Option<bool> {
         match self {
             Self::All => Some(true),
             Self::Names(names) => Some(names.iter().any(|name| name == namespace)),
@@ -170,11 +184,15 @@ impl AllowedNamespaces {
     }
 }
 
-pub(super) fn parse_selector(selector: &LabelSelector, field: &'static str) -> Result<Selector, SelectorProblem> {
+pub(super) fn parse_selector(
+    selector: &LabelSelector,
+    field: &'static str,
+) -> Result<Selector, SelectorProblem> {
     Selector::try_from(selector.clone()).map_err(|source| SelectorProblem { field, source })
 }
 
-/// The schema of a label selector, without its description in Kubernetes, which is longer than all others.
+/// The schema of a label selector, without its description in Kubernetes, which is longer than all
+/// others.
 pub(super) fn selector_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",

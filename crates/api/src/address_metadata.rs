@@ -14,8 +14,8 @@ pub struct AddressMetadata {
     /// Labels of each new IPAddress. Keys of cluster.x-k8s.io and its subdomains are reserved.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Annotations of each new IPAddress, such as DNS servers or a VLAN. Keys of cluster.x-k8s.io and its subdomains are
-    /// reserved.
+    /// Annotations of each new IPAddress, such as DNS servers or a VLAN. Keys of cluster.x-k8s.io
+    /// and its subdomains are reserved.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
@@ -39,7 +39,9 @@ pub enum MetadataProblemKind {
     #[error("has more than {} entries", AddressMetadata::MAX_ENTRIES)]
     TooMany,
     /// The key is one of Cluster API.
-    #[error("keys of cluster.x-k8s.io and its subdomains are reserved for Cluster API; use another key")]
+    #[error(
+        "keys of cluster.x-k8s.io and its subdomains are reserved for Cluster API; use another key"
+    )]
     Reserved,
     /// The key is not a qualified name.
     #[error(
@@ -48,7 +50,9 @@ pub enum MetadataProblemKind {
     )]
     Key,
     /// The value of a label is not valid.
-    #[error("must be empty, or at most 63 letters, digits, '-', '_' and '.', and begin and end with a letter or digit")]
+    #[error(
+        "must be empty, or at most 63 letters, digits, '-', '_' and '.', and begin and end with a letter or digit"
+    )]
     LabelValue,
     /// The value of an annotation is too long.
     #[error("is longer than {} bytes", AddressMetadata::MAX_ANNOTATION_BYTES)]
@@ -64,12 +68,25 @@ impl AddressMetadata {
     /// Returns all problems of labels and annotations.
     pub fn problems(&self) -> Vec<MetadataProblem> {
         let is_short = |value: &str| value.len() <= Self::MAX_ANNOTATION_BYTES;
-        let labels = check("labels", &self.labels, is_label_value, MetadataProblemKind::LabelValue);
-        labels.chain(check("annotations", &self.annotations, is_short, MetadataProblemKind::AnnotationValue)).collect()
+        let labels = check(
+            "labels",
+            &self.labels,
+            is_label_value,
+            MetadataProblemKind::LabelValue,
+        );
+        labels
+            .chain(check(
+                "annotations",
+                &self.annotations,
+                is_short,
+                MetadataProblemKind::AnnotationValue,
+            ))
+            .collect()
     }
 }
 
-/// The problems of the entries of a map. At most [`AddressMetadata::MAX_ENTRIES`] entries are checked.
+/// The problems of the entries of a map. At most [`AddressMetadata::MAX_ENTRIES`] entries are
+/// checked.
 fn check<'a>(
     name: &'static str,
     map: &'a BTreeMap<String, String>,
@@ -92,20 +109,34 @@ fn check<'a>(
         } else {
             return None;
         };
-        Some(MetadataProblem { field: format!("{path}[{key}]"), value: value.clone(), kind })
+        Some(MetadataProblem {
+            field: format!("{path}[{key}]"),
+            value: value.clone(),
+            kind,
+        })
     };
-    too_many.into_iter().chain(map.iter().take(AddressMetadata::MAX_ENTRIES).filter_map(of_entry))
+    too_many.into_iter().chain(
+        map.iter()
+            .take(AddressMetadata::MAX_ENTRIES)
+            .filter_map(of_entry),
+    )
 }
 
 /// Whether the contract, clusterctl or this provider may use the key.
 fn is_reserved(key: &str) -> bool {
-    let domain = key.split_once('/').map(|(domain, _)| domain.to_ascii_lowercase());
-    domain.is_some_and(|domain| domain == "cluster.x-k8s.io" || domain.ends_with(".cluster.x-k8s.io"))
+    let domain = key
+        .split_once('/')
+        .map(|(domain, _)| domain.to_ascii_lowercase());
+    domain
+        .is_some_and(|domain| domain == "cluster.x-k8s.io" || domain.ends_with(".cluster.x-k8s.io"))
 }
 
-/// Whether the API server accepts the key: a name, optionally after a DNS subdomain (RFC 1123) and a slash.
+/// Whether the API server accepts the key: a name, optionally after a DNS subdomain (RFC 1123) and
+/// a slash.
 fn is_qualified_name(key: &str) -> bool {
-    let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
+    let (domain, name) = key
+        .split_once('/')
+        .map_or((None, key), |(domain, name)| (Some(domain), name));
     !name.is_empty() && is_label_value(name) && domain.is_none_or(is_dns_subdomain)
 }
 
@@ -113,27 +144,53 @@ fn is_qualified_name(key: &str) -> bool {
 fn is_label_value(value: &str) -> bool {
     let ends = [value.bytes().next(), value.bytes().next_back()];
     value.len() <= 63
-        && ends.into_iter().flatten().all(|byte| byte.is_ascii_alphanumeric())
-        && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && ends
+            .into_iter()
+            .flatten()
+            .all(|byte| byte.is_ascii_alphanumeric())
+        && value
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn problems(labels: &[(&str, &str)], annotations: &[(&str, &str)]) -> Vec<(String, MetadataProblemKind)> {
+    fn problems(
+        labels: &[(&str, &str)],
+        annotations: &[(&str, &str)],
+    ) -> Vec<(String, MetadataProblemKind)> {
         let map = |entries: &[(&str, &str)]| {
-            entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+            entries
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect()
         };
-        let metadata = AddressMetadata { labels: map(labels), annotations: map(annotations) };
-        metadata.problems().into_iter().map(|problem| (problem.field, problem.kind)).collect()
+        let metadata = AddressMetadata {
+            labels: map(labels),
+            annotations: map(annotations),
+        };
+        metadata
+            .problems()
+            .into_iter()
+            .map(|problem| (problem.field, problem.kind))
+            .collect()
     }
 
     #[test]
     fn valid_metadata_has_no_problem() {
-        let labels = [("vlan", "120"), ("example.com/zone", ""), ("topology.kubernetes.io/zone", "a.b_c-D")];
+        let labels = [
+            ("vlan", "120"),
+            ("example.com/zone", ""),
+            ("topology.kubernetes.io/zone", "a.b_c-D"),
+        ];
         let long = "x".repeat(AddressMetadata::MAX_ANNOTATION_BYTES);
-        let annotations = [("example.com/dns", "10.0.0.53, 10.0.1.53"), ("a", ""), ("B_c.d-e", long.as_str())];
+        let annotations = [
+            ("example.com/dns", "10.0.0.53, 10.0.1.53"),
+            ("a", ""),
+            ("B_c.d-e", long.as_str()),
+        ];
         assert_eq!(problems(&labels, &annotations), []);
     }
 
@@ -142,22 +199,58 @@ mod tests {
         let label = |key: &str, value: &str| problems(&[(key, value)], &[]);
         let expect = |key: &str, kind| vec![(format!("spec.addressMetadata.labels[{key}]"), kind)];
         let long = "a".repeat(64);
-        for key in ["", "/a", "a/", "a/b/c", "-a", "a-", "ä", "EXAMPLE.com/a", "a..b/c", "-a.b/c", &long] {
-            assert_eq!(label(key, "1"), expect(key, MetadataProblemKind::Key), "{key}");
+        for key in [
+            "",
+            "/a",
+            "a/",
+            "a/b/c",
+            "-a",
+            "a-",
+            "ä",
+            "EXAMPLE.com/a",
+            "a..b/c",
+            "-a.b/c",
+            &long,
+        ] {
+            assert_eq!(
+                label(key, "1"),
+                expect(key, MetadataProblemKind::Key),
+                "{key}"
+            );
         }
-        for key in ["cluster.x-k8s.io/cluster-name", "ipam.cluster.x-k8s.io/a", "clusterctl.cluster.x-k8s.io/move"] {
-            assert_eq!(label(key, "1"), expect(key, MetadataProblemKind::Reserved), "{key}");
+        for key in [
+            "cluster.x-k8s.io/cluster-name",
+            "ipam.cluster.x-k8s.io/a",
+            "clusterctl.cluster.x-k8s.io/move",
+        ] {
+            assert_eq!(
+                label(key, "1"),
+                expect(key, MetadataProblemKind::Reserved),
+                "{key}"
+            );
         }
         assert_eq!(label("mycluster.x-k8s.io/a", "1"), []);
         for value in ["a b", "-", "a.", &long] {
-            assert_eq!(label("a", value), expect("a", MetadataProblemKind::LabelValue), "{value}");
+            assert_eq!(
+                label("a", value),
+                expect("a", MetadataProblemKind::LabelValue),
+                "{value}"
+            );
         }
         let long = "x".repeat(AddressMetadata::MAX_ANNOTATION_BYTES + 1);
         let field = "spec.addressMetadata.annotations[a]".to_owned();
-        assert_eq!(problems(&[], &[("a", &long)]), [(field, MetadataProblemKind::AnnotationValue)]);
-        let keys: Vec<String> = (0..=AddressMetadata::MAX_ENTRIES).map(|number| format!("k{number}")).collect();
+        assert_eq!(
+            problems(&[], &[("a", &long)]),
+            [(field, MetadataProblemKind::AnnotationValue)]
+        );
+        let keys: Vec<String> = (0..=AddressMetadata::MAX_ENTRIES)
+            .map(|number| format!("k{number}"))
+            .collect();
         let many: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "")).collect();
         let field = "spec.addressMetadata.annotations".to_owned();
-        assert_eq!(problems(&[], &many), [(field, MetadataProblemKind::TooMany)]);
+        assert_eq!(
+            problems(&[], &many),
+            [(field, MetadataProblemKind::TooMany)]
+        );
     }
 }

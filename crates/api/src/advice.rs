@@ -1,18 +1,21 @@
-//! What to do about a problem, in the words of conditions, events, webhooks and `kubectl ipam doctor`. Each text stands
-//! here once.
+//! What to do about a problem, in the words of conditions, events, webhooks and `kubectl ipam
+//! doctor`. Each text stands here once.
 
 pub use capi_ipam_provider::api::advice::{ANOTHER_POOL, MISSING_POOL};
 
 use super::{AddressCounts, Scope};
 
-/// About an address that several bound claims have. To delete an IPAddress does not help: the machine keeps the address.
-pub const DUPLICATE: &str = "delete the machine of all but one of these claims; its controller replaces it";
+/// About an address that several bound claims have. To delete an IPAddress does not help: the
+/// machine keeps the address.
+pub const DUPLICATE: &str =
+    "delete the machine of all but one of these claims; its controller replaces it";
 
 /// About a pool whose owner, namespace or Cluster has as much as it may have.
 pub const LIMIT: &str = "release claims, or raise the limit of the pool";
 
-/// About pools of other scopes that contain the same addresses. `has_one_length`: all of them allocate blocks of the
-/// same length. A network has one length for each family, so pools of different lengths cannot be in one network.
+/// About pools of other scopes that contain the same addresses. `has_one_length`: all of them
+/// allocate blocks of the same length. A network has one length for each family, so pools of
+/// different lengths cannot be in one network.
 pub fn overlap(scope: &Scope, has_one_length: bool) -> &'static str {
     match (scope, has_one_length) {
         (_, false) => {

@@ -7,19 +7,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AllocationPolicy {
-    /// Order of allocation. LowestFirst, the default: the lowest free address. RoundRobin: the next free address above
-    /// the one that was allocated last, so that a released address is reused as late as possible. Random: each free
-    /// address with the same probability. It can be changed at any time.
+    /// Order of allocation. LowestFirst, the default: the lowest free address. RoundRobin: the next
+    /// free address above the one that was allocated last, so that a released address is reused as
+    /// late as possible. Random: each free address with the same probability. It can be changed at
+    /// any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<AllocationOrder>,
-    /// A claim gets the address back that the last claim of its namespace and name had, also while that address cools
-    /// down. A released address is kept for its claim for an hour or for the grace period, whichever is longer. After
-    /// the grace period it is allocated to other claims when no other address is free.
+    /// A claim gets the address back that the last claim of its namespace and name had, also while
+    /// that address cools down. A released address is kept for its claim for an hour or for the
+    /// grace period, whichever is longer. After the grace period it is allocated to other claims
+    /// when no other address is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sticky: Option<bool>,
-    /// Claims may request an address with the annotation ipam.cluster.x-k8s.io/requested-address, or a prefix of a pool
-    /// of prefixes. A claim waits until the requested address is free, and never gets another one. Without this field
-    /// the annotation is ignored.
+    /// Claims may request an address with the annotation ipam.cluster.x-k8s.io/requested-address,
+    /// or a prefix of a pool of prefixes. A claim waits until the requested address is free, and
+    /// never gets another one. Without this field the annotation is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<bool>,
 }
@@ -34,7 +36,8 @@ pub enum AllocationOrder {
     /// The lowest free address.
     #[default]
     LowestFirst,
-    /// The next free address above the one that was allocated last; after the highest one, the lowest one.
+    /// The next free address above the one that was allocated last; after the highest one, the
+    /// lowest one.
     RoundRobin,
     /// A random free address.
     Random,

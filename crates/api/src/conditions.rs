@@ -1,4 +1,5 @@
-//! Condition types and reasons: those of the Cluster API contract, and those of pools and reservations.
+//! Condition types and reasons: those of the Cluster API contract, and those of pools and
+//! reservations.
 
 pub use capi_ipam_provider::api::conditions::*;
 
@@ -17,16 +18,19 @@ pub const OVER_LIMIT: &str = "OverLimit";
 /// Condition type of pools with draining parts: addresses of these parts are in use.
 pub const DRAINING: &str = "Draining";
 
-/// Condition type of pools, as in kstatus: the pool is not ready, and the provider retries. Absent otherwise.
+/// Condition type of pools, as in kstatus: the pool is not ready, and the provider retries. Absent
+/// otherwise.
 pub const RECONCILING: &str = "Reconciling";
 
-/// Condition type of pools, as in kstatus: the pool is not ready before somebody corrects it. Absent otherwise.
+/// Condition type of pools, as in kstatus: the pool is not ready before somebody corrects it.
+/// Absent otherwise.
 pub const STALLED: &str = "Stalled";
 
 /// Condition type of pools with slices: no slice can be assigned.
 pub const SLICES_EXHAUSTED: &str = "SlicesExhausted";
 
-/// Reason of a claim whose owner has no free address, and a pool without a slice that can be assigned.
+/// Reason of a claim whose owner has no free address, and a pool without a slice that can be
+/// assigned.
 pub const NO_FREE_SLICE: &str = "NoFreeSlice";
 
 /// Reason of a pool with slices that can be assigned.
@@ -35,7 +39,8 @@ pub const SLICES_FREE: &str = "SlicesFree";
 /// Reason of a claim whose owner has as many slices as it may have, without a free address.
 pub const SLICE_LIMIT: &str = "SliceLimit";
 
-/// Reason of a claim without the label or cluster name by which the slices of its pool are assigned.
+/// Reason of a claim without the label or cluster name by which the slices of its pool are
+/// assigned.
 pub const SLICE_OWNER_MISSING: &str = "SliceOwnerMissing";
 
 /// Reason of a pool without a free address.

@@ -1,7 +1,8 @@
 //! The CustomResourceDefinitions of this provider, generated from the types.
 //!
-//! The schemas (`schema`) accept what the schemas of the Go provider accept, apart from objects that fail validation
-//! rules (`rules`). The result is committed under `config/crd`; run `make generate` after a change of a type.
+//! The schemas (`schema`) accept what the schemas of the Go provider accept, apart from objects
+//! that fail validation rules (`rules`). The result is committed under `config/crd`; run `make
+//! generate` after a change of a type.
 
 mod columns;
 mod rules;
@@ -14,8 +15,8 @@ use serde_json::{Value, json};
 pub(super) use schema::date_time_schema;
 
 use super::{
-    IPNetworkSpec, IPNetworkStatus, IPPoolSpec, IPPoolSpecV1Alpha1, IPReservationSpec, IPSliceSpec, InClusterKind,
-    PoolStatus, PrefixPoolSpec, names,
+    IPNetworkSpec, IPNetworkStatus, IPPoolSpec, IPPoolSpecV1Alpha1, IPReservationSpec, IPSliceSpec,
+    InClusterKind, PoolStatus, PrefixPoolSpec, names,
 };
 use crate::installed::{CONVERSION_PATH, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_SERVICE};
 use schema::structural;
@@ -58,34 +59,67 @@ pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
         .collect::<Result<_, _>>()?;
     definitions.sort_by_key(|(kind, _)| kind.plural);
     let read = |(kind, definition): (Kind, Value)| {
-        serde_json::from_value(definition).map_err(|source| CrdError::Malformed { kind: kind.name, source })
+        serde_json::from_value(definition).map_err(|source| CrdError::Malformed {
+            kind: kind.name,
+            source,
+        })
     };
     definitions.into_iter().map(read).collect()
 }
 
 fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
-    let names = Kind { name: kind.name(), plural: kind.plural(), is_global: kind.is_global(), is_moved: true };
-    let consumers = if kind.is_global() { "the claims of all namespaces" } else { "the claims of its namespace" };
+    let names = Kind {
+        name: kind.name(),
+        plural: kind.plural(),
+        is_global: kind.is_global(),
+        is_moved: true,
+    };
+    let consumers = if kind.is_global() {
+        "the claims of all namespaces"
+    } else {
+        "the claims of its namespace"
+    };
     let describe = |what: &str| format!("{} is a pool of {what} for {consumers}.", kind.name());
     let status = structural::<PoolStatus>();
     Ok(match kind {
         InClusterKind::IPPool | InClusterKind::GlobalIPPool => {
             let description = describe("single IP addresses");
             let mut old = schema::object(
-                &format!("{description} This version is deprecated; use {}.", names::POOL_VERSION),
+                &format!(
+                    "{description} This version is deprecated; use {}.",
+                    names::POOL_VERSION
+                ),
                 &structural::<IPPoolSpecV1Alpha1>(),
-                Some(["conditions", "network", "slices", "draining"].into_iter().fold(status.clone(), schema::without)),
+                Some(
+                    ["conditions", "network", "slices", "draining"]
+                        .into_iter()
+                        .fold(status.clone(), schema::without),
+                ),
             );
             rules::pools::old_addresses(&mut old)?;
-            let mut new = schema::object(&description, &pool_spec::<IPPoolSpec>(kind), Some(status));
+            let mut new =
+                schema::object(&description, &pool_spec::<IPPoolSpec>(kind), Some(status));
             rules::pools::addresses(&mut new, kind.is_global())?;
             let old = version(names::OLD_POOL_VERSION, &columns::old_addresses(kind), &old);
-            definition(names, &[old, version(names::POOL_VERSION, &columns::addresses(), &new)])
+            definition(
+                names,
+                &[
+                    old,
+                    version(names::POOL_VERSION, &columns::addresses(), &new),
+                ],
+            )
         }
         InClusterKind::PrefixPool | InClusterKind::GlobalPrefixPool => {
-            let mut schema = schema::object(&describe("prefixes"), &pool_spec::<PrefixPoolSpec>(kind), Some(status));
+            let mut schema = schema::object(
+                &describe("prefixes"),
+                &pool_spec::<PrefixPoolSpec>(kind),
+                Some(status),
+            );
             rules::pools::prefixes(&mut schema, kind.is_global())?;
-            definition(names, &[version(names::POOL_VERSION, &columns::prefixes(), &schema)])
+            definition(
+                names,
+                &[version(names::POOL_VERSION, &columns::prefixes(), &schema)],
+            )
         }
     })
 }
@@ -93,10 +127,18 @@ fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
 /// The schema of the specification of a kind of pool in the stored version.
 pub fn stored_pool_spec(kind: InClusterKind) -> Result<Value, CrdError> {
     let (_, mut definition) = pool(kind)?;
-    let versions = definition.pointer_mut("/spec/versions").and_then(Value::as_array_mut).into_iter().flatten();
+    let versions = definition
+        .pointer_mut("/spec/versions")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten();
     let stored = versions.filter(|version| version.get("storage") == Some(&json!(true)));
-    let mut schemas = stored.filter_map(|version| version.pointer_mut("/schema/openAPIV3Schema/properties/spec"));
-    schemas.next().map(Value::take).ok_or(CrdError::UnknownField { path: "spec" })
+    let mut schemas =
+        stored.filter_map(|version| version.pointer_mut("/schema/openAPIV3Schema/properties/spec"));
+    schemas
+        .next()
+        .map(Value::take)
+        .ok_or(CrdError::UnknownField { path: "spec" })
 }
 
 /// Builds the schema of the specification of a kind of pool.
@@ -105,17 +147,27 @@ fn pool_spec<T: JsonSchema>(kind: InClusterKind) -> Value {
     if kind.is_global() {
         return schema;
     }
-    ["allowedNamespaces", "limits", "headroom"].into_iter().fold(schema, schema::without)
+    ["allowedNamespaces", "limits", "headroom"]
+        .into_iter()
+        .fold(schema, schema::without)
 }
 
 fn network() -> Result<(Kind, Value), CrdError> {
-    let kind = Kind { name: "IPNetwork", plural: "ipnetworks", is_global: true, is_moved: true };
+    let kind = Kind {
+        name: "IPNetwork",
+        plural: "ipnetworks",
+        is_global: true,
+        is_moved: true,
+    };
     let description = "IPNetwork decides which pools belong to a network. The pools of a network never allocate the \
                        same address.";
     let status = structural::<IPNetworkStatus>();
     let mut schema = schema::object(description, &structural::<IPNetworkSpec>(), Some(status));
     rules::networks::networks(&mut schema)?;
-    Ok(definition(kind, &[version(names::POOL_VERSION, &columns::networks(), &schema)]))
+    Ok(definition(
+        kind,
+        &[version(names::POOL_VERSION, &columns::networks(), &schema)],
+    ))
 }
 
 fn reservation() -> Result<(Kind, Value), CrdError> {
@@ -123,7 +175,8 @@ fn reservation() -> Result<(Kind, Value), CrdError> {
         name: "IPReservation",
         plural: "ipreservations",
         is_global: true,
-        // Reservations of claims are recreated from the moved IPAddresses; for the others see `names::MOVE_LABEL`.
+        // Reservations of claims are recreated from the moved IPAddresses; for the others see
+        // `names::MOVE_LABEL`.
         is_moved: false,
     };
     let description = "IPReservation records which claim holds an address or prefix. Its name is derived from the \
@@ -132,16 +185,32 @@ fn reservation() -> Result<(Kind, Value), CrdError> {
     if let Some(fields) = schema.as_object_mut() {
         fields.insert("required".to_owned(), json!(["spec"]));
     }
-    // Managed fields for each field would be larger than the fields themselves, in up to a hundred thousand objects.
-    if let Some(spec) = schema.pointer_mut("/properties/spec").and_then(Value::as_object_mut) {
+    // Managed fields for each field would be larger than the fields themselves, in up to a hundred
+    // thousand objects.
+    if let Some(spec) = schema
+        .pointer_mut("/properties/spec")
+        .and_then(Value::as_object_mut)
+    {
         spec.insert("x-kubernetes-map-type".to_owned(), json!("atomic"));
     }
     rules::reservations::reservations(&mut schema)?;
-    Ok(definition(kind, &[version(names::POOL_VERSION, &columns::reservations(), &schema)]))
+    Ok(definition(
+        kind,
+        &[version(
+            names::POOL_VERSION,
+            &columns::reservations(),
+            &schema,
+        )],
+    ))
 }
 
 fn slice() -> Result<(Kind, Value), CrdError> {
-    let kind = Kind { name: "IPSlice", plural: "ipslices", is_global: true, is_moved: true };
+    let kind = Kind {
+        name: "IPSlice",
+        plural: "ipslices",
+        is_global: true,
+        is_moved: true,
+    };
     let description = "IPSlice assigns a slice of a pool to an owner. Its name is derived from the pool and the block, so \
                        only one client can create it.";
     let mut schema = schema::object(description, &structural::<IPSliceSpec>(), None);
@@ -149,7 +218,10 @@ fn slice() -> Result<(Kind, Value), CrdError> {
         fields.insert("required".to_owned(), json!(["spec"]));
     }
     rules::slices::slices(&mut schema)?;
-    Ok(definition(kind, &[version(names::POOL_VERSION, &columns::slices(), &schema)]))
+    Ok(definition(
+        kind,
+        &[version(names::POOL_VERSION, &columns::slices(), &schema)],
+    ))
 }
 
 /// Builds a version of a kind. A status becomes a subresource.
@@ -168,11 +240,20 @@ fn version(name: &str, columns: &Value, schema: &Value) -> Value {
 }
 
 fn definition(kind: Kind, versions: &[Value]) -> (Kind, Value) {
-    let Kind { name, plural, is_global, is_moved } = kind;
-    let mut labels = names::CONTRACT_LABELS.map(|label| (label, names::POOL_VERSION)).to_vec();
+    let Kind {
+        name,
+        plural,
+        is_global,
+        is_moved,
+    } = kind;
+    let mut labels = names::CONTRACT_LABELS
+        .map(|label| (label, names::POOL_VERSION))
+        .to_vec();
     labels.extend(is_moved.then_some((names::MOVE_HIERARCHY_LABEL, "")));
-    let labels: serde_json::Map<String, Value> =
-        labels.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+    let labels: serde_json::Map<String, Value> = labels
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), json!(value)))
+        .collect();
     let full_name = format!("{plural}.{}", names::GROUP);
     let is_converted = CONVERTED_DEFINITIONS.contains(&full_name.as_str());
     let definition = json!({
@@ -196,7 +277,8 @@ fn definition(kind: Kind, versions: &[Value]) -> (Kind, Value) {
     (kind, definition)
 }
 
-/// The conversion webhook. The CA bundle is added at installation, by cert-manager or by the provider.
+/// The conversion webhook. The CA bundle is added at installation, by cert-manager or by the
+/// provider.
 fn conversion() -> Value {
     json!({
         "strategy": "Webhook",
@@ -220,7 +302,12 @@ mod tests {
     #[test]
     fn definitions_with_two_versions_are_converted() {
         let has_two = |definition: &CustomResourceDefinition| definition.spec.versions.len() == 2;
-        let names: Vec<_> = all().unwrap().iter().filter(|it| has_two(it)).map(ResourceExt::name_any).collect();
+        let names: Vec<_> = all()
+            .unwrap()
+            .iter()
+            .filter(|it| has_two(it))
+            .map(ResourceExt::name_any)
+            .collect();
         assert_eq!(names, CONVERTED_DEFINITIONS);
     }
 
@@ -264,17 +351,30 @@ mod tests {
         for (path, limit) in &old {
             assert!(limit.is_some(), "{path} has no limit");
             let same = new.iter().find(|(other, _)| other == path);
-            assert!(same.is_none_or(|(_, stored)| stored == limit), "{path}: {limit:?} and {same:?}");
+            assert!(
+                same.is_none_or(|(_, stored)| stored == limit),
+                "{path}: {limit:?} and {same:?}"
+            );
         }
-        let shared = old.iter().filter(|(path, _)| new.iter().any(|(other, _)| other == path));
+        let shared = old
+            .iter()
+            .filter(|(path, _)| new.iter().any(|(other, _)| other == path));
         assert_eq!(shared.count(), 3);
     }
 
     #[test]
     fn stored_schema_of_each_pool_is_found() {
         for kind in InClusterKind::ALL {
-            let list = if kind.has_prefixes() { "prefixes" } else { "addresses" };
-            assert_eq!(stored_pool_spec(kind).unwrap()["properties"][list]["maxItems"], 4096, "{kind}");
+            let list = if kind.has_prefixes() {
+                "prefixes"
+            } else {
+                "addresses"
+            };
+            assert_eq!(
+                stored_pool_spec(kind).unwrap()["properties"][list]["maxItems"],
+                4096,
+                "{kind}"
+            );
         }
     }
 
@@ -291,7 +391,10 @@ mod tests {
         for definition in all().unwrap() {
             let text = serde_json::to_string(&definition).unwrap();
             let is_of_prefixes = definition.spec.names.kind.ends_with("PrefixPool");
-            assert_eq!(text.matches("\"default\":").count(), usize::from(is_of_prefixes));
+            assert_eq!(
+                text.matches("\"default\":").count(),
+                usize::from(is_of_prefixes)
+            );
             assert_eq!(text.contains("\"default\":64,"), is_of_prefixes);
         }
     }

@@ -11,5 +11,7 @@ pub const WEBHOOK_CONFIGURATION: &str = "capi-ipam-in-cluster-validating-webhook
 /// Secret of the self-managed certificate.
 pub const CERTIFICATE_SECRET: &str = "capi-ipam-in-cluster-webhook-self-managed-cert";
 /// CustomResourceDefinitions with a conversion webhook.
-pub const CONVERTED_DEFINITIONS: &[&str] =
-    &["globalinclusterippools.ipam.cluster.x-k8s.io", "inclusterippools.ipam.cluster.x-k8s.io"];
+pub const CONVERTED_DEFINITIONS: &[&str] = &[
+    "globalinclusterippools.ipam.cluster.x-k8s.io",
+    "inclusterippools.ipam.cluster.x-k8s.io",
+];

@@ -1,17 +1,21 @@
-//! The kinds of the in-cluster provider, their CustomResourceDefinitions, and the types that identify pools and
-//! addresses. This crate has no I/O. The kinds of the Cluster API contract are in [`capi_ipam_provider::api`].
+//! The kinds of the in-cluster provider, their CustomResourceDefinitions, and the types that
+//! identify pools and addresses. This crate has no I/O. The kinds of the Cluster API contract are
+//! in [`capi_ipam_provider::api`].
 //!
-//! - [`Pool`]: a pool of one of four kinds ([`InClusterKind`]): of single addresses or of prefixes, namespaced or
-//!   global. Their wire format is that of the Go in-cluster provider;
+//! - [`Pool`]: a pool of one of four kinds ([`InClusterKind`]): of single addresses or of prefixes,
+//!   namespaced or global. Their wire format is that of the Go in-cluster provider;
 //! - [`IPReservation`]: records which claim holds an address;
 //! - [`IPSlice`]: assigns a slice of a pool to an owner;
 //! - [`IPNetwork`]: the owner of a network decides which pools belong to it;
-//! - [`PoolKey`]: identifies a pool; [`Scope`]: the set within which an address is unique, a pool or a named network;
-//!   [`Slot`]: an address or prefix of a scope;
-//! - [`NetworkRefusal`], [`ScopeChange`], [`NetworkView`], [`OverLimit`]: what is known about networks and limits;
+//! - [`PoolKey`]: identifies a pool; [`Scope`]: the set within which an address is unique, a pool
+//!   or a named network; [`Slot`]: an address or prefix of a scope;
+//! - [`NetworkRefusal`], [`ScopeChange`], [`NetworkView`], [`OverLimit`]: what is known about
+//!   networks and limits;
 //! - [`Audience`]: hides the names of objects in other namespaces from messages;
-//! - [`conditions`]: condition types and reasons; [`names`]: finalizers, labels, annotations, API groups;
-//! - [`crds`]: the CustomResourceDefinitions, generated from the types; [`installed`]: names of the installed objects.
+//! - [`conditions`]: condition types and reasons; [`names`]: finalizers, labels, annotations, API
+//!   groups;
+//! - [`crds`]: the CustomResourceDefinitions, generated from the types; [`installed`]: names of the
+//!   installed objects.
 
 pub mod advice;
 pub mod conditions;
@@ -46,15 +50,16 @@ mod spec_warnings;
 mod visibility;
 
 pub use access::{
-    AccessRules, AllowedNamespaces, Headroom, NamespaceAccess, NamespaceSource, OverLimit, PoolAccess, PoolLimits,
-    SelectorProblem,
+    AccessRules, AllowedNamespaces, Headroom, NamespaceAccess, NamespaceSource, OverLimit,
+    PoolAccess, PoolLimits, SelectorProblem,
 };
 pub use address_metadata::{AddressMetadata, MetadataProblem, MetadataProblemKind};
 pub use allocation::{AllocationOrder, AllocationPolicy, STICKY_SECONDS};
 pub use dns::{is_dns_label, is_dns_subdomain};
 pub use ip_pool::IPPoolSpec;
 pub use network::{
-    BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NetworkMember, NetworkProblem, NetworkRules,
+    BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NetworkMember,
+    NetworkProblem, NetworkRules,
 };
 pub use network_refusal::NetworkRefusal;
 pub use network_view::NetworkView;
@@ -68,9 +73,12 @@ pub use prefix_pool::PrefixPoolSpec;
 pub use ranges::{AddressRange, PrefixRange};
 pub use reclaim::{MIN_TERMINATING_SECONDS, ReclaimPolicy, TerminatingPolicy, VerifyMode};
 pub use reservation::{
-    ClaimProblem, IPReservation, IPReservationSpec, ReservationClaim, ReservationPool, ReservationProblem,
+    ClaimProblem, IPReservation, IPReservationSpec, ReservationClaim, ReservationPool,
+    ReservationProblem,
 };
-pub use scope::{Scope, Slot, block_of_name, network_block_length_name, reservation_name, slot_of_name};
+pub use scope::{
+    Scope, Slot, block_of_name, network_block_length_name, reservation_name, slot_of_name,
+};
 pub use scope_change::ScopeChange;
 pub use slice::{IPSlice, IPSliceSpec, SliceOwner, SliceOwnerKind, SliceProblem, slice_name};
 pub use slice_policy::{SlicePolicy, SliceRules};

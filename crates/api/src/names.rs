@@ -1,5 +1,5 @@
-//! Names that other programs rely on: those of the Cluster API contract and those of the Go in-cluster provider, which
-//! this provider replaces in place.
+//! Names that other programs rely on: those of the Cluster API contract and those of the Go
+//! in-cluster provider, which this provider replaces in place.
 
 pub use capi_ipam_provider::api::names::*;
 
@@ -12,8 +12,8 @@ pub const OLD_POOL_VERSION: &str = "v1alpha1";
 /// Annotation on an IPAddress of a pool with the order RoundRobin: when the address was allocated.
 pub const ALLOCATED_AT_ANNOTATION: &str = "ipam.cluster.x-k8s.io/allocated-at";
 
-/// Annotation on an IPReservation that existed when another one was moved to its scope: the uid and the resourceVersion of
-/// the other one.
+/// Annotation on an IPReservation that existed when another one was moved to its scope: the uid and
+/// the resourceVersion of the other one.
 pub const MOVED_FROM_ANNOTATION: &str = "ipam.cluster.x-k8s.io/moved-from";
 
 /// Finalizer on a pool: the pool is not removed while an address of it is in use.
@@ -25,16 +25,19 @@ pub const CONVERSION_DATA_ANNOTATION: &str = "cluster.x-k8s.io/conversion-data";
 /// Annotation on a pool that allows its deletion while addresses of it are in use.
 pub const SKIP_VALIDATE_DELETE: &str = "ipam.cluster.x-k8s.io/skip-validate-delete-webhook";
 
-/// Label on a CustomResourceDefinition: `clusterctl move` moves the objects of this kind and everything that they own.
+/// Label on a CustomResourceDefinition: `clusterctl move` moves the objects of this kind and
+/// everything that they own.
 pub const MOVE_HIERARCHY_LABEL: &str = "clusterctl.cluster.x-k8s.io/move-hierarchy";
 
-/// Labels on a CustomResourceDefinition, one per version of the Cluster API contract: the value names the versions of
-/// the kind that implement it. That of `v1beta1` is for Cluster API before v1.16, and ends with it.
+/// Labels on a CustomResourceDefinition, one per version of the Cluster API contract: the value
+/// names the versions of the kind that implement it. That of `v1beta1` is for Cluster API before
+/// v1.16, and ends with it.
 pub const CONTRACT_LABELS: [&str; 2] = ["cluster.x-k8s.io/v1beta1", "cluster.x-k8s.io/v1beta2"];
 
-/// Name of the Lease for leader election. It is that of the Go provider, so that both are never active at the same
-/// time.
+/// Name of the Lease for leader election. It is that of the Go provider, so that both are never
+/// active at the same time.
 pub const IN_CLUSTER_LEASE: &str = "7bb7acb4.ipam.cluster.x-k8s.io";
 
-/// Finalizer on a network: the network is not removed while pools belong to it or addresses are reserved in it.
+/// Finalizer on a network: the network is not removed while pools belong to it or addresses are
+/// reserved in it.
 pub const PROTECT_NETWORK: &str = "ipam.cluster.x-k8s.io/ProtectNetwork";

@@ -10,8 +10,9 @@ use super::conditions::{self, Condition};
 
 /// A network: the pools of a network never allocate the same address.
 ///
-/// Its owner decides which pools belong to it. A pool belongs to the network that its specification names, or else to
-/// the one whose selector matches it, if the network allows the namespace of the pool.
+/// Its owner decides which pools belong to it. A pool belongs to the network that its specification
+/// names, or else to the one whose selector matches it, if the network allows the namespace of the
+/// pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IPNetwork {
@@ -22,7 +23,10 @@ pub struct IPNetwork {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Standard object metadata, without `managedFields`.
-    #[serde(default, deserialize_with = "capi_ipam_provider::api::without_managed_fields")]
+    #[serde(
+        default,
+        deserialize_with = "capi_ipam_provider::api::without_managed_fields"
+    )]
     pub metadata: ObjectMeta,
     /// The pools of the network, and what they must not allocate.
     #[serde(default)]
@@ -42,17 +46,18 @@ pub struct IPNetworkSpec {
     /// Namespaces whose pools can belong to the network: none by default. Global pools always can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<NamespaceAccess>,
-    /// Selects pools that belong to the network although they do not name it. An empty selector selects all pools.
-    /// Pools that name another network, and pools in namespaces that are not allowed, are not selected.
+    /// Selects pools that belong to the network although they do not name it. An empty selector
+    /// selects all pools. Pools that name another network, and pools in namespaces that are not
+    /// allowed, are not selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::access::selector_schema")]
     pub pools: Option<LabelSelector>,
-    /// Addresses, networks or ranges that no pool of the network allocates, in the same notation as the addresses of a
-    /// pool. Both IP families are possible.
+    /// Addresses, networks or ranges that no pool of the network allocates, in the same notation as
+    /// the addresses of a pool. Both IP families are possible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excluded: Vec<String>,
-    /// Length of the blocks that the pools of the network allocate. By default it is that of the first pool. Immutable
-    /// once set.
+    /// Length of the blocks that the pools of the network allocate. By default it is that of the
+    /// first pool. Immutable once set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_lengths: Option<BlockLengths>,
 }
@@ -108,14 +113,15 @@ pub struct IPNetworkStatus {
     /// Addresses that can be allocated now.
     #[serde(default)]
     pub free: i64,
-    /// Length of the blocks that the pools of the network allocate. It does not change while the network has
-    /// reservations.
+    /// Length of the blocks that the pools of the network allocate. It does not change while the
+    /// network has reservations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_lengths: Option<BlockLengths>,
     /// The pools of the network, at most 50. Those that join or leave it are first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<NetworkMember>,
-    /// Conditions of the network. Ready is False if the specification is invalid. Overlapping is True if pools overlap.
+    /// Conditions of the network. Ready is False if the specification is invalid. Overlapping is
+    /// True if pools overlap.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions::list_schema")]
     pub conditions: Vec<Condition>,
@@ -132,8 +138,9 @@ pub struct NetworkMember {
     pub namespace: Option<String>,
     /// Name of the pool.
     pub name: String,
-    /// Joining while addresses of the pool are still reserved outside of the network, then Member. Leaving while a pool
-    /// that no longer belongs to the network has addresses that are reserved in it.
+    /// Joining while addresses of the pool are still reserved outside of the network, then Member.
+    /// Leaving while a pool that no longer belongs to the network has addresses that are reserved
+    /// in it.
     pub phase: MemberPhase,
 }
 
@@ -202,14 +209,24 @@ impl IPNetworkSpec {
             match parse_entry(text) {
                 Ok(entry) if entry.family == Family::V4 => v4.push(entry.span),
                 Ok(entry) => v6.push(entry.span),
-                Err(source) => problems.push(NetworkProblem::Excluded { index, value: text.clone(), source }),
+                Err(source) => problems.push(NetworkProblem::Excluded {
+                    index,
+                    value: text.clone(),
+                    source,
+                }),
             }
         }
         let default = NamespaceAccess::default();
         let access = self.namespaces.as_ref().unwrap_or(&default);
-        let namespaces =
-            access.allowed("spec.namespaces.selector").map_err(|problem| problems.push(problem.into())).ok();
-        let pools = self.pools.as_ref().map(|selector| parse_selector(selector, "spec.pools")).transpose();
+        let namespaces = access
+            .allowed("spec.namespaces.selector")
+            .map_err(|problem| problems.push(problem.into()))
+            .ok();
+        let pools = self
+            .pools
+            .as_ref()
+            .map(|selector| parse_selector(selector, "spec.pools"))
+            .transpose();
         let pools = pools.map_err(|problem| problems.push(problem.into())).ok();
         let [v4, v6] = excluded;
         match (namespaces, pools) {

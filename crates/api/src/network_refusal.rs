@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a pool must not allocate addresses. It keeps the scope that it has, and nothing of it is moved.
+/// Why a pool must not allocate addresses. It keeps the scope that it has, and nothing of it is
+/// moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkRefusal {
     /// The network that the pool names does not exist.
@@ -48,8 +49,8 @@ impl NetworkRefusal {
         matches!(self, Self::Deleting(_))
     }
 
-    /// Whether only the pool is refused, and other pools use the network: if nothing of the pool is in the network, the
-    /// network need not wait for the pool.
+    /// Whether only the pool is refused, and other pools use the network: if nothing of the pool is
+    /// in the network, the network need not wait for the pool.
     pub fn is_of_the_pool(&self) -> bool {
         matches!(self, Self::NotAllowed(_) | Self::LengthMismatch { .. })
     }
@@ -59,7 +60,10 @@ impl fmt::Display for NetworkRefusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotFound(network) => {
-                write!(formatter, "IPNetwork {network} does not exist; create it, or correct spec.network")
+                write!(
+                    formatter,
+                    "IPNetwork {network} does not exist; create it, or correct spec.network"
+                )
             }
             Self::Lost(network) => write!(
                 formatter,
@@ -67,10 +71,16 @@ impl fmt::Display for NetworkRefusal {
                  matching the pool or not, or name another network in spec.network of the pool"
             ),
             Self::NotAllowed(network) => {
-                write!(formatter, "IPNetwork {network} does not allow pools of this namespace (spec.namespaces)")
+                write!(
+                    formatter,
+                    "IPNetwork {network} does not allow pools of this namespace (spec.namespaces)"
+                )
             }
             Self::Invalid(network) => {
-                write!(formatter, "the specification of IPNetwork {network} is not valid; correct the network")
+                write!(
+                    formatter,
+                    "the specification of IPNetwork {network} is not valid; correct the network"
+                )
             }
             Self::Deleting(network) => write!(
                 formatter,
@@ -81,7 +91,11 @@ impl fmt::Display for NetworkRefusal {
                 formatter,
                 "the IPNetworks {one} and {other} both select the pool; name one of them in spec.network"
             ),
-            Self::LengthMismatch { network, theirs, ours } => write!(
+            Self::LengthMismatch {
+                network,
+                theirs,
+                ours,
+            } => write!(
                 formatter,
                 "the pools of IPNetwork {network} allocate blocks of length {theirs}, this pool allocates length {ours}; \
                  name another network in spec.network, or change the labels of the pool"

@@ -16,12 +16,14 @@ pub struct NetworkView {
     pub free: u128,
     /// The pools that belong to it, and those that still have reservations in it, ordered.
     pub members: Vec<(PoolKey, MemberPhase)>,
-    /// The number of pools for which the deletion of the network waits. A pool that is not allowed in the network, or
-    /// has another block length, is not counted if it holds no address of the network.
+    /// The number of pools for which the deletion of the network waits. A pool that is not allowed
+    /// in the network, or has another block length, is not counted if it holds no address of the
+    /// network.
     pub needed_by: usize,
     /// The number of reservations in it.
     pub reservations: usize,
-    /// Whether the lengths of its blocks cannot change: it has reservations, or pools with these lengths.
+    /// Whether the lengths of its blocks cannot change: it has reservations, or pools with these
+    /// lengths.
     pub keeps_lengths: bool,
     /// The block lengths that most reservations of claims have.
     pub reserved_lengths: BlockLengths,
@@ -30,8 +32,8 @@ pub struct NetworkView {
 }
 
 impl NetworkView {
-    /// Whether pools belong to the network or have reservations in it. A pool that names a network that does not allow it
-    /// must not block the deletion of the network.
+    /// Whether pools belong to the network or have reservations in it. A pool that names a network
+    /// that does not allow it must not block the deletion of the network.
     pub fn is_used(&self) -> bool {
         self.needed_by > 0 || self.reservations > 0
     }

@@ -1,4 +1,5 @@
-//! The pools: one type for all kinds. The kind of an object determines the type of its specification.
+//! The pools: one type for all kinds. The kind of an object determines the type of its
+//! specification.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -51,11 +52,23 @@ impl Pool {
     /// Returns a pool without specification, as the object of events.
     pub fn reference(key: &PoolKey, uid: Option<String>) -> Self {
         let namespace = key.namespace.as_deref().map(str::to_owned);
-        let metadata = ObjectMeta { name: Some(key.name.as_ref().to_owned()), namespace, uid, ..ObjectMeta::default() };
-        Self { api_version: None, kind: key.kind, metadata, spec: PoolSpec::empty(key.kind), status: None }
+        let metadata = ObjectMeta {
+            name: Some(key.name.as_ref().to_owned()),
+            namespace,
+            uid,
+            ..ObjectMeta::default()
+        };
+        Self {
+            api_version: None,
+            kind: key.kind,
+            metadata,
+            spec: PoolSpec::empty(key.kind),
+            status: None,
+        }
     }
 
-    /// Clears the specification, which may list thousands of addresses, before the object is cached.
+    /// Clears the specification, which may list thousands of addresses, before the object is
+    /// cached.
     pub fn clear_spec(&mut self) {
         self.spec = PoolSpec::empty(self.kind);
     }
@@ -123,10 +136,22 @@ impl<'de> Visitor<'de> for PoolVisitor {
         let (mut spec, mut early_spec) = (None, None);
         while let Some(field) = map.next_key()? {
             match field {
-                Field::ApiVersion => set(&mut api_version, "apiVersion", map.next_value::<Option<String>>()?)?,
-                Field::Kind => set(&mut kind, "kind", map.next_value::<Option<InClusterKind>>()?)?,
+                Field::ApiVersion => set(
+                    &mut api_version,
+                    "apiVersion",
+                    map.next_value::<Option<String>>()?,
+                )?,
+                Field::Kind => set(
+                    &mut kind,
+                    "kind",
+                    map.next_value::<Option<InClusterKind>>()?,
+                )?,
                 Field::Metadata => set(&mut metadata, "metadata", map.next_value()?)?,
-                Field::Status => set(&mut status, "status", map.next_value::<Option<PoolStatus>>()?)?,
+                Field::Status => set(
+                    &mut status,
+                    "status",
+                    map.next_value::<Option<PoolStatus>>()?,
+                )?,
                 Field::Spec => match kind.flatten() {
                     Some(kind) => set(&mut spec, "spec", map.next_value_seed(SpecOf(kind))?)?,
                     // API servers send the fields in alphabetical order. Other clients may not.
@@ -135,9 +160,15 @@ impl<'de> Visitor<'de> for PoolVisitor {
                 Field::Unknown => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        let kind = kind.flatten().ok_or_else(|| A::Error::missing_field("kind"))?;
+        let kind = kind
+            .flatten()
+            .ok_or_else(|| A::Error::missing_field("kind"))?;
         if let Some(value) = early_spec {
-            set(&mut spec, "spec", SpecOf(kind).deserialize(value).map_err(A::Error::custom)?)?;
+            set(
+                &mut spec,
+                "spec",
+                SpecOf(kind).deserialize(value).map_err(A::Error::custom)?,
+            )?;
         }
         Ok(Pool {
             api_version: api_version.flatten(),
@@ -150,7 +181,9 @@ impl<'de> Visitor<'de> for PoolVisitor {
 }
 
 fn set<T, E: Error>(field: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
-    field.replace(value).map_or(Ok(()), |_| Err(E::duplicate_field(name)))
+    field
+        .replace(value)
+        .map_or(Ok(()), |_| Err(E::duplicate_field(name)))
 }
 
 /// Deserializes the specification of a pool of this kind.
@@ -172,8 +205,8 @@ impl<'de> DeserializeSeed<'de> for SpecOf {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolStatus {
-    /// Generation of the pool that counts and conditions describe. While it is less than metadata.generation, a change
-    /// of the specification is not processed yet.
+    /// Generation of the pool that counts and conditions describe. While it is less than
+    /// metadata.generation, a change of the specification is not processed yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Counts of the addresses of the pool. Pools of prefixes count prefixes.
@@ -188,7 +221,8 @@ pub struct PoolStatus {
     /// What is left in the draining parts of the pool; only with spec.draining.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining: Option<DrainingStatus>,
-    /// Conditions of the pool. Ready is False with reason InvalidSpec if the specification is invalid.
+    /// Conditions of the pool. Ready is False with reason InvalidSpec if the specification is
+    /// invalid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions::list_schema")]
     pub conditions: Vec<Condition>,
@@ -211,8 +245,8 @@ pub struct SliceCounts {
 pub struct PoolNetwork {
     /// Name of the IPNetwork.
     pub name: String,
-    /// Joining while addresses of the pool are still reserved outside of the network, then Member. Leaving while
-    /// addresses of a pool that no longer belongs to the network are reserved in it.
+    /// Joining while addresses of the pool are still reserved outside of the network, then Member.
+    /// Leaving while addresses of a pool that no longer belongs to the network are reserved in it.
     pub phase: MemberPhase,
     /// Number of addresses whose reservations are not moved yet.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -223,7 +257,8 @@ pub struct PoolNetwork {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainingStatus {
-    /// Addresses of the draining parts that are in use. When it is 0, the parts can be removed from the pool.
+    /// Addresses of the draining parts that are in use. When it is 0, the parts can be removed from
+    /// the pool.
     pub addresses: i64,
 }
 
@@ -239,8 +274,8 @@ pub struct AddressCounts {
     pub used: i64,
     /// Addresses in use that the pool no longer contains.
     pub out_of_range: i64,
-    /// Addresses of the pool that are neither free, in use nor cooling down: reserved by a user, being allocated, or in
-    /// use by another pool of the same network.
+    /// Addresses of the pool that are neither free, in use nor cooling down: reserved by a user,
+    /// being allocated, or in use by another pool of the same network.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reserved: i64,
     /// Addresses of the pool that were released and cannot be reused before the grace period ends.
@@ -251,7 +286,10 @@ pub struct AddressCounts {
     pub drained: i64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
 fn is_zero(count: &i64) -> bool {
     *count == 0
 }

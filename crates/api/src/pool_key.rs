@@ -8,8 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::{InClusterKind, Pool, ReservationPool, names};
 
-/// Identifies a pool of this provider, which need not exist. Displayed as `InClusterIPPool team-a/web`. Cheap to clone,
-/// and as large as a pointer, since each address in use has a few of them.
+/// Identifies a pool of this provider, which need not exist. Displayed as `InClusterIPPool
+/// team-a/web`. Cheap to clone, and as large as a pointer, since each address in use has a few of
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolKey(Arc<PoolName>);
 
@@ -35,17 +36,26 @@ impl Deref for PoolKey {
 impl PoolKey {
     /// Returns the key of a pool with this name. The namespace of a global pool is `None`.
     pub fn new(kind: InClusterKind, namespace: Option<&str>, name: &str) -> Self {
-        Self(Arc::new(PoolName { kind, namespace: namespace.map(Box::from), name: name.into() }))
+        Self(Arc::new(PoolName {
+            kind,
+            namespace: namespace.map(Box::from),
+            name: name.into(),
+        }))
     }
 
     /// Returns the key of a pool object.
     pub fn of(pool: &Pool) -> Self {
         let Pool { kind, metadata, .. } = pool;
         let namespace = metadata.namespace.as_deref().filter(|_| !kind.is_global());
-        Self::new(*kind, namespace, metadata.name.as_deref().unwrap_or_default())
+        Self::new(
+            *kind,
+            namespace,
+            metadata.name.as_deref().unwrap_or_default(),
+        )
     }
 
-    /// Returns the pool that an object in `namespace` refers to; `None` if it is not of a kind of this provider.
+    /// Returns the pool that an object in `namespace` refers to; `None` if it is not of a kind of
+    /// this provider.
     pub fn from_reference(reference: &PoolReference, namespace: Option<&str>) -> Option<Self> {
         if reference.api_group != names::GROUP {
             return None;
@@ -58,12 +68,17 @@ impl PoolKey {
         Self::from_reference(&claim.spec.pool_ref, claim.metadata.namespace.as_deref())
     }
 
-    /// Returns the pool that an IPAddress refers to; `None` if it is not of a kind of this provider.
+    /// Returns the pool that an IPAddress refers to; `None` if it is not of a kind of this
+    /// provider.
     pub fn of_address(address: &IPAddress) -> Option<Self> {
-        Self::from_reference(&address.spec.pool_ref, address.metadata.namespace.as_deref())
+        Self::from_reference(
+            &address.spec.pool_ref,
+            address.metadata.namespace.as_deref(),
+        )
     }
 
-    /// Returns the pool that an owner reference of an object in `namespace` refers to; `None` for other owners.
+    /// Returns the pool that an owner reference of an object in `namespace` refers to; `None` for
+    /// other owners.
     pub fn of_owner(owner: &OwnerReference, namespace: Option<&str>) -> Option<Self> {
         let (group, _) = owner.api_version.split_once('/')?;
         if group != names::GROUP {
@@ -72,19 +87,24 @@ impl PoolKey {
         Self::of_kind(&owner.kind, namespace, &owner.name)
     }
 
-    /// Returns the pool that a reservation refers to; `None` if it is not of a kind of this provider.
+    /// Returns the pool that a reservation refers to; `None` if it is not of a kind of this
+    /// provider.
     pub fn of_reservation(pool: &ReservationPool) -> Option<Self> {
         Self::of_kind(&pool.kind, pool.namespace.as_deref(), &pool.name)
     }
 
     fn of_kind(kind: &str, namespace: Option<&str>, name: &str) -> Option<Self> {
         let kind = InClusterKind::of(kind)?;
-        let namespace = if kind.is_global() { None } else { Some(namespace?) };
+        let namespace = if kind.is_global() {
+            None
+        } else {
+            Some(namespace?)
+        };
         Some(Self::new(kind, namespace, name))
     }
 
-    /// Returns the pool whose scope has this name, as returned by [`Scope::name`](super::Scope::name); `None` if it is
-    /// not that of a pool.
+    /// Returns the pool whose scope has this name, as returned by
+    /// [`Scope::name`](super::Scope::name); `None` if it is not that of a pool.
     pub fn of_scope(name: &str) -> Option<Self> {
         let (prefix, rest) = name.split_once('.')?;
         let kind = match prefix {
@@ -98,9 +118,11 @@ impl PoolKey {
         let (namespace, name) = if kind.is_global() {
             (None, rest)
         } else {
-            rest.split_once('.').map(|(namespace, name)| (Some(namespace), name))?
+            rest.split_once('.')
+                .map(|(namespace, name)| (Some(namespace), name))?
         };
-        let is_complete = !name.is_empty() && namespace.is_none_or(|namespace| !namespace.is_empty());
+        let is_complete =
+            !name.is_empty() && namespace.is_none_or(|namespace| !namespace.is_empty());
         is_complete.then(|| Self::new(kind, namespace, name))
     }
 

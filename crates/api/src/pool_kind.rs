@@ -19,7 +19,12 @@ pub enum InClusterKind {
 
 impl InClusterKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::IPPool, Self::GlobalIPPool, Self::PrefixPool, Self::GlobalPrefixPool];
+    pub const ALL: [Self; 4] = [
+        Self::IPPool,
+        Self::GlobalIPPool,
+        Self::PrefixPool,
+        Self::GlobalPrefixPool,
+    ];
 
     /// Returns the kind with this name.
     pub fn of(name: &str) -> Option<Self> {
@@ -72,6 +77,10 @@ impl Serialize for InClusterKind {
 impl<'de> Deserialize<'de> for InClusterKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = Cow::<str>::deserialize(deserializer)?;
-        Self::of(&name).ok_or_else(|| D::Error::custom(format_args!("{name} is not a kind of pool of this provider")))
+        Self::of(&name).ok_or_else(|| {
+            D::Error::custom(format_args!(
+                "{name} is not a kind of pool of this provider"
+            ))
+        })
     }
 }

@@ -23,24 +23,44 @@ pub struct FieldProblem {
 }
 
 impl FieldProblem {
-    pub(super) fn new(field: impl Into<Cow<'static, str>>, value: impl Into<Value>, text: impl Into<String>) -> Self {
-        Self { field: field.into(), value: value.into(), text: text.into() }
+    pub(super) fn new(
+        field: impl Into<Cow<'static, str>>,
+        value: impl Into<Value>,
+        text: impl Into<String>,
+    ) -> Self {
+        Self {
+            field: field.into(),
+            value: value.into(),
+            text: text.into(),
+        }
     }
 }
 
 impl PoolSpec {
-    /// Returns the problems of all fields but those of the addresses, which [`usable`](Self::usable) returns. The slices
-    /// are checked only with the blocks of the pool.
+    /// Returns the problems of all fields but those of the addresses, which
+    /// [`usable`](Self::usable) returns. The slices are checked only with the blocks of the pool.
     pub fn field_problems(&self, usable: Option<&UsableBlocks>) -> Vec<FieldProblem> {
         let mut problems = Vec::new();
         problems.extend(self.negative_grace_period());
-        for problem in self.address_metadata().map(AddressMetadata::problems).unwrap_or_default() {
-            problems.push(FieldProblem::new(problem.field, problem.value, problem.kind.to_string()));
+        for problem in self
+            .address_metadata()
+            .map(AddressMetadata::problems)
+            .unwrap_or_default()
+        {
+            problems.push(FieldProblem::new(
+                problem.field,
+                problem.value,
+                problem.kind.to_string(),
+            ));
         }
         problems.extend(self.invalid_network_name());
         problems.extend(self.short_terminating_limit());
         for problem in self.access().rules().err().unwrap_or_default() {
-            problems.push(FieldProblem::new(problem.field, Value::Null, problem.source.to_string()));
+            problems.push(FieldProblem::new(
+                problem.field,
+                Value::Null,
+                problem.source.to_string(),
+            ));
         }
         if let Some(Err(of_slices)) = usable.map(|usable| self.slice_rules(usable)) {
             problems.extend(of_slices);
@@ -49,17 +69,24 @@ impl PoolSpec {
     }
 
     fn negative_grace_period(&self) -> Option<FieldProblem> {
-        let Self::Addresses(spec) = self else { return None };
-        let seconds = spec.address_reuse_grace_period_seconds.filter(|seconds| *seconds < 0)?;
+        let Self::Addresses(spec) = self else {
+            return None;
+        };
+        let seconds = spec
+            .address_reuse_grace_period_seconds
+            .filter(|seconds| *seconds < 0)?;
         let text = "must be greater than or equal to 0";
-        Some(FieldProblem::new("spec.addressReuseGracePeriodSeconds", seconds, text))
+        Some(FieldProblem::new(
+            "spec.addressReuseGracePeriodSeconds",
+            seconds,
+            text,
+        ))
     }
 
     /// The name of a network must be a DNS label (RFC 1123), because object names contain it.
     fn invalid_network_name(&self) -> Option<FieldProblem> {
         let network = self.network().filter(|network| !is_dns_label(network))?;
-        let text =
-            "must be a DNS label: at most 63 lower case letters, digits and dashes, without a dash at either end";
+        let text = "must be a DNS label: at most 63 lower case letters, digits and dashes, without a dash at either end";
         Some(FieldProblem::new("spec.network", network, text))
     }
 
@@ -69,6 +96,10 @@ impl PoolSpec {
             return None;
         }
         let text = format!("must be greater than or equal to {MIN_TERMINATING_SECONDS}");
-        Some(FieldProblem::new("spec.reclaim.terminating.afterSeconds", seconds, text))
+        Some(FieldProblem::new(
+            "spec.reclaim.terminating.afterSeconds",
+            seconds,
+            text,
+        ))
     }
 }

@@ -32,7 +32,8 @@ impl PoolSpec {
         }
     }
 
-    /// Returns the addresses or prefixes that can be allocated, or all problems of the specification.
+    /// Returns the addresses or prefixes that can be allocated, or all problems of the
+    /// specification.
     pub fn usable(&self) -> Result<UsableBlocks, Vec<PoolProblem>> {
         match self {
             Self::Addresses(spec) => PoolAddresses {
@@ -41,7 +42,11 @@ impl PoolSpec {
                 prefix: spec.prefix,
                 gateway: spec.gateway.as_deref(),
                 allocate_reserved: spec.allocate_reserved_ip_addresses,
-                ranges: &spec.ranges.iter().map(AddressRange::to_range).collect::<Vec<_>>(),
+                ranges: &spec
+                    .ranges
+                    .iter()
+                    .map(AddressRange::to_range)
+                    .collect::<Vec<_>>(),
                 draining: &spec.draining,
             }
             .usable(),
@@ -50,7 +55,11 @@ impl PoolSpec {
                 excluded: &spec.excluded_prefixes,
                 length: spec.allocation_prefix_length,
                 gateway: spec.gateway.as_deref(),
-                ranges: &spec.ranges.iter().map(PrefixRange::to_range).collect::<Vec<_>>(),
+                ranges: &spec
+                    .ranges
+                    .iter()
+                    .map(PrefixRange::to_range)
+                    .collect::<Vec<_>>(),
                 draining: &spec.draining,
             }
             .usable(),
@@ -88,7 +97,11 @@ impl PoolSpec {
             Self::Addresses(spec) => (&spec.allowed_namespaces, &spec.limits, &spec.headroom),
             Self::Prefixes(spec) => (&spec.allowed_namespaces, &spec.limits, &spec.headroom),
         };
-        PoolAccess { allowed_namespaces: namespaces.as_ref(), limits: *limits, headroom: headroom.as_ref() }
+        PoolAccess {
+            allowed_namespaces: namespaces.as_ref(),
+            limits: *limits,
+            headroom: headroom.as_ref(),
+        }
     }
 
     /// How the pool chooses the address of a claim.
@@ -123,10 +136,18 @@ impl PoolSpec {
         }
     }
 
-    /// Parses the slices of a pool with these blocks; `None` without slices. Fails with all problems.
-    pub fn slice_rules(&self, usable: &UsableBlocks) -> Result<Option<SliceRules>, Vec<FieldProblem>> {
-        let Some(policy) = self.slices() else { return Ok(None) };
-        let total = self.listed().map_or_else(|| usable.set.len(), |listed| listed.set.len());
+    /// Parses the slices of a pool with these blocks; `None` without slices. Fails with all
+    /// problems.
+    pub fn slice_rules(
+        &self,
+        usable: &UsableBlocks,
+    ) -> Result<Option<SliceRules>, Vec<FieldProblem>> {
+        let Some(policy) = self.slices() else {
+            return Ok(None);
+        };
+        let total = self
+            .listed()
+            .map_or_else(|| usable.set.len(), |listed| listed.set.len());
         policy.rules(total, usable.length).map(Some)
     }
 
@@ -139,7 +160,10 @@ impl PoolSpec {
                 allocate_reserved_ip_addresses: true,
                 ..spec
             }),
-            Self::Prefixes(spec) => Self::Prefixes(PrefixPoolSpec { excluded_prefixes: Vec::new(), ..spec }),
+            Self::Prefixes(spec) => Self::Prefixes(PrefixPoolSpec {
+                excluded_prefixes: Vec::new(),
+                ..spec
+            }),
         };
         listed.usable().ok()
     }
@@ -156,7 +180,11 @@ impl PoolSpec {
     /// Seconds before a released address can be reused; 0 for prefixes.
     pub fn cooldown_seconds(&self) -> i64 {
         match self {
-            Self::Addresses(spec) => spec.address_reuse_grace_period_seconds.unwrap_or_default().max(0).into(),
+            Self::Addresses(spec) => spec
+                .address_reuse_grace_period_seconds
+                .unwrap_or_default()
+                .max(0)
+                .into(),
             Self::Prefixes(_) => 0,
         }
     }

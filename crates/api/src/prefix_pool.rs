@@ -13,8 +13,8 @@ use super::slice_policy::SlicePolicy;
 #[serde(rename_all = "camelCase")]
 #[schemars(description = "The desired state of the pool.")]
 pub struct PrefixPoolSpec {
-    /// Prefixes in CIDR notation (fd00:1::/48) from which smaller prefixes are allocated. All must have the same IP
-    /// family. Required without ranges.
+    /// Prefixes in CIDR notation (fd00:1::/48) from which smaller prefixes are allocated. All must
+    /// have the same IP family. Required without ranges.
     #[serde(default)]
     pub prefixes: Vec<String>,
     /// Length of the allocated prefixes. Immutable.
@@ -27,15 +27,16 @@ pub struct PrefixPoolSpec {
     /// Addresses, networks or ranges. A prefix that overlaps with one of them is never allocated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excluded_prefixes: Vec<String>,
-    /// Name of a network. Among all pools with the same network, of any kind and namespace, an address is allocated
-    /// only once. Without a network, prefixes are unique within the pool only.
+    /// Name of a network. Among all pools with the same network, of any kind and namespace, an
+    /// address is allocated only once. Without a network, prefixes are unique within the pool only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// Further prefixes, each range with its gateway. They are used after prefixes, in the order of the list.
+    /// Further prefixes, each range with its gateway. They are used after prefixes, in the order of
+    /// the list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<PrefixRange>,
-    /// Addresses, networks or ranges. Prefixes that overlap with one of them are no longer allocated. What is in use
-    /// there stays until it is released; status.draining counts it.
+    /// Addresses, networks or ranges. Prefixes that overlap with one of them are no longer
+    /// allocated. What is in use there stays until it is released; status.draining counts it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub draining: Vec<String>,
     /// Labels and annotations of each new IPAddress. A change does not affect existing ones.
@@ -44,7 +45,8 @@ pub struct PrefixPoolSpec {
     /// How the pool chooses the address of a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationPolicy>,
-    /// Divides the pool into slices: contiguous blocks of prefixes, each for the claims of one owner.
+    /// Divides the pool into slices: contiguous blocks of prefixes, each for the claims of one
+    /// owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<SlicePolicy>,
     /// Which addresses count as abandoned although their claims exist: none by default.

@@ -8,9 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressRange {
-    /// Addresses that can be allocated, in the notation of spec.addresses. All must be in one subnet.
+    /// Addresses that can be allocated, in the notation of spec.addresses. All must be in one
+    /// subnet.
     pub addresses: Vec<String>,
-    /// Prefix length of the subnet that contains the addresses. It is set on each IPAddress of the range.
+    /// Prefix length of the subnet that contains the addresses. It is set on each IPAddress of the
+    /// range.
     #[schemars(range(min = 0, max = 128))]
     pub prefix: i64,
     /// Gateway of the subnet. It is set on each IPAddress of the range and never allocated.
@@ -22,21 +24,31 @@ pub struct AddressRange {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PrefixRange {
-    /// Prefixes in CIDR notation from which prefixes of the length spec.allocationPrefixLength are allocated.
+    /// Prefixes in CIDR notation from which prefixes of the length spec.allocationPrefixLength are
+    /// allocated.
     pub prefixes: Vec<String>,
-    /// Gateway that is set on each IPAddress of the range. It is not excluded from the allocated prefixes.
+    /// Gateway that is set on each IPAddress of the range. It is not excluded from the allocated
+    /// prefixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<String>,
 }
 
 impl AddressRange {
     pub(super) fn to_range(&self) -> PoolRange<'_> {
-        PoolRange { entries: &self.addresses, prefix: self.prefix, gateway: self.gateway.as_deref() }
+        PoolRange {
+            entries: &self.addresses,
+            prefix: self.prefix,
+            gateway: self.gateway.as_deref(),
+        }
     }
 }
 
 impl PrefixRange {
     pub(super) fn to_range(&self) -> PoolRange<'_> {
-        PoolRange { entries: &self.prefixes, gateway: self.gateway.as_deref(), ..PoolRange::default() }
+        PoolRange {
+            entries: &self.prefixes,
+            gateway: self.gateway.as_deref(),
+            ..PoolRange::default()
+        }
     }
 }

@@ -15,9 +15,10 @@ pub use claim::{ClaimProblem, ReservationClaim};
 
 /// Records which claim holds an address of a scope.
 ///
-/// Its name is derived from the scope and the address ([`reservation_name`](super::reservation_name)), so the API
-/// server lets only one client create it. The specification is immutable, except that an address can be released, and
-/// that a released reservation can be given to another claim.
+/// Its name is derived from the scope and the address
+/// ([`reservation_name`](super::reservation_name)), so the API server lets only one client create
+/// it. The specification is immutable, except that an address can be released, and that a released
+/// reservation can be given to another claim.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IPReservation {
@@ -28,7 +29,10 @@ pub struct IPReservation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Standard object metadata, without `managedFields`.
-    #[serde(default, deserialize_with = "capi_ipam_provider::api::without_managed_fields")]
+    #[serde(
+        default,
+        deserialize_with = "capi_ipam_provider::api::without_managed_fields"
+    )]
     pub metadata: ObjectMeta,
     /// The address, and the claim that holds it.
     pub spec: IPReservationSpec,
@@ -41,9 +45,9 @@ super::resource::cluster_resource!(IPReservation, "ipreservations");
 #[serde(rename_all = "camelCase")]
 #[schemars(description = "The address or prefix, its pool, and the claim that holds it.")]
 pub struct IPReservationSpec {
-    /// Scope within which the address is unique: p.NAMESPACE.POOL for an InClusterIPPool, g.POOL for a
-    /// GlobalInClusterIPPool, pp.NAMESPACE.POOL and gp.POOL for pools of prefixes, and n.NETWORK for all pools of a
-    /// network.
+    /// Scope within which the address is unique: p.NAMESPACE.POOL for an InClusterIPPool, g.POOL
+    /// for a GlobalInClusterIPPool, pp.NAMESPACE.POOL and gp.POOL for pools of prefixes, and
+    /// n.NETWORK for all pools of a network.
     #[schemars(length(min = 1, max = 512))]
     pub scope: String,
     /// The reserved address, or the first address of the reserved prefix.
@@ -55,11 +59,12 @@ pub struct IPReservationSpec {
     pub prefix_length: Option<i32>,
     /// Pool of the address.
     pub pool_ref: ReservationPool,
-    /// Claim that holds the address. Without a claim, the address is never allocated. Without a uid, the address is
-    /// promised to the claim with this name.
+    /// Claim that holds the address. Without a claim, the address is never allocated. Without a
+    /// uid, the address is promised to the claim with this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_ref: Option<ReservationClaim>,
-    /// Time at which the claim released the address. It can be reused after the grace period of the pool.
+    /// Time at which the claim released the address. It can be reused after the grace period of the
+    /// pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::crds::date_time_schema")]
     pub released_at: Option<Time>,
@@ -84,13 +89,17 @@ pub struct ReservationPool {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReservationProblem {
     /// The kind is not one of this provider, or the namespace is missing.
-    #[error("spec.poolRef: {kind} is not a kind of pool of this provider, or its namespace is missing")]
+    #[error(
+        "spec.poolRef: {kind} is not a kind of pool of this provider, or its namespace is missing"
+    )]
     Pool {
         /// The kind in the pool reference.
         kind: String,
     },
     /// The scope is not one of the pool.
-    #[error("spec.scope: {scope} is not a scope of {pool}; write {expected}, or n. and the name of the pool's network")]
+    #[error(
+        "spec.scope: {scope} is not a scope of {pool}; write {expected}, or n. and the name of the pool's network"
+    )]
     Scope {
         /// The scope in the specification.
         scope: String,
@@ -103,7 +112,9 @@ pub enum ReservationProblem {
     #[error("spec.address: {0}")]
     Address(#[source] ParseError),
     /// The address is not the first one of a prefix of this length.
-    #[error("spec.prefixLength: {address} with the length {length} is not a prefix; its first address is {first}")]
+    #[error(
+        "spec.prefixLength: {address} with the length {length} is not a prefix; its first address is {first}"
+    )]
     Prefix {
         /// The address in the specification.
         address: String,
@@ -136,12 +147,19 @@ impl ReservationProblem {
 }
 
 impl IPReservation {
-    /// Returns the reserved address or prefix, and its pool. Fails if a field or the name is invalid: such a
-    /// reservation has no effect.
+    /// Returns the reserved address or prefix, and its pool. Fails if a field or the name is
+    /// invalid: such a reservation has no effect.
     pub fn slot(&self) -> Result<(Slot, PoolKey), ReservationProblem> {
-        let IPReservationSpec { scope, address, prefix_length, pool_ref, .. } = &self.spec;
-        let pool = PoolKey::of_reservation(pool_ref)
-            .ok_or_else(|| ReservationProblem::Pool { kind: pool_ref.kind.clone() })?;
+        let IPReservationSpec {
+            scope,
+            address,
+            prefix_length,
+            pool_ref,
+            ..
+        } = &self.spec;
+        let pool = PoolKey::of_reservation(pool_ref).ok_or_else(|| ReservationProblem::Pool {
+            kind: pool_ref.kind.clone(),
+        })?;
         let scope = Scope::parse(scope, &pool).ok_or_else(|| ReservationProblem::Scope {
             scope: scope.clone(),
             expected: Scope::Pool(pool.clone()).name(),
@@ -154,32 +172,48 @@ impl IPReservation {
                 let block = Block::new(value, u8::try_from(*length).unwrap_or_default());
                 if block.base() != value || i32::from(block.length()) != *length {
                     let (address, first) = (address.clone(), block.base().to_string());
-                    return Err(ReservationProblem::Prefix { address, length: *length, first });
+                    return Err(ReservationProblem::Prefix {
+                        address,
+                        length: *length,
+                        first,
+                    });
                 }
                 block
             }
         };
         let slot = Slot { scope, block };
-        let (name, expected) = (self.metadata.name.as_deref().unwrap_or_default(), slot.reservation_name());
+        let (name, expected) = (
+            self.metadata.name.as_deref().unwrap_or_default(),
+            slot.reservation_name(),
+        );
         if name != expected {
-            return Err(ReservationProblem::Name { name: name.to_owned(), expected });
+            return Err(ReservationProblem::Name {
+                name: name.to_owned(),
+                expected,
+            });
         }
         Ok((slot, pool))
     }
 
-    /// If the object records the block length of a network ([`network_block_length_name`]), returns the network, the IP
-    /// family and this length.
+    /// If the object records the block length of a network ([`network_block_length_name`]), returns
+    /// the network, the IP family and this length.
     pub fn network_block_length(&self) -> Option<(Arc<str>, Family, u8)> {
         let network = self.spec.scope.strip_prefix("n.")?;
         let family = Family::of(parse_address(&self.spec.address).ok()?);
         let length = u8::try_from(self.spec.prefix_length?).ok()?;
-        let is_record = self.metadata.name.as_deref() == Some(&network_block_length_name(network, family));
+        let is_record =
+            self.metadata.name.as_deref() == Some(&network_block_length_name(network, family));
         is_record.then(|| (network.into(), family, length))
     }
 
-    /// Whether no claim holds the reservation, and the label with which `clusterctl move` moves it is missing.
+    /// Whether no claim holds the reservation, and the label with which `clusterctl move` moves it
+    /// is missing.
     pub fn needs_move_label(&self) -> bool {
-        let of_a_claim = self.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
+        let of_a_claim = self
+            .spec
+            .claim_ref
+            .as_ref()
+            .is_some_and(|claim| claim.uid.is_some());
         let is_labelled = self.labels().contains_key(names::MOVE_LABEL);
         !of_a_claim && !is_labelled && self.metadata.deletion_timestamp.is_none()
     }
@@ -206,34 +240,70 @@ mod tests {
         let (slot, pool) = reservation(&json!({})).slot().unwrap();
         assert_eq!(
             (slot.to_string(), pool.to_string()),
-            ("10.0.0.5 of InClusterIPPool a/b".to_owned(), "InClusterIPPool a/b".to_owned())
+            (
+                "10.0.0.5 of InClusterIPPool a/b".to_owned(),
+                "InClusterIPPool a/b".to_owned()
+            )
         );
         let cases = [
-            (json!({"metadata": {"name": "p.a.b.10.0.0.6"}}), "metadata.name", "p.a.b.10.0.0.5"),
+            (
+                json!({"metadata": {"name": "p.a.b.10.0.0.6"}}),
+                "metadata.name",
+                "p.a.b.10.0.0.5",
+            ),
             (json!({"spec": {"scope": "g.b"}}), "spec.scope", "p.a.b"),
-            (json!({"spec": {"address": "10.0.0.05"}}), "spec.address", "leading zero"),
-            (json!({"spec": {"prefixLength": 24}}), "spec.prefixLength", "10.0.0.0"),
-            (json!({"spec": {"prefixLength": 33}}), "spec.prefixLength", "33"),
-            (json!({"spec": {"poolRef": {"kind": "Pod"}}}), "spec.poolRef", "Pod"),
-            (json!({"spec": {"poolRef": {"namespace": null}}}), "spec.poolRef", "namespace"),
+            (
+                json!({"spec": {"address": "10.0.0.05"}}),
+                "spec.address",
+                "leading zero",
+            ),
+            (
+                json!({"spec": {"prefixLength": 24}}),
+                "spec.prefixLength",
+                "10.0.0.0",
+            ),
+            (
+                json!({"spec": {"prefixLength": 33}}),
+                "spec.prefixLength",
+                "33",
+            ),
+            (
+                json!({"spec": {"poolRef": {"kind": "Pod"}}}),
+                "spec.poolRef",
+                "Pod",
+            ),
+            (
+                json!({"spec": {"poolRef": {"namespace": null}}}),
+                "spec.poolRef",
+                "namespace",
+            ),
         ];
         for (change, field, text) in cases {
             let problem = reservation(&change).slot().unwrap_err();
             assert_eq!(problem.field(), field, "{problem}");
             assert!(problem.to_string().contains(text), "{problem}");
         }
-        let in_network = reservation(&json!({"metadata": {"name": "n.lab.10.0.0.5"}, "spec": {"scope": "n.lab"}}));
-        assert_eq!(in_network.slot().unwrap().0.scope, Scope::Network("lab".into()));
+        let in_network = reservation(
+            &json!({"metadata": {"name": "n.lab.10.0.0.5"}, "spec": {"scope": "n.lab"}}),
+        );
+        assert_eq!(
+            in_network.slot().unwrap().0.scope,
+            Scope::Network("lab".into())
+        );
     }
 
     #[test]
     fn block_length_of_a_network_is_recognized() {
         let spec = json!({"scope": "n.lab", "address": "::", "prefixLength": 64});
         let record = reservation(&json!({"metadata": {"name": "n.lab.ipv6"}, "spec": spec}));
-        assert_eq!(record.network_block_length(), Some(("lab".into(), Family::V6, 64)));
+        assert_eq!(
+            record.network_block_length(),
+            Some(("lab".into(), Family::V6, 64))
+        );
         assert!(record.slot().is_err());
         assert_eq!(
-            reservation(&json!({"metadata": {"name": "n.lab.ipv4"}, "spec": spec})).network_block_length(),
+            reservation(&json!({"metadata": {"name": "n.lab.ipv4"}, "spec": spec}))
+                .network_block_length(),
             None
         );
         assert_eq!(reservation(&json!({})).network_block_length(), None);

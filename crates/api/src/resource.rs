@@ -1,4 +1,5 @@
-//! The implementation of [`kube::Resource`] for the kinds of this API group that are not namespaced.
+//! The implementation of [`kube::Resource`] for the kinds of this API group that are not
+//! namespaced.
 
 /// Implements [`kube::Resource`] for a type with the field `metadata` and the name of its kind.
 macro_rules! cluster_resource {

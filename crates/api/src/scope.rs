@@ -22,10 +22,14 @@ pub enum Scope {
 impl Scope {
     /// Returns the scope of a pool with or without a network.
     pub fn of(pool: &PoolKey, network: Option<&str>) -> Self {
-        network.map_or_else(|| Self::Pool(pool.clone()), |network| Self::Network(network.into()))
+        network.map_or_else(
+            || Self::Pool(pool.clone()),
+            |network| Self::Network(network.into()),
+        )
     }
 
-    /// Parses the scope in a reservation for an address of `pool`; `None` if it is not a possible scope of the pool.
+    /// Parses the scope in a reservation for an address of `pool`; `None` if it is not a possible
+    /// scope of the pool.
     pub fn parse(name: &str, pool: &PoolKey) -> Option<Self> {
         if let Some(network) = name.strip_prefix("n.") {
             return (!network.is_empty()).then(|| Self::Network(network.into()));
@@ -35,12 +39,16 @@ impl Scope {
 
     /// The network; `None` if the scope is a pool.
     pub fn network(&self) -> Option<&str> {
-        if let Self::Network(name) = self { Some(name) } else { None }
+        if let Self::Network(name) = self {
+            Some(name)
+        } else {
+            None
+        }
     }
 
-    /// The name of the scope: `p.NAMESPACE.POOL` for an InClusterIPPool, `g.POOL` for a GlobalInClusterIPPool,
-    /// `pp.NAMESPACE.POOL` and `gp.POOL` for pools of prefixes, `n.NETWORK` for a network. Names are unique, since a
-    /// namespace contains no dots.
+    /// The name of the scope: `p.NAMESPACE.POOL` for an InClusterIPPool, `g.POOL` for a
+    /// GlobalInClusterIPPool, `pp.NAMESPACE.POOL` and `gp.POOL` for pools of prefixes, `n.NETWORK`
+    /// for a network. Names are unique, since a namespace contains no dots.
     pub fn name(&self) -> String {
         match self {
             Self::Network(network) => format!("n.{network}"),
@@ -57,9 +65,9 @@ impl Scope {
     }
 }
 
-/// Returns the name of the reservation of an address or prefix: the scope, a dot and the address. An IPv6 address is
-/// written with all its digits and with dashes. A prefix ends with its length. A scope that is too long is replaced by
-/// `h.` and its SHA-256 hash.
+/// Returns the name of the reservation of an address or prefix: the scope, a dot and the address.
+/// An IPv6 address is written with all its digits and with dashes. A prefix ends with its length. A
+/// scope that is too long is replaced by `h.` and its SHA-256 hash.
 ///
 /// ```
 /// use capi_ipam_ip::Block;
@@ -77,7 +85,10 @@ impl Scope {
 pub fn reservation_name(scope: &Scope, block: Block) -> String {
     let mut text = match block.base() {
         IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => address.segments().map(|segment| format!("{segment:04x}")).join("-"),
+        IpAddr::V6(address) => address
+            .segments()
+            .map(|segment| format!("{segment:04x}"))
+            .join("-"),
     };
     if !block.is_address() {
         text = format!("{text}-{}", block.length());
@@ -90,17 +101,18 @@ pub fn reservation_name(scope: &Scope, block: Block) -> String {
     format!("h.{:x}.{text}", Sha256::digest(scope))
 }
 
-/// The block that an object of this name reserves in a scope: the reverse of [`reservation_name`]. `None` if the name
-/// is not that of a reservation of the scope.
+/// The block that an object of this name reserves in a scope: the reverse of [`reservation_name`].
+/// `None` if the name is not that of a reservation of the scope.
 ///
-/// The name alone reserves the block, whatever the object contains: no other reservation of it can be created.
+/// The name alone reserves the block, whatever the object contains: no other reservation of it can
+/// be created.
 pub fn block_of_name(scope: &Scope, name: &str) -> Option<Block> {
     let (_, block) = split_name(name)?;
     (reservation_name(scope, block) == name).then_some(block)
 }
 
-/// The slot that an object of this name reserves. `None` if it is not the name of a reservation, or if it contains the
-/// hash of its scope: [`block_of_name`] recognizes it.
+/// The slot that an object of this name reserves. `None` if it is not the name of a reservation, or
+/// if it contains the hash of its scope: [`block_of_name`] recognizes it.
 pub fn slot_of_name(name: &str) -> Option<Slot> {
     let (scope, block) = split_name(name)?;
     let scope = match scope.strip_prefix("n.") {
@@ -115,7 +127,11 @@ pub fn slot_of_name(name: &str) -> Option<Slot> {
 fn split_name(name: &str) -> Option<(&str, Block)> {
     let (scope, last) = name.rsplit_once('.')?;
     let mut groups = last.split('-');
-    let segments: Option<Vec<u16>> = groups.by_ref().take(8).map(|group| u16::from_str_radix(group, 16).ok()).collect();
+    let segments: Option<Vec<u16>> = groups
+        .by_ref()
+        .take(8)
+        .map(|group| u16::from_str_radix(group, 16).ok())
+        .collect();
     let segments: Option<[u16; 8]> = segments.and_then(|segments| segments.try_into().ok());
     if let Some(segments) = segments {
         return Some((scope, block_with_length(segments.into(), groups.next())?));
@@ -139,11 +155,12 @@ fn block_with_length(base: IpAddr, length: Option<&str>) -> Option<Block> {
     }
 }
 
-/// Returns the name of the object that records the length of the blocks that a network allocates, for one IP family:
-/// `n.NETWORK.ipv4` or `n.NETWORK.ipv6`. No reservation of an address has such a name.
+/// Returns the name of the object that records the length of the blocks that a network allocates,
+/// for one IP family: `n.NETWORK.ipv4` or `n.NETWORK.ipv6`. No reservation of an address has such a
+/// name.
 ///
-/// All pools of a network allocate blocks of the same length: blocks of different lengths could overlap although the
-/// names of their reservations differ.
+/// All pools of a network allocate blocks of the same length: blocks of different lengths could
+/// overlap although the names of their reservations differ.
 pub fn network_block_length_name(network: &str, family: Family) -> String {
     let family = match family {
         Family::V4 => "ipv4",
@@ -152,7 +169,8 @@ pub fn network_block_length_name(network: &str, family: Family) -> String {
     format!("{}.{family}", Scope::Network(network.into()).name())
 }
 
-/// An address or prefix of a scope: what a reservation reserves. Displayed as `10.0.0.5 of InClusterIPPool a/b`.
+/// An address or prefix of a scope: what a reservation reserves. Displayed as `10.0.0.5 of
+/// InClusterIPPool a/b`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot {
     /// The scope within which the block is unique.
@@ -197,15 +215,24 @@ mod tests {
     #[test]
     fn reservation_names_are_unique() {
         let long = "x".repeat(240);
-        let mut scopes: Vec<Scope> = ["a", "a.b", "b"].map(|name| Scope::Network(name.into())).into();
+        let mut scopes: Vec<Scope> = ["a", "a.b", "b"]
+            .map(|name| Scope::Network(name.into()))
+            .into();
         for kind in InClusterKind::ALL {
             let names = ["b", "b.10.0.0", "a.b", &long, &format!("{long}y")].map(str::to_owned);
             scopes.extend(names.iter().map(|name| pool(kind, "a", name)));
         }
         let blocks = ["10.0.0.5", "5.10.0.0", "fd00::5", "::5", "255.255.255.255"]
             .into_iter()
-            .flat_map(|text| [Block::address(text.parse().unwrap()), Block::new(text.parse().unwrap(), 24)]);
-        let blocks: Vec<Block> = blocks.chain([Block::new("fd00::".parse().unwrap(), 127)]).collect();
+            .flat_map(|text| {
+                [
+                    Block::address(text.parse().unwrap()),
+                    Block::new(text.parse().unwrap(), 24),
+                ]
+            });
+        let blocks: Vec<Block> = blocks
+            .chain([Block::new("fd00::".parse().unwrap(), 127)])
+            .collect();
         let mut names = HashSet::new();
         for scope in &scopes {
             for block in &blocks {
@@ -214,7 +241,10 @@ mod tests {
                 assert!(names.insert(name.clone()), "{name} twice");
                 assert_eq!(block_of_name(scope, &name), Some(*block), "{name}");
                 let is_hashed = name.starts_with("h.");
-                let slot = Slot { scope: scope.clone(), block: *block };
+                let slot = Slot {
+                    scope: scope.clone(),
+                    block: *block,
+                };
                 assert_eq!(slot_of_name(&name), (!is_hashed).then_some(slot), "{name}");
             }
         }
@@ -238,9 +268,17 @@ mod tests {
             "x.a.10.0.0.5",
             "p.a.10.0.0.5",
         ] {
-            assert_eq!((block_of_name(&network, name), slot_of_name(name)), (None, None), "{name}");
+            assert_eq!(
+                (block_of_name(&network, name), slot_of_name(name)),
+                (None, None),
+                "{name}"
+            );
         }
-        assert_eq!(block_of_name(&network, "n.b.10.0.0.5"), None, "another scope");
+        assert_eq!(
+            block_of_name(&network, "n.b.10.0.0.5"),
+            None,
+            "another scope"
+        );
     }
 
     #[test]

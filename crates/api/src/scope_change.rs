@@ -17,8 +17,9 @@ pub struct ScopeChange {
     pub after: Scope,
     /// Why its network does not accept the pool after the write.
     pub refusal: Option<NetworkRefusal>,
-    /// The addresses in use that the change affects, in ascending order. If the pool leaves a network: all of the pool.
-    /// If it only joins one: those that another pool of the network has reserved or in use as well.
+    /// The addresses in use that the change affects, in ascending order. If the pool leaves a
+    /// network: all of the pool. If it only joins one: those that another pool of the network has
+    /// reserved or in use as well.
     pub affected: Vec<Block>,
 }
 
@@ -26,12 +27,21 @@ impl ScopeChange {
     /// The change of a pool of which nothing is known: none.
     pub fn unknown(pool: &PoolKey) -> Self {
         let own = Scope::Pool(pool.clone());
-        Self { pool: pool.clone(), before: Some(own.clone()), after: own, refusal: None, affected: Vec::new() }
+        Self {
+            pool: pool.clone(),
+            before: Some(own.clone()),
+            after: own,
+            refusal: None,
+            affected: Vec::new(),
+        }
     }
 
     /// The network that the pool leaves.
     pub fn left_network(&self) -> Option<&str> {
-        let before = self.before.as_ref().filter(|before| **before != self.after)?;
+        let before = self
+            .before
+            .as_ref()
+            .filter(|before| **before != self.after)?;
         before.network()
     }
 

@@ -16,20 +16,24 @@ pub(super) const MAX_SIZE: i64 = 1 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SlicePolicy {
-    /// Number of addresses, or prefixes, of a slice: a power of two. Immutable while spec.slices is set.
+    /// Number of addresses, or prefixes, of a slice: a power of two. Immutable while spec.slices is
+    /// set.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub size: i64,
-    /// Owner of a slice: the Cluster of a claim, its Namespace, or the value of a Label of the claim.
+    /// Owner of a slice: the Cluster of a claim, its Namespace, or the value of a Label of the
+    /// claim.
     pub per: SliceOwnerKind,
     /// Name of the label of claims, such as topology/rack; only with per: Label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Maximum number of slices of an owner. Several active managers can exceed it by one slice each.
+    /// Maximum number of slices of an owner. Several active managers can exceed it by one slice
+    /// each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub most_each: Option<i64>,
-    /// Seconds for which a slice without an address in use stays with its owner. By default it stays until the owner is
-    /// deleted; the value of a label counts as deleted when no claim with it has an address.
+    /// Seconds for which a slice without an address in use stays with its owner. By default it
+    /// stays until the owner is deleted; the value of a label counts as deleted when no claim with
+    /// it has an address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub keep_seconds: Option<i64>,
@@ -46,17 +50,22 @@ pub struct SliceRules {
     pub label: Option<String>,
     /// The maximum number of slices of an owner.
     pub most_each: Option<usize>,
-    /// How long a slice without an address in use stays with its owner, in seconds; `None`: until the owner is deleted.
+    /// How long a slice without an address in use stays with its owner, in seconds; `None`: until
+    /// the owner is deleted.
     pub keep_seconds: Option<i64>,
 }
 
 impl SlicePolicy {
-    /// Parses the policy of a pool whose specification lists `total` addresses or prefixes of `length` bits. Fails with
-    /// all problems.
+    /// Parses the policy of a pool whose specification lists `total` addresses or prefixes of
+    /// `length` bits. Fails with all problems.
     pub fn rules(&self, total: u128, length: u8) -> Result<SliceRules, Vec<FieldProblem>> {
         let mut problems = Vec::new();
-        let mut problem = |field, value: Value, text: String| problems.push(FieldProblem::new(field, value, text));
-        let size = u128::try_from(self.size).ok().filter(|size| size.is_power_of_two() && self.size <= MAX_SIZE);
+        let mut problem = |field, value: Value, text: String| {
+            problems.push(FieldProblem::new(field, value, text))
+        };
+        let size = u128::try_from(self.size)
+            .ok()
+            .filter(|size| size.is_power_of_two() && self.size <= MAX_SIZE);
         match size {
             None => {
                 let text = format!("must be a power of two between 1 and {MAX_SIZE}");
@@ -70,7 +79,11 @@ impl SlicePolicy {
         }
         match (self.per, self.label.as_deref()) {
             (SliceOwnerKind::Label, None) => {
-                problem("spec.slices.label", Value::Null, "is required with per: Label".to_owned());
+                problem(
+                    "spec.slices.label",
+                    Value::Null,
+                    "is required with per: Label".to_owned(),
+                );
             }
             (SliceOwnerKind::Label, Some(label)) if !is_label_name(label) => {
                 let text = "is not the name of a label, such as topology/rack".to_owned();
@@ -78,12 +91,17 @@ impl SlicePolicy {
             }
             (SliceOwnerKind::Label, Some(_)) | (_, None) => {}
             (_, Some(label)) => {
-                problem("spec.slices.label", label.into(), "is only possible with per: Label".to_owned());
+                problem(
+                    "spec.slices.label",
+                    label.into(),
+                    "is only possible with per: Label".to_owned(),
+                );
             }
         }
-        for (field, value, min) in
-            [("spec.slices.mostEach", self.most_each, 1), ("spec.slices.keepSeconds", self.keep_seconds, 0)]
-        {
+        for (field, value, min) in [
+            ("spec.slices.mostEach", self.most_each, 1),
+            ("spec.slices.keepSeconds", self.keep_seconds, 0),
+        ] {
             if let Some(value) = value.filter(|value| *value < min) {
                 problem(field, value.into(), format!("must be at least {min}"));
             }
@@ -95,7 +113,9 @@ impl SlicePolicy {
             shift: size.map_or(0, u128::ilog2),
             per: self.per,
             label: self.label.clone(),
-            most_each: self.most_each.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
+            most_each: self
+                .most_each
+                .map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
             keep_seconds: self.keep_seconds,
         })
     }
@@ -122,24 +142,33 @@ impl SliceRules {
         match self.per {
             SliceOwnerKind::Cluster => cluster.map(|name| of(Some(namespace), name)),
             SliceOwnerKind::Namespace => Some(of(None, namespace)),
-            SliceOwnerKind::Label => {
-                labels.get(self.label.as_deref()?).filter(|value| !value.is_empty()).map(|value| of(None, value))
-            }
+            SliceOwnerKind::Label => labels
+                .get(self.label.as_deref()?)
+                .filter(|value| !value.is_empty())
+                .map(|value| of(None, value)),
         }
     }
 }
 
-/// Whether a text is a qualified name: an optional DNS subdomain and a slash, and a name of at most 63 characters.
+/// Whether a text is a qualified name: an optional DNS subdomain and a slash, and a name of at most
+/// 63 characters.
 fn is_label_name(text: &str) -> bool {
-    let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
+    let (prefix, name) = text
+        .split_once('/')
+        .map_or((None, text), |(prefix, name)| (Some(prefix), name));
     let is_bounded = |text: &str| {
         let is_end = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
         is_end(text.bytes().next()) && is_end(text.bytes().last())
     };
     let of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let of_prefix = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
-    let is_prefix = |prefix: &str| prefix.len() <= 253 && is_bounded(prefix) && prefix.bytes().all(of_prefix);
-    name.len() <= 63 && is_bounded(name) && name.bytes().all(of_name) && prefix.is_none_or(is_prefix)
+    let of_prefix =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    let is_prefix =
+        |prefix: &str| prefix.len() <= 253 && is_bounded(prefix) && prefix.bytes().all(of_prefix);
+    name.len() <= 63
+        && is_bounded(name)
+        && name.bytes().all(of_name)
+        && prefix.is_none_or(is_prefix)
 }
 
 #[cfg(test)]
@@ -147,43 +176,132 @@ mod tests {
     use super::*;
 
     fn policy() -> SlicePolicy {
-        SlicePolicy { size: 64, ..SlicePolicy::default() }
+        SlicePolicy {
+            size: 64,
+            ..SlicePolicy::default()
+        }
     }
 
     #[test]
     fn each_problem_names_its_field() {
-        let label = |per, label: Option<&str>| SlicePolicy { per, label: label.map(str::to_owned), ..policy() };
+        let label = |per, label: Option<&str>| SlicePolicy {
+            per,
+            label: label.map(str::to_owned),
+            ..policy()
+        };
         let cases = [
-            (SlicePolicy { size: 48, ..policy() }, "spec.slices.size: must be a power of two"),
-            (SlicePolicy { size: 0, ..policy() }, "spec.slices.size: must be a power of two"),
-            (SlicePolicy { size: 1 << 40, ..policy() }, "spec.slices.size: must be a power of two"),
-            (SlicePolicy { size: 512, ..policy() }, "spec.slices.size: is larger than the pool"),
-            (label(SliceOwnerKind::Label, None), "spec.slices.label: is required"),
-            (label(SliceOwnerKind::Label, Some("-x")), "spec.slices.label: is not the name of a label"),
-            (label(SliceOwnerKind::Label, Some("A/b/c")), "spec.slices.label: is not the name of a label"),
-            (label(SliceOwnerKind::Namespace, Some("a")), "spec.slices.label: is only possible with per: Label"),
-            (SlicePolicy { most_each: Some(0), ..policy() }, "spec.slices.mostEach: must be at least 1"),
-            (SlicePolicy { keep_seconds: Some(-1), ..policy() }, "spec.slices.keepSeconds: must be at least 0"),
+            (
+                SlicePolicy {
+                    size: 48,
+                    ..policy()
+                },
+                "spec.slices.size: must be a power of two",
+            ),
+            (
+                SlicePolicy {
+                    size: 0,
+                    ..policy()
+                },
+                "spec.slices.size: must be a power of two",
+            ),
+            (
+                SlicePolicy {
+                    size: 1 << 40,
+                    ..policy()
+                },
+                "spec.slices.size: must be a power of two",
+            ),
+            (
+                SlicePolicy {
+                    size: 512,
+                    ..policy()
+                },
+                "spec.slices.size: is larger than the pool",
+            ),
+            (
+                label(SliceOwnerKind::Label, None),
+                "spec.slices.label: is required",
+            ),
+            (
+                label(SliceOwnerKind::Label, Some("-x")),
+                "spec.slices.label: is not the name of a label",
+            ),
+            (
+                label(SliceOwnerKind::Label, Some("A/b/c")),
+                "spec.slices.label: is not the name of a label",
+            ),
+            (
+                label(SliceOwnerKind::Namespace, Some("a")),
+                "spec.slices.label: is only possible with per: Label",
+            ),
+            (
+                SlicePolicy {
+                    most_each: Some(0),
+                    ..policy()
+                },
+                "spec.slices.mostEach: must be at least 1",
+            ),
+            (
+                SlicePolicy {
+                    keep_seconds: Some(-1),
+                    ..policy()
+                },
+                "spec.slices.keepSeconds: must be at least 0",
+            ),
         ];
         for (policy, text) in cases {
             let problems = policy.rules(256, 32).unwrap_err();
-            assert!(problems.len() == 1 && problems[0].to_string().starts_with(text), "{problems:?}");
+            assert!(
+                problems.len() == 1 && problems[0].to_string().starts_with(text),
+                "{problems:?}"
+            );
         }
-        assert_eq!(label(SliceOwnerKind::Label, Some("topology/rack")).rules(256, 32).unwrap().size(), 64);
-        assert!(SlicePolicy { size: 4, ..policy() }.rules(256, 1).is_err(), "a prefix with fewer than no bits");
+        assert_eq!(
+            label(SliceOwnerKind::Label, Some("topology/rack"))
+                .rules(256, 32)
+                .unwrap()
+                .size(),
+            64
+        );
+        assert!(
+            SlicePolicy {
+                size: 4,
+                ..policy()
+            }
+            .rules(256, 1)
+            .is_err(),
+            "a prefix with fewer than no bits"
+        );
     }
 
     #[test]
     fn owner_depends_on_the_kind() {
         let labels = BTreeMap::from([("rack".to_owned(), "r1".to_owned())]);
         let owner = |per, label: Option<&str>, cluster: Option<&str>| {
-            let policy = SlicePolicy { per, label: label.map(str::to_owned), ..policy() };
-            policy.rules(256, 32).unwrap().owner_of("ns", cluster, &labels).map(|owner| owner.to_string())
+            let policy = SlicePolicy {
+                per,
+                label: label.map(str::to_owned),
+                ..policy()
+            };
+            policy
+                .rules(256, 32)
+                .unwrap()
+                .owner_of("ns", cluster, &labels)
+                .map(|owner| owner.to_string())
         };
-        assert_eq!(owner(SliceOwnerKind::Cluster, None, Some("a")).as_deref(), Some("Cluster ns/a"));
+        assert_eq!(
+            owner(SliceOwnerKind::Cluster, None, Some("a")).as_deref(),
+            Some("Cluster ns/a")
+        );
         assert_eq!(owner(SliceOwnerKind::Cluster, None, None), None);
-        assert_eq!(owner(SliceOwnerKind::Namespace, None, None).as_deref(), Some("namespace ns"));
-        assert_eq!(owner(SliceOwnerKind::Label, Some("rack"), None).as_deref(), Some("label value r1"));
+        assert_eq!(
+            owner(SliceOwnerKind::Namespace, None, None).as_deref(),
+            Some("namespace ns")
+        );
+        assert_eq!(
+            owner(SliceOwnerKind::Label, Some("rack"), None).as_deref(),
+            Some("label value r1")
+        );
         assert_eq!(owner(SliceOwnerKind::Label, Some("row"), None), None);
     }
 }

@@ -3,11 +3,12 @@ use super::PoolKey;
 /// Maximum number of pools that a message names.
 const MAX_NAMED: usize = 5;
 
-/// The users who can read a message on an object: those of the namespace of the object or, for a cluster-scoped object,
-/// those of any namespace. A message must not reveal names of objects in other namespaces; it may reveal their number.
-/// Names of global pools are public.
+/// The users who can read a message on an object: those of the namespace of the object or, for a
+/// cluster-scoped object, those of any namespace. A message must not reveal names of objects in
+/// other namespaces; it may reveal their number. Names of global pools are public.
 ///
-/// Conditions, events, and warnings and denials of webhooks refer to other objects only through this type.
+/// Conditions, events, and warnings and denials of webhooks refer to other objects only through
+/// this type.
 ///
 /// ```
 /// use capi_ipam_api::{Audience, InClusterKind, PoolKey};
@@ -33,18 +34,24 @@ impl<'a> Audience<'a> {
         Self::of(pool.namespace.as_deref())
     }
 
-    /// Returns whether a message may name an object in this namespace; `None` for a cluster-scoped object.
+    /// Returns whether a message may name an object in this namespace; `None` for a cluster-scoped
+    /// object.
     pub fn may_name(self, namespace: Option<&str>) -> bool {
         namespace.is_none() || namespace == self.namespace
     }
 
-    /// Formats pools for a sentence: `InClusterIPPool team-a/web, GlobalInClusterIPPool shared and 2 pools in other
-    /// namespaces`. It names at most five pools, in the order of `pools`, and counts the rest. Returns an empty text if
-    /// there are no pools.
+    /// Formats pools for a sentence: `InClusterIPPool team-a/web, GlobalInClusterIPPool shared and
+    /// 2 pools in other namespaces`. It names at most five pools, in the order of `pools`, and
+    /// counts the rest. Returns an empty text if there are no pools.
     pub fn pools<'p>(self, pools: impl IntoIterator<Item = &'p PoolKey>) -> String {
-        let (known, others): (Vec<_>, Vec<_>) =
-            pools.into_iter().partition(|pool| self.may_name(pool.namespace.as_deref()));
-        let mut parts: Vec<String> = known.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+        let (known, others): (Vec<_>, Vec<_>) = pools
+            .into_iter()
+            .partition(|pool| self.may_name(pool.namespace.as_deref()));
+        let mut parts: Vec<String> = known
+            .iter()
+            .take(MAX_NAMED)
+            .map(ToString::to_string)
+            .collect();
         let more = known.len().saturating_sub(MAX_NAMED);
         if more > 0 {
             parts.push(format!("{more} more"));
@@ -55,12 +62,17 @@ impl<'a> Audience<'a> {
         join_list(&parts)
     }
 
-    /// Formats an object for a sentence: `IPAddressClaim team-a/web`, or `an IPAddressClaim in another namespace`.
+    /// Formats an object for a sentence: `IPAddressClaim team-a/web`, or `an IPAddressClaim in
+    /// another namespace`.
     pub fn object(self, kind: &str, namespace: &str, name: &str) -> String {
         if self.may_name(Some(namespace)) {
             return format!("{kind} {namespace}/{name}");
         }
-        let article = if kind.starts_with(['A', 'E', 'I', 'O']) { "an" } else { "a" };
+        let article = if kind.starts_with(['A', 'E', 'I', 'O']) {
+            "an"
+        } else {
+            "a"
+        };
         match self.namespace {
             Some(_) => format!("{article} {kind} in another namespace"),
             None => format!("{article} {kind}"),
@@ -93,7 +105,11 @@ mod tests {
 
     fn pool(namespace: &str, name: &str) -> PoolKey {
         let namespace = (!namespace.is_empty()).then_some(namespace);
-        let kind = if namespace.is_some() { InClusterKind::IPPool } else { InClusterKind::GlobalIPPool };
+        let kind = if namespace.is_some() {
+            InClusterKind::IPPool
+        } else {
+            InClusterKind::GlobalIPPool
+        };
         PoolKey::new(kind, namespace, name)
     }
 
@@ -102,15 +118,35 @@ mod tests {
         let text = |audience, pools: &[PoolKey]| Audience::of(audience).pools(pools);
         let (own, other, global) = (pool("a", "x"), pool("b", "secret"), pool("", "g"));
         assert_eq!(text(Some("a"), &[]), "");
-        assert_eq!(text(Some("a"), std::slice::from_ref(&own)), "InClusterIPPool a/x");
-        assert_eq!(text(Some("a"), std::slice::from_ref(&other)), "1 pool in another namespace");
-        assert_eq!(text(Some("a"), &[own.clone(), global.clone()]), "InClusterIPPool a/x and GlobalInClusterIPPool g");
         assert_eq!(
-            text(Some("a"), &[other.clone(), own.clone(), global.clone(), pool("c", "secret")]),
+            text(Some("a"), std::slice::from_ref(&own)),
+            "InClusterIPPool a/x"
+        );
+        assert_eq!(
+            text(Some("a"), std::slice::from_ref(&other)),
+            "1 pool in another namespace"
+        );
+        assert_eq!(
+            text(Some("a"), &[own.clone(), global.clone()]),
+            "InClusterIPPool a/x and GlobalInClusterIPPool g"
+        );
+        assert_eq!(
+            text(
+                Some("a"),
+                &[
+                    other.clone(),
+                    own.clone(),
+                    global.clone(),
+                    pool("c", "secret")
+                ]
+            ),
             "InClusterIPPool a/x, GlobalInClusterIPPool g and 2 pools in other namespaces"
         );
         assert_eq!(text(None, std::slice::from_ref(&own)), "1 namespaced pool");
-        assert_eq!(text(None, &[own, global, other]), "GlobalInClusterIPPool g and 2 namespaced pools");
+        assert_eq!(
+            text(None, &[own, global, other]),
+            "GlobalInClusterIPPool g and 2 namespaced pools"
+        );
         // A common prefix does not make two namespaces equal.
         assert_eq!(
             text(Some("team"), &[pool("team-a", "x"), pool("", "g")]),
@@ -120,8 +156,10 @@ mod tests {
 
     #[test]
     fn at_most_five_pools_are_named() {
-        let pools: Vec<_> =
-            (0..8).map(|number| pool("a", &format!("p{number}"))).chain([pool("b", "secret")]).collect();
+        let pools: Vec<_> = (0..8)
+            .map(|number| pool("a", &format!("p{number}")))
+            .chain([pool("b", "secret")])
+            .collect();
         assert_eq!(
             Audience::of(Some("a")).pools(&pools),
             "InClusterIPPool a/p0, InClusterIPPool a/p1, InClusterIPPool a/p2, InClusterIPPool a/p3, \
@@ -133,7 +171,10 @@ mod tests {
     fn objects_of_other_namespaces_are_not_named() {
         let text = |audience, kind| Audience::of(audience).object(kind, "a", "x");
         assert_eq!(text(Some("a"), "IPAddress"), "IPAddress a/x");
-        assert_eq!(text(Some("b"), "IPAddress"), "an IPAddress in another namespace");
+        assert_eq!(
+            text(Some("b"), "IPAddress"),
+            "an IPAddress in another namespace"
+        );
         assert_eq!(text(None, "Claim"), "a Claim");
     }
 
@@ -141,7 +182,11 @@ mod tests {
     fn audience_of_a_pool_is_its_namespace() {
         assert_eq!(Audience::of_pool(&pool("a", "x")), Audience::of(Some("a")));
         assert_eq!(Audience::of_pool(&pool("", "g")), Audience::of(None));
-        assert!(Audience::of(Some("a")).may_name(Some("a")) && Audience::of(Some("a")).may_name(None));
-        assert!(!Audience::of(Some("a")).may_name(Some("b")) && !Audience::of(None).may_name(Some("a")));
+        assert!(
+            Audience::of(Some("a")).may_name(Some("a")) && Audience::of(Some("a")).may_name(None)
+        );
+        assert!(
+            !Audience::of(Some("a")).may_name(Some("b")) && !Audience::of(None).may_name(Some("a"))
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! Requests to the API server. Each has a timeout, and its error says whether a write may have been applied.
+//! Requests to the API server. Each has a timeout, and its error says whether a write may have been
+//! applied.
 //!
-//! Writes are never repeated here. After a write whose outcome is unknown ([`CallError::outcome_is_unknown`]) the
-//! caller has to read the object before it decides anything.
+//! Writes are never repeated here. After a write whose outcome is unknown
+//! ([`CallError::outcome_is_unknown`]) the caller has to read the object before it decides
+//! anything.
 
 mod call_error;
 mod connection;
@@ -14,7 +16,9 @@ use std::time::{Duration, Instant};
 use either::Either;
 use http::header::USER_AGENT;
 use http::{HeaderValue, Request, Uri};
-use kube::api::{DeleteParams, GetParams, ListParams, ObjectList, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{
+    DeleteParams, GetParams, ListParams, ObjectList, Patch, PatchParams, PostParams, Preconditions,
+};
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource, ResourceExt};
@@ -29,14 +33,14 @@ use crate::maybe_invalid::MaybeInvalid;
 use crate::metrics::RequestMetrics;
 use crate::priority;
 
-/// How long one request may take. The API server gets the same limit (`timeout=`), so both give up at about the same
-/// time.
+/// How long one request may take. The API server gets the same limit (`timeout=`), so both give up
+/// at about the same time.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Number of objects in one page of a list.
 const PAGE_SIZE: u32 = 500;
-/// The same for a list of low priority. The API server needs a tenth of a second for a large page, and does not
-/// interrupt it.
+/// The same for a list of low priority. The API server needs a tenth of a second for a large page,
+/// and does not interrupt it.
 const LOW_PRIORITY_PAGE_SIZE: u32 = 200;
 
 /// Why a client cannot be created.
@@ -52,7 +56,9 @@ pub enum ClientError {
         source: kube::config::KubeconfigError,
     },
     /// There is neither a usable kubeconfig nor a service account.
-    #[error("no API server is configured: set --kubeconfig or KUBECONFIG, or run in a pod with a service account")]
+    #[error(
+        "no API server is configured: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"
+    )]
     NotConfigured(#[source] kube::config::InferConfigError),
     /// The configuration was read, but it is unusable.
     #[error("cannot create a client for {server}")]
@@ -65,16 +71,23 @@ pub enum ClientError {
     },
 }
 
-/// Creates a client for the API server that `kubeconfig` names; without one, for that of the environment: `KUBECONFIG`,
-/// `~/.kube/config`, or the pod's service account. Sends no request.
+/// Creates a client for the API server that `kubeconfig` names; without one, for that of the
+/// environment: `KUBECONFIG`, `~/.kube/config`, or the pod's service account. Sends no request.
 ///
-/// `user_agent` has the form `name/version`. Audit logs show it, and the managed fields of written objects show its
-/// name.
+/// `user_agent` has the form `name/version`. Audit logs show it, and the managed fields of written
+/// objects show its name.
 pub async fn connect(kubeconfig: Option<&Path>, user_agent: &str) -> Result<Client, ClientError> {
-    connect_with(kubeconfig, user_agent, RequestPolicy::default(), RequestMetrics::default()).await
+    connect_with(
+        kubeconfig,
+        user_agent,
+        RequestPolicy::default(),
+        RequestMetrics::default(),
+    )
+    .await
 }
 
-/// Like [`connect`], with another policy, and with the metrics of its requests. The client has its own connections.
+/// Like [`connect`], with another policy, and with the metrics of its requests. The client has its
+/// own connections.
 pub(crate) async fn connect_with(
     kubeconfig: Option<&Path>,
     user_agent: &str,
@@ -85,27 +98,41 @@ pub(crate) async fn connect_with(
     let mut config = match kubeconfig.filter(|path| !path.as_os_str().is_empty()) {
         None => Config::infer().await.map_err(ClientError::NotConfigured)?,
         Some(path) => {
-            let failed = |source| ClientError::Kubeconfig { path: path.display().to_string(), source };
+            let failed = |source| ClientError::Kubeconfig {
+                path: path.display().to_string(),
+                source,
+            };
             let file = Kubeconfig::read_from(path).map_err(failed)?;
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(failed)?
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .map_err(failed)?
         }
     };
     if let Ok(agent) = HeaderValue::from_str(user_agent) {
         config.headers.push((USER_AGENT, agent));
     }
     let server = config.cluster_url.to_string();
-    connection::client(&config, policy, metrics).map_err(|source| ClientError::Build { server, source })
+    connection::client(&config, policy, metrics)
+        .map_err(|source| ClientError::Build { server, source })
 }
 
-/// The value of a namespace flag; if it is empty, the namespace of the pod or of the kubeconfig's context.
+/// The value of a namespace flag; if it is empty, the namespace of the pod or of the kubeconfig's
+/// context.
 pub fn own_namespace(client: &Client, flag: &str) -> String {
-    if flag.is_empty() { client.default_namespace().to_owned() } else { flag.to_owned() }
+    if flag.is_empty() {
+        client.default_namespace().to_owned()
+    } else {
+        flag.to_owned()
+    }
 }
 
 /// Adds `timeout=` to every request except watches, which are long-lived.
 fn add_timeout_param(mut request: Request<Body>, limit: Duration) -> Request<Body> {
     let query = request.uri().query().unwrap_or_default();
-    if query.split('&').any(|pair| pair.starts_with("watch=") || pair.starts_with("timeout=")) {
+    if query
+        .split('&')
+        .any(|pair| pair.starts_with("watch=") || pair.starts_with("timeout="))
+    {
         return request;
     }
     let separator = if query.is_empty() { "" } else { "&" };
@@ -144,39 +171,58 @@ where
 {
     /// Wraps an [`Api`]. `version` is the kind's dynamic type, `()` for types of k8s-openapi.
     pub fn new(api: Api<K>, version: &K::DynamicType) -> Self {
-        let (api_version, kind) = (K::api_version(version).into_owned(), K::kind(version).into_owned());
-        Self { api, api_version, kind, pruned_fields: PrunedFields::default() }
+        let (api_version, kind) = (
+            K::api_version(version).into_owned(),
+            K::kind(version).into_owned(),
+        );
+        Self {
+            api,
+            api_version,
+            kind,
+            pruned_fields: PrunedFields::default(),
+        }
     }
 
-    /// Shares what other clients of this kind learn about status fields that the API server does not store. For a
-    /// program that creates a client for each request.
+    /// Shares what other clients of this kind learn about status fields that the API server does
+    /// not store. For a program that creates a client for each request.
     #[must_use]
     pub fn with_pruned_fields(self, pruned_fields: PrunedFields) -> Self {
-        Self { pruned_fields, ..self }
+        Self {
+            pruned_fields,
+            ..self
+        }
     }
 
     pub(crate) fn pruned_fields(&self) -> &PrunedFields {
         &self.pruned_fields
     }
 
-    /// Returns `wanted` as the API server would store it: without the status fields that the served schema does not
-    /// have, as far as earlier writes of such clients show. Compare the result with `before` to find out whether a write
-    /// of the status changes anything.
+    /// Returns `wanted` as the API server would store it: without the status fields that the served
+    /// schema does not have, as far as earlier writes of such clients show. Compare the result with
+    /// `before` to find out whether a write of the status changes anything.
     pub fn storable(&self, before: &K, wanted: K) -> K {
         if self.pruned_fields.is_empty() {
             return wanted;
         }
-        let Ok(mut value) = serde_json::to_value(&wanted) else { return wanted };
+        let Ok(mut value) = serde_json::to_value(&wanted) else {
+            return wanted;
+        };
         let before = serde_json::to_value(before).ok();
         let before = before.as_ref().and_then(|before| before.get("status"));
-        let Some(status) = value.get_mut("status") else { return wanted };
-        if !self.pruned_fields.remove_from(status, before, Instant::now()) {
+        let Some(status) = value.get_mut("status") else {
+            return wanted;
+        };
+        if !self
+            .pruned_fields
+            .remove_from(status, before, Instant::now())
+        {
             return wanted;
         }
         serde_json::from_value(value).unwrap_or(wanted)
     }
 
-    /// Reads the current state of an object from etcd, not from the API server's cache. `None` if it does not exist.
+    /// Reads the current state of an object from etcd, not from the API server's cache. `None` if
+    /// it does not exist.
     pub async fn get(&self, name: &str) -> Result<Option<K>, CallError> {
         // Not `get_opt`: it could take a kind that is not served for an object that does not exist.
         match with_timeout(|| format!("read {} {name}", self.kind), self.api.get(name)).await {
@@ -186,11 +232,17 @@ where
         }
     }
 
-    /// Like [`ResourceClient::get`], but an object that cannot be decoded is no error: it exists, and has metadata.
-    pub async fn get_maybe_invalid(&self, name: &str) -> Result<Option<MaybeInvalid<K>>, CallError> {
+    /// Like [`ResourceClient::get`], but an object that cannot be decoded is no error: it exists,
+    /// and has metadata.
+    pub async fn get_maybe_invalid(
+        &self,
+        name: &str,
+    ) -> Result<Option<MaybeInvalid<K>>, CallError> {
         let read = with_timeout(|| format!("read {} {name}", self.kind), async {
             let request = kube::core::Request::new(self.api.resource_url());
-            let request = request.get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+            let request = request
+                .get(name, &GetParams::default())
+                .map_err(kube::Error::BuildRequest)?;
             self.api.clone().into_client().request(request).await
         });
         match read.await {
@@ -200,7 +252,8 @@ where
         }
     }
 
-    /// Reads the object of this name, or creates it if it does not exist. Returns the object that the API server has.
+    /// Reads the object of this name, or creates it if it does not exist. Returns the object that
+    /// the API server has.
     pub async fn get_or_create(&self, object: &K) -> Result<K, CallError> {
         let name = object.name_any();
         if let Some(found) = self.get(&name).await? {
@@ -213,8 +266,9 @@ where
         }
     }
 
-    /// Reads the current state of all objects from etcd, in pages. Fails if one of them cannot be decoded: the error
-    /// names it. Callers that can go on without it use [`ResourceClient::for_each_page`].
+    /// Reads the current state of all objects from etcd, in pages. Fails if one of them cannot be
+    /// decoded: the error names it. Callers that can go on without it use
+    /// [`ResourceClient::for_each_page`].
     pub async fn list(&self) -> Result<Vec<K>, CallError> {
         let (mut all, mut first_invalid) = (Vec::new(), None);
         self.for_each_page(|page| {
@@ -226,14 +280,23 @@ where
             }
         })
         .await?;
-        let Some(source) = first_invalid else { return Ok(all) };
+        let Some(source) = first_invalid else {
+            return Ok(all);
+        };
         let name = source.metadata.name.as_deref().unwrap_or_default();
-        Err(CallError::Undecodable { operation: format!("read {} {name}", self.kind), source })
+        Err(CallError::Undecodable {
+            operation: format!("read {} {name}", self.kind),
+            source,
+        })
     }
 
-    /// Like [`ResourceClient::list`], but passes the pages to a function one by one: only one page is in memory. An
-    /// object that cannot be decoded does not fail the others. It exists, so it counts as whatever its metadata allows.
-    pub async fn for_each_page(&self, mut use_page: impl FnMut(Vec<MaybeInvalid<K>>)) -> Result<(), CallError> {
+    /// Like [`ResourceClient::list`], but passes the pages to a function one by one: only one page
+    /// is in memory. An object that cannot be decoded does not fail the others. It exists, so it
+    /// counts as whatever its metadata allows.
+    pub async fn for_each_page(
+        &self,
+        mut use_page: impl FnMut(Vec<MaybeInvalid<K>>),
+    ) -> Result<(), CallError> {
         let mut token = None;
         loop {
             let (page, next) = self.list_page(token.as_deref()).await?;
@@ -245,22 +308,33 @@ where
         }
     }
 
-    /// Reads one page of all objects, the first one without a `token`. Returns the token of the next page, `None` after
-    /// the last one. A token is valid for some minutes.
-    pub async fn list_page(&self, token: Option<&str>) -> Result<(Vec<MaybeInvalid<K>>, Option<String>), CallError> {
-        let size = if priority::is_low() { LOW_PRIORITY_PAGE_SIZE } else { PAGE_SIZE };
+    /// Reads one page of all objects, the first one without a `token`. Returns the token of the
+    /// next page, `None` after the last one. A token is valid for some minutes.
+    pub async fn list_page(
+        &self,
+        token: Option<&str>,
+    ) -> Result<(Vec<MaybeInvalid<K>>, Option<String>), CallError> {
+        let size = if priority::is_low() {
+            LOW_PRIORITY_PAGE_SIZE
+        } else {
+            PAGE_SIZE
+        };
         let mut params = ListParams::default().limit(size);
         if let Some(token) = token {
             params = params.continue_token(token);
         }
         // Typed, kube would log a whole page of which one object cannot be decoded.
-        let page: ObjectList<MaybeInvalid<K>> = with_timeout(|| format!("list {}", self.kind), async {
-            let request = kube::core::Request::new(self.api.resource_url());
-            let request = request.list(&params).map_err(kube::Error::BuildRequest)?;
-            self.api.clone().into_client().request(request).await
-        })
-        .await?;
-        Ok((page.items, page.metadata.continue_.filter(|token| !token.is_empty())))
+        let page: ObjectList<MaybeInvalid<K>> =
+            with_timeout(|| format!("list {}", self.kind), async {
+                let request = kube::core::Request::new(self.api.resource_url());
+                let request = request.list(&params).map_err(kube::Error::BuildRequest)?;
+                self.api.clone().into_client().request(request).await
+            })
+            .await?;
+        Ok((
+            page.items,
+            page.metadata.continue_.filter(|token| !token.is_empty()),
+        ))
     }
 
     /// Creates an object. Fails with [`CallError::is_already_exists`] if the name is in use.
@@ -268,14 +342,22 @@ where
         let name = object.meta().name.as_deref().unwrap_or_default();
         let params = PostParams::default();
         #[expect(clippy::disallowed_methods, reason = "the wrapper adds the timeout")]
-        with_timeout(|| format!("create {} {name}", self.kind), self.api.create(&params, object)).await
+        with_timeout(
+            || format!("create {} {name}", self.kind),
+            self.api.create(&params, object),
+        )
+        .await
     }
 
     /// Applies a JSON patch (RFC 6902) to everything except the status.
     pub async fn patch(&self, name: &str, patch: json_patch::Patch) -> Result<K, CallError> {
         let (params, patch) = (PatchParams::default(), Patch::Json::<()>(patch));
         #[expect(clippy::disallowed_methods, reason = "the wrapper adds the timeout")]
-        with_timeout(|| format!("patch {} {name}", self.kind), self.api.patch(name, &params, &patch)).await
+        with_timeout(
+            || format!("patch {} {name}", self.kind),
+            self.api.patch(name, &params, &patch),
+        )
+        .await
     }
 
     /// Applies a JSON patch (RFC 6902) to the status.
@@ -289,12 +371,15 @@ where
         .await
     }
 
-    /// Replaces the object except its status, if it still has the uid and the resourceVersion that `object` carries.
-    /// Drops fields that the type does not know.
+    /// Replaces the object except its status, if it still has the uid and the resourceVersion that
+    /// `object` carries. Drops fields that the type does not know.
     pub async fn replace(&self, object: &K) -> Result<K, CallError> {
         let name = object.meta().name.as_deref().unwrap_or_default();
         let operation = || format!("replace {} {name}", self.kind);
-        let failed = |source| CallError::Serialize { operation: operation(), source };
+        let failed = |source| CallError::Serialize {
+            operation: operation(),
+            source,
+        };
         let mut body = serde_json::to_value(object).map_err(failed)?;
         if let Some(fields) = body.as_object_mut() {
             fields.insert("apiVersion".to_owned(), self.api_version.clone().into());
@@ -303,31 +388,57 @@ where
         let body = serde_json::to_vec(&body).map_err(failed)?;
         with_timeout(operation, async {
             let request = kube::core::Request::new(self.api.resource_url());
-            let request = request.replace(name, &PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+            let request = request
+                .replace(name, &PostParams::default(), body)
+                .map_err(kube::Error::BuildRequest)?;
             self.api.clone().into_client().request(request).await
         })
         .await
     }
 
-    /// Deletes the object if it has that uid, so never a newer object of that name. An object that does not exist
-    /// counts as gone.
+    /// Deletes the object if it has that uid, so never a newer object of that name. An object that
+    /// does not exist counts as gone.
     pub async fn delete(&self, name: &str, uid: &str) -> Result<Deleted<K>, CallError> {
-        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let preconditions = Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        };
         self.delete_with(name, preconditions).await
     }
 
     /// Deletes the object if it has that uid and that resourceVersion.
-    pub async fn delete_unchanged(&self, name: &str, uid: &str, version: &str) -> Result<Deleted<K>, CallError> {
-        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: Some(version.to_owned()) };
+    pub async fn delete_unchanged(
+        &self,
+        name: &str,
+        uid: &str,
+        version: &str,
+    ) -> Result<Deleted<K>, CallError> {
+        let preconditions = Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: Some(version.to_owned()),
+        };
         self.delete_with(name, preconditions).await
     }
 
-    async fn delete_with(&self, name: &str, preconditions: Preconditions) -> Result<Deleted<K>, CallError> {
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+    async fn delete_with(
+        &self,
+        name: &str,
+        preconditions: Preconditions,
+    ) -> Result<Deleted<K>, CallError> {
+        let params = DeleteParams {
+            preconditions: Some(preconditions),
+            ..DeleteParams::background()
+        };
         #[expect(clippy::disallowed_methods, reason = "the wrapper adds the timeout")]
-        let deleted = with_timeout(|| format!("delete {} {name}", self.kind), self.api.delete(name, &params)).await;
+        let deleted = with_timeout(
+            || format!("delete {} {name}", self.kind),
+            self.api.delete(name, &params),
+        )
+        .await;
         match deleted {
-            Ok(Either::Left(object)) if has_finalizers(&object) => Ok(Deleted::Terminating(Box::new(object))),
+            Ok(Either::Left(object)) if has_finalizers(&object) => {
+                Ok(Deleted::Terminating(Box::new(object)))
+            }
             Ok(_) => Ok(Deleted::Gone),
             Err(error) if error.is_not_found() => Ok(Deleted::Gone),
             Err(error) => Err(error),
@@ -336,11 +447,15 @@ where
 }
 
 fn has_finalizers<K: Resource>(object: &K) -> bool {
-    object.meta().finalizers.as_ref().is_some_and(|all| !all.is_empty())
+    object
+        .meta()
+        .finalizers
+        .as_ref()
+        .is_some_and(|all| !all.is_empty())
 }
 
-/// Sends one request with [`REQUEST_TIMEOUT`]; one of [low priority](crate::priority) waits before. `operation`
-/// completes the error message "cannot …".
+/// Sends one request with [`REQUEST_TIMEOUT`]; one of [low priority](crate::priority) waits before.
+/// `operation` completes the error message "cannot …".
 pub async fn with_timeout<T>(
     operation: impl Fn() -> String,
     request: impl Future<Output = kube::Result<T>>,
@@ -350,9 +465,14 @@ pub async fn with_timeout<T>(
         Ok(Ok(response)) => Ok(response),
         Ok(Err(mut source)) => {
             explain_unserved(&mut source);
-            Err(CallError::Failed { operation: operation(), source: Box::new(source) })
+            Err(CallError::Failed {
+                operation: operation(),
+                source: Box::new(source),
+            })
         }
-        Err(_) => Err(CallError::TimedOut { operation: operation() }),
+        Err(_) => Err(CallError::TimedOut {
+            operation: operation(),
+        }),
     }
 }
 
@@ -362,13 +482,21 @@ mod tests {
 
     fn uri_with_timeout(uri: &str) -> String {
         let request = Request::builder().uri(uri).body(Body::empty()).unwrap();
-        add_timeout_param(request, REQUEST_TIMEOUT).uri().to_string()
+        add_timeout_param(request, REQUEST_TIMEOUT)
+            .uri()
+            .to_string()
     }
 
     #[test]
     fn timeout_is_sent_with_all_requests_but_watches() {
-        assert_eq!(uri_with_timeout("https://a/api/v1/x"), "https://a/api/v1/x?timeout=10s");
-        assert_eq!(uri_with_timeout("https://a/api/v1/x?&limit=5"), "https://a/api/v1/x?&limit=5&timeout=10s");
+        assert_eq!(
+            uri_with_timeout("https://a/api/v1/x"),
+            "https://a/api/v1/x?timeout=10s"
+        );
+        assert_eq!(
+            uri_with_timeout("https://a/api/v1/x?&limit=5"),
+            "https://a/api/v1/x?&limit=5&timeout=10s"
+        );
         assert_eq!(
             uri_with_timeout("https://a/x?&watch=true&timeoutSeconds=290"),
             "https://a/x?&watch=true&timeoutSeconds=290"
@@ -376,9 +504,15 @@ mod tests {
     }
 
     /// A client of a server that responds to each request with this code and text.
-    fn client_of_server(code: u16, text: &'static str) -> ResourceClient<k8s_openapi::api::core::v1::ConfigMap> {
+    fn client_of_server(
+        code: u16,
+        text: &'static str,
+    ) -> ResourceClient<k8s_openapi::api::core::v1::ConfigMap> {
         let answer = move |_: Request<Body>| {
-            let response = http::Response::builder().status(code).body(Body::from(text.as_bytes().to_vec())).unwrap();
+            let response = http::Response::builder()
+                .status(code)
+                .body(Body::from(text.as_bytes().to_vec()))
+                .unwrap();
             std::future::ready(Ok::<_, std::convert::Infallible>(response))
         };
         let client = Client::new(tower::service_fn(answer), "default");
@@ -388,11 +522,18 @@ mod tests {
     #[tokio::test]
     async fn object_of_an_unserved_kind_is_not_gone() {
         let objects = client_of_server(404, "404 page not found\n");
-        let errors = [objects.get("a").await.unwrap_err(), objects.delete("a", "uid").await.unwrap_err()];
+        let errors = [
+            objects.get("a").await.unwrap_err(),
+            objects.delete("a", "uid").await.unwrap_err(),
+        ];
         for error in errors {
-            assert!(error.is_unserved() && !error.is_not_found() && !error.outcome_is_unknown(), "{error:?}");
+            assert!(
+                error.is_unserved() && !error.is_not_found() && !error.outcome_is_unknown(),
+                "{error:?}"
+            );
             let text = error_chain(&error);
-            let expected = format!(": {NOT_SERVED}; install its CustomResourceDefinition (404 KindNotServed)");
+            let expected =
+                format!(": {NOT_SERVED}; install its CustomResourceDefinition (404 KindNotServed)");
             assert!(text.ends_with(&expected), "{text}");
         }
         let gone = client_of_server(

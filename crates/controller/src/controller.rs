@@ -1,15 +1,18 @@
 //! The reconcile loop of one kind.
 //!
-//! - Every watch has its own backoff ([`watch`](super::watch)). The reconciled kind is listed last, after the kinds
-//!   that its reconciler needs. An object is reconciled as soon as the initial list returns it.
-//! - The work queue serves namespaces in turn, and an object is never reconciled by two tasks at the same time. Objects
-//!   of low [priority](crate::priority) come last, and their requests yield to others.
-//! - An object that needs no reconcile is cached in a compact form ([`Cached`]), so memory and start-up time depend on
-//!   the pending work more than on the number of objects. This and the fair queue are what kube-runtime's controller
-//!   lacks.
-//! - Failures are retried with a backoff for each object, or given up ([`Reconciler::retry`]). The watch event of the
-//!   controller's own write does not end a backoff. A reconciler can requeue an object after a fixed time, which is no
-//!   failure. State is passed between the attempts of one object. A panic or a hang fails one reconcile only.
+//! - Every watch has its own backoff ([`watch`](super::watch)). The reconciled kind is listed last,
+//!   after the kinds that its reconciler needs. An object is reconciled as soon as the initial list
+//!   returns it.
+//! - The work queue serves namespaces in turn, and an object is never reconciled by two tasks at
+//!   the same time. Objects of low [priority](crate::priority) come last, and their requests yield
+//!   to others.
+//! - An object that needs no reconcile is cached in a compact form ([`Cached`]), so memory and
+//!   start-up time depend on the pending work more than on the number of objects. This and the fair
+//!   queue are what kube-runtime's controller lacks.
+//! - Failures are retried with a backoff for each object, or given up ([`Reconciler::retry`]). The
+//!   watch event of the controller's own write does not end a backoff. A reconciler can requeue an
+//!   object after a fixed time, which is no failure. State is passed between the attempts of one
+//!   object. A panic or a hang fails one reconcile only.
 
 mod backoff;
 mod closure;
@@ -49,33 +52,40 @@ pub trait Reconciler: Send + Sync + 'static {
     /// The compact form in which an object that needs no reconcile is cached. Use
     /// [`Infallible`](std::convert::Infallible) if all objects are cached in full.
     type Compact: Clone + Debug + Send + Sync + 'static;
-    /// State that is passed from one attempt at an object to the next. Dropped after [`Action::AwaitChange`], and when
-    /// more than the status of the object changes.
+    /// State that is passed from one attempt at an object to the next. Dropped after
+    /// [`Action::AwaitChange`], and when more than the status of the object changes.
     type State: Default + Send + 'static;
     /// The error of a failed reconcile.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Reconciles an object in the state that the watch last returned. Never runs concurrently for one object.
+    /// Reconciles an object in the state that the watch last returned. Never runs concurrently for
+    /// one object.
     fn reconcile(
         &self,
         object: Arc<Self::Object>,
         attempt: &mut Attempt<Self::State>,
     ) -> impl Future<Output = Result<Action, Self::Error>> + Send;
 
-    /// Called before each reconcile, in the order in which reconciles start: first in, first out for the objects of a
-    /// namespace. The returned value is dropped when the reconcile has ended, also by a panic. It must be fast.
-    fn starting(&self, _object: &Cached<Self::Object, Self::Compact>) -> Option<Box<dyn Any + Send>> {
+    /// Called before each reconcile, in the order in which reconciles start: first in, first out
+    /// for the objects of a namespace. The returned value is dropped when the reconcile has ended,
+    /// also by a panic. It must be fast.
+    fn starting(
+        &self,
+        _object: &Cached<Self::Object, Self::Compact>,
+    ) -> Option<Box<dyn Any + Send>> {
         None
     }
 
-    /// The priority of an object: low if nobody waits for its reconcile. An object in the queue keeps the highest
-    /// priority with which it was enqueued. Called for every event and every trigger, so it must be fast.
+    /// The priority of an object: low if nobody waits for its reconcile. An object in the queue
+    /// keeps the highest priority with which it was enqueued. Called for every event and every
+    /// trigger, so it must be fast.
     fn priority(&self, _object: &Cached<Self::Object, Self::Compact>, _cause: Cause) -> Priority {
         Priority::Normal
     }
 
-    /// Decides what happens after a failed attempt. `failures` is the number of consecutive failed attempts, one or
-    /// more. By default the delay doubles with each failure, from 50 ms to 5 minutes.
+    /// Decides what happens after a failed attempt. `failures` is the number of consecutive failed
+    /// attempts, one or more. By default the delay doubles with each failure, from 50 ms to 5
+    /// minutes.
     ///
     /// ```
     /// use std::time::Duration;
@@ -98,8 +108,8 @@ pub trait Reconciler: Send + Sync + 'static {
         Retry::After(RetryPolicy::default().delay(failures))
     }
 
-    /// Called when an object is cached, changes or is removed, with the cached states before and after: for metrics. It
-    /// must be fast.
+    /// Called when an object is cached, changes or is removed, with the cached states before and
+    /// after: for metrics. It must be fast.
     fn cached(
         &self,
         _before: Option<&Cached<Self::Object, Self::Compact>>,
@@ -107,31 +117,36 @@ pub trait Reconciler: Send + Sync + 'static {
     ) {
     }
 
-    /// The compact form of an object that needs no reconcile according to its own fields; `None` to cache it in full
-    /// and to reconcile it.
+    /// The compact form of an object that needs no reconcile according to its own fields; `None` to
+    /// cache it in full and to reconcile it.
     fn compact(&self, _object: &Self::Object) -> Option<Self::Compact> {
         None
     }
 
-    /// Removes fields of an object that is cached in full, after the handler of the watch and [`Reconciler::compact`]
-    /// have seen it. The result is what [`Store`] returns, what is reconciled, and what the handler gets as deleted
-    /// when a new list does not contain the object. It must keep the metadata that identifies the object.
+    /// Removes fields of an object that is cached in full, after the handler of the watch and
+    /// [`Reconciler::compact`] have seen it. The result is what [`Store`] returns, what is
+    /// reconciled, and what the handler gets as deleted when a new list does not contain the
+    /// object. It must keep the metadata that identifies the object.
     fn transform(_object: &mut Self::Object) {}
 
-    /// Creates an object from its compact form, which the handler of the watch gets as deleted when a new list does not
-    /// contain the object. `None` if the handler need not know.
+    /// Creates an object from its compact form, which the handler of the watch gets as deleted when
+    /// a new list does not contain the object. `None` if the handler need not know.
     fn expand(&self, _name: &NamespacedName, _compact: &Self::Compact) -> Option<Self::Object> {
         None
     }
 
-    /// Whether an object in compact form needs a reconcile after all, because of other objects. Called for every watch
-    /// event and every trigger of the object, so it must be fast. If true, the object is fetched and reconciled.
+    /// Whether an object in compact form needs a reconcile after all, because of other objects.
+    /// Called for every watch event and every trigger of the object, so it must be fast. If true,
+    /// the object is fetched and reconciled.
     fn needs_reconcile(&self, _name: &NamespacedName, _compact: &Self::Compact) -> bool {
         false
     }
 
     /// Reads an object that is cached in compact form from the API server.
-    fn fetch(&self, _name: &NamespacedName) -> impl Future<Output = Result<Option<Self::Object>, Self::Error>> + Send {
+    fn fetch(
+        &self,
+        _name: &NamespacedName,
+    ) -> impl Future<Output = Result<Option<Self::Object>, Self::Error>> + Send {
         std::future::ready(Ok(None))
     }
 }
@@ -157,7 +172,8 @@ pub enum Cause {
     Triggered,
     /// The object has changed.
     Changed,
-    /// The first list of this process contains the object: it is probably known to earlier processes.
+    /// The first list of this process contains the object: it is probably known to earlier
+    /// processes.
     Resumed,
     /// The object was created while this process runs.
     Created,
@@ -174,7 +190,8 @@ pub enum Action {
     Requeue(Duration),
 }
 
-/// Enqueues objects of a controller because of something other than a change of the object. Cheap to clone.
+/// Enqueues objects of a controller because of something other than a change of the object. Cheap
+/// to clone.
 pub struct Trigger<K> {
     queue: mpsc::UnboundedSender<(NamespacedName, Cause)>,
     kind: PhantomData<fn(K)>,
@@ -182,7 +199,10 @@ pub struct Trigger<K> {
 
 impl<K> Clone for Trigger<K> {
     fn clone(&self) -> Self {
-        Self { queue: self.queue.clone(), kind: PhantomData }
+        Self {
+            queue: self.queue.clone(),
+            kind: PhantomData,
+        }
     }
 }
 
@@ -198,8 +218,8 @@ impl<K> Trigger<K> {
         self.send(object, Cause::Triggered);
     }
 
-    /// Enqueues an object as if its delay ([`Action::Requeue`]) were over: with the cause [`Cause::Requeued`], and not
-    /// during its backoff.
+    /// Enqueues an object as if its delay ([`Action::Requeue`]) were over: with the cause
+    /// [`Cause::Requeued`], and not during its backoff.
     pub fn recheck(&self, object: NamespacedName) {
         self.send(object, Cause::Requeued);
     }
@@ -237,7 +257,10 @@ where
         Self {
             name: name.to_owned(),
             store: Store::default(),
-            trigger: Trigger { queue, kind: PhantomData },
+            trigger: Trigger {
+                queue,
+                kind: PhantomData,
+            },
             triggered,
             gates: Vec::new(),
             watches: Vec::new(),
@@ -246,15 +269,16 @@ where
         }
     }
 
-    /// Records the metrics of the controller. [`Manager::controller`](crate::manager::Manager::controller) calls it.
+    /// Records the metrics of the controller.
+    /// [`Manager::controller`](crate::manager::Manager::controller) calls it.
     #[must_use]
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = metrics.controllers.clone();
         self
     }
 
-    /// Shares priorities with other work of the process. [`Manager::controller`](crate::manager::Manager::controller)
-    /// calls it.
+    /// Shares priorities with other work of the process.
+    /// [`Manager::controller`](crate::manager::Manager::controller) calls it.
     #[must_use]
     pub fn priorities(mut self, priorities: &Priorities) -> Self {
         self.priorities = priorities.clone();
@@ -271,15 +295,19 @@ where
         self.store.clone()
     }
 
-    /// Watches another kind. Nothing is reconciled before the initial list is complete and the handler has seen every
-    /// object; the gate becomes ready then.
+    /// Watches another kind. Nothing is reconciled before the initial list is complete and the
+    /// handler has seen every object; the gate becomes ready then.
     pub fn watch<O>(&mut self, spec: WatchSpec<O>)
     where
         O: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
         O::DynamicType: Clone + Debug + Send + Sync,
     {
         self.gates.push(spec.synced.clone());
-        self.watches.push(watch_into(spec).for_each(|()| std::future::ready(())).boxed());
+        self.watches.push(
+            watch_into(spec)
+                .for_each(|()| std::future::ready(()))
+                .boxed(),
+        );
     }
 
     /// Reconciles nothing before `synced` is ready, for example the watch of another controller.
@@ -287,25 +315,39 @@ where
         self.gates.push(synced);
     }
 
-    /// Reconciles the objects of `main` until `stop` is cancelled. Then starts no reconcile, and returns when those in
-    /// progress are done. The gate of `main` becomes ready when the initial list is in the [`Store`].
-    pub async fn run<R>(self, main: WatchSpec<K>, concurrency: u16, stop: CancellationToken, reconciler: Arc<R>)
-    where
+    /// Reconciles the objects of `main` until `stop` is cancelled. Then starts no reconcile, and
+    /// returns when those in progress are done. The gate of `main` becomes ready when the initial
+    /// list is in the [`Store`].
+    pub async fn run<R>(
+        self,
+        main: WatchSpec<K>,
+        concurrency: u16,
+        stop: CancellationToken,
+        reconciler: Arc<R>,
+    ) where
         R: Reconciler<Object = K, Compact = S>,
     {
         let (handler, synced) = (Arc::clone(&main.handler), main.synced.clone());
         let events = watch_stream(main);
         let metrics = self.metrics.of(&self.name);
-        let (name, concurrency, priorities) = (self.name, usize::from(concurrency), self.priorities);
-        let options = WorkerOptions { name, concurrency, metrics, priorities };
+        let (name, concurrency, priorities) =
+            (self.name, usize::from(concurrency), self.priorities);
+        let options = WorkerOptions {
+            name,
+            concurrency,
+            metrics,
+            priorities,
+        };
         let worker = Worker::new(options, reconciler, handler, self.store, synced);
-        // One task for each watch: a single future would poll all watches whenever one of them wakes up.
+        // One task for each watch: a single future would poll all watches whenever one of them
+        // wakes up.
         let mut watches: JoinSet<()> = self.watches.into_iter().collect();
         let (sender, receiver) = mpsc::channel(EVENT_BUFFER);
         watches.spawn(forward_events(events.boxed(), self.gates, sender));
         tokio::select! {
             () = worker.run(receiver, self.triggered, stop) => {}
-            // A watch ends if its kind is no longer served, or by a panic. Either ends the controller.
+            // A watch ends if its kind is no longer served, or by a panic. Either ends the
+            // controller.
             Some(ended) = watches.join_next() => {
                 if let Err(error) = ended && let Ok(panic) = error.try_into_panic() {
                     std::panic::resume_unwind(panic);

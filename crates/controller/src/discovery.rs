@@ -12,7 +12,8 @@ use crate::health::{Health, ReadinessGate};
 /// Time between two discovery requests for a missing kind.
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
 
-/// The first of `versions` in which the API server serves the resource `plural`; `None` if it serves none of them.
+/// The first of `versions` in which the API server serves the resource `plural`; `None` if it
+/// serves none of them.
 pub(crate) async fn served_version<'a>(
     client: &Client,
     group: &str,
@@ -23,7 +24,14 @@ pub(crate) async fn served_version<'a>(
         let group_version = format!("{group}/{version}");
         let operation = || format!("list the resources of {group_version}");
         match with_timeout(operation, client.list_api_group_resources(&group_version)).await {
-            Ok(list) if list.resources.iter().any(|resource| resource.name == plural) => return Ok(Some(version)),
+            Ok(list)
+                if list
+                    .resources
+                    .iter()
+                    .any(|resource| resource.name == plural) =>
+            {
+                return Ok(Some(version));
+            }
             Ok(_) => {}
             Err(error) if error.is_not_found() || error.is_unserved() => {}
             Err(error) => return Err(error),
@@ -32,10 +40,20 @@ pub(crate) async fn served_version<'a>(
     Ok(None)
 }
 
-/// Waits until the API server serves a kind. Reports to `health` and logs every few seconds what is missing. Returns
-/// the first of `versions` that it serves; the version of `kind` has no meaning.
-pub async fn wait_for_kind<'a>(client: &Client, health: &Health, kind: &ApiResource, versions: &[&'a str]) -> &'a str {
-    let ApiResource { group, plural, kind, .. } = kind;
+/// Waits until the API server serves a kind. Reports to `health` and logs every few seconds what is
+/// missing. Returns the first of `versions` that it serves; the version of `kind` has no meaning.
+pub async fn wait_for_kind<'a>(
+    client: &Client,
+    health: &Health,
+    kind: &ApiResource,
+    versions: &[&'a str],
+) -> &'a str {
+    let ApiResource {
+        group,
+        plural,
+        kind,
+        ..
+    } = kind;
     let awaited = health.await_kind(kind);
     let mut waited = false;
     loop {
@@ -76,13 +94,21 @@ pub async fn wait_for_kind<'a>(client: &Client, health: &Health, kind: &ApiResou
 /// What probes show about a kind that the API server does not serve.
 pub(crate) fn unserved(group: &str, plural: &str, versions: &[&str]) -> String {
     let versions = versions.join(" or ");
-    format!("{NOT_SERVED}; install the CustomResourceDefinition {plural}.{group} in version {versions}")
+    format!(
+        "{NOT_SERVED}; install the CustomResourceDefinition {plural}.{group} in version {versions}"
+    )
 }
 
-/// Waits until the API server answers. Reports to `connected` and logs every few seconds that it does not.
+/// Waits until the API server answers. Reports to `connected` and logs every few seconds that it
+/// does not.
 pub(crate) async fn wait_for_server(client: &Client, connected: &ReadinessGate) {
     loop {
-        match with_timeout(|| "reach the API server".to_owned(), client.apiserver_version()).await {
+        match with_timeout(
+            || "reach the API server".to_owned(),
+            client.apiserver_version(),
+        )
+        .await
+        {
             Ok(version) => {
                 info!(version = version.git_version, "the API server answers");
                 return;

@@ -1,11 +1,11 @@
 //! Kubernetes events, which `kubectl describe` shows.
 //!
-//! Publishing never delays or fails a reconcile. Events wait in a bounded queue; their rate is limited, with a smaller
-//! limit for `Normal` than for `Warning`; an event that cannot be published is logged at debug level. Conditions, not
-//! events, are the complete record.
+//! Publishing never delays or fails a reconcile. Events wait in a bounded queue; their rate is
+//! limited, with a smaller limit for `Normal` than for `Warning`; an event that cannot be published
+//! is logged at debug level. Conditions, not events, are the complete record.
 //!
-//! An event that repeats the last one of its object, reason and action within 10 minutes only increases its count
-//! (`series`). An event with another note is a new one.
+//! An event that repeats the last one of its object, reason and action within 10 minutes only
+//! increases its count (`series`). An event with another note is a new one.
 //!
 //! Needs `create` and `patch` on `events` in `events.k8s.io`.
 
@@ -31,24 +31,71 @@ pub struct EventPublisher {
 }
 
 impl EventPublisher {
-    /// Creates a publisher, and the task that sends its events. `controller` and `instance` are the reporter.
-    pub fn new(client: Client, controller: &str, instance: &str) -> (Self, impl Future<Output = ()> + Send + 'static) {
+    /// Creates a publisher, and the task that sends its events. `controller` and `instance` are the
+    /// reporter.
+    pub fn new(
+        client: Client,
+        controller: &str,
+        instance: &str,
+    ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (queue, waiting) = mpsc::channel(QUEUE_LENGTH);
-        let reporter = Reporter { controller: controller.to_owned(), instance: Some(instance.to_owned()) };
-        (Self { queue }, publish(EventRecorder::new(client, reporter).with_timeout(REQUEST_TIMEOUT), waiting))
+        let reporter = Reporter {
+            controller: controller.to_owned(),
+            instance: Some(instance.to_owned()),
+        };
+        (
+            Self { queue },
+            publish(
+                EventRecorder::new(client, reporter).with_timeout(REQUEST_TIMEOUT),
+                waiting,
+            ),
+        )
     }
 
     /// Publishes an event of type `Normal`.
-    pub fn normal<K: Resource>(&self, object: &K, version: &K::DynamicType, reason: &str, action: &str, note: &str) {
-        self.send(EventType::Normal, object.object_ref(version), reason, action, note);
+    pub fn normal<K: Resource>(
+        &self,
+        object: &K,
+        version: &K::DynamicType,
+        reason: &str,
+        action: &str,
+        note: &str,
+    ) {
+        self.send(
+            EventType::Normal,
+            object.object_ref(version),
+            reason,
+            action,
+            note,
+        );
     }
 
     /// Publishes an event of type `Warning`.
-    pub fn warning<K: Resource>(&self, object: &K, version: &K::DynamicType, reason: &str, action: &str, note: &str) {
-        self.send(EventType::Warning, object.object_ref(version), reason, action, note);
+    pub fn warning<K: Resource>(
+        &self,
+        object: &K,
+        version: &K::DynamicType,
+        reason: &str,
+        action: &str,
+        note: &str,
+    ) {
+        self.send(
+            EventType::Warning,
+            object.object_ref(version),
+            reason,
+            action,
+            note,
+        );
     }
 
-    fn send(&self, type_: EventType, object: ObjectReference, reason: &str, action: &str, note: &str) {
+    fn send(
+        &self,
+        type_: EventType,
+        object: ObjectReference,
+        reason: &str,
+        action: &str,
+        note: &str,
+    ) {
         let event = Event {
             type_,
             reason: reason.to_owned(),
@@ -56,13 +103,24 @@ impl EventPublisher {
             action: action.to_owned(),
             related: None,
         };
-        if self.queue.try_send((event, Regarding { object, metadata: ObjectMeta::default() })).is_err() {
+        if self
+            .queue
+            .try_send((
+                event,
+                Regarding {
+                    object,
+                    metadata: ObjectMeta::default(),
+                },
+            ))
+            .is_err()
+        {
             debug!(reason, "the queue of events is full, dropping one");
         }
     }
 }
 
-/// The object of an event. The recorder publishes events of a [`Resource`], and uses only its reference.
+/// The object of an event. The recorder publishes events of a [`Resource`], and uses only its
+/// reference.
 #[derive(Debug)]
 struct Regarding {
     object: ObjectReference,
@@ -106,7 +164,11 @@ async fn publish(recorder: EventRecorder, mut waiting: mpsc::Receiver<(Event, Re
     let mut normal = TokenBucket::new(10.0, 2.0);
     let mut warnings = TokenBucket::new(100.0, 20.0);
     while let Some((event, regarding)) = waiting.recv().await {
-        let bucket = if matches!(event.type_, EventType::Normal) { &mut normal } else { &mut warnings };
+        let bucket = if matches!(event.type_, EventType::Normal) {
+            &mut normal
+        } else {
+            &mut warnings
+        };
         if !bucket.take(Instant::now()) {
             debug!(
                 reason = event.reason,
@@ -116,7 +178,11 @@ async fn publish(recorder: EventRecorder, mut waiting: mpsc::Receiver<(Event, Re
             continue;
         }
         if let Err(error) = recorder.publish(&regarding, &event).await {
-            debug!(reason = event.reason, error = error_chain(&error), "cannot publish an event");
+            debug!(
+                reason = event.reason,
+                error = error_chain(&error),
+                "cannot publish an event"
+            );
         }
     }
 }
@@ -132,14 +198,24 @@ struct TokenBucket {
 
 impl TokenBucket {
     fn new(burst: f64, per_second: f64) -> Self {
-        Self { burst, per_second, tokens: burst, updated: None }
+        Self {
+            burst,
+            per_second,
+            tokens: burst,
+            updated: None,
+        }
     }
 
     /// Takes a token, if there is one.
     fn take(&mut self, now: Instant) -> bool {
-        let elapsed = self.updated.map_or(Duration::ZERO, |updated| now.saturating_duration_since(updated));
+        let elapsed = self.updated.map_or(Duration::ZERO, |updated| {
+            now.saturating_duration_since(updated)
+        });
         self.updated = Some(now);
-        self.tokens = self.per_second.mul_add(elapsed.as_secs_f64(), self.tokens).min(self.burst);
+        self.tokens = self
+            .per_second
+            .mul_add(elapsed.as_secs_f64(), self.tokens)
+            .min(self.burst);
         let has_token = self.tokens >= 1.0;
         if has_token {
             self.tokens -= 1.0;
@@ -169,7 +245,9 @@ mod tests {
             async move {
                 let (head, body) = request.into_parts();
                 let body = body.collect().await.unwrap().to_bytes();
-                requests.send((head.method, serde_json::from_slice::<Value>(&body).unwrap())).unwrap();
+                requests
+                    .send((head.method, serde_json::from_slice::<Value>(&body).unwrap()))
+                    .unwrap();
                 Ok::<_, Infallible>(Response::new(Body::from(body)))
             }
         };
@@ -184,12 +262,24 @@ mod tests {
         drop(publisher);
         task.await;
         let (method, first) = received.recv().await.unwrap();
-        assert_eq!((method, first["note"].as_str()), (Method::POST, Some("first")));
-        assert_eq!((&first["regarding"]["kind"], &first["regarding"]["name"]), (&"ConfigMap".into(), &"a".into()));
+        assert_eq!(
+            (method, first["note"].as_str()),
+            (Method::POST, Some("first"))
+        );
+        assert_eq!(
+            (&first["regarding"]["kind"], &first["regarding"]["name"]),
+            (&"ConfigMap".into(), &"a".into())
+        );
         let (method, repeated) = received.recv().await.unwrap();
-        assert_eq!((method, repeated["series"]["count"].as_u64()), (Method::PATCH, Some(2)));
+        assert_eq!(
+            (method, repeated["series"]["count"].as_u64()),
+            (Method::PATCH, Some(2))
+        );
         let (method, second) = received.recv().await.unwrap();
-        assert_eq!((method, second["note"].as_str()), (Method::POST, Some("second")));
+        assert_eq!(
+            (method, second["note"].as_str()),
+            (Method::POST, Some("second"))
+        );
     }
 
     #[test]

@@ -8,21 +8,23 @@ use parking_lot::Mutex;
 use crate::expiring_map::ExpiringMap;
 use crate::resource_version::ResourceVersion;
 
-/// Age at which an expectation expires: the controller then acts on the watched state even if it looks stale.
+/// Age at which an expectation expires: the controller then acts on the watched state even if it
+/// looks stale.
 pub const EXPECTATION_TTL: Duration = Duration::from_secs(10);
 
 /// The resourceVersions of the last writes of this process, by uid.
 ///
-/// Without them the watch event of the first of several writes would cause a reconcile of an outdated state. Entries
-/// are kept until they expire, also after the watch has shown the write, since a task may still hold an older state.
+/// Without them the watch event of the first of several writes would cause a reconcile of an
+/// outdated state. Entries are kept until they expire, also after the watch has shown the write,
+/// since a task may still hold an older state.
 #[derive(Debug, Default)]
 pub struct Expectations {
     versions: Mutex<ExpiringMap<String, ResourceVersion>>,
 }
 
 impl Expectations {
-    /// Records a written object as the API server returned it. resourceVersions are compared as numbers, which grow
-    /// with every write; an object whose version is no number is never stale.
+    /// Records a written object as the API server returned it. resourceVersions are compared as
+    /// numbers, which grow with every write; an object whose version is no number is never stale.
     pub fn expect<K: Resource>(&self, object: &K, now: Instant) {
         if let Some((uid, version)) = identify(object) {
             self.insert(uid, version, now);
@@ -37,13 +39,21 @@ impl Expectations {
     }
 
     fn insert(&self, uid: &str, version: ResourceVersion, now: Instant) {
-        self.versions.lock().insert(uid.to_owned(), version, EXPECTATION_TTL, now);
+        self.versions
+            .lock()
+            .insert(uid.to_owned(), version, EXPECTATION_TTL, now);
     }
 
-    /// Whether this process has written the object after the given state, so that the watch has not caught up yet.
+    /// Whether this process has written the object after the given state, so that the watch has not
+    /// caught up yet.
     pub fn is_stale<K: Resource>(&self, object: &K, now: Instant) -> bool {
-        let Some((uid, version)) = identify(object) else { return false };
-        self.versions.lock().get(uid, now).is_some_and(|written| *written > version)
+        let Some((uid, version)) = identify(object) else {
+            return false;
+        };
+        self.versions
+            .lock()
+            .get(uid, now)
+            .is_some_and(|written| *written > version)
     }
 }
 

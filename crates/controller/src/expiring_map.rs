@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// A map whose entries expire: an expired entry is absent for all methods that take the current time.
+/// A map whose entries expire: an expired entry is absent for all methods that take the current
+/// time.
 ///
-/// An insertion removes all expired entries once half of the longest remaining time to live has passed since the last
-/// removal. So an entry is examined a few times in its life, and an insertion takes constant time on average.
+/// An insertion removes all expired entries once half of the longest remaining time to live has
+/// passed since the last removal. So an entry is examined a few times in its life, and an insertion
+/// takes constant time on average.
 #[derive(Clone, Debug)]
 pub struct ExpiringMap<K, V> {
     entries: HashMap<K, Entry<V>>,
@@ -30,7 +32,10 @@ impl<V> Entry<V> {
 
 impl<K, V> Default for ExpiringMap<K, V> {
     fn default() -> Self {
-        Self { entries: HashMap::new(), purge_at: None }
+        Self {
+            entries: HashMap::new(),
+            purge_at: None,
+        }
     }
 }
 
@@ -41,7 +46,10 @@ impl<K: Eq + Hash, V> ExpiringMap<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.entries.get(key).filter(|entry| entry.is_live(now)).map(|entry| &entry.value)
+        self.entries
+            .get(key)
+            .filter(|entry| entry.is_live(now))
+            .map(|entry| &entry.value)
     }
 
     /// Sets the value of a key for the time `ttl`. Returns the previous value.
@@ -51,7 +59,9 @@ impl<K: Eq + Hash, V> ExpiringMap<K, V> {
         if self.purge_at.is_none_or(|purge_at| purge_at <= now) {
             self.purge(now);
         }
-        previous.filter(|entry| entry.is_live(now)).map(|entry| entry.value)
+        previous
+            .filter(|entry| entry.is_live(now))
+            .map(|entry| entry.value)
     }
 
     /// Removes a key.
@@ -110,7 +120,11 @@ mod tests {
         let step = TTL / 1000;
         for number in 0..20_000 {
             map.insert(number, (), TTL, start + step * number);
-            assert!(map.entries.len() <= 1_501, "{number}: {}", map.entries.len());
+            assert!(
+                map.entries.len() <= 1_501,
+                "{number}: {}",
+                map.entries.len()
+            );
         }
         map.insert(20_000, (), TTL, start + step * 40_000);
         assert!(map.entries.len() == 1 && map.entries.capacity() < 100);

@@ -15,10 +15,16 @@ pub fn is_set<K: Resource>(object: &K, finalizer: &str) -> bool {
 
 /// The finalizers of an object.
 pub fn all<K: Resource>(object: &K) -> impl Iterator<Item = &str> {
-    object.meta().finalizers.iter().flatten().map(String::as_str)
+    object
+        .meta()
+        .finalizers
+        .iter()
+        .flatten()
+        .map(String::as_str)
 }
 
-/// Adds a finalizer and returns the written object. The API server rejects this for an object that is being deleted.
+/// Adds a finalizer and returns the written object. The API server rejects this for an object that
+/// is being deleted.
 pub async fn add<K>(calls: &ResourceClient<K>, object: &K, finalizer: &str) -> Result<K, CallError>
 where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
@@ -26,32 +32,43 @@ where
     replace(calls, object, all(object).chain([finalizer]).collect()).await
 }
 
-/// Removes a finalizer and returns the written object. If it is the last finalizer of an object that is being deleted,
-/// returns its last state.
+/// Removes a finalizer and returns the written object. If it is the last finalizer of an object
+/// that is being deleted, returns its last state.
 ///
-/// In that case the API server deletes the object as part of the write. For a patch it does so by name only, so the
-/// second of two concurrent patches could delete a newer object of that name. For an update it compares the uid, so the
-/// last finalizer is removed by an update.
-pub async fn remove<K>(calls: &ResourceClient<K>, object: &K, finalizer: &str) -> Result<K, CallError>
+/// In that case the API server deletes the object as part of the write. For a patch it does so by
+/// name only, so the second of two concurrent patches could delete a newer object of that name. For
+/// an update it compares the uid, so the last finalizer is removed by an update.
+pub async fn remove<K>(
+    calls: &ResourceClient<K>,
+    object: &K,
+    finalizer: &str,
+) -> Result<K, CallError>
 where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
-    let left: Vec<&str> = all(object).filter(|present| *present != finalizer).collect();
+    let left: Vec<&str> = all(object)
+        .filter(|present| *present != finalizer)
+        .collect();
     if object.meta().deletion_timestamp.is_none() || !left.is_empty() {
         return replace(calls, object, left).await;
     }
     let mut last = object.clone();
     last.meta_mut().finalizers = None;
     match calls.replace(&last).await {
-        // An admission webhook may require fields that the type does not know and that an update drops.
+        // An admission webhook may require fields that the type does not know and that an update
+        // drops.
         Err(error) if error.is_invalid() => replace(calls, object, left).await,
         written => written,
     }
 }
 
-/// Removes the finalizer and deletes the object, if it has not changed since it was read. Returns whether the object is
-/// gone: it is not if it has other finalizers.
-pub async fn delete<K>(calls: &ResourceClient<K>, object: &K, finalizer: &str) -> Result<bool, CallError>
+/// Removes the finalizer and deletes the object, if it has not changed since it was read. Returns
+/// whether the object is gone: it is not if it has other finalizers.
+pub async fn delete<K>(
+    calls: &ResourceClient<K>,
+    object: &K,
+    finalizer: &str,
+) -> Result<bool, CallError>
 where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
@@ -74,8 +91,9 @@ pub struct DeletedAtVersion<K> {
     pub object: Option<K>,
 }
 
-/// Like [`delete`], for an object of which only uid and resourceVersion are known. Removes all finalizers; the caller
-/// knows that there is no other one at this version, and that the object is not being deleted.
+/// Like [`delete`], for an object of which only uid and resourceVersion are known. Removes all
+/// finalizers; the caller knows that there is no other one at this version, and that the object is
+/// not being deleted.
 pub async fn delete_at_version<K>(
     calls: &ResourceClient<K>,
     name: &str,
@@ -87,14 +105,23 @@ where
 {
     let none = patch::set(&["metadata", "finalizers"], json!([]));
     match calls
-        .patch(name, patch::with_uid_and_version(Some(uid.to_owned()), Some(version.to_owned()), vec![none]))
+        .patch(
+            name,
+            patch::with_uid_and_version(Some(uid.to_owned()), Some(version.to_owned()), vec![none]),
+        )
         .await
     {
         Ok(unprotected) => {
             let is_gone = delete_unchanged(calls, &unprotected).await?;
-            Ok(DeletedAtVersion { is_gone, object: Some(unprotected) })
+            Ok(DeletedAtVersion {
+                is_gone,
+                object: Some(unprotected),
+            })
         }
-        Err(error) if error.is_not_found() => Ok(DeletedAtVersion { is_gone: true, object: None }),
+        Err(error) if error.is_not_found() => Ok(DeletedAtVersion {
+            is_gone: true,
+            object: None,
+        }),
         Err(error) => Err(error),
     }
 }
@@ -104,17 +131,31 @@ where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
     let meta = object.meta();
-    let [name, uid, version] = [&meta.name, &meta.uid, &meta.resource_version].map(|text| text.as_deref());
-    let (name, uid, version) = (name.unwrap_or_default(), uid.unwrap_or_default(), version.unwrap_or_default());
+    let [name, uid, version] =
+        [&meta.name, &meta.uid, &meta.resource_version].map(|text| text.as_deref());
+    let (name, uid, version) = (
+        name.unwrap_or_default(),
+        uid.unwrap_or_default(),
+        version.unwrap_or_default(),
+    );
     // The resourceVersion is a precondition, since another client may have changed the object.
-    Ok(matches!(calls.delete_unchanged(name, uid, version).await?, Deleted::Gone))
+    Ok(matches!(
+        calls.delete_unchanged(name, uid, version).await?,
+        Deleted::Gone
+    ))
 }
 
-async fn replace<K>(calls: &ResourceClient<K>, object: &K, finalizers: Vec<&str>) -> Result<K, CallError>
+async fn replace<K>(
+    calls: &ResourceClient<K>,
+    object: &K,
+    finalizers: Vec<&str>,
+) -> Result<K, CallError>
 where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
     let name = object.meta().name.as_deref().unwrap_or_default();
     let change = patch::set(&["metadata", "finalizers"], json!(finalizers));
-    calls.patch(name, patch::with_preconditions(object, vec![change])).await
+    calls
+        .patch(name, patch::with_preconditions(object, vec![change]))
+        .await
 }

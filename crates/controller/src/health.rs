@@ -1,5 +1,5 @@
-//! Probes: `/healthz` (the process is alive), `/readyz` (it can answer requests), `/readyz/caches` (it has listed the
-//! kinds that it watches). They also show how much work of low priority is left.
+//! Probes: `/healthz` (the process is alive), `/readyz` (it can answer requests), `/readyz/caches`
+//! (it has listed the kinds that it watches). They also show how much work of low priority is left.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -45,19 +45,23 @@ pub enum HealthError {
 #[error("{0:?} is registered twice in this process; give each component its own name")]
 pub struct NameTaken(pub String);
 
-/// How long the API server refuses a kind (403, 404) that was listed before the process is not ready. It also does so
-/// for a moment while it starts, and while a CustomResourceDefinition is replaced.
+/// How long the API server refuses a kind (403, 404) that was listed before the process is not
+/// ready. It also does so for a moment while it starts, and while a CustomResourceDefinition is
+/// replaced.
 const REFUSAL_GRACE: Duration = Duration::from_secs(10);
 
-/// Time after which a refusal that is not repeated is over. A refused watch is retried every 20 s at the latest.
+/// Time after which a refusal that is not repeated is over. A refused watch is retried every 20 s
+/// at the latest.
 const REFUSAL_EXPIRY: Duration = Duration::from_secs(30);
 
 /// The readiness of the process, by component. Clones share it.
 ///
-/// A *requirement* ([`Health::require`]) is needed to answer requests, for example a certificate: the process is not
-/// ready without it. A *cache* ([`Health::register`], [`Health::register_watch`]) is a kind that has to be listed
-/// before the process acts on it. A process without its caches is ready: listing them may need its own webhooks. It is
-/// not ready if it cannot list them: if the API server does not serve a kind ([`Health::await_kind`]), or refuses it.
+/// A *requirement* ([`Health::require`]) is needed to answer requests, for example a certificate:
+/// the process is not ready without it. A *cache* ([`Health::register`],
+/// [`Health::register_watch`]) is a kind that has to be listed before the process acts on it. A
+/// process without its caches is ready: listing them may need its own webhooks. It is not ready if
+/// it cannot list them: if the API server does not serve a kind ([`Health::await_kind`]), or
+/// refuses it.
 ///
 /// ```
 /// use capi_ipam_controller::health::{Health, NameTaken};
@@ -133,7 +137,8 @@ impl Refusal {
     }
 }
 
-/// Reports to [`Health`] that the process waits for a kind, until it is dropped. Created by [`Health::await_kind`].
+/// Reports to [`Health`] that the process waits for a kind, until it is dropped. Created by
+/// [`Health::await_kind`].
 #[derive(Debug)]
 pub struct AwaitedKind {
     kind: String,
@@ -141,7 +146,8 @@ pub struct AwaitedKind {
 }
 
 impl AwaitedKind {
-    /// Reports that the API server does not serve the kind, or that a permission is missing: the process cannot work.
+    /// Reports that the API server does not serve the kind, or that a permission is missing: the
+    /// process cannot work.
     pub fn refused(&self, reason: &str) {
         self.set(reason, true);
     }
@@ -152,8 +158,14 @@ impl AwaitedKind {
     }
 
     fn set(&self, reason: &str, is_refused: bool) {
-        let awaited = Awaited { reason: reason.to_owned(), is_refused };
-        self.process.awaited.lock().insert(self.kind.clone(), awaited);
+        let awaited = Awaited {
+            reason: reason.to_owned(),
+            is_refused,
+        };
+        self.process
+            .awaited
+            .lock()
+            .insert(self.kind.clone(), awaited);
     }
 }
 
@@ -180,14 +192,16 @@ impl Health {
         self.add(name.into(), false)
     }
 
-    /// Adds a cache for a watch of a kind. If another controller watches the kind too, the name gets a number:
-    /// `Node (2)`.
+    /// Adds a cache for a watch of a kind. If another controller watches the kind too, the name
+    /// gets a number: `Node (2)`.
     pub fn register_watch(&self, kind: impl AsRef<str>) -> ReadinessGate {
         let kind = kind.as_ref();
         let mut components = self.components.lock();
         let numbered = (2_u64..).map(|number| format!("{kind} ({number})"));
         let mut names = std::iter::once(kind.to_owned()).chain(numbered);
-        let name = names.find(|name| !components.contains_key(name)).unwrap_or_default();
+        let name = names
+            .find(|name| !components.contains_key(name))
+            .unwrap_or_default();
         self.insert(&mut components, name, false)
     }
 
@@ -199,11 +213,14 @@ impl Health {
         self.add(name.into(), true)
     }
 
-    /// The health of the same process with an empty set of components, for caches that no probe waits for. Refusals and
-    /// fatal errors are shared.
+    /// The health of the same process with an empty set of components, for caches that no probe
+    /// waits for. Refusals and fatal errors are shared.
     #[must_use]
     pub fn detached(&self) -> Self {
-        Self { components: Arc::default(), process: Arc::clone(&self.process) }
+        Self {
+            components: Arc::default(),
+            process: Arc::clone(&self.process),
+        }
     }
 
     fn add(&self, name: String, is_required: bool) -> Result<ReadinessGate, NameTaken> {
@@ -214,16 +231,37 @@ impl Health {
         Ok(self.insert(&mut components, name, is_required))
     }
 
-    fn insert(&self, components: &mut BTreeMap<String, Component>, name: String, is_required: bool) -> ReadinessGate {
+    fn insert(
+        &self,
+        components: &mut BTreeMap<String, Component>,
+        name: String,
+        is_required: bool,
+    ) -> ReadinessGate {
         let (ready, is_ready) = watch::channel(false);
-        components.insert(name.clone(), Component { ready, problem: None, is_required, low_priority: None });
-        ReadinessGate { name, health: self.clone(), is_ready }
+        components.insert(
+            name.clone(),
+            Component {
+                ready,
+                problem: None,
+                is_required,
+                low_priority: None,
+            },
+        );
+        ReadinessGate {
+            name,
+            health: self.clone(),
+            is_ready,
+        }
     }
 
-    /// Reports that the process waits for a kind before it can watch it. Its cache is not synced until the value is
-    /// dropped, and the process is not ready while the API server refuses the kind.
+    /// Reports that the process waits for a kind before it can watch it. Its cache is not synced
+    /// until the value is dropped, and the process is not ready while the API server refuses the
+    /// kind.
     pub fn await_kind(&self, kind: impl Into<String>) -> AwaitedKind {
-        let awaited = AwaitedKind { kind: kind.into(), process: Arc::clone(&self.process) };
+        let awaited = AwaitedKind {
+            kind: kind.into(),
+            process: Arc::clone(&self.process),
+        };
         awaited.failing("the API server is asked whether it serves this kind");
         awaited
     }
@@ -233,12 +271,17 @@ impl Health {
         let mut all = self.pending_where(|_| true);
         all.extend(self.refused(Instant::now()));
         let awaited = self.process.awaited.lock();
-        all.extend(awaited.iter().map(|(kind, awaited)| (kind.clone(), awaited.reason.clone())));
+        all.extend(
+            awaited
+                .iter()
+                .map(|(kind, awaited)| (kind.clone(), awaited.reason.clone())),
+        );
         lines(all)
     }
 
-    /// Why the process is not ready, one reason per line: requirements that are not ready, and kinds that the API
-    /// server does not serve or refuses (403, 404). Empty if the process is ready.
+    /// Why the process is not ready, one reason per line: requirements that are not ready, and
+    /// kinds that the API server does not serve or refuses (403, 404). Empty if the process is
+    /// ready.
     pub fn problems(&self) -> Vec<String> {
         let mut all = self.pending_where(|component| component.is_required);
         all.extend(self.refused(Instant::now()));
@@ -251,27 +294,44 @@ impl Health {
     /// The kinds that the API server keeps refusing, with the reason.
     fn refused(&self, now: Instant) -> Vec<(String, String)> {
         let refusals = self.process.refusals.lock();
-        let lasting = refusals.iter().filter(|(_, refusal)| refusal.is_lasting(now));
-        lasting.map(|(name, refusal)| (name.clone(), refusal.reason.clone())).collect()
+        let lasting = refusals
+            .iter()
+            .filter(|(_, refusal)| refusal.is_lasting(now));
+        lasting
+            .map(|(name, refusal)| (name.clone(), refusal.reason.clone()))
+            .collect()
     }
 
     /// The components that are not ready, with the problem of each.
     fn pending_where(&self, is_relevant: impl Fn(&Component) -> bool) -> BTreeMap<String, String> {
         let components = self.components.lock();
-        let pending = components.iter().filter(|(_, component)| is_relevant(component) && !*component.ready.borrow());
+        let pending = components
+            .iter()
+            .filter(|(_, component)| is_relevant(component) && !*component.ready.borrow());
         pending
             .map(|(name, component)| {
-                let default = if component.is_required { "not ready yet" } else { "being listed" };
-                (name.clone(), component.problem.as_deref().unwrap_or(default).to_owned())
+                let default = if component.is_required {
+                    "not ready yet"
+                } else {
+                    "being listed"
+                };
+                (
+                    name.clone(),
+                    component.problem.as_deref().unwrap_or(default).to_owned(),
+                )
             })
             .collect()
     }
 
-    /// The work of low priority that is not done, one line per kind. The process is ready all the same.
+    /// The work of low priority that is not done, one line per kind. The process is ready all the
+    /// same.
     pub fn in_progress(&self) -> Vec<String> {
         let components = self.components.lock();
-        let left = components.iter().filter_map(|(name, component)| Some((name, component.low_priority?)));
-        left.map(|(name, count)| format!("{name}: {count} objects of low priority are left")).collect()
+        let left = components
+            .iter()
+            .filter_map(|(name, component)| Some((name, component.low_priority?)));
+        left.map(|(name, count)| format!("{name}: {count} objects of low priority are left"))
+            .collect()
     }
 
     /// Detects restores of etcd, for all watches of the process.
@@ -282,27 +342,49 @@ impl Health {
     /// Waits for a fatal error, and returns it. The process has to end then.
     pub(crate) async fn fatal_error(&self) -> String {
         let mut fatal = self.process.fatal.subscribe();
-        match fatal.wait_for(Option::is_some).await.map(|error| error.clone()) {
+        match fatal
+            .wait_for(Option::is_some)
+            .await
+            .map(|error| error.clone())
+        {
             Ok(Some(error)) => error,
             _ => std::future::pending().await,
         }
     }
 
-    /// The caches, and whether each is synced: listed, and not refused since. A kind that the process waits for is not.
+    /// The caches, and whether each is synced: listed, and not refused since. A kind that the
+    /// process waits for is not.
     fn caches(&self) -> BTreeMap<String, bool> {
         let mut caches = BTreeMap::new();
-        for (name, component) in self.components.lock().iter().filter(|(_, component)| !component.is_required) {
+        for (name, component) in self
+            .components
+            .lock()
+            .iter()
+            .filter(|(_, component)| !component.is_required)
+        {
             caches.insert(name.clone(), *component.ready.borrow());
         }
-        caches.extend(self.refused(Instant::now()).into_iter().map(|(name, _)| (name, false)));
-        caches.extend(self.process.awaited.lock().keys().map(|kind| (kind.clone(), false)));
+        caches.extend(
+            self.refused(Instant::now())
+                .into_iter()
+                .map(|(name, _)| (name, false)),
+        );
+        caches.extend(
+            self.process
+                .awaited
+                .lock()
+                .keys()
+                .map(|kind| (kind.clone(), false)),
+        );
         caches
     }
 }
 
 /// One line for each name.
 fn lines(all: BTreeMap<String, String>) -> Vec<String> {
-    all.into_iter().map(|(name, problem)| format!("{name}: {problem}")).collect()
+    all.into_iter()
+        .map(|(name, problem)| format!("{name}: {problem}"))
+        .collect()
 }
 
 impl ReadinessGate {
@@ -330,8 +412,15 @@ impl ReadinessGate {
 
     /// Counts a failure of the watch, after which it is opened again.
     pub(crate) fn count_restart(&self, reason: &'static str) {
-        let labels = RestartLabels { kind: self.name.clone(), reason };
-        self.health.process.watch_restarts.get_or_create(&labels).inc();
+        let labels = RestartLabels {
+            kind: self.name.clone(),
+            reason,
+        };
+        self.health
+            .process
+            .watch_restarts
+            .get_or_create(&labels)
+            .inc();
     }
 
     /// Reports a problem. Probes show it as long as the component is not ready.
@@ -341,22 +430,36 @@ impl ReadinessGate {
         }
     }
 
-    /// Reports how many objects of low priority are left to be reconciled; `None` if there are none.
+    /// Reports how many objects of low priority are left to be reconciled; `None` if there are
+    /// none.
     pub(crate) fn set_progress(&self, left: Option<usize>) {
         if let Some(component) = self.health.components.lock().get_mut(&self.name) {
             component.low_priority = left;
         }
     }
 
-    /// Reports that the API server refuses the kind (403, 404). Returns how long it has done so without interruption.
+    /// Reports that the API server refuses the kind (403, 404). Returns how long it has done so
+    /// without interruption.
     pub fn refused(&self, reason: &str) -> Duration {
         self.failing(reason);
         let now = Instant::now();
         let mut refusals = self.health.process.refusals.lock();
-        let first = refusals.get(&self.name).filter(|refusal| !refusal.is_over(now)).map_or(now, |known| known.first);
+        let first = refusals
+            .get(&self.name)
+            .filter(|refusal| !refusal.is_over(now))
+            .map_or(now, |known| known.first);
         // What was never listed can be missing for good: the process says so at once.
-        let grace = if self.is_ready() { REFUSAL_GRACE } else { Duration::ZERO };
-        let refusal = Refusal { reason: reason.to_owned(), first, last: now, grace };
+        let grace = if self.is_ready() {
+            REFUSAL_GRACE
+        } else {
+            Duration::ZERO
+        };
+        let refusal = Refusal {
+            reason: reason.to_owned(),
+            first,
+            last: now,
+            grace,
+        };
         let duration = refusal.duration();
         refusals.insert(self.name.clone(), refusal);
         duration
@@ -369,7 +472,10 @@ impl ReadinessGate {
 
     /// Reports an error after which the component cannot recover, so that the process has to end.
     pub fn fatal(&self, error: &str) {
-        self.health.process.fatal.send_replace(Some(format!("{}: {error}", self.name)));
+        self.health
+            .process
+            .fatal
+            .send_replace(Some(format!("{}: {error}", self.name)));
     }
 
     /// Whether the component has become ready.
@@ -424,21 +530,33 @@ pub struct ProbeServer {
     router: Router,
 }
 
-/// Listens for probes at `address`; `:8081` means all addresses. `None` if the address is `0` or empty.
+/// Listens for probes at `address`; `:8081` means all addresses. `None` if the address is `0` or
+/// empty.
 pub async fn listen(address: &str, health: Health) -> Result<Option<ProbeServer>, HealthError> {
     if address.is_empty() || address == "0" {
         return Ok(None);
     }
-    let failed = |source| HealthError::Bind { address: address.to_owned(), source };
+    let failed = |source| HealthError::Bind {
+        address: address.to_owned(),
+        source,
+    };
     let listener = bind(address).await.map_err(failed)?;
     let router = Router::new()
         .route("/healthz", get(|| async { "ok" }))
-        .route("/readyz", get(|State(health): State<Health>| async move { response(&health, &health.problems()) }))
+        .route(
+            "/readyz",
+            get(
+                |State(health): State<Health>| async move { response(&health, &health.problems()) },
+            ),
+        )
         .route(
             "/readyz/caches",
             get(|State(health): State<Health>| async move { response(&health, &health.pending()) }),
         );
-    Ok(Some(ProbeServer { listener, router: router.with_state(health) }))
+    Ok(Some(ProbeServer {
+        listener,
+        router: router.with_state(health),
+    }))
 }
 
 impl ProbeServer {
@@ -449,7 +567,9 @@ impl ProbeServer {
 
     /// Answers probes until the token is cancelled.
     pub async fn serve(self, stop: CancellationToken) -> std::io::Result<()> {
-        axum::serve(self.listener, self.router).with_graceful_shutdown(stop.cancelled_owned()).await
+        axum::serve(self.listener, self.router)
+            .with_graceful_shutdown(stop.cancelled_owned())
+            .await
     }
 }
 
@@ -462,10 +582,17 @@ fn response(health: &Health, problems: &[String]) -> (StatusCode, String) {
         text
     };
     if !problems.is_empty() {
-        return (StatusCode::SERVICE_UNAVAILABLE, list("not ready:", problems) + "\n");
+        return (
+            StatusCode::SERVICE_UNAVAILABLE,
+            list("not ready:", problems) + "\n",
+        );
     }
     let in_progress = health.in_progress();
-    let title = if in_progress.is_empty() { "ok" } else { "ok; in progress:" };
+    let title = if in_progress.is_empty() {
+        "ok"
+    } else {
+        "ok; in progress:"
+    };
     (StatusCode::OK, list(title, &in_progress))
 }
 

@@ -1,8 +1,8 @@
-//! Leader election: one replica is active, the others are standbys. The protocol is that of client-go, implemented by
-//! the crate `k8s-controller`.
+//! Leader election: one replica is active, the others are standbys. The protocol is that of
+//! client-go, implemented by the crate `k8s-controller`.
 //!
-//! Safety must not depend on the lease: a replica that was paused may act shortly after it has lost the lease. Use
-//! preconditions of the API server where two writers would do harm.
+//! Safety must not depend on the lease: a replica that was paused may act shortly after it has lost
+//! the lease. Use preconditions of the API server where two writers would do harm.
 //!
 //! Needs `get`, `create` and `update` on `leases` in `coordination.k8s.io`.
 
@@ -26,7 +26,8 @@ use crate::options::Options;
 pub enum Outcome<T> {
     /// The work is finished, and the lease is released.
     Finished(T),
-    /// The lease was lost and the work cancelled. The process has to end, so that no other task acts without the lease.
+    /// The lease was lost and the work cancelled. The process has to end, so that no other task
+    /// acts without the lease.
     Lost,
     /// Shutdown was requested before the lease was acquired.
     NeverLed,
@@ -34,14 +35,19 @@ pub enum Outcome<T> {
 
 /// The request policy for the lease, for a client that is used for nothing else.
 ///
-/// That client sends one request at a time over one connection. If the connection is dead, a read is answered over
-/// another one after a quarter of the renew deadline, so the leader keeps the lease, and a standby takes over slightly
-/// later. A read and a write together take no longer than the renew deadline.
+/// That client sends one request at a time over one connection. If the connection is dead, a read
+/// is answered over another one after a quarter of the renew deadline, so the leader keeps the
+/// lease, and a standby takes over slightly later. A read and a write together take no longer than
+/// the renew deadline.
 pub(crate) fn request_policy(options: &Options) -> RequestPolicy {
-    RequestPolicy { timeout: REQUEST_TIMEOUT.min(options.leader_elect_renew_deadline / 2), retry_reads: true }
+    RequestPolicy {
+        timeout: REQUEST_TIMEOUT.min(options.leader_elect_renew_deadline / 2),
+        retry_reads: true,
+    }
 }
 
-/// Wraps the client for the lease: a process that may not use the lease never leads, and reports that it is not ready.
+/// Wraps the client for the lease: a process that may not use the lease never leads, and reports
+/// that it is not ready.
 pub(crate) fn report_refusals(client: Client, options: &Options, gate: ReadinessGate) -> Client {
     let namespace = own_namespace(&client, &options.leader_election_namespace);
     let default_namespace = client.default_namespace().to_owned();
@@ -108,9 +114,23 @@ pub async fn run<T>(
     }
 }
 
-/// A unique holder identity for this process: the host name, in a pod the name of the pod, and a random number.
+/// A unique holder identity for this process: the host name, in a pod the name of the pod, and a
+/// random number.
 pub(crate) fn holder_identity() -> String {
-    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
-    let host = host.or_else(|| Some(std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?.trim().to_owned()));
-    format!("{}_{:016x}", host.as_deref().unwrap_or("manager"), rand::random::<u64>())
+    let host = std::env::var("HOSTNAME")
+        .ok()
+        .filter(|name| !name.is_empty());
+    let host = host.or_else(|| {
+        Some(
+            std::fs::read_to_string("/proc/sys/kernel/hostname")
+                .ok()?
+                .trim()
+                .to_owned(),
+        )
+    });
+    format!(
+        "{}_{:016x}",
+        host.as_deref().unwrap_or("manager"),
+        rand::random::<u64>()
+    )
 }

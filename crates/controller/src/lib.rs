@@ -1,9 +1,12 @@
 //! Building blocks of a Kubernetes controller, independent of IP addresses and of Cluster API.
 //!
-//! - [`manager`]: the process around controllers: flags, logging, leader election, probes, graceful shutdown;
-//! - [`controller`]: the reconcile loop of one kind: work queue, retries with backoff, requeueing, compact cache;
+//! - [`manager`]: the process around controllers: flags, logging, leader election, probes, graceful
+//!   shutdown;
+//! - [`controller`]: the reconcile loop of one kind: work queue, retries with backoff, requeueing,
+//!   compact cache;
 //! - [`watch`]: watches that recover from errors, skip invalid objects and detect a restored etcd;
-//! - [`client`]: API requests with a timeout and a typed error that says whether a write may have been applied;
+//! - [`client`]: API requests with a timeout and a typed error that says whether a write may have
+//!   been applied;
 //! - [`patch`] and [`finalizer`]: writes with uid and resourceVersion as preconditions;
 //! - [`expectations`]: the writes of this process that its watches have not shown yet;
 //! - [`events`]: Kubernetes events, published in the background and limited in rate;
@@ -12,23 +15,29 @@
 //! - [`traces`]: spans that are exported to an OpenTelemetry collector;
 //! - [`observed`]: what is known of the objects of a kind, from watches and responses in any order;
 //! - [`expiring_map`]: maps whose entries expire;
-//! - [`namespaced_name`], [`uid`] and [`resource_version`]: the identity of an object and of a state of it;
-//! - [`discovery`], [`leader`], [`listener`], [`logging`], [`log_limit`], [`options`], [`retry`], [`clock`] and [`server_clock`]:
-//!   smaller parts of these.
+//! - [`namespaced_name`], [`uid`] and [`resource_version`]: the identity of an object and of a
+//!   state of it;
+//! - [`discovery`], [`leader`], [`listener`], [`logging`], [`log_limit`], [`options`], [`retry`],
+//!   [`clock`] and [`server_clock`]: smaller parts of these.
 //!
 //! # Dependencies
-//! kube, k8s-openapi, tokio, clap, axum (probes and metrics only) and tracing. The crate uses no other crate of this
-//! workspace: it has no types of Cluster API, and no TLS server, webhook or certificate code.
+//! kube, k8s-openapi, tokio, clap, axum (probes and metrics only) and tracing. The crate uses no
+//! other crate of this workspace: it has no types of Cluster API, and no TLS server, webhook or
+//! certificate code.
 //!
 //! # Invariants
-//! - Every request other than a watch has a timeout, which the API server gets too. A silent watch is reopened.
-//! - No write is repeated automatically. [`CallError::outcome_is_unknown`](client::CallError::outcome_is_unknown) tells
-//!   the caller that it has to read the object before it decides anything.
-//! - Patches, replacements and deletions name the uid of the object, so they never change another object of that name.
-//! - An object is never reconciled by two tasks at the same time, and only after all kinds that its controller watches
-//!   are listed.
+//! - Every request other than a watch has a timeout, which the API server gets too. A silent watch
+//!   is reopened.
+//! - No write is repeated automatically.
+//!   [`CallError::outcome_is_unknown`](client::CallError::outcome_is_unknown) tells the caller that
+//!   it has to read the object before it decides anything.
+//! - Patches, replacements and deletions name the uid of the object, so they never change another
+//!   object of that name.
+//! - An object is never reconciled by two tasks at the same time, and only after all kinds that its
+//!   controller watches are listed.
 //! - [`EventHandler`](watch::EventHandler)s see a change before the reconciler does.
-//! - A panic, an error or a hang in a reconcile affects that object only. A panic in a watch ends the process.
+//! - A panic, an error or a hang in a reconcile affects that object only. A panic in a watch ends
+//!   the process.
 //!
 //! # Example
 //! A manager with one controller, which reports the size of every `ConfigMap`:

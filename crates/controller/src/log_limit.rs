@@ -18,10 +18,14 @@ struct State {
 }
 
 impl LogLimit {
-    /// The number of messages that were suppressed since the last one; `None` if this message is suppressed too.
+    /// The number of messages that were suppressed since the last one; `None` if this message is
+    /// suppressed too.
     pub fn allow(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock();
-        if state.last.is_some_and(|last| now.saturating_duration_since(last) < INTERVAL) {
+        if state
+            .last
+            .is_some_and(|last| now.saturating_duration_since(last) < INTERVAL)
+        {
             state.suppressed = state.suppressed.saturating_add(1);
             return None;
         }

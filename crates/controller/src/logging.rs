@@ -1,5 +1,5 @@
-//! Logs on standard error, as text for people or JSON for machines. A line that is written in a span of a trace has the
-//! ids of both.
+//! Logs on standard error, as text for people or JSON for machines. A line that is written in a
+//! span of a trace has the ids of both.
 
 mod trace_ids;
 
@@ -29,7 +29,9 @@ pub enum LogFormat {
 #[derive(Debug, thiserror::Error)]
 pub enum LoggingError {
     /// The filter cannot be parsed.
-    #[error("invalid log level {filter:?} (--log-level); use for example info, debug, or info,capi_ipam=debug")]
+    #[error(
+        "invalid log level {filter:?} (--log-level); use for example info, debug, or info,capi_ipam=debug"
+    )]
     Filter {
         /// The value of the flag.
         filter: String,
@@ -39,26 +41,39 @@ pub enum LoggingError {
     },
 }
 
-/// Installs the global log subscriber. `filter` is a level (`info`) or a list of targets with levels
-/// (`info,capi_ipam=debug`). `spans` receives the spans of traces. A second call in the same process has no effect.
+/// Installs the global log subscriber. `filter` is a level (`info`) or a list of targets with
+/// levels (`info,capi_ipam=debug`). `spans` receives the spans of traces. A second call in the same
+/// process has no effect.
 pub fn init(
     format: LogFormat,
     filter: &str,
     spans: Option<impl Layer<Registry> + Send + Sync>,
 ) -> Result<(), LoggingError> {
     // `watch` reports a failed watch with advice, so kube's own warning is left out.
-    let own = if filter.contains("kube_runtime") { "" } else { "kube_runtime::watcher=error," };
+    let own = if filter.contains("kube_runtime") {
+        ""
+    } else {
+        "kube_runtime::watcher=error,"
+    };
     let filter = EnvFilter::builder()
         .parse(format!("{own}{filter}"))
-        .map_err(|source| LoggingError::Filter { filter: filter.to_owned(), source })?;
+        .map_err(|source| LoggingError::Filter {
+            filter: filter.to_owned(),
+            source,
+        })?;
     let is_coloured = format == LogFormat::Text && std::io::stderr().is_terminal();
-    let lines = fmt::layer().with_ansi(is_coloured).with_writer(std::io::stderr);
+    let lines = fmt::layer()
+        .with_ansi(is_coloured)
+        .with_writer(std::io::stderr);
     let inner = format::format().with_ansi(is_coloured);
     let lines = match format {
         LogFormat::Text => lines.event_format(WithTraceIds { format, inner }).boxed(),
         LogFormat::Json => {
             let inner = inner.json().flatten_event(true);
-            lines.fmt_fields(JsonFields::new()).event_format(WithTraceIds { format, inner }).boxed()
+            lines
+                .fmt_fields(JsonFields::new())
+                .event_format(WithTraceIds { format, inner })
+                .boxed()
         }
     };
     let filter = filter.and(filter_fn(|metadata| metadata.target() != traces::TARGET));

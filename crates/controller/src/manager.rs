@@ -11,8 +11,9 @@
 //! }
 //! ```
 //!
-//! The setup function is called when the process becomes the leader, at most once in its life. A process that loses the
-//! lease ends, so controllers always start with empty caches and list everything before they act.
+//! The setup function is called when the process becomes the leader, at most once in its life. A
+//! process that loses the lease ends, so controllers always start with empty caches and list
+//! everything before they act.
 
 mod background;
 mod program;
@@ -103,7 +104,8 @@ pub enum ManagerError {
 #[error("there are two components of the role {0:?}; a manager can have one")]
 pub struct RoleTaken(pub String);
 
-/// The argument of setup functions: the shared client, flags and registries, and the list of tasks to run.
+/// The argument of setup functions: the shared client, flags and registries, and the list of tasks
+/// to run.
 pub struct Manager {
     /// The client for all requests.
     pub client: Client,
@@ -124,35 +126,56 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Adds a task that runs until [`Manager::stop`] is cancelled. If it ends earlier, the process ends with an error.
-    pub fn add(&mut self, name: impl Into<String>, task: impl Future<Output = ()> + Send + 'static) {
+    /// Adds a task that runs until [`Manager::stop`] is cancelled. If it ends earlier, the process
+    /// ends with an error.
+    pub fn add(
+        &mut self,
+        name: impl Into<String>,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
         self.tasks.push((name.into(), task.boxed()));
     }
 
-    /// Like [`Manager::add`], for a task that nobody waits for: its requests have [low priority](crate::priority).
-    pub fn add_background(&mut self, name: impl Into<String>, task: impl Future<Output = ()> + Send + 'static) {
+    /// Like [`Manager::add`], for a task that nobody waits for: its requests have [low
+    /// priority](crate::priority).
+    pub fn add_background(
+        &mut self,
+        name: impl Into<String>,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
         let priorities = self.priorities.clone();
-        self.add(name, async move { priorities.run(Priority::Low, task).await });
+        self.add(
+            name,
+            async move { priorities.run(Priority::Low, task).await },
+        );
     }
 
-    /// Declares that a component has a role which only one component of a manager can have, such as "controller of
-    /// nodes".
+    /// Declares that a component has a role which only one component of a manager can have, such as
+    /// "controller of nodes".
     ///
     /// # Errors
     /// If another component has the role.
     pub fn declare(&mut self, role: impl Into<String>) -> Result<(), RoleTaken> {
         let role = role.into();
-        if self.roles.insert(role.clone()) { Ok(()) } else { Err(RoleTaken(role)) }
+        if self.roles.insert(role.clone()) {
+            Ok(())
+        } else {
+            Err(RoleTaken(role))
+        }
     }
 
-    /// Runs a step of an upgrade if the cluster needs it. Call it in the setup function, before controllers are added:
-    /// the process is the leader then, and no controller acts on objects that are not upgraded.
+    /// Runs a step of an upgrade if the cluster needs it. Call it in the setup function, before
+    /// controllers are added: the process is the leader then, and no controller acts on objects
+    /// that are not upgraded.
     ///
     /// # Errors
     /// If the step fails, or if a task was added before. The next start runs the rest of the step.
     pub async fn upgrade<S: Step>(&self, step: &S) -> Result<(), UpgradeError> {
         if let Some((task, _)) = self.tasks.first() {
-            return Err(UpgradeError::Late { step: step.id(), task: task.clone() });
+            return Err(UpgradeError::Late {
+                step: step.id(),
+                task: task.clone(),
+            });
         }
         upgrade::run(step).await
     }
@@ -160,26 +183,41 @@ impl Manager {
     /// Starts to build a controller, with the metrics and priorities of this process.
     pub fn controller<K, S>(&self, name: &str) -> ControllerBuilder<K, S>
     where
-        K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+        K: kube::Resource
+            + Clone
+            + serde::de::DeserializeOwned
+            + std::fmt::Debug
+            + Send
+            + Sync
+            + 'static,
         K::DynamicType: Clone + std::fmt::Debug + Send + Sync,
         S: Clone + std::fmt::Debug + Send + Sync + 'static,
     {
-        ControllerBuilder::new(name).metrics(&self.metrics).priorities(&self.priorities)
+        ControllerBuilder::new(name)
+            .metrics(&self.metrics)
+            .priorities(&self.priorities)
     }
 
-    /// An [`Api`](kube::Api) to watch a namespaced kind in the namespace of the flag `--namespace`, or in all
-    /// namespaces if the flag has no value or several: see [`Options::watched_namespace`].
+    /// An [`Api`](kube::Api) to watch a namespaced kind in the namespace of the flag `--namespace`,
+    /// or in all namespaces if the flag has no value or several: see
+    /// [`Options::watched_namespace`].
     pub fn watch_api<K>(&self, version: &K::DynamicType) -> watch::WatchApi<K>
     where
         K: kube::Resource,
         K::Scope: kube::core::NamespaceScope,
     {
         // An empty namespace means all.
-        watch::WatchApi::all_with(self.client.clone(), version).constrain(self.options.watched_namespace())
+        watch::WatchApi::all_with(self.client.clone(), version)
+            .constrain(self.options.watched_namespace())
     }
 }
 
-fn try_run<S, F>(identity: Identity, options: Options, services: S, setup: F) -> Result<(), ManagerError>
+fn try_run<S, F>(
+    identity: Identity,
+    options: Options,
+    services: S,
+    setup: F,
+) -> Result<(), ManagerError>
 where
     S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
     F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
@@ -191,8 +229,16 @@ where
         .build()
         .map_err(system("start the threads of the runtime"))?;
     let traces = Traces::start(&options.traces, &identity, runtime.handle())?;
-    logging::init(options.log_format, &options.log_level, traces.as_ref().map(Traces::layer))?;
-    info!(name = identity.name(), version = identity.version(), "the program starts");
+    logging::init(
+        options.log_format,
+        &options.log_level,
+        traces.as_ref().map(Traces::layer),
+    )?;
+    info!(
+        name = identity.name(),
+        version = identity.version(),
+        "the program starts"
+    );
     // An error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let result = runtime.block_on(run_async(identity, options, services, setup));
@@ -203,7 +249,12 @@ where
     result
 }
 
-async fn run_async<S, F>(identity: Identity, options: Options, services: S, setup: F) -> Result<(), ManagerError>
+async fn run_async<S, F>(
+    identity: Identity,
+    options: Options,
+    services: S,
+    setup: F,
+) -> Result<(), ManagerError>
 where
     S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
     F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
@@ -253,7 +304,13 @@ impl Process {
         let metrics = Metrics::default();
         metrics.add_build_info(identity.name(), identity.version());
         let (kubeconfig, policy) = (options.kubeconfig.as_deref(), RequestPolicy::default());
-        let client = connect_with(kubeconfig, &identity.user_agent(), policy, metrics.requests.clone()).await?;
+        let client = connect_with(
+            kubeconfig,
+            &identity.user_agent(),
+            policy,
+            metrics.requests.clone(),
+        )
+        .await?;
         if let Some(probes) = listen(&options.health_probe_bind_address, health.clone()).await? {
             info!(address = ?probes.address(), "serving probes");
             tokio::spawn(probes.serve(CancellationToken::new()));
@@ -263,7 +320,18 @@ impl Process {
         tokio::spawn(publisher);
         health.register_metrics(&metrics);
         let priorities = Priorities::default();
-        Ok(Self { identity, options, holder, client, health, connected, started, metrics, events, priorities })
+        Ok(Self {
+            identity,
+            options,
+            holder,
+            client,
+            health,
+            connected,
+            started,
+            metrics,
+            events,
+            priorities,
+        })
     }
 
     /// Creates the argument of a setup function, whose tasks stop at `stop`.
@@ -292,16 +360,26 @@ impl Process {
     {
         let mut manager = self.manager(stop);
         services(&mut manager).await.map_err(ManagerError::Setup)?;
-        if let Some(diagnostics) = diagnostics::listen_insecure(&self.options.diagnostics, self.metrics.clone()).await?
+        if let Some(diagnostics) =
+            diagnostics::listen_insecure(&self.options.diagnostics, self.metrics.clone()).await?
         {
             info!(address = ?diagnostics.address(), "serving metrics over plain HTTP");
             manager.add("diagnostics", diagnostics.serve(stop.clone()));
         }
-        Ok(tokio::spawn(supervise(manager.tasks, Health::default(), stop.clone())))
+        Ok(tokio::spawn(supervise(
+            manager.tasks,
+            Health::default(),
+            stop.clone(),
+        )))
     }
 
-    /// Sets up the controllers and runs them until `stop` is cancelled; with leader election only as the leader.
-    async fn run_controllers<F>(&self, setup: F, stop: &CancellationToken) -> Result<(), ManagerError>
+    /// Sets up the controllers and runs them until `stop` is cancelled; with leader election only
+    /// as the leader.
+    async fn run_controllers<F>(
+        &self,
+        setup: F,
+        stop: &CancellationToken,
+    ) -> Result<(), ManagerError>
     where
         F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
     {
@@ -311,7 +389,8 @@ impl Process {
         }
         self.connected.ready();
         let work = async {
-            // A standby was ready. As the leader it has nothing until its kinds are served and its upgrades are done.
+            // A standby was ready. As the leader it has nothing until its kinds are served and its
+            // upgrades are done.
             self.started.not_ready("the controllers are being set up");
             let mut manager = self.manager(stop);
             tokio::select! {
@@ -327,16 +406,33 @@ impl Process {
         // A standby is ready: it can take over.
         self.started.ready();
         let policy = leader::request_policy(&self.options);
-        let (kubeconfig, agent) = (self.options.kubeconfig.as_deref(), self.identity.user_agent());
-        let client = connect_with(kubeconfig, &agent, policy, self.metrics.requests.clone()).await?;
+        let (kubeconfig, agent) = (
+            self.options.kubeconfig.as_deref(),
+            self.identity.user_agent(),
+        );
+        let client =
+            connect_with(kubeconfig, &agent, policy, self.metrics.requests.clone()).await?;
         let lease = self.identity.lease();
         self.metrics.set_leader(lease, false);
         let work = async {
             self.metrics.set_leader(lease, true);
             work.await
         };
-        let client = leader::report_refusals(client, &self.options, self.health.detached().register_watch("Lease"));
-        match leader::run(client, &self.options, lease, &self.holder, stop.clone(), work).await {
+        let client = leader::report_refusals(
+            client,
+            &self.options,
+            self.health.detached().register_watch("Lease"),
+        );
+        match leader::run(
+            client,
+            &self.options,
+            lease,
+            &self.holder,
+            stop.clone(),
+            work,
+        )
+        .await
+        {
             leader::Outcome::Finished(result) => result,
             leader::Outcome::Lost => Err(ManagerError::LeaseLost),
             leader::Outcome::NeverLed => Ok(()),
@@ -351,7 +447,8 @@ async fn fatal_error(health: &Health) -> String {
     error
 }
 
-/// Runs all tasks until they end after `stop` was cancelled, or until the first of them or `health` fails.
+/// Runs all tasks until they end after `stop` was cancelled, or until the first of them or `health`
+/// fails.
 async fn supervise(
     tasks: Vec<(String, BoxFuture<'static, ()>)>,
     health: Health,
@@ -364,7 +461,10 @@ async fn supervise(
     let mut running = JoinSet::new();
     for (name, task) in tasks {
         running.spawn(async move {
-            let panicked = std::panic::AssertUnwindSafe(task).catch_unwind().await.is_err();
+            let panicked = std::panic::AssertUnwindSafe(task)
+                .catch_unwind()
+                .await
+                .is_err();
             (name, panicked)
         });
     }
@@ -377,25 +477,38 @@ async fn supervise(
     if let Some((name, panicked)) = ended
         && (panicked || !stop.is_cancelled())
     {
-        error!(task = name, panicked, "a task ended unexpectedly; the process ends and has to be restarted");
+        error!(
+            task = name,
+            panicked, "a task ended unexpectedly; the process ends and has to be restarted"
+        );
         return Err(ManagerError::Ended(name));
     }
     debug!("stopping");
-    let finished = tokio::time::timeout(SHUTDOWN_TIMEOUT, async { while running.join_next().await.is_some() {} }).await;
+    let finished = tokio::time::timeout(SHUTDOWN_TIMEOUT, async {
+        while running.join_next().await.is_some() {}
+    })
+    .await;
     if finished.is_err() {
-        warn!(seconds = SHUTDOWN_TIMEOUT.as_secs(), "not all tasks have stopped in time; cancelling the others");
+        warn!(
+            seconds = SHUTDOWN_TIMEOUT.as_secs(),
+            "not all tasks have stopped in time; cancelling the others"
+        );
     }
     Ok(())
 }
 
 /// Cancels the token on SIGTERM and SIGINT. A second signal ends the process immediately.
 fn stop_on_signals(stop: &CancellationToken) -> Result<(), ManagerError> {
-    let failed = |source| ManagerError::System { operation: "listen for signals", source };
+    let failed = |source| ManagerError::System {
+        operation: "listen for signals",
+        source,
+    };
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let stop = stop.clone();
     tokio::spawn(async move {
-        let mut next = async || tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} };
+        let mut next =
+            async || tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} };
         next().await;
         stop.cancel();
         next().await;

@@ -1,4 +1,5 @@
-//! Objects that may be invalid, for lists and watches in which a single object must not fail the others.
+//! Objects that may be invalid, for lists and watches in which a single object must not fail the
+//! others.
 
 use std::borrow::Cow;
 
@@ -10,8 +11,8 @@ use serde_json::value::RawValue;
 
 /// An object, or the reason why it cannot be deserialized.
 ///
-/// Unlike [`kube::core::DeserializeGuard`] it parses an object once and without a copy, which is most of the cost of a
-/// large list. It can only be deserialized from JSON text.
+/// Unlike [`kube::core::DeserializeGuard`] it parses an object once and without a copy, which is
+/// most of the cost of a large list. It can only be deserialized from JSON text.
 #[derive(Clone, Debug)]
 pub struct MaybeInvalid<K>(pub Result<K, Invalid>);
 
@@ -30,8 +31,12 @@ impl<'de, K: DeserializeOwned + Resource> Deserialize<'de> for MaybeInvalid<K> {
         let text = <&RawValue>::deserialize(deserializer)?.get();
         let read = serde_json::from_str::<K>(text).map(Ok).or_else(|error| {
             // Without metadata it is no object, which is an error of the response.
-            let PartialObjectMeta::<K> { metadata, .. } = serde_json::from_str(text).map_err(D::Error::custom)?;
-            Ok(Err(Invalid { error: error.to_string(), metadata: Box::new(metadata) }))
+            let PartialObjectMeta::<K> { metadata, .. } =
+                serde_json::from_str(text).map_err(D::Error::custom)?;
+            Ok(Err(Invalid {
+                error: error.to_string(),
+                metadata: Box::new(metadata),
+            }))
         });
         read.map(Self)
     }
@@ -58,11 +63,15 @@ impl<K: Resource> Resource for MaybeInvalid<K> {
     }
 
     fn meta(&self) -> &ObjectMeta {
-        self.0.as_ref().map_or_else(|invalid| invalid.metadata.as_ref(), K::meta)
+        self.0
+            .as_ref()
+            .map_or_else(|invalid| invalid.metadata.as_ref(), K::meta)
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.0.as_mut().map_or_else(|invalid| invalid.metadata.as_mut(), K::meta_mut)
+        self.0
+            .as_mut()
+            .map_or_else(|invalid| invalid.metadata.as_mut(), K::meta_mut)
     }
 }
 
@@ -79,11 +88,21 @@ mod tests {
 
     #[test]
     fn invalid_object_does_not_fail_a_list() {
-        let text = format!(r#"{{"kind": "ConfigMapList", "metadata": {{}}, "items": [{INVALID}, {VALID}]}}"#);
+        let text = format!(
+            r#"{{"kind": "ConfigMapList", "metadata": {{}}, "items": [{INVALID}, {VALID}]}}"#
+        );
         let list: ObjectList<MaybeInvalid<ConfigMap>> = serde_json::from_str(&text).unwrap();
-        let [invalid, valid] = &list.items[..] else { panic!("two were sent") };
-        assert!(invalid.0.as_ref().unwrap_err().error.contains("not a map") && invalid.name_any() == "invalid");
-        assert!(valid.0.as_ref().unwrap().data.as_ref().unwrap()["a"] == "1" && valid.name_any() == "valid");
+        let [invalid, valid] = &list.items[..] else {
+            panic!("two were sent")
+        };
+        assert!(
+            invalid.0.as_ref().unwrap_err().error.contains("not a map")
+                && invalid.name_any() == "invalid"
+        );
+        assert!(
+            valid.0.as_ref().unwrap().data.as_ref().unwrap()["a"] == "1"
+                && valid.name_any() == "valid"
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The metrics of a process, in the format of Prometheus.
 //!
-//! There is no global registry: each component creates its metrics and registers them with the [`Metrics`] of the
-//! process. A [`Description`] is used for the registration and for the documentation.
+//! There is no global registry: each component creates its metrics and registers them with the
+//! [`Metrics`] of the process. A [`Description`] is used for the registration and for the
+//! documentation.
 
 mod controllers;
 mod description;
@@ -39,7 +40,10 @@ pub(crate) const CACHE_SYNCED: Description = Description {
 pub(crate) const WATCH_RESTARTS: Description = Description {
     name: "watch_restarts_total",
     kind: "counter",
-    labels: &["kind", "reason: expired, forbidden, not_found, throttled, server_error, connection"],
+    labels: &[
+        "kind",
+        "reason: expired, forbidden, not_found, throttled, server_error, connection",
+    ],
     help: "Failures of a watch, after each of which it is opened again",
 };
 
@@ -99,17 +103,27 @@ impl Default for Metrics {
             leader: Family::default(),
             shared: Arc::default(),
         };
-        metrics.add(&controllers::RECONCILE_SECONDS, metrics.controllers.durations.clone());
-        metrics.add(&controllers::QUEUE_OBJECTS, metrics.controllers.objects.clone());
+        metrics.add(
+            &controllers::RECONCILE_SECONDS,
+            metrics.controllers.durations.clone(),
+        );
+        metrics.add(
+            &controllers::QUEUE_OBJECTS,
+            metrics.controllers.objects.clone(),
+        );
         metrics.add(&controllers::RETRIES, metrics.controllers.retries.clone());
-        metrics.add(&requests::REQUEST_SECONDS, metrics.requests.durations.clone());
+        metrics.add(
+            &requests::REQUEST_SECONDS,
+            metrics.requests.durations.clone(),
+        );
         metrics.add(&LEADER, metrics.leader.clone());
         metrics
     }
 }
 
 impl Metrics {
-    /// Registers a metric. `help` has no full stop at its end; the name of a counter has no `_total`.
+    /// Registers a metric. `help` has no full stop at its end; the name of a counter has no
+    /// `_total`.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
         self.registry.lock().register(name, help, metric);
     }
@@ -117,14 +131,24 @@ impl Metrics {
     /// Registers a metric by its description.
     pub fn add(&self, description: &Description, metric: impl Metric) {
         let name = description.name;
-        self.register(name.strip_suffix("_total").unwrap_or(name), description.help, metric);
+        self.register(
+            name.strip_suffix("_total").unwrap_or(name),
+            description.help,
+            metric,
+        );
     }
 
-    /// Returns the metrics of this type, which all components of the process share. The first call registers them with
-    /// `register`.
-    pub fn get_or_register<T: Clone + Default + Send + 'static>(&self, register: impl FnOnce(&Self, &T)) -> T {
+    /// Returns the metrics of this type, which all components of the process share. The first call
+    /// registers them with `register`.
+    pub fn get_or_register<T: Clone + Default + Send + 'static>(
+        &self,
+        register: impl FnOnce(&Self, &T),
+    ) -> T {
         let mut shared = self.shared.lock();
-        if let Some(known) = shared.get(&TypeId::of::<T>()).and_then(|known| known.downcast_ref::<T>()) {
+        if let Some(known) = shared
+            .get(&TypeId::of::<T>())
+            .and_then(|known| known.downcast_ref::<T>())
+        {
             return known.clone();
         }
         let created = T::default();
@@ -140,14 +164,20 @@ impl Metrics {
 
     /// Reports whether this process has the lease.
     pub(crate) fn set_leader(&self, lease: &str, is_leader: bool) {
-        let labels = LeaseLabels { lease: lease.to_owned() };
+        let labels = LeaseLabels {
+            lease: lease.to_owned(),
+        };
         self.leader.get_or_create(&labels).set(i64::from(is_leader));
     }
 
     /// Reports name and version of the program.
     pub(crate) fn add_build_info(&self, name: &str, version: &str) {
         let info = Family::<BuildLabels, Gauge>::default();
-        info.get_or_create(&BuildLabels { name: name.to_owned(), version: version.to_owned() }).set(1);
+        info.get_or_create(&BuildLabels {
+            name: name.to_owned(),
+            version: version.to_owned(),
+        })
+        .set(1);
         self.add(&BUILD_INFO, info);
     }
 
@@ -172,8 +202,12 @@ mod tests {
         metrics.register("things", "How many things there were", things.clone());
         things.inc();
         let text = metrics.clone().encode().unwrap();
-        let expected = "# HELP things How many things there were.\n# TYPE things counter\nthings_total 1\n";
-        assert!(text.contains(expected) && text.ends_with("# EOF\n"), "{text}");
+        let expected =
+            "# HELP things How many things there were.\n# TYPE things counter\nthings_total 1\n";
+        assert!(
+            text.contains(expected) && text.ends_with("# EOF\n"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -182,11 +216,16 @@ mod tests {
         struct Things(Counter);
         let metrics = Metrics::default();
         let things = || {
-            metrics.get_or_register(|metrics, things: &Things| metrics.register("things", "Things", things.0.clone()))
+            metrics.get_or_register(|metrics, things: &Things| {
+                metrics.register("things", "Things", things.0.clone())
+            })
         };
         things().0.inc();
         things().0.inc();
-        assert_eq!(metrics.encode().unwrap().matches("things_total 2").count(), 1);
+        assert_eq!(
+            metrics.encode().unwrap().matches("things_total 2").count(),
+            1
+        );
     }
 
     #[test]
@@ -196,7 +235,10 @@ mod tests {
         metrics.set_leader("my-lease", false);
         metrics.set_leader("my-lease", true);
         let text = metrics.encode().unwrap();
-        for line in ["capi_ipam_build_info{name=\"my-provider\",version=\"1.2.3\"} 1", "leader{lease=\"my-lease\"} 1"] {
+        for line in [
+            "capi_ipam_build_info{name=\"my-provider\",version=\"1.2.3\"} 1",
+            "leader{lease=\"my-lease\"} 1",
+        ] {
             assert!(text.contains(&format!("\n{line}\n")), "{text}");
         }
     }

@@ -8,7 +8,8 @@ use kube::api::ObjectMeta;
 
 /// Namespace and name of an object. The namespace of a cluster-scoped object is empty.
 ///
-/// Both are in one allocation that clones share, because a process keeps several of them for each object.
+/// Both are in one allocation that clones share, because a process keeps several of them for each
+/// object.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct NamespacedName(Arc<str>);
 
@@ -43,10 +44,14 @@ impl NamespacedName {
         self.0.split_once('/').unwrap_or_default()
     }
 
-    /// The namespace and the name, as functions of kube take them: without a namespace for a cluster-scoped object.
+    /// The namespace and the name, as functions of kube take them: without a namespace for a
+    /// cluster-scoped object.
     pub fn scoped(&self) -> (Option<&str>, &str) {
         let (namespace, name) = self.parts();
-        (Some(namespace).filter(|namespace| !namespace.is_empty()), name)
+        (
+            Some(namespace).filter(|namespace| !namespace.is_empty()),
+            name,
+        )
     }
 }
 
@@ -83,18 +88,30 @@ mod tests {
     #[test]
     fn parts_are_those_that_were_joined() {
         let claim = NamespacedName::new("team-a", "web-0.eth0");
-        assert_eq!((claim.parts(), claim.scoped()), (("team-a", "web-0.eth0"), (Some("team-a"), "web-0.eth0")));
+        assert_eq!(
+            (claim.parts(), claim.scoped()),
+            (("team-a", "web-0.eth0"), (Some("team-a"), "web-0.eth0"))
+        );
         assert_eq!(claim.to_string(), "team-a/web-0.eth0");
-        let network = NamespacedName::of(&ObjectMeta { name: Some("office".to_owned()), ..ObjectMeta::default() });
-        assert_eq!((network.parts(), network.scoped()), (("", "office"), (None, "office")));
+        let network = NamespacedName::of(&ObjectMeta {
+            name: Some("office".to_owned()),
+            ..ObjectMeta::default()
+        });
+        assert_eq!(
+            (network.parts(), network.scoped()),
+            (("", "office"), (None, "office"))
+        );
         assert_eq!(network.to_string(), "office");
     }
 
     #[test]
     fn names_are_ordered_within_their_namespace() {
-        let mut names =
-            [("a-b", "x"), ("a", "y"), ("a", "x-1"), ("a", "x")].map(|(n, name)| NamespacedName::new(n, name));
+        let mut names = [("a-b", "x"), ("a", "y"), ("a", "x-1"), ("a", "x")]
+            .map(|(n, name)| NamespacedName::new(n, name));
         names.sort_unstable();
-        assert_eq!(names.map(|name| name.to_string()), ["a/x", "a/x-1", "a/y", "a-b/x"]);
+        assert_eq!(
+            names.map(|name| name.to_string()),
+            ["a/x", "a/x-1", "a/y", "a-b/x"]
+        );
     }
 }

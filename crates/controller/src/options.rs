@@ -1,4 +1,5 @@
-//! The flags of every manager. They have the names of the flags of Cluster API's managers where these exist.
+//! The flags of every manager. They have the names of the flags of Cluster API's managers where
+//! these exist.
 
 mod selector;
 mod values;
@@ -19,11 +20,13 @@ use crate::traces::TraceOptions;
 #[derive(Args, Clone, Debug)]
 #[group(skip)]
 pub struct Options {
-    /// Kubeconfig of the API server; by default KUBECONFIG, ~/.kube/config or the pod's service account.
+    /// Kubeconfig of the API server; by default KUBECONFIG, ~/.kube/config or the pod's service
+    /// account.
     #[arg(long, value_name = "FILE", value_parser = parse_path)]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Serve only claims and pools of this namespace, and global pools; by default those of all namespaces. Repeatable.
+    /// Serve only claims and pools of this namespace, and global pools; by default those of all
+    /// namespaces. Repeatable.
     #[arg(long = "namespace", value_name = "NAME")]
     pub namespaces: Vec<String>,
 
@@ -72,7 +75,8 @@ pub struct Options {
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 
-    /// Log level: error, warn, info, debug or trace; or levels by module, such as info,capi_ipam=debug.
+    /// Log level: error, warn, info, debug or trace; or levels by module, such as
+    /// info,capi_ipam=debug.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: String,
 
@@ -100,27 +104,42 @@ pub enum OptionsError {
 }
 
 impl Options {
-    /// The namespaces of the flag `--namespace`; empty for all. An empty value of the flag has no effect.
+    /// The namespaces of the flag `--namespace`; empty for all. An empty value of the flag has no
+    /// effect.
     pub fn selected_namespaces(&self) -> impl Iterator<Item = &str> {
-        self.namespaces.iter().map(String::as_str).filter(|namespace| !namespace.is_empty())
+        self.namespaces
+            .iter()
+            .map(String::as_str)
+            .filter(|namespace| !namespace.is_empty())
     }
 
-    /// The namespace to watch: the selected one, or an empty text for all namespaces. With several namespaces there is
-    /// one watch of all of them, whose objects have to be filtered.
+    /// The namespace to watch: the selected one, or an empty text for all namespaces. With several
+    /// namespaces there is one watch of all of them, whose objects have to be filtered.
     pub fn watched_namespace(&self) -> &str {
         let mut selected = self.selected_namespaces();
         let first = selected.next().unwrap_or_default();
-        if selected.all(|other| other == first) { first } else { "" }
+        if selected.all(|other| other == first) {
+            first
+        } else {
+            ""
+        }
     }
 
     /// Checks the flags that depend on each other.
     pub fn validate(&self) -> Result<(), OptionsError> {
-        let (retry, renew, lease) =
-            (self.leader_elect_retry_period, self.leader_elect_renew_deadline, self.leader_elect_lease_duration);
+        let (retry, renew, lease) = (
+            self.leader_elect_retry_period,
+            self.leader_elect_renew_deadline,
+            self.leader_elect_lease_duration,
+        );
         if Duration::ZERO < retry && retry < renew && renew < lease {
             return Ok(());
         }
-        Err(OptionsError::LeaseTimes { retry, renew, lease })
+        Err(OptionsError::LeaseTimes {
+            retry,
+            renew,
+            lease,
+        })
     }
 }
 
@@ -138,7 +157,9 @@ mod tests {
     }
 
     fn options(arguments: &[&str]) -> Options {
-        Flags::try_parse_from(["test"].iter().chain(arguments)).unwrap().options
+        Flags::try_parse_from(["test"].iter().chain(arguments))
+            .unwrap()
+            .options
     }
 
     #[test]
@@ -147,27 +168,46 @@ mod tests {
             (&[][..], &[][..], ""),
             (&["--namespace="], &[], ""),
             (&["--namespace=a"], &["a"], "a"),
-            (&["--namespace=", "--namespace", "a", "--namespace=a"], &["a", "a"], "a"),
+            (
+                &["--namespace=", "--namespace", "a", "--namespace=a"],
+                &["a", "a"],
+                "a",
+            ),
             (&["--namespace=a", "--namespace=b"], &["a", "b"], ""),
         ] {
             let options = options(arguments);
             assert_eq!(options.selected_namespaces().collect::<Vec<_>>(), selected);
             assert_eq!(options.watched_namespace(), watched);
         }
-        assert_eq!(options(&["--watch-filter=a", "--watch-filter=b"]).watch_filter, "b");
-        assert!(options(&[]).selector.selects_all() && !options(&["--selector=a in (b,c)"]).selector.selects_all());
+        assert_eq!(
+            options(&["--watch-filter=a", "--watch-filter=b"]).watch_filter,
+            "b"
+        );
+        assert!(
+            options(&[]).selector.selects_all()
+                && !options(&["--selector=a in (b,c)"]).selector.selects_all()
+        );
     }
 
     #[test]
     fn values_have_the_format_of_go() {
-        for (argument, leader_elect) in
-            [("--leader-elect", true), ("--leader-elect=T", true), ("--leader-elect=0", false)]
-        {
-            assert_eq!(options(&[argument]).leader_elect, leader_elect, "{argument}");
+        for (argument, leader_elect) in [
+            ("--leader-elect", true),
+            ("--leader-elect=T", true),
+            ("--leader-elect=0", false),
+        ] {
+            assert_eq!(
+                options(&[argument]).leader_elect,
+                leader_elect,
+                "{argument}"
+            );
         }
         assert!(Flags::try_parse_from(["test", "--leader-elect=yes"]).is_err());
         let lease = options(&["--leader-elect-lease-duration=1.5m"]).leader_elect_lease_duration;
         assert_eq!(lease, Duration::from_secs(90));
-        assert_eq!(options(&["--kubeconfig="]).kubeconfig.as_deref(), Some(std::path::Path::new("")));
+        assert_eq!(
+            options(&["--kubeconfig="]).kubeconfig.as_deref(),
+            Some(std::path::Path::new(""))
+        );
     }
 }

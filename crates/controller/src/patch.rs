@@ -1,7 +1,8 @@
 //! JSON patches with preconditions.
 //!
-//! A patch is the difference between two states of a typed object, so it never changes fields that the type does not
-//! know. It contains uid and resourceVersion: if the object has changed since it was read, it fails with a conflict.
+//! A patch is the difference between two states of a typed object, so it never changes fields that
+//! the type does not know. It contains uid and resourceVersion: if the object has changed since it
+//! was read, it fails with a conflict.
 
 use std::time::Instant;
 
@@ -29,13 +30,23 @@ pub struct Changes {
 impl Changes {
     /// Computes the difference between two states of an object.
     pub fn between<K: Serialize>(before: &K, after: &K) -> Result<Self, serde_json::Error> {
-        Ok(Self::between_values(&serde_json::to_value(before)?, &serde_json::to_value(after)?))
+        Ok(Self::between_values(
+            &serde_json::to_value(before)?,
+            &serde_json::to_value(after)?,
+        ))
     }
 
     fn between_values(before: &Value, after: &Value) -> Self {
-        let (main, status) = json_patch::diff(before, after).0.into_iter().partition::<Vec<_>, _>(|operation| {
-            operation.path().tokens().next().is_none_or(|first| first.decoded() != "status")
-        });
+        let (main, status) = json_patch::diff(before, after)
+            .0
+            .into_iter()
+            .partition::<Vec<_>, _>(|operation| {
+                operation
+                    .path()
+                    .tokens()
+                    .next()
+                    .is_none_or(|first| first.decoded() != "status")
+            });
         Self { main, status }
     }
 
@@ -45,28 +56,42 @@ impl Changes {
     }
 }
 
-/// Writes the difference between `before`, as it was read, and `after`: first the main resource, then the status, each
-/// only if it differs. Status fields that the API server does not store are left out, see [`PrunedFields`](crate::client::PrunedFields).
+/// Writes the difference between `before`, as it was read, and `after`: first the main resource,
+/// then the status, each only if it differs. Status fields that the API server does not store are
+/// left out, see [`PrunedFields`](crate::client::PrunedFields).
 ///
-/// Returns the object after the last write, `None` if nothing differs. A conflict means that the object has changed
-/// since it was read, and that nothing of the failed write was applied.
-pub async fn write<K>(calls: &ResourceClient<K>, before: &K, after: &K) -> Result<Option<K>, CallError>
+/// Returns the object after the last write, `None` if nothing differs. A conflict means that the
+/// object has changed since it was read, and that nothing of the failed write was applied.
+pub async fn write<K>(
+    calls: &ResourceClient<K>,
+    before: &K,
+    after: &K,
+) -> Result<Option<K>, CallError>
 where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
     let name = before.name_any();
     let to_value = |object: &K| {
-        let failed = |source| CallError::Serialize { operation: format!("patch {name}"), source };
+        let failed = |source| CallError::Serialize {
+            operation: format!("patch {name}"),
+            source,
+        };
         serde_json::to_value(object).map_err(failed)
     };
     let (before_value, mut after_value) = (to_value(before)?, to_value(after)?);
     if let Some(status) = after_value.get_mut(STATUS) {
-        calls.pruned_fields().remove_from(status, before_value.get(STATUS), Instant::now());
+        calls
+            .pruned_fields()
+            .remove_from(status, before_value.get(STATUS), Instant::now());
     }
     let changes = Changes::between_values(&before_value, &after_value);
     let mut latest = None;
     if !changes.main.is_empty() {
-        latest = Some(calls.patch(&name, with_preconditions(before, changes.main)).await?);
+        latest = Some(
+            calls
+                .patch(&name, with_preconditions(before, changes.main))
+                .await?,
+        );
     }
     if !changes.status.is_empty() {
         let patch = with_preconditions(latest.as_ref().unwrap_or(before), changes.status);
@@ -80,11 +105,13 @@ where
     Ok(latest)
 }
 
-/// Calls `change` with a copy of `object`, and writes what it changed on every way out, also if it fails. Sends at most
-/// one write of the main resource and one of the status, and none if nothing changed.
+/// Calls `change` with a copy of `object`, and writes what it changed on every way out, also if it
+/// fails. Sends at most one write of the main resource and one of the status, and none if nothing
+/// changed.
 ///
-/// Returns the result of `change`, and the object after the last write. If `change` succeeds and a write fails, the
-/// result is the error of the write. If both fail, the result is the error of `change`, and the other one is logged.
+/// Returns the result of `change`, and the object after the last write. If `change` succeeds and a
+/// write fails, the result is the error of the write. If both fail, the result is the error of
+/// `change`, and the other one is logged.
 ///
 /// ```
 /// use capi_ipam_controller::client::{CallError, ResourceClient};
@@ -124,24 +151,45 @@ where
         (result, Ok(written)) => (result, written),
         (Ok(_), Err(error)) => (Err(error.into()), None),
         (Err(error), Err(write)) => {
-            debug!(object = object.name_any(), error = error_chain(&write), "cannot write what a failed change left");
+            debug!(
+                object = object.name_any(),
+                error = error_chain(&write),
+                "cannot write what a failed change left"
+            );
             (Err(error), None)
         }
     }
 }
 
-/// A patch that fails with a conflict unless the stored object has the uid and the resourceVersion of `object`.
+/// A patch that fails with a conflict unless the stored object has the uid and the resourceVersion
+/// of `object`.
 pub fn with_preconditions<K: Resource>(object: &K, operations: Vec<PatchOperation>) -> Patch {
-    with_uid_and_version(object.meta().uid.clone(), object.meta().resource_version.clone(), operations)
+    with_uid_and_version(
+        object.meta().uid.clone(),
+        object.meta().resource_version.clone(),
+        operations,
+    )
 }
 
 /// Like [`with_preconditions`], for an object of which only uid and resourceVersion are known.
-pub fn with_uid_and_version(uid: Option<String>, version: Option<String>, operations: Vec<PatchOperation>) -> Patch {
+pub fn with_uid_and_version(
+    uid: Option<String>,
+    version: Option<String>,
+    operations: Vec<PatchOperation>,
+) -> Patch {
     let replace = |path: &'static str, value: Option<String>| {
         let path = json_patch::jsonptr::PointerBuf::from_tokens(path.split('/'));
-        value.map(|text| PatchOperation::Replace(ReplaceOperation { path, value: Value::String(text) }))
+        value.map(|text| {
+            PatchOperation::Replace(ReplaceOperation {
+                path,
+                value: Value::String(text),
+            })
+        })
     };
-    let (uid, version) = (replace("metadata/uid", uid), replace("metadata/resourceVersion", version));
+    let (uid, version) = (
+        replace("metadata/uid", uid),
+        replace("metadata/resourceVersion", version),
+    );
     Patch(uid.into_iter().chain(version).chain(operations).collect())
 }
 
@@ -167,8 +215,10 @@ mod tests {
     #[test]
     fn status_and_main_changes_are_separated() {
         let before = node(json!({"metadata": {"name": "a"}, "spec": {}, "status": {}}));
-        let after = node(json!({"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {},
-            "status": {"phase": "Running"}}));
+        let after = node(
+            json!({"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {},
+            "status": {"phase": "Running"}}),
+        );
         let changes = Changes::between(&before, &after).unwrap();
         assert_eq!((changes.main.len(), changes.status.len()), (1, 1));
         assert!(Changes::between(&before, &before).unwrap().is_empty());

@@ -1,10 +1,11 @@
 //! The priority of work: what somebody waits for goes before background work.
 //!
-//! Repairs, counts and garbage collection share the API server with the objects that somebody waits for. Work of
-//! [`Priority::Low`] therefore sends few requests at once: eight while nothing else happens, and one while work of normal
-//! priority is in progress and for two seconds after it. It always goes on, since a request waits one second at most.
-//! Only requests of [`ResourceClient`](crate::client::ResourceClient) wait, before their timeout begins. Lists of low
-//! priority have smaller pages.
+//! Repairs, counts and garbage collection share the API server with the objects that somebody waits
+//! for. Work of [`Priority::Low`] therefore sends few requests at once: eight while nothing else
+//! happens, and one while work of normal priority is in progress and for two seconds after it. It
+//! always goes on, since a request waits one second at most. Only requests of
+//! [`ResourceClient`](crate::client::ResourceClient) wait, before their timeout begins. Lists of
+//! low priority have smaller pages.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use tokio::sync::Notify;
 
 /// How many requests of low priority are in flight while nothing else happens.
 const IDLE_REQUESTS: usize = 8;
-/// How many are in flight while work of normal priority is in progress, and for [`BUSY_TIME`] after it, since more of it
-/// probably follows.
+/// How many are in flight while work of normal priority is in progress, and for [`BUSY_TIME`] after
+/// it, since more of it probably follows.
 const BUSY_REQUESTS: usize = 1;
 /// How long after work of normal priority more of it is expected.
 const BUSY_TIME: Duration = Duration::from_secs(2);
@@ -66,12 +67,17 @@ impl State {
     fn limit(&self, now: Instant) -> usize {
         let has_just_ended = |ended| now.saturating_duration_since(ended) < BUSY_TIME;
         let is_busy = self.normal > 0 || self.normal_ended.is_some_and(has_just_ended);
-        if is_busy { BUSY_REQUESTS } else { IDLE_REQUESTS }
+        if is_busy {
+            BUSY_REQUESTS
+        } else {
+            IDLE_REQUESTS
+        }
     }
 }
 
 impl Priorities {
-    /// Runs work with a priority. What the work spawns as another task does not have it, except with [`inherited`].
+    /// Runs work with a priority. What the work spawns as another task does not have it, except
+    /// with [`inherited`].
     pub async fn run<F: Future>(&self, priority: Priority, work: F) -> F::Output {
         match priority {
             Priority::Low => LOW_PRIORITY.scope(self.clone(), work).await,
@@ -157,7 +163,8 @@ pub(crate) fn is_low() -> bool {
     LOW_PRIORITY.try_with(|_| ()).is_ok()
 }
 
-/// Waits if the current task does work of low priority. The request is in flight until the result is dropped.
+/// Waits if the current task does work of low priority. The request is in flight until the result
+/// is dropped.
 pub(crate) async fn admit() -> Option<LowRequest> {
     let priorities = LOW_PRIORITY.try_with(Clone::clone).ok()?;
     Some(priorities.admit().await)
@@ -170,7 +177,9 @@ mod tests {
     /// The number of requests that are admitted immediately.
     async fn admitted(priorities: &Priorities) -> Vec<LowRequest> {
         let mut admitted = Vec::new();
-        while let Ok(request) = tokio::time::timeout(Duration::from_millis(1), priorities.admit()).await {
+        while let Ok(request) =
+            tokio::time::timeout(Duration::from_millis(1), priorities.admit()).await
+        {
             admitted.push(request);
         }
         admitted
@@ -210,7 +219,9 @@ mod tests {
     async fn priority_is_that_of_the_task() {
         let priorities = Priorities::default();
         assert!(admit().await.is_none());
-        priorities.run(Priority::Normal, async { assert!(admit().await.is_none()) }).await;
+        priorities
+            .run(Priority::Normal, async { assert!(admit().await.is_none()) })
+            .await;
         priorities
             .run(Priority::Low, async {
                 assert!(admit().await.is_some());

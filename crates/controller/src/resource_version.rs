@@ -5,21 +5,23 @@ use std::num::NonZeroU64;
 
 use kube::core::ObjectMeta;
 
-/// A resourceVersion as a number, which grows with every write to etcd, of whichever object. It decreases only when etcd
-/// is restored to an earlier state.
+/// A resourceVersion as a number, which grows with every write to etcd, of whichever object. It
+/// decreases only when etcd is restored to an earlier state.
 ///
-/// The API server assigns decimal numbers. A version that is none is unknown: it has no order, and no value of this type.
+/// The API server assigns decimal numbers. A version that is none is unknown: it has no order, and
+/// no value of this type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceVersion(NonZeroU64);
 
 impl ResourceVersion {
-    /// A version that no object has: that of a write before all others. A write with it as precondition fails.
+    /// A version that no object has: that of a write before all others. A write with it as
+    /// precondition fails.
     pub const OLDEST: Self = Self(NonZeroU64::MIN);
     /// A version that no object has: it is newer than all others.
     pub const MAX: Self = Self(NonZeroU64::MAX);
 
-    /// Parses a decimal number without leading zeros. It is displayed as the same text. Returns `None` for any other
-    /// text.
+    /// Parses a decimal number without leading zeros. It is displayed as the same text. Returns
+    /// `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         let starts_with_digit = text.starts_with(|first: char| ('1'..='9').contains(&first));
         text.parse().ok().filter(|_| starts_with_digit).map(Self)
@@ -50,9 +52,23 @@ mod tests {
     fn only_decimal_numbers_are_versions() {
         let max = u64::MAX.to_string();
         for text in ["1", "9", "10", "123456789", max.as_str()] {
-            assert_eq!(ResourceVersion::parse(text).map(|version| version.to_string()).as_deref(), Some(text));
+            assert_eq!(
+                ResourceVersion::parse(text)
+                    .map(|version| version.to_string())
+                    .as_deref(),
+                Some(text)
+            );
         }
-        for text in ["", "0", "01", "+1", "-1", " 1", "1a", "18446744073709551616"] {
+        for text in [
+            "",
+            "0",
+            "01",
+            "+1",
+            "-1",
+            " 1",
+            "1a",
+            "18446744073709551616",
+        ] {
             assert_eq!(ResourceVersion::parse(text), None, "{text}");
         }
         assert!(ResourceVersion::parse("9") < ResourceVersion::parse("10"));

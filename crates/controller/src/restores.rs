@@ -1,8 +1,9 @@
 //! Restores of etcd: what a process knew before has no authority afterwards.
 //!
-//! A restore undoes writes: resourceVersions decrease, deleted objects exist again, and others have never existed.
-//! Caches that compare versions would refuse the true state as old. So one watch or read that sees an earlier state ends
-//! the epoch for all kinds at once: every handler forgets which versions it knew, and every watch lists again.
+//! A restore undoes writes: resourceVersions decrease, deleted objects exist again, and others have
+//! never existed. Caches that compare versions would refuse the true state as old. So one watch or
+//! read that sees an earlier state ends the epoch for all kinds at once: every handler forgets
+//! which versions it knew, and every watch lists again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,8 +32,8 @@ impl RestoreDetector {
         Epoch(*self.0.epoch.borrow())
     }
 
-    /// Reports that a state was seen that is earlier than one that was known in `epoch`. Has no effect if that epoch has
-    /// ended: several watches see the same restore.
+    /// Reports that a state was seen that is earlier than one that was known in `epoch`. Has no
+    /// effect if that epoch has ended: several watches see the same restore.
     pub fn report(&self, epoch: Epoch) {
         // Under the lock, so that the caches are reset once.
         let mut handlers = self.0.handlers.lock();
@@ -40,7 +41,9 @@ impl RestoreDetector {
             return;
         }
         handlers.retain(|handler| handler());
-        self.0.epoch.send_modify(|number| *number = number.wrapping_add(1));
+        self.0
+            .epoch
+            .send_modify(|number| *number = number.wrapping_add(1));
     }
 
     /// Waits until the epoch has ended.
@@ -60,13 +63,19 @@ impl RestoreDetector {
 impl Default for RestoreDetector {
     fn default() -> Self {
         let (epoch, _) = watch::channel(0);
-        Self(Arc::new(Shared { epoch, handlers: Mutex::default() }))
+        Self(Arc::new(Shared {
+            epoch,
+            handlers: Mutex::default(),
+        }))
     }
 }
 
 impl fmt::Debug for RestoreDetector {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("RestoreDetector").field(&self.epoch()).finish()
+        formatter
+            .debug_tuple("RestoreDetector")
+            .field(&self.epoch())
+            .finish()
     }
 }
 
@@ -94,8 +103,16 @@ mod tests {
         detector.report(first);
         detector.report(first);
         assert!(detector.ended(first).now_or_never().is_some() && detector.epoch() != first);
-        assert_eq!(calls.load(Ordering::Relaxed), 2, "the second report is of the same restore");
+        assert_eq!(
+            calls.load(Ordering::Relaxed),
+            2,
+            "the second report is of the same restore"
+        );
         detector.report(detector.epoch());
-        assert_eq!(calls.load(Ordering::Relaxed), 3, "one of the handlers is gone");
+        assert_eq!(
+            calls.load(Ordering::Relaxed),
+            3,
+            "one of the handlers is gone"
+        );
     }
 }

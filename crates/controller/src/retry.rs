@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-/// The delay before the next attempt, as a function of the number of failed attempts. It doubles with each failure,
-/// from `initial` up to `max`. Each delay is shortened at random by up to a half, so that objects which fail together
-/// are not retried together.
+/// The delay before the next attempt, as a function of the number of failed attempts. It doubles
+/// with each failure, from `initial` up to `max`. Each delay is shortened at random by up to a
+/// half, so that objects which fail together are not retried together.
 ///
-/// Backoff iterators of other crates keep their state in themselves. The number of failures is a part of the
-/// [`Attempt`](crate::controller::Attempt) here, and the longest delay can change between two attempts.
+/// Backoff iterators of other crates keep their state in themselves. The number of failures is a
+/// part of the [`Attempt`](crate::controller::Attempt) here, and the longest delay can change
+/// between two attempts.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
     /// Delay after the first failure.
@@ -19,14 +20,19 @@ pub struct RetryPolicy {
 impl Default for RetryPolicy {
     /// From 50 ms to 5 minutes.
     fn default() -> Self {
-        Self { initial: Duration::from_millis(50), max: Duration::from_mins(5) }
+        Self {
+            initial: Duration::from_millis(50),
+            max: Duration::from_mins(5),
+        }
     }
 }
 
 impl RetryPolicy {
     /// The delay after the given number of failures, 1 or more.
     pub fn delay(&self, failures: u32) -> Duration {
-        let doubled = self.initial.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)));
+        let doubled = self
+            .initial
+            .saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)));
         doubled.min(self.max).mul_f64(rand::random_range(0.5..=1.0))
     }
 }
@@ -34,11 +40,11 @@ impl RetryPolicy {
 /// What happens after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// The object is reconciled again after this delay, or earlier if more than its status changes or if it is
-    /// triggered.
+    /// The object is reconciled again after this delay, or earlier if more than its status changes
+    /// or if it is triggered.
     After(Duration),
-    /// The object is not reconciled again before more than its status changes, or before it is triggered. Conditions
-    /// that the reconciler has written stay.
+    /// The object is not reconciled again before more than its status changes, or before it is
+    /// triggered. Conditions that the reconciler has written stay.
     GiveUp,
 }
 
@@ -48,10 +54,21 @@ mod tests {
 
     #[test]
     fn delay_grows_up_to_its_maximum() {
-        let policy = RetryPolicy { initial: Duration::from_millis(100), max: Duration::from_secs(2) };
-        for (failures, min, max) in [(1, 50, 100), (3, 200, 400), (10, 1000, 2000), (u32::MAX, 1000, 2000)] {
+        let policy = RetryPolicy {
+            initial: Duration::from_millis(100),
+            max: Duration::from_secs(2),
+        };
+        for (failures, min, max) in [
+            (1, 50, 100),
+            (3, 200, 400),
+            (10, 1000, 2000),
+            (u32::MAX, 1000, 2000),
+        ] {
             let delay = policy.delay(failures).as_millis();
-            assert!((min..=max).contains(&delay), "{failures} failures: {delay} ms");
+            assert!(
+                (min..=max).contains(&delay),
+                "{failures} failures: {delay} ms"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The clock of the API server, read on request. See [`clock`](crate::clock) for the time that follows from all responses.
+//! The clock of the API server, read on request. See [`clock`](crate::clock) for the time that
+//! follows from all responses.
 
 use http::{HeaderMap, Request, header};
 use jiff::Timestamp;
@@ -8,14 +9,18 @@ use kube::client::Body;
 use crate::client::{CallError, with_timeout};
 use crate::clock::parse_date;
 
-/// Returns the time of the API server in whole seconds, from the `Date` header of a response. The API server sets
-/// timestamps such as `deletionTimestamp` by this clock, and the clock of this machine may be wrong.
+/// Returns the time of the API server in whole seconds, from the `Date` header of a response. The
+/// API server sets timestamps such as `deletionTimestamp` by this clock, and the clock of this
+/// machine may be wrong.
 pub async fn server_now(client: &Client) -> Result<Timestamp, CallError> {
     let request = async {
-        let request = Request::get("/version").body(Body::empty()).map_err(kube::Error::HttpError)?;
+        let request = Request::get("/version")
+            .body(Body::empty())
+            .map_err(kube::Error::HttpError)?;
         // A response that rejects the request has the header too.
         let response = client.send(request).await?;
-        date(response.headers()).ok_or_else(|| kube::Error::Service("the response has no valid Date header".into()))
+        date(response.headers())
+            .ok_or_else(|| kube::Error::Service("the response has no valid Date header".into()))
     };
     with_timeout(|| "read the time of the API server".to_owned(), request).await
 }

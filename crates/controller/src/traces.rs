@@ -1,7 +1,8 @@
 //! Traces in the format of OpenTelemetry, exported to a collector with OTLP over HTTP.
 //!
-//! Code creates spans with [`trace_span!`](crate::trace_span). Without a collector they are disabled and cost one
-//! atomic read each. They never appear in the log, but its lines have the ids of the trace and of the span.
+//! Code creates spans with [`trace_span!`](crate::trace_span). Without a collector they are
+//! disabled and cost one atomic read each. They never appear in the log, but its lines have the ids
+//! of the trace and of the span.
 //!
 //! ```
 //! use capi_ipam_controller::{trace_span, traces};
@@ -24,7 +25,9 @@ use clap::Args;
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::{Status, TraceContextExt, TracerProvider};
 use opentelemetry::{Context, KeyValue};
-use opentelemetry_otlp::{ExporterBuildError, Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_otlp::{
+    ExporterBuildError, Protocol, SpanExporter, WithExportConfig, WithHttpConfig,
+};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
@@ -57,25 +60,37 @@ const TRACES_PATH: &str = "v1/traces";
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The variables that name a collector.
-const ENDPOINT_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+const ENDPOINT_VARIABLES: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+];
 
 /// The flags for traces.
 #[derive(Args, Clone, Debug, Default)]
 #[group(skip)]
 pub struct TraceOptions {
-    /// URL of an OpenTelemetry collector for traces, such as http://collector:4318 (OTLP over HTTP). By default that of
-    /// the variable OTEL_EXPORTER_OTLP_ENDPOINT; without both there are no traces.
-    #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
+    /// URL of an OpenTelemetry collector for traces, such as http://collector:4318 (OTLP over
+    /// HTTP). By default that of the variable OTEL_EXPORTER_OTLP_ENDPOINT; without both there are
+    /// no traces.
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub otlp_endpoint: String,
 
-    /// Share of the traces that are exported, from 0 to 1; by default as in OTEL_TRACES_SAMPLER, or all. A trace with a
-    /// parent is exported if its parent is.
+    /// Share of the traces that are exported, from 0 to 1; by default as in OTEL_TRACES_SAMPLER, or
+    /// all. A trace with a parent is exported if its parent is.
     #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     pub trace_ratio: Option<f64>,
 }
 
 fn parse_ratio(text: &str) -> Result<f64, String> {
-    let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+    let ratio = text
+        .parse()
+        .ok()
+        .filter(|ratio| (0.0..=1.0).contains(ratio));
     ratio.ok_or_else(|| format!("{text:?} is not a number from 0 to 1"))
 }
 
@@ -89,7 +104,8 @@ pub enum TraceError {
         /// The value of the flag or the variable.
         url: String,
     },
-    /// The certificates of the machine, which the certificate of a collector is verified with, cannot be read.
+    /// The certificates of the machine, which the certificate of a collector is verified with,
+    /// cannot be read.
     #[error("cannot read the root certificates of the machine, which traces over HTTPS require")]
     Certificates(#[source] std::io::Error),
     /// The variables of OpenTelemetry contradict each other.
@@ -104,38 +120,54 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// Starts the export, if the flags or the environment name a collector. `runtime` sends the requests.
+    /// Starts the export, if the flags or the environment name a collector. `runtime` sends the
+    /// requests.
     pub(crate) fn start(
         options: &TraceOptions,
         identity: &Identity,
         runtime: &Handle,
     ) -> Result<Option<Self>, TraceError> {
-        let Some(url) = endpoint(options, |name| std::env::var(name).ok()) else { return Ok(None) };
+        let Some(url) = endpoint(options, |name| std::env::var(name).ok()) else {
+            return Ok(None);
+        };
         if !is_http_url(&url) {
             return Err(TraceError::Endpoint { url });
         }
         let client = ExportClient::new(&url, runtime.clone()).map_err(TraceError::Certificates)?;
-        let exporter = SpanExporter::builder().with_http().with_http_client(client).with_endpoint(url);
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(client)
+            .with_endpoint(url);
         let exporter = exporter.with_protocol(Protocol::HttpBinary).build()?;
         let version = KeyValue::new("service.version", identity.version());
         let mut resource = Resource::builder().with_attribute(version);
         if std::env::var_os("OTEL_SERVICE_NAME").is_none() {
             resource = resource.with_service_name(identity.name());
         }
-        let mut provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build());
+        let mut provider = SdkTracerProvider::builder()
+            .with_batch_exporter(exporter)
+            .with_resource(resource.build());
         if let Some(ratio) = options.trace_ratio {
             let sampler = Sampler::TraceIdRatioBased(ratio);
             provider = provider.with_sampler(Sampler::ParentBased(Box::new(sampler)));
         }
-        Ok(Some(Self { provider: provider.build() }))
+        Ok(Some(Self {
+            provider: provider.build(),
+        }))
     }
 
     /// The layer that passes spans to the export.
     pub(crate) fn layer(&self) -> impl Layer<Registry> + use<> {
         let tracer = self.provider.tracer("capi-ipam");
         let layer = tracing_opentelemetry::layer().with_tracer(tracer);
-        let layer = layer.with_location(false).with_threads(false).with_target(false).with_tracked_inactivity(false);
-        layer.with_filter(filter_fn(|metadata| metadata.is_span() && metadata.target() == TARGET))
+        let layer = layer
+            .with_location(false)
+            .with_threads(false)
+            .with_target(false)
+            .with_tracked_inactivity(false);
+        layer.with_filter(filter_fn(|metadata| {
+            metadata.is_span() && metadata.target() == TARGET
+        }))
     }
 
     /// Exports the last spans. Blocks for up to 3 s, and needs the runtime.
@@ -162,7 +194,8 @@ fn endpoint(options: &TraceOptions, variable: impl Fn(&str) -> Option<String>) -
 
 fn is_http_url(url: &str) -> bool {
     url.parse::<http::Uri>().is_ok_and(|url| {
-        matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some_and(|host| !host.is_empty())
+        matches!(url.scheme_str(), Some("http" | "https"))
+            && url.host().is_some_and(|host| !host.is_empty())
     })
 }
 
@@ -186,7 +219,9 @@ pub mod __private {
 
 /// Runs a future in a span. An error becomes the status of the span.
 pub fn in_span<F: Future>(span: Span, run: F) -> InSpan<F> {
-    InSpan { run: run.instrument(span) }
+    InSpan {
+        run: run.instrument(span),
+    }
 }
 
 pin_project! {
@@ -223,12 +258,16 @@ pub fn outcome<E>(result: &Result<Action, E>) -> &'static str {
     }
 }
 
-/// Sets the parent of a span to that in the annotation [`PARENT_ANNOTATION`], if there is a valid one.
+/// Sets the parent of a span to that in the annotation [`PARENT_ANNOTATION`], if there is a valid
+/// one.
 pub fn set_parent(span: &Span, annotations: Option<&BTreeMap<String, String>>) {
-    let Some(annotations) = annotations.filter(|all| !span.is_disabled() && all.contains_key(PARENT_ANNOTATION)) else {
+    let Some(annotations) =
+        annotations.filter(|all| !span.is_disabled() && all.contains_key(PARENT_ANNOTATION))
+    else {
         return;
     };
-    let parent = TraceContextPropagator::new().extract_with_context(&Context::new(), &Annotations(annotations));
+    let parent = TraceContextPropagator::new()
+        .extract_with_context(&Context::new(), &Annotations(annotations));
     if parent.span().span_context().is_valid() {
         let _ = span.set_parent(parent);
     }
@@ -251,8 +290,16 @@ mod tests {
     use super::*;
 
     fn endpoint_of(flag: &str, variables: &[(&str, &str)]) -> Option<String> {
-        let options = TraceOptions { otlp_endpoint: flag.to_owned(), trace_ratio: None };
-        endpoint(&options, |name| variables.iter().find(|(other, _)| *other == name).map(|(_, url)| (*url).to_owned()))
+        let options = TraceOptions {
+            otlp_endpoint: flag.to_owned(),
+            trace_ratio: None,
+        };
+        endpoint(&options, |name| {
+            variables
+                .iter()
+                .find(|(other, _)| *other == name)
+                .map(|(_, url)| (*url).to_owned())
+        })
     }
 
     #[test]
@@ -262,12 +309,28 @@ mod tests {
             ("", &[][..], None),
             ("", &[(for_all, "")], None),
             ("http://a:4318", &[], Some("http://a:4318/v1/traces")),
-            ("http://a:4318/", &[(for_all, "http://b")], Some("http://a:4318/v1/traces")),
-            ("", &[(for_all, "http://b/base")], Some("http://b/base/v1/traces")),
-            ("", &[(for_all, "http://b"), (for_traces, "http://c/x")], Some("http://c/x")),
+            (
+                "http://a:4318/",
+                &[(for_all, "http://b")],
+                Some("http://a:4318/v1/traces"),
+            ),
+            (
+                "",
+                &[(for_all, "http://b/base")],
+                Some("http://b/base/v1/traces"),
+            ),
+            (
+                "",
+                &[(for_all, "http://b"), (for_traces, "http://c/x")],
+                Some("http://c/x"),
+            ),
             ("http://a:4318", &[("OTEL_SDK_DISABLED", "true")], None),
         ] {
-            assert_eq!(endpoint_of(flag, variables).as_deref(), expected, "{flag} {variables:?}");
+            assert_eq!(
+                endpoint_of(flag, variables).as_deref(),
+                expected,
+                "{flag} {variables:?}"
+            );
         }
     }
 
@@ -276,15 +339,24 @@ mod tests {
         for url in ["http://a:4318/v1/traces", "https://a/v1/traces"] {
             assert!(is_http_url(url), "{url}");
         }
-        for url in ["collector:4318/v1/traces", "ftp://a/v1/traces", "/v1/traces", "http://", "grpc://a:4317/x", "a b"]
-        {
+        for url in [
+            "collector:4318/v1/traces",
+            "ftp://a/v1/traces",
+            "/v1/traces",
+            "http://",
+            "grpc://a:4317/x",
+            "a b",
+        ] {
             assert!(!is_http_url(url), "{url}");
         }
     }
 
     #[test]
     fn ratio_is_between_0_and_1() {
-        assert_eq!(["0", "0.25", "1"].map(parse_ratio), [Ok(0.0), Ok(0.25), Ok(1.0)]);
+        assert_eq!(
+            ["0", "0.25", "1"].map(parse_ratio),
+            [Ok(0.0), Ok(0.25), Ok(1.0)]
+        );
         for invalid in ["", "-0.1", "1.1", "NaN", "half"] {
             assert!(parse_ratio(invalid).is_err(), "{invalid}");
         }

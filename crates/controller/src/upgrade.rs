@@ -1,11 +1,15 @@
-//! Upgrade steps: changes of stored objects that a new version of a program needs once in each cluster.
+//! Upgrade steps: changes of stored objects that a new version of a program needs once in each
+//! cluster.
 //!
-//! Steps run in the setup function of a manager ([`Manager::upgrade`](crate::manager::Manager::upgrade)): under the
-//! lease, one after the other, and before any controller. The API objects themselves record whether a step is done:
-//! [`Step::is_needed`] reads it from what the step changes. So no other object can contradict them, for example after a
-//! rollback to an older version or after a restore, and a step that was interrupted continues at the next start.
+//! Steps run in the setup function of a manager
+//! ([`Manager::upgrade`](crate::manager::Manager::upgrade)): under the lease, one after the other,
+//! and before any controller. The API objects themselves record whether a step is done:
+//! [`Step::is_needed`] reads it from what the step changes. So no other object can contradict them,
+//! for example after a rollback to an older version or after a restore, and a step that was
+//! interrupted continues at the next start.
 //!
-//! A step must not change a `spec`, which belongs to users. Defaults in the CustomResourceDefinition add new fields.
+//! A step must not change a `spec`, which belongs to users. Defaults in the
+//! CustomResourceDefinition add new fields.
 
 mod stored_versions;
 
@@ -21,8 +25,8 @@ use crate::error::BoxError;
 /// Interval at which the progress of a step is logged.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// One step of an upgrade. Every write has the version of the object that was read as a precondition, and the step can
-/// be repeated: the process can end at any moment.
+/// One step of an upgrade. Every write has the version of the object that was read as a
+/// precondition, and the step can be repeated: the process can end at any moment.
 ///
 /// ```no_run
 /// use capi_ipam_controller::client::ResourceClient;
@@ -80,10 +84,12 @@ pub trait Step: Send + Sync {
     /// The name of the step in logs and errors.
     fn id(&self) -> String;
 
-    /// Whether the cluster needs the step. Sends reads only. It is called at every start, so it should be cheap.
+    /// Whether the cluster needs the step. Sends reads only. It is called at every start, so it
+    /// should be cheap.
     fn is_needed(&self) -> impl Future<Output = Result<bool, BoxError>> + Send;
 
-    /// Runs the step, or the rest of it after an interruption. [`Step::is_needed`] must return `false` after a success.
+    /// Runs the step, or the rest of it after an interruption. [`Step::is_needed`] must return
+    /// `false` after a success.
     fn run(&self, progress: &Progress) -> impl Future<Output = Result<(), BoxError>> + Send;
 }
 
@@ -109,7 +115,8 @@ pub enum UpgradeError {
         #[source]
         source: BoxError,
     },
-    /// The step succeeded, but its check still reports that it is needed: it would run at every start.
+    /// The step succeeded, but its check still reports that it is needed: it would run at every
+    /// start.
     #[error("upgrade step {0} has run and is still needed; its check does not match what it does")]
     StillNeeded(String),
 }
@@ -117,8 +124,12 @@ pub enum UpgradeError {
 impl UpgradeError {
     /// Whether the permissions of the program do not allow the step.
     pub fn is_forbidden(&self) -> bool {
-        let Self::Failed { source, .. } = self else { return false };
-        source.downcast_ref::<CallError>().is_some_and(CallError::is_forbidden)
+        let Self::Failed { source, .. } = self else {
+            return false;
+        };
+        source
+            .downcast_ref::<CallError>()
+            .is_some_and(CallError::is_forbidden)
     }
 }
 
@@ -131,7 +142,10 @@ pub struct Progress {
 
 impl Progress {
     fn new(step: String) -> Self {
-        Self { step, state: Mutex::new((0, Instant::now())) }
+        Self {
+            step,
+            state: Mutex::new((0, Instant::now())),
+        }
     }
 
     /// Adds processed objects.
@@ -140,7 +154,11 @@ impl Progress {
         state.0 = state.0.saturating_add(count);
         if state.1.elapsed() >= PROGRESS_INTERVAL {
             state.1 = Instant::now();
-            info!(step = self.step, objects = state.0, "the upgrade step is in progress");
+            info!(
+                step = self.step,
+                objects = state.0,
+                "the upgrade step is in progress"
+            );
         }
     }
 
@@ -156,7 +174,11 @@ impl Progress {
 /// If the step fails.
 pub async fn run<S: Step>(step: &S) -> Result<(), UpgradeError> {
     let progress = Progress::new(step.id());
-    let failed = |source| UpgradeError::Failed { step: step.id(), count: progress.count(), source };
+    let failed = |source| UpgradeError::Failed {
+        step: step.id(),
+        count: progress.count(),
+        source,
+    };
     if !step.is_needed().await.map_err(failed)? {
         return Ok(());
     }
@@ -204,7 +226,11 @@ mod tests {
     }
 
     fn step(left: u32, fails: bool) -> Repeated {
-        Repeated { left: left.into(), runs: 0.into(), fails }
+        Repeated {
+            left: left.into(),
+            runs: 0.into(),
+            fails,
+        }
     }
 
     #[tokio::test]
@@ -221,7 +247,10 @@ mod tests {
         let step = step(1, true);
         for runs in 1..3 {
             let error = run(&step).await.unwrap_err();
-            assert_eq!(error.to_string(), "upgrade step test failed after 3 objects");
+            assert_eq!(
+                error.to_string(),
+                "upgrade step test failed after 3 objects"
+            );
             assert!(!error.is_forbidden());
             assert_eq!(step.runs.load(Ordering::Relaxed), runs);
         }
@@ -230,6 +259,9 @@ mod tests {
     #[tokio::test]
     async fn step_with_a_wrong_check_is_an_error() {
         let error = run(&step(2, false)).await.unwrap_err();
-        assert!(matches!(&error, UpgradeError::StillNeeded(id) if id == "test"), "{error}");
+        assert!(
+            matches!(&error, UpgradeError::StillNeeded(id) if id == "test"),
+            "{error}"
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Watches that recover from every error.
 //!
-//! Each watch has its own backoff, so a kind that cannot be watched does not delay others. An invalid object is logged
-//! and skipped. An [`EventHandler`] sees every change before a reconciler does, and can detect objects that were
-//! deleted while the watch was interrupted.
+//! Each watch has its own backoff, so a kind that cannot be watched does not delay others. An
+//! invalid object is logged and skipped. An [`EventHandler`] sees every change before a reconciler
+//! does, and can detect objects that were deleted while the watch was interrupted.
 
 mod failures;
 mod fan_out;
@@ -34,16 +34,17 @@ pub use crate::maybe_invalid::{Invalid, MaybeInvalid};
 use crate::resource_version::ResourceVersion;
 pub use crate::restores::{Epoch, RestoreDetector};
 
-/// Sees every change of the objects of one kind, in order, before any reconciler runs. The methods correspond to kube's
-/// [`Event`].
+/// Sees every change of the objects of one kind, in order, before any reconciler runs. The methods
+/// correspond to kube's [`Event`].
 ///
-/// A watch begins with a list, and lists again after an interruption. An object that a new list does not contain was
-/// deleted meanwhile. A controller reports these objects of its main kind with [`EventHandler::delete`], since it has
-/// them in its cache. For other kinds, a handler that stores objects has to remove them in [`EventHandler::init_done`],
-/// for which it has an [`Observed`](crate::observed::Observed).
+/// A watch begins with a list, and lists again after an interruption. An object that a new list
+/// does not contain was deleted meanwhile. A controller reports these objects of its main kind with
+/// [`EventHandler::delete`], since it has them in its cache. For other kinds, a handler that stores
+/// objects has to remove them in [`EventHandler::init_done`], for which it has an
+/// [`Observed`](crate::observed::Observed).
 pub trait EventHandler<K>: Send + Sync + 'static {
-    /// A list begins, and is requested next. [`EventHandler::apply`] is called for each object in it. Another one can
-    /// begin before it is complete.
+    /// A list begins, and is requested next. [`EventHandler::apply`] is called for each object in
+    /// it. Another one can begin before it is complete.
     fn init(&self) {}
     /// The list is complete.
     fn init_done(&self) {}
@@ -51,11 +52,13 @@ pub trait EventHandler<K>: Send + Sync + 'static {
     fn apply(&self, object: &K);
     /// The object was deleted.
     fn delete(&self, object: &K);
-    /// etcd was restored to an earlier state. A handler that compares resourceVersions, or remembers deletions, has to
-    /// accept any state from now on. A list follows. Called for all kinds at once, whichever watch or read has seen it.
+    /// etcd was restored to an earlier state. A handler that compares resourceVersions, or
+    /// remembers deletions, has to accept any state from now on. A list follows. Called for all
+    /// kinds at once, whichever watch or read has seen it.
     fn restored(&self) {}
-    /// An object that cannot be decoded was listed, created or changed. It exists, and may be a changed state of an
-    /// object that is known: a handler that removes unlisted objects in [`EventHandler::init_done`] has to keep it.
+    /// An object that cannot be decoded was listed, created or changed. It exists, and may be a
+    /// changed state of an object that is known: a handler that removes unlisted objects in
+    /// [`EventHandler::init_done`] has to keep it.
     fn apply_invalid(&self, _object: &Invalid) {}
     /// An object whose last state cannot be decoded was deleted.
     fn delete_invalid(&self, _object: &Invalid) {}
@@ -70,8 +73,8 @@ impl<K> EventHandler<K> for () {
     fn delete(&self, _: &K) {}
 }
 
-/// Removes large metadata that no controller reads: `managedFields`, and the annotation of `kubectl apply` with the
-/// last applied configuration.
+/// Removes large metadata that no controller reads: `managedFields`, and the annotation of `kubectl
+/// apply` with the last applied configuration.
 pub fn trim(metadata: &mut ObjectMeta) {
     metadata.managed_fields = None;
     if let Some(annotations) = &mut metadata.annotations {
@@ -82,13 +85,13 @@ pub fn trim(metadata: &mut ObjectMeta) {
     }
 }
 
-/// Default duration of a watch in seconds (`timeoutSeconds`). A watch that is silent for 5 s longer is dead, and is
-/// reopened at its resourceVersion. This costs one request per kind every 30 s, which the API server answers from
-/// memory.
+/// Default duration of a watch in seconds (`timeoutSeconds`). A watch that is silent for 5 s longer
+/// is dead, and is reopened at its resourceVersion. This costs one request per kind every 30 s,
+/// which the API server answers from memory.
 const WATCH_TIMEOUT: u32 = 30;
 
-/// Interval of the check whether the resourceVersion of the server has decreased. It is checked at once when a watch is
-/// interrupted or opened again: the API server does not survive a restore.
+/// Interval of the check whether the resourceVersion of the server has decreased. It is checked at
+/// once when a watch is interrupted or opened again: the API server does not survive a restore.
 const VERSION_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Delay before a failed check is repeated.
@@ -119,12 +122,20 @@ impl<K: Resource> WatchSpec<K> {
         synced: ReadinessGate,
     ) -> Self {
         let trim = |object: &mut K| trim(object.meta_mut());
-        Self { api, config: watcher::Config::default(), version, trim, handler, synced }
+        Self {
+            api,
+            config: watcher::Config::default(),
+            version,
+            trim,
+            handler,
+            synced,
+        }
     }
 }
 
-/// Watches a kind that only the handler needs. Failures are reported to the gate, which becomes ready when the initial
-/// list is complete. The stream ends only if the API server no longer serves a kind that was listed.
+/// Watches a kind that only the handler needs. Failures are reported to the gate, which becomes
+/// ready when the initial list is complete. The stream ends only if the API server no longer serves
+/// a kind that was listed.
 pub fn watch_into<K>(spec: WatchSpec<K>) -> impl Stream<Item = ()> + Send + 'static
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
@@ -138,34 +149,51 @@ where
     })
 }
 
-/// Watches a kind. Failures are reported to the gate; the caller calls [`ReadinessGate::ready`] after it has processed
-/// the initial list.
+/// Watches a kind. Failures are reported to the gate; the caller calls [`ReadinessGate::ready`]
+/// after it has processed the initial list.
 ///
-/// The stream ends only if the API server no longer serves a kind that was listed; the gate has reported a fatal error
-/// then.
+/// The stream ends only if the API server no longer serves a kind that was listed; the gate has
+/// reported a fatal error then.
 ///
-/// If etcd is restored from a snapshot, resourceVersions decrease. A watch at a version from before the restore then
-/// gets no events and no error until the server reaches that version, and it misses all changes up to there. So the
-/// version is read periodically and after each interruption. If it is lower than before, all watches of the process list
-/// everything again, see [`RestoreDetector`].
+/// If etcd is restored from a snapshot, resourceVersions decrease. A watch at a version from before
+/// the restore then gets no events and no error until the server reaches that version, and it
+/// misses all changes up to there. So the version is read periodically and after each interruption.
+/// If it is lower than before, all watches of the process list everything again, see
+/// [`RestoreDetector`].
 pub(crate) fn watch_stream<K>(spec: WatchSpec<K>) -> impl Stream<Item = Event<K>> + Send + 'static
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Clone + Debug + Send + Sync,
 {
-    let WatchSpec { api, config, version, trim, handler, synced } = spec;
+    let WatchSpec {
+        api,
+        config,
+        version,
+        trim,
+        handler,
+        synced,
+    } = spec;
     let kind: Arc<str> = K::kind(&version).into();
     let served_as: Arc<str> = K::api_version(&version).into();
-    let if_unserved: Arc<str> =
-        discovery::unserved(&K::group(&version), &K::plural(&version), &[&K::version(&version)]).into();
-    let config = watcher::Config { timeout: config.timeout.or(Some(WATCH_TIMEOUT)), ..config };
+    let if_unserved: Arc<str> = discovery::unserved(
+        &K::group(&version),
+        &K::plural(&version),
+        &[&K::version(&version)],
+    )
+    .into();
+    let config = watcher::Config {
+        timeout: config.timeout.or(Some(WATCH_TIMEOUT)),
+        ..config
+    };
     let in_pages = Arc::new(AtomicBool::new(false));
     let unserved = CancellationToken::new();
     let no_longer_served = unserved.clone().cancelled_owned();
     let restores = synced.restores().clone();
     let weak = Arc::downgrade(&handler);
     restores.subscribe(move || {
-        let Some(handler) = weak.upgrade() else { return false };
+        let Some(handler) = weak.upgrade() else {
+            return false;
+        };
         handler.restored();
         true
     });
@@ -184,69 +212,85 @@ where
             start_watch(api.clone(), config.clone()).left_stream()
         } else {
             let reopened = Arc::clone(&interrupted);
-            streaming_list(api.clone(), config.clone(), Arc::clone(&in_pages), synced.clone(), reopened).right_stream()
+            streaming_list(
+                api.clone(),
+                config.clone(),
+                Arc::clone(&in_pages),
+                synced.clone(),
+                reopened,
+            )
+            .right_stream()
         };
         let (kind, handler, synced) = (Arc::clone(&kind), Arc::clone(&handler), synced.clone());
         let (served_as, unserved) = (Arc::clone(&served_as), unserved.clone());
         let if_unserved = Arc::clone(&if_unserved);
         let mut failures = FailureStreak::default();
-        events.take_until(epoch_ended.boxed()).filter_map(move |item| {
-            let mut delay = None;
-            let seen = match item {
-                Ok(event) => {
-                    // `Init` is sent before the request.
-                    if !matches!(event, Event::Init) && failures.end() {
-                        synced.accepted();
-                    }
-                    newest.fetch_max(version_in(&event), Ordering::Relaxed);
-                    valid_event(event, &kind, trim, handler.as_ref())
-                }
-                Err(error) => {
-                    interrupted.notify_one();
-                    let failure = Failure::of(&error).explain_unserved(&if_unserved);
-                    log_failure(&kind, &failure, failures.record(Instant::now()));
-                    synced.count_restart(failure.reason());
-                    delay = Some(RETRY_POLICY.delay(failures.count));
-                    if failure.is_refusal() {
-                        let duration = synced.refused(&failure.text);
-                        if failure.is_permanent(synced.is_ready(), duration) {
-                            synced.fatal(&format!("the API server no longer serves this kind in {served_as}"));
-                            unserved.cancel();
+        events
+            .take_until(epoch_ended.boxed())
+            .filter_map(move |item| {
+                let mut delay = None;
+                let seen = match item {
+                    Ok(event) => {
+                        // `Init` is sent before the request.
+                        if !matches!(event, Event::Init) && failures.end() {
+                            synced.accepted();
                         }
-                    } else {
-                        synced.failing(&failure.text);
+                        newest.fetch_max(version_in(&event), Ordering::Relaxed);
+                        valid_event(event, &kind, trim, handler.as_ref())
                     }
-                    None
+                    Err(error) => {
+                        interrupted.notify_one();
+                        let failure = Failure::of(&error).explain_unserved(&if_unserved);
+                        log_failure(&kind, &failure, failures.record(Instant::now()));
+                        synced.count_restart(failure.reason());
+                        delay = Some(RETRY_POLICY.delay(failures.count));
+                        if failure.is_refusal() {
+                            let duration = synced.refused(&failure.text);
+                            if failure.is_permanent(synced.is_ready(), duration) {
+                                synced.fatal(&format!(
+                                    "the API server no longer serves this kind in {served_as}"
+                                ));
+                                unserved.cancel();
+                            }
+                        } else {
+                            synced.failing(&failure.text);
+                        }
+                        None
+                    }
+                };
+                if let Some(event) = &seen {
+                    match event {
+                        Event::Init => handler.init(),
+                        Event::InitApply(object) | Event::Apply(object) => handler.apply(object),
+                        Event::Delete(object) => handler.delete(object),
+                        Event::InitDone => handler.init_done(),
+                    }
                 }
-            };
-            if let Some(event) = &seen {
-                match event {
-                    Event::Init => handler.init(),
-                    Event::InitApply(object) | Event::Apply(object) => handler.apply(object),
-                    Event::Delete(object) => handler.delete(object),
-                    Event::InitDone => handler.init_done(),
+                async move {
+                    if let Some(delay) = delay {
+                        tokio::time::sleep(delay).await;
+                    }
+                    seen
                 }
-            }
-            async move {
-                if let Some(delay) = delay {
-                    tokio::time::sleep(delay).await;
-                }
-                seen
-            }
-        })
+            })
     };
-    futures::stream::repeat_with(watch).flatten().take_until(no_longer_served)
+    futures::stream::repeat_with(watch)
+        .flatten()
+        .take_until(no_longer_served)
 }
 
 /// The resourceVersion of the object of an event, 0 if there is none.
 fn version_in<K: Resource>(event: &Event<K>) -> u64 {
-    let (Event::InitApply(object) | Event::Apply(object) | Event::Delete(object)) = event else { return 0 };
+    let (Event::InitApply(object) | Event::Apply(object) | Event::Delete(object)) = event else {
+        return 0;
+    };
     as_number(object.meta().resource_version.as_deref())
 }
 
 /// A resourceVersion as a number; 0 if it is no number, so that it is never compared.
 fn as_number(text: Option<&str>) -> u64 {
-    text.and_then(ResourceVersion::parse).map_or(0, ResourceVersion::get)
+    text.and_then(ResourceVersion::parse)
+        .map_or(0, ResourceVersion::get)
 }
 
 /// Returns when etcd was restored, according to this or another watch of the process.
@@ -297,8 +341,8 @@ impl<K: Resource + Clone + DeserializeOwned + Debug> VersionCheck<K> {
         }
     }
 
-    /// The current resourceVersion of the server. Repeated until it succeeds: after a restore, other clients write, and
-    /// the version grows again.
+    /// The current resourceVersion of the server. Repeated until it succeeds: after a restore,
+    /// other clients write, and the version grows again.
     async fn read_version(&self) -> u64 {
         let one = ListParams::default().limit(1);
         loop {
@@ -413,17 +457,27 @@ mod tests {
         let recorder = Recorder::default();
         let read = |text: &str| serde_json::from_str::<MaybeInvalid<ConfigMap>>(text).unwrap();
         let invalid = || read(r#"{"metadata": {"name": "a"}, "data": 7}"#);
-        for event in [Event::InitApply(invalid()), Event::Apply(invalid()), Event::Delete(invalid())] {
+        for event in [
+            Event::InitApply(invalid()),
+            Event::Apply(invalid()),
+            Event::Delete(invalid()),
+        ] {
             assert!(valid_event(event, "ConfigMap", |_| {}, &recorder).is_none());
         }
         let is_invalid = r#"Some("a") is invalid"#;
-        assert_eq!(recorder.calls(), [is_invalid, is_invalid, r#"Some("a") was invalid"#]);
+        assert_eq!(
+            recorder.calls(),
+            [is_invalid, is_invalid, r#"Some("a") was invalid"#]
+        );
         let valid = Event::Delete(read(r#"{"metadata": {"name": "a"}}"#));
-        assert!(matches!(valid_event(valid, "ConfigMap", |_| {}, &recorder), Some(Event::Delete(_))));
+        assert!(matches!(
+            valid_event(valid, "ConfigMap", |_| {}, &recorder),
+            Some(Event::Delete(_))
+        ));
     }
 
-    /// A server that supports only lists in pages. It has two pages of one object each, and sends the second one when
-    /// `release` is notified.
+    /// A server that supports only lists in pages. It has two pages of one object each, and sends
+    /// the second one when `release` is notified.
     fn two_pages(release: Arc<Notify>) -> Client {
         let answer = move |request: Request<Body>| {
             let release = Arc::clone(&release);
@@ -437,7 +491,10 @@ mod tests {
                 };
                 if query.contains("sendInitialEvents") {
                     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 422});
-                    Ok(Response::builder().status(422).body(Body::from(status.to_string().into_bytes())).unwrap())
+                    Ok(Response::builder()
+                        .status(422)
+                        .body(Body::from(status.to_string().into_bytes()))
+                        .unwrap())
                 } else if query.contains("watch=true") {
                     std::future::pending().await
                 } else if query.contains("continue=more") {
@@ -457,7 +514,10 @@ mod tests {
         let synced = Health::default().register_watch("ConfigMap");
         let api = WatchApi::all(two_pages(Arc::clone(&release)));
         let spec = WatchSpec::new(api, (), Arc::clone(&recorder) as _, synced.clone());
-        let watch = watch_into(WatchSpec { config: watcher::Config::default().page_size(1), ..spec });
+        let watch = watch_into(WatchSpec {
+            config: watcher::Config::default().page_size(1),
+            ..spec
+        });
         let watch = tokio::spawn(watch.for_each(|()| std::future::ready(())));
         while recorder.calls() != ["init", "init", "a"] {
             tokio::task::yield_now().await;
@@ -469,8 +529,8 @@ mod tests {
         watch.abort();
     }
 
-    /// A server whose etcd is restored once `restored` is set: then the versions are lower. One watch fails at that
-    /// moment, the others deliver nothing.
+    /// A server whose etcd is restored once `restored` is set: then the versions are lower. One
+    /// watch fails at that moment, the others deliver nothing.
     fn restored_server(restored: Arc<AtomicBool>, fails: Arc<Notify>) -> Client {
         let answer = move |request: Request<Body>| {
             let (restored, fails) = (Arc::clone(&restored), Arc::clone(&fails));
@@ -492,7 +552,11 @@ mod tests {
                     fails.notified().await;
                     return status(500);
                 }
-                let version = if restored.load(Ordering::Relaxed) { "5" } else { "9" };
+                let version = if restored.load(Ordering::Relaxed) {
+                    "5"
+                } else {
+                    "9"
+                };
                 let item = json!({"metadata": {"name": "a", "resourceVersion": version}});
                 let metadata = json!({"resourceVersion": version});
                 let list = json!({"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": [item]});
@@ -505,12 +569,20 @@ mod tests {
     #[tokio::test]
     async fn all_watches_list_again_when_one_sees_a_restore() {
         let (restored, fails) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
-        let (client, health) = (restored_server(Arc::clone(&restored), Arc::clone(&fails)), Health::default());
+        let (client, health) = (
+            restored_server(Arc::clone(&restored), Arc::clone(&fails)),
+            Health::default(),
+        );
         let recorders: [Arc<Recorder>; 2] = Default::default();
         let mut watches = tokio::task::JoinSet::new();
         for (recorder, namespace) in recorders.iter().zip(["failing", "silent"]) {
             let api = WatchApi::namespaced(client.clone(), namespace);
-            let spec = WatchSpec::new(api, (), Arc::clone(recorder) as _, health.register_watch("ConfigMap"));
+            let spec = WatchSpec::new(
+                api,
+                (),
+                Arc::clone(recorder) as _,
+                health.register_watch("ConfigMap"),
+            );
             watches.spawn(watch_into(spec).for_each(|()| std::future::ready(())));
         }
         let wait_for = async |calls: &[&str]| {
@@ -525,17 +597,29 @@ mod tests {
         let started = Instant::now();
         fails.notify_one();
         wait_for(&[&listed[..], &["restored"], &listed].concat()).await;
-        assert!(started.elapsed() < VERSION_CHECK_INTERVAL / 2, "it is checked at once: {:?}", started.elapsed());
+        assert!(
+            started.elapsed() < VERSION_CHECK_INTERVAL / 2,
+            "it is checked at once: {:?}",
+            started.elapsed()
+        );
     }
 
     /// A server that does not support streaming lists, and fails lists in pages.
     fn failing_lists(lists: Arc<AtomicU64>) -> Client {
         let answer = move |request: Request<Body>| {
-            let is_streaming = request.uri().query().unwrap_or_default().contains("sendInitialEvents");
+            let is_streaming = request
+                .uri()
+                .query()
+                .unwrap_or_default()
+                .contains("sendInitialEvents");
             lists.fetch_add(u64::from(!is_streaming), Ordering::Relaxed);
             let code = if is_streaming { 422 } else { 500 };
-            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code});
-            let response = Response::builder().status(code).body(Body::from(status.to_string().into_bytes())).unwrap();
+            let status =
+                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code});
+            let response = Response::builder()
+                .status(code)
+                .body(Body::from(status.to_string().into_bytes()))
+                .unwrap();
             std::future::ready(Ok::<_, Infallible>(response))
         };
         Client::new(service_fn(answer), "default")
@@ -543,11 +627,19 @@ mod tests {
 
     #[tokio::test]
     async fn delay_grows_with_failed_lists() {
-        let (lists, synced) = (Arc::new(AtomicU64::new(0)), Health::default().register("ConfigMap").unwrap());
+        let (lists, synced) = (
+            Arc::new(AtomicU64::new(0)),
+            Health::default().register("ConfigMap").unwrap(),
+        );
         let api: WatchApi<ConfigMap> = WatchApi::all(failing_lists(Arc::clone(&lists)));
         let watch = watch_into(WatchSpec::new(api, (), Arc::new(()), synced));
-        let _ = tokio::time::timeout(Duration::from_secs(2), watch.for_each(|()| std::future::ready(()))).await;
-        // A list that fails has sent `Init`, which is no success. The delays are 0.2, 0.4, 0.8 and 1.6 s at most.
+        let _ = tokio::time::timeout(
+            Duration::from_secs(2),
+            watch.for_each(|()| std::future::ready(())),
+        )
+        .await;
+        // A list that fails has sent `Init`, which is no success. The delays are 0.2, 0.4, 0.8 and
+        // 1.6 s at most.
         let lists = lists.load(Ordering::Relaxed);
         assert!((2..=6).contains(&lists), "{lists} lists");
     }

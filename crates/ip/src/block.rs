@@ -7,8 +7,8 @@ use crate::{Family, Span};
 
 /// One address, or all addresses with one prefix: the unit of allocation.
 ///
-/// A single address is a block with the length of an address. It is displayed without the length, a prefix with it:
-/// `10.0.0.5`, `fd00:0:0:4::/64`.
+/// A single address is a block with the length of an address. It is displayed without the length, a
+/// prefix with it: `10.0.0.5`, `fd00:0:0:4::/64`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block {
     base: IpAddr,
@@ -16,18 +16,24 @@ pub struct Block {
 }
 
 impl Block {
-    /// Returns the block that contains `base`, with a prefix of `length` bits. Host bits of `base` are cleared. A
-    /// length that exceeds that of an address is reduced to it.
+    /// Returns the block that contains `base`, with a prefix of `length` bits. Host bits of `base`
+    /// are cleared. A length that exceeds that of an address is reduced to it.
     pub fn new(base: IpAddr, length: u8) -> Self {
         let family = Family::of(base);
         let length = length.min(family.bits());
         let number = Family::to_number(base) & !host_bits(family, length);
-        Self { base: family.address(number), length }
+        Self {
+            base: family.address(number),
+            length,
+        }
     }
 
     /// Returns the block of one address.
     pub fn address(address: IpAddr) -> Self {
-        Self { base: address, length: Family::of(address).bits() }
+        Self {
+            base: address,
+            length: Family::of(address).bits(),
+        }
     }
 
     /// The first address of the block.
@@ -53,19 +59,27 @@ impl Block {
     /// The numbers of the addresses.
     pub fn span(self) -> Span {
         let first = Family::to_number(self.base);
-        Span::new(first, first | host_bits(self.family(), self.length)).unwrap_or(Span::single(first))
+        Span::new(first, first | host_bits(self.family(), self.length))
+            .unwrap_or(Span::single(first))
     }
 }
 
 /// Returns the mask of the host bits of a prefix of that length.
 pub(super) fn host_bits(family: Family, length: u8) -> u128 {
-    family.last().checked_shr(u32::from(length)).unwrap_or_default()
+    family
+        .last()
+        .checked_shr(u32::from(length))
+        .unwrap_or_default()
 }
 
 impl fmt::Display for Block {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.base)?;
-        if self.is_address() { Ok(()) } else { write!(formatter, "/{}", self.length) }
+        if self.is_address() {
+            Ok(())
+        } else {
+            write!(formatter, "/{}", self.length)
+        }
     }
 }
 
@@ -83,7 +97,10 @@ mod tests {
         assert_eq!(displayed("10.0.0.5", 24), "10.0.0.0/24");
         assert_eq!(displayed("fd00:0:0:4::9", 64), "fd00:0:0:4::/64");
         assert_eq!(displayed("ffff::", 0), "::/0");
-        assert_eq!(Block::new("::1".parse().unwrap(), 0).span().len(), u128::MAX);
+        assert_eq!(
+            Block::new("::1".parse().unwrap(), 0).span().len(),
+            u128::MAX
+        );
     }
 
     proptest! {

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The family of an address.
 ///
-/// The number of an address is the big-endian integer of its bits, so `0.0.0.0` and `::` both have the number 0. A
-/// number alone does not identify an address.
+/// The number of an address is the big-endian integer of its bits, so `0.0.0.0` and `::` both have
+/// the number 0. A number alone does not identify an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// IPv4, numbers of 32 bits.
@@ -40,10 +40,13 @@ impl Family {
         }
     }
 
-    /// Returns the address with this number. Numbers greater than [`Family::last`] return the last address.
+    /// Returns the address with this number. Numbers greater than [`Family::last`] return the last
+    /// address.
     pub fn address(self, number: u128) -> IpAddr {
         match self {
-            Self::V4 => IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(number).unwrap_or(u32::MAX))),
+            Self::V4 => IpAddr::V4(Ipv4Addr::from_bits(
+                u32::try_from(number).unwrap_or(u32::MAX),
+            )),
             Self::V6 => IpAddr::V6(Ipv6Addr::from_bits(number)),
         }
     }
@@ -76,8 +79,14 @@ mod tests {
     fn families_have_their_limits() {
         assert_eq!(Family::V4.bits(), 32);
         assert_eq!(Family::V6.bits(), 128);
-        assert_eq!(Family::V4.address(Family::V4.last()).to_string(), "255.255.255.255");
-        assert_eq!(Family::V6.address(Family::V6.last()).to_string(), "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff");
+        assert_eq!(
+            Family::V4.address(Family::V4.last()).to_string(),
+            "255.255.255.255"
+        );
+        assert_eq!(
+            Family::V6.address(Family::V6.last()).to_string(),
+            "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
+        );
         assert_eq!(format!("{:>5}|{}", Family::V4, Family::V6), " IPv4|IPv6");
     }
 

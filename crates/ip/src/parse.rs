@@ -1,6 +1,7 @@
 //! Strict parsers of addresses and of the entries of a pool.
 //!
-//! The result decides which address a machine gets. So a text that two programs could read differently is an error.
+//! The result decides which address a machine gets. So a text that two programs could read
+//! differently is an error.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,13 +11,14 @@ use thiserror::Error;
 
 use crate::{Family, Span};
 
-/// The maximum length of an entry in characters: that of a range of two fully written IPv6 addresses.
+/// The maximum length of an entry in characters: that of a range of two fully written IPv6
+/// addresses.
 pub const MAX_ENTRY_LENGTH: usize = 79;
 
 /// One entry of the address list of a pool: `10.0.0.1`, `10.0.0.0/24` or `10.0.0.1-10.0.0.9`.
 ///
-/// It is displayed in canonical form: as a single address, as a network if it has all addresses of one, otherwise as a
-/// range. IPv6 addresses have the format of RFC 5952.
+/// It is displayed in canonical form: as a single address, as a network if it has all addresses of
+/// one, otherwise as a range. IPv6 addresses have the format of RFC 5952.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The family of the addresses.
@@ -57,14 +59,15 @@ pub enum ParseError {
         /// The part that is not an address.
         part: String,
     },
-    /// A part of an IPv4 address has a leading zero, such as `010`: some programs read it as 8, others as 10.
+    /// A part of an IPv4 address has a leading zero, such as `010`: some programs read it as 8,
+    /// others as 10.
     #[error("{text:?} has an IPv4 address with a leading zero; remove the zero")]
     LeadingZero {
         /// The whole text.
         text: String,
     },
-    /// The address is an IPv4-mapped IPv6 address (RFC 4291 section 2.5.5.2). It stands for an IPv4 address, which
-    /// could then be allocated twice.
+    /// The address is an IPv4-mapped IPv6 address (RFC 4291 section 2.5.5.2). It stands for an IPv4
+    /// address, which could then be allocated twice.
     #[error("{text:?} has an IPv4-mapped IPv6 address; write the IPv4 address {plain} instead")]
     Mapped {
         /// The whole text.
@@ -73,7 +76,9 @@ pub enum ParseError {
         plain: Ipv4Addr,
     },
     /// The prefix length is not a plain decimal number.
-    #[error("the prefix length of {text:?} is not a decimal number without a sign or leading zeros")]
+    #[error(
+        "the prefix length of {text:?} is not a decimal number without a sign or leading zeros"
+    )]
     PrefixLength {
         /// The whole text.
         text: String,
@@ -102,8 +107,9 @@ pub enum ParseError {
 
 /// Parses one entry of an address list: an address, a network with a prefix length, or a range.
 ///
-/// A network with host bits set stands for the whole network, as in the Go provider: `10.0.0.5/24` is `10.0.0.0/24`.
-/// Whitespace, zones, leading zeros and IPv4-mapped addresses are errors, see [`ParseError`].
+/// A network with host bits set stands for the whole network, as in the Go provider: `10.0.0.5/24`
+/// is `10.0.0.0/24`. Whitespace, zones, leading zeros and IPv4-mapped addresses are errors, see
+/// [`ParseError`].
 pub fn parse_entry(text: &str) -> Result<Entry, ParseError> {
     check_characters(text)?;
     if let Some((first, last)) = text.split_once('-') {
@@ -115,8 +121,8 @@ pub fn parse_entry(text: &str) -> Result<Entry, ParseError> {
     }
 }
 
-/// Returns the network that a text stands for if it has host bits set: `10.0.0.0/24` for `10.0.0.5/24`. `None` for all
-/// other texts.
+/// Returns the network that a text stands for if it has host bits set: `10.0.0.0/24` for
+/// `10.0.0.5/24`. `None` for all other texts.
 pub fn network_with_host_bits(text: &str) -> Option<Entry> {
     let (address, _) = text.split_once('/')?;
     let entry = parse_entry(text).ok()?;
@@ -124,15 +130,15 @@ pub fn network_with_host_bits(text: &str) -> Option<Entry> {
     (Family::to_number(written) != entry.span.first()).then_some(entry)
 }
 
-/// Parses one address, such as a gateway, with the rules of [`parse_entry`]. A network or a range is a
-/// [`ParseError::NotAnAddress`].
+/// Parses one address, such as a gateway, with the rules of [`parse_entry`]. A network or a range
+/// is a [`ParseError::NotAnAddress`].
 pub fn parse_address(text: &str) -> Result<IpAddr, ParseError> {
     check_characters(text)?;
     parse_part(text, text)
 }
 
-/// Parses an address that another program wrote, and that is in use. Zones are ignored, and an IPv4-mapped address
-/// becomes the IPv4 address; [`parse_address`] rejects both.
+/// Parses an address that another program wrote, and that is in use. Zones are ignored, and an
+/// IPv4-mapped address becomes the IPv4 address; [`parse_address`] rejects both.
 pub fn parse_lenient(text: &str) -> Option<IpAddr> {
     let address: IpAddr = text.split('%').next().unwrap_or(text).parse().ok()?;
     Some(address.to_canonical())
@@ -163,14 +169,20 @@ fn check_characters(text: &str) -> Result<(), ParseError> {
 fn parse_part(part: &str, whole: &str) -> Result<IpAddr, ParseError> {
     let text = whole.to_owned();
     match part.parse() {
-        Ok(IpAddr::V6(v6)) if let Some(plain) = v6.to_ipv4_mapped() => Err(ParseError::Mapped { text, plain }),
+        Ok(IpAddr::V6(v6)) if let Some(plain) = v6.to_ipv4_mapped() => {
+            Err(ParseError::Mapped { text, plain })
+        }
         Ok(address) => Ok(address),
         Err(_) if has_leading_zero(part) => Err(ParseError::LeadingZero { text }),
-        Err(_) => Err(ParseError::NotAnAddress { text, part: part.to_owned() }),
+        Err(_) => Err(ParseError::NotAnAddress {
+            text,
+            part: part.to_owned(),
+        }),
     }
 }
 
-/// Whether `part`, which is not an address, has the dots of an IPv4 address and a number with a leading zero.
+/// Whether `part`, which is not an address, has the dots of an IPv4 address and a number with a
+/// leading zero.
 fn has_leading_zero(part: &str) -> bool {
     // After the last colon: an IPv6 address can end in dotted notation.
     let dotted = part.rsplit(':').next().unwrap_or(part);
@@ -186,9 +198,15 @@ fn parse_network(address: &str, length: &str, whole: &str) -> Result<Entry, Pars
     if !is_plain_decimal(length) {
         return Err(ParseError::PrefixLength { text });
     }
-    let network = length.parse().ok().and_then(|length| IpNet::new(address, length).ok());
+    let network = length
+        .parse()
+        .ok()
+        .and_then(|length| IpNet::new(address, length).ok());
     match network {
-        Some(network) => Ok(Entry { family, span: Span::from(network) }),
+        Some(network) => Ok(Entry {
+            family,
+            span: Span::from(network),
+        }),
         None => Err(ParseError::PrefixTooLong { text, family }),
     }
 }
@@ -220,12 +238,19 @@ fn is_plain_decimal(text: &str) -> bool {
 
 /// Quotes `part`, with the whole text if that is longer.
 fn place(part: &str, text: &str) -> String {
-    if part == text { format!("{text:?}") } else { format!("{part:?} in {text:?}") }
+    if part == text {
+        format!("{text:?}")
+    } else {
+        format!("{part:?} in {text:?}")
+    }
 }
 
 impl From<IpAddr> for Entry {
     fn from(address: IpAddr) -> Self {
-        Self { family: Family::of(address), span: Span::single(Family::to_number(address)) }
+        Self {
+            family: Family::of(address),
+            span: Span::single(Family::to_number(address)),
+        }
     }
 }
 
@@ -233,7 +258,8 @@ impl fmt::Display for Entry {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, last) = (self.span.first(), self.span.last());
         let address = |number| self.family.address(number);
-        // The two ends of a network differ in all host bits, which are the lowest ones, and in no other bit.
+        // The two ends of a network differ in all host bits, which are the lowest ones, and in no
+        // other bit.
         let host_bits = first ^ last;
         if host_bits == 0 {
             write!(formatter, "{}", address(first))

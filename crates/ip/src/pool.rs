@@ -23,7 +23,8 @@ pub const MAX_RANGES: usize = 64;
 /// The numbers of `::ffff:0:0/96`, the IPv4-mapped addresses (RFC 4291 section 2.5.5.2).
 const IPV4_MAPPED: (u128, u128) = (0xffff_0000_0000, 0xffff_ffff_ffff);
 
-/// A field of the spec of a pool. It is displayed as its path, with the index of an entry: `spec.addresses[2]`.
+/// A field of the spec of a pool. It is displayed as its path, with the index of an entry:
+/// `spec.addresses[2]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
     /// `spec.addresses` as a whole.
@@ -53,7 +54,8 @@ pub enum Field {
 }
 
 impl Field {
-    /// The path of the field; for an entry of a list, and for a field of a range, the path of the list.
+    /// The path of the field; for an entry of a list, and for a field of a range, the path of the
+    /// list.
     pub fn path(self) -> &'static str {
         match self {
             Self::Addresses | Self::Address(_) => "spec.addresses",
@@ -192,7 +194,11 @@ struct Problems {
 
 impl Problems {
     fn add(&mut self, field: Field, value: impl Into<String>, kind: PoolProblemKind) {
-        self.found.push(PoolProblem { field, value: value.into(), kind });
+        self.found.push(PoolProblem {
+            field,
+            value: value.into(),
+            kind,
+        });
         // Limits the memory for a list of a million invalid texts.
         if self.found.len() > MAX_PROBLEMS.saturating_mul(2) {
             self.truncate();
@@ -206,7 +212,12 @@ impl Problems {
     }
 
     /// Returns the item of a parsed text; adds a problem if it could not be parsed.
-    fn accept<'a>(&mut self, field: Field, text: &'a str, entry: Result<Entry, ParseError>) -> Option<Item<'a>> {
+    fn accept<'a>(
+        &mut self,
+        field: Field,
+        text: &'a str,
+        entry: Result<Entry, ParseError>,
+    ) -> Option<Item<'a>> {
         match entry {
             Ok(entry) => Some(Item { field, text, entry }),
             Err(error) => {
@@ -217,9 +228,15 @@ impl Problems {
     }
 
     /// Returns the items of all texts that can be parsed, and adds problems for the others.
-    fn parse_all<'a>(&mut self, field: impl Fn(usize) -> Field, texts: &'a [String]) -> Vec<Item<'a>> {
+    fn parse_all<'a>(
+        &mut self,
+        field: impl Fn(usize) -> Field,
+        texts: &'a [String],
+    ) -> Vec<Item<'a>> {
         let numbered = texts.iter().enumerate();
-        numbered.filter_map(|(index, text)| self.accept(field(index), text, parse_entry(text))).collect()
+        numbered
+            .filter_map(|(index, text)| self.accept(field(index), text, parse_entry(text)))
+            .collect()
     }
 
     /// Returns the gateway, if it is set and can be parsed.
@@ -234,7 +251,11 @@ impl Problems {
             let family = item.entry.family;
             if family != pool {
                 let text = item.text.to_owned();
-                self.add(item.field, item.text, PoolProblemKind::OtherFamily { text, family, pool });
+                self.add(
+                    item.field,
+                    item.text,
+                    PoolProblemKind::OtherFamily { text, family, pool },
+                );
             }
         }
     }
@@ -254,7 +275,12 @@ impl Problems {
 impl fmt::Display for Field {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.path())?;
-        self.index().map_or(Ok(()), |index| write!(formatter, "[{index}]"))?;
-        if let Self::Range(_, field) = self { write!(formatter, "{field}") } else { Ok(()) }
+        self.index()
+            .map_or(Ok(()), |index| write!(formatter, "[{index}]"))?;
+        if let Self::Range(_, field) = self {
+            write!(formatter, "{field}")
+        } else {
+            Ok(())
+        }
     }
 }

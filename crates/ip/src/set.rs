@@ -11,7 +11,10 @@ pub struct Span {
     last: u128,
 }
 
-#[expect(clippy::len_without_is_empty, reason = "a span is never empty by construction")]
+#[expect(
+    clippy::len_without_is_empty,
+    reason = "a span is never empty by construction"
+)]
 impl Span {
     /// Returns the span from `first` to `last`; `None` if `first` is greater than `last`.
     pub fn new(first: u128, last: u128) -> Option<Self> {
@@ -20,7 +23,10 @@ impl Span {
 
     /// Returns the span of one number.
     pub fn single(number: u128) -> Self {
-        Self { first: number, last: number }
+        Self {
+            first: number,
+            last: number,
+        }
     }
 
     /// The lowest number of the span.
@@ -33,7 +39,8 @@ impl Span {
         self.last
     }
 
-    /// The count of numbers, at most `u128::MAX`: the span of all 2^128 numbers has this length too.
+    /// The count of numbers, at most `u128::MAX`: the span of all 2^128 numbers has this length
+    /// too.
     pub fn len(self) -> u128 {
         self.last.saturating_sub(self.first).saturating_add(1)
     }
@@ -44,16 +51,21 @@ impl Span {
     }
 }
 
-/// The numbers of all addresses of a network, including the first and the last one. Host bits are ignored.
+/// The numbers of all addresses of a network, including the first and the last one. Host bits are
+/// ignored.
 impl From<IpNet> for Span {
     fn from(network: IpNet) -> Self {
-        Self { first: Family::to_number(network.network()), last: Family::to_number(network.broadcast()) }
+        Self {
+            first: Family::to_number(network.network()),
+            last: Family::to_number(network.broadcast()),
+        }
     }
 }
 
 /// A set of numbers, stored as sorted spans that are neither overlapping nor adjacent.
 ///
-/// Equal sets have equal spans. Memory and time depend on the number of spans, not on the count of numbers.
+/// Equal sets have equal spans. Memory and time depend on the number of spans, not on the count of
+/// numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SpanSet {
     spans: Vec<Span>,
@@ -72,7 +84,9 @@ impl SpanSet {
 
     /// The count of numbers, at most `u128::MAX`: the set of all 2^128 numbers has this length too.
     pub fn len(&self) -> u128 {
-        self.spans.iter().fold(0, |sum, span| sum.saturating_add(span.len()))
+        self.spans
+            .iter()
+            .fold(0, |sum, span| sum.saturating_add(span.len()))
     }
 
     /// The lowest number of the set; `None` if it is empty.
@@ -83,13 +97,17 @@ impl SpanSet {
     /// Whether `number` is in the set, by binary search.
     pub fn contains(&self, number: u128) -> bool {
         let index = self.spans.partition_point(|span| span.last < number);
-        self.spans.get(index).is_some_and(|span| span.contains(number))
+        self.spans
+            .get(index)
+            .is_some_and(|span| span.contains(number))
     }
 
     /// Whether any number of `span` is in the set, by binary search.
     pub fn overlaps(&self, span: Span) -> bool {
         let index = self.spans.partition_point(|own| own.last < span.first);
-        self.spans.get(index).is_some_and(|own| own.first <= span.last)
+        self.spans
+            .get(index)
+            .is_some_and(|own| own.first <= span.last)
     }
 
     /// Returns the numbers that are in this set and in `other`. Linear in the spans of both.
@@ -110,8 +128,8 @@ impl SpanSet {
         Self { spans: common }
     }
 
-    /// Returns the numbers that are in this set and not in `other`. Spans of `other` between two spans of this set are
-    /// skipped by binary search.
+    /// Returns the numbers that are in this set and not in `other`. Spans of `other` between two
+    /// spans of this set are skipped by binary search.
     #[must_use]
     pub fn subtract(&self, other: &Self) -> Self {
         let mut remaining = Vec::new();
@@ -138,7 +156,9 @@ impl SpanSet {
 /// Adds the spans of other sets.
 impl<'a> FromIterator<&'a SpanSet> for SpanSet {
     fn from_iter<I: IntoIterator<Item = &'a SpanSet>>(sets: I) -> Self {
-        sets.into_iter().flat_map(|set| set.spans.iter().copied()).collect()
+        sets.into_iter()
+            .flat_map(|set| set.spans.iter().copied())
+            .collect()
     }
 }
 

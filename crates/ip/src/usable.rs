@@ -9,8 +9,8 @@ use crate::{Block, Family, FreeSet, Span, SpanSet};
 
 /// The blocks that a pool can allocate. All have the same length.
 ///
-/// A block is identified by its number: that of its first address, shifted right by the number of host bits. For single
-/// addresses this is the number of the address.
+/// A block is identified by its number: that of its first address, shifted right by the number of
+/// host bits. For single addresses this is the number of the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsableBlocks {
     /// The family of all addresses of the pool.
@@ -45,26 +45,35 @@ impl UsableBlocks {
         Block::new(self.family.address(first), self.length)
     }
 
-    /// Returns the number of a block, also if it is not in the pool; `None` if it has another family or length.
+    /// Returns the number of a block, also if it is not in the pool; `None` if it has another
+    /// family or length.
     pub fn number(&self, block: Block) -> Option<u128> {
-        (block.family() == self.family && block.length() == self.length).then(|| self.number_of(block.span().first()))
+        (block.family() == self.family && block.length() == self.length)
+            .then(|| self.number_of(block.span().first()))
     }
 
     /// Whether the pool can allocate this block.
     pub fn contains(&self, block: Block) -> bool {
-        self.number(block).is_some_and(|number| self.set.contains(number))
+        self.number(block)
+            .is_some_and(|number| self.set.contains(number))
     }
 
     /// The range that contains a block; the first range if none does.
     pub fn range_of(&self, block: Block) -> Option<&UsableRange> {
         let first = self.ranges.first();
-        let Some(number) = self.number(block).filter(|_| self.ranges.len() > 1) else { return first };
-        self.ranges.iter().find(|range| range.set.contains(number)).or(first)
+        let Some(number) = self.number(block).filter(|_| self.ranges.len() > 1) else {
+            return first;
+        };
+        self.ranges
+            .iter()
+            .find(|range| range.set.contains(number))
+            .or(first)
     }
 
     /// The prefix length that an allocated block has: that of its range.
     pub fn prefix_of(&self, block: Block) -> u8 {
-        self.range_of(block).map_or(self.length, |range| range.prefix)
+        self.range_of(block)
+            .map_or(self.length, |range| range.prefix)
     }
 
     /// The gateway that an allocated block has: that of its range.
@@ -79,7 +88,10 @@ impl UsableBlocks {
 
     /// Whether the block is of the pool and is no longer allocated.
     pub fn is_draining(&self, block: Block) -> bool {
-        !self.draining.is_empty() && self.number(block).is_some_and(|number| self.draining.contains(number))
+        !self.draining.is_empty()
+            && self
+                .number(block)
+                .is_some_and(|number| self.draining.contains(number))
     }
 
     /// Whether the block with this number can be allocated: it is in the set, and not draining.
@@ -89,7 +101,11 @@ impl UsableBlocks {
 
     /// The numbers of the blocks that are allocated: those of the set that are not draining.
     pub fn allocatable(&self) -> SpanSet {
-        if self.draining.is_empty() { self.set.clone() } else { self.set.subtract(&self.draining) }
+        if self.draining.is_empty() {
+            self.set.clone()
+        } else {
+            self.set.subtract(&self.draining)
+        }
     }
 
     /// The lowest free number of the first range that has a free one.
@@ -100,40 +116,61 @@ impl UsableBlocks {
         }
     }
 
-    /// Returns the numbers of all blocks with the length of the pool that overlap with `block`, which can have any
-    /// length; `None` if it is of another family.
+    /// Returns the numbers of all blocks with the length of the pool that overlap with `block`,
+    /// which can have any length; `None` if it is of another family.
     pub fn numbers_overlapping(&self, block: Block) -> Option<Span> {
-        self.numbers_of(block.span()).filter(|_| block.family() == self.family)
+        self.numbers_of(block.span())
+            .filter(|_| block.family() == self.family)
     }
 
-    /// Returns the numbers of all blocks with the length of the pool that overlap with a span of addresses.
+    /// Returns the numbers of all blocks with the length of the pool that overlap with a span of
+    /// addresses.
     pub(super) fn numbers_of(&self, addresses: Span) -> Option<Span> {
-        Span::new(self.number_of(addresses.first()), self.number_of(addresses.last()))
+        Span::new(
+            self.number_of(addresses.first()),
+            self.number_of(addresses.last()),
+        )
     }
 
-    /// Whether any block overlaps with `addresses`, the numbers of addresses of the same family. By binary search in the
-    /// larger one of both sets.
+    /// Whether any block overlaps with `addresses`, the numbers of addresses of the same family. By
+    /// binary search in the larger one of both sets.
     pub fn overlaps_addresses(&self, addresses: &SpanSet) -> bool {
         if addresses.spans().len() > self.set.spans().len() {
             return self.address_spans().any(|span| addresses.overlaps(span));
         }
-        let mut numbers = addresses.spans().iter().filter_map(|span| self.numbers_of(*span));
+        let mut numbers = addresses
+            .spans()
+            .iter()
+            .filter_map(|span| self.numbers_of(*span));
         numbers.any(|numbers| self.set.overlaps(numbers))
     }
 
-    /// Returns the blocks without those that overlap with `addresses`, the numbers of addresses of the same family.
+    /// Returns the blocks without those that overlap with `addresses`, the numbers of addresses of
+    /// the same family.
     #[must_use]
     pub fn without(&self, addresses: &SpanSet) -> Self {
         if self.shift() == 0 {
             return self.without_numbers(addresses);
         }
-        self.without_numbers(&addresses.spans().iter().filter_map(|span| self.numbers_of(*span)).collect())
+        self.without_numbers(
+            &addresses
+                .spans()
+                .iter()
+                .filter_map(|span| self.numbers_of(*span))
+                .collect(),
+        )
     }
 
     fn without_numbers(&self, numbers: &SpanSet) -> Self {
         let (set, draining) = (self.set.subtract(numbers), self.draining.subtract(numbers));
         let Self { family, length, .. } = *self;
-        Self { family, length, ranges: self.ranges.clone(), set, draining }
+        Self {
+            family,
+            length,
+            ranges: self.ranges.clone(),
+            set,
+            draining,
+        }
     }
 
     /// Returns the addresses of all usable blocks.
@@ -143,22 +180,30 @@ impl UsableBlocks {
 
     /// The addresses of all usable blocks as ascending spans.
     fn address_spans(&self) -> impl Iterator<Item = Span> {
-        self.set.spans().iter().filter_map(|span| self.addresses_of(*span))
+        self.set
+            .spans()
+            .iter()
+            .filter_map(|span| self.addresses_of(*span))
     }
 
     /// Returns the addresses of the blocks with these numbers.
     fn addresses_of(&self, span: Span) -> Option<Span> {
         let first = |number: u128| number.checked_shl(self.shift()).unwrap_or_default();
-        Span::new(first(span.first()), first(span.last()) | host_bits(self.family, self.length))
+        Span::new(
+            first(span.first()),
+            first(span.last()) | host_bits(self.family, self.length),
+        )
     }
 
-    /// Returns the span from the lowest to the highest usable address; `None` without a usable address.
+    /// Returns the span from the lowest to the highest usable address; `None` without a usable
+    /// address.
     pub fn bounds(&self) -> Option<Span> {
         let (first, last) = self.set.spans().first().zip(self.set.spans().last())?;
         self.addresses_of(Span::new(first.first(), last.last())?)
     }
 
-    /// Whether both have a common usable address. Linear in the spans up to the first common address.
+    /// Whether both have a common usable address. Linear in the spans up to the first common
+    /// address.
     pub fn overlaps(&self, other: &Self) -> bool {
         let (mut ours, mut theirs) = (self.address_spans(), other.address_spans());
         let (mut one, mut two) = (ours.next(), theirs.next());
@@ -192,9 +237,9 @@ mod tests {
 
     /// Blocks of this length, from pairs of first number and number of further ones.
     fn usable(length: u8, numbers: Vec<(u8, u8)>) -> UsableBlocks {
-        let spans = numbers
-            .into_iter()
-            .filter_map(|(first, more)| Span::new(first.into(), u128::from(first).saturating_add(more.into())));
+        let spans = numbers.into_iter().filter_map(|(first, more)| {
+            Span::new(first.into(), u128::from(first).saturating_add(more.into()))
+        });
         UsableBlocks {
             family: Family::V4,
             length,
@@ -235,7 +280,11 @@ mod tests {
     #[test]
     fn pools_of_different_families_never_overlap() {
         let one = usable(32, vec![(1, 3)]);
-        let other = UsableBlocks { family: Family::V6, length: 128, ..one.clone() };
+        let other = UsableBlocks {
+            family: Family::V6,
+            length: 128,
+            ..one.clone()
+        };
         assert!(!one.overlaps(&other) && one.overlaps(&one));
     }
 }

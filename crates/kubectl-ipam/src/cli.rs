@@ -42,7 +42,14 @@ pub struct Global {
     #[arg(short = 'A', long, global = true, conflicts_with = "namespace")]
     pub all_namespaces: bool,
     /// Output format.
-    #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
     pub output: Format,
     /// Disable colors. They are also disabled by NO_COLOR and without a terminal.
     #[arg(long, global = true)]
@@ -70,7 +77,8 @@ pub struct Global {
     /// Bearer token, instead of the credentials of the user.
     #[arg(long, global = true, value_name = "TOKEN", help_heading = CONNECTION)]
     pub token: Option<String>,
-    /// How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit.
+    /// How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0
+    /// is no limit.
     #[arg(
         long, global = true, value_name = "DURATION", default_value = "10s", value_parser = timeout,
         help_heading = CONNECTION
@@ -95,7 +103,9 @@ const CONNECTION: &str = "Connection";
 
 /// A duration of a flag of kubectl, in which a number without a unit is in seconds.
 fn timeout(text: &str) -> Result<Duration, String> {
-    text.parse().map(Duration::from_secs).or_else(|_| parse_duration(text))
+    text.parse()
+        .map(Duration::from_secs)
+        .or_else(|_| parse_duration(text))
 }
 
 /// Flags of commands that list objects.
@@ -206,9 +216,11 @@ pub enum Command {
         /// The pool: NAME or KIND/NAME.
         pool: String,
     },
-    /// Find duplicate addresses, orphans, dangling references and other problems, with their repair.
+    /// Find duplicate addresses, orphans, dangling references and other problems, with their
+    /// repair.
     Doctor,
-    /// Serve a web page on this machine: pools, a map of their addresses, search, and waiting claims.
+    /// Serve a web page on this machine: pools, a map of their addresses, search, and waiting
+    /// claims.
     Web {
         /// Port on 127.0.0.1; 0 selects a free one.
         #[arg(long, default_value_t, value_name = "PORT")]
@@ -223,8 +235,8 @@ pub enum Command {
         pool: String,
         /// An address or a prefix; by default the next one that the pool allocates.
         address: Option<String>,
-        /// The claim that gets the address: NAMESPACE/NAME, or NAME in the namespace of the pool. Without it, no claim
-        /// gets the address.
+        /// The claim that gets the address: NAMESPACE/NAME, or NAME in the namespace of the pool.
+        /// Without it, no claim gets the address.
         #[arg(long = "for", value_name = "CLAIM")]
         claim: Option<String>,
         /// `server` lets the API server check the reservation, without creating it.

@@ -43,7 +43,9 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         return doctor(cli, &cluster).await;
     }
     if let Command::Web { port, no_open } = &cli.command {
-        return web::serve(&cluster, *port, !no_open).await.map(|()| Code::Ok);
+        return web::serve(&cluster, *port, !no_open)
+            .await
+            .map(|()| Code::Ok);
     }
     let mut loader = Loader::new(&cluster);
     if let Command::Export { pools } = &cli.command {
@@ -51,9 +53,14 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
     }
     let style = style(cli);
     if matches!(cli.global.output, Format::Table | Format::Wide) {
-        let style = Style { wide: cli.global.output == Format::Wide, ..style };
+        let style = Style {
+            wide: cli.global.output == Format::Wide,
+            ..style
+        };
         match &cli.command {
-            Command::Who { address } => return print_who(&mut loader, parse_block(address)?, style).await,
+            Command::Who { address } => {
+                return print_who(&mut loader, parse_block(address)?, style).await;
+            }
             Command::Show { pool } => return print_details(&mut loader, pool, style).await,
             _ => {}
         }
@@ -65,7 +72,10 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
     match (code(&loader), &report) {
         (_, Report::ImportSummary(summary)) if !summary.problems.is_empty() => {
             if cli.global.output == Format::Name {
-                summary.problems.iter().for_each(|problem| output::warn(&problem.problem));
+                summary
+                    .problems
+                    .iter()
+                    .for_each(|problem| output::warn(&problem.problem));
             }
             Ok(Code::Findings)
         }
@@ -94,22 +104,40 @@ async fn print_export(
 
 fn style(cli: &Cli) -> Style {
     let style = output::style(&cli.global, cli.global.all_namespaces);
-    Style { headers: list_flags(&cli.command).is_none_or(|list| !list.no_headers), ..style }
+    Style {
+        headers: list_flags(&cli.command).is_none_or(|list| !list.no_headers),
+        ..style
+    }
 }
 
 /// The flags of a command that lists objects.
 fn list_flags(command: &Command) -> Option<&ListFlags> {
     match command {
-        Command::Pools { list, .. } | Command::Networks { list } | Command::Claims { list, .. } => Some(list),
+        Command::Pools { list, .. } | Command::Networks { list } | Command::Claims { list, .. } => {
+            Some(list)
+        }
         _ => None,
     }
 }
 
 async fn doctor(cli: &Cli, cluster: &Cluster) -> Result<Code, Error> {
-    let (Diagnosis { findings, unchecked }, loader) = diagnose(cluster).await?;
+    let (
+        Diagnosis {
+            findings,
+            unchecked,
+        },
+        loader,
+    ) = diagnose(cluster).await?;
     // A finding is more important than a check that was not possible.
-    let code = if findings.is_empty() { code(&loader) } else { Code::Findings };
-    let report = Report::FindingList { findings, unchecked };
+    let code = if findings.is_empty() {
+        code(&loader)
+    } else {
+        Code::Findings
+    };
+    let report = Report::FindingList {
+        findings,
+        unchecked,
+    };
     // The text has the missing permissions.
     let is_text = matches!(cli.global.output, Format::Table | Format::Wide);
     if !is_text {
@@ -123,33 +151,73 @@ async fn doctor(cli: &Cli, cluster: &Cluster) -> Result<Code, Error> {
 /// Prints the warnings.
 pub(crate) fn warn(loader: &Loader<'_>) {
     loader.warnings.iter().for_each(|text| output::warn(text));
-    loader.missing.iter().for_each(|right| output::warn(&format!("the output is incomplete: {right}")));
+    loader
+        .missing
+        .iter()
+        .for_each(|right| output::warn(&format!("the output is incomplete: {right}")));
 }
 
-/// The exit code of a command whose output was printed: output that lacks objects because of a missing permission has
-/// its own.
+/// The exit code of a command whose output was printed: output that lacks objects because of a
+/// missing permission has its own.
 pub(crate) fn code(loader: &Loader<'_>) -> Code {
-    if loader.missing.is_empty() { Code::Ok } else { Code::Forbidden }
+    if loader.missing.is_empty() {
+        Code::Ok
+    } else {
+        Code::Forbidden
+    }
 }
 
-async fn report(cli: &Cli, loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Report, Error> {
+async fn report(
+    cli: &Cli,
+    loader: &mut Loader<'_>,
+    namespace: Option<&str>,
+) -> Result<Report, Error> {
     match &cli.command {
         Command::Who { address } => who(loader, parse_block(address)?).await,
-        Command::Claims { waiting, pool, list } => claim_list(loader, namespace, *waiting, pool.as_deref(), list).await,
-        Command::Reserve { pool, address, claim, dry_run } => {
+        Command::Claims {
+            waiting,
+            pool,
+            list,
+        } => claim_list(loader, namespace, *waiting, pool.as_deref(), list).await,
+        Command::Reserve {
+            pool,
+            address,
+            claim,
+            dry_run,
+        } => {
             let is_dry_run = *dry_run == DryRun::Server;
-            reserve(loader, pool, address.as_deref(), claim.as_deref(), is_dry_run).await
+            reserve(
+                loader,
+                pool,
+                address.as_deref(),
+                claim.as_deref(),
+                is_dry_run,
+            )
+            .await
         }
-        Command::Unreserve { pool, address, flags } => unreserve(loader, pool, address, flags).await,
-        Command::Import { file, name, prune, dry_run } => {
+        Command::Unreserve {
+            pool,
+            address,
+            flags,
+        } => unreserve(loader, pool, address, flags).await,
+        Command::Import {
+            file,
+            name,
+            prune,
+            dry_run,
+        } => {
             let is_dry_run = *dry_run == DryRun::Server;
-            import(loader, file, name, *prune, is_dry_run).await.map(Report::ImportSummary)
+            import(loader, file, name, *prune, is_dry_run)
+                .await
+                .map(Report::ImportSummary)
         }
         Command::Networks { list } => network_list(loader, list).await,
         Command::Free { pool, count } => free(loader, pool, *count).await,
         Command::Show { pool } => {
             let pool = loader.find_pool(pool).await?;
-            details(loader, &pool).await.map(|details| Report::PoolDetails(Box::new(details)))
+            details(loader, &pool)
+                .await
+                .map(|details| Report::PoolDetails(Box::new(details)))
         }
         Command::Pools { list, .. } => pool_list(loader, namespace, list).await,
         Command::Doctor
@@ -168,8 +236,16 @@ fn readable<T>(list: Readable<Vec<T>>, what: &str) -> Result<Vec<T>, Error> {
     Ok(list.into_seen())
 }
 
-async fn pool_list(loader: &mut Loader<'_>, namespace: Option<&str>, list: &ListFlags) -> Result<Report, Error> {
-    loader.selected = list.selector.clone().map(Selected::Pools).unwrap_or_default();
+async fn pool_list(
+    loader: &mut Loader<'_>,
+    namespace: Option<&str>,
+    list: &ListFlags,
+) -> Result<Report, Error> {
+    loader.selected = list
+        .selector
+        .clone()
+        .map(Selected::Pools)
+        .unwrap_or_default();
     let rows = readable(loader.pools(namespace).await?, "pools")?;
     // Claims of all namespaces wait for global pools.
     let waiting = loader.claims(None, ClaimRow::is_waiting).await?;
@@ -178,7 +254,11 @@ async fn pool_list(loader: &mut Loader<'_>, namespace: Option<&str>, list: &List
 }
 
 async fn network_list(loader: &mut Loader<'_>, list: &ListFlags) -> Result<Report, Error> {
-    loader.selected = list.selector.clone().map(Selected::Networks).unwrap_or_default();
+    loader.selected = list
+        .selector
+        .clone()
+        .map(Selected::Networks)
+        .unwrap_or_default();
     let networks = readable(loader.networks().await?, "networks")?;
     let networks = sort_by(network_lines(&networks), list.sort_by.as_deref())?;
     Ok(Report::NetworkList { networks })
@@ -191,26 +271,47 @@ async fn claim_list(
     pool: Option<&str>,
     list: &ListFlags,
 ) -> Result<Report, Error> {
-    loader.selected = list.selector.clone().map(Selected::Claims).unwrap_or_default();
-    let wanted =
-        |claim: &ClaimRow| (!only_waiting || claim.is_waiting()) && pool.is_none_or(|pool| matches(&claim.pool, pool));
+    loader.selected = list
+        .selector
+        .clone()
+        .map(Selected::Claims)
+        .unwrap_or_default();
+    let wanted = |claim: &ClaimRow| {
+        (!only_waiting || claim.is_waiting()) && pool.is_none_or(|pool| matches(&claim.pool, pool))
+    };
     let found = loader.all_claims(namespace, wanted).await?;
     if found.seen().served.is_empty() && found.seen().unserved.is_empty() {
         let claims = found.require(|| "the list of claims".to_owned())?;
         drop(claims);
         return Ok(Report::ClaimList { claims: Vec::new() });
     }
-    let Claims { served, mut unserved } = found.into_seen();
-    unserved.retain(|claim| pool.is_none_or(|pool| claim.has_pool(pool)) && (!only_waiting || !claim.deleting));
+    let Claims {
+        served,
+        mut unserved,
+    } = found.into_seen();
+    unserved.retain(|claim| {
+        pool.is_none_or(|pool| claim.has_pool(pool)) && (!only_waiting || !claim.deleting)
+    });
     let needs_addresses = !only_waiting && !served.is_empty();
     let none = Readable::complete(Vec::new());
-    let addresses = if needs_addresses { loader.addresses_in(namespace, |_| true).await? } else { none };
+    let addresses = if needs_addresses {
+        loader.addresses_in(namespace, |_| true).await?
+    } else {
+        none
+    };
     let lines = claims(served, &unserved, &addresses.as_ref());
-    Ok(Report::ClaimList { claims: sort_by(lines, list.sort_by.as_deref())? })
+    Ok(Report::ClaimList {
+        claims: sort_by(lines, list.sort_by.as_deref())?,
+    })
 }
 
 /// Prints the table, and then each line that changes.
-async fn watch(cli: &Cli, cluster: &Cluster, namespace: Option<&str>, list: &ListFlags) -> Result<Code, Error> {
+async fn watch(
+    cli: &Cli,
+    cluster: &Cluster,
+    namespace: Option<&str>,
+    list: &ListFlags,
+) -> Result<Code, Error> {
     let mut printed: Vec<String> = Vec::new();
     loop {
         let mut loader = Loader::new(cluster);
@@ -223,7 +324,10 @@ async fn watch(cli: &Cli, cluster: &Cluster, namespace: Option<&str>, list: &Lis
             }
         } else {
             let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-            let new: Vec<&String> = lines.iter().filter(|line| !printed.contains(line)).collect();
+            let new: Vec<&String> = lines
+                .iter()
+                .filter(|line| !printed.contains(line))
+                .collect();
             output::print(&render::lines(&new))?;
             printed = lines;
         }
@@ -240,13 +344,22 @@ async fn watch(cli: &Cli, cluster: &Cluster, namespace: Option<&str>, list: &Lis
 /// Parses an address or a prefix.
 pub(crate) fn parse_block(text: &str) -> Result<Block, Error> {
     let invalid = |reason: String| Error::Argument(format!("invalid address {text}: {reason}"));
-    let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let (address, length) = text
+        .split_once('/')
+        .map_or((text, None), |(address, length)| (address, Some(length)));
     let address = parse_address(address).map_err(|error| invalid(error.to_string()))?;
-    let Some(length) = length else { return Ok(Block::address(address)) };
-    let wrong = || invalid("the prefix length must be a number up to 32 (IPv4) or 128 (IPv6)".to_owned());
+    let Some(length) = length else {
+        return Ok(Block::address(address));
+    };
+    let wrong =
+        || invalid("the prefix length must be a number up to 32 (IPv4) or 128 (IPv6)".to_owned());
     let length = length.parse().map_err(|_| wrong())?;
     let block = Block::new(address, length);
-    if block.length() == length { Ok(block) } else { Err(wrong()) }
+    if block.length() == length {
+        Ok(block)
+    } else {
+        Err(wrong())
+    }
 }
 
 /// Asks the ledger of the manager for the next addresses.
@@ -260,13 +373,25 @@ async fn free(loader: &mut Loader<'_>, name: &str, count: u16) -> Result<Report,
             "{key} has slices: the next address depends on the owner of the claim. List the slices with: {}",
             show_command(key)
         );
-        return Ok(Report::FreeList { pool: (&pool.key).into(), addresses: Vec::new(), note: Some(note) });
+        return Ok(Report::FreeList {
+            pool: (&pool.key).into(),
+            addresses: Vec::new(),
+            note: Some(note),
+        });
     }
-    let ledger = loader.ledger(&pool).await?.require(|| format!("the next address of {}", pool.key))?;
+    let ledger = loader
+        .ledger(&pool)
+        .await?
+        .require(|| format!("the next address of {}", pool.key))?;
     let mut addresses = Vec::new();
     for number in 0..count {
-        // Each proposal holds its address for a claim that does not exist, in a namespace without another address.
-        match ledger.propose(&pool.key, &NamespacedName::new(&format!("-{number}"), ""), i64::from(number)) {
+        // Each proposal holds its address for a claim that does not exist, in a namespace without
+        // another address.
+        match ledger.propose(
+            &pool.key,
+            &NamespacedName::new(&format!("-{number}"), ""),
+            i64::from(number),
+        ) {
             Proposal::Slot(slot) => addresses.push(slot.block.to_string()),
             _ => break,
         }
@@ -275,26 +400,51 @@ async fn free(loader: &mut Loader<'_>, name: &str, count: u16) -> Result<Report,
     let note = if addresses.len() < usize::from(count) {
         Some(shortage(&pool, addresses.len()))
     } else {
-        is_random.then(|| format!("{} allocates in random order: these addresses are examples.", pool.key))
+        is_random.then(|| {
+            format!(
+                "{} allocates in random order: these addresses are examples.",
+                pool.key
+            )
+        })
     };
-    Ok(Report::FreeList { pool: (&pool.key).into(), addresses, note })
+    Ok(Report::FreeList {
+        pool: (&pool.key).into(),
+        addresses,
+        note,
+    })
 }
 
 /// The command that shows a pool.
 pub(crate) fn show_command(pool: &PoolKey) -> String {
-    let namespace = pool.namespace.as_deref().map(|name| format!(" --namespace {name}")).unwrap_or_default();
-    format!("kubectl ipam show {}/{}{namespace}", short(pool.kind), pool.name)
+    let namespace = pool
+        .namespace
+        .as_deref()
+        .map(|name| format!(" --namespace {name}"))
+        .unwrap_or_default();
+    format!(
+        "kubectl ipam show {}/{}{namespace}",
+        short(pool.kind),
+        pool.name
+    )
 }
 
 /// Why a pool has fewer free addresses than requested.
 fn shortage(pool: &PoolRow, found: usize) -> String {
     match &pool.usable {
         Err(problem) => format!("The specification of {} is invalid: {problem}", pool.key),
-        Ok(_) if pool.deleting => format!("{} is being deleted and allocates no addresses.", pool.key),
+        Ok(_) if pool.deleting => {
+            format!("{} is being deleted and allocates no addresses.", pool.key)
+        }
         Ok(_) if pool.paused => format!("{} is paused and allocates no addresses.", pool.key),
-        Ok(_) if !pool.initialized => format!("{} is not initialized yet: its finalizer is missing.", pool.key),
+        Ok(_) if !pool.initialized => format!(
+            "{} is not initialized yet: its finalizer is missing.",
+            pool.key
+        ),
         Ok(_) if pool.has_headroom() => {
-            format!("{} has no other free address for claims that its spec.headroom does not select.", pool.key)
+            format!(
+                "{} has no other free address for claims that its spec.headroom does not select.",
+                pool.key
+            )
         }
         Ok(_) if found == 0 => format!("{} has no free address.", pool.key),
         Ok(_) => format!("{} has no other free address.", pool.key),
@@ -310,7 +460,11 @@ mod tests {
         assert_eq!(parse_block("10.0.0.7").unwrap().to_string(), "10.0.0.7");
         assert_eq!(parse_block("fd00::1/64").unwrap().to_string(), "fd00::/64");
         for wrong in ["10.0.0", "10.0.0.0/33", "10.0.0.0/x", ""] {
-            assert_eq!(parse_block(wrong).unwrap_err().code(), Code::Usage, "{wrong}");
+            assert_eq!(
+                parse_block(wrong).unwrap_err().code(),
+                Code::Usage,
+                "{wrong}"
+            );
         }
     }
 }

@@ -22,17 +22,27 @@ const RECHECK_DELAY: Duration = Duration::from_secs(3);
 /// Returns what is wrong. What may be a change in progress is checked twice.
 pub(crate) async fn diagnose(cluster: &Cluster) -> Result<(Diagnosis, Loader<'_>), Error> {
     let (found, loader) = check(cluster).await?;
-    if !found.findings.iter().any(|finding| finding.check.is_transient()) {
+    if !found
+        .findings
+        .iter()
+        .any(|finding| finding.check.is_transient())
+    {
         return Ok((found, loader));
     }
     tokio::time::sleep(RECHECK_DELAY).await;
     let (mut again, loader) = check(cluster).await?;
     let was_found = |finding: &Finding| {
-        found.findings.iter().any(|old| (old.check, &old.object) == (finding.check, &finding.object))
+        found
+            .findings
+            .iter()
+            .any(|old| (old.check, &old.object) == (finding.check, &finding.object))
     };
     // The problem states how many reservations are left: with progress it is another one.
-    let is_stuck = |finding: &Finding| finding.check != Check::MoveStalled || found.findings.contains(finding);
-    again.findings.retain(|finding| !finding.check.is_transient() || was_found(finding) && is_stuck(finding));
+    let is_stuck =
+        |finding: &Finding| finding.check != Check::MoveStalled || found.findings.contains(finding);
+    again
+        .findings
+        .retain(|finding| !finding.check.is_transient() || was_found(finding) && is_stuck(finding));
     Ok((again, loader))
 }
 
@@ -47,14 +57,25 @@ async fn check(cluster: &Cluster) -> Result<(Diagnosis, Loader<'_>), Error> {
     let unreadable = std::mem::take(&mut loader.warnings);
     let leases = leases(&mut loader).await?;
     let webhooks = webhooks(&mut loader).await?;
-    let inventory =
-        Inventory { pools, networks, addresses, reservations, claims, slices, unreadable, leases, webhooks };
+    let inventory = Inventory {
+        pools,
+        networks,
+        addresses,
+        reservations,
+        claims,
+        slices,
+        unreadable,
+        leases,
+        webhooks,
+    };
     Ok((diagnosis(&inventory, Timestamp::now()), loader))
 }
 
 async fn leases(loader: &mut Loader<'_>) -> Result<Readable<Vec<LeaseRow>>, Error> {
     let fields = format!("metadata.name={}", names::IN_CLUSTER_LEASE);
-    let found = loader.others::<Lease>(OtherKind::Lease, None, &fields, "").await?;
+    let found = loader
+        .others::<Lease>(OtherKind::Lease, None, &fields, "")
+        .await?;
     let row = |lease: Lease| {
         let spec = lease.spec.unwrap_or_default();
         LeaseRow {
@@ -69,11 +90,19 @@ async fn leases(loader: &mut Loader<'_>) -> Result<Readable<Vec<LeaseRow>>, Erro
 
 async fn webhooks(loader: &mut Loader<'_>) -> Result<Readable<Vec<WebhookRow>>, Error> {
     let field = format!("metadata.name={WEBHOOKS}");
-    let found = loader.others::<ValidatingWebhookConfiguration>(OtherKind::Webhook, None, &field, "").await?;
+    let found = loader
+        .others::<ValidatingWebhookConfiguration>(OtherKind::Webhook, None, &field, "")
+        .await?;
     let mut rows = Vec::new();
     for configuration in found.seen() {
-        let Some(webhook) = configuration.webhooks.iter().flatten().next() else { continue };
-        let has_authority = webhook.client_config.ca_bundle.as_ref().is_some_and(|bundle| !bundle.0.is_empty());
+        let Some(webhook) = configuration.webhooks.iter().flatten().next() else {
+            continue;
+        };
+        let has_authority = webhook
+            .client_config
+            .ca_bundle
+            .as_ref()
+            .is_some_and(|bundle| !bundle.0.is_empty());
         let service = webhook.client_config.service.as_ref();
         let service = service.map(|service| (service.namespace.clone(), service.name.clone()));
         let ready = match &service {
@@ -81,17 +110,33 @@ async fn webhooks(loader: &mut Loader<'_>) -> Result<Readable<Vec<WebhookRow>>, 
             None => Readable::complete(None),
         };
         let name = configuration.metadata.name.clone().unwrap_or_default();
-        rows.push(WebhookRow { name, has_authority, service, ready });
+        rows.push(WebhookRow {
+            name,
+            has_authority,
+            service,
+            ready,
+        });
     }
     Ok(found.map(|_| rows))
 }
 
 /// The number of ready endpoints of a service.
-async fn ready_replicas(loader: &mut Loader<'_>, namespace: &str, service: &str) -> Result<Readable<usize>, Error> {
+async fn ready_replicas(
+    loader: &mut Loader<'_>,
+    namespace: &str,
+    service: &str,
+) -> Result<Readable<usize>, Error> {
     let label = format!("kubernetes.io/service-name={service}");
-    let found = loader.others::<EndpointSlice>(OtherKind::EndpointSlice, Some(namespace), "", &label).await?;
-    let is_ready =
-        |endpoint: &Endpoint| endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true);
+    let found = loader
+        .others::<EndpointSlice>(OtherKind::EndpointSlice, Some(namespace), "", &label)
+        .await?;
+    let is_ready = |endpoint: &Endpoint| {
+        endpoint
+            .conditions
+            .as_ref()
+            .and_then(|conditions| conditions.ready)
+            .unwrap_or(true)
+    };
     Ok(found.map(|slices| {
         let endpoints = slices.iter().flat_map(|slice| slice.endpoints.iter());
         endpoints.filter(|endpoint| is_ready(endpoint)).count()

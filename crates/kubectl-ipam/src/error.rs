@@ -41,7 +41,9 @@ pub enum Error {
         reason: String,
     },
     /// The API server does not respond.
-    #[error("cannot reach the API server {server}: {reason}; check the cluster and the context (--context)")]
+    #[error(
+        "cannot reach the API server {server}: {reason}; check the cluster and the context (--context)"
+    )]
     Unreachable {
         /// URL of the API server.
         server: String,
@@ -77,7 +79,9 @@ pub enum Error {
         group: String,
     },
     /// A kind is served in other versions only.
-    #[error("{plural}.{group} is served in {served} only; this program reads {supported}: upgrade the provider")]
+    #[error(
+        "{plural}.{group} is served in {served} only; this program reads {supported}: upgrade the provider"
+    )]
     OtherVersion {
         /// Plural of the kind.
         plural: String,
@@ -186,11 +190,17 @@ pub(crate) fn sentences(missing: &[MissingRight]) -> String {
 }
 
 fn place(namespace: Option<&str>) -> String {
-    namespace.map_or_else(|| "in the whole cluster".to_owned(), |name| format!("in the namespace {name}"))
+    namespace.map_or_else(
+        || "in the whole cluster".to_owned(),
+        |name| format!("in the namespace {name}"),
+    )
 }
 
 fn scope(namespace: Option<&str>) -> String {
-    namespace.map_or_else(|| " (ClusterRole)".to_owned(), |name| format!(" in {name} (Role)"))
+    namespace.map_or_else(
+        || " (ClusterRole)".to_owned(),
+        |name| format!(" in {name} (Role)"),
+    )
 }
 
 impl Error {
@@ -198,10 +208,16 @@ impl Error {
     pub fn code(&self) -> Code {
         match self {
             Self::NotConfigured { .. } | Self::Unreachable { .. } => Code::Unreachable,
-            Self::Unauthenticated { .. } | Self::Forbidden(_) | Self::Unknown { .. } => Code::Forbidden,
+            Self::Unauthenticated { .. } | Self::Forbidden(_) | Self::Unknown { .. } => {
+                Code::Forbidden
+            }
             Self::NotInstalled { .. } | Self::OtherVersion { .. } => Code::NoDefinition,
-            Self::NoPool { .. } | Self::NoHolder { .. } | Self::NotReserved { .. } => Code::NotFound,
-            Self::AmbiguousPool { .. } | Self::Argument(_) | Self::NotConfirmed { .. } => Code::Usage,
+            Self::NoPool { .. } | Self::NoHolder { .. } | Self::NotReserved { .. } => {
+                Code::NotFound
+            }
+            Self::AmbiguousPool { .. } | Self::Argument(_) | Self::NotConfirmed { .. } => {
+                Code::Usage
+            }
             Self::Held { .. }
             | Self::Changed { .. }
             | Self::NoFree { .. }
@@ -218,12 +234,21 @@ mod tests {
 
     #[test]
     fn missing_right_names_verb_resource_and_namespace() {
-        let mut right = MissingRight { verb: "list", resource: "ipaddresses.x".to_owned(), namespace: None };
+        let mut right = MissingRight {
+            verb: "list",
+            resource: "ipaddresses.x".to_owned(),
+            namespace: None,
+        };
         assert_eq!(
             right.to_string(),
             "you may not list ipaddresses.x in the whole cluster: ask for the verb list on ipaddresses.x (ClusterRole)"
         );
         right.namespace = Some("team-a".to_owned());
-        assert!(right.to_string().ends_with("ask for the verb list on ipaddresses.x in team-a (Role)"), "{right}");
+        assert!(
+            right
+                .to_string()
+                .ends_with("ask for the verb list on ipaddresses.x in team-a (Role)"),
+            "{right}"
+        );
     }
 }

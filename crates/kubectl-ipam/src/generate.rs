@@ -24,12 +24,19 @@ pub(crate) fn files() -> Result<Vec<(String, Vec<u8>)>, Error> {
     let failed = |error: &dyn std::error::Error| Error::Output(error.to_string());
     let mut files = Vec::new();
     for shell in SHELLS {
-        files.push((format!("completions/kubectl-ipam.{shell}"), completion(shell)));
+        files.push((
+            format!("completions/kubectl-ipam.{shell}"),
+            completion(shell),
+        ));
     }
     let mut root = Cli::command();
     root.build();
     let mut commands = vec![root.clone()];
-    commands.extend(root.get_subcommands().filter(|it| !it.is_hide_set() && it.get_name() != "help").cloned());
+    commands.extend(
+        root.get_subcommands()
+            .filter(|it| !it.is_hide_set() && it.get_name() != "help")
+            .cloned(),
+    );
     for command in commands {
         let name = match command.get_name() {
             "kubectl-ipam" => "kubectl-ipam".to_owned(),
@@ -40,7 +47,8 @@ pub(crate) fn files() -> Result<Vec<(String, Vec<u8>)>, Error> {
         manual.render(&mut page).map_err(|error| failed(&error))?;
         files.push((format!("man/{name}.1"), page));
     }
-    let schema = serde_json::to_string_pretty(&schemars::schema_for!(Document<'_>)).map_err(|error| failed(&error))?;
+    let schema = serde_json::to_string_pretty(&schemars::schema_for!(Document<'_>))
+        .map_err(|error| failed(&error))?;
     files.push(("schema.json".to_owned(), (schema + "\n").into_bytes()));
     Ok(files)
 }
@@ -63,7 +71,9 @@ mod tests {
     #[test]
     fn generated_files_are_current() {
         for (name, content) in files().unwrap() {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("generated").join(&name);
+            let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("generated")
+                .join(&name);
             let committed = std::fs::read(&path).unwrap_or_default();
             assert!(
                 committed == content,

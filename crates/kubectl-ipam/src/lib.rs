@@ -1,20 +1,22 @@
-//! `kubectl ipam`: shows pools, addresses, claims and their holders, and writes reservations, with the permissions of
-//! the caller.
+//! `kubectl ipam`: shows pools, addresses, claims and their holders, and writes reservations, with
+//! the permissions of the caller.
 //!
 //! - [`cli`]: the command line; [`error`]: errors and exit codes;
 //! - `diagnose`: what `doctor` reads;
 //! - `cluster`: requests to the API server; `objects`: the fields of an object that are kept;
 //! - [`model`]: reports, computed by pure functions from the objects;
-//! - `search`: `who` and `show`; `sort`: `--sort-by`; `reserve`: reservations of users; `transfer`: `import` and `export`;
+//! - `search`: `who` and `show`; `sort`: `--sort-by`; `reserve`: reservations of users; `transfer`:
+//!   `import` and `export`;
 //! - `render`: a report as text; `output`: formats and terminal;
 //! - `web`: the web page of `web`, with its server and its watches;
 //! - `generate`: completions, manual pages and the JSON schema of `-o json`.
 //!
 //! # Invariants
-//! - Only `reserve`, `unreserve` and `import` write: pools, and reservations of users. Each request has a deadline.
+//! - Only `reserve`, `unreserve` and `import` write: pools, and reservations of users. Each request
+//!   has a deadline.
 //! - Lists are read in pages. An object that cannot be decoded is skipped and reported.
-//! - The allocation order and the parsing of pools are those of the manager: the crates `capi-ipam` and
-//!   `capi-ipam-ip`.
+//! - The allocation order and the parsing of pools are those of the manager: the crates `capi-ipam`
+//!   and `capi-ipam-ip`.
 
 pub mod cli;
 pub mod error;
@@ -50,12 +52,19 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let code = if error.use_stderr() { Code::Usage } else { Code::Ok };
+            let code = if error.use_stderr() {
+                Code::Usage
+            } else {
+                Code::Ok
+            };
             let _ = error.print();
             return code.into();
         }
     };
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "error: cannot start: {error}");
@@ -80,6 +89,10 @@ fn log(level: u8) {
         _ => "debug,hyper_util=trace",
     };
     // The text is constant. A second subscriber, which cannot exist, would be no reason to stop.
-    let subscriber = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::new(filter));
-    let _ = subscriber.with_writer(std::io::stderr).with_ansi(false).try_init();
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::new(filter));
+    let _ = subscriber
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .try_init();
 }

@@ -5,7 +5,8 @@ mod readable;
 use std::collections::HashSet;
 
 use capi_ipam_api::{
-    IPNetwork, IPReservation, IPSlice, InClusterKind, NamespaceAccess, NamespaceSource, Pool, PoolKey, Scope, names,
+    IPNetwork, IPReservation, IPSlice, InClusterKind, NamespaceAccess, NamespaceSource, Pool,
+    PoolKey, Scope, names,
 };
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ledger::Ledger;
@@ -17,7 +18,9 @@ use serde::de::DeserializeOwned;
 pub(crate) use self::readable::Readable;
 use crate::cluster::{Cluster, Kind, ListError, OtherKind};
 use crate::error::{Error, MissingRight};
-use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow, UnservedClaim};
+use crate::objects::{
+    AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow, UnservedClaim,
+};
 
 /// Reads objects, and collects warnings.
 pub(crate) struct Loader<'a> {
@@ -77,10 +80,16 @@ impl SharedPools {
 
 impl<'a> Loader<'a> {
     pub(crate) fn new(cluster: &'a Cluster) -> Self {
-        Self { cluster, warnings: Vec::new(), missing: Vec::new(), selected: Selected::default() }
+        Self {
+            cluster,
+            warnings: Vec::new(),
+            missing: Vec::new(),
+            selected: Selected::default(),
+        }
     }
 
-    /// Lists a kind in the whole cluster. Without the permission, lists the namespace of the caller.
+    /// Lists a kind in the whole cluster. Without the permission, lists the namespace of the
+    /// caller.
     pub(crate) async fn list<T: DeserializeOwned>(
         &mut self,
         kind: Kind,
@@ -101,12 +110,17 @@ impl<'a> Loader<'a> {
             return Ok(Readable::part((), vec![right]));
         }
         let own = self.cluster.namespace.clone();
-        match self.cluster.list(kind, Some(&own), &labels, &mut each).await {
+        match self
+            .cluster
+            .list(kind, Some(&own), &labels, &mut each)
+            .await
+        {
             Ok(skipped) => {
                 self.warnings.extend(skipped.warning(kind));
                 Ok(Readable::namespace((), right, &own))
             }
-            // The permission for the whole cluster is reported: it is the one that the command needs.
+            // The permission for the whole cluster is reported: it is the one that the command
+            // needs.
             Err(ListError::Forbidden(_)) => Ok(Readable::part((), vec![right])),
             Err(error) => Err(error.into()),
         }
@@ -129,7 +143,8 @@ impl<'a> Loader<'a> {
         namespace: Option<&str>,
         mut each: impl FnMut(&Pool),
     ) -> Result<Readable<()>, Error> {
-        self.each_pool_of(&InClusterKind::ALL, namespace, &mut each).await
+        self.each_pool_of(&InClusterKind::ALL, namespace, &mut each)
+            .await
     }
 
     async fn each_pool_of(
@@ -141,14 +156,19 @@ impl<'a> Loader<'a> {
         let mut all = Readable::complete(());
         for kind in kinds {
             let namespace = namespace.filter(|_| !kind.is_global());
-            let read = self.list(Kind::Pool(*kind), namespace, |pool: Pool| each(&pool)).await?;
+            let read = self
+                .list(Kind::Pool(*kind), namespace, |pool: Pool| each(&pool))
+                .await?;
             all = all.depends_on(&read);
         }
         Ok(all)
     }
 
     /// The pools of a namespace, or of all, and the global pools.
-    pub(crate) async fn pools(&mut self, namespace: Option<&str>) -> Result<Readable<Vec<PoolRow>>, Error> {
+    pub(crate) async fn pools(
+        &mut self,
+        namespace: Option<&str>,
+    ) -> Result<Readable<Vec<PoolRow>>, Error> {
         self.pools_of(&InClusterKind::ALL, namespace).await
     }
 
@@ -158,7 +178,9 @@ impl<'a> Loader<'a> {
         namespace: Option<&str>,
     ) -> Result<Readable<Vec<PoolRow>>, Error> {
         let mut rows = Vec::new();
-        let read = self.each_pool_of(kinds, namespace, |pool| rows.push(PoolRow::from(pool))).await?;
+        let read = self
+            .each_pool_of(kinds, namespace, |pool| rows.push(PoolRow::from(pool)))
+            .await?;
         rows.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(read.map(|()| rows))
     }
@@ -166,7 +188,11 @@ impl<'a> Loader<'a> {
     /// All networks.
     pub(crate) async fn networks(&mut self) -> Result<Readable<Vec<NetworkRow>>, Error> {
         let mut rows = Vec::new();
-        let read = self.list(Kind::Network, None, |network: IPNetwork| rows.push(NetworkRow::from(network))).await?;
+        let read = self
+            .list(Kind::Network, None, |network: IPNetwork| {
+                rows.push(NetworkRow::from(network))
+            })
+            .await?;
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(read.map(|()| rows))
     }
@@ -186,7 +212,12 @@ impl<'a> Loader<'a> {
         let (mut rows, mut pools) = (Vec::new(), SharedPools::default());
         let each = |address: IPAddress| {
             rows.extend(
-                AddressRow::of(&address).filter(&keep).map(|row| AddressRow { pool: pools.share(row.pool), ..row }),
+                AddressRow::of(&address)
+                    .filter(&keep)
+                    .map(|row| AddressRow {
+                        pool: pools.share(row.pool),
+                        ..row
+                    }),
             );
         };
         let read = self.list(Kind::Address, namespace, each).await?;
@@ -199,7 +230,10 @@ impl<'a> Loader<'a> {
         namespace: Option<&str>,
         keep: impl Fn(&ClaimRow) -> bool,
     ) -> Result<Readable<Vec<ClaimRow>>, Error> {
-        Ok(self.all_claims(namespace, keep).await?.map(|claims| claims.served))
+        Ok(self
+            .all_claims(namespace, keep)
+            .await?
+            .map(|claims| claims.served))
     }
 
     /// The claims for pools of this provider, and those that no provider serves.
@@ -214,7 +248,10 @@ impl<'a> Loader<'a> {
             Some(row) => claims.unserved.push(row),
             None => {
                 let row = ClaimRow::of(&claim).filter(&keep);
-                claims.served.extend(row.map(|row| ClaimRow { pool: pools.share(row.pool), ..row }));
+                claims.served.extend(row.map(|row| ClaimRow {
+                    pool: pools.share(row.pool),
+                    ..row
+                }));
             }
         };
         let read = self.list(Kind::Claim, namespace, each).await?;
@@ -227,19 +264,26 @@ impl<'a> Loader<'a> {
     ) -> Result<Readable<Vec<ReservationRow>>, Error> {
         let (mut rows, mut pools) = (Vec::new(), SharedPools::default());
         let each = |reservation: IPReservation| {
-            rows.extend(ReservationRow::of(&reservation).filter(&keep).map(|mut row| {
-                row.pool = pools.share(row.pool);
-                if let Scope::Pool(pool) = &mut row.slot.scope {
-                    *pool = row.pool.clone();
-                }
-                row
-            }));
+            rows.extend(
+                ReservationRow::of(&reservation)
+                    .filter(&keep)
+                    .map(|mut row| {
+                        row.pool = pools.share(row.pool);
+                        if let Scope::Pool(pool) = &mut row.slot.scope {
+                            *pool = row.pool.clone();
+                        }
+                        row
+                    }),
+            );
         };
         let read = self.list(Kind::Reservation, None, each).await?;
         Ok(read.map(|()| rows))
     }
 
-    pub(crate) async fn slices(&mut self, keep: impl Fn(&SliceRow) -> bool) -> Result<Readable<Vec<SliceRow>>, Error> {
+    pub(crate) async fn slices(
+        &mut self,
+        keep: impl Fn(&SliceRow) -> bool,
+    ) -> Result<Readable<Vec<SliceRow>>, Error> {
         let mut rows = Vec::new();
         let each = |slice: IPSlice| rows.extend(Some(SliceRow::from(slice)).filter(&keep));
         let read = self.list(Kind::Slice, None, each).await?;
@@ -265,7 +309,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// The ledger of the manager, filled with everything that the next addresses of a pool depend on.
+    /// The ledger of the manager, filled with everything that the next addresses of a pool depend
+    /// on.
     pub(crate) async fn ledger(&mut self, pool: &PoolRow) -> Result<Readable<Ledger>, Error> {
         let ledger = Ledger::read_only();
         let mut all = self.fill_networks(&ledger).await?;
@@ -278,12 +323,28 @@ impl<'a> Loader<'a> {
         };
         // Objects of other namespaces matter for a network and for a global pool only.
         let is_alone = pool.network.is_none() && pool.moving.is_none();
-        let namespace = if is_alone { pool.key.namespace.as_deref() } else { None };
+        let namespace = if is_alone {
+            pool.key.namespace.as_deref()
+        } else {
+            None
+        };
         let kinds = [pool.key.kind];
-        let kinds = if is_alone { &kinds[..] } else { &InClusterKind::ALL };
+        let kinds = if is_alone {
+            &kinds[..]
+        } else {
+            &InClusterKind::ALL
+        };
         let pools = self.each_pool_of(kinds, namespace, each).await?;
-        let reservations = self.list(Kind::Reservation, None, |object: IPReservation| ledger.apply(&object)).await?;
-        let addresses = self.list(Kind::Address, namespace, |object: IPAddress| ledger.apply(&object)).await?;
+        let reservations = self
+            .list(Kind::Reservation, None, |object: IPReservation| {
+                ledger.apply(&object)
+            })
+            .await?;
+        let addresses = self
+            .list(Kind::Address, namespace, |object: IPAddress| {
+                ledger.apply(&object)
+            })
+            .await?;
         for read in [pools, reservations, addresses] {
             all = all.depends_on(&read);
         }
@@ -302,13 +363,18 @@ impl<'a> Loader<'a> {
         if !selects {
             return Ok(networks);
         }
-        let namespaces = self.others::<Namespace>(OtherKind::Namespace, None, "", "").await?;
-        namespaces.seen().iter().for_each(|namespace| ledger.apply(namespace));
+        let namespaces = self
+            .others::<Namespace>(OtherKind::Namespace, None, "", "")
+            .await?;
+        namespaces
+            .seen()
+            .iter()
+            .for_each(|namespace| ledger.apply(namespace));
         Ok(networks.depends_on(&namespaces))
     }
 
-    /// Finds a pool by `NAME` or `KIND/NAME` in the namespace of the caller, or among the global pools. A pool that may
-    /// not be read is not reported as missing.
+    /// Finds a pool by `NAME` or `KIND/NAME` in the namespace of the caller, or among the global
+    /// pools. A pool that may not be read is not reported as missing.
     pub(crate) async fn find_pool(&mut self, name: &str) -> Result<PoolRow, Error> {
         let namespace = self.cluster.namespace.clone();
         let kind = name.split_once('/').and_then(|(kind, _)| kind_of(kind));
@@ -320,7 +386,10 @@ impl<'a> Loader<'a> {
             return Ok(found.clone());
         }
         pools.require(|| format!("whether the pool {name} exists in {place}"))?;
-        Err(Error::NoPool { name: name.to_owned(), place })
+        Err(Error::NoPool {
+            name: name.to_owned(),
+            place,
+        })
     }
 }
 
@@ -329,35 +398,58 @@ fn open_network(pool: &Pool) -> IPNetwork {
     let mut network = IPNetwork::default();
     network.metadata.name = pool.spec.network().map(str::to_owned);
     network.metadata.finalizers = Some(vec![names::PROTECT_NETWORK.to_owned()]);
-    network.spec.namespaces = Some(NamespaceAccess { from: NamespaceSource::All, ..NamespaceAccess::default() });
-    let lengths = network.status.get_or_insert_default().block_lengths.get_or_insert_default();
+    network.spec.namespaces = Some(NamespaceAccess {
+        from: NamespaceSource::All,
+        ..NamespaceAccess::default()
+    });
+    let lengths = network
+        .status
+        .get_or_insert_default()
+        .block_lengths
+        .get_or_insert_default();
     if let Ok(usable) = pool.spec.usable() {
         lengths.set(usable.family, usable.length);
     }
     network
 }
 
-/// Whether a pool has the name `NAME` or `KIND/NAME`. The kind is a name, a plural, or the short form of the tables.
+/// Whether a pool has the name `NAME` or `KIND/NAME`. The kind is a name, a plural, or the short
+/// form of the tables.
 pub(crate) fn matches(key: &PoolKey, text: &str) -> bool {
-    let (kind, name) = text.split_once('/').map_or((None, text), |(kind, name)| (Some(kind), name));
+    let (kind, name) = text
+        .split_once('/')
+        .map_or((None, text), |(kind, name)| (Some(kind), name));
     key.name.as_ref() == name && kind.is_none_or(|text| is_kind(key.kind, text))
 }
 
 /// Whether a text is the name, the plural or the short form of a kind.
 fn is_kind(kind: InClusterKind, text: &str) -> bool {
-    [kind.name(), kind.plural(), short(kind)].iter().any(|name| name.eq_ignore_ascii_case(text))
+    [kind.name(), kind.plural(), short(kind)]
+        .iter()
+        .any(|name| name.eq_ignore_ascii_case(text))
 }
 
 /// The kind with this name, plural or short form.
 pub(crate) fn kind_of(text: &str) -> Option<InClusterKind> {
-    InClusterKind::ALL.into_iter().find(|kind| is_kind(*kind, text))
+    InClusterKind::ALL
+        .into_iter()
+        .find(|kind| is_kind(*kind, text))
 }
 
 fn find<'a>(pools: &'a [PoolRow], name: &str) -> Result<Option<&'a PoolRow>, Error> {
-    let found: Vec<_> = pools.iter().filter(|pool| matches(&pool.key, name)).collect();
+    let found: Vec<_> = pools
+        .iter()
+        .filter(|pool| matches(&pool.key, name))
+        .collect();
     if found.len() > 1 {
-        let choices: Vec<_> = found.iter().map(|pool| format!("{}/{}", short(pool.key.kind), pool.key.name)).collect();
-        return Err(Error::AmbiguousPool { name: name.to_owned(), choices: choices.join(" or ") });
+        let choices: Vec<_> = found
+            .iter()
+            .map(|pool| format!("{}/{}", short(pool.key.kind), pool.key.name))
+            .collect();
+        return Err(Error::AmbiguousPool {
+            name: name.to_owned(),
+            choices: choices.join(" or "),
+        });
     }
     Ok(found.first().copied())
 }
@@ -380,7 +472,12 @@ mod tests {
     fn pool_is_found_by_name_or_kind_and_name() {
         let key = |kind| PoolKey::new(kind, None, "web");
         let global = key(InClusterKind::GlobalIPPool);
-        for text in ["web", "globalip/web", "GlobalInClusterIPPool/web", "globalinclusterippools/web"] {
+        for text in [
+            "web",
+            "globalip/web",
+            "GlobalInClusterIPPool/web",
+            "globalinclusterippools/web",
+        ] {
             assert!(matches(&global, text), "{text}");
         }
         assert!(!matches(&global, "ip/web") && !matches(&global, "other"));

@@ -1,5 +1,5 @@
-//! Reports: what a command shows. They are computed by pure functions from the objects, and are the output of
-//! `-o json` and `-o yaml`.
+//! Reports: what a command shows. They are computed by pure functions from the objects, and are the
+//! output of `-o json` and `-o yaml`.
 
 mod changes;
 mod claims;
@@ -106,7 +106,8 @@ pub struct Document<'a> {
     /// The output of the command.
     #[serde(flatten)]
     pub report: &'a Report,
-    /// The permissions that the caller lacks. Then lists can be incomplete, and what is unknown is `null`.
+    /// The permissions that the caller lacks. Then lists can be incomplete, and what is unknown is
+    /// `null`.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub missing: &'a [String],
 }
@@ -126,6 +127,10 @@ pub struct PoolName {
 impl From<&PoolKey> for PoolName {
     fn from(key: &PoolKey) -> Self {
         let namespace = key.namespace.as_deref().map(str::to_owned);
-        Self { kind: key.kind.name().to_owned(), namespace, name: key.name.to_string() }
+        Self {
+            kind: key.kind.name().to_owned(),
+            namespace,
+            name: key.name.to_string(),
+        }
     }
 }

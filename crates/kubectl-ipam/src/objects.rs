@@ -3,8 +3,8 @@
 mod unserved;
 
 use capi_ipam_api::{
-    IPNetwork, IPNetworkStatus, IPReservation, IPSlice, MemberPhase, Pool, PoolKey, PoolNetwork, PoolSpec, Scope,
-    SliceOwner, Slot, conditions, names,
+    IPNetwork, IPNetworkStatus, IPReservation, IPSlice, MemberPhase, Pool, PoolKey, PoolNetwork,
+    PoolSpec, Scope, SliceOwner, Slot, conditions, names,
 };
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -26,7 +26,8 @@ pub(crate) struct PoolRow {
     pub(crate) key: PoolKey,
     pub(crate) scope: Scope,
     pub(crate) network: Option<String>,
-    /// The network that the pool joins or leaves, with the number of reservations that are not moved yet.
+    /// The network that the pool joins or leaves, with the number of reservations that are not
+    /// moved yet.
     pub(crate) moving: Option<PoolNetwork>,
     pub(crate) spec: PoolSpec,
     pub(crate) usable: Result<UsableBlocks, String>,
@@ -40,7 +41,10 @@ pub(crate) struct PoolRow {
 impl From<&Pool> for PoolRow {
     fn from(pool: &Pool) -> Self {
         let key = PoolKey::of(pool);
-        let usable = pool.spec.usable().map_err(|problems| first_problems(&problems));
+        let usable = pool
+            .spec
+            .usable()
+            .map_err(|problems| first_problems(&problems));
         let scope = scope_of(pool);
         Self {
             network: scope.network().map(str::to_owned),
@@ -50,7 +54,11 @@ impl From<&Pool> for PoolRow {
             spec: pool.spec.clone(),
             usable,
             counts: pool.status.as_ref().and_then(|status| status.ip_addresses),
-            conditions: pool.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default(),
+            conditions: pool
+                .status
+                .as_ref()
+                .map(|status| status.conditions.clone())
+                .unwrap_or_default(),
             paused: is_paused(&pool.metadata),
             deleting: pool.metadata.deletion_timestamp.is_some(),
             initialized: finalizer::is_set(pool, names::PROTECT_POOL),
@@ -62,24 +70,36 @@ impl From<&Pool> for PoolRow {
 fn first_problems<'a, P: ToString + 'a>(problems: impl IntoIterator<Item = &'a P>) -> String {
     let texts: Vec<String> = problems.into_iter().map(ToString::to_string).collect();
     let more = texts.len().saturating_sub(MAX_PROBLEMS);
-    let more = if more > 0 { format!("; and {more} more problems") } else { String::new() };
+    let more = if more > 0 {
+        format!("; and {more} more problems")
+    } else {
+        String::new()
+    };
     let first: Vec<String> = texts.into_iter().take(MAX_PROBLEMS).collect();
     format!("{}{more}", first.join("; "))
 }
 
 /// The scope of a stored pool: the network to which it belongs, or else the pool itself.
 ///
-/// The network is in the status: a network can select pools that do not name it. A pool that leaves a network has left
-/// it. If the provider has not observed the specification, it is the network that the pool names.
+/// The network is in the status: a network can select pools that do not name it. A pool that leaves
+/// a network has left it. If the provider has not observed the specification, it is the network
+/// that the pool names.
 pub(crate) fn scope_of(pool: &Pool) -> Scope {
     Scope::of(&PoolKey::of(pool), network_of(pool))
 }
 
 fn network_of(pool: &Pool) -> Option<&str> {
     let named = pool.spec.network();
-    let Some(status) = pool.status.as_ref() else { return named };
-    let joined = status.network.as_ref().filter(|network| network.phase != MemberPhase::Leaving);
-    let is_observed = status.observed_generation.is_some_and(|observed| Some(observed) >= pool.metadata.generation);
+    let Some(status) = pool.status.as_ref() else {
+        return named;
+    };
+    let joined = status
+        .network
+        .as_ref()
+        .filter(|network| network.phase != MemberPhase::Leaving);
+    let is_observed = status
+        .observed_generation
+        .is_some_and(|observed| Some(observed) >= pool.metadata.generation);
     match joined {
         Some(network) => Some(network.name.as_str()),
         // The network that it names does not accept the pool.
@@ -91,7 +111,9 @@ fn network_of(pool: &Pool) -> Option<&str> {
 /// The network that a pool joins or leaves.
 fn moving_of(pool: &Pool) -> Option<PoolNetwork> {
     let network = pool.status.as_ref()?.network.as_ref();
-    network.filter(|network| network.phase != MemberPhase::Member).cloned()
+    network
+        .filter(|network| network.phase != MemberPhase::Member)
+        .cloned()
 }
 
 impl PoolRow {
@@ -116,7 +138,10 @@ impl PoolRow {
 
     /// The status and the reason of `Ready`; `None` if no provider has reported it.
     pub(crate) fn ready(&self) -> Option<(&str, Option<&str>)> {
-        let ready = self.conditions.iter().find(|condition| condition.type_ == conditions::READY)?;
+        let ready = self
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == conditions::READY)?;
         Some((ready.status.as_ref(), ready.reason.as_deref()))
     }
 }
@@ -143,17 +168,22 @@ impl From<IPNetwork> for NetworkRow {
 
 impl NetworkRow {
     fn ready_condition(&self) -> Option<&Condition> {
-        self.status.conditions.iter().find(|condition| condition.type_ == conditions::READY)
+        self.status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == conditions::READY)
     }
 
     /// The status of `Ready`.
     pub(crate) fn ready(&self) -> &str {
-        self.ready_condition().map_or("Unknown", |ready| ready.status.as_ref())
+        self.ready_condition()
+            .map_or("Unknown", |ready| ready.status.as_ref())
     }
 
     /// The condition `Ready` if it is not True.
     pub(crate) fn problem(&self) -> Option<&Condition> {
-        self.ready_condition().filter(|ready| ready.status != "True")
+        self.ready_condition()
+            .filter(|ready| ready.status != "True")
     }
 }
 
@@ -178,7 +208,11 @@ impl AddressRow {
         Some(Self {
             pool,
             block,
-            claim: if claim.is_empty() { name.name().into() } else { claim.as_str().into() },
+            claim: if claim.is_empty() {
+                name.name().into()
+            } else {
+                claim.as_str().into()
+            },
             key: name,
             created: created(&address.metadata),
             cluster: label(&address.metadata, names::CLUSTER_NAME_LABEL),
@@ -195,7 +229,9 @@ impl AddressRow {
 fn has_old_owner(metadata: &ObjectMeta) -> bool {
     let version = format!("{}/{}", names::GROUP, ContractVersion::V1Beta1.as_str());
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    owners.iter().any(|owner| owner.kind == "IPAddressClaim" && owner.api_version == version)
+    owners
+        .iter()
+        .any(|owner| owner.kind == "IPAddressClaim" && owner.api_version == version)
 }
 
 /// A reservation of an address.
@@ -277,9 +313,12 @@ impl ClaimRow {
     /// `None` if the claim is for a pool of another provider.
     pub(crate) fn of(claim: &IPAddressClaim) -> Option<Self> {
         let pool = PoolKey::of_claim(claim)?;
-        let problem = find_condition(claim, conditions::READY).filter(|ready| ready.status != "True");
-        let not_in_use = find_condition(claim, conditions::IN_USE).filter(|in_use| in_use.status == "False");
-        let replaced = find_condition(claim, conditions::RESTORED_WITHOUT_ADDRESS).filter(|it| it.status == "True");
+        let problem =
+            find_condition(claim, conditions::READY).filter(|ready| ready.status != "True");
+        let not_in_use =
+            find_condition(claim, conditions::IN_USE).filter(|in_use| in_use.status == "False");
+        let replaced = find_condition(claim, conditions::RESTORED_WITHOUT_ADDRESS)
+            .filter(|it| it.status == "True");
         let part = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(Box::from);
         Some(Self {
             key: NamespacedName::of(&claim.metadata),
@@ -298,7 +337,10 @@ impl ClaimRow {
 
     /// The IPAddress to which the claim is bound.
     pub(crate) fn address_key(&self) -> Option<NamespacedName> {
-        Some(NamespacedName::new(self.key.namespace(), self.bound.as_deref()?))
+        Some(NamespacedName::new(
+            self.key.namespace(),
+            self.bound.as_deref()?,
+        ))
     }
 
     pub(crate) fn is_waiting(&self) -> bool {
@@ -309,14 +351,27 @@ impl ClaimRow {
 /// The condition of a type, in any of the lists of the versions of the contract.
 fn find_condition<'a>(claim: &'a IPAddressClaim, type_: &str) -> Option<&'a Condition> {
     let status = claim.status.as_ref()?;
-    let nested = [status.v1beta2.as_ref(), status.deprecated.as_ref().and_then(|old| old.v1beta1.as_ref())];
-    let lists = std::iter::once(&status.conditions).chain(nested.into_iter().flatten().map(|list| &list.conditions));
-    let mut of_type = lists.flatten().filter(|condition| condition.type_ == type_).peekable();
+    let nested = [
+        status.v1beta2.as_ref(),
+        status
+            .deprecated
+            .as_ref()
+            .and_then(|old| old.v1beta1.as_ref()),
+    ];
+    let lists = std::iter::once(&status.conditions)
+        .chain(nested.into_iter().flatten().map(|list| &list.conditions));
+    let mut of_type = lists
+        .flatten()
+        .filter(|condition| condition.type_ == type_)
+        .peekable();
     let first = of_type.peek().copied();
-    of_type.find(|condition| condition.status != "True").or(first)
+    of_type
+        .find(|condition| condition.status != "True")
+        .or(first)
 }
 
-/// The owner that is not the Cluster: the machine of the infrastructure provider, or what created the claim for it.
+/// The owner that is not the Cluster: the machine of the infrastructure provider, or what created
+/// the claim for it.
 fn machine(metadata: &ObjectMeta) -> Option<Box<str>> {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     let mut others = owners.iter().filter(|owner| owner.kind != "Cluster");
@@ -330,7 +385,12 @@ fn created(metadata: &ObjectMeta) -> Option<Timestamp> {
 }
 
 fn label(metadata: &ObjectMeta, name: &str) -> Option<Box<str>> {
-    metadata.labels.as_ref()?.get(name).filter(|value| !value.is_empty()).map(|value| value.as_str().into())
+    metadata
+        .labels
+        .as_ref()?
+        .get(name)
+        .filter(|value| !value.is_empty())
+        .map(|value| value.as_str().into())
 }
 
 fn text(value: Option<&str>) -> Box<str> {

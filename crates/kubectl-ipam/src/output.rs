@@ -10,26 +10,51 @@ use crate::model::{Document, Report};
 use crate::render::{Style, grid, lines, names, text};
 
 /// Prints a report. `missing` are the permissions that the caller lacks.
-pub(crate) fn print_report(report: &Report, missing: &[String], format: Format, style: Style) -> Result<(), Error> {
+pub(crate) fn print_report(
+    report: &Report,
+    missing: &[String],
+    format: Format,
+    style: Style,
+) -> Result<(), Error> {
     if format != Format::Json {
         return print(&self::format(report, missing, format, style)?);
     }
     // Without the whole text in memory.
     let mut output = std::io::BufWriter::new(std::io::stdout().lock());
     let document = Document { report, missing };
-    let written = serde_json::to_writer_pretty(&mut output, &document).map_err(std::io::Error::from);
-    end(written.and_then(|()| output.write_all(b"\n")).and_then(|()| output.flush()))
+    let written =
+        serde_json::to_writer_pretty(&mut output, &document).map_err(std::io::Error::from);
+    end(written
+        .and_then(|()| output.write_all(b"\n"))
+        .and_then(|()| output.flush()))
 }
 
 /// The text of a report.
-pub(crate) fn format(report: &Report, missing: &[String], format: Format, style: Style) -> Result<String, Error> {
+pub(crate) fn format(
+    report: &Report,
+    missing: &[String],
+    format: Format,
+    style: Style,
+) -> Result<String, Error> {
     let failed = |error: &dyn std::error::Error| Error::Output(error.to_string());
-    let plain = Style { color: false, wide: true, ..style };
+    let plain = Style {
+        color: false,
+        wide: true,
+        ..style
+    };
     let document = Document { report, missing };
     Ok(match format {
         Format::Table => text(report, style),
-        Format::Wide => text(report, Style { wide: true, ..style }),
-        Format::Json => serde_json::to_string_pretty(&document).map_err(|error| failed(&error))? + "\n",
+        Format::Wide => text(
+            report,
+            Style {
+                wide: true,
+                ..style
+            },
+        ),
+        Format::Json => {
+            serde_json::to_string_pretty(&document).map_err(|error| failed(&error))? + "\n"
+        }
         Format::Yaml => {
             // By way of JSON: the tag of the enumeration becomes a field.
             let value = serde_json::to_value(&document).map_err(|error| failed(&error))?;
@@ -44,19 +69,32 @@ pub(crate) fn format(report: &Report, missing: &[String], format: Format, style:
 pub(crate) fn style(flags: &Global, namespaces: bool) -> Style {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let is_dumb = variable("TERM").is_some_and(|term| term == "dumb");
-    let color = !flags.no_color && variable("NO_COLOR").is_none() && !is_dumb && std::io::stdout().is_terminal();
-    Style { color, wide: false, namespaces, headers: true, now: Timestamp::now() }
+    let color = !flags.no_color
+        && variable("NO_COLOR").is_none()
+        && !is_dumb
+        && std::io::stdout().is_terminal();
+    Style {
+        color,
+        wide: false,
+        namespaces,
+        headers: true,
+        now: Timestamp::now(),
+    }
 }
 
 /// Writes to the standard output. A closed pipe is no error.
 pub(crate) fn print(text: &str) -> Result<(), Error> {
     let mut output = std::io::stdout().lock();
-    end(output.write_all(text.as_bytes()).and_then(|()| output.flush()))
+    end(output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush()))
 }
 
 fn end(result: std::io::Result<()>) -> Result<(), Error> {
     match result {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Output(error.to_string())),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Error::Output(error.to_string()))
+        }
         _ => Ok(()),
     }
 }

@@ -12,8 +12,8 @@ use jiff::Timestamp;
 pub(crate) use self::details::{body, details, head};
 pub(crate) use self::grid::{Grid, clean};
 use crate::model::{
-    Fact, Finding, Holder, ImportChange, ImportProblem, ImportSummary, PoolMatch, PoolName, Report, ReservationAction,
-    ReservationChange,
+    Fact, Finding, Holder, ImportChange, ImportProblem, ImportSummary, PoolMatch, PoolName, Report,
+    ReservationAction, ReservationChange,
 };
 
 /// What stands for a value that may not be read.
@@ -61,7 +61,11 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         Report::PoolDetails(pool) => details(pool, style),
         Report::ReservationChange(change) => change_text(change),
         Report::ImportSummary(summary) => import_text(summary, style),
-        Report::HolderList { pools, holders, address } => {
+        Report::HolderList {
+            pools,
+            holders,
+            address,
+        } => {
             let holders = match holders.as_deref() {
                 None => no_holder(address, false),
                 Some([]) => no_holder(address, true),
@@ -69,12 +73,17 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
             };
             format!("{}{holders}", memberships(pools.as_deref()))
         }
-        Report::FreeList { addresses, note, .. } => {
+        Report::FreeList {
+            addresses, note, ..
+        } => {
             let mut text = lines(addresses);
             text.extend(note.as_ref().map(|note| format!("{}\n", clean(note))));
             text
         }
-        Report::FindingList { findings, unchecked } => findings::text(findings, unchecked, style),
+        Report::FindingList {
+            findings,
+            unchecked,
+        } => findings::text(findings, unchecked, style),
         Report::PoolList { .. } | Report::NetworkList { .. } | Report::ClaimList { .. } => {
             grid(report, style).text(style.headers)
         }
@@ -84,7 +93,11 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
 /// The pools that contain an address; `None` if they may not be read.
 pub(crate) fn memberships(pools: Option<&[PoolMatch]>) -> String {
     let text = |entry: &PoolMatch| {
-        let network = entry.network.as_deref().map(|name| format!(", network {name}")).unwrap_or_default();
+        let network = entry
+            .network
+            .as_deref()
+            .map(|name| format!(", network {name}"))
+            .unwrap_or_default();
         format!("{}{network}: {:?}\n", full(&entry.pool), entry.membership)
     };
     match pools {
@@ -94,10 +107,15 @@ pub(crate) fn memberships(pools: Option<&[PoolMatch]>) -> String {
     }
 }
 
-/// The text for an address without a holder. Without all IPAddresses and reservations, it is unknown.
+/// The text for an address without a holder. Without all IPAddresses and reservations, it is
+/// unknown.
 pub(crate) fn no_holder(address: &str, is_known: bool) -> String {
     let address = clean(address);
-    if is_known { format!("\nNothing holds {address}.\n") } else { format!("\nIt is unknown who holds {address}.\n") }
+    if is_known {
+        format!("\nNothing holds {address}.\n")
+    } else {
+        format!("\nIt is unknown who holds {address}.\n")
+    }
 }
 
 /// The missing permissions, as the last lines of a text.
@@ -124,19 +142,33 @@ fn fact(value: &Fact<String>) -> String {
     }
 }
 
-pub(crate) fn holder_texts<'a>(holders: impl IntoIterator<Item = &'a Holder>, style: Style) -> String {
-    holders.into_iter().map(|holder| details::holder(holder, style)).collect()
+pub(crate) fn holder_texts<'a>(
+    holders: impl IntoIterator<Item = &'a Holder>,
+    style: Style,
+) -> String {
+    holders
+        .into_iter()
+        .map(|holder| details::holder(holder, style))
+        .collect()
 }
 
 /// Written as kubectl writes changes.
 fn change_text(change: &ReservationChange) -> String {
     let action = format!("{:?}", change.action).to_lowercase();
-    let dry_run = if change.dry_run { " (server dry run)" } else { "" };
+    let dry_run = if change.dry_run {
+        " (server dry run)"
+    } else {
+        ""
+    };
     let purpose = change.claim.as_deref().map_or_else(
         || format!("{} is excluded from allocation", change.address),
         |claim| format!("{} is reserved for the claim {claim}", change.address),
     );
-    let purpose = if change.action == ReservationAction::Created { format!(": {purpose}") } else { String::new() };
+    let purpose = if change.action == ReservationAction::Created {
+        format!(": {purpose}")
+    } else {
+        String::new()
+    };
     format!("ipreservation {} {action}{dry_run}{purpose}\n", change.name)
 }
 
@@ -144,10 +176,26 @@ fn change_text(change: &ReservationChange) -> String {
 fn import_text(summary: &ImportSummary, style: Style) -> String {
     let mut text = String::new();
     for ImportProblem { line, problem } in &summary.problems {
-        let place = line.map_or_else(|| "not in the file".to_owned(), |line| format!("line {line}"));
-        let _ = writeln!(text, "{}: {}", style.paint(&place, Color::Red), clean(problem));
+        let place = line.map_or_else(
+            || "not in the file".to_owned(),
+            |line| format!("line {line}"),
+        );
+        let _ = writeln!(
+            text,
+            "{}: {}",
+            style.paint(&place, Color::Red),
+            clean(problem)
+        );
     }
-    let ImportSummary { dry_run, created, updated, deleted, unchanged, not_made, .. } = summary;
+    let ImportSummary {
+        dry_run,
+        created,
+        updated,
+        deleted,
+        unchanged,
+        not_made,
+        ..
+    } = summary;
     let dry_run_text = if *dry_run { " (server dry run)" } else { "" };
     if *dry_run || *not_made > 0 || style.wide {
         for ImportChange { action, object, .. } in &summary.changes {
@@ -161,14 +209,20 @@ fn import_text(summary: &ImportSummary, style: Style) -> String {
         "{created} created, {updated} updated, {deleted} deleted, {unchanged} unchanged, {problems} problems{dry_run_text}"
     );
     if *not_made > 0 {
-        let _ = writeln!(text, "{not_made} changes were not made; run the same import again to make them");
+        let _ = writeln!(
+            text,
+            "{not_made} changes were not made; run the same import again to make them"
+        );
     }
     text
 }
 
 /// Each text in a line.
 pub(crate) fn lines<T: AsRef<str>>(texts: &[T]) -> String {
-    texts.iter().flat_map(|text| [text.as_ref(), "\n"]).collect()
+    texts
+        .iter()
+        .flat_map(|text| [text.as_ref(), "\n"])
+        .collect()
 }
 
 /// The rows of a report, for text and for CSV.
@@ -177,41 +231,88 @@ pub(crate) fn grid(report: &Report, style: Style) -> Grid {
         Report::PoolList { pools } => lists::pools(pools, style),
         Report::NetworkList { networks } => lists::networks(networks, style),
         Report::ClaimList { claims } => lists::claims(claims, style),
-        Report::HolderList { holders, .. } => lists::holders(holders.as_deref().unwrap_or_default(), style),
+        Report::HolderList { holders, .. } => {
+            lists::holders(holders.as_deref().unwrap_or_default(), style)
+        }
         Report::FreeList { addresses, .. } => {
             let mut grid = Grid::new(&["ADDRESS"]);
-            addresses.iter().for_each(|address| grid.row(vec![address.clone()]));
+            addresses
+                .iter()
+                .for_each(|address| grid.row(vec![address.clone()]));
             grid
         }
-        Report::FindingList { findings, unchecked } => {
+        Report::FindingList {
+            findings,
+            unchecked,
+        } => {
             let mut grid = Grid::new(&["SEVERITY", "CHECK", "OBJECT", "PROBLEM", "REPAIR"]);
-            for Finding { severity, check, object, problem, repair } in findings {
-                let cells =
-                    [format!("{severity:?}"), format!("{check:?}"), object.clone(), problem.clone(), repair.clone()];
+            for Finding {
+                severity,
+                check,
+                object,
+                problem,
+                repair,
+            } in findings
+            {
+                let cells = [
+                    format!("{severity:?}"),
+                    format!("{check:?}"),
+                    object.clone(),
+                    problem.clone(),
+                    repair.clone(),
+                ];
                 grid.row(cells.into());
             }
             for skipped in unchecked {
                 let check = format!("{:?}", skipped.check);
                 let problem = findings::unchecked_problem(skipped).to_owned();
-                grid.row(vec!["Unknown".to_owned(), check, String::new(), problem, skipped.reason.clone()]);
+                grid.row(vec![
+                    "Unknown".to_owned(),
+                    check,
+                    String::new(),
+                    problem,
+                    skipped.reason.clone(),
+                ]);
             }
             grid
         }
-        Report::PoolDetails(pool) => lists::holders(pool.holders.as_deref().unwrap_or_default(), style),
+        Report::PoolDetails(pool) => {
+            lists::holders(pool.holders.as_deref().unwrap_or_default(), style)
+        }
         Report::ReservationChange(change) => {
             let mut grid = Grid::new(&["ACTION", "NAME", "ADDRESS", "CLAIM"]);
             let claim = change.claim.clone().unwrap_or_default();
-            grid.row(vec![format!("{:?}", change.action), change.name.clone(), change.address.clone(), claim]);
+            grid.row(vec![
+                format!("{:?}", change.action),
+                change.name.clone(),
+                change.address.clone(),
+                claim,
+            ]);
             grid
         }
         Report::ImportSummary(summary) => {
             let mut grid = Grid::new(&["LINE", "ACTION", "OBJECT", "PROBLEM"]);
             let number = |line: &Option<u64>| line.map(|line| line.to_string()).unwrap_or_default();
-            for ImportChange { line, action, object } in &summary.changes {
-                grid.row(vec![number(line), format!("{action:?}"), object.clone(), String::new()]);
+            for ImportChange {
+                line,
+                action,
+                object,
+            } in &summary.changes
+            {
+                grid.row(vec![
+                    number(line),
+                    format!("{action:?}"),
+                    object.clone(),
+                    String::new(),
+                ]);
             }
             for ImportProblem { line, problem } in &summary.problems {
-                grid.row(vec![number(line), String::new(), String::new(), problem.clone()]);
+                grid.row(vec![
+                    number(line),
+                    String::new(),
+                    String::new(),
+                    problem.clone(),
+                ]);
             }
             grid
         }
@@ -220,27 +321,52 @@ pub(crate) fn grid(report: &Report, style: Style) -> Grid {
 
 /// The names of `-o name`.
 pub(crate) fn names(report: &Report) -> Vec<String> {
-    let pool = |pool: &PoolName| format!("{}.ipam.cluster.x-k8s.io/{}", pool.kind.to_lowercase(), pool.name);
+    let pool = |pool: &PoolName| {
+        format!(
+            "{}.ipam.cluster.x-k8s.io/{}",
+            pool.kind.to_lowercase(),
+            pool.name
+        )
+    };
     let address = |holder: &Holder| {
-        let name = holder.ip_address.known().and_then(|name| name.split_once('/'));
+        let name = holder
+            .ip_address
+            .known()
+            .and_then(|name| name.split_once('/'));
         let address = name.map(|(_, name)| format!("ipaddress.ipam.cluster.x-k8s.io/{name}"));
         let reservation = holder.reservation.known();
-        address.or_else(|| reservation.map(|name| format!("ipreservation.ipam.cluster.x-k8s.io/{name}")))
+        address.or_else(|| {
+            reservation.map(|name| format!("ipreservation.ipam.cluster.x-k8s.io/{name}"))
+        })
     };
     match report {
         Report::PoolList { pools } => pools.iter().map(|line| pool(&line.pool)).collect(),
-        Report::NetworkList { networks } => {
-            networks.iter().map(|network| format!("ipnetwork.ipam.cluster.x-k8s.io/{}", network.name)).collect()
+        Report::NetworkList { networks } => networks
+            .iter()
+            .map(|network| format!("ipnetwork.ipam.cluster.x-k8s.io/{}", network.name))
+            .collect(),
+        Report::ClaimList { claims } => claims
+            .iter()
+            .map(|claim| format!("ipaddressclaim.ipam.cluster.x-k8s.io/{}", claim.name))
+            .collect(),
+        Report::HolderList { holders, .. } => {
+            holders.iter().flatten().filter_map(address).collect()
         }
-        Report::ClaimList { claims } => {
-            claims.iter().map(|claim| format!("ipaddressclaim.ipam.cluster.x-k8s.io/{}", claim.name)).collect()
-        }
-        Report::HolderList { holders, .. } => holders.iter().flatten().filter_map(address).collect(),
         Report::FreeList { addresses, .. } => addresses.clone(),
-        Report::FindingList { findings, .. } => findings.iter().map(|finding| finding.object.clone()).collect(),
+        Report::FindingList { findings, .. } => findings
+            .iter()
+            .map(|finding| finding.object.clone())
+            .collect(),
         Report::PoolDetails(details) => vec![pool(&details.pool)],
-        Report::ReservationChange(change) => vec![format!("ipreservation.ipam.cluster.x-k8s.io/{}", change.name)],
-        Report::ImportSummary(summary) => summary.changes.iter().map(|change| resource(&change.object)).collect(),
+        Report::ReservationChange(change) => vec![format!(
+            "ipreservation.ipam.cluster.x-k8s.io/{}",
+            change.name
+        )],
+        Report::ImportSummary(summary) => summary
+            .changes
+            .iter()
+            .map(|change| resource(&change.object))
+            .collect(),
     }
 }
 
@@ -253,13 +379,19 @@ fn resource(object: &str) -> String {
 
 /// `InClusterIPPool team-a/web`.
 pub(crate) fn full(pool: &PoolName) -> String {
-    let namespace = pool.namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    let namespace = pool
+        .namespace
+        .as_deref()
+        .map(|namespace| format!("{namespace}/"))
+        .unwrap_or_default();
     format!("{} {namespace}{}", pool.kind, pool.name)
 }
 
 /// An age as kubectl shows it: `45s`, `12m`, `5h`, `3d`.
 pub(crate) fn age(since: Option<Timestamp>, now: Timestamp) -> String {
-    let Some(since) = since else { return "-".to_owned() };
+    let Some(since) = since else {
+        return "-".to_owned();
+    };
     let seconds = now.duration_since(since).as_secs().max(0);
     match seconds {
         0..120 => format!("{seconds}s"),

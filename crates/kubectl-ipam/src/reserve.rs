@@ -2,7 +2,9 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 
-use capi_ipam_api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names};
+use capi_ipam_api::{
+    IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names,
+};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::Proposal;
@@ -29,27 +31,43 @@ pub(crate) async fn reserve(
 ) -> Result<Report, Error> {
     loader.cluster.require_reservations()?;
     let pool = loader.find_pool(name).await?;
-    let usable = pool
-        .usable
-        .as_ref()
-        .map_err(|problem| Error::Argument(format!("the specification of {} is invalid: {problem}", pool.key)))?;
-    let own_namespace = pool.key.namespace.as_deref().unwrap_or(&loader.cluster.namespace);
-    let claim = claim.map(|claim| parse_claim(claim, own_namespace)).transpose()?;
+    let usable = pool.usable.as_ref().map_err(|problem| {
+        Error::Argument(format!(
+            "the specification of {} is invalid: {problem}",
+            pool.key
+        ))
+    })?;
+    let own_namespace = pool
+        .key
+        .namespace
+        .as_deref()
+        .unwrap_or(&loader.cluster.namespace);
+    let claim = claim
+        .map(|claim| parse_claim(claim, own_namespace))
+        .transpose()?;
     if let Some(claim) = &claim {
         check_claim(&pool.key, claim)?;
     }
     let block = address.map(parse_block).transpose()?;
     if let Some(block) = block {
         if !usable.contains(block) {
-            return Err(Error::Argument(format!("{} does not contain {block}", pool.key)));
+            return Err(Error::Argument(format!(
+                "{} does not contain {block}",
+                pool.key
+            )));
         }
-        let slot = Slot { scope: pool.scope.clone(), block };
+        let slot = Slot {
+            scope: pool.scope.clone(),
+            block,
+        };
         if let Some((row, _)) = find(loader, &pool, block).await?.first() {
             return Err(held_by(row));
         }
         check_use(loader, &pool, block, claim.as_ref()).await?;
         let report = create(loader, &pool, block, claim.as_ref(), dry_run).await?;
-        return report.ok_or_else(|| Error::Changed { object: format!("the reservation of {slot}") });
+        return report.ok_or_else(|| Error::Changed {
+            object: format!("the reservation of {slot}"),
+        });
     }
     if pool.spec.slices().is_some() {
         return Err(Error::Argument(format!(
@@ -58,18 +76,25 @@ pub(crate) async fn reserve(
             show_command(&pool.key)
         )));
     }
-    let ledger = loader.ledger(&pool).await?.require(|| format!("the next address of {}", pool.key))?;
+    let ledger = loader
+        .ledger(&pool)
+        .await?
+        .require(|| format!("the next address of {}", pool.key))?;
     for attempt in 0..ATTEMPTS {
-        let Proposal::Slot(slot) =
-            ledger.propose(&pool.key, &NamespacedName::new("", &attempt.to_string()), i64::from(attempt))
-        else {
+        let Proposal::Slot(slot) = ledger.propose(
+            &pool.key,
+            &NamespacedName::new("", &attempt.to_string()),
+            i64::from(attempt),
+        ) else {
             break;
         };
         if let Some(report) = create(loader, &pool, slot.block, claim.as_ref(), dry_run).await? {
             return Ok(report);
         }
     }
-    Err(Error::NoFree { pool: pool.key.to_string() })
+    Err(Error::NoFree {
+        pool: pool.key.to_string(),
+    })
 }
 
 /// Fails if no claim of this name can ever get an address of the pool.
@@ -83,28 +108,59 @@ fn check_claim(pool: &PoolKey, claim: &NamespacedName) -> Result<(), Error> {
 /// The claim reference of a promise: it has no uid.
 pub(crate) fn promised_to(claim: &NamespacedName) -> ReservationClaim {
     let (namespace, name) = claim.parts();
-    ReservationClaim { namespace: namespace.to_owned(), name: name.to_owned(), uid: None, cluster: None }
+    ReservationClaim {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        uid: None,
+        cluster: None,
+    }
 }
 
-/// Fails if another claim uses the address, although it has no reservation yet: the provider creates one.
+/// Fails if another claim uses the address, although it has no reservation yet: the provider
+/// creates one.
 async fn check_use(
     loader: &mut Loader<'_>,
     pool: &PoolRow,
     block: Block,
     claim: Option<&NamespacedName>,
 ) -> Result<(), Error> {
-    // The claims that can use the address of a namespaced pool without a network are in its namespace.
+    // The claims that can use the address of a namespaced pool without a network are in its
+    // namespace.
     let is_alone = pool.network.is_none();
-    let namespace = if is_alone { pool.key.namespace.as_deref() } else { None };
+    let namespace = if is_alone {
+        pool.key.namespace.as_deref()
+    } else {
+        None
+    };
     let in_use = || format!("whether {block} is in use");
-    let rows = loader.addresses_in(namespace, |row| row.block == block).await?.require(in_use)?;
-    let pools = if is_alone { vec![pool.clone()] } else { loader.pools(None).await?.require(in_use)? };
-    let is_here = |key: &PoolKey| pools.iter().any(|row| row.key == *key && row.scope == pool.scope);
-    let owner = rows.iter().find(|row| is_here(&row.pool)).map(AddressRow::claim_key);
+    let rows = loader
+        .addresses_in(namespace, |row| row.block == block)
+        .await?
+        .require(in_use)?;
+    let pools = if is_alone {
+        vec![pool.clone()]
+    } else {
+        loader.pools(None).await?.require(in_use)?
+    };
+    let is_here = |key: &PoolKey| {
+        pools
+            .iter()
+            .any(|row| row.key == *key && row.scope == pool.scope)
+    };
+    let owner = rows
+        .iter()
+        .find(|row| is_here(&row.pool))
+        .map(AddressRow::claim_key);
     match owner.filter(|owner| Some(owner) != claim) {
         Some(owner) => {
-            let slot = Slot { scope: pool.scope.clone(), block };
-            Err(Error::Held { slot: slot.to_string(), holder: in_use_by(&owner) })
+            let slot = Slot {
+                scope: pool.scope.clone(),
+                block,
+            };
+            Err(Error::Held {
+                slot: slot.to_string(),
+                holder: in_use_by(&owner),
+            })
         }
         None => Ok(()),
     }
@@ -122,10 +178,19 @@ async fn create(
     claim: Option<&NamespacedName>,
     dry_run: bool,
 ) -> Result<Option<Report>, Error> {
-    let slot = Slot { scope: pool.scope.clone(), block };
+    let slot = Slot {
+        scope: pool.scope.clone(),
+        block,
+    };
     let new = reservation(&slot, &pool.key, claim);
     match loader.cluster.create_reservation(&new, dry_run).await? {
-        Created::New => Ok(Some(report(ReservationAction::Created, &slot, &pool.key, claim, dry_run))),
+        Created::New => Ok(Some(report(
+            ReservationAction::Created,
+            &slot,
+            &pool.key,
+            claim,
+            dry_run,
+        ))),
         Created::Exists => Ok(None),
     }
 }
@@ -142,40 +207,76 @@ pub(crate) async fn unreserve(
     let pool = loader.find_pool(name).await?;
     let found = find(loader, &pool, block).await?;
     let Some((row, _)) = found.first() else {
-        let slot = Slot { scope: pool.scope.clone(), block };
-        return Err(Error::NotReserved { slot: slot.to_string() });
+        let slot = Slot {
+            scope: pool.scope.clone(),
+            block,
+        };
+        return Err(Error::NotReserved {
+            slot: slot.to_string(),
+        });
     };
     if let Some((held, _)) = found.iter().find(|(row, _)| row.has_uid) {
         return Err(held_by(held));
     }
-    let namespace = if pool.network.is_none() { pool.key.namespace.as_deref() } else { None };
-    let users = loader.addresses_in(namespace, |address| address.block == block).await?;
+    let namespace = if pool.network.is_none() {
+        pool.key.namespace.as_deref()
+    } else {
+        None
+    };
+    let users = loader
+        .addresses_in(namespace, |address| address.block == block)
+        .await?;
     let users = users.require(|| format!("whether {block} is in use"))?;
-    let user = row.claim.as_ref().filter(|claim| users.iter().any(|address| address.claim_key() == **claim));
+    let user = row
+        .claim
+        .as_ref()
+        .filter(|claim| users.iter().any(|address| address.claim_key() == **claim));
     if let Some(claim) = user {
-        let question =
-            format!("{block} is in use by the claim {claim}; the next claim of that name can get another address");
+        let question = format!(
+            "{block} is in use by the claim {claim}; the next claim of that name can get another address"
+        );
         confirm(&question, flags.yes)?;
     }
     if row.released.is_some() {
-        confirm(&format!("{block} cools down; it can be allocated at once"), flags.yes)?;
+        confirm(
+            &format!("{block} cools down; it can be allocated at once"),
+            flags.yes,
+        )?;
     }
     for (row, version) in &found {
-        loader.cluster.delete_reservation(&row.slot.reservation_name(), version, flags.is_dry_run()).await?;
+        loader
+            .cluster
+            .delete_reservation(&row.slot.reservation_name(), version, flags.is_dry_run())
+            .await?;
     }
-    Ok(report(ReservationAction::Deleted, &row.slot, &pool.key, row.claim.as_ref(), flags.is_dry_run()))
+    Ok(report(
+        ReservationAction::Deleted,
+        &row.slot,
+        &pool.key,
+        row.claim.as_ref(),
+        flags.is_dry_run(),
+    ))
 }
 
-/// Reads the reservation of an address. While the pool joins or leaves a network, it can still be in the other scope, or
-/// in both.
-async fn find(loader: &Loader<'_>, pool: &PoolRow, block: Block) -> Result<Vec<(ReservationRow, Identity)>, Error> {
+/// Reads the reservation of an address. While the pool joins or leaves a network, it can still be
+/// in the other scope, or in both.
+async fn find(
+    loader: &Loader<'_>,
+    pool: &PoolRow,
+    block: Block,
+) -> Result<Vec<(ReservationRow, Identity)>, Error> {
     let mut all = Vec::new();
     for scope in scopes(pool) {
         let is_own_scope = scope == pool.scope;
         let name = Slot { scope, block }.reservation_name();
         let mut found = None;
-        let each = |it: IPReservation| found = ReservationRow::of(&it).map(|row| (row, Identity::of(&it.metadata)));
-        loader.cluster.list_named(Kind::Reservation, None, &name, each).await?;
+        let each = |it: IPReservation| {
+            found = ReservationRow::of(&it).map(|row| (row, Identity::of(&it.metadata)))
+        };
+        loader
+            .cluster
+            .list_named(Kind::Reservation, None, &name, each)
+            .await?;
         // In the scope that the pool leaves, another pool can have the address.
         all.extend(found.filter(|(row, _)| is_own_scope || row.pool == pool.key));
     }
@@ -186,7 +287,10 @@ async fn find(loader: &Loader<'_>, pool: &PoolRow, block: Block) -> Result<Vec<(
 fn scopes(pool: &PoolRow) -> Vec<Scope> {
     let mut scopes = vec![pool.scope.clone()];
     if let Some(moving) = &pool.moving {
-        let others = [Scope::Network(moving.name.as_str().into()), Scope::Pool(pool.key.clone())];
+        let others = [
+            Scope::Network(moving.name.as_str().into()),
+            Scope::Pool(pool.key.clone()),
+        ];
         scopes.extend(others.into_iter().filter(|scope| *scope != pool.scope));
     }
     scopes
@@ -202,16 +306,26 @@ fn held_by(row: &ReservationRow) -> Error {
         (Some(claim), false) => format!("reserved for the claim {claim}"),
         (None, _) => "reserved already".to_owned(),
     };
-    Error::Held { slot: row.slot.to_string(), holder }
+    Error::Held {
+        slot: row.slot.to_string(),
+        holder,
+    }
 }
 
 /// A reservation of a user.
-pub(crate) fn reservation(slot: &Slot, pool: &PoolKey, claim: Option<&NamespacedName>) -> IPReservation {
+pub(crate) fn reservation(
+    slot: &Slot,
+    pool: &PoolKey,
+    claim: Option<&NamespacedName>,
+) -> IPReservation {
     let block = slot.block;
     IPReservation {
         api_version: Some(format!("{}/{}", names::GROUP, names::POOL_VERSION)),
         kind: Some("IPReservation".to_owned()),
-        metadata: ObjectMeta { name: Some(slot.reservation_name()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(slot.reservation_name()),
+            ..ObjectMeta::default()
+        },
         spec: IPReservationSpec {
             scope: slot.scope.name(),
             address: block.base().to_string(),
@@ -230,7 +344,11 @@ fn report(
     claim: Option<&NamespacedName>,
     dry_run: bool,
 ) -> Report {
-    let network = if let Scope::Network(name) = &slot.scope { Some(name.to_string()) } else { None };
+    let network = if let Scope::Network(name) = &slot.scope {
+        Some(name.to_string())
+    } else {
+        None
+    };
     Report::ReservationChange(ReservationChange {
         action,
         dry_run,
@@ -246,7 +364,9 @@ fn report(
 pub(crate) fn parse_claim(text: &str, namespace: &str) -> Result<NamespacedName, Error> {
     let (namespace, name) = text.split_once('/').unwrap_or((namespace, text));
     if namespace.is_empty() || name.is_empty() || name.contains('/') {
-        return Err(Error::Argument(format!("invalid claim {text}: write NAMESPACE/NAME or NAME")));
+        return Err(Error::Argument(format!(
+            "invalid claim {text}: write NAMESPACE/NAME or NAME"
+        )));
     }
     Ok(NamespacedName::new(namespace, name))
 }
@@ -256,7 +376,9 @@ fn confirm(warning: &str, yes: bool) -> Result<(), Error> {
     if yes {
         return Ok(());
     }
-    let refused = || Error::NotConfirmed { warning: warning.to_owned() };
+    let refused = || Error::NotConfirmed {
+        warning: warning.to_owned(),
+    };
     if !std::io::stdin().is_terminal() {
         return Err(refused());
     }
@@ -264,7 +386,11 @@ fn confirm(warning: &str, yes: bool) -> Result<(), Error> {
     let _ = std::io::stderr().flush();
     let mut answer = String::new();
     let is_read = std::io::stdin().lock().read_line(&mut answer).is_ok();
-    if is_read && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) { Ok(()) } else { Err(refused()) }
+    if is_read && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
+        Ok(())
+    } else {
+        Err(refused())
+    }
 }
 
 #[cfg(test)]
@@ -276,7 +402,10 @@ mod tests {
     #[test]
     fn reservation_of_a_user_is_valid() {
         let key = PoolKey::new(InClusterKind::PrefixPool, Some("a"), "p");
-        let slot = Slot { scope: Scope::Pool(key.clone()), block: Block::new("fd00::".parse().unwrap(), 64) };
+        let slot = Slot {
+            scope: Scope::Pool(key.clone()),
+            block: Block::new("fd00::".parse().unwrap(), 64),
+        };
         let claim = parse_claim("vm", "a").unwrap();
         let new = reservation(&slot, &key, Some(&claim));
         assert_eq!(new.slot().unwrap(), (slot, key));
@@ -292,7 +421,10 @@ mod tests {
                 "status": { "observedGeneration": 1, "network": { "name": "lab", "phase": phase, "remaining": 1 } },
             });
             let pool: capi_ipam_api::Pool = serde_json::from_value(pool).unwrap();
-            scopes(&PoolRow::from(&pool)).iter().map(Scope::name).collect()
+            scopes(&PoolRow::from(&pool))
+                .iter()
+                .map(Scope::name)
+                .collect()
         };
         assert_eq!(names("Member"), ["n.lab"]);
         assert_eq!(names("Joining"), ["n.lab", "p.a.web"]);

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// Sorts items by a field such as `.counts.free`, as kubectl does; `None` keeps their order. Items without the field
-/// are last.
+/// Sorts items by a field such as `.counts.free`, as kubectl does; `None` keeps their order. Items
+/// without the field are last.
 pub(crate) fn sort_by<T: Serialize>(items: Vec<T>, field: Option<&str>) -> Result<Vec<T>, Error> {
     let Some(field) = field else { return Ok(items) };
     let path = path(field)?;
@@ -20,7 +20,9 @@ pub(crate) fn sort_by<T: Serialize>(items: Vec<T>, field: Option<&str>) -> Resul
     }
     let is_unknown = !keyed.is_empty() && keyed.iter().all(|(value, _)| value.is_none());
     if is_unknown {
-        return Err(Error::Argument(format!("--sort-by: no item has a field {field}; see the fields with -o json")));
+        return Err(Error::Argument(format!(
+            "--sort-by: no item has a field {field}; see the fields with -o json"
+        )));
     }
     keyed.sort_by(|(one, _), (other, _)| compare_optional(one.as_ref(), other.as_ref()));
     Ok(keyed.into_iter().map(|(_, item)| item).collect())
@@ -28,13 +30,19 @@ pub(crate) fn sort_by<T: Serialize>(items: Vec<T>, field: Option<&str>) -> Resul
 
 /// The names of `.a.b`, `a.b` or `{.a.b}`.
 fn path(field: &str) -> Result<Vec<&str>, Error> {
-    let inner = field.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(field);
+    let inner = field
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'))
+        .unwrap_or(field);
     let names: Vec<&str> = inner.trim_start_matches('.').split('.').collect();
-    let is_name = |name: &&str| !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric());
+    let is_name =
+        |name: &&str| !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric());
     if names.iter().all(is_name) {
         return Ok(names);
     }
-    Err(Error::Argument(format!("--sort-by: {field} is not a field; write for example .counts.free")))
+    Err(Error::Argument(format!(
+        "--sort-by: {field} is not a field; write for example .counts.free"
+    )))
 }
 
 /// The field of an item; `None` if the item does not have it, or if it is unknown.
@@ -43,7 +51,11 @@ fn value(item: &Value, path: &[&str]) -> Option<Value> {
     for name in path {
         found = found.get(name)?;
     }
-    if found.is_null() { None } else { Some(found.clone()) }
+    if found.is_null() {
+        None
+    } else {
+        Some(found.clone())
+    }
 }
 
 fn compare_optional(one: Option<&Value>, other: Option<&Value>) -> Ordering {
@@ -65,7 +77,11 @@ fn compare(one: &Value, other: &Value) -> Ordering {
     if let (Some(one), Some(other)) = (address(one), address(other)) {
         return one.cmp(&other);
     }
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
     text(one).cmp(&text(other))
 }
 
@@ -84,13 +100,23 @@ mod tests {
         ];
         let sorted = |field: &str| -> String {
             let sorted = sort_by(items.to_vec(), Some(field)).unwrap();
-            sorted.iter().map(|item| item["name"].as_str().unwrap()).collect()
+            sorted
+                .iter()
+                .map(|item| item["name"].as_str().unwrap())
+                .collect()
         };
-        assert_eq!([sorted(".name"), sorted("counts.free"), sorted("{.address}")], ["abc", "bac", "abc"]);
+        assert_eq!(
+            [sorted(".name"), sorted("counts.free"), sorted("{.address}")],
+            ["abc", "bac", "abc"]
+        );
         assert_eq!(sort_by(items.to_vec(), None).unwrap(), items);
         for wrong in [".none", "", ".a[0]", "{.name"] {
             assert!(sort_by(items.to_vec(), Some(wrong)).is_err(), "{wrong}");
         }
-        assert!(sort_by(Vec::<Value>::new(), Some(".name")).unwrap().is_empty());
+        assert!(
+            sort_by(Vec::<Value>::new(), Some(".name"))
+                .unwrap()
+                .is_empty()
+        );
     }
 }

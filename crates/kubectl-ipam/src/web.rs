@@ -1,11 +1,14 @@
 //! `web`: a page in the browser that shows the cluster as it changes.
 //!
 //! - `watches`: watches of all kinds; `state`: the objects, and what the page asks about them;
-//! - `server`: requests of the browser; `guard`: which requests are answered; `assets`: the files of the page.
+//! - `server`: requests of the browser; `guard`: which requests are answered; `assets`: the files
+//!   of the page.
 //!
 //! # Invariants
-//! - Listens on 127.0.0.1 only. Every request needs the secret of this process, in the address or in a cookie.
-//! - Only reads, from the API server and for the browser. No request of the browser causes one to the API server.
+//! - Listens on 127.0.0.1 only. Every request needs the secret of this process, in the address or
+//!   in a cookie.
+//! - Only reads, from the API server and for the browser. No request of the browser causes one to
+//!   the API server.
 //! - The page loads nothing from outside, and writes data of the cluster as text only.
 
 mod assets;
@@ -32,15 +35,29 @@ use crate::output;
 
 /// Serves the page until the process is interrupted.
 pub(crate) async fn serve(cluster: &Cluster, port: u16, opens_browser: bool) -> Result<(), Error> {
-    let failed = |error: &std::io::Error| Error::Argument(format!("cannot listen on 127.0.0.1:{port}: {error}"));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(|error| failed(&error))?;
-    let port = listener.local_addr().map_err(|error| failed(&error))?.port();
+    let failed = |error: &std::io::Error| {
+        Error::Argument(format!("cannot listen on 127.0.0.1:{port}: {error}"))
+    };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+        .await
+        .map_err(|error| failed(&error))?;
+    let port = listener
+        .local_addr()
+        .map_err(|error| failed(&error))?
+        .port();
     let guard = Guard::new(port);
     let state = Arc::new(State::new(cluster.server.clone()));
     let _watches = watches::start(cluster, &state)?;
-    output::print(&format!("{}\nThe page is served until this command ends (Ctrl-C).\n", guard.address()))?;
+    output::print(&format!(
+        "{}\nThe page is served until this command ends (Ctrl-C).\n",
+        guard.address()
+    ))?;
     // The file lives as long as the browser may need it.
-    let _redirect = if opens_browser { open_browser(&guard.address()) } else { None };
+    let _redirect = if opens_browser {
+        open_browser(&guard.address())
+    } else {
+        None
+    };
     let page = Page::new(guard, state);
     tokio::select! {
         result = page.serve(listener) => result.map_err(|error| Error::Output(error.to_string())),
@@ -48,13 +65,21 @@ pub(crate) async fn serve(cluster: &Cluster, port: u16, opens_browser: bool) -> 
     }
 }
 
-/// Opens the address in the browser. Other users can read the arguments of a program, so the address is in a file that
-/// only this user can read.
+/// Opens the address in the browser. Other users can read the arguments of a program, so the
+/// address is in a file that only this user can read.
 fn open_browser(address: &str) -> Option<NamedTempFile> {
     let write = || {
-        let mut file = tempfile::Builder::new().prefix("kubectl-ipam-").suffix(".html").tempfile()?;
-        let head = format!("<meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"0; url={address}\">");
-        write!(file, "<!doctype html><html lang=\"en\"><head>{head}<title>kubectl ipam</title></head></html>")?;
+        let mut file = tempfile::Builder::new()
+            .prefix("kubectl-ipam-")
+            .suffix(".html")
+            .tempfile()?;
+        let head = format!(
+            "<meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"0; url={address}\">"
+        );
+        write!(
+            file,
+            "<!doctype html><html lang=\"en\"><head>{head}<title>kubectl ipam</title></head></html>"
+        )?;
         file.flush()?;
         open::that_detached(file.path())?;
         Ok(file)
@@ -63,7 +88,9 @@ fn open_browser(address: &str) -> Option<NamedTempFile> {
         Ok(file) => Some(file),
         Err(error) => {
             let error: std::io::Error = error;
-            output::warn(&format!("cannot open the browser: {error}; open the address by hand"));
+            output::warn(&format!(
+                "cannot open the browser: {error}; open the address by hand"
+            ));
             None
         }
     }

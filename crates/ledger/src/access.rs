@@ -19,16 +19,17 @@ use super::{Ledger, LimitReached, PoolKey};
 pub enum LimitCheck {
     /// No limit is exceeded.
     Within,
-    /// The claim exceeds a limit: other claims have reserved their addresses before. It is reconciled when a claim
-    /// of its namespace or Cluster releases an address.
+    /// The claim exceeds a limit: other claims have reserved their addresses before. It is
+    /// reconciled when a claim of its namespace or Cluster releases an address.
     Exceeded(LimitReached),
     /// The watch has not reported the reservation, and perhaps not those that were created before.
     Unknown,
 }
 
 impl Ledger {
-    /// Whether a claim may use a pool, by its namespace. Otherwise it waits for a change of the pool or of the labels
-    /// of the namespace: one step, because a change between the check and the wait would go unnoticed.
+    /// Whether a claim may use a pool, by its namespace. Otherwise it waits for a change of the
+    /// pool or of the labels of the namespace: one step, because a change between the check and the
+    /// wait would go unnoticed.
     pub fn is_allowed_or_waits(&self, pool: &PoolKey, claim: &NamespacedName) -> bool {
         self.change(|state| {
             let is_allowed = state.is_allowed(pool, claim.namespace());
@@ -42,16 +43,27 @@ impl Ledger {
         })
     }
 
-    /// Checks the limits of a pool for an address that is reserved for a claim with that uid. Several managers can
-    /// reserve the last addresses of a namespace at the same time: in the order in which the API server has created
-    /// them, the first ones are within the limit. All managers see the same order, which is that of the watch.
-    pub fn check_limits(&self, pool: &PoolKey, slot: &Slot, claim: &NamespacedName, uid: Uid) -> LimitCheck {
+    /// Checks the limits of a pool for an address that is reserved for a claim with that uid.
+    /// Several managers can reserve the last addresses of a namespace at the same time: in the
+    /// order in which the API server has created them, the first ones are within the limit. All
+    /// managers see the same order, which is that of the watch.
+    pub fn check_limits(
+        &self,
+        pool: &PoolKey,
+        slot: &Slot,
+        claim: &NamespacedName,
+        uid: Uid,
+    ) -> LimitCheck {
         self.change(|state| state.check_limits(pool, slot, claim, uid))
     }
 
-    /// Waits until the watch reports a reservation, at most for `timeout`. `is_done` is called before, and after each
-    /// report.
-    pub async fn reservations_observed(&self, timeout: Duration, mut is_done: impl FnMut() -> bool) {
+    /// Waits until the watch reports a reservation, at most for `timeout`. `is_done` is called
+    /// before, and after each report.
+    pub async fn reservations_observed(
+        &self,
+        timeout: Duration,
+        mut is_done: impl FnMut() -> bool,
+    ) {
         let wait = async {
             loop {
                 let observed = self.reservations_observed.notified();
@@ -76,17 +88,28 @@ impl Ledger {
     /// The addresses of a pool beyond what other rules would allow.
     pub fn over_limit_with(&self, pool: &PoolKey, rules: &AccessRules) -> OverLimit {
         let state = self.state.lock();
-        let is_allowed = |namespace: &str| state.networks.allows_namespace(&rules.namespaces, namespace);
+        let is_allowed = |namespace: &str| {
+            state
+                .networks
+                .allows_namespace(&rules.namespaces, namespace)
+        };
         state.quota(pool, rules).over(is_allowed)
     }
 }
 
-/// Whether the address of another claim was reserved before `reservation`. An address in use always was.
-fn is_before(versions: &Versions, usage: &AddressUsage, pool: &PoolKey, reservation: &ReservationInfo) -> bool {
+/// Whether the address of another claim was reserved before `reservation`. An address in use always
+/// was.
+fn is_before(
+    versions: &Versions,
+    usage: &AddressUsage,
+    pool: &PoolKey,
+    reservation: &ReservationInfo,
+) -> bool {
     let version_of = |reservation: &ReservationInfo| versions.current(reservation.stamp);
     let other = usage.reservation.as_ref();
     let is_same = other.is_some_and(|other| other.uid == reservation.uid);
-    let is_older = other.is_some_and(|other| other.pool == *pool && version_of(other) < version_of(reservation));
+    let is_older = other
+        .is_some_and(|other| other.pool == *pool && version_of(other) < version_of(reservation));
     !is_same && (is_older || usage.owners.iter().any(|owner| owner.pool == *pool))
 }
 
@@ -94,9 +117,15 @@ impl State {
     /// Counts the addresses of a pool by namespace and Cluster.
     pub(super) fn quota(&self, key: &PoolKey, rules: &AccessRules) -> Quota {
         let mut quota = Quota::new(rules);
-        let scopes = self.scopes_with(key).filter_map(|scope| self.scopes.get(&scope));
-        let charges = scopes.flat_map(|scope| scope.usage.values()).flat_map(AddressUsage::charges);
-        charges.filter(|(pool, _)| pool == key).for_each(|(_, consumer)| quota.charge(&consumer, true));
+        let scopes = self
+            .scopes_with(key)
+            .filter_map(|scope| self.scopes.get(&scope));
+        let charges = scopes
+            .flat_map(|scope| scope.usage.values())
+            .flat_map(AddressUsage::charges);
+        charges
+            .filter(|(pool, _)| pool == key)
+            .for_each(|(_, consumer)| quota.charge(&consumer, true));
         quota
     }
 
@@ -105,28 +134,53 @@ impl State {
         Some(quota.over(|namespace| self.networks.allows_namespace(&rules.namespaces, namespace)))
     }
 
-    fn check_limits(&mut self, pool: &PoolKey, slot: &Slot, claim: &NamespacedName, uid: Uid) -> LimitCheck {
+    fn check_limits(
+        &mut self,
+        pool: &PoolKey,
+        slot: &Slot,
+        claim: &NamespacedName,
+        uid: Uid,
+    ) -> LimitCheck {
         let Some(quota) = self.pools.get(pool).and_then(|entry| entry.quota.as_ref()) else {
             return LimitCheck::Within;
         };
-        let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
-        let Some(reservation) = known.filter(|known| known.claim_uid == Some(uid)) else { return LimitCheck::Unknown };
+        let known = self
+            .usage(slot)
+            .and_then(|usage| usage.reservation.as_ref());
+        let Some(reservation) = known.filter(|known| known.claim_uid == Some(uid)) else {
+            return LimitCheck::Unknown;
+        };
         // A list shows them in another order than that of their creation.
         if self.reservation_versions.is_listing() || !reservation.is_observed {
             return LimitCheck::Unknown;
         }
         let consumer = Consumer::new(claim.clone(), reservation.cluster.clone());
-        let exceeded = consumer.groups().filter(|group| quota.is_exceeded(group)).filter(|group| {
-            let versions = &self.reservation_versions;
-            let is_before = |usage: &&AddressUsage| is_before(versions, usage, pool, reservation);
-            let scopes = self.scopes_with(pool).filter_map(|scope| self.scopes.get(&scope));
-            let before =
-                scopes.flat_map(|scope| scope.usage.values()).filter(is_before).flat_map(AddressUsage::charges);
-            let others = before.filter(|(from, other)| from == pool && group.includes(other) && other.claim != *claim);
-            let others: HashSet<NamespacedName> = others.map(|(_, other)| other.claim).collect();
-            quota.limit(group).is_some_and(|limit| others.len() >= limit)
-        });
-        let Some(group) = exceeded.min_by_key(|group| quota.limit(group)) else { return LimitCheck::Within };
+        let exceeded = consumer
+            .groups()
+            .filter(|group| quota.is_exceeded(group))
+            .filter(|group| {
+                let versions = &self.reservation_versions;
+                let is_before =
+                    |usage: &&AddressUsage| is_before(versions, usage, pool, reservation);
+                let scopes = self
+                    .scopes_with(pool)
+                    .filter_map(|scope| self.scopes.get(&scope));
+                let before = scopes
+                    .flat_map(|scope| scope.usage.values())
+                    .filter(is_before)
+                    .flat_map(AddressUsage::charges);
+                let others = before.filter(|(from, other)| {
+                    from == pool && group.includes(other) && other.claim != *claim
+                });
+                let others: HashSet<NamespacedName> =
+                    others.map(|(_, other)| other.claim).collect();
+                quota
+                    .limit(group)
+                    .is_some_and(|limit| others.len() >= limit)
+            });
+        let Some(group) = exceeded.min_by_key(|group| quota.limit(group)) else {
+            return LimitCheck::Within;
+        };
         let limit = quota.describe(&group);
         if let Some(entry) = self.pools.get_mut(pool) {
             entry.wait_queue.wait_for_room(&group, claim);
@@ -141,15 +195,18 @@ impl State {
         rules.is_none_or(|rules| self.networks.allows_namespace(&rules.namespaces, namespace))
     }
 
-    /// Wakes the claims of a namespace, whose labels may have changed, that wait for permission to use a pool.
+    /// Wakes the claims of a namespace, whose labels may have changed, that wait for permission to
+    /// use a pool.
     pub(super) fn wake_refused(&mut self, namespace: &str) {
         if self.quotas == 0 {
             return;
         }
         for entry in self.pools.values_mut() {
             let rules = entry.info.as_ref().and_then(|info| info.access.as_ref());
-            if rules.is_some_and(|rules| matches!(rules.namespaces, AllowedNamespaces::Selector(_))) {
-                self.claims_to_wake.extend(entry.wait_queue.namespace_changed(namespace));
+            if rules.is_some_and(|rules| matches!(rules.namespaces, AllowedNamespaces::Selector(_)))
+            {
+                self.claims_to_wake
+                    .extend(entry.wait_queue.namespace_changed(namespace));
             }
         }
     }

@@ -34,19 +34,28 @@ pub struct DrainingUse {
 impl DrainingUse {
     /// The status of the pool.
     pub fn status(&self) -> DrainingStatus {
-        DrainingStatus { addresses: i64::try_from(self.addresses).unwrap_or(i64::MAX) }
+        DrainingStatus {
+            addresses: i64::try_from(self.addresses).unwrap_or(i64::MAX),
+        }
     }
 }
 
 impl Draining {
-    /// Counts the draining parts of a pool. `other_lengths` are the numbers that overlap with a used block of another
-    /// length.
-    pub(super) fn of(pool: &PoolKey, usable: &UsableBlocks, other_lengths: &SpanSet, usage: &UsageMap) -> Self {
+    /// Counts the draining parts of a pool. `other_lengths` are the numbers that overlap with a
+    /// used block of another length.
+    pub(super) fn of(
+        pool: &PoolKey,
+        usable: &UsableBlocks,
+        other_lengths: &SpanSet,
+        usage: &UsageMap,
+    ) -> Self {
         if usable.draining.is_empty() {
             return Self::default();
         }
         let numbers = usage.blocks().filter_map(|block| usable.number(*block));
-        let in_use = usage.iter().filter(|(block, usage)| usable.is_draining(**block) && usage.is_in_use_of(pool));
+        let in_use = usage
+            .iter()
+            .filter(|(block, usage)| usable.is_draining(**block) && usage.is_in_use_of(pool));
         Self {
             unused: FreeSet::without(&usable.draining.subtract(other_lengths), numbers),
             in_use: in_use.map(|(block, _)| *block).collect(),
@@ -84,9 +93,18 @@ impl State {
         let in_use = &entry.draining.in_use;
         let scope = entry.scope(pool);
         let claim_of = |block: &Block| {
-            let usage = self.usage(&Slot { scope: scope.clone(), block: *block })?;
-            let owner = usage.owners.iter().find(|owner| owner.pool == *pool).map(|owner| &owner.name);
-            owner.or(usage.reservation.as_ref()?.claim.as_ref()).cloned()
+            let usage = self.usage(&Slot {
+                scope: scope.clone(),
+                block: *block,
+            })?;
+            let owner = usage
+                .owners
+                .iter()
+                .find(|owner| owner.pool == *pool)
+                .map(|owner| &owner.name);
+            owner
+                .or(usage.reservation.as_ref()?.claim.as_ref())
+                .cloned()
         };
         Some(DrainingUse {
             addresses: in_use.len(),

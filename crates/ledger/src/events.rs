@@ -17,9 +17,9 @@ use super::state::State;
 use super::usage::AddressOwner;
 use super::{Ledger, PoolKey};
 
-/// The pool, block and key of an IPAddress; `None` if it is not of one of our pools or its address is not valid.
-/// Cluster API accepts addresses that no pool can contain, such as IPv4-mapped ones: the address that they stand for is
-/// in use.
+/// The pool, block and key of an IPAddress; `None` if it is not of one of our pools or its address
+/// is not valid. Cluster API accepts addresses that no pool can contain, such as IPv4-mapped ones:
+/// the address that they stand for is in use.
 pub fn allocated_block(address: &IPAddress) -> Option<(PoolKey, Block, NamespacedName)> {
     let pool = PoolKey::of_address(address)?;
     let value = parse_lenient(&address.spec.address)?;
@@ -43,35 +43,62 @@ impl EventHandler<IPAddress> for Ledger {
     }
 
     fn apply(&self, address: &IPAddress) {
-        let Some((pool, block, name)) = allocated_block(address) else { return };
+        let Some((pool, block, name)) = allocated_block(address) else {
+            return;
+        };
         let cluster = address.labels().get(CLUSTER_NAME_LABEL).map(String::as_str);
         let allocated_at = address.annotations().get(names::ALLOCATED_AT_ANNOTATION);
         let allocated_at = allocated_at.and_then(|text| text.parse::<jiff::Timestamp>().ok());
         self.change(|state| {
             let (pool, list) = (state.shared_key(pool), state.address_lists.current());
             let cluster = state.clusters.share(cluster);
-            let slot = Slot { scope: state.scope_of(&pool), block };
+            let slot = Slot {
+                scope: state.scope_of(&pool),
+                block,
+            };
             // Another manager may have served a claim that has a turn here.
-            if state.pools.get_mut(&pool).is_some_and(|entry| entry.wait_queue.leave(&name)) {
+            if state
+                .pools
+                .get_mut(&pool)
+                .is_some_and(|entry| entry.wait_queue.leave(&name))
+            {
                 state.dirty_pools.push(PoolKey::clone(&pool));
             }
             if let Some(at) = allocated_at {
-                state.pools.entry(pool.clone()).or_default().record_allocation(block, at.as_microsecond());
+                state
+                    .pools
+                    .entry(pool.clone())
+                    .or_default()
+                    .record_allocation(block, at.as_microsecond());
             }
             state.update(&slot, |usage| {
-                usage.insert_address(AddressOwner { name: name.clone(), pool, cluster, list });
+                usage.insert_address(AddressOwner {
+                    name: name.clone(),
+                    pool,
+                    cluster,
+                    list,
+                });
             });
         });
     }
 
     fn delete(&self, address: &IPAddress) {
-        let Some((pool, block, name)) = allocated_block(address) else { return };
+        let Some((pool, block, name)) = allocated_block(address) else {
+            return;
+        };
         self.change(|state| {
-            let slot = Slot { scope: state.scope_of(&pool), block };
+            let slot = Slot {
+                scope: state.scope_of(&pool),
+                block,
+            };
             state.update(&slot, |usage| usage.remove_address(&name));
             // The claim for which the address is reserved may be waiting for this deletion.
-            let reserved_for = state.usage(&slot).and_then(|usage| usage.reservation.as_ref()?.claim.clone());
-            state.claims_to_wake.extend(reserved_for.filter(|claim| *claim != name));
+            let reserved_for = state
+                .usage(&slot)
+                .and_then(|usage| usage.reservation.as_ref()?.claim.clone());
+            state
+                .claims_to_wake
+                .extend(reserved_for.filter(|claim| *claim != name));
         });
     }
 }
@@ -159,7 +186,10 @@ impl EventHandler<Namespace> for Ledger {
     }
 
     fn apply(&self, namespace: &Namespace) {
-        self.apply_namespace(namespace.metadata.name.as_deref().unwrap_or_default(), namespace.labels());
+        self.apply_namespace(
+            namespace.metadata.name.as_deref().unwrap_or_default(),
+            namespace.labels(),
+        );
     }
 
     fn delete(&self, namespace: &Namespace) {
@@ -212,13 +242,18 @@ impl EventHandler<Pool> for PoolEventHandler {
     }
 
     fn delete_invalid(&self, object: &Invalid) {
-        self.ledger.delete_invalid_pool(&self.key_of(object), object);
+        self.ledger
+            .delete_invalid_pool(&self.key_of(object), object);
     }
 }
 
 impl PoolEventHandler {
     fn key_of(&self, object: &Invalid) -> PoolKey {
         let metadata = &object.metadata;
-        PoolKey::new(self.kind, metadata.namespace.as_deref(), metadata.name.as_deref().unwrap_or_default())
+        PoolKey::new(
+            self.kind,
+            metadata.namespace.as_deref(),
+            metadata.name.as_deref().unwrap_or_default(),
+        )
     }
 }

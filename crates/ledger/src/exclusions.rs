@@ -1,4 +1,5 @@
-//! What no pool of a network allocates: the gateways of all its pools, and the exclusions of the network.
+//! What no pool of a network allocates: the gateways of all its pools, and the exclusions of the
+//! network.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +9,8 @@ use std::sync::Arc;
 use capi_ipam_api::NetworkRules;
 use capi_ipam_ip::{Block, Family, Span, SpanSet, UsableBlocks};
 
-/// What no pool of one network allocates. The sets are computed once after a change and shared by all pools.
+/// What no pool of one network allocates. The sets are computed once after a change and shared by
+/// all pools.
 #[derive(Default)]
 pub(super) struct Exclusions {
     rules: Option<Arc<NetworkRules>>,
@@ -38,13 +40,21 @@ impl Exclusions {
         (self.v4, self.v6) = (OnceCell::new(), OnceCell::new());
     }
 
-    /// Counts the gateways of a pool that has left, or that has joined. Returns those that are new, or that no other
-    /// pool has.
-    pub(super) fn count_gateways(&mut self, gateways: &BTreeSet<IpAddr>, is_added: bool) -> Vec<IpAddr> {
+    /// Counts the gateways of a pool that has left, or that has joined. Returns those that are new,
+    /// or that no other pool has.
+    pub(super) fn count_gateways(
+        &mut self,
+        gateways: &BTreeSet<IpAddr>,
+        is_added: bool,
+    ) -> Vec<IpAddr> {
         let mut changed = Vec::new();
         for gateway in gateways {
             let count = self.gateways.entry(*gateway).or_default();
-            *count = if is_added { count.saturating_add(1) } else { count.saturating_sub(1) };
+            *count = if is_added {
+                count.saturating_add(1)
+            } else {
+                count.saturating_sub(1)
+            };
             let count = *count;
             if count == 0 {
                 self.gateways.remove(gateway);
@@ -64,8 +74,8 @@ impl Exclusions {
         self.rules.is_none() && self.gateways.is_empty()
     }
 
-    /// The blocks of a pool without the exclusions; `None` if there are none. `before` is returned again if it is still
-    /// right, since allocations compare the pointers.
+    /// The blocks of a pool without the exclusions; `None` if there are none. `before` is returned
+    /// again if it is still right, since allocations compare the pointers.
     pub(super) fn apply(
         &self,
         declared: &Arc<UsableBlocks>,
@@ -83,7 +93,11 @@ impl Exclusions {
             None if !declared.overlaps_addresses(excluded) => Arc::clone(declared),
             None => Arc::new(declared.without(excluded)),
         };
-        Some(AppliedExclusions { declared: Arc::clone(declared), excluded: Arc::clone(excluded), usable })
+        Some(AppliedExclusions {
+            declared: Arc::clone(declared),
+            excluded: Arc::clone(excluded),
+            usable,
+        })
     }
 
     fn excluded(&self, family: Family) -> &Arc<SpanSet> {
@@ -97,7 +111,11 @@ impl Exclusions {
                 Family::V6 => &rules.excluded_v6,
             });
             let rules = rules.into_iter().flat_map(SpanSet::spans).copied();
-            Arc::new(rules.chain(addresses_in(self.gateways.keys(), family)).collect())
+            Arc::new(
+                rules
+                    .chain(addresses_in(self.gateways.keys(), family))
+                    .collect(),
+            )
         })
     }
 }
@@ -112,8 +130,12 @@ pub(super) fn addresses_in<'a>(
     addresses: impl IntoIterator<Item = &'a IpAddr>,
     family: Family,
 ) -> impl Iterator<Item = Span> {
-    let blocks = addresses.into_iter().map(|address| Block::address(*address));
-    blocks.filter(move |block| block.family() == family).map(Block::span)
+    let blocks = addresses
+        .into_iter()
+        .map(|address| Block::address(*address));
+    blocks
+        .filter(move |block| block.family() == family)
+        .map(Block::span)
 }
 
 #[cfg(test)]
@@ -121,7 +143,9 @@ mod tests {
     use super::*;
 
     fn gateways(last: &[u8]) -> BTreeSet<IpAddr> {
-        last.iter().map(|last| IpAddr::from([10, 0, 0, *last])).collect()
+        last.iter()
+            .map(|last| IpAddr::from([10, 0, 0, *last]))
+            .collect()
     }
 
     #[test]
@@ -129,8 +153,14 @@ mod tests {
         let mut exclusions = Exclusions::default();
         assert_eq!(exclusions.count_gateways(&gateways(&[1, 2]), true).len(), 2);
         assert_eq!(exclusions.count_gateways(&gateways(&[2, 3]), true).len(), 1);
-        assert_eq!(exclusions.count_gateways(&gateways(&[1, 2]), false), [IpAddr::from([10, 0, 0, 1])]);
-        assert_eq!(exclusions.count_gateways(&gateways(&[2, 3]), false).len(), 2);
+        assert_eq!(
+            exclusions.count_gateways(&gateways(&[1, 2]), false),
+            [IpAddr::from([10, 0, 0, 1])]
+        );
+        assert_eq!(
+            exclusions.count_gateways(&gateways(&[2, 3]), false).len(),
+            2
+        );
         assert!(exclusions.is_empty());
     }
 

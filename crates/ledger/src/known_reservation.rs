@@ -9,8 +9,8 @@ use super::state::State;
 use super::usage::ReservationInfo;
 use super::{Ledger, PoolKey};
 
-/// A reservation in a known version. It is written in this version only: a write that is applied later must not affect a
-/// claim that takes the reservation over.
+/// A reservation in a known version. It is written in this version only: a write that is applied
+/// later must not affect a claim that takes the reservation over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownReservation {
     /// The scope and address.
@@ -28,11 +28,16 @@ impl KnownReservation {
     pub fn of(found: &IPReservation) -> Option<Self> {
         let (slot, pool) = found.slot().ok()?;
         let uid = found.uid().unwrap_or_default();
-        Some(Self { slot, pool, uid, version: found.resource_version().unwrap_or_default() })
+        Some(Self {
+            slot,
+            pool,
+            uid,
+            version: found.resource_version().unwrap_or_default(),
+        })
     }
 
-    /// Whether this is a later version of an object than the one that was read afterwards. Versions decrease only when
-    /// etcd is restored.
+    /// Whether this is a later version of an object than the one that was read afterwards. Versions
+    /// decrease only when etcd is restored.
     pub fn is_newer_than(&self, read: &ObjectMeta) -> bool {
         if read.uid.as_deref() != Some(&self.uid) {
             return false;
@@ -74,8 +79,16 @@ mod tests {
     fn lower_version_of_the_same_object_is_earlier() {
         let pool = PoolKey::new(InClusterKind::GlobalIPPool, None, "p");
         let block = capi_ipam_ip::Block::address([10, 0, 0, 5].into());
-        let slot = Slot { scope: Scope::Pool(pool.clone()), block };
-        let known = KnownReservation { slot, pool, uid: "u".to_owned(), version: "100".to_owned() };
+        let slot = Slot {
+            scope: Scope::Pool(pool.clone()),
+            block,
+        };
+        let known = KnownReservation {
+            slot,
+            pool,
+            uid: "u".to_owned(),
+            version: "100".to_owned(),
+        };
         let is_newer_than = |uid: &str, version: &str| {
             let read = json!({"uid": uid, "resourceVersion": version});
             known.is_newer_than(&serde_json::from_value(read).unwrap())

@@ -1,10 +1,13 @@
-//! The ledger: an in-memory index of the addresses in use, the free addresses and the waiting claims.
+//! The ledger: an in-memory index of the addresses in use, the free addresses and the waiting
+//! claims.
 //!
-//! It is updated by watches and by the responses to our own writes, and never stored. It can lag behind the API server:
-//! then it proposes an address that is in use, and the API server rejects the reservation.
+//! It is updated by watches and by the responses to our own writes, and never stored. It can lag
+//! behind the API server: then it proposes an address that is in use, and the API server rejects
+//! the reservation.
 //!
-//! Addresses are indexed by scope, which is a pool, or the network of several pools. An address in use in a scope is in
-//! use for all pools of the scope. Single addresses and prefixes are handled alike, as blocks of some length.
+//! Addresses are indexed by scope, which is a pool, or the network of several pools. An address in
+//! use in a scope is in use for all pools of the scope. Single addresses and prefixes are handled
+//! alike, as blocks of some length.
 
 mod access;
 mod draining;
@@ -74,8 +77,8 @@ use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, Pool, PoolKey, Slot
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_provider::api::{IPAddressClaim, Uid};
 
-/// The in-memory index of pools, addresses and waiting claims. Its methods hold a lock for a short time and never wait
-/// for anything else.
+/// The in-memory index of pools, addresses and waiting claims. Its methods hold a lock for a short
+/// time and never wait for anything else.
 pub struct Ledger {
     state: Mutex<State>,
     claims: Box<dyn Fn(&NamespacedName) + Send + Sync>,
@@ -91,7 +94,8 @@ pub struct Ledger {
     catching_up: AtomicBool,
 }
 
-/// The permission to list all reservations, for a ledger that lags far behind. There is only one at a time.
+/// The permission to list all reservations, for a ledger that lags far behind. There is only one at
+/// a time.
 #[derive(Debug)]
 pub struct CatchUp<'a>(&'a AtomicBool);
 
@@ -106,16 +110,17 @@ impl Drop for CatchUp<'_> {
 pub enum PoolLookup {
     /// The pool exists.
     Found(Box<PoolInfo>),
-    /// The pool does not exist, and this is the first lookup for the claim: if both were created at the same time, the
-    /// claim can be observed first.
+    /// The pool does not exist, and this is the first lookup for the claim: if both were created at
+    /// the same time, the claim can be observed first.
     NotSeenYet,
     /// The pool did not exist at an earlier lookup either.
     Missing,
 }
 
 impl Ledger {
-    /// Creates an empty ledger. It enqueues claims that were granted a turn with `claims`, and calls `pools` with pools
-    /// whose counts or conditions may have changed, and `networks` with networks for which this is the case.
+    /// Creates an empty ledger. It enqueues claims that were granted a turn with `claims`, and
+    /// calls `pools` with pools whose counts or conditions may have changed, and `networks` with
+    /// networks for which this is the case.
     pub fn new(
         claims: Trigger<IPAddressClaim>,
         pools: impl Fn(&PoolKey) + Send + Sync + 'static,
@@ -167,14 +172,17 @@ impl Ledger {
         result
     }
 
-    /// Changes the state, then grants turns in all affected pools, and enqueues the claims that got one. The pools are
-    /// enqueued as well, unless their controller is already notified. Returns whether networks of pools have to be
-    /// computed again.
+    /// Changes the state, then grants turns in all affected pools, and enqueues the claims that got
+    /// one. The pools are enqueued as well, unless their controller is already notified. Returns
+    /// whether networks of pools have to be computed again.
     fn change_once<R>(&self, change: impl FnOnce(&mut State) -> R) -> (R, bool) {
         let (result, claims, pools, networks, changed, has_more) = {
             let mut state = self.state.lock();
             let result = change(&mut state);
-            let changed = (std::mem::take(&mut state.cooldowns_changed), std::mem::take(&mut state.scopes_changed));
+            let changed = (
+                std::mem::take(&mut state.cooldowns_changed),
+                std::mem::take(&mut state.scopes_changed),
+            );
             if !state.claims_to_recheck.is_empty() {
                 self.rechecks_added.notify_one();
             }
@@ -187,7 +195,9 @@ impl Ledger {
             let mut claims = std::mem::take(&mut state.claims_to_wake);
             let now = Instant::now();
             pools.retain(|pool| {
-                let Some(entry) = state.pools.get_mut(pool) else { return true };
+                let Some(entry) = state.pools.get_mut(pool) else {
+                    return true;
+                };
                 claims.extend(entry.grant_turns(now));
                 let is_new = !std::mem::replace(&mut entry.notified, true);
                 if entry.is_empty() {
@@ -195,7 +205,14 @@ impl Ledger {
                 }
                 is_new
             });
-            (result, claims, pools, networks, changed, state.has_queued_refreshes())
+            (
+                result,
+                claims,
+                pools,
+                networks,
+                changed,
+                state.has_queued_refreshes(),
+            )
         };
         let (cooldowns_changed, scopes_changed) = changed;
         if cooldowns_changed {
@@ -210,26 +227,27 @@ impl Ledger {
         (result, has_more)
     }
 
-    /// Permits a list of all reservations, until the returned value is dropped; `None` while another list is permitted.
+    /// Permits a list of all reservations, until the returned value is dropped; `None` while
+    /// another list is permitted.
     pub fn begin_catch_up(&self) -> Option<CatchUp<'_>> {
         let was_idle = !self.catching_up.swap(true, Ordering::AcqRel);
         was_idle.then_some(CatchUp(&self.catching_up))
     }
 
-    /// Waits until a cool-down has started or ended, or its end may have changed. Returns immediately if this happened
-    /// since the last call.
+    /// Waits until a cool-down has started or ended, or its end may have changed. Returns
+    /// immediately if this happened since the last call.
     pub async fn cooldowns_changed(&self) {
         self.cooldowns.notified().await;
     }
 
-    /// Waits until reservations may have to be moved to another scope. Returns immediately if this happened since the
-    /// last call.
+    /// Waits until reservations may have to be moved to another scope. Returns immediately if this
+    /// happened since the last call.
     pub async fn scopes_changed(&self) {
         self.scopes.notified().await;
     }
 
-    /// Returns the pool of a claim if it can allocate. Otherwise the claim waits for a change of the pool: it is
-    /// reconciled again when the pool changes, and is enqueued for an address.
+    /// Returns the pool of a claim if it can allocate. Otherwise the claim waits for a change of
+    /// the pool: it is reconciled again when the pool changes, and is enqueued for an address.
     pub fn pool_or_wait(
         &self,
         pool: &PoolKey,
@@ -269,14 +287,22 @@ impl Ledger {
         info
     }
 
-    /// Ends the turn of a claim whose reconcile has ended, if the turn was granted before the reconcile started at
-    /// `started` and was not used: the next claim is granted one. If another manager has bound the claim meanwhile, it
-    /// leaves the wait queue.
-    pub fn end_unused_turn(&self, pool: &PoolKey, claim: &NamespacedName, uid: Uid, started: Instant) {
+    /// Ends the turn of a claim whose reconcile has ended, if the turn was granted before the
+    /// reconcile started at `started` and was not used: the next claim is granted one. If another
+    /// manager has bound the claim meanwhile, it leaves the wait queue.
+    pub fn end_unused_turn(
+        &self,
+        pool: &PoolKey,
+        claim: &NamespacedName,
+        uid: Uid,
+        started: Instant,
+    ) {
         let granted = {
             let mut state = self.state.lock();
             let has_left = state.leave_when_served(pool, claim, uid);
-            let Some(entry) = state.pools.get_mut(pool) else { return };
+            let Some(entry) = state.pools.get_mut(pool) else {
+                return;
+            };
             if !has_left && !entry.wait_queue.end_turn(claim, started) {
                 return;
             }
@@ -289,7 +315,9 @@ impl Ledger {
     fn stop_waiting(&self, pool: &PoolKey, claim: &NamespacedName) {
         let granted = {
             let mut state = self.state.lock();
-            let Some(entry) = state.pools.get_mut(pool) else { return };
+            let Some(entry) = state.pools.get_mut(pool) else {
+                return;
+            };
             entry.wait_queue.forget(claim);
             let granted = entry.grant_turns(Instant::now());
             if entry.is_empty() {
@@ -300,8 +328,8 @@ impl Ledger {
         self.wake(&granted);
     }
 
-    /// Removes claims for which `exists` returns false from all wait queues, and grants the turns that have expired to
-    /// the next claims.
+    /// Removes claims for which `exists` returns false from all wait queues, and grants the turns
+    /// that have expired to the next claims.
     pub fn prune_wait_queues(&self, exists: impl Fn(&NamespacedName) -> bool) {
         let granted: Vec<NamespacedName> = {
             let mut state = self.state.lock();
@@ -309,8 +337,12 @@ impl Ledger {
             let now = Instant::now();
             entries
                 .flat_map(|entry| {
-                    let gone: Vec<NamespacedName> =
-                        entry.wait_queue.claims().filter(|claim| !exists(claim)).cloned().collect();
+                    let gone: Vec<NamespacedName> = entry
+                        .wait_queue
+                        .claims()
+                        .filter(|claim| !exists(claim))
+                        .cloned()
+                        .collect();
                     gone.iter().for_each(|claim| entry.wait_queue.forget(claim));
                     entry.grant_turns(now)
                 })
@@ -319,12 +351,14 @@ impl Ledger {
         self.wake(&granted);
     }
 
-    /// Records that the controller of a pool reads its state now: the next change enqueues the pool again.
+    /// Records that the controller of a pool reads its state now: the next change enqueues the pool
+    /// again.
     pub fn clear_notified(&self, pool: &PoolKey) {
         self.set_notified(pool, false);
     }
 
-    /// Records that the controller of a pool will reconcile it again: changes do not enqueue the pool until then.
+    /// Records that the controller of a pool will reconcile it again: changes do not enqueue the
+    /// pool until then.
     pub fn mark_notified(&self, pool: &PoolKey) {
         self.set_notified(pool, true);
     }
@@ -335,8 +369,8 @@ impl Ledger {
         }
     }
 
-    /// Records a reservation that a response has shown. Ignored if the ledger has newer information: the reservation
-    /// was deleted, or a newer version of it was observed.
+    /// Records a reservation that a response has shown. Ignored if the ledger has newer
+    /// information: the reservation was deleted, or a newer version of it was observed.
     pub fn insert_reservation(&self, reservation: &IPReservation) {
         self.insert(reservation, Origin::Response);
     }
@@ -351,8 +385,9 @@ impl Ledger {
         self.wake(&claim);
     }
 
-    /// Removes a reservation, unless another one of its name was created since. Claims that have an IPAddress with its
-    /// address are reconciled again: they may be waiting for the deletion of the reservation.
+    /// Removes a reservation, unless another one of its name was created since. Claims that have an
+    /// IPAddress with its address are reconciled again: they may be waiting for the deletion of the
+    /// reservation.
     pub fn remove_reservation(&self, reservation: &IPReservation) {
         if let Some(slot) = self.change(|state| state.remove(reservation)) {
             self.wake(&self.owners(&slot));
@@ -370,22 +405,29 @@ impl Ledger {
         self.record_pool(pool, Origin::Watch);
     }
 
-    /// Records a pool that a response has shown. Ignored if the ledger has newer information: the pool was deleted, or
-    /// a newer version of it or another pool of its name was observed.
+    /// Records a pool that a response has shown. Ignored if the ledger has newer information: the
+    /// pool was deleted, or a newer version of it or another pool of its name was observed.
     pub fn insert_pool(&self, pool: &Pool) {
         self.record_pool(pool, Origin::Response);
     }
 
     fn record_pool(&self, pool: &Pool, origin: Origin) {
         let key = PoolKey::of(pool);
-        let known = self.state.lock().pools.get(&key).and_then(|entry| entry.declared.clone());
+        let known = self
+            .state
+            .lock()
+            .pools
+            .get(&key)
+            .and_then(|entry| entry.declared.clone());
         let info = PoolInfo::updated(known.as_ref(), pool);
         let waiting = self.change(|state| {
             let key = state.shared_key(key);
             let known = state.pools.get(&key).and_then(PoolEntry::known);
             let versions = state.pool_versions.entry(pool.kind).or_default();
             let seen = ObjectVersion::of(&pool.metadata);
-            let Some(stamp) = versions.see(origin, known, seen, Instant::now()) else { return Vec::new() };
+            let Some(stamp) = versions.see(origin, known, seen, Instant::now()) else {
+                return Vec::new();
+            };
             let entry = state.pools.entry(key.clone()).or_default();
             entry.stamp = stamp;
             let (has_status, status) = membership::status_record(pool);
@@ -397,7 +439,11 @@ impl Ledger {
                 return Vec::new();
             }
             state.set_pool(&key, Some(info));
-            state.pools.get_mut(&key).map(|entry| entry.wait_queue.pool_changed()).unwrap_or_default()
+            state
+                .pools
+                .get_mut(&key)
+                .map(|entry| entry.wait_queue.pool_changed())
+                .unwrap_or_default()
         });
         self.wake(&waiting);
     }
@@ -408,7 +454,8 @@ impl Ledger {
         self.wake(&waiting);
     }
 
-    /// Removes a pool whose last state cannot be decoded, unless another one of its name was created since.
+    /// Removes a pool whose last state cannot be decoded, unless another one of its name was
+    /// created since.
     fn delete_invalid_pool(&self, key: &PoolKey, object: &Invalid) {
         let uid = ObjectVersion::of(&object.metadata).uid;
         let waiting = self.change(|state| state.remove_pool(key, Some(uid)));
@@ -433,25 +480,39 @@ impl Ledger {
         self.record_network(network, Origin::Watch);
     }
 
-    /// Records a network that a response has shown. Ignored if the ledger has newer information, as for pools.
+    /// Records a network that a response has shown. Ignored if the ledger has newer information, as
+    /// for pools.
     pub fn insert_network(&self, network: &IPNetwork) {
         self.record_network(network, Origin::Response);
     }
 
-    /// Records a network that exists and cannot be decoded: its pools stay in it, and do not allocate.
+    /// Records a network that exists and cannot be decoded: its pools stay in it, and do not
+    /// allocate.
     fn apply_invalid_network(&self, metadata: &ObjectMeta) {
         let name = metadata.name.as_deref().unwrap_or_default();
-        let (info, seen) = (NetworkInfo::undecodable(metadata), ObjectVersion::of(metadata));
+        let (info, seen) = (
+            NetworkInfo::undecodable(metadata),
+            ObjectVersion::of(metadata),
+        );
         self.record_network_info(&name.into(), info, seen, Origin::Watch);
     }
 
     fn record_network(&self, network: &IPNetwork, origin: Origin) {
         let name = network.metadata.name.as_deref().unwrap_or_default();
-        let (info, seen) = (NetworkInfo::of(network), ObjectVersion::of(&network.metadata));
+        let (info, seen) = (
+            NetworkInfo::of(network),
+            ObjectVersion::of(&network.metadata),
+        );
         self.record_network_info(&name.into(), info, seen, origin);
     }
 
-    fn record_network_info(&self, name: &Arc<str>, info: NetworkInfo, seen: ObjectVersion, origin: Origin) {
+    fn record_network_info(
+        &self,
+        name: &Arc<str>,
+        info: NetworkInfo,
+        seen: ObjectVersion,
+        origin: Origin,
+    ) {
         self.change(|state| {
             let change = state.networks.see(name, info, seen, origin);
             state.refresh_pools(&change);
@@ -465,7 +526,10 @@ impl Ledger {
 
     /// Removes a network, unless another one of its name was created since.
     fn delete_network(&self, metadata: &ObjectMeta) {
-        let (name, uid) = (metadata.name.as_deref().unwrap_or_default(), ObjectVersion::of(metadata).uid);
+        let (name, uid) = (
+            metadata.name.as_deref().unwrap_or_default(),
+            ObjectVersion::of(metadata).uid,
+        );
         self.change(|state| state.remove_network(name, Some(uid)));
     }
 
@@ -491,14 +555,20 @@ impl Ledger {
         state.start.begin_list(PoolInput::Pools(kind));
     }
 
-    /// Removes the pools of a kind that the list, which is complete now, has not shown. The last one of the initial lists
-    /// computes all pools: before, nothing is proposed.
+    /// Removes the pools of a kind that the list, which is complete now, has not shown. The last
+    /// one of the initial lists computes all pools: before, nothing is proposed.
     pub fn end_pool_list(&self, kind: InClusterKind) {
         let missing: Vec<PoolKey> = {
             let mut state = self.state.lock();
             let unlisted = state.pool_versions.entry(kind).or_default().end_list();
-            let concerned = state.pools.iter().filter(|(key, entry)| key.kind == kind && entry.info.is_some());
-            concerned.filter(|(_, entry)| entry.stamp.is_unlisted(unlisted)).map(|(key, _)| key.clone()).collect()
+            let concerned = state
+                .pools
+                .iter()
+                .filter(|(key, entry)| key.kind == kind && entry.info.is_some());
+            concerned
+                .filter(|(_, entry)| entry.stamp.is_unlisted(unlisted))
+                .map(|(key, _)| key.clone())
+                .collect()
         };
         missing.iter().for_each(|key| self.remove_pool(key));
         self.end_list(PoolInput::Pools(kind));

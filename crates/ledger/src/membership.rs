@@ -10,13 +10,17 @@ use super::state::State;
 use super::usage::{AddressUsage, Availability, ScopeEntry};
 use super::{Ledger, LengthRecord, PoolInfo, PoolKey};
 use capi_ipam_api::{
-    IPNetwork, IPNetworkStatus, MemberPhase, NetworkRefusal, NetworkView, Pool, PoolNetwork, Scope, Slot,
+    IPNetwork, IPNetworkStatus, MemberPhase, NetworkRefusal, NetworkView, Pool, PoolNetwork, Scope,
+    Slot,
 };
 use kube::ResourceExt;
 
-/// Whether a manager has written the status of a pool, and what it states about the network of the pool.
+/// Whether a manager has written the status of a pool, and what it states about the network of the
+/// pool.
 pub(super) fn status_record(pool: &Pool) -> (bool, Option<StatusRecord>) {
-    let Some(status) = &pool.status else { return (false, None) };
+    let Some(status) = &pool.status else {
+        return (false, None);
+    };
     let record = status.network.as_ref().map(|network| {
         let name = network.name.as_str().into();
         match network.phase {
@@ -60,7 +64,8 @@ impl NetworkCounts {
         let number = |field: fn(&IPNetworkStatus) -> i64| status.map(field).unwrap_or_default();
         let in_phase = |phase: MemberPhase| {
             let members = status.into_iter().flat_map(|status| &status.members);
-            i64::try_from(members.filter(|member| member.phase == phase).count()).unwrap_or(i64::MAX)
+            i64::try_from(members.filter(|member| member.phase == phase).count())
+                .unwrap_or(i64::MAX)
         };
         let joining = in_phase(MemberPhase::Joining);
         Self {
@@ -72,7 +77,10 @@ impl NetworkCounts {
             ],
             pools: [
                 ("joining", joining),
-                ("member", number(|status| status.pools).saturating_sub(joining)),
+                (
+                    "member",
+                    number(|status| status.pools).saturating_sub(joining),
+                ),
                 ("leaving", in_phase(MemberPhase::Leaving)),
             ],
         }
@@ -80,26 +88,46 @@ impl NetworkCounts {
 }
 
 impl Ledger {
-    /// At most `limit` reservations that have to be moved to the scope of their pool. Pools that are paused, deleted or
-    /// refused by their network keep their reservations where they are.
+    /// At most `limit` reservations that have to be moved to the scope of their pool. Pools that
+    /// are paused, deleted or refused by their network keep their reservations where they are.
     pub fn misplaced(&self, limit: usize) -> Vec<Misplaced> {
         let state = self.state.lock();
         let mut found = Vec::new();
         for (pool, entry) in &state.pools {
-            let Some(info) = entry.info.as_ref() else { continue };
+            let Some(info) = entry.info.as_ref() else {
+                continue;
+            };
             if info.paused || info.deleting || info.network_problem.is_some() {
                 continue;
             }
             for (scope, _) in entry.holds.iter().filter(|(scope, _)| *scope != info.scope) {
-                for (block, usage) in state.scopes.get(scope).into_iter().flat_map(|scope| scope.usage.iter()) {
-                    let reservation = usage.reservation.as_ref().filter(|reservation| reservation.pool == *pool);
-                    let Some(reservation) = reservation else { continue };
-                    let target = Slot { scope: info.scope.clone(), block: *block };
+                for (block, usage) in state
+                    .scopes
+                    .get(scope)
+                    .into_iter()
+                    .flat_map(|scope| scope.usage.iter())
+                {
+                    let reservation = usage
+                        .reservation
+                        .as_ref()
+                        .filter(|reservation| reservation.pool == *pool);
+                    let Some(reservation) = reservation else {
+                        continue;
+                    };
+                    let target = Slot {
+                        scope: info.scope.clone(),
+                        block: *block,
+                    };
                     found.push(Misplaced {
                         pool: pool.clone(),
-                        slot: Slot { scope: scope.clone(), block: *block },
+                        slot: Slot {
+                            scope: scope.clone(),
+                            block: *block,
+                        },
                         uid: reservation.uid.to_string(),
-                        is_in_use: state.usage(&target).is_some_and(|usage| !usage.owners.is_empty()),
+                        is_in_use: state
+                            .usage(&target)
+                            .is_some_and(|usage| !usage.owners.is_empty()),
                         scope: info.scope.clone(),
                     });
                     if found.len() >= limit {
@@ -117,7 +145,9 @@ impl Ledger {
         let entry = state.pools.get(pool)?;
         let scope = entry.scope(pool);
         let elsewhere = || entry.holds.iter().filter(|(other, _)| *other != scope);
-        let remaining = elsewhere().map(|(_, count)| *count).fold(0, usize::saturating_add);
+        let remaining = elsewhere()
+            .map(|(_, count)| *count)
+            .fold(0, usize::saturating_add);
         let remaining = i64::try_from(remaining).unwrap_or(i64::MAX);
         let left = elsewhere().find_map(|(other, _)| other.network());
         match (scope.network(), left) {
@@ -126,7 +156,11 @@ impl Ledger {
             (None, Some(name)) => Some((name, MemberPhase::Leaving)),
             (None, None) => None,
         }
-        .map(|(name, phase)| PoolNetwork { name: name.to_owned(), phase, remaining })
+        .map(|(name, phase)| PoolNetwork {
+            name: name.to_owned(),
+            phase,
+            remaining,
+        })
     }
 
     /// Whether a pool waits until a network is initialized.
@@ -134,30 +168,49 @@ impl Ledger {
         self.state.lock().networks.awaiting(name).next().is_some()
     }
 
-    /// The state of a network. It depends on the objects only, and not on the order in which they were observed: all
-    /// managers write the same status.
+    /// The state of a network. It depends on the objects only, and not on the order in which they
+    /// were observed: all managers write the same status.
     pub fn network(&self, name: &str) -> NetworkView {
         let state = self.state.lock();
         let scope = Scope::Network(name.into());
         let empty = ScopeEntry::default();
         let entry = state.scopes.get(&scope).unwrap_or(&empty);
-        let mut view = NetworkView { members: state.members_of(&scope, entry), ..NetworkView::default() };
+        let mut view = NetworkView {
+            members: state.members_of(&scope, entry),
+            ..NetworkView::default()
+        };
         let mut reserved = LengthCounts::new();
         for (block, usage) in entry.usage.iter() {
-            let Some(reservation) = &usage.reservation else { continue };
+            let Some(reservation) = &usage.reservation else {
+                continue;
+            };
             view.reservations = view.reservations.saturating_add(1);
             if !reservation.is_manual() {
-                let count = reserved.entry((block.family(), block.length())).or_default();
+                let count = reserved
+                    .entry((block.family(), block.length()))
+                    .or_default();
                 *count = count.saturating_add(1);
             }
         }
-        let members = entry.members.iter().filter_map(|key| Some((key, state.pools.get(key)?)));
-        let members: Vec<(&PoolKey, &PoolEntry, &PoolInfo)> =
-            members.filter_map(|(key, pool)| Some((key, pool, pool.info.as_ref()?))).collect();
-        view.needed_by = members.iter().filter(|(_, pool, info)| needs_network(pool, info)).count();
-        let has_its_length =
-            |info: &PoolInfo| !matches!(info.network_problem, Some(NetworkRefusal::LengthMismatch { .. }));
-        view.keeps_lengths = view.reservations > 0 || members.iter().any(|(.., info)| has_its_length(info));
+        let members = entry
+            .members
+            .iter()
+            .filter_map(|key| Some((key, state.pools.get(key)?)));
+        let members: Vec<(&PoolKey, &PoolEntry, &PoolInfo)> = members
+            .filter_map(|(key, pool)| Some((key, pool, pool.info.as_ref()?)))
+            .collect();
+        view.needed_by = members
+            .iter()
+            .filter(|(_, pool, info)| needs_network(pool, info))
+            .count();
+        let has_its_length = |info: &PoolInfo| {
+            !matches!(
+                info.network_problem,
+                Some(NetworkRefusal::LengthMismatch { .. })
+            )
+        };
+        view.keeps_lengths =
+            view.reservations > 0 || members.iter().any(|(.., info)| has_its_length(info));
         for family in [Family::V4, Family::V6] {
             if let Some(length) = most_frequent(&reserved, family) {
                 view.reserved_lengths.set(family, length);
@@ -179,14 +232,21 @@ impl Ledger {
     /// What earlier versions have stored of networks, and whether the object of the network exists.
     pub fn length_records(&self) -> Vec<(LengthRecord, bool)> {
         let state = self.state.lock();
-        state.networks.records().map(|record| (record.clone(), state.networks.contains(&record.network))).collect()
+        state
+            .networks
+            .records()
+            .map(|record| (record.clone(), state.networks.contains(&record.network)))
+            .collect()
     }
 
     /// The namespaces of the pools that name a network.
     pub fn namespaces_naming(&self, network: &str) -> BTreeSet<String> {
         let state = self.state.lock();
         let names = |(key, entry): (&PoolKey, &PoolEntry)| {
-            entry.declared.as_ref().filter(|info| info.network.as_deref() == Some(network))?;
+            entry
+                .declared
+                .as_ref()
+                .filter(|info| info.network.as_deref() == Some(network))?;
             key.namespace.as_deref().map(str::to_owned)
         };
         state.pools.iter().filter_map(names).collect()
@@ -199,12 +259,17 @@ type LengthCounts = BTreeMap<(Family, u8), usize>;
 /// The length that most blocks of a family have; of several such lengths the shortest one.
 fn most_frequent(counts: &LengthCounts, family: Family) -> Option<u8> {
     let of_family = counts.iter().filter(|((of, _), _)| *of == family);
-    of_family.max_by_key(|((_, length), count)| (**count, std::cmp::Reverse(*length))).map(|((_, length), _)| *length)
+    of_family
+        .max_by_key(|((_, length), count)| (**count, std::cmp::Reverse(*length)))
+        .map(|((_, length), _)| *length)
 }
 
 /// Whether a network has to exist as long as this pool belongs to it.
 fn needs_network(pool: &PoolEntry, info: &PoolInfo) -> bool {
-    let is_refused = info.network_problem.as_ref().is_some_and(NetworkRefusal::is_of_the_pool);
+    let is_refused = info
+        .network_problem
+        .as_ref()
+        .is_some_and(NetworkRefusal::is_of_the_pool);
     !is_refused || pool.is_in_use() || pool.holds.iter().any(|(scope, _)| *scope == info.scope)
 }
 
@@ -212,12 +277,20 @@ impl State {
     /// The pools that belong to a network, and those that still have reservations in it, ordered.
     fn members_of(&self, scope: &Scope, entry: &ScopeEntry) -> Vec<(PoolKey, MemberPhase)> {
         let is_elsewhere = |key: &PoolKey| {
-            let holds = self.pools.get(key).map(|pool| pool.holds.as_slice()).unwrap_or_default();
+            let holds = self
+                .pools
+                .get(key)
+                .map(|pool| pool.holds.as_slice())
+                .unwrap_or_default();
             holds.iter().any(|(other, _)| other != scope)
         };
         let mut members = Vec::new();
         for key in &entry.members {
-            let phase = if is_elsewhere(key) { MemberPhase::Joining } else { MemberPhase::Member };
+            let phase = if is_elsewhere(key) {
+                MemberPhase::Joining
+            } else {
+                MemberPhase::Member
+            };
             members.push((key.clone(), phase));
         }
         for key in &entry.holders {
@@ -229,15 +302,26 @@ impl State {
         members
     }
 
-    /// The length of the blocks of the oldest pool of a network, or of those that join it when it is initialized.
+    /// The length of the blocks of the oldest pool of a network, or of those that join it when it
+    /// is initialized.
     fn oldest_length(&self, network: &str, members: &[PoolKey], family: Family) -> Option<u8> {
         let mut oldest: Option<(i64, &PoolKey, u8)> = None;
         for key in members.iter().chain(self.networks.awaiting(network)) {
-            let Some(entry) = self.pools.get(key) else { continue };
+            let Some(entry) = self.pools.get(key) else {
+                continue;
+            };
             // A member with another length has no usable blocks in the network.
             let is_awaiting = entry.awaited.as_deref() == Some(network);
-            let info = if is_awaiting { entry.declared.as_ref() } else { entry.info.as_ref() };
-            let Some((info, usable)) = info.and_then(|info| Some((info, info.usable.as_ref().ok()?))) else { continue };
+            let info = if is_awaiting {
+                entry.declared.as_ref()
+            } else {
+                entry.info.as_ref()
+            };
+            let Some((info, usable)) =
+                info.and_then(|info| Some((info, info.usable.as_ref().ok()?)))
+            else {
+                continue;
+            };
             let candidate = (info.created, key, usable.length);
             if usable.family == family && oldest.is_none_or(|oldest| candidate < oldest) {
                 oldest = Some(candidate);
@@ -265,18 +349,27 @@ fn count(view: &mut NetworkView, family: Family, members: &[&PoolInfo], entry: &
     let pools: Vec<_> = usable.filter(|usable| usable.family == family).collect();
     // All pools of a family have the same length, and so the same numbers.
     let Some(usable) = pools.first() else { return };
-    let all: SpanSet = pools.iter().flat_map(|usable| usable.set.spans().iter().copied()).collect();
+    let all: SpanSet = pools
+        .iter()
+        .flat_map(|usable| usable.set.spans().iter().copied())
+        .collect();
     let (mut used, mut taken) = (0_u128, 0_u128);
     for (block, usage) in entry.usage.iter() {
-        if !usable.number(*block).is_some_and(|number| all.contains(number)) {
+        if !usable
+            .number(*block)
+            .is_some_and(|number| all.contains(number))
+        {
             continue;
         }
-        let is_taken = |usage: &AddressUsage| !matches!(usage.availability(), Availability::Remembered(_));
+        let is_taken =
+            |usage: &AddressUsage| !matches!(usage.availability(), Availability::Remembered(_));
         used = used.saturating_add(u128::from(!usage.owners.is_empty()));
         taken = taken.saturating_add(u128::from(is_taken(usage)));
     }
     view.total = view.total.saturating_add(all.len());
-    view.shared = view.shared.saturating_add(shared(pools.iter().map(|usable| &usable.set)));
+    view.shared = view
+        .shared
+        .saturating_add(shared(pools.iter().map(|usable| &usable.set)));
     view.used = view.used.saturating_add(used);
     view.free = view.free.saturating_add(all.len().saturating_sub(taken));
 }

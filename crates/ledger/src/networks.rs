@@ -4,9 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use capi_ipam_api::{AllowedNamespaces, BlockLengths, IPNetwork, IPNetworkSpec, NetworkRefusal, NetworkRules, names};
+use capi_ipam_api::{
+    AllowedNamespaces, BlockLengths, IPNetwork, IPNetworkSpec, NetworkRefusal, NetworkRules, names,
+};
 use capi_ipam_controller::finalizer;
-use capi_ipam_controller::observed::{Known, ListNumber, Lists, ObjectVersion, Origin, Stamp, Unlisted, Versions};
+use capi_ipam_controller::observed::{
+    Known, ListNumber, Lists, ObjectVersion, Origin, Stamp, Unlisted, Versions,
+};
 use capi_ipam_ip::Family;
 use capi_ipam_provider::api::Uid;
 use kube::api::ObjectMeta;
@@ -42,7 +46,8 @@ pub(super) struct NetworkInfo {
     deleting: bool,
     initialized: bool,
     is_valid: bool,
-    /// The specification as far as it can be read: of a network that is not valid, which pools it selects.
+    /// The specification as far as it can be read: of a network that is not valid, which pools it
+    /// selects.
     rules: Option<Arc<NetworkRules>>,
     block_lengths: BlockLengths,
     counts: Box<NetworkCounts>,
@@ -61,7 +66,11 @@ impl NetworkInfo {
             is_valid,
             rules: rules.map(Arc::new),
             // Those of the specification are in the status as soon as they can be used.
-            block_lengths: network.status.as_ref().and_then(|status| status.block_lengths).unwrap_or_default(),
+            block_lengths: network
+                .status
+                .as_ref()
+                .and_then(|status| status.block_lengths)
+                .unwrap_or_default(),
             counts: Box::new(NetworkCounts::of(network)),
         }
     }
@@ -69,14 +78,29 @@ impl NetworkInfo {
     /// A network that exists and cannot be decoded.
     pub(super) fn undecodable(metadata: &ObjectMeta) -> Self {
         // Every field that cannot be decoded may have any value: only the metadata is known.
-        let known = Self::of(&IPNetwork { metadata: metadata.clone(), ..IPNetwork::default() });
-        Self { generation: None, is_valid: false, rules: None, ..known }
+        let known = Self::of(&IPNetwork {
+            metadata: metadata.clone(),
+            ..IPNetwork::default()
+        });
+        Self {
+            generation: None,
+            is_valid: false,
+            rules: None,
+            ..known
+        }
     }
 
     /// Whether both mean the same to pools: only the counts and conditions of the status differ.
     fn is_same(&self, other: &Self) -> bool {
         let key = |info: &Self| {
-            (info.uid.clone(), info.generation, info.deleting, info.initialized, info.block_lengths, info.is_valid)
+            (
+                info.uid.clone(),
+                info.generation,
+                info.deleting,
+                info.initialized,
+                info.block_lengths,
+                info.is_valid,
+            )
         };
         key(self) == key(other) && self.generation.is_some()
     }
@@ -100,7 +124,12 @@ impl NetworkInfo {
 
 /// What can be read of a specification with invalid exclusions: which pools belong to the network.
 fn readable_rules(spec: &IPNetworkSpec) -> Option<NetworkRules> {
-    IPNetworkSpec { excluded: Vec::new(), ..spec.clone() }.rules().ok()
+    IPNetworkSpec {
+        excluded: Vec::new(),
+        ..spec.clone()
+    }
+    .rules()
+    .ok()
 }
 
 /// What is known of a pool besides its object.
@@ -141,27 +170,44 @@ pub(super) struct Networks {
 
 impl Networks {
     /// Records a network, unless a later state is known. Returns which pools may be affected.
-    pub(super) fn see(&mut self, name: &Arc<str>, info: NetworkInfo, seen: ObjectVersion, origin: Origin) -> Change {
-        let known = self.known.get(name).map(|(info, stamp)| Known { uid: Uid::of(&info.uid), stamp: *stamp });
+    pub(super) fn see(
+        &mut self,
+        name: &Arc<str>,
+        info: NetworkInfo,
+        seen: ObjectVersion,
+        origin: Origin,
+    ) -> Change {
+        let known = self.known.get(name).map(|(info, stamp)| Known {
+            uid: Uid::of(&info.uid),
+            stamp: *stamp,
+        });
         match self.versions.see(origin, known, seen, Instant::now()) {
             Some(stamp) => self.set(name, info, stamp),
             None => Change::None,
         }
     }
 
-    /// etcd was restored to an earlier state: any state of a network is accepted from now on. Another edit can have the
-    /// generation of one that is lost.
+    /// etcd was restored to an earlier state: any state of a network is accepted from now on.
+    /// Another edit can have the generation of one that is lost.
     pub(super) fn restored(&mut self) {
         self.versions.restored();
-        self.known.values_mut().for_each(|(info, _)| info.generation = None);
+        self.known
+            .values_mut()
+            .for_each(|(info, _)| info.generation = None);
     }
 
     fn set(&mut self, name: &Arc<str>, info: NetworkInfo, stamp: Stamp) -> Change {
         let selects = info.selector().is_some();
         let rules = info.rules.clone().filter(|_| info.is_valid);
-        let is_same = self.known.get(name).is_some_and(|(before, _)| before.is_same(&info));
+        let is_same = self
+            .known
+            .get(name)
+            .is_some_and(|(before, _)| before.is_same(&info));
         let before = self.known.insert(name.clone(), (info, stamp));
-        self.exclusions.entry(name.clone()).or_default().set_rules(rules);
+        self.exclusions
+            .entry(name.clone())
+            .or_default()
+            .set_rules(rules);
         match before {
             Some(_) if is_same => Change::None,
             Some((before, _)) if selects || before.selector().is_some() => Change::All,
@@ -170,8 +216,8 @@ impl Networks {
         }
     }
 
-    /// These networks with one as it would be written, to decide on pools that are not changed. A new network is
-    /// initialized in it.
+    /// These networks with one as it would be written, to decide on pools that are not changed. A
+    /// new network is initialized in it.
     pub(super) fn preview(&self, name: &str, mut info: NetworkInfo) -> Self {
         info.initialized = true;
         let mut networks = Self {
@@ -187,7 +233,9 @@ impl Networks {
     /// Removes a network: the one with this uid, or any. Returns which pools may be affected.
     pub(super) fn remove(&mut self, name: &str, uid: Option<Uid>) -> Change {
         let known = self.known.get(name).map(|(info, _)| Uid::of(&info.uid));
-        let Some(uid) = uid.or(known) else { return Change::None };
+        let Some(uid) = uid.or(known) else {
+            return Change::None;
+        };
         if !self.versions.delete(known, uid, Instant::now()) {
             return Change::None;
         }
@@ -207,7 +255,10 @@ impl Networks {
     /// The list of networks is complete. Returns the names of those that it does not show.
     pub(super) fn end_list(&mut self) -> Vec<Arc<str>> {
         let unlisted = self.versions.end_list();
-        let missing = self.known.iter().filter(|(_, (_, stamp))| stamp.is_unlisted(unlisted));
+        let missing = self
+            .known
+            .iter()
+            .filter(|(_, (_, stamp))| stamp.is_unlisted(unlisted));
         missing.map(|(name, _)| name.clone()).collect()
     }
 
@@ -216,13 +267,21 @@ impl Networks {
         let list = self.namespace_lists.current();
         let before = self.namespaces.insert(name.into(), (labels.clone(), list));
         let is_same = before.is_some_and(|(before, _)| before == *labels);
-        if is_same || !self.depend_on_labels() { Change::None } else { Change::Namespace(name.into()) }
+        if is_same || !self.depend_on_labels() {
+            Change::None
+        } else {
+            Change::Namespace(name.into())
+        }
     }
 
     /// Removes a namespace. Returns which pools may be affected.
     pub(super) fn remove_namespace(&mut self, name: &str) -> Change {
         let is_known = self.namespaces.remove(name).is_some();
-        if is_known && self.depend_on_labels() { Change::Namespace(name.into()) } else { Change::None }
+        if is_known && self.depend_on_labels() {
+            Change::Namespace(name.into())
+        } else {
+            Change::None
+        }
     }
 
     /// Whether a namespace exists, as last observed.
@@ -233,26 +292,41 @@ impl Networks {
     /// The list of namespaces is complete. Returns the names of those that it does not show.
     pub(super) fn end_namespace_list(&mut self) -> Vec<Arc<str>> {
         let unlisted = self.namespace_lists.end();
-        let missing = self.namespaces.iter().filter(|(_, (_, list))| unlisted.contains(*list));
+        let missing = self
+            .namespaces
+            .iter()
+            .filter(|(_, (_, list))| unlisted.contains(*list));
         missing.map(|(name, _)| name.clone()).collect()
     }
 
     fn depend_on_labels(&self) -> bool {
         let by_labels = |info: &NetworkInfo| {
-            info.rules.as_ref().is_some_and(|rules| matches!(rules.namespaces, AllowedNamespaces::Selector(_)))
+            info.rules
+                .as_ref()
+                .is_some_and(|rules| matches!(rules.namespaces, AllowedNamespaces::Selector(_)))
         };
         self.known.values().any(|(info, _)| by_labels(info))
     }
 
     /// A network that need not exist, in relation to a pool.
     fn for_pool(&self, name: &Arc<str>, pool: &PoolKey, declared: &PoolInfo) -> NetworkForPool {
-        let missing = if self.records.values().any(|(record, _)| record.network == *name) {
+        let missing = if self
+            .records
+            .values()
+            .any(|(record, _)| record.network == *name)
+        {
             NetworkState::Upgrading
         } else {
             NetworkState::Missing
         };
         let Some((known, _)) = self.known.get(name) else {
-            return NetworkForPool { name: name.clone(), state: missing, selects: false, allows: false, lengths: None };
+            return NetworkForPool {
+                name: name.clone(),
+                state: missing,
+                selects: false,
+                allows: false,
+                lengths: None,
+            };
         };
         let usable = declared.usable.as_ref().ok();
         let length = usable.map(|usable| (known.block_lengths.of(usable.family), usable.length));
@@ -264,14 +338,21 @@ impl Networks {
         NetworkForPool {
             name: name.clone(),
             state: known.state(has_length),
-            selects: known.selector().is_some_and(|selector| selector.matches(&*declared.labels)),
-            allows: known.rules.as_ref().is_some_and(|rules| self.allows(rules, pool)),
+            selects: known
+                .selector()
+                .is_some_and(|selector| selector.matches(&*declared.labels)),
+            allows: known
+                .rules
+                .as_ref()
+                .is_some_and(|rules| self.allows(rules, pool)),
             lengths,
         }
     }
 
     fn allows(&self, rules: &NetworkRules, pool: &PoolKey) -> bool {
-        pool.namespace.as_deref().is_none_or(|namespace| self.allows_namespace(&rules.namespaces, namespace))
+        pool.namespace
+            .as_deref()
+            .is_none_or(|namespace| self.allows_namespace(&rules.namespaces, namespace))
     }
 
     /// Whether a namespace is among the allowed ones.
@@ -281,19 +362,34 @@ impl Networks {
         allowed.allows(namespace, labels).unwrap_or(false)
     }
 
-    /// Applies the network of a pool to its declared state: the scope, whether it can allocate, and what.
-    pub(super) fn apply(&self, pool: &PoolKey, declared: &PoolInfo, past: &PoolPast<'_>) -> PoolInNetwork {
+    /// Applies the network of a pool to its declared state: the scope, whether it can allocate, and
+    /// what.
+    pub(super) fn apply(
+        &self,
+        pool: &PoolKey,
+        declared: &PoolInfo,
+        past: &PoolPast<'_>,
+    ) -> PoolInNetwork {
         let mut placed = self.place(pool, declared, past);
         self.exclude(&mut placed, past.applied);
         placed
     }
 
     /// The same, with all blocks of the pool: also those that no pool of its network allocates.
-    pub(super) fn place(&self, pool: &PoolKey, declared: &PoolInfo, past: &PoolPast<'_>) -> PoolInNetwork {
+    pub(super) fn place(
+        &self,
+        pool: &PoolKey,
+        declared: &PoolInfo,
+        past: &PoolPast<'_>,
+    ) -> PoolInNetwork {
         let selecting: Vec<NetworkForPool> = self
             .known
             .iter()
-            .filter(|(_, (known, _))| known.selector().is_some_and(|selector| selector.matches(&*declared.labels)))
+            .filter(|(_, (known, _))| {
+                known
+                    .selector()
+                    .is_some_and(|selector| selector.matches(&*declared.labels))
+            })
             .map(|(name, _)| self.for_pool(name, pool, declared))
             .collect();
         let facts = Facts {
@@ -312,28 +408,52 @@ impl Networks {
             // Blocks of another length have no numbers in this scope.
             info.usable = Err(refusal.to_string().into());
         }
-        PoolInNetwork { info, record: decision.record, awaited: decision.awaited, applied: None }
+        PoolInNetwork {
+            info,
+            record: decision.record,
+            awaited: decision.awaited,
+            applied: None,
+        }
     }
 
     /// Why a network cannot have the blocks of a pool that belongs to it.
     fn length_mismatch(&self, info: &PoolInfo) -> Option<NetworkRefusal> {
         let network = info.scope.network()?;
         let usable = info.usable.as_ref().ok()?;
-        let theirs = self.block_length(network, usable.family).filter(|theirs| *theirs != usable.length)?;
-        Some(NetworkRefusal::LengthMismatch { network: network.into(), theirs, ours: usable.length })
+        let theirs = self
+            .block_length(network, usable.family)
+            .filter(|theirs| *theirs != usable.length)?;
+        Some(NetworkRefusal::LengthMismatch {
+            network: network.into(),
+            theirs,
+            ours: usable.length,
+        })
     }
 
     /// Removes what no pool of the network allocates from the blocks of a pool.
     fn exclude(&self, placed: &mut PoolInNetwork, before: Option<&AppliedExclusions>) {
-        let exclusions = placed.info.scope.network().and_then(|network| self.exclusions.get(network));
-        let (Some(exclusions), Ok(usable)) = (exclusions, &placed.info.usable) else { return };
-        let Some(applied) = exclusions.apply(usable, before) else { return };
+        let exclusions = placed
+            .info
+            .scope
+            .network()
+            .and_then(|network| self.exclusions.get(network));
+        let (Some(exclusions), Ok(usable)) = (exclusions, &placed.info.usable) else {
+            return;
+        };
+        let Some(applied) = exclusions.apply(usable, before) else {
+            return;
+        };
         placed.info.usable = Ok(Arc::clone(&applied.usable));
         placed.applied = Some(applied);
     }
 
     /// Records the network that a pool joins once it is initialized.
-    pub(super) fn set_awaited(&mut self, pool: &PoolKey, before: Option<&Arc<str>>, after: Option<&Arc<str>>) {
+    pub(super) fn set_awaited(
+        &mut self,
+        pool: &PoolKey,
+        before: Option<&Arc<str>>,
+        after: Option<&Arc<str>>,
+    ) {
         if before == after {
             return;
         }
@@ -346,7 +466,10 @@ impl Networks {
             }
         }
         if let Some(after) = after {
-            self.awaiting.entry(after.clone()).or_default().insert(pool.clone());
+            self.awaiting
+                .entry(after.clone())
+                .or_default()
+                .insert(pool.clone());
         }
     }
 
@@ -355,16 +478,29 @@ impl Networks {
         self.awaiting.get(network).into_iter().flatten()
     }
 
-    /// Records what an earlier version has stored of a network. Returns which pools may be affected.
+    /// Records what an earlier version has stored of a network. Returns which pools may be
+    /// affected.
     pub(super) fn set_record(&mut self, record: LengthRecord, stamp: Stamp) -> Change {
         let network = record.network.clone();
-        let is_new = self.records.insert(record.name.clone(), (record, stamp)).is_none();
-        if is_new { Change::Network(network) } else { Change::None }
+        let is_new = self
+            .records
+            .insert(record.name.clone(), (record, stamp))
+            .is_none();
+        if is_new {
+            Change::Network(network)
+        } else {
+            Change::None
+        }
     }
 
-    /// Removes what an earlier version has stored of a network. Returns which pools may be affected.
+    /// Removes what an earlier version has stored of a network. Returns which pools may be
+    /// affected.
     pub(super) fn remove_record(&mut self, name: &str, uid: &str) -> Change {
-        if self.records.get(name).is_none_or(|(record, _)| record.uid != uid) {
+        if self
+            .records
+            .get(name)
+            .is_none_or(|(record, _)| record.uid != uid)
+        {
             return Change::None;
         }
         let removed = self.records.remove(name);
@@ -373,21 +509,33 @@ impl Networks {
 
     /// Keeps a record that exists, and that cannot be decoded now. Returns whether it is known.
     pub(super) fn keep_record(&mut self, name: &str, uid: &str, stamp: Stamp) -> bool {
-        let known = self.records.get_mut(name).filter(|(record, _)| record.uid == uid);
+        let known = self
+            .records
+            .get_mut(name)
+            .filter(|(record, _)| record.uid == uid);
         known.map(|(_, known)| *known = stamp).is_some()
     }
 
     /// When a record was last seen.
     pub(super) fn known_record(&self, name: &str) -> Option<Known> {
         let (record, stamp) = self.records.get(name)?;
-        Some(Known { uid: Uid::of(&record.uid), stamp: *stamp })
+        Some(Known {
+            uid: Uid::of(&record.uid),
+            stamp: *stamp,
+        })
     }
 
     /// Removes the records that a list does not show. Returns which pools may be affected.
     pub(super) fn remove_unlisted_records(&mut self, unlisted: Unlisted) -> Vec<Change> {
-        let missing = self.records.values().filter(|(_, stamp)| stamp.is_unlisted(unlisted));
-        let changes = missing.map(|(record, _)| Change::Network(record.network.clone())).collect();
-        self.records.retain(|_, (_, stamp)| !stamp.is_unlisted(unlisted));
+        let missing = self
+            .records
+            .values()
+            .filter(|(_, stamp)| stamp.is_unlisted(unlisted));
+        let changes = missing
+            .map(|(record, _)| Change::Network(record.network.clone()))
+            .collect();
+        self.records
+            .retain(|_, (_, stamp)| !stamp.is_unlisted(unlisted));
         changes
     }
 
@@ -398,7 +546,10 @@ impl Networks {
 
     /// The counts of all networks.
     pub(super) fn counts(&self) -> Vec<NetworkCounts> {
-        self.known.values().map(|(info, _)| NetworkCounts::clone(&info.counts)).collect()
+        self.known
+            .values()
+            .map(|(info, _)| NetworkCounts::clone(&info.counts))
+            .collect()
     }
 
     /// Whether the object of a network exists.

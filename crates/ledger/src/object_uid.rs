@@ -39,9 +39,17 @@ mod tests {
 
     #[test]
     fn text_is_kept() {
-        for text in ["6101ef08-5b98-40af-8a1f-bc85701b2e47", "6101EF08-5b98-40af-8a1f-bc85701b2e47", "text", ""] {
+        for text in [
+            "6101ef08-5b98-40af-8a1f-bc85701b2e47",
+            "6101EF08-5b98-40af-8a1f-bc85701b2e47",
+            "text",
+            "",
+        ] {
             let uid = ObjectUid::of(text);
-            assert_eq!((uid.to_string(), uid.uid()), (text.to_owned(), Uid::of(text)));
+            assert_eq!(
+                (uid.to_string(), uid.uid()),
+                (text.to_owned(), Uid::of(text))
+            );
         }
     }
 }

@@ -6,18 +6,20 @@ use capi_ipam_ip::{Block, FreeRanks, FreeSet, SpanSet, UsableBlocks};
 /// The state of the order of a pool. A pool that allocates the lowest address first needs none.
 #[derive(Default)]
 pub(super) struct Order {
-    /// The block that was allocated last, and when, in microseconds since the Unix epoch; only with RoundRobin.
+    /// The block that was allocated last, and when, in microseconds since the Unix epoch; only with
+    /// RoundRobin.
     pub(super) last: Option<(i64, Block)>,
     /// The counts of free numbers; only with Random.
     ranks: Option<FreeRanks>,
 }
 
 impl Order {
-    /// Chooses a free number, but not one of the `kept` highest ones. `all` returns the numbers that are free or not, and
-    /// `draw` a random number below its argument.
+    /// Chooses a free number, but not one of the `kept` highest ones. `all` returns the numbers
+    /// that are free or not, and `draw` a random number below its argument.
     ///
-    /// The highest ones are kept explicitly: managers that do not know of each other's latest allocations then choose
-    /// the same last address, and the API server lets only one of them reserve it.
+    /// The highest ones are kept explicitly: managers that do not know of each other's latest
+    /// allocations then choose the same last address, and the API server lets only one of them
+    /// reserve it.
     pub(super) fn choose(
         &mut self,
         order: AllocationOrder,
@@ -32,14 +34,24 @@ impl Order {
             AllocationOrder::RoundRobin => {
                 let last = self.last.and_then(|(_, block)| usable.number(block));
                 let next = last.map_or_else(|| free.lowest(), |last| free.next_above(last))?;
-                let highest = if kept > 0 { free.highest_but(kept) } else { Some(u128::MAX) };
-                let chosen = if highest.is_some_and(|highest| next <= highest) { next } else { free.lowest()? };
+                let highest = if kept > 0 {
+                    free.highest_but(kept)
+                } else {
+                    Some(u128::MAX)
+                };
+                let chosen = if highest.is_some_and(|highest| next <= highest) {
+                    next
+                } else {
+                    free.lowest()?
+                };
                 let since = self.last.map(|(since, _)| since).unwrap_or_default();
                 self.last = Some((since, usable.block(chosen)));
                 Some(chosen)
             }
             AllocationOrder::Random => {
-                let ranks = self.ranks.get_or_insert_with(|| FreeRanks::new(&all(), free));
+                let ranks = self
+                    .ranks
+                    .get_or_insert_with(|| FreeRanks::new(&all(), free));
                 ranks.random(free, kept, draw)
             }
         }

@@ -1,4 +1,5 @@
-//! Which address of a pool a claim gets: its former one, the one that it requests, or the next free one.
+//! Which address of a pool a claim gets: its former one, the one that it requests, or the next free
+//! one.
 
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ use super::{KnownReservation, Ledger, PoolKey, Proposal};
 pub enum Unavailable {
     /// The pool does not contain it: it is outside, excluded, or a reserved address of the subnet.
     NotInPool,
-    /// The claim of this namespace and name uses it, or has reserved it. `None` if another pool of the network uses it.
+    /// The claim of this namespace and name uses it, or has reserved it. `None` if another pool of
+    /// the network uses it.
     InUse(Option<NamespacedName>),
     /// A user reserved it for the claim of this namespace and name.
     Promised(NamespacedName),
@@ -35,7 +37,8 @@ pub enum Unavailable {
     InOtherSlice,
     /// Another claim requested it before.
     RequestedBefore,
-    /// It is free, and all free addresses are for claims that have waited longer, or are the headroom of the pool.
+    /// It is free, and all free addresses are for claims that have waited longer, or are the
+    /// headroom of the pool.
     NotYet,
 }
 
@@ -47,40 +50,70 @@ struct Former {
 }
 
 impl Ledger {
-    /// The reservation of a released address that the claim may take over: its pool is sticky, and the last claim of
-    /// this name had the address, or its cool-down has ended.
-    pub fn released_reservation(&self, slot: &Slot, claim: &NamespacedName) -> Option<KnownReservation> {
+    /// The reservation of a released address that the claim may take over: its pool is sticky, and
+    /// the last claim of this name had the address, or its cool-down has ended.
+    pub fn released_reservation(
+        &self,
+        slot: &Slot,
+        claim: &NamespacedName,
+    ) -> Option<KnownReservation> {
         let state = self.state.lock();
-        let is_released = |known: &&ReservationInfo| known.released_at.is_some() && !known.is_terminating;
-        let reservation = state.usage(slot)?.reservation.as_ref().filter(is_released)?;
-        let is_sticky = state.pools.get(&reservation.pool).is_some_and(PoolEntry::is_sticky);
-        let is_former = reservation.claim.as_ref().is_some_and(|former| *former == *claim);
+        let is_released =
+            |known: &&ReservationInfo| known.released_at.is_some() && !known.is_terminating;
+        let reservation = state
+            .usage(slot)?
+            .reservation
+            .as_ref()
+            .filter(is_released)?;
+        let is_sticky = state
+            .pools
+            .get(&reservation.pool)
+            .is_some_and(PoolEntry::is_sticky);
+        let is_former = reservation
+            .claim
+            .as_ref()
+            .is_some_and(|former| *former == *claim);
         if !is_sticky || !(is_former || reservation.is_remembered) {
             return None;
         }
         Some(state.known_version(slot, reservation))
     }
 
-    /// Whether the reservation with this uid keeps a released address for the next claim of the same name, and its
-    /// cool-down has ended.
+    /// Whether the reservation with this uid keeps a released address for the next claim of the
+    /// same name, and its cool-down has ended.
     pub fn is_remembered(&self, slot: &Slot, uid: &str) -> bool {
         let state = self.state.lock();
-        let reservation = state.usage(slot).and_then(|usage| usage.reservation.as_ref());
-        reservation.is_some_and(|reservation| reservation.is_remembered && reservation.uid.uid() == Uid::of(uid))
+        let reservation = state
+            .usage(slot)
+            .and_then(|usage| usage.reservation.as_ref());
+        reservation.is_some_and(|reservation| {
+            reservation.is_remembered && reservation.uid.uid() == Uid::of(uid)
+        })
     }
 
-    /// Records the end of the cool-downs at the second `now`, in seconds since the Unix epoch, in the pools that keep a
-    /// released address for the next claim of the same name: other claims can get it from now on.
+    /// Records the end of the cool-downs at the second `now`, in seconds since the Unix epoch, in
+    /// the pools that keep a released address for the next claim of the same name: other claims can
+    /// get it from now on.
     pub fn end_cooldowns(&self, now: i64) {
         self.change(|state| state.end_cooldowns(now));
     }
 
-    /// Lets a claim whose request is not valid wait for a change of the pool. Returns false if `usable` are no longer
-    /// the blocks of the pool.
-    pub fn wait_for_change(&self, pool: &PoolKey, claim: &NamespacedName, usable: &Arc<UsableBlocks>) -> bool {
+    /// Lets a claim whose request is not valid wait for a change of the pool. Returns false if
+    /// `usable` are no longer the blocks of the pool.
+    pub fn wait_for_change(
+        &self,
+        pool: &PoolKey,
+        claim: &NamespacedName,
+        usable: &Arc<UsableBlocks>,
+    ) -> bool {
         self.change(|state| {
-            let Some(entry) = state.pools.get_mut(pool) else { return false };
-            let current = entry.info.as_ref().and_then(|info| info.usable.as_ref().ok());
+            let Some(entry) = state.pools.get_mut(pool) else {
+                return false;
+            };
+            let current = entry
+                .info
+                .as_ref()
+                .and_then(|info| info.usable.as_ref().ok());
             let is_current = current.is_some_and(|current| Arc::ptr_eq(current, usable));
             if is_current {
                 entry.wait_queue.wait_for_permission(claim);
@@ -92,40 +125,76 @@ impl Ledger {
 }
 
 impl State {
-    pub(super) fn propose(&mut self, pool: &PoolKey, claim: &NamespacedName, attributes: &ClaimAttributes) -> Proposal {
+    pub(super) fn propose(
+        &mut self,
+        pool: &PoolKey,
+        claim: &NamespacedName,
+        attributes: &ClaimAttributes,
+    ) -> Proposal {
         if !self.prepare_to_propose(pool, claim, attributes) {
             return Proposal::Wait;
         }
         let former = self.former(pool, claim);
-        let Some(entry) = self.pools.get_mut(pool) else { return Proposal::Wait };
+        let Some(entry) = self.pools.get_mut(pool) else {
+            return Proposal::Wait;
+        };
         let scope = entry.scope(pool);
-        let slot_of = |block| Slot { scope: scope.clone(), block };
+        let slot_of = |block| Slot {
+            scope: scope.clone(),
+            block,
+        };
         let owner = attributes.slice_owner.as_ref();
-        let former = former.filter(|former| attributes.requested.is_none_or(|requested| requested == former.block));
+        let former = former.filter(|former| {
+            attributes
+                .requested
+                .is_none_or(|requested| requested == former.block)
+        });
         let former = former.filter(|former| entry.is_for_owner(former.block, owner));
-        if attributes.requested.is_some_and(|requested| !entry.contains(requested)) {
+        if attributes
+            .requested
+            .is_some_and(|requested| !entry.contains(requested))
+        {
             entry.wait_queue.wait_for_permission(claim);
             self.dirty_pools.push(pool.clone());
             return Proposal::Unavailable(Unavailable::NotInPool);
         }
-        let block = if let Some(Former { block, is_remembered: false }) = former {
+        let block = if let Some(Former {
+            block,
+            is_remembered: false,
+        }) = former
+        {
             match entry.take_back(claim, attributes) {
                 Ok(()) => block,
                 Err(limit) => return Proposal::LimitReached(limit),
             }
         } else {
             let usage = |block: Block| self.scopes.get(&scope)?.usage.get(&block);
-            let is_for_owner = attributes.requested.is_none_or(|block| entry.is_for_owner(block, owner));
-            let is_free =
-                is_for_owner && attributes.requested.is_some_and(|block| entry.can_allocate_block(block, usage(block)));
-            match entry.propose(claim, attributes, former.map(|former| former.block), is_free) {
+            let is_for_owner = attributes
+                .requested
+                .is_none_or(|block| entry.is_for_owner(block, owner));
+            let is_free = is_for_owner
+                && attributes
+                    .requested
+                    .is_some_and(|block| entry.can_allocate_block(block, usage(block)));
+            match entry.propose(
+                claim,
+                attributes,
+                former.map(|former| former.block),
+                is_free,
+            ) {
                 Next::Block(block) => block,
                 Next::Wait => {
-                    let Some(requested) = attributes.requested else { return Proposal::Wait };
+                    let Some(requested) = attributes.requested else {
+                        return Proposal::Wait;
+                    };
                     if !is_for_owner {
                         return Proposal::Unavailable(Unavailable::InOtherSlice);
                     }
-                    return Proposal::Unavailable(self.unavailable(pool, &slot_of(requested), is_free));
+                    return Proposal::Unavailable(self.unavailable(
+                        pool,
+                        &slot_of(requested),
+                        is_free,
+                    ));
                 }
                 Next::LimitReached(limit) => return Proposal::LimitReached(limit),
                 Next::AssignSlice(block) => return Proposal::AssignSlice(block),
@@ -134,28 +203,44 @@ impl State {
             }
         };
         let slot = slot_of(block);
-        let consumer = entry.quota.as_ref().map(|_| Consumer::new(claim.clone(), attributes.cluster.clone()));
+        let consumer = entry
+            .quota
+            .as_ref()
+            .map(|_| Consumer::new(claim.clone(), attributes.cluster.clone()));
         self.hold(&slot, pool, consumer);
         Proposal::Slot(slot)
     }
 
-    /// The address that the last claim of this name had, if the pool keeps it for the next one. If there are several: one
-    /// that was in use, and that was released last.
+    /// The address that the last claim of this name had, if the pool keeps it for the next one. If
+    /// there are several: one that was in use, and that was released last.
     fn former(&self, pool: &PoolKey, claim: &NamespacedName) -> Option<Former> {
         let entry = self.pools.get(pool)?;
         if !entry.is_sticky() {
             return None;
         }
         let scope = entry.scope(pool);
-        let kept = self.holdings.released_by(claim).filter(|slot| slot.scope == scope).filter_map(|slot| {
-            let usage = self.usage(slot)?;
-            let reservation = usage.reservation.as_ref().filter(|known| known.pool == *pool)?;
-            let is_allocatable = usage.is_unused() && !reservation.is_terminating && entry.is_unobstructed(slot.block);
-            is_allocatable.then_some((reservation, reservation.released_at?.get(), slot.block))
-        });
-        let (reservation, _, block) = kept.max_by_key(|(known, since, block)| (known.was_used, *since, *block))?;
+        let kept = self
+            .holdings
+            .released_by(claim)
+            .filter(|slot| slot.scope == scope)
+            .filter_map(|slot| {
+                let usage = self.usage(slot)?;
+                let reservation = usage
+                    .reservation
+                    .as_ref()
+                    .filter(|known| known.pool == *pool)?;
+                let is_allocatable = usage.is_unused()
+                    && !reservation.is_terminating
+                    && entry.is_unobstructed(slot.block);
+                is_allocatable.then_some((reservation, reservation.released_at?.get(), slot.block))
+            });
+        let (reservation, _, block) =
+            kept.max_by_key(|(known, since, block)| (known.was_used, *since, *block))?;
         let is_remembered = reservation.is_remembered;
-        Some(Former { block, is_remembered })
+        Some(Former {
+            block,
+            is_remembered,
+        })
     }
 
     /// Why a claim cannot have the address that it requests.
@@ -163,11 +248,19 @@ impl State {
         let entry = self.pools.get(pool);
         if is_free {
             let is_granted = entry.is_some_and(|entry| entry.wait_queue.is_granted(slot.block));
-            return if is_granted { Unavailable::RequestedBefore } else { Unavailable::NotYet };
+            return if is_granted {
+                Unavailable::RequestedBefore
+            } else {
+                Unavailable::NotYet
+            };
         }
         let Some(usage) = self.usage(slot) else {
             let is_draining = entry.is_some_and(|entry| entry.is_draining(slot.block));
-            return if is_draining { Unavailable::Draining } else { Unavailable::InUse(None) };
+            return if is_draining {
+                Unavailable::Draining
+            } else {
+                Unavailable::InUse(None)
+            };
         };
         if let Some(owner) = usage.owners.first() {
             return Unavailable::InUse(Some(owner.name.clone()));
@@ -175,14 +268,25 @@ impl State {
         if usage.is_name_taken {
             return Unavailable::Excluded;
         }
-        let Some(reservation) = &usage.reservation else { return Unavailable::InUse(candidate_claim(usage)) };
+        let Some(reservation) = &usage.reservation else {
+            return Unavailable::InUse(candidate_claim(usage));
+        };
         if reservation.is_terminating {
             return Unavailable::BeingDeleted;
         }
         let claim = reservation.claim.clone();
         match (reservation, claim) {
-            (ReservationInfo { released_at: Some(since), .. }, _) => {
-                let end = self.pools.get(&reservation.pool).map(|entry| entry.cooldown_end(since.get()));
+            (
+                ReservationInfo {
+                    released_at: Some(since),
+                    ..
+                },
+                _,
+            ) => {
+                let end = self
+                    .pools
+                    .get(&reservation.pool)
+                    .map(|entry| entry.cooldown_end(since.get()));
                 Unavailable::CoolingDown(end.unwrap_or(since.get()))
             }
             (_, None) => Unavailable::Excluded,
@@ -193,22 +297,42 @@ impl State {
 
     fn end_cooldowns(&mut self, now: i64) {
         let sticky = self.pools.values().filter(|entry| entry.is_sticky());
-        let ended: Vec<Slot> = sticky.flat_map(|entry| entry.cooled_down(now)).cloned().collect();
+        let ended: Vec<Slot> = sticky
+            .flat_map(|entry| entry.cooled_down(now))
+            .cloned()
+            .collect();
         ended.iter().for_each(|slot| self.refresh_memory(slot, now));
     }
 
-    /// Computes for all released addresses of a pool whether they are kept for the next claims of the same names.
+    /// Computes for all released addresses of a pool whether they are kept for the next claims of
+    /// the same names.
     pub(super) fn refresh_memories(&mut self, pool: &PoolKey, now: i64) {
-        let released: Vec<Slot> = self.pools.get(pool).into_iter().flat_map(PoolEntry::released).cloned().collect();
-        released.iter().for_each(|slot| self.refresh_memory(slot, now));
+        let released: Vec<Slot> = self
+            .pools
+            .get(pool)
+            .into_iter()
+            .flat_map(PoolEntry::released)
+            .cloned()
+            .collect();
+        released
+            .iter()
+            .for_each(|slot| self.refresh_memory(slot, now));
     }
 
     fn refresh_memory(&mut self, slot: &Slot, now: i64) {
-        let Some(reservation) = self.usage(slot).and_then(|usage| usage.reservation.as_ref()) else { return };
+        let Some(reservation) = self
+            .usage(slot)
+            .and_then(|usage| usage.reservation.as_ref())
+        else {
+            return;
+        };
         let is_remembered = self.is_remembered(reservation, now);
         if is_remembered != reservation.is_remembered {
             self.update(slot, |usage| {
-                usage.reservation.iter_mut().for_each(|reservation| reservation.is_remembered = is_remembered);
+                usage
+                    .reservation
+                    .iter_mut()
+                    .for_each(|reservation| reservation.is_remembered = is_remembered);
             });
         }
     }
@@ -216,12 +340,22 @@ impl State {
     /// Whether a released address is only kept for the next claim of the same name.
     pub(super) fn is_remembered(&self, reservation: &ReservationInfo, now: i64) -> bool {
         let can_be_taken_over = reservation.claim.is_some() && !reservation.is_terminating;
-        let entry = self.pools.get(&reservation.pool).filter(|_| can_be_taken_over);
-        entry.zip(reservation.released_at).is_some_and(|(entry, since)| entry.is_remembered(since.get(), now))
+        let entry = self
+            .pools
+            .get(&reservation.pool)
+            .filter(|_| can_be_taken_over);
+        entry
+            .zip(reservation.released_at)
+            .is_some_and(|(entry, since)| entry.is_remembered(since.get(), now))
     }
 }
 
 /// The claim whose reservation is being created.
 fn candidate_claim(usage: &AddressUsage) -> Option<NamespacedName> {
-    usage.candidate.as_ref()?.consumer.as_ref().map(|consumer| consumer.claim.clone())
+    usage
+        .candidate
+        .as_ref()?
+        .consumer
+        .as_ref()
+        .map(|consumer| consumer.claim.clone())
 }

@@ -50,8 +50,8 @@ pub(super) struct PoolEntry {
     /// The free numbers of the pool; `None` while all of them are free.
     pub(super) free: Option<FreeSet>,
     pub(super) order: Order,
-    /// When the addresses in use were allocated, in microseconds since the Unix epoch; only with the order RoundRobin
-    /// and slices.
+    /// When the addresses in use were allocated, in microseconds since the Unix epoch; only with
+    /// the order RoundRobin and slices.
     pub(super) allocated: BTreeMap<Block, i64>,
     /// Numbers that overlap with a used block of another length.
     pub(super) other_lengths: SpanSet,
@@ -66,12 +66,13 @@ pub(super) struct PoolEntry {
     pub(super) cooldowns: BTreeSet<(i64, Slot)>,
     /// Addresses that are kept for the next claim of the same name, in the same order.
     memories: BTreeSet<(i64, Slot)>,
-    /// The numbers of the pool that are kept in this way, also by another pool of its network, in the same order.
+    /// The numbers of the pool that are kept in this way, also by another pool of its network, in
+    /// the same order.
     pub(super) remembered: BTreeSet<(i64, u128)>,
     /// How many of these are in the pool's range.
     pub(super) cooling_down: usize,
-    /// The scopes in which addresses of this pool are reserved or proposed, and how many: more than one while the pool
-    /// joins or leaves a network.
+    /// The scopes in which addresses of this pool are reserved or proposed, and how many: more than
+    /// one while the pool joins or leaves a network.
     pub(super) holds: Vec<(Scope, usize)>,
     /// The addresses by namespace and Cluster; only of a pool with access rules.
     pub(super) quota: Option<Box<Quota>>,
@@ -111,7 +112,10 @@ impl PoolEntry {
     /// The known pool object, if it exists.
     pub(super) fn known(&self) -> Option<Known> {
         let declared = self.declared.as_ref()?;
-        Some(Known { uid: Uid::of(&declared.uid), stamp: self.stamp })
+        Some(Known {
+            uid: Uid::of(&declared.uid),
+            stamp: self.stamp,
+        })
     }
 
     pub(super) fn usable(&self) -> Option<&UsableBlocks> {
@@ -119,7 +123,9 @@ impl PoolEntry {
     }
 
     pub(super) fn scope(&self, key: &PoolKey) -> Scope {
-        self.scope.clone().unwrap_or_else(|| Scope::Pool(key.clone()))
+        self.scope
+            .clone()
+            .unwrap_or_else(|| Scope::Pool(key.clone()))
     }
 
     /// The scope of the pool, if its object exists and that is not `scope`.
@@ -130,17 +136,34 @@ impl PoolEntry {
 
     /// Whether a block is in a draining part of the pool.
     pub(super) fn is_draining(&self, block: Block) -> bool {
-        self.usable().is_some_and(|usable| usable.is_draining(block))
+        self.usable()
+            .is_some_and(|usable| usable.is_draining(block))
     }
 
     /// Records that the availability of a block of the pool's scope has changed.
-    pub(super) fn set_availability(&mut self, block: Block, before: Availability, after: Availability) -> Effect {
-        let Some(usable) = self.info.as_ref().and_then(|info| info.usable.as_deref().ok()) else {
+    pub(super) fn set_availability(
+        &mut self,
+        block: Block,
+        before: Availability,
+        after: Availability,
+    ) -> Effect {
+        let Some(usable) = self
+            .info
+            .as_ref()
+            .and_then(|info| info.usable.as_deref().ok())
+        else {
             return Effect::OutOfPool;
         };
         let Some(number) = usable.number(block) else {
-            let numbers = usable.numbers_overlapping(block).map(SpanSet::from).unwrap_or_default();
-            return if numbers.intersect(&usable.set).is_empty() { Effect::OutOfPool } else { Effect::LengthMismatch };
+            let numbers = usable
+                .numbers_overlapping(block)
+                .map(SpanSet::from)
+                .unwrap_or_default();
+            return if numbers.intersect(&usable.set).is_empty() {
+                Effect::OutOfPool
+            } else {
+                Effect::LengthMismatch
+            };
         };
         if !usable.set.contains(number) {
             return Effect::OutOfPool;
@@ -162,7 +185,9 @@ impl PoolEntry {
         };
         if is_changed {
             self.order.set_free(number, is_free);
-            self.slices.iter_mut().for_each(|slices| slices.set_free(number, is_free));
+            self.slices
+                .iter_mut()
+                .for_each(|slices| slices.set_free(number, is_free));
         }
         if let Availability::Remembered(since) = before {
             self.set_remembered(since, number, false);
@@ -172,7 +197,8 @@ impl PoolEntry {
         {
             self.set_remembered(since, number, true);
         }
-        self.wait_queue.set_block_free(block, after != Availability::Taken && !is_obstructed);
+        self.wait_queue
+            .set_block_free(block, after != Availability::Taken && !is_obstructed);
         Effect::Updated
     }
 
@@ -183,21 +209,31 @@ impl PoolEntry {
         } else {
             self.remembered.remove(&(since, number));
         }
-        self.slices.iter_mut().for_each(|slices| slices.set_remembered(since, number, is_remembered));
+        self.slices
+            .iter_mut()
+            .for_each(|slices| slices.set_remembered(since, number, is_remembered));
     }
 
     /// Counts an IPAddress of this pool that was added or removed.
     pub(super) fn count_address(&mut self, block: Block, is_added: bool) {
         let in_range = self.usable().is_some_and(|usable| usable.contains(block));
-        let count = if in_range { &mut self.used } else { &mut self.out_of_range };
-        *count = if is_added { count.saturating_add(1) } else { count.saturating_sub(1) };
+        let count = if in_range {
+            &mut self.used
+        } else {
+            &mut self.out_of_range
+        };
+        *count = if is_added {
+            count.saturating_add(1)
+        } else {
+            count.saturating_sub(1)
+        };
         if !is_added {
             self.allocated.remove(&block);
         }
     }
 
-    /// Counts a reservation or candidate of this pool that was added or removed in a scope. Returns whether it is the
-    /// first one there, or was the last.
+    /// Counts a reservation or candidate of this pool that was added or removed in a scope. Returns
+    /// whether it is the first one there, or was the last.
     pub(super) fn count_hold(&mut self, scope: &Scope, is_added: bool) -> bool {
         let before = self.holds.len();
         match self.holds.iter_mut().find(|(known, _)| known == scope) {
@@ -210,10 +246,20 @@ impl PoolEntry {
         self.holds.len() != before
     }
 
-    /// Records what the object of the pool with this uid states about its network in its status; `has_status` is false
-    /// if it has no status yet. Returns whether this is what was known before.
-    pub(super) fn set_status_record(&mut self, uid: &str, has_status: bool, found: Option<StatusRecord>) -> bool {
-        if self.declared.as_ref().is_none_or(|declared| declared.uid != uid) {
+    /// Records what the object of the pool with this uid states about its network in its status;
+    /// `has_status` is false if it has no status yet. Returns whether this is what was known
+    /// before.
+    pub(super) fn set_status_record(
+        &mut self,
+        uid: &str,
+        has_status: bool,
+        found: Option<StatusRecord>,
+    ) -> bool {
+        if self
+            .declared
+            .as_ref()
+            .is_none_or(|declared| declared.uid != uid)
+        {
             // Another pool of the same name. Addresses that are still in use stay in their network.
             let keeps_network = self.is_in_use() || !self.holds.is_empty();
             if !keeps_network || !matches!(self.record, Record::Network(_)) {
@@ -223,7 +269,9 @@ impl PoolEntry {
         }
         let known = self.status_record.take();
         self.status_record = match (found, known.clone()) {
-            (None, Some(StatusRecord::Member(network) | StatusRecord::Left(network))) if has_status => {
+            (None, Some(StatusRecord::Member(network) | StatusRecord::Left(network)))
+                if has_status =>
+            {
                 Some(StatusRecord::Left(network))
             }
             (None, known) => known,
@@ -231,7 +279,8 @@ impl PoolEntry {
         };
         let is_same = self.status_record == known;
         if !is_same {
-            self.record.note_status_change(known.as_ref(), self.status_record.as_ref());
+            self.record
+                .note_status_change(known.as_ref(), self.status_record.as_ref());
         }
         is_same
     }
@@ -239,11 +288,21 @@ impl PoolEntry {
     /// Counts a candidate of this pool that was added or removed.
     pub(super) fn count_candidate(&mut self, is_added: bool) {
         let count = self.candidates;
-        self.candidates = if is_added { count.saturating_add(1) } else { count.saturating_sub(1) };
+        self.candidates = if is_added {
+            count.saturating_add(1)
+        } else {
+            count.saturating_sub(1)
+        };
     }
 
     /// Records that a released address of this pool cools down or is remembered, or no longer.
-    pub(super) fn set_release(&mut self, since: i64, slot: Slot, is_remembered: bool, is_started: bool) {
+    pub(super) fn set_release(
+        &mut self,
+        since: i64,
+        slot: Slot,
+        is_remembered: bool,
+        is_started: bool,
+    ) {
         if is_remembered {
             if is_started {
                 self.memories.insert((since, slot));
@@ -252,20 +311,29 @@ impl PoolEntry {
             }
             return;
         }
-        let in_range = self.usable().is_some_and(|usable| usable.contains(slot.block));
+        let in_range = self
+            .usable()
+            .is_some_and(|usable| usable.contains(slot.block));
         if is_started {
             let is_new = self.cooldowns.insert((since, slot));
-            self.cooling_down = self.cooling_down.saturating_add(usize::from(is_new && in_range));
+            self.cooling_down = self
+                .cooling_down
+                .saturating_add(usize::from(is_new && in_range));
         } else {
             let was_known = self.cooldowns.remove(&(since, slot));
-            self.cooling_down = self.cooling_down.saturating_sub(usize::from(was_known && in_range));
+            self.cooling_down = self
+                .cooling_down
+                .saturating_sub(usize::from(was_known && in_range));
         }
     }
 
     /// Whether a block of the pool is free, or kept for the next claim of a name.
     pub(super) fn can_allocate_block(&self, block: Block, usage: Option<&AddressUsage>) -> bool {
-        let number =
-            self.usable().and_then(|usable| usable.number(block).filter(|number| usable.can_allocate(*number)));
+        let number = self.usable().and_then(|usable| {
+            usable
+                .number(block)
+                .filter(|number| usable.can_allocate(*number))
+        });
         let is_taken = usage.is_some_and(|usage| usage.availability() == Availability::Taken);
         number.is_some_and(|number| !is_taken && !self.other_lengths.contains(number))
     }
@@ -282,27 +350,59 @@ impl PoolEntry {
 
     fn free_count(&self) -> u128 {
         let can_allocate = self.info.as_ref().is_some_and(PoolInfo::can_allocate);
-        if can_allocate { self.free_addresses() } else { 0 }
+        if can_allocate {
+            self.free_addresses()
+        } else {
+            0
+        }
     }
 
     fn free_addresses(&self) -> u128 {
-        let all = || self.usable().map(|usable| usable.set.len()).unwrap_or_default();
+        let all = || {
+            self.usable()
+                .map(|usable| usable.set.len())
+                .unwrap_or_default()
+        };
         let free = self.free.as_ref().map_or_else(all, FreeSet::len);
         free.saturating_add(self.remembered.len() as u128)
     }
 
     pub(super) fn grant_turns(&mut self, now: Instant) -> Vec<NamespacedName> {
         let (free, headroom) = (self.free_count(), self.headroom());
-        let groups = self.quota.as_mut().map(|quota| quota.take_freed()).unwrap_or_default();
-        let (owners, is_slice_free) = self.slices.as_mut().map(|slices| slices.take_freed()).unwrap_or_default();
-        let groups = groups.into_iter().chain(owners.into_iter().map(Group::Owner)).collect();
+        let groups = self
+            .quota
+            .as_mut()
+            .map(|quota| quota.take_freed())
+            .unwrap_or_default();
+        let (owners, is_slice_free) = self
+            .slices
+            .as_mut()
+            .map(|slices| slices.take_freed())
+            .unwrap_or_default();
+        let groups = groups
+            .into_iter()
+            .chain(owners.into_iter().map(Group::Owner))
+            .collect();
         let (quota, slices) = (self.quota.as_deref(), self.slices.as_deref());
-        let supply = Supply { free, headroom, quota, slices, requested_is_free: false };
-        self.wait_queue.grant(supply, Freed { groups, is_slice_free }, now)
+        let supply = Supply {
+            free,
+            headroom,
+            quota,
+            slices,
+            requested_is_free: false,
+        };
+        self.wait_queue.grant(
+            supply,
+            Freed {
+                groups,
+                is_slice_free,
+            },
+            now,
+        )
     }
 
-    /// Returns what the claim gets if it is its turn; otherwise it is enqueued. That is the block that it requests, else
-    /// `preferred`, which has to be free, else the next free one.
+    /// Returns what the claim gets if it is its turn; otherwise it is enqueued. That is the block
+    /// that it requests, else `preferred`, which has to be free, else the next free one.
     pub(super) fn propose(
         &mut self,
         claim: &NamespacedName,
@@ -311,57 +411,88 @@ impl PoolEntry {
         requested_is_free: bool,
     ) -> Next {
         let (free, headroom) = (self.free_count(), self.headroom());
-        // Those with a lower position get the next addresses, although this request has overtaken theirs.
+        // Those with a lower position get the next addresses, although this request has overtaken
+        // theirs.
         let ahead = self.wait_queue.due_before(claim, MAX_AHEAD);
         let (quota, slices) = (self.quota.as_deref(), self.slices.as_deref());
-        let supply = Supply { free, headroom, quota, slices, requested_is_free };
+        let supply = Supply {
+            free,
+            headroom,
+            quota,
+            slices,
+            requested_is_free,
+        };
         match self.wait_queue.request(claim, attributes, supply) {
             Answer::Served if self.slices.is_some() => {
                 let next = self.next_of_owner(attributes, preferred);
                 if let (Next::SliceUnavailable(_), Some(owner)) = (&next, &attributes.slice_owner) {
-                    self.wait_queue.wait_for_group(claim, attributes, &Group::Owner(Arc::clone(owner)));
+                    self.wait_queue.wait_for_group(
+                        claim,
+                        attributes,
+                        &Group::Owner(Arc::clone(owner)),
+                    );
                 }
                 next
             }
             Answer::Served => {
-                let kept = if attributes.uses_headroom { 0 } else { headroom };
-                let block = attributes.requested.or(preferred).or_else(|| self.next_free(kept, ahead));
+                let kept = if attributes.uses_headroom {
+                    0
+                } else {
+                    headroom
+                };
+                let block = attributes
+                    .requested
+                    .or(preferred)
+                    .or_else(|| self.next_free(kept, ahead));
                 block.map_or(Next::Wait, Next::Block)
             }
             Answer::Blocked(Group::Owner(owner)) => match &self.slices {
                 Some(slices) => Next::SliceUnavailable(slices.describe(&owner)),
                 None => Next::Wait,
             },
-            Answer::Blocked(group) => {
-                self.quota.as_ref().map_or(Next::Wait, |quota| Next::LimitReached(quota.describe(&group)))
-            }
+            Answer::Blocked(group) => self.quota.as_ref().map_or(Next::Wait, |quota| {
+                Next::LimitReached(quota.describe(&group))
+            }),
             Answer::Wait => Next::Wait,
         }
     }
 
-    /// Lets a claim have a block that only it may have now, and that does not count as free: the address that the last
-    /// claim of its name had and that cools down. Fails if its namespace or Cluster may have no further address.
+    /// Lets a claim have a block that only it may have now, and that does not count as free: the
+    /// address that the last claim of its name had and that cools down. Fails if its namespace or
+    /// Cluster may have no further address.
     pub(super) fn take_back(
         &mut self,
         claim: &NamespacedName,
         attributes: &ClaimAttributes,
     ) -> Result<(), LimitReached> {
-        let supply = Supply { quota: self.quota.as_deref(), ..Supply::default() };
-        match (self.wait_queue.request_extra(claim, attributes, supply), supply.quota) {
+        let supply = Supply {
+            quota: self.quota.as_deref(),
+            ..Supply::default()
+        };
+        match (
+            self.wait_queue.request_extra(claim, attributes, supply),
+            supply.quota,
+        ) {
             (Answer::Blocked(group), Some(quota)) => Err(quota.describe(&group)),
             _ => Ok(()),
         }
     }
 
-    /// The free block that the order of the pool chooses, but none of the `kept` highest ones. The first `ahead` ones are
-    /// left to claims that are about to request one, if there are enough. If all others are taken, the one that has been
-    /// kept for the next claim of a name for the longest time.
+    /// The free block that the order of the pool chooses, but none of the `kept` highest ones. The
+    /// first `ahead` ones are left to claims that are about to request one, if there are enough. If
+    /// all others are taken, the one that has been kept for the next claim of a name for the
+    /// longest time.
     fn next_free(&mut self, kept: u128, ahead: usize) -> Option<Block> {
         let info = self.info.as_ref()?;
         let usable = info.usable.as_deref().ok()?;
         let queue = &self.wait_queue;
         let is_granted = |number: u128| queue.is_granted(usable.block(number));
-        let oldest = || self.remembered.iter().map(|(_, number)| *number).find(|number| !is_granted(*number));
+        let oldest = || {
+            self.remembered
+                .iter()
+                .map(|(_, number)| *number)
+                .find(|number| !is_granted(*number))
+        };
         // Remembered addresses count as headroom first.
         let kept = kept.saturating_sub(self.remembered.len() as u128);
         let number = match (&mut self.free, info.order) {
@@ -383,15 +514,22 @@ impl PoolEntry {
                 );
                 let is_ordered = order != AllocationOrder::Random && usable.ranges.len() <= 1;
                 let spare = free.len().saturating_sub(kept).saturating_sub(1);
-                let skipped = if is_ordered && spare >= ahead as u128 { ahead } else { 0 };
+                let skipped = if is_ordered && spare >= ahead as u128 {
+                    ahead
+                } else {
+                    0
+                };
                 if skipped > 0 {
                     // The next claim continues where this one would have without those ahead.
                     self.order.last = last;
                 }
-                let chosen = std::iter::successors(chosen, |number| free.next_above(*number)).nth(skipped);
+                let chosen =
+                    std::iter::successors(chosen, |number| free.next_above(*number)).nth(skipped);
                 // What a claim requests is kept for it during its turn.
                 let above = std::iter::successors(chosen, |number| free.next_above(*number));
-                let other = above.take(queue.granted_requests().saturating_add(1)).find(|number| !is_granted(*number));
+                let other = above
+                    .take(queue.granted_requests().saturating_add(1))
+                    .find(|number| !is_granted(*number));
                 other.or_else(oldest).or(chosen)
             }
         };
@@ -400,13 +538,22 @@ impl PoolEntry {
 
     fn headroom(&self) -> u128 {
         let access = self.info.as_ref().and_then(|info| info.access.as_ref());
-        access.and_then(|access| access.headroom.as_ref()).map_or(0, |(addresses, _)| *addresses)
+        access
+            .and_then(|access| access.headroom.as_ref())
+            .map_or(0, |(addresses, _)| *addresses)
     }
 
     pub(super) fn counts(&self) -> AddressCounts {
-        let total = self.usable().map(|usable| usable.set.len()).unwrap_or_default();
+        let total = self
+            .usable()
+            .map(|usable| usable.set.len())
+            .unwrap_or_default();
         let free = self.free_addresses();
-        let (used, cooling_down, drained) = (self.used as u128, self.cooling_down as u128, self.draining.unused());
+        let (used, cooling_down, drained) = (
+            self.used as u128,
+            self.cooling_down as u128,
+            self.draining.unused(),
+        );
         let others = [free, used, cooling_down, drained];
         AddressCounts {
             total: capped(total),
@@ -424,7 +571,8 @@ impl PoolEntry {
         self.free.is_some()
     }
 
-    /// Whether an IPAddress is of this pool, or the reservation of an address of this pool is being created.
+    /// Whether an IPAddress is of this pool, or the reservation of an address of this pool is being
+    /// created.
     pub(super) fn is_in_use(&self) -> bool {
         self.used > 0 || self.out_of_range > 0 || self.candidates > 0
     }
@@ -445,17 +593,23 @@ impl PoolEntry {
 
     /// The released addresses of this pool that have a reservation.
     pub(super) fn released(&self) -> impl Iterator<Item = &Slot> {
-        self.cooldowns.iter().chain(&self.memories).map(|(_, slot)| slot)
+        self.cooldowns
+            .iter()
+            .chain(&self.memories)
+            .map(|(_, slot)| slot)
     }
 
     /// The addresses that were released after a second.
     pub(super) fn released_after(&self, second: i64) -> impl Iterator<Item = &Slot> {
         let is_after = move |(since, _): &&(i64, Slot)| *since > second;
         let newest = self.cooldowns.iter().rev().take_while(is_after);
-        newest.chain(self.memories.iter().rev().take_while(is_after)).map(|(_, slot)| slot)
+        newest
+            .chain(self.memories.iter().rev().take_while(is_after))
+            .map(|(_, slot)| slot)
     }
 
-    /// The pool, if it neither is deleted nor being deleted: otherwise all cool-downs end immediately.
+    /// The pool, if it neither is deleted nor being deleted: otherwise all cool-downs end
+    /// immediately.
     fn existing(&self) -> Option<&PoolInfo> {
         self.info.as_ref().filter(|info| !info.deleting)
     }
@@ -465,38 +619,52 @@ impl PoolEntry {
         self.existing().is_some_and(|info| info.is_sticky)
     }
 
-    /// The first second at which an address released at `since` can be reused. Times are truncated to seconds, so the
-    /// last second of the cool-down has to be over. In a pool that is deleted or has no grace period, a cool-down ends
-    /// immediately.
+    /// The first second at which an address released at `since` can be reused. Times are truncated
+    /// to seconds, so the last second of the cool-down has to be over. In a pool that is deleted or
+    /// has no grace period, a cool-down ends immediately.
     pub(super) fn cooldown_end(&self, since: i64) -> i64 {
         let pool = self.existing().filter(|info| info.cooldown_seconds > 0);
-        pool.map_or(i64::MIN, |info| since.saturating_add(info.cooldown_seconds).saturating_add(1))
+        pool.map_or(i64::MIN, |info| {
+            since
+                .saturating_add(info.cooldown_seconds)
+                .saturating_add(1)
+        })
     }
 
-    /// The first second at which an address released at `since` is no longer kept for the next claim of the same name.
+    /// The first second at which an address released at `since` is no longer kept for the next
+    /// claim of the same name.
     fn memory_end(&self, since: i64) -> i64 {
         let pool = self.existing().filter(|info| info.is_sticky);
         let kept_for = pool.map(|info| info.cooldown_seconds.max(STICKY_SECONDS));
-        kept_for.map_or(i64::MIN, |seconds| since.saturating_add(seconds).saturating_add(1))
+        kept_for.map_or(i64::MIN, |seconds| {
+            since.saturating_add(seconds).saturating_add(1)
+        })
     }
 
-    /// Whether an address released at `since` is only kept for the next claim of the same name at the second `now`.
+    /// Whether an address released at `since` is only kept for the next claim of the same name at
+    /// the second `now`.
     pub(super) fn is_remembered(&self, since: i64, now: i64) -> bool {
         self.is_sticky() && self.cooldown_end(since) <= now
     }
 
     /// The earliest second at which a cool-down ends; `None` if no address is cooling down.
     pub(super) fn next_cooldown_end(&self) -> Option<i64> {
-        self.cooldowns.first().map(|(since, _)| self.cooldown_end(*since))
+        self.cooldowns
+            .first()
+            .map(|(since, _)| self.cooldown_end(*since))
     }
 
     /// The earliest second at which a reservation of a released address is no longer needed.
     pub(super) fn next_reservation_end(&self) -> Option<i64> {
-        let memory = self.memories.first().map(|(since, _)| self.memory_end(*since));
+        let memory = self
+            .memories
+            .first()
+            .map(|(since, _)| self.memory_end(*since));
         memory.into_iter().chain(self.next_cooldown_end()).min()
     }
 
-    /// The addresses whose cool-down has ended at the second `now`. In a sticky pool they are remembered then.
+    /// The addresses whose cool-down has ended at the second `now`. In a sticky pool they are
+    /// remembered then.
     pub(super) fn cooled_down(&self, now: i64) -> impl Iterator<Item = &Slot> {
         let over = move |(since, _): &&(i64, Slot)| self.cooldown_end(*since) <= now;
         self.cooldowns.iter().take_while(over).map(|(_, slot)| slot)
@@ -504,7 +672,10 @@ impl PoolEntry {
 
     /// The addresses whose reservations are no longer needed at the second `now`.
     pub(super) fn reservations_to_delete(&self, now: i64) -> impl Iterator<Item = &Slot> {
-        let forgotten = self.memories.iter().take_while(move |(since, _)| self.memory_end(*since) <= now);
+        let forgotten = self
+            .memories
+            .iter()
+            .take_while(move |(since, _)| self.memory_end(*since) <= now);
         self.cooled_down(now).chain(forgotten.map(|(_, slot)| slot))
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use capi_ipam_api::{
-    AccessRules, AddressMetadata, AllocationOrder, NetworkRefusal, Pool, PoolKey, PoolSpec, ReclaimPolicy, Scope,
-    SliceRules, names,
+    AccessRules, AddressMetadata, AllocationOrder, NetworkRefusal, Pool, PoolKey, PoolSpec,
+    ReclaimPolicy, Scope, SliceRules, names,
 };
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::watch::Invalid;
@@ -37,8 +37,8 @@ pub struct PoolInfo {
     pub scope: Scope,
     /// The network that the spec names.
     pub network: Option<Arc<str>>,
-    /// Why the pool must not use the network that it names, or that selects it. It neither allocates nor changes its
-    /// reservations then.
+    /// Why the pool must not use the network that it names, or that selects it. It neither
+    /// allocates nor changes its reservations then.
     pub network_problem: Option<NetworkRefusal>,
     /// The labels, by which networks select pools.
     pub labels: Arc<BTreeMap<String, String>>,
@@ -68,13 +68,23 @@ impl PoolInfo {
         Self::updated(None, pool)
     }
 
-    /// Reads a pool object. The blocks are those of `known`, the previous state of the pool, unless the generation has
-    /// changed: a status update does not parse thousands of addresses again.
+    /// Reads a pool object. The blocks are those of `known`, the previous state of the pool, unless
+    /// the generation has changed: a status update does not parse thousands of addresses again.
     pub(super) fn updated(known: Option<&Self>, pool: &Pool) -> Self {
-        let Pool { spec, metadata: meta, .. } = pool;
-        let known = known.filter(|known| meta.generation.is_some() && known.generation == meta.generation);
+        let Pool {
+            spec,
+            metadata: meta,
+            ..
+        } = pool;
+        let known =
+            known.filter(|known| meta.generation.is_some() && known.generation == meta.generation);
         let known = known.filter(|known| meta.uid.as_ref() == Some(&known.uid));
-        let Parsed { usable, access, slices, metadata } = known.map_or_else(
+        let Parsed {
+            usable,
+            access,
+            slices,
+            metadata,
+        } = known.map_or_else(
             || read_all(spec, pool.kind.is_global()),
             |known| Parsed {
                 usable: known.usable.clone(),
@@ -95,7 +105,11 @@ impl PoolInfo {
             network: spec.network().map(Into::into),
             network_problem: None,
             labels: Arc::new(meta.labels.clone().unwrap_or_default()),
-            created: meta.creation_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default(),
+            created: meta
+                .creation_timestamp
+                .as_ref()
+                .map(|time| time.0.as_second())
+                .unwrap_or_default(),
             usable,
             order: spec.order(),
             reclaim: spec.reclaim(),
@@ -107,8 +121,8 @@ impl PoolInfo {
         }
     }
 
-    /// The pool in a later state that cannot be decoded. It keeps its scope and its rules, and does not allocate: any
-    /// field of the specification may have changed.
+    /// The pool in a later state that cannot be decoded. It keeps its scope and its rules, and does
+    /// not allocate: any field of the specification may have changed.
     pub(super) fn undecodable(&self, later: &Invalid) -> Self {
         Self {
             usable: Err(format!("it cannot be decoded: {}", later.error).into()),
@@ -123,9 +137,13 @@ impl PoolInfo {
         self.can_bind() && !self.deleting && self.network_problem.is_none()
     }
 
-    /// Whether claims that already hold an address of the pool can be bound: also while the pool is being deleted.
+    /// Whether claims that already hold an address of the pool can be bound: also while the pool is
+    /// being deleted.
     pub fn can_bind(&self) -> bool {
-        let is_refused = self.network_problem.as_ref().is_some_and(|refusal| !refusal.keeps_members());
+        let is_refused = self
+            .network_problem
+            .as_ref()
+            .is_some_and(|refusal| !refusal.keeps_members());
         self.usable.is_ok() && !self.paused && self.initialized && !is_refused
     }
 }
@@ -142,11 +160,26 @@ struct Parsed {
 fn read_all(spec: &PoolSpec, is_global: bool) -> Parsed {
     let mut problems = Vec::new();
     let mut add = |found: Vec<String>| problems.extend(found);
-    let usable = spec.usable().map_err(|found| add(found.iter().map(ToString::to_string).collect())).ok();
-    let access = if is_global { spec.access().rules() } else { Ok(None) };
-    let access = access.map_err(|found| add(found.iter().map(ToString::to_string).collect())).ok().flatten();
-    let slices = usable.as_ref().map_or(Ok(None), |usable| spec.slice_rules(usable));
-    let slices = slices.map_err(|found| add(found.iter().map(ToString::to_string).collect())).ok().flatten();
+    let usable = spec
+        .usable()
+        .map_err(|found| add(found.iter().map(ToString::to_string).collect()))
+        .ok();
+    let access = if is_global {
+        spec.access().rules()
+    } else {
+        Ok(None)
+    };
+    let access = access
+        .map_err(|found| add(found.iter().map(ToString::to_string).collect()))
+        .ok()
+        .flatten();
+    let slices = usable
+        .as_ref()
+        .map_or(Ok(None), |usable| spec.slice_rules(usable));
+    let slices = slices
+        .map_err(|found| add(found.iter().map(ToString::to_string).collect()))
+        .ok()
+        .flatten();
     let metadata = spec.address_metadata();
     let found = metadata.map(AddressMetadata::problems).unwrap_or_default();
     add(found.iter().map(ToString::to_string).collect());

@@ -20,25 +20,42 @@ impl PoolEntry {
             self.allocated.clear();
             return;
         };
-        let Some(contents) = self.contents() else { return };
+        let Some(contents) = self.contents() else {
+            return;
+        };
         let all = contents.usable.allocatable().subtract(&self.other_lengths);
-        let slices = Slices::new(rules, contents, &all, &self.slice_objects, previous.as_deref());
+        let slices = Slices::new(
+            rules,
+            contents,
+            &all,
+            &self.slice_objects,
+            previous.as_deref(),
+        );
         self.slices = Some(Box::new(slices));
     }
 
     fn contents(&self) -> Option<Contents<'_>> {
         let (usable, free) = (self.usable()?, self.free.as_ref());
-        Some(Contents { usable, free, remembered: &self.remembered, allocated: &self.allocated })
+        Some(Contents {
+            usable,
+            free,
+            remembered: &self.remembered,
+            allocated: &self.allocated,
+        })
     }
 
-    /// Records when an address was allocated, also by another process. The time is kept for each address in use until
-    /// it is known that the pool has no slices: IPAddresses can be observed before their pool and its slices.
+    /// Records when an address was allocated, also by another process. The time is kept for each
+    /// address in use until it is known that the pool has no slices: IPAddresses can be observed
+    /// before their pool and its slices.
     pub(super) fn record_allocation(&mut self, block: Block, at: i64) {
         self.order.record(block, at);
         if self.info.as_ref().is_none_or(|info| info.slices.is_some()) {
             self.allocated.insert(block, at);
         }
-        let usable = self.info.as_ref().and_then(|info| info.usable.as_deref().ok());
+        let usable = self
+            .info
+            .as_ref()
+            .and_then(|info| info.usable.as_deref().ok());
         if let (Some(slices), Some(usable)) = (&mut self.slices, usable) {
             slices.record(usable, block, at);
         }
@@ -57,7 +74,10 @@ impl PoolEntry {
     /// Removes an IPSlice of the pool.
     pub(super) fn remove_slice(&mut self, block: Block) {
         self.slice_objects.remove(&block);
-        let usable = self.info.as_ref().and_then(|info| info.usable.as_deref().ok());
+        let usable = self
+            .info
+            .as_ref()
+            .and_then(|info| info.usable.as_deref().ok());
         if let (Some(slices), Some(usable)) = (&mut self.slices, usable) {
             slices.remove(usable, block);
             if slices.len() < self.slice_objects.len() {
@@ -69,7 +89,9 @@ impl PoolEntry {
 
     /// Records that the request which assigns a slice has ended, whatever the pool is now.
     pub(super) fn end_slice_assignment(&mut self, block: Block) {
-        self.slices.iter_mut().for_each(|slices| slices.end_assignment(block));
+        self.slices
+            .iter_mut()
+            .for_each(|slices| slices.end_assignment(block));
     }
 
     /// The counts of the slices; `None` without slices.
@@ -77,17 +99,25 @@ impl PoolEntry {
         self.slices.as_ref().map(|slices| slices.counts())
     }
 
-    /// Whether an address of a block of the pool is in use, or not free for another reason. Linear in the free spans of
-    /// the block; the others of its addresses are looked up in `usage`.
+    /// Whether an address of a block of the pool is in use, or not free for another reason. Linear
+    /// in the free spans of the block; the others of its addresses are looked up in `usage`.
     pub(super) fn has_address_in(&self, block: Block, usage: Option<&UsageMap>) -> bool {
         let span = block.span();
         let overlaps = |other: &Block| {
             let other_span = other.span();
-            other.family() == block.family() && other_span.first() <= span.last() && span.first() <= other_span.last()
+            other.family() == block.family()
+                && other_span.first() <= span.last()
+                && span.first() <= other_span.last()
         };
-        let in_pool = self.usable().zip(self.usable().and_then(|usable| usable.numbers_overlapping(block)));
-        let contained = in_pool.map(|(usable, numbers)| usable.allocatable().intersect(&SpanSet::from(numbers)));
-        let size = in_pool.map(|(_, numbers)| numbers.len()).unwrap_or_default();
+        let in_pool = self.usable().zip(
+            self.usable()
+                .and_then(|usable| usable.numbers_overlapping(block)),
+        );
+        let contained = in_pool
+            .map(|(usable, numbers)| usable.allocatable().intersect(&SpanSet::from(numbers)));
+        let size = in_pool
+            .map(|(_, numbers)| numbers.len())
+            .unwrap_or_default();
         let is_in_use = contained.as_ref().is_some_and(|contained| {
             let free = self.free.as_ref();
             let count = |free: &FreeSet| {
@@ -96,13 +126,20 @@ impl PoolEntry {
             };
             free.is_some_and(|free| count(free) < contained.len())
         });
-        // The gateway and reserved addresses of the subnet are not in the pool, and not in use either.
-        let has_others = self.out_of_range > 0 || self.usable().is_none_or(|usable| !usable.draining.is_empty());
+        // The gateway and reserved addresses of the subnet are not in the pool, and not in use
+        // either.
+        let has_others = self.out_of_range > 0
+            || self
+                .usable()
+                .is_none_or(|usable| !usable.draining.is_empty());
         let is_contained = contained.is_some_and(|contained| contained.len() == size);
         let is_used = |usage: &UsageMap| match in_pool {
             // Addresses have one length: those of a small slice are looked up one by one.
-            Some((usable, numbers)) if usable.length == usable.family.bits() && size <= usage.len() as u128 => {
-                (numbers.first()..=numbers.last()).any(|number| usage.get(&usable.block(number)).is_some())
+            Some((usable, numbers))
+                if usable.length == usable.family.bits() && size <= usage.len() as u128 =>
+            {
+                (numbers.first()..=numbers.last())
+                    .any(|number| usage.get(&usable.block(number)).is_some())
             }
             _ => usage.blocks().any(overlaps),
         };
@@ -112,27 +149,51 @@ impl PoolEntry {
     /// The claims that request an address, and that a change of the slices may allow to have it.
     pub(super) fn wake_requests(&mut self) -> Vec<NamespacedName> {
         // Those that request an address wait for a change of the pool, too.
-        if self.wait_queue.has_requests() { self.wait_queue.pool_changed() } else { Vec::new() }
+        if self.wait_queue.has_requests() {
+            self.wait_queue.pool_changed()
+        } else {
+            Vec::new()
+        }
     }
 
     /// Whether the owner of a claim may have a block; true in a pool without slices.
     pub(super) fn is_for_owner(&self, block: Block, owner: Option<&Arc<SliceOwner>>) -> bool {
-        let (Some(slices), Some(usable)) = (&self.slices, self.usable()) else { return true };
-        let access = owner.zip(usable.number(block)).map(|(owner, number)| slices.access(owner, number));
+        let (Some(slices), Some(usable)) = (&self.slices, self.usable()) else {
+            return true;
+        };
+        let access = owner
+            .zip(usable.number(block))
+            .map(|(owner, number)| slices.access(owner, number));
         access.is_some_and(|access| access != SliceAccess::Denied)
     }
 
-    /// What a claim of an owner of slices gets: the block that it requests, else `preferred`, else the next free one.
-    pub(super) fn next_of_owner(&mut self, attributes: &ClaimAttributes, preferred: Option<Block>) -> Next {
-        let Some(info) = &self.info else { return Next::Wait };
-        let (Ok(usable), Some(slices)) = (&info.usable, &mut self.slices) else { return Next::Wait };
-        let Some(owner) = &attributes.slice_owner else { return Next::Wait };
-        let wanted = attributes.requested.or(preferred).and_then(|block| usable.number(block));
+    /// What a claim of an owner of slices gets: the block that it requests, else `preferred`, else
+    /// the next free one.
+    pub(super) fn next_of_owner(
+        &mut self,
+        attributes: &ClaimAttributes,
+        preferred: Option<Block>,
+    ) -> Next {
+        let Some(info) = &self.info else {
+            return Next::Wait;
+        };
+        let (Ok(usable), Some(slices)) = (&info.usable, &mut self.slices) else {
+            return Next::Wait;
+        };
+        let Some(owner) = &attributes.slice_owner else {
+            return Next::Wait;
+        };
+        let wanted = attributes
+            .requested
+            .or(preferred)
+            .and_then(|block| usable.number(block));
         let queue = &self.wait_queue;
         let is_granted = |number: u128| queue.is_granted(usable.block(number));
         let choice = match wanted {
             Some(number) => slices.choose_number(owner, number, usable),
-            None => slices.choose(owner, info.order, usable, is_granted, |count| rand::random_range(0..count)),
+            None => slices.choose(owner, info.order, usable, is_granted, |count| {
+                rand::random_range(0..count)
+            }),
         };
         match choice {
             Choice::Number(number) => Next::Block(usable.block(number)),

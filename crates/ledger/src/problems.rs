@@ -1,4 +1,5 @@
-//! What is wrong with addresses and reservations, as far as the ledger knows: queries for those who repair or report it.
+//! What is wrong with addresses and reservations, as far as the ledger knows: queries for those who
+//! repair or report it.
 
 use capi_ipam_api::{Audience, ReservationClaim, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -8,7 +9,8 @@ use super::state::State;
 use super::usage::{AddressUsage, ReservationInfo};
 use super::{Ledger, PoolKey};
 
-/// A reservation to which its claim is not entitled, as far as the ledger knows. To be verified with the API server.
+/// A reservation to which its claim is not entitled, as far as the ledger knows. To be verified
+/// with the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AbandonedReservation {
     /// The scope and address.
@@ -24,7 +26,8 @@ pub struct AbandonedReservation {
 pub struct Unreserved {
     /// The scope and address.
     pub slot: Slot,
-    /// The claims whose IPAddress has the address, and the pool of each: more than one if the address is a duplicate.
+    /// The claims whose IPAddress has the address, and the pool of each: more than one if the
+    /// address is a duplicate.
     pub claims: Vec<(NamespacedName, PoolKey)>,
 }
 
@@ -57,26 +60,43 @@ pub struct InvalidReservation {
 impl Ledger {
     /// Whether an address has no reservation and none is being created.
     pub fn is_unreserved(&self, slot: &Slot) -> bool {
-        self.state.lock().usage(slot).is_some_and(AddressUsage::is_unreserved)
+        self.state
+            .lock()
+            .usage(slot)
+            .is_some_and(AddressUsage::is_unreserved)
     }
 
-    /// At most `limit` addresses that are in use without a reservation, of pools that are not being deleted, and of
-    /// claims for which `filter` returns true.
-    pub fn unreserved(&self, limit: usize, filter: impl Fn(&NamespacedName) -> bool) -> Vec<Unreserved> {
+    /// At most `limit` addresses that are in use without a reservation, of pools that are not being
+    /// deleted, and of claims for which `filter` returns true.
+    pub fn unreserved(
+        &self,
+        limit: usize,
+        filter: impl Fn(&NamespacedName) -> bool,
+    ) -> Vec<Unreserved> {
         let state = self.state.lock();
         let is_kept = |pool: &PoolKey| {
             let info = state.pools.get(pool).and_then(|entry| entry.info.as_ref());
             info.is_some_and(|info| !info.deleting && info.network_problem.is_none())
         };
         // A reservation in another scope is moved instead.
-        let unreserved = state.all_usage().filter(|(_, _, usage)| usage.is_unreserved() && usage.elsewhere == 0);
+        let unreserved = state
+            .all_usage()
+            .filter(|(_, _, usage)| usage.is_unreserved() && usage.elsewhere == 0);
         let described = unreserved.filter_map(|(scope, block, usage)| {
             let owners = usage.owners.iter().filter(|owner| is_kept(&owner.pool));
-            let claims: Vec<_> = owners.map(|owner| (owner.name.clone(), owner.pool.clone())).collect();
+            let claims: Vec<_> = owners
+                .map(|owner| (owner.name.clone(), owner.pool.clone()))
+                .collect();
             claims
                 .iter()
                 .any(|(claim, _)| filter(claim))
-                .then(|| Unreserved { slot: Slot { scope: scope.clone(), block }, claims })
+                .then(|| Unreserved {
+                    slot: Slot {
+                        scope: scope.clone(),
+                        block,
+                    },
+                    claims,
+                })
         });
         described.take(limit).collect()
     }
@@ -86,16 +106,26 @@ impl Ledger {
         let state = self.state.lock();
         let mut conflicts = Vec::new();
         for (scope, block, usage) in state.all_usage() {
-            let reservation = usage.reservation.as_ref().filter(|reservation| reservation.released_at.is_none());
-            let Some((reserved_for, uid)) =
-                reservation.and_then(|reservation| reservation.claim.as_ref().zip(reservation.claim_uid))
+            let reservation = usage
+                .reservation
+                .as_ref()
+                .filter(|reservation| reservation.released_at.is_none());
+            let Some((reserved_for, uid)) = reservation
+                .and_then(|reservation| reservation.claim.as_ref().zip(reservation.claim_uid))
             else {
                 continue;
             };
             let is_duplicate = usage.owners.iter().any(|owner| owner.name == *reserved_for);
-            for owner in usage.owners.iter().filter(|owner| owner.name != *reserved_for) {
+            for owner in usage
+                .owners
+                .iter()
+                .filter(|owner| owner.name != *reserved_for)
+            {
                 conflicts.push(Conflict {
-                    slot: Slot { scope: scope.clone(), block },
+                    slot: Slot {
+                        scope: scope.clone(),
+                        block,
+                    },
                     claim: owner.name.clone(),
                     reserved_for: reserved_for.clone(),
                     uid,
@@ -106,39 +136,56 @@ impl Ledger {
         conflicts
     }
 
-    /// The reservations of claims for which `is_entitled` returns false. It is called with the name and the uid of the
-    /// claim, and whether the claim of that name has an IPAddress with this address.
+    /// The reservations of claims for which `is_entitled` returns false. It is called with the name
+    /// and the uid of the claim, and whether the claim of that name has an IPAddress with this
+    /// address.
     pub fn abandoned_reservations(
         &self,
         is_entitled: impl Fn(&NamespacedName, Uid, bool) -> bool,
     ) -> Vec<AbandonedReservation> {
         let state = self.state.lock();
         let abandoned = state.all_usage().filter_map(|(scope, block, usage)| {
-            let reservation = usage.reservation.as_ref().filter(|reservation| reservation.released_at.is_none())?;
+            let reservation = usage
+                .reservation
+                .as_ref()
+                .filter(|reservation| reservation.released_at.is_none())?;
             // One that is being deleted is released already, and waits for a finalizer.
-            let reservation = Some(reservation).filter(|reservation| !reservation.is_terminating)?;
+            let reservation =
+                Some(reservation).filter(|reservation| !reservation.is_terminating)?;
             let (claim, uid) = reservation.claim.as_ref().zip(reservation.claim_uid)?;
             let owns = |usage: &AddressUsage| usage.owners.iter().any(|owner| owner.name == *claim);
-            // While the pool joins or leaves a network, its addresses are in another scope than their reservations.
+            // While the pool joins or leaves a network, its addresses are in another scope than
+            // their reservations.
             let is_elsewhere = || {
-                let other = state.pools.get(&reservation.pool).and_then(|entry| entry.other_scope(scope));
+                let other = state
+                    .pools
+                    .get(&reservation.pool)
+                    .and_then(|entry| entry.other_scope(scope));
                 other.is_some_and(|scope| state.usage(&Slot { scope, block }).is_some_and(owns))
             };
             let has_address = owns(usage) || is_elsewhere();
-            let slot = || Slot { scope: scope.clone(), block };
+            let slot = || Slot {
+                scope: scope.clone(),
+                block,
+            };
             let is_abandoned = !is_entitled(claim, uid, has_address);
-            is_abandoned.then(|| AbandonedReservation { slot: slot(), claim: claim.clone(), uid })
+            is_abandoned.then(|| AbandonedReservation {
+                slot: slot(),
+                claim: claim.clone(),
+                uid,
+            })
         });
         abandoned.collect()
     }
 
-    /// The manually created reservations that have no effect: they are not valid, name an address that their pool does
-    /// not contain, or one that is in use by another claim.
+    /// The manually created reservations that have no effect: they are not valid, name an address
+    /// that their pool does not contain, or one that is in use by another claim.
     pub fn invalid_reservations(&self) -> Vec<InvalidReservation> {
         let state = self.state.lock();
         let invalid = state.ignored.iter().map(|(name, ignored)| {
             let address = ignored.slot.as_ref().map(|slot| slot.block.to_string());
-            let effect = address.map(|it| format!("; {it} is not allocated while an IPReservation has this name"));
+            let effect = address
+                .map(|it| format!("; {it} is not allocated while an IPReservation has this name"));
             InvalidReservation {
                 name: name.clone(),
                 uid: ignored.uid.to_string(),
@@ -146,28 +193,50 @@ impl Ledger {
             }
         });
         let ineffective = state.all_usage().filter_map(|(scope, block, usage)| {
-            let reservation = usage.reservation.as_ref().filter(|reservation| reservation.is_manual())?;
-            let slot = Slot { scope: scope.clone(), block };
+            let reservation = usage
+                .reservation
+                .as_ref()
+                .filter(|reservation| reservation.is_manual())?;
+            let slot = Slot {
+                scope: scope.clone(),
+                block,
+            };
             let problem = state
                 .placement_problem(&slot, &reservation.pool)
                 .or_else(|| impossible_promise(reservation))
                 .or_else(|| promise_conflict(usage))?;
-            Some(InvalidReservation { name: slot.reservation_name(), uid: reservation.uid.to_string(), problem })
+            Some(InvalidReservation {
+                name: slot.reservation_name(),
+                uid: reservation.uid.to_string(),
+                problem,
+            })
         });
         invalid.chain(ineffective).collect()
     }
 
-    /// The names of the manually created reservations that have to be labelled for `clusterctl move`.
+    /// The names of the manually created reservations that have to be labelled for `clusterctl
+    /// move`.
     pub fn unlabelled(&self) -> Vec<String> {
         let state = self.state.lock();
-        let lacks_label = |usage: &AddressUsage| usage.reservation.as_ref().is_some_and(|known| known.lacks_label);
+        let lacks_label = |usage: &AddressUsage| {
+            usage
+                .reservation
+                .as_ref()
+                .is_some_and(|known| known.lacks_label)
+        };
         let valid = state.all_usage().filter(|(.., usage)| lacks_label(usage));
-        let valid = valid.map(|(scope, block, _)| Slot { scope: scope.clone(), block }.reservation_name());
+        let valid = valid.map(|(scope, block, _)| {
+            Slot {
+                scope: scope.clone(),
+                block,
+            }
+            .reservation_name()
+        });
         valid.chain(state.unlabelled_others()).collect()
     }
 
-    /// Why a manually created reservation has no effect: another scope, or an address that the pool does not contain.
-    /// `None` also if the pool is not known.
+    /// Why a manually created reservation has no effect: another scope, or an address that the pool
+    /// does not contain. `None` also if the pool is not known.
     pub fn placement_problem(&self, slot: &Slot, pool: &PoolKey) -> Option<String> {
         self.state.lock().placement_problem(slot, pool)
     }
@@ -184,7 +253,8 @@ impl State {
             ));
         }
         let usable = info.usable.as_ref().ok()?;
-        (!usable.contains(slot.block)).then(|| format!("spec.address: {pool} does not contain {}", slot.block))
+        (!usable.contains(slot.block))
+            .then(|| format!("spec.address: {pool} does not contain {}", slot.block))
     }
 }
 
@@ -192,15 +262,26 @@ impl State {
 fn impossible_promise(reservation: &ReservationInfo) -> Option<String> {
     let (namespace, name) = reservation.claim.as_ref()?.parts();
     let (namespace, name) = (namespace.to_owned(), name.to_owned());
-    let claim = ReservationClaim { namespace, name, ..ReservationClaim::default() };
-    claim.problem(&reservation.pool).map(|problem| problem.to_string())
+    let claim = ReservationClaim {
+        namespace,
+        name,
+        ..ReservationClaim::default()
+    };
+    claim
+        .problem(&reservation.pool)
+        .map(|problem| problem.to_string())
 }
 
 /// Why a promise cannot be kept now: another claim uses the address.
 fn promise_conflict(usage: &AddressUsage) -> Option<String> {
     let promised_to = usage.promised_to()?;
-    let owner = usage.owners.iter().find(|owner| owner.name != *promised_to)?;
+    let owner = usage
+        .owners
+        .iter()
+        .find(|owner| owner.name != *promised_to)?;
     let (namespace, name) = owner.name.parts();
     let other = Audience::of(None).object("IPAddress", namespace, name);
-    Some(format!("spec.address: in use by {other}; delete the claim of that name"))
+    Some(format!(
+        "spec.address: in use by {other}; delete the claim of that name"
+    ))
 }

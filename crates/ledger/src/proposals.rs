@@ -13,35 +13,46 @@ const MAX_ATTEMPTS: usize = 10_000;
 /// The result of [`Ledger::propose`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proposal {
-    /// A free address, held for the claim until [`Ledger::drop_candidate`] is called or a reservation of it is
-    /// observed.
+    /// A free address, held for the claim until [`Ledger::drop_candidate`] is called or a
+    /// reservation of it is observed.
     Slot(Slot),
-    /// There is no address for the claim now. It is in the wait queue, and is reconciled when it is granted a turn.
+    /// There is no address for the claim now. It is in the wait queue, and is reconciled when it is
+    /// granted a turn.
     Wait,
-    /// The namespace or Cluster of the claim may have no further address. The claim is reconciled when it may.
+    /// The namespace or Cluster of the claim may have no further address. The claim is reconciled
+    /// when it may.
     LimitReached(LimitReached),
-    /// The owner of the claim has no free address, and this slice can be assigned to it. It is held for the owner until
-    /// the slice is observed or [`Ledger::end_slice_assignment`] is called. Request an address again afterwards.
+    /// The owner of the claim has no free address, and this slice can be assigned to it. It is held
+    /// for the owner until the slice is observed or [`Ledger::end_slice_assignment`] is called.
+    /// Request an address again afterwards.
     AssignSlice(Block),
-    /// The next free address is in this slice, which is marked as empty: it can be returned at any time. Remove the mark,
-    /// and request an address again.
+    /// The next free address is in this slice, which is marked as empty: it can be returned at any
+    /// time. Remove the mark, and request an address again.
     ResumeSlice(Block),
     /// The owner of the claim may have no further address now. The claim is reconciled when it may.
     SliceUnavailable(SliceRefusal),
-    /// The claim cannot have the address that it requests. It is reconciled when this may have changed.
+    /// The claim cannot have the address that it requests. It is reconciled when this may have
+    /// changed.
     Unavailable(Unavailable),
 }
 
 impl Ledger {
-    /// Proposes an address that is not due to an earlier claim, and holds it for the claim: the one that it requests,
-    /// else the one that the last claim of its name had, if the pool is sticky, else the next free one by the order of
-    /// the pool. It can have the [reservation](Ledger::released_reservation) of the claim that released it.
-    pub fn propose(&self, pool: &PoolKey, claim: &NamespacedName, attributes: impl Into<ClaimAttributes>) -> Proposal {
+    /// Proposes an address that is not due to an earlier claim, and holds it for the claim: the one
+    /// that it requests, else the one that the last claim of its name had, if the pool is sticky,
+    /// else the next free one by the order of the pool. It can have the
+    /// [reservation](Ledger::released_reservation) of the claim that released it.
+    pub fn propose(
+        &self,
+        pool: &PoolKey,
+        claim: &NamespacedName,
+        attributes: impl Into<ClaimAttributes>,
+    ) -> Proposal {
         self.change(|state| state.propose(pool, claim, &attributes.into()))
     }
 
-    /// Holds an address for a claim whose reservation is being created, until [`Ledger::drop_candidate`] is called or a
-    /// reservation of it is observed. Returns false if the address is already held.
+    /// Holds an address for a claim whose reservation is being created, until
+    /// [`Ledger::drop_candidate`] is called or a reservation of it is observed. Returns false if
+    /// the address is already held.
     pub fn hold_candidate(&self, pool: &PoolKey, slot: &Slot) -> bool {
         self.change(|state| state.hold_candidate(pool, slot))
     }
@@ -51,8 +62,8 @@ impl Ledger {
         self.change(|state| state.drop_candidate(slot));
     }
 
-    /// Records an attempt to reserve an address for the claim with that uid whose outcome is unknown: the reservation
-    /// may exist.
+    /// Records an attempt to reserve an address for the claim with that uid whose outcome is
+    /// unknown: the reservation may exist.
     pub fn remember_attempt(&self, claim: Uid, pool: &PoolKey, slot: &Slot) {
         let attempts = &mut self.state.lock().attempts;
         // Only attempts of deleted claims accumulate.
@@ -62,8 +73,9 @@ impl Ledger {
         attempts.insert(claim, (pool.clone(), slot.clone()));
     }
 
-    /// The slot whose reservation for the claim was requested from this pool with an unknown outcome. `None` if the pool
-    /// has joined or left a network since: in its present scope the address may be reserved for another claim.
+    /// The slot whose reservation for the claim was requested from this pool with an unknown
+    /// outcome. `None` if the pool has joined or left a network since: in its present scope the
+    /// address may be reserved for another claim.
     pub fn attempt(&self, claim: Uid, pool: &PoolKey) -> Option<Slot> {
         let state = self.state.lock();
         let (from, slot) = state.attempts.get(&claim)?;

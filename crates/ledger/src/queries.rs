@@ -59,9 +59,12 @@ pub struct PoolCounts {
 
 impl State {
     pub(super) fn all_usage(&self) -> impl Iterator<Item = (&Scope, Block, &AddressUsage)> {
-        self.scopes
-            .iter()
-            .flat_map(|(scope, entry)| entry.usage.iter().map(move |(block, usage)| (scope, *block, usage)))
+        self.scopes.iter().flat_map(|(scope, entry)| {
+            entry
+                .usage
+                .iter()
+                .map(move |(block, usage)| (scope, *block, usage))
+        })
     }
 }
 
@@ -75,7 +78,8 @@ impl Ledger {
     pub fn is_current(&self, pool: &PoolKey, usable: &Arc<UsableBlocks>) -> bool {
         let state = self.state.lock();
         let info = state.pools.get(pool).and_then(|entry| entry.info.as_ref());
-        info.and_then(|info| info.usable.as_ref().ok()).is_some_and(|current| Arc::ptr_eq(current, usable))
+        info.and_then(|info| info.usable.as_ref().ok())
+            .is_some_and(|current| Arc::ptr_eq(current, usable))
     }
 
     /// The scope within which the addresses of a pool are unique.
@@ -83,9 +87,10 @@ impl Ledger {
         self.state.lock().scope_of(pool)
     }
 
-    /// The scopes in which addresses of a pool may be reserved, each once: that to which the pool belongs, its own, that
-    /// of the network that it names or awaits, and others in which addresses of it are known. While it joins or leaves a
-    /// network, its reservations move from one to another.
+    /// The scopes in which addresses of a pool may be reserved, each once: that to which the pool
+    /// belongs, its own, that of the network that it names or awaits, and others in which addresses
+    /// of it are known. While it joins or leaves a network, its reservations move from one to
+    /// another.
     pub fn possible_scopes(&self, pool: &PoolKey) -> Vec<Scope> {
         let state = self.state.lock();
         let entry = state.pools.get(pool);
@@ -109,7 +114,12 @@ impl Ledger {
     /// The pools of a network.
     pub fn members(&self, network: &str) -> Vec<PoolKey> {
         let scope = Scope::Network(network.into());
-        self.state.lock().scopes.get(&scope).map(|scope| scope.members.clone()).unwrap_or_default()
+        self.state
+            .lock()
+            .scopes
+            .get(&scope)
+            .map(|scope| scope.members.clone())
+            .unwrap_or_default()
     }
 
     /// What a claim holds: the addresses reserved for its uid, and those promised to its name.
@@ -134,32 +144,52 @@ impl Ledger {
         let state = self.state.lock();
         let is_held = |usage: &AddressUsage| {
             let reservation = usage.reservation.as_ref();
-            reservation.is_some_and(|known| known.pool == *pool && !known.is_manual() && known.released_at.is_none())
+            reservation.is_some_and(|known| {
+                known.pool == *pool && !known.is_manual() && known.released_at.is_none()
+            })
         };
         state.scopes_with(pool).find_map(|scope| {
-            let (block, _) = state.scopes.get(&scope)?.usage.iter().find(|(_, usage)| is_held(usage))?;
-            Some(Slot { scope, block: *block })
+            let (block, _) = state
+                .scopes
+                .get(&scope)?
+                .usage
+                .iter()
+                .find(|(_, usage)| is_held(usage))?;
+            Some(Slot {
+                scope,
+                block: *block,
+            })
         })
     }
 
     /// Whether an address has a reservation of any kind.
     pub fn is_reserved(&self, slot: &Slot) -> bool {
-        self.state.lock().usage(slot).is_some_and(|usage| usage.reservation.is_some())
+        self.state
+            .lock()
+            .usage(slot)
+            .is_some_and(|usage| usage.reservation.is_some())
     }
 
     /// The address counts of a pool.
     pub fn counts(&self, pool: &PoolKey) -> AddressCounts {
-        self.state.lock().pools.get(pool).map(PoolEntry::counts).unwrap_or_default()
+        self.state
+            .lock()
+            .pools
+            .get(pool)
+            .map(PoolEntry::counts)
+            .unwrap_or_default()
     }
 
-    /// Whether an address of the pool is in use, or held for a claim whose reservation is being created.
+    /// Whether an address of the pool is in use, or held for a claim whose reservation is being
+    /// created.
     pub fn is_in_use(&self, pool: &PoolKey) -> bool {
         let state = self.state.lock();
         state.pools.get(pool).is_some_and(PoolEntry::is_in_use)
     }
 
-    /// The addresses of a pool that are in use and for which `filter` returns true, in ascending order. An address that
-    /// is reserved for a claim is in use, also if this process does not watch the namespace of the claim.
+    /// The addresses of a pool that are in use and for which `filter` returns true, in ascending
+    /// order. An address that is reserved for a claim is in use, also if this process does not
+    /// watch the namespace of the claim.
     pub fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
         self.state.lock().in_use(pool, filter)
     }
@@ -182,25 +212,46 @@ impl Ledger {
     pub fn verified_pools(&self) -> Vec<PoolKey> {
         let state = self.state.lock();
         let is_verified = |info: &PoolInfo| info.reclaim.verifies() && !info.paused;
-        let entries = state.pools.iter().filter(|(_, entry)| entry.info.as_ref().is_some_and(is_verified));
+        let entries = state
+            .pools
+            .iter()
+            .filter(|(_, entry)| entry.info.as_ref().is_some_and(is_verified));
         let mut pools: Vec<PoolKey> = entries.map(|(key, _)| key.clone()).collect();
         pools.sort_unstable();
         pools
     }
 
-    /// The IPAddress objects of some pools: the index of the pool and the address, by namespace and name.
-    pub fn addresses_of(&self, pools: &[PoolKey]) -> BTreeMap<String, HashMap<String, (usize, Block)>> {
+    /// The IPAddress objects of some pools: the index of the pool and the address, by namespace and
+    /// name.
+    pub fn addresses_of(
+        &self,
+        pools: &[PoolKey],
+    ) -> BTreeMap<String, HashMap<String, (usize, Block)>> {
         let state = self.state.lock();
         let mut found = BTreeMap::<_, HashMap<_, _>>::new();
-        let indexes: HashMap<&PoolKey, usize> = pools.iter().enumerate().map(|(index, pool)| (pool, index)).collect();
-        let scopes: HashSet<Scope> = pools.iter().flat_map(|pool| state.scopes_with(pool)).collect();
-        for (block, usage) in
-            scopes.iter().filter_map(|scope| state.scopes.get(scope)).flat_map(|scope| scope.usage.iter())
+        let indexes: HashMap<&PoolKey, usize> = pools
+            .iter()
+            .enumerate()
+            .map(|(index, pool)| (pool, index))
+            .collect();
+        let scopes: HashSet<Scope> = pools
+            .iter()
+            .flat_map(|pool| state.scopes_with(pool))
+            .collect();
+        for (block, usage) in scopes
+            .iter()
+            .filter_map(|scope| state.scopes.get(scope))
+            .flat_map(|scope| scope.usage.iter())
         {
             for owner in &usage.owners {
-                let Some(index) = indexes.get(&owner.pool) else { continue };
+                let Some(index) = indexes.get(&owner.pool) else {
+                    continue;
+                };
                 let (namespace, name) = owner.name.parts();
-                found.entry(namespace.to_owned()).or_default().insert(name.to_owned(), (*index, *block));
+                found
+                    .entry(namespace.to_owned())
+                    .or_default()
+                    .insert(name.to_owned(), (*index, *block));
             }
         }
         found
@@ -209,7 +260,10 @@ impl Ledger {
     /// The namespaces and names of the IPAddress objects with that address.
     pub fn owners(&self, slot: &Slot) -> Vec<NamespacedName> {
         let state = self.state.lock();
-        let owners = state.usage(slot).into_iter().flat_map(|usage| &usage.owners);
+        let owners = state
+            .usage(slot)
+            .into_iter()
+            .flat_map(|usage| &usage.owners);
         owners.map(|owner| owner.name.clone()).collect()
     }
 
@@ -218,31 +272,57 @@ impl Ledger {
         let (state, span) = (self.state.lock(), slot.block.span());
         let overlaps = |block: &Block| {
             let other = block.span();
-            block.family() == slot.block.family() && span.first() <= other.last() && other.first() <= span.last()
+            block.family() == slot.block.family()
+                && span.first() <= other.last()
+                && other.first() <= span.last()
         };
         let is_of_another = |usage: &AddressUsage| {
-            let reservation = usage
-                .reservation
-                .as_ref()
-                .is_some_and(|reservation| reservation.claim.as_ref().is_none_or(|holder| *holder != *claim));
-            reservation || usage.candidate.is_some() || usage.owners.iter().any(|owner| owner.name != *claim)
+            let reservation = usage.reservation.as_ref().is_some_and(|reservation| {
+                reservation
+                    .claim
+                    .as_ref()
+                    .is_none_or(|holder| *holder != *claim)
+            });
+            reservation
+                || usage.candidate.is_some()
+                || usage.owners.iter().any(|owner| owner.name != *claim)
         };
         let scope = state.scopes.get(&slot.scope);
-        scope.is_some_and(|scope| scope.usage.iter().any(|(block, usage)| overlaps(block) && is_of_another(usage)))
+        scope.is_some_and(|scope| {
+            scope
+                .usage
+                .iter()
+                .any(|(block, usage)| overlaps(block) && is_of_another(usage))
+        })
     }
 
     /// The number of addresses of a scope that are not free.
     pub fn usage_count(&self, scope: &Scope) -> usize {
-        self.state.lock().scopes.get(scope).map(|scope| scope.usage.len()).unwrap_or_default()
+        self.state
+            .lock()
+            .scopes
+            .get(scope)
+            .map(|scope| scope.usage.len())
+            .unwrap_or_default()
     }
 
-    /// The reservations of released addresses that are no longer needed at `now`, in seconds since the Unix epoch: their
-    /// cool-down has ended, or their pool is deleted. Sticky pools keep them for longer. For pools for which `is_served`
-    /// returns false, the cool-down ends `delay` seconds later.
-    pub fn cooled_down(&self, now: i64, is_served: impl Fn(&PoolKey) -> bool, delay: i64) -> Vec<KnownReservation> {
+    /// The reservations of released addresses that are no longer needed at `now`, in seconds since
+    /// the Unix epoch: their cool-down has ended, or their pool is deleted. Sticky pools keep them
+    /// for longer. For pools for which `is_served` returns false, the cool-down ends `delay`
+    /// seconds later.
+    pub fn cooled_down(
+        &self,
+        now: i64,
+        is_served: impl Fn(&PoolKey) -> bool,
+        delay: i64,
+    ) -> Vec<KnownReservation> {
         let state = self.state.lock();
         let ended = state.pools.iter().flat_map(|(pool, entry)| {
-            entry.reservations_to_delete(if is_served(pool) { now } else { now.saturating_sub(delay) })
+            entry.reservations_to_delete(if is_served(pool) {
+                now
+            } else {
+                now.saturating_sub(delay)
+            })
         });
         let described = ended.filter_map(|slot| {
             let reservation = state.usage(slot)?.reservation.as_ref()?;
@@ -259,20 +339,38 @@ impl Ledger {
     pub fn released_after(&self, second: i64) -> Vec<KnownReservation> {
         let state = self.state.lock();
         let mut found = Vec::new();
-        for slot in state.pools.values().flat_map(|entry| entry.released_after(second)) {
-            let Some(reservation) = state.usage(slot).and_then(|usage| usage.reservation.as_ref()) else { continue };
+        for slot in state
+            .pools
+            .values()
+            .flat_map(|entry| entry.released_after(second))
+        {
+            let Some(reservation) = state
+                .usage(slot)
+                .and_then(|usage| usage.reservation.as_ref())
+            else {
+                continue;
+            };
             found.push(state.known_version(slot, reservation));
         }
         found
     }
 
-    /// When the next cool-down ends or the next reservation of a released address is no longer needed, in seconds since
-    /// the Unix epoch, with the delays of [`Self::cooled_down`]; `None` without a released address.
-    pub fn next_cooldown_end(&self, is_served: impl Fn(&PoolKey) -> bool, delay: i64) -> Option<i64> {
+    /// When the next cool-down ends or the next reservation of a released address is no longer
+    /// needed, in seconds since the Unix epoch, with the delays of [`Self::cooled_down`]; `None`
+    /// without a released address.
+    pub fn next_cooldown_end(
+        &self,
+        is_served: impl Fn(&PoolKey) -> bool,
+        delay: i64,
+    ) -> Option<i64> {
         let state = self.state.lock();
         let ends = state.pools.iter().filter_map(|(pool, entry)| {
             let end = entry.next_reservation_end()?;
-            Some(if is_served(pool) { end } else { end.saturating_add(delay) })
+            Some(if is_served(pool) {
+                end
+            } else {
+                end.saturating_add(delay)
+            })
         });
         ends.min()
     }
@@ -282,8 +380,9 @@ impl Ledger {
         self.state.lock().pools.get(pool)?.next_cooldown_end()
     }
 
-    /// The addresses that cool down although a claim has an IPAddress with them, and that claim. The uid is set if the
-    /// reservation names this claim: the claim released the address unless it still exists with this uid.
+    /// The addresses that cool down although a claim has an IPAddress with them, and that claim.
+    /// The uid is set if the reservation names this claim: the claim released the address unless it
+    /// still exists with this uid.
     pub fn cooling_down_in_use(&self) -> Vec<(Slot, NamespacedName, Option<Uid>)> {
         let state = self.state.lock();
         let in_use = |slot: &Slot| {
@@ -292,9 +391,18 @@ impl Ledger {
             let is_releaser = |name: &NamespacedName| Some(name) == reservation.claim.as_ref();
             let other = usage.owners.iter().find(|owner| !is_releaser(&owner.name));
             let name = &other.or(usage.owners.first())?.name;
-            Some((slot.clone(), name.clone(), reservation.claim_uid.filter(|_| is_releaser(name))))
+            Some((
+                slot.clone(),
+                name.clone(),
+                reservation.claim_uid.filter(|_| is_releaser(name)),
+            ))
         };
-        state.pools.values().flat_map(PoolEntry::released).filter_map(in_use).collect()
+        state
+            .pools
+            .values()
+            .flat_map(PoolEntry::released)
+            .filter_map(in_use)
+            .collect()
     }
 }
 
@@ -303,7 +411,11 @@ impl State {
     pub(super) fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
         let mut blocks = Vec::new();
         for scope in self.scopes_with(pool) {
-            let usage = self.scopes.get(&scope).into_iter().flat_map(|scope| scope.usage.iter());
+            let usage = self
+                .scopes
+                .get(&scope)
+                .into_iter()
+                .flat_map(|scope| scope.usage.iter());
             let in_use = usage.filter(|(block, usage)| filter(**block) && usage.is_in_use_of(pool));
             blocks.extend(in_use.map(|(block, _)| *block));
         }
@@ -315,8 +427,17 @@ impl State {
     /// The scope of a pool, and others in which addresses of it are reserved.
     pub(super) fn scopes_with(&self, pool: &PoolKey) -> impl Iterator<Item = Scope> {
         let own = self.scope_of(pool);
-        let holds = self.pools.get(pool).map(|entry| entry.holds.as_slice()).unwrap_or_default();
-        let others: Vec<Scope> = holds.iter().map(|(scope, _)| scope).filter(|scope| **scope != own).cloned().collect();
+        let holds = self
+            .pools
+            .get(pool)
+            .map(|entry| entry.holds.as_slice())
+            .unwrap_or_default();
+        let others: Vec<Scope> = holds
+            .iter()
+            .map(|(scope, _)| scope)
+            .filter(|scope| **scope != own)
+            .cloned()
+            .collect();
         std::iter::once(own).chain(others)
     }
 }

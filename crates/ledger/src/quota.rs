@@ -1,4 +1,5 @@
-//! How many addresses of a pool each namespace and each Cluster have: a structure without clock, lock or I/O.
+//! How many addresses of a pool each namespace and each Cluster have: a structure without clock,
+//! lock or I/O.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,7 +20,11 @@ pub(super) struct Consumer {
 
 impl Consumer {
     pub(super) fn new(claim: NamespacedName, cluster: Option<Arc<str>>) -> Self {
-        Self { claim, cluster, owner: None }
+        Self {
+            claim,
+            cluster,
+            owner: None,
+        }
     }
 
     /// Adds the owner of slices to which the claim belongs.
@@ -30,9 +35,14 @@ impl Consumer {
     /// What can have a limit: the namespace, the Cluster, and the owner of slices.
     pub(super) fn groups(&self) -> impl Iterator<Item = Group> {
         let namespace: Arc<str> = self.claim.namespace().into();
-        let cluster = self.cluster.clone().map(|cluster| Group::Cluster(namespace.clone(), cluster));
+        let cluster = self
+            .cluster
+            .clone()
+            .map(|cluster| Group::Cluster(namespace.clone(), cluster));
         let owner = self.owner.clone().map(Group::Owner);
-        std::iter::once(Group::Namespace(namespace)).chain(cluster).chain(owner)
+        std::iter::once(Group::Namespace(namespace))
+            .chain(cluster)
+            .chain(owner)
     }
 }
 
@@ -70,8 +80,11 @@ pub struct LimitReached {
 
 impl fmt::Display for LimitReached {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let addresses =
-            if self.limit == 1 { "the 1 address".to_owned() } else { format!("all {} addresses", self.limit) };
+        let addresses = if self.limit == 1 {
+            "the 1 address".to_owned()
+        } else {
+            format!("all {} addresses", self.limit)
+        };
         match &self.cluster {
             Some(cluster) => write!(
                 formatter,
@@ -85,8 +98,8 @@ impl fmt::Display for LimitReached {
     }
 }
 
-/// The claims with addresses of a pool, by namespace and Cluster. A claim can have two addresses for a moment, and counts
-/// once.
+/// The claims with addresses of a pool, by namespace and Cluster. A claim can have two addresses
+/// for a moment, and counts once.
 #[derive(Debug)]
 pub(super) struct Quota {
     per_namespace: Option<usize>,
@@ -101,21 +114,36 @@ pub(super) struct Quota {
 
 impl Quota {
     pub(super) fn new(rules: &AccessRules) -> Self {
-        let AccessRules { per_namespace, per_cluster, .. } = *rules;
-        Self { per_namespace, per_cluster, claims: HashMap::new(), used: HashMap::new(), freed: Vec::new() }
+        let AccessRules {
+            per_namespace,
+            per_cluster,
+            ..
+        } = *rules;
+        Self {
+            per_namespace,
+            per_cluster,
+            claims: HashMap::new(),
+            used: HashMap::new(),
+            freed: Vec::new(),
+        }
     }
 
     /// Records that a claim has one address more or less.
     pub(super) fn charge(&mut self, consumer: &Consumer, is_added: bool) {
         if is_added {
-            let (_, count) = self.claims.entry(consumer.claim.clone()).or_insert_with(|| (consumer.clone(), 0));
+            let (_, count) = self
+                .claims
+                .entry(consumer.claim.clone())
+                .or_insert_with(|| (consumer.clone(), 0));
             *count = count.saturating_add(1);
             if *count == 1 {
                 self.count(consumer, true);
             }
             return;
         }
-        let Some((_, count)) = self.claims.get_mut(&consumer.claim) else { return };
+        let Some((_, count)) = self.claims.get_mut(&consumer.claim) else {
+            return;
+        };
         *count = count.saturating_sub(1);
         if *count == 0
             && let Some((known, _)) = self.claims.remove(&consumer.claim)
@@ -166,31 +194,49 @@ impl Quota {
         Some(self.limit(group)?.saturating_sub(self.used(group)))
     }
 
-    /// The first group of a claim that may have no further address beyond those that `promised` counts; none for a claim
-    /// that has an address.
-    pub(super) fn full(&self, consumer: &Consumer, promised: impl Fn(&Group) -> usize) -> Option<Group> {
+    /// The first group of a claim that may have no further address beyond those that `promised`
+    /// counts; none for a claim that has an address.
+    pub(super) fn full(
+        &self,
+        consumer: &Consumer,
+        promised: impl Fn(&Group) -> usize,
+    ) -> Option<Group> {
         if self.claims.contains_key(&consumer.claim) {
             return None;
         }
-        consumer.groups().find(|group| self.room(group).is_some_and(|room| room <= promised(group)))
+        consumer
+            .groups()
+            .find(|group| self.room(group).is_some_and(|room| room <= promised(group)))
     }
 
     /// Describes the limit of a group.
     pub(super) fn describe(&self, group: &Group) -> LimitReached {
-        let cluster = if let Group::Cluster(_, cluster) = group { Some(cluster.clone()) } else { None };
-        LimitReached { limit: self.limit(group).unwrap_or_default(), cluster }
+        let cluster = if let Group::Cluster(_, cluster) = group {
+            Some(cluster.clone())
+        } else {
+            None
+        };
+        LimitReached {
+            limit: self.limit(group).unwrap_or_default(),
+            cluster,
+        }
     }
 
     /// Whether a group has more addresses than it may have.
     pub(super) fn is_exceeded(&self, group: &Group) -> bool {
-        self.limit(group).is_some_and(|limit| self.used(group) > limit)
+        self.limit(group)
+            .is_some_and(|limit| self.used(group) > limit)
     }
 
-    /// Counts the addresses beyond the limits. `is_allowed` returns whether a namespace may use the pool.
+    /// Counts the addresses beyond the limits. `is_allowed` returns whether a namespace may use the
+    /// pool.
     pub(super) fn over(&self, is_allowed: impl Fn(&str) -> bool) -> OverLimit {
         let mut over = OverLimit::default();
         for (group, used) in &self.used {
-            let excess = self.limit(group).map(|limit| used.saturating_sub(limit)).unwrap_or_default();
+            let excess = self
+                .limit(group)
+                .map(|limit| used.saturating_sub(limit))
+                .unwrap_or_default();
             over.groups = over.groups.saturating_add(usize::from(excess > 0));
             over.addresses = over.addresses.saturating_add(excess);
             if let Group::Namespace(namespace) = group
@@ -209,12 +255,20 @@ mod tests {
     use capi_ipam_api::AllowedNamespaces;
 
     fn quota(per_namespace: Option<usize>, per_cluster: Option<usize>) -> Quota {
-        Quota::new(&AccessRules { namespaces: AllowedNamespaces::All, per_namespace, per_cluster, headroom: None })
+        Quota::new(&AccessRules {
+            namespaces: AllowedNamespaces::All,
+            per_namespace,
+            per_cluster,
+            headroom: None,
+        })
     }
 
     /// A claim of a namespace and Cluster.
     fn claim(name: &str, namespace: &str, cluster: Option<&str>) -> Consumer {
-        Consumer::new(NamespacedName::new(namespace, name), cluster.map(Into::into))
+        Consumer::new(
+            NamespacedName::new(namespace, name),
+            cluster.map(Into::into),
+        )
     }
 
     #[test]
@@ -226,20 +280,48 @@ mod tests {
             quota.charge(&one, true);
         }
         let full = quota.full(&claim("c", "n", Some("one")), |_| 0).unwrap();
-        assert_eq!(quota.describe(&full), LimitReached { limit: 2, cluster: Some("one".into()) });
+        assert_eq!(
+            quota.describe(&full),
+            LimitReached {
+                limit: 2,
+                cluster: Some("one".into())
+            }
+        );
         let (namespace, other) = (Group::Namespace("n".into()), claim("d", "n", Some("other")));
         assert_eq!(quota.full(&other, |_| 0), None);
-        assert_eq!(quota.full(&other, |_| 1), Some(namespace.clone()), "a claim has a turn");
+        assert_eq!(
+            quota.full(&other, |_| 1),
+            Some(namespace.clone()),
+            "a claim has a turn"
+        );
         quota.charge(&claim("e", "n", None), true);
         assert_eq!(quota.full(&other, |_| 0), Some(namespace.clone()));
-        assert_eq!(quota.full(&claim("a", "m", Some("one")), |_| 0), None, "a Cluster of another namespace");
-        assert_eq!(quota.full(&claim("a", "n", Some("one")), |_| 0), None, "it has an address");
+        assert_eq!(
+            quota.full(&claim("a", "m", Some("one")), |_| 0),
+            None,
+            "a Cluster of another namespace"
+        );
+        assert_eq!(
+            quota.full(&claim("a", "n", Some("one")), |_| 0),
+            None,
+            "it has an address"
+        );
         assert!(!quota.is_exceeded(&namespace));
         quota.charge(&claim("f", "n", None), true);
         assert!(quota.is_exceeded(&namespace));
-        let over = OverLimit { groups: 1, addresses: 1, not_allowed: 0 };
+        let over = OverLimit {
+            groups: 1,
+            addresses: 1,
+            not_allowed: 0,
+        };
         assert_eq!(quota.over(|_| true), over);
-        assert_eq!(quota.over(|_| false), OverLimit { not_allowed: 4, ..over });
+        assert_eq!(
+            quota.over(|_| false),
+            OverLimit {
+                not_allowed: 4,
+                ..over
+            }
+        );
     }
 
     #[test]
@@ -253,7 +335,11 @@ mod tests {
         quota.charge(&one, false);
         assert_eq!(quota.take_freed(), []);
         quota.charge(&claim("a", "n", None), false);
-        assert_eq!(quota.take_freed(), [Group::Cluster("n".into(), "one".into())], "the namespace has no limit");
+        assert_eq!(
+            quota.take_freed(),
+            [Group::Cluster("n".into(), "one".into())],
+            "the namespace has no limit"
+        );
         assert!(quota.used.is_empty() && quota.claims.is_empty());
     }
 }

@@ -10,12 +10,18 @@ use super::pool::PoolEntry;
 use super::usage::{AddressUsage, Availability, UsageMap};
 
 impl PoolEntry {
-    /// Computes the free set and the counts again after a change of the usable blocks from `before`. Only the blocks
-    /// that the change adds or removes are counted, if `before` numbers the blocks in the same way and all used blocks
-    /// have the pool's length: which blocks of other lengths overlap is known only within the pool. `usage` is that of
-    /// the pool's scope, which is the same as before.
+    /// Computes the free set and the counts again after a change of the usable blocks from
+    /// `before`. Only the blocks that the change adds or removes are counted, if `before` numbers
+    /// the blocks in the same way and all used blocks have the pool's length: which blocks of other
+    /// lengths overlap is known only within the pool. `usage` is that of the pool's scope, which is
+    /// the same as before.
     pub(super) fn change_usable(&mut self, key: &PoolKey, before: &UsableBlocks, usage: &UsageMap) {
-        let Some(usable) = self.info.as_ref().and_then(|info| info.usable.as_ref().ok()).map(Arc::clone) else {
+        let Some(usable) = self
+            .info
+            .as_ref()
+            .and_then(|info| info.usable.as_ref().ok())
+            .map(Arc::clone)
+        else {
             let out_of_range = self.out_of_range.saturating_add(self.used);
             self.clear(usage);
             self.out_of_range = out_of_range;
@@ -44,10 +50,14 @@ impl PoolEntry {
         let allocatable = changed.intersect(&usable.allocatable());
         let numbers = || changed_usage.iter().map(|(number, ..)| *number);
         if self.free.is_some() || !changed_usage.is_empty() || !usable.draining.is_empty() {
-            let free = self.free.get_or_insert_with(|| FreeSet::new(&before.allocatable()));
+            let free = self
+                .free
+                .get_or_insert_with(|| FreeSet::new(&before.allocatable()));
             free.replace(&changed, &allocatable, numbers());
         }
-        self.draining.unused.replace(&changed, &changed.intersect(&usable.draining), numbers());
+        self.draining
+            .unused
+            .replace(&changed, &changed.intersect(&usable.draining), numbers());
         for (number, block, usage) in &changed_usage {
             if let Availability::Remembered(since) = usage.availability() {
                 if allocatable.contains(*number) {
@@ -56,20 +66,30 @@ impl PoolEntry {
                     self.remembered.remove(&(since, *number));
                 }
             }
-            let (was_in_range, is_in_range) = (before.set.contains(*number), usable.set.contains(*number));
+            let (was_in_range, is_in_range) =
+                (before.set.contains(*number), usable.set.contains(*number));
             if was_in_range != is_in_range && usage.owners.iter().any(|owner| owner.pool == *key) {
                 self.move_count(is_in_range);
             }
-            self.draining.set_in_use(*block, usable.is_draining(*block) && usage.is_in_use_of(key));
+            self.draining.set_in_use(
+                *block,
+                usable.is_draining(*block) && usage.is_in_use_of(key),
+            );
         }
         self.finish(&usable, usage);
     }
 
     /// Computes the free set and the counts again from all used blocks of the pool's scope.
     pub(super) fn recount(&mut self, key: &PoolKey, usage: &UsageMap) {
-        let Some(usable) = self.info.as_ref().and_then(|info| info.usable.as_ref().ok()).map(Arc::clone) else {
+        let Some(usable) = self
+            .info
+            .as_ref()
+            .and_then(|info| info.usable.as_ref().ok())
+            .map(Arc::clone)
+        else {
             self.clear(usage);
-            let has_address = |usage: &&AddressUsage| usage.owners.iter().any(|owner| owner.pool == *key);
+            let has_address =
+                |usage: &&AddressUsage| usage.owners.iter().any(|owner| owner.pool == *key);
             self.out_of_range = usage.values().filter(has_address).count();
             return;
         };
@@ -79,9 +99,14 @@ impl PoolEntry {
             .filter_map(|block| usable.number(*block))
             .filter(|number| usable.set.contains(*number))
             .peekable();
-        let other_lengths = usage.blocks().filter(|block| usable.number(**block).is_none());
-        let other_lengths: SpanSet = other_lengths.filter_map(|block| usable.numbers_overlapping(*block)).collect();
-        let is_all_free = other_lengths.is_empty() && usable.draining.is_empty() && numbers.peek().is_none();
+        let other_lengths = usage
+            .blocks()
+            .filter(|block| usable.number(**block).is_none());
+        let other_lengths: SpanSet = other_lengths
+            .filter_map(|block| usable.numbers_overlapping(*block))
+            .collect();
+        let is_all_free =
+            other_lengths.is_empty() && usable.draining.is_empty() && numbers.peek().is_none();
         let allocatable = usable.allocatable().subtract(&other_lengths);
         self.free = (!is_all_free).then(|| FreeSet::without(&allocatable, numbers));
         self.remembered.clear();
@@ -95,7 +120,11 @@ impl PoolEntry {
                 self.remembered.insert((since, number));
             }
             if usage.owners.iter().any(|owner| owner.pool == *key) {
-                let count = if usable.contains(*block) { &mut self.used } else { &mut self.out_of_range };
+                let count = if usable.contains(*block) {
+                    &mut self.used
+                } else {
+                    &mut self.out_of_range
+                };
                 *count = count.saturating_add(1);
             }
         }
@@ -107,7 +136,8 @@ impl PoolEntry {
     /// The state of a pool without usable blocks.
     fn clear(&mut self, usage: &UsageMap) {
         self.order.reset();
-        (self.free, self.other_lengths, self.used, self.cooling_down) = (None, SpanSet::default(), 0, 0);
+        (self.free, self.other_lengths, self.used, self.cooling_down) =
+            (None, SpanSet::default(), 0, 0);
         self.remembered.clear();
         self.refresh_requests(usage);
         self.draining = Draining::default();
@@ -123,7 +153,11 @@ impl PoolEntry {
 
     /// Computes what depends on the free set and the counts.
     fn finish(&mut self, usable: &UsableBlocks, usage: &UsageMap) {
-        self.cooling_down = self.cooldowns.iter().filter(|(_, slot)| usable.contains(slot.block)).count();
+        self.cooling_down = self
+            .cooldowns
+            .iter()
+            .filter(|(_, slot)| usable.contains(slot.block))
+            .count();
         self.divide();
         self.refresh_requests(usage);
     }
@@ -137,14 +171,31 @@ impl PoolEntry {
     }
 }
 
-/// What uses the blocks with these numbers. Looks up each number, or each used block if these are fewer.
-fn usage_in<'a>(usable: &UsableBlocks, numbers: &SpanSet, usage: &'a UsageMap) -> Vec<(u128, Block, &'a AddressUsage)> {
+/// What uses the blocks with these numbers. Looks up each number, or each used block if these are
+/// fewer.
+fn usage_in<'a>(
+    usable: &UsableBlocks,
+    numbers: &SpanSet,
+    usage: &'a UsageMap,
+) -> Vec<(u128, Block, &'a AddressUsage)> {
     if numbers.len() < usage.len() as u128 {
-        let numbers = numbers.spans().iter().flat_map(|span| span.first()..=span.last());
-        let entry = |number| Some((number, usable.block(number), usage.get(&usable.block(number))?));
+        let numbers = numbers
+            .spans()
+            .iter()
+            .flat_map(|span| span.first()..=span.last());
+        let entry = |number| {
+            Some((
+                number,
+                usable.block(number),
+                usage.get(&usable.block(number))?,
+            ))
+        };
         numbers.filter_map(entry).collect()
     } else {
-        let used = usage.iter().filter_map(|(block, usage)| Some((usable.number(*block)?, *block, usage)));
-        used.filter(|(number, ..)| numbers.contains(*number)).collect()
+        let used = usage
+            .iter()
+            .filter_map(|(block, usage)| Some((usable.number(*block)?, *block, usage)));
+        used.filter(|(number, ..)| numbers.contains(*number))
+            .collect()
     }
 }

@@ -1,11 +1,13 @@
-//! Computes the networks of pools again after a change of a network, a namespace, or another pool of the network.
+//! Computes the networks of pools again after a change of a network, a namespace, or another pool
+//! of the network.
 //!
-//! A change can affect all pools of a cluster. The pools are computed in several steps, and the lock of the ledger is
-//! released between two of them: a claim of another pool does not wait for all of them. To others this looks as if the
-//! change had been observed a moment later for some of the pools. A proposal computes its pool first.
+//! A change can affect all pools of a cluster. The pools are computed in several steps, and the
+//! lock of the ledger is released between two of them: a claim of another pool does not wait for
+//! all of them. To others this looks as if the change had been observed a moment later for some of
+//! the pools. A proposal computes its pool first.
 //!
-//! At a start nothing is known of the pools and networks that are not listed yet. So each pool is computed once, when the
-//! initial lists are complete, and nothing is proposed before.
+//! At a start nothing is known of the pools and networks that are not listed yet. So each pool is
+//! computed once, when the initial lists are complete, and nothing is proposed before.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,7 +21,8 @@ use super::scope_rule::Record;
 use super::state::State;
 use super::wait_queue::ClaimAttributes;
 
-/// How long one step may hold the lock. The pool with which this time is exceeded is the last one of the step.
+/// How long one step may hold the lock. The pool with which this time is exceeded is the last one
+/// of the step.
 const MAX_STEP_TIME: Duration = Duration::from_millis(1);
 
 /// A list of objects that decide what pools can allocate.
@@ -42,7 +45,8 @@ enum Phase {
     Placing,
     /// What no pool of a network allocates is removed from the blocks of all pools.
     Excluding,
-    /// All pools are computed. Changes are processed one by one, also those that a later list shows.
+    /// All pools are computed. Changes are processed one by one, also those that a later list
+    /// shows.
     #[default]
     Complete,
 }
@@ -67,14 +71,16 @@ impl Start {
     /// Records that a list is complete. Returns whether it was the last one of the initial lists.
     fn end_list(&mut self, input: PoolInput) -> bool {
         self.lists.insert(input, true);
-        let is_last = self.phase == Phase::Listing && self.lists.values().all(|is_complete| *is_complete);
+        let is_last =
+            self.phase == Phase::Listing && self.lists.values().all(|is_complete| *is_complete);
         if is_last {
             self.phase = Phase::Placing;
         }
         is_last
     }
 
-    /// Whether pools have all their blocks, also the gateways of other pools: those are not all known.
+    /// Whether pools have all their blocks, also the gateways of other pools: those are not all
+    /// known.
     pub(super) fn defers_exclusions(&self) -> bool {
         self.phase <= Phase::Placing
     }
@@ -86,7 +92,8 @@ impl Start {
 }
 
 impl Ledger {
-    /// Records that a list is complete, and computes all pools if it is the last one of the initial lists.
+    /// Records that a list is complete, and computes all pools if it is the last one of the initial
+    /// lists.
     pub(super) fn end_list(&self, input: PoolInput) {
         self.change(|state| {
             if state.start.end_list(input) {
@@ -100,7 +107,9 @@ impl Ledger {
 impl State {
     /// Records that the network of a pool has to be computed again.
     pub(super) fn queue_refresh(&mut self, key: &PoolKey) {
-        let Some(entry) = self.pools.get_mut(key) else { return };
+        let Some(entry) = self.pools.get_mut(key) else {
+            return;
+        };
         if !std::mem::replace(&mut entry.needs_refresh, true) {
             self.pools_to_refresh.push_back(key.clone());
         }
@@ -122,8 +131,12 @@ impl State {
 
     fn queue_affected(&mut self, change: &Change) {
         for (key, entry) in &mut self.pools {
-            let Some(declared) = &entry.declared else { continue };
-            if change.affects(key, declared, &entry.record) && !std::mem::replace(&mut entry.needs_refresh, true) {
+            let Some(declared) = &entry.declared else {
+                continue;
+            };
+            if change.affects(key, declared, &entry.record)
+                && !std::mem::replace(&mut entry.needs_refresh, true)
+            {
                 self.pools_to_refresh.push_back(key.clone());
             }
         }
@@ -147,11 +160,18 @@ impl State {
         while self.pools_to_refresh.is_empty() && self.queue_next() {}
     }
 
-    /// Queues the pools that are computed after those that were queued before. Returns false if there is nothing to do.
+    /// Queues the pools that are computed after those that were queued before. Returns false if
+    /// there is nothing to do.
     fn queue_next(&mut self) -> bool {
         if let Some(network) = self.stale_networks.pop_first() {
-            let members = self.scopes.get(&Scope::Network(network)).map(|scope| scope.members.clone());
-            members.unwrap_or_default().iter().for_each(|member| self.queue_refresh(member));
+            let members = self
+                .scopes
+                .get(&Scope::Network(network))
+                .map(|scope| scope.members.clone());
+            members
+                .unwrap_or_default()
+                .iter()
+                .for_each(|member| self.queue_refresh(member));
             return true;
         }
         match self.start.phase {
@@ -163,40 +183,55 @@ impl State {
             Phase::Excluding => {
                 self.start.phase = Phase::Complete;
                 // Claims that requested an address before are reconciled.
-                let waiting = self.pools.values_mut().flat_map(|entry| entry.wait_queue.pool_changed());
+                let waiting = self
+                    .pools
+                    .values_mut()
+                    .flat_map(|entry| entry.wait_queue.pool_changed());
                 self.claims_to_wake.extend(waiting);
             }
         }
         true
     }
 
-    /// Computes the network of a pool again if a change may affect it, so that it allocates by its current state.
-    /// Returns false before all pools are computed at a start: the claim waits until then.
+    /// Computes the network of a pool again if a change may affect it, so that it allocates by its
+    /// current state. Returns false before all pools are computed at a start: the claim waits until
+    /// then.
     pub(super) fn prepare_to_propose(
         &mut self,
         key: &PoolKey,
         claim: &NamespacedName,
         attributes: &ClaimAttributes,
     ) -> bool {
-        let Some(entry) = self.pools.get_mut(key) else { return true };
+        let Some(entry) = self.pools.get_mut(key) else {
+            return true;
+        };
         if !self.start.is_complete() {
             entry.wait_queue.wait_for_pool(claim, attributes);
             return false;
         }
         let network = entry.scope.as_ref().and_then(Scope::network);
-        if entry.needs_refresh || network.is_some_and(|network| self.stale_networks.contains(network)) {
+        if entry.needs_refresh
+            || network.is_some_and(|network| self.stale_networks.contains(network))
+        {
             self.refresh_pool(key);
         }
         true
     }
 
-    /// Computes the network of a pool again. Claims that wait for a change of the pool are reconciled if there is one.
+    /// Computes the network of a pool again. Claims that wait for a change of the pool are
+    /// reconciled if there is one.
     fn refresh_pool(&mut self, key: &PoolKey) {
-        let Some(entry) = self.pools.get_mut(key) else { return };
+        let Some(entry) = self.pools.get_mut(key) else {
+            return;
+        };
         entry.needs_refresh = false;
-        let Some(declared) = entry.declared.clone() else { return };
+        let Some(declared) = entry.declared.clone() else {
+            return;
+        };
         let placed = self.in_network(key, &declared);
-        let Some(entry) = self.pools.get(key) else { return };
+        let Some(entry) = self.pools.get(key) else {
+            return;
+        };
         let is_same = entry.info.as_ref() == Some(&placed.info)
             && entry.record == placed.record
             && entry.awaited == placed.awaited;
@@ -204,18 +239,22 @@ impl State {
             return;
         }
         self.set_placed(key, Some(declared), Some(placed));
-        let waiting = self.pools.get_mut(key).map(|entry| entry.wait_queue.pool_changed());
+        let waiting = self
+            .pools
+            .get_mut(key)
+            .map(|entry| entry.wait_queue.pool_changed());
         self.claims_to_wake.extend(waiting.unwrap_or_default());
     }
 
-    /// A reservation in a network is evidence of the scope of its pool, if nothing else is known of it: the pool may be
-    /// restored before its network.
+    /// A reservation in a network is evidence of the scope of its pool, if nothing else is known of
+    /// it: the pool may be restored before its network.
     pub(super) fn reservation_inserted(&mut self, pool: &PoolKey, scope: &Scope) {
         let Scope::Network(_) = scope else { return };
         let is_unknown = self.pools.get(pool).is_some_and(|entry| {
             entry.info.is_some() && entry.record == Record::Unknown && entry.status_record.is_none()
         });
-        // In the same step: a status that is computed in between would state that the pool leaves the network.
+        // In the same step: a status that is computed in between would state that the pool leaves
+        // the network.
         if is_unknown {
             self.refresh_pool(pool);
         }

@@ -15,8 +15,8 @@ use super::state::{Ignored, State};
 use super::usage::{AddressUsage, ReservationInfo};
 
 impl Ledger {
-    /// Records what a response has shown under the name of the reservation of an address: the name is taken, also if
-    /// the object is not a valid reservation or cannot be decoded.
+    /// Records what a response has shown under the name of the reservation of an address: the name
+    /// is taken, also if the object is not a valid reservation or cannot be decoded.
     pub fn insert_found(&self, slot: &Slot, found: &MaybeInvalid<IPReservation>) {
         let claim = self.change(|state| {
             let claim = match &found.0 {
@@ -37,15 +37,22 @@ impl Ledger {
         for found in page {
             match &found.0 {
                 Ok(reservation) => self.insert_reservation(reservation),
-                Err(invalid) => self.change(|state| state.insert_undecodable(invalid, Origin::Response)),
+                Err(invalid) => {
+                    self.change(|state| state.insert_undecodable(invalid, Origin::Response))
+                }
             }
         }
     }
 }
 
 impl State {
-    /// Records a reservation, unless a later state is known. Returns the claim that has to be reconciled because of it.
-    pub(super) fn insert(&mut self, reservation: &IPReservation, origin: Origin) -> Option<NamespacedName> {
+    /// Records a reservation, unless a later state is known. Returns the claim that has to be
+    /// reconciled because of it.
+    pub(super) fn insert(
+        &mut self,
+        reservation: &IPReservation,
+        origin: Origin,
+    ) -> Option<NamespacedName> {
         let name = reservation.metadata.name.as_deref().unwrap_or_default();
         let (slot, pool) = match reservation.slot() {
             Ok(placed) => placed,
@@ -54,66 +61,135 @@ impl State {
                 return None;
             }
         };
-        let stamp = self.see(name, Some(&slot), ObjectVersion::of(&reservation.metadata), origin)?;
+        let stamp = self.see(
+            name,
+            Some(&slot),
+            ObjectVersion::of(&reservation.metadata),
+            origin,
+        )?;
         self.forget_ignored(name, None);
-        let slot = Slot { scope: self.shared_scope(slot.scope), block: slot.block };
-        let cluster = reservation.spec.claim_ref.as_ref().and_then(|claim| claim.cluster.as_deref());
+        let slot = Slot {
+            scope: self.shared_scope(slot.scope),
+            block: slot.block,
+        };
+        let cluster = reservation
+            .spec
+            .claim_ref
+            .as_ref()
+            .and_then(|claim| claim.cluster.as_deref());
         let cluster = self.clusters.share(cluster);
         let is_observed = origin == Origin::Watch;
-        let info = ReservationInfo::of(reservation, self.shared_key(pool), cluster, stamp, is_observed);
+        let info = ReservationInfo::of(
+            reservation,
+            self.shared_key(pool),
+            cluster,
+            stamp,
+            is_observed,
+        );
         self.insert_at(&slot, info)
     }
 
-    /// Records an object that is not a valid reservation: one that declares the block length of a network, or one that
-    /// is ignored.
+    /// Records an object that is not a valid reservation: one that declares the block length of a
+    /// network, or one that is ignored.
     fn insert_invalid(&mut self, reservation: &IPReservation, problem: String, origin: Origin) {
-        let Some(name) = reservation.metadata.name.as_deref() else { return };
-        let (slot, seen) = (self.slot_of_name(name), ObjectVersion::of(&reservation.metadata));
-        let Some(stamp) = self.see(name, slot.as_ref(), seen, origin) else { return };
+        let Some(name) = reservation.metadata.name.as_deref() else {
+            return;
+        };
+        let (slot, seen) = (
+            self.slot_of_name(name),
+            ObjectVersion::of(&reservation.metadata),
+        );
+        let Some(stamp) = self.see(name, slot.as_ref(), seen, origin) else {
+            return;
+        };
         let uid = reservation.metadata.uid.as_deref().unwrap_or_default();
         if let Some((network, family, length)) = reservation.network_block_length() {
-            let record = LengthRecord { name: name.to_owned(), uid: uid.to_owned(), network, family, length };
+            let record = LengthRecord {
+                name: name.to_owned(),
+                uid: uid.to_owned(),
+                network,
+                family,
+                length,
+            };
             let change = self.networks.set_record(record, stamp);
             self.refresh_pools(&change);
             return;
         }
         self.keep_known(slot.as_ref(), seen.uid, stamp);
         let lacks_label = reservation.needs_move_label();
-        self.ignore(name, Ignored { slot, uid: uid.into(), problem, stamp, lacks_label });
+        self.ignore(
+            name,
+            Ignored {
+                slot,
+                uid: uid.into(),
+                problem,
+                stamp,
+                lacks_label,
+            },
+        );
     }
 
-    /// Records an object that cannot be decoded. It exists, so it reserves the address of its name, and what was known
-    /// of it before stays.
+    /// Records an object that cannot be decoded. It exists, so it reserves the address of its name,
+    /// and what was known of it before stays.
     pub(super) fn insert_undecodable(&mut self, object: &Invalid, origin: Origin) {
         let metadata = &object.metadata;
-        let Some(name) = metadata.name.as_deref() else { return };
+        let Some(name) = metadata.name.as_deref() else {
+            return;
+        };
         let uid = metadata.uid.as_deref().unwrap_or_default();
         let (slot, seen) = (self.slot_of_name(name), ObjectVersion::of(metadata));
-        let Some(stamp) = self.see(name, slot.as_ref(), seen, origin) else { return };
+        let Some(stamp) = self.see(name, slot.as_ref(), seen, origin) else {
+            return;
+        };
         if self.networks.keep_record(name, uid, stamp) {
             return;
         }
         self.keep_known(slot.as_ref(), seen.uid, stamp);
         let problem = format!("it cannot be decoded: {}", object.error);
-        self.ignore(name, Ignored { slot, uid: uid.into(), problem, stamp, lacks_label: false });
+        self.ignore(
+            name,
+            Ignored {
+                slot,
+                uid: uid.into(),
+                problem,
+                stamp,
+                lacks_label: false,
+            },
+        );
     }
 
-    /// Decides on a state of the object of this name: returns its stamp, or `None` if a later state is known.
-    fn see(&mut self, name: &str, slot: Option<&Slot>, seen: ObjectVersion, origin: Origin) -> Option<Stamp> {
-        let ignored = self.ignored.get(name).map(|known| Known { uid: Uid::of(&known.uid), stamp: known.stamp });
+    /// Decides on a state of the object of this name: returns its stamp, or `None` if a later state
+    /// is known.
+    fn see(
+        &mut self,
+        name: &str,
+        slot: Option<&Slot>,
+        seen: ObjectVersion,
+        origin: Origin,
+    ) -> Option<Stamp> {
+        let ignored = self.ignored.get(name).map(|known| Known {
+            uid: Uid::of(&known.uid),
+            stamp: known.stamp,
+        });
         let invalid = ignored.or_else(|| self.networks.known_record(name));
         let valid = || Some(self.usage(slot?)?.reservation.as_ref()?.known());
-        self.reservation_versions.see(origin, invalid.or_else(valid), seen, Instant::now())
+        self.reservation_versions
+            .see(origin, invalid.or_else(valid), seen, Instant::now())
     }
 
-    /// Keeps what is known of a reservation that exists in a state which is not valid. Its version stays that of the
-    /// known state.
+    /// Keeps what is known of a reservation that exists in a state which is not valid. Its version
+    /// stays that of the known state.
     fn keep_known(&mut self, slot: Option<&Slot>, uid: Uid, stamp: Stamp) {
         let Some(slot) = slot else { return };
-        let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
+        let known = self
+            .usage(slot)
+            .and_then(|usage| usage.reservation.as_ref());
         if known.is_some_and(|known| known.uid.uid() == uid) {
             self.update(slot, |usage| {
-                usage.reservation.iter_mut().for_each(|known| known.stamp = known.stamp.seen_again(stamp));
+                usage
+                    .reservation
+                    .iter_mut()
+                    .for_each(|known| known.stamp = known.stamp.seen_again(stamp));
             });
         }
     }
@@ -126,32 +202,40 @@ impl State {
     }
 
     fn remove_invalid(&mut self, name: &str, uid: &str) -> Option<Slot> {
-        self.reservation_versions.delete(None, Uid::of(uid), Instant::now());
+        self.reservation_versions
+            .delete(None, Uid::of(uid), Instant::now());
         let change = self.networks.remove_record(name, uid);
         self.refresh_pools(&change);
-        let slot = self.forget_ignored(name, Some(uid)).or_else(|| self.slot_of_name(name))?;
+        let slot = self
+            .forget_ignored(name, Some(uid))
+            .or_else(|| self.slot_of_name(name))?;
         self.remove_at(&slot, Some(Uid::of(uid)));
         Some(slot)
     }
 
-    /// Records that the name of the reservation of an address is taken by an object that was found under it, if that
-    /// object is not a valid reservation.
+    /// Records that the name of the reservation of an address is taken by an object that was found
+    /// under it, if that object is not a valid reservation.
     pub(super) fn block_name(&mut self, slot: &Slot) {
-        let Some(ignored) = self.ignored.get_mut(&slot.reservation_name()) else { return };
+        let Some(ignored) = self.ignored.get_mut(&slot.reservation_name()) else {
+            return;
+        };
         if ignored.slot.is_none() {
             ignored.slot = Some(slot.clone());
             self.update(slot, |usage| usage.is_name_taken = true);
         }
     }
 
-    /// Records an object that is not a valid reservation. Its name reserves an address all the same.
+    /// Records an object that is not a valid reservation. Its name reserves an address all the
+    /// same.
     fn ignore(&mut self, name: &str, ignored: Ignored) {
         let slot = ignored.slot.clone();
         let before = self.ignored.insert(name.to_owned(), ignored);
         let Some(slot) = slot else {
             // A scope whose hash the name contains may not be known any more.
             let slot_before = before.and_then(|before| before.slot);
-            self.ignored.entry(name.to_owned()).and_modify(|ignored| ignored.slot = slot_before);
+            self.ignored
+                .entry(name.to_owned())
+                .and_modify(|ignored| ignored.slot = slot_before);
             return;
         };
         if before.is_none_or(|before| before.slot.is_none()) {
@@ -159,7 +243,8 @@ impl State {
         }
     }
 
-    /// Forgets an object that is not a valid reservation: of this uid, if one is passed. Returns its address.
+    /// Forgets an object that is not a valid reservation: of this uid, if one is passed. Returns
+    /// its address.
     fn forget_ignored(&mut self, name: &str, uid: Option<&str>) -> Option<Slot> {
         let is_of_uid = |ignored: &Ignored| uid.is_none_or(|uid| *ignored.uid == *uid);
         if !self.ignored.get(name).is_some_and(is_of_uid) {
@@ -170,7 +255,8 @@ impl State {
         Some(slot)
     }
 
-    /// The address that an object of this name reserves. A hash in the name is compared with those of the known scopes.
+    /// The address that an object of this name reserves. A hash in the name is compared with those
+    /// of the known scopes.
     fn slot_of_name(&self, name: &str) -> Option<Slot> {
         if !name.starts_with("h.") {
             return slot_of_name(name);
@@ -180,29 +266,39 @@ impl State {
         scopes.find_map(|scope| block_of_name(&scope, name).map(|block| Slot { scope, block }))
     }
 
-    /// Records the reservation of an address. Returns its claim if the reservation is new and is promised to the claim,
-    /// or the claim waits: its creation had an unknown outcome.
+    /// Records the reservation of an address. Returns its claim if the reservation is new and is
+    /// promised to the claim, or the claim waits: its creation had an unknown outcome.
     fn insert_at(&mut self, slot: &Slot, reservation: ReservationInfo) -> Option<NamespacedName> {
-        let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
+        let known = self
+            .usage(slot)
+            .and_then(|usage| usage.reservation.as_ref());
         let is_new = known.is_none_or(|known| {
             let was_taken_over = known.claim_uid != reservation.claim_uid;
             known.uid != reservation.uid || was_taken_over
         });
         let is_remembered = self.is_remembered(&reservation, clock::now().0.as_second());
-        let reservation = ReservationInfo { is_remembered, ..reservation };
+        let reservation = ReservationInfo {
+            is_remembered,
+            ..reservation
+        };
         self.unindex_holder(slot);
         self.holdings.insert(&reservation, slot);
         let is_promise = reservation.is_manual() && reservation.released_at.is_none();
         let waits = |claim: &NamespacedName| {
             let entry = self.pools.get(&reservation.pool);
-            reservation.released_at.is_none() && entry.is_some_and(|entry| entry.wait_queue.waits(claim))
+            reservation.released_at.is_none()
+                && entry.is_some_and(|entry| entry.wait_queue.waits(claim))
         };
         // The next claim of the same name may have been observed before the release.
         let is_kept_for = |claim: &NamespacedName| {
-            let entry = self.pools.get(&reservation.pool).filter(|_| reservation.released_at.is_some());
+            let entry = self
+                .pools
+                .get(&reservation.pool)
+                .filter(|_| reservation.released_at.is_some());
             entry.is_some_and(|entry| entry.is_sticky() && entry.wait_queue.waits(claim))
         };
-        let is_woken = |claim: &NamespacedName| (is_new && (is_promise || waits(claim))) || is_kept_for(claim);
+        let is_woken =
+            |claim: &NamespacedName| (is_new && (is_promise || waits(claim))) || is_kept_for(claim);
         let to_wake = reservation.claim.clone().filter(is_woken);
         let holder = reservation.claim.clone().zip(reservation.claim_uid);
         let pool = reservation.pool.clone();
@@ -217,19 +313,33 @@ impl State {
         to_wake
     }
 
-    /// Removes a claim that has an IPAddress and its reservation from the wait queue, and returns whether it was there.
-    /// Two managers can serve one claim: it can have requested an address after its IPAddress was observed. Nothing
-    /// reconciles it any more, so a turn would stay unused.
-    pub(super) fn leave_when_served(&mut self, pool: &PoolKey, claim: &NamespacedName, uid: Uid) -> bool {
-        if !self.pools.get(pool).is_some_and(|entry| entry.wait_queue.waits(claim)) {
+    /// Removes a claim that has an IPAddress and its reservation from the wait queue, and returns
+    /// whether it was there. Two managers can serve one claim: it can have requested an address
+    /// after its IPAddress was observed. Nothing reconciles it any more, so a turn would stay
+    /// unused.
+    pub(super) fn leave_when_served(
+        &mut self,
+        pool: &PoolKey,
+        claim: &NamespacedName,
+        uid: Uid,
+    ) -> bool {
+        if !self
+            .pools
+            .get(pool)
+            .is_some_and(|entry| entry.wait_queue.waits(claim))
+        {
             return false;
         }
         let has_address = |slot: &Slot| {
             let owners = self.usage(slot).into_iter().flat_map(|usage| &usage.owners);
-            owners.into_iter().any(|owner| owner.name == *claim && owner.pool == *pool)
+            owners
+                .into_iter()
+                .any(|owner| owner.name == *claim && owner.pool == *pool)
         };
         let is_served = self.holdings.of(claim, uid).any(has_address);
-        let Some(entry) = self.pools.get_mut(pool).filter(|_| is_served) else { return false };
+        let Some(entry) = self.pools.get_mut(pool).filter(|_| is_served) else {
+            return false;
+        };
         let has_left = entry.wait_queue.leave(claim);
         if has_left {
             self.dirty_pools.push(pool.clone());
@@ -251,7 +361,9 @@ impl State {
 
     /// Removes the reservation of an address, if it has that uid or no uid is passed.
     pub(super) fn remove_at(&mut self, slot: &Slot, uid: Option<Uid>) {
-        let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
+        let known = self
+            .usage(slot)
+            .and_then(|usage| usage.reservation.as_ref());
         let known = known.map(|known| known.uid.uid());
         let Some(uid) = uid.or(known) else { return };
         if self.reservation_versions.delete(known, uid, Instant::now()) {
@@ -263,15 +375,27 @@ impl State {
     /// Removes all IPAddress objects that the newest list does not show.
     pub(super) fn remove_unlisted_addresses(&mut self) {
         let unlisted = self.address_lists.end();
-        for slot in self.slots(|usage| usage.owners.iter().any(|owner| unlisted.contains(owner.list))) {
-            self.update(&slot, |usage| usage.owners.retain(|owner| !unlisted.contains(owner.list)));
+        for slot in self.slots(|usage| {
+            usage
+                .owners
+                .iter()
+                .any(|owner| unlisted.contains(owner.list))
+        }) {
+            self.update(&slot, |usage| {
+                usage.owners.retain(|owner| !unlisted.contains(owner.list))
+            });
         }
     }
 
     /// The addresses whose usage matches.
     fn slots(&self, matches: impl Fn(&AddressUsage) -> bool) -> Vec<Slot> {
         let matching = self.all_usage().filter(|(_, _, usage)| matches(usage));
-        matching.map(|(scope, block, _)| Slot { scope: scope.clone(), block }).collect()
+        matching
+            .map(|(scope, block, _)| Slot {
+                scope: scope.clone(),
+                block,
+            })
+            .collect()
     }
 
     /// Removes all reservations that the newest list does not show.
@@ -281,9 +405,13 @@ impl State {
         for slot in self.slots(|usage| usage.reservation.as_ref().is_some_and(is_missing)) {
             self.remove_at(&slot, None);
         }
-        let ignored = self.ignored.iter().filter(|(_, ignored)| ignored.stamp.is_unlisted(unlisted));
-        let missing: Vec<(String, Uid)> =
-            ignored.map(|(name, ignored)| (name.clone(), Uid::of(&ignored.uid))).collect();
+        let ignored = self
+            .ignored
+            .iter()
+            .filter(|(_, ignored)| ignored.stamp.is_unlisted(unlisted));
+        let missing: Vec<(String, Uid)> = ignored
+            .map(|(name, ignored)| (name.clone(), Uid::of(&ignored.uid)))
+            .collect();
         for (name, uid) in missing {
             self.reservation_versions.delete(None, uid, Instant::now());
             self.forget_ignored(&name, None);
@@ -294,18 +422,28 @@ impl State {
 
     /// The version of a reservation, as precondition of a write.
     pub(super) fn precondition(&self, reservation: &ReservationInfo) -> String {
-        self.reservation_versions.precondition(reservation.stamp).to_string()
+        self.reservation_versions
+            .precondition(reservation.stamp)
+            .to_string()
     }
 
-    /// The names of the reservations that have to be labelled for `clusterctl move` and are not those of an address.
+    /// The names of the reservations that have to be labelled for `clusterctl move` and are not
+    /// those of an address.
     pub(super) fn unlabelled_others(&self) -> impl Iterator<Item = String> {
-        let ignored = self.ignored.iter().filter(|(_, ignored)| ignored.lacks_label);
+        let ignored = self
+            .ignored
+            .iter()
+            .filter(|(_, ignored)| ignored.lacks_label);
         ignored.map(|(name, _)| name.clone())
     }
 
     fn unindex_holder(&mut self, slot: &Slot) {
-        let Self { scopes, holdings, .. } = self;
-        let usage = scopes.get(&slot.scope).and_then(|scope| scope.usage.get(&slot.block));
+        let Self {
+            scopes, holdings, ..
+        } = self;
+        let usage = scopes
+            .get(&slot.scope)
+            .and_then(|scope| scope.usage.get(&slot.block));
         if let Some(known) = usage.and_then(|usage| usage.reservation.as_ref()) {
             holdings.remove(known, slot);
         }

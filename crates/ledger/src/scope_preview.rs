@@ -14,28 +14,38 @@ use super::{Ledger, PoolInfo};
 impl Ledger {
     /// What a write of a pool, which may not be stored yet, changes.
     pub fn preview_pool(&self, key: &PoolKey, pool: &Pool) -> ScopeChange {
-        let declared = PoolInfo { scope: Scope::Pool(key.clone()), ..PoolInfo::of(pool) };
+        let declared = PoolInfo {
+            scope: Scope::Pool(key.clone()),
+            ..PoolInfo::of(pool)
+        };
         let state = self.state.lock();
         let mut change = state.scope_change(key, &declared, &state.networks);
         if change.left_network().is_some() {
             change.affected = state.in_use(key, &|_| true);
         } else if change.joined_network().is_some() {
-            change.affected = state.in_use(key, &|block| state.is_held_by_another(key, &change.after, block));
+            change.affected = state.in_use(key, &|block| {
+                state.is_held_by_another(key, &change.after, block)
+            });
         }
         change
     }
 
-    /// What a write of a network changes for the existing pools. Pools that keep their scope are left out, unless the
-    /// network would refuse them for another reason than now.
+    /// What a write of a network changes for the existing pools. Pools that keep their scope are
+    /// left out, unless the network would refuse them for another reason than now.
     pub fn preview_network(&self, network: &IPNetwork) -> Vec<ScopeChange> {
         let state = self.state.lock();
-        let networks = state.networks.preview(&network.name_any(), NetworkInfo::of(network));
+        let networks = state
+            .networks
+            .preview(&network.name_any(), NetworkInfo::of(network));
         let mut changes = Vec::new();
         for (key, entry) in &state.pools {
-            let (Some(declared), Some(info)) = (&entry.declared, &entry.info) else { continue };
+            let (Some(declared), Some(info)) = (&entry.declared, &entry.info) else {
+                continue;
+            };
             let change = state.scope_change(key, declared, &networks);
             let is_same_scope = change.before.as_ref() == Some(&change.after);
-            let is_same_refusal = change.refusal.is_none() || change.refusal == info.network_problem;
+            let is_same_refusal =
+                change.refusal.is_none() || change.refusal == info.network_problem;
             if !is_same_scope || !is_same_refusal {
                 changes.push(change);
             }
@@ -54,11 +64,17 @@ impl State {
         // The first pool of a network joins it once the length of its blocks is set.
         let after = placed.awaited.map_or(placed.info.scope, Scope::Network);
         let refusal = placed.info.network_problem;
-        ScopeChange { pool: key.clone(), before, after, refusal, affected: Vec::new() }
+        ScopeChange {
+            pool: key.clone(),
+            before,
+            after,
+            refusal,
+            affected: Vec::new(),
+        }
     }
 
-    /// Finds the addresses that changes affect that happen at the same time: several pools that join a network can use
-    /// the same address.
+    /// Finds the addresses that changes affect that happen at the same time: several pools that
+    /// join a network can use the same address.
     fn find_affected(&self, changes: &mut [ScopeChange]) {
         let mut users: BTreeMap<(Scope, Block), usize> = BTreeMap::new();
         for change in changes.iter_mut() {
@@ -71,25 +87,40 @@ impl State {
                 *count = count.saturating_add(1);
             }
         }
-        for change in changes.iter_mut().filter(|change| change.left_network().is_none()) {
+        for change in changes
+            .iter_mut()
+            .filter(|change| change.left_network().is_none())
+        {
             let (pool, scope) = (&change.pool, &change.after);
-            let is_used_by_another_joining_pool =
-                |block: &Block| users.get(&(scope.clone(), *block)).is_some_and(|count| *count > 1);
-            change
-                .affected
-                .retain(|block| is_used_by_another_joining_pool(block) || self.is_held_by_another(pool, scope, *block));
+            let is_used_by_another_joining_pool = |block: &Block| {
+                users
+                    .get(&(scope.clone(), *block))
+                    .is_some_and(|count| *count > 1)
+            };
+            change.affected.retain(|block| {
+                is_used_by_another_joining_pool(block)
+                    || self.is_held_by_another(pool, scope, *block)
+            });
         }
     }
 
     /// Whether another pool of a scope has an address reserved or in use.
     fn is_held_by_another(&self, pool: &PoolKey, scope: &Scope, block: Block) -> bool {
-        let Some(usage) = self.usage(&Slot { scope: scope.clone(), block }) else { return false };
+        let Some(usage) = self.usage(&Slot {
+            scope: scope.clone(),
+            block,
+        }) else {
+            return false;
+        };
         holders(usage).any(|holder| holder != pool)
     }
 }
 
 /// The pools that have an address reserved or in use.
 fn holders(usage: &AddressUsage) -> impl Iterator<Item = &PoolKey> {
-    let reserved = usage.reservation.iter().map(|reservation| &reservation.pool);
+    let reserved = usage
+        .reservation
+        .iter()
+        .map(|reservation| &reservation.pool);
     reserved.chain(usage.owners.iter().map(|owner| &owner.pool))
 }

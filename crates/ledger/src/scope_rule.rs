@@ -1,12 +1,14 @@
-//! The rule that decides which scope a pool has, and whether it must not allocate because of a network.
+//! The rule that decides which scope a pool has, and whether it must not allocate because of a
+//! network.
 //!
-//! The scope is a recorded fact, not a consequence of what can be read at the moment. A pool changes it only by an
-//! explicit, valid change: of the pool, or of a network that exists, is valid and is not being deleted. While a network
-//! is invalid, being deleted, unreadable, missing or not restored yet, its pools stay in it and do not allocate: the
-//! addresses of one of them can be in use by another.
+//! The scope is a recorded fact, not a consequence of what can be read at the moment. A pool
+//! changes it only by an explicit, valid change: of the pool, or of a network that exists, is valid
+//! and is not being deleted. While a network is invalid, being deleted, unreadable, missing or not
+//! restored yet, its pools stay in it and do not allocate: the addresses of one of them can be in
+//! use by another.
 //!
-//! The rule is a function of plain values, without effects. All managers come to the same result for the same record and
-//! the same objects.
+//! The rule is a function of plain values, without effects. All managers come to the same result
+//! for the same record and the same objects.
 
 use std::sync::Arc;
 
@@ -15,11 +17,12 @@ use capi_ipam_api::{NetworkRefusal, PoolKey, Scope};
 /// What is recorded of the scope of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Record {
-    /// Nothing: the pool never was in a network, as far as is known. Its status, or the reservations of its claims, can
-    /// still show that it was.
+    /// Nothing: the pool never was in a network, as far as is known. Its status, or the
+    /// reservations of its claims, can still show that it was.
     #[default]
     Unknown,
-    /// The pool has left its network by an explicit change: what still is in the network is no evidence.
+    /// The pool has left its network by an explicit change: what still is in the network is no
+    /// evidence.
     Left {
         /// Whether another manager has recorded since that the pool is in a network.
         is_contested: bool,
@@ -32,23 +35,34 @@ pub(super) enum Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NetworkRecord {
     pub(super) name: Arc<str>,
-    /// Whether the specification of the pool names the network. Otherwise the network selects the pool.
+    /// Whether the specification of the pool names the network. Otherwise the network selects the
+    /// pool.
     pub(super) is_named: bool,
-    /// Whether this is only known from the status or the reservations of the pool, or another manager has recorded
-    /// since that the pool is not in the network.
+    /// Whether this is only known from the status or the reservations of the pool, or another
+    /// manager has recorded since that the pool is not in the network.
     pub(super) is_inherited: bool,
 }
 
 impl Record {
     /// The pool has left its network, and no manager has recorded otherwise since.
-    pub(super) const LEFT: Self = Self::Left { is_contested: false };
+    pub(super) const LEFT: Self = Self::Left {
+        is_contested: false,
+    };
 
     fn network(name: &Arc<str>, is_named: bool) -> Self {
-        Self::Network(NetworkRecord { name: name.clone(), is_named, is_inherited: false })
+        Self::Network(NetworkRecord {
+            name: name.clone(),
+            is_named,
+            is_inherited: false,
+        })
     }
 
     fn inherited(name: &Arc<str>) -> Self {
-        Self::Network(NetworkRecord { name: name.clone(), is_named: false, is_inherited: true })
+        Self::Network(NetworkRecord {
+            name: name.clone(),
+            is_named: false,
+            is_inherited: true,
+        })
     }
 
     /// The scope of a pool with this record.
@@ -59,15 +73,23 @@ impl Record {
         }
     }
 
-    /// Notes that the status of the pool has changed from `before` to `after`. If it differs from this record, another
-    /// manager has written it, and may have observed an explicit change that this one has not.
-    pub(super) fn note_status_change(&mut self, before: Option<&StatusRecord>, after: Option<&StatusRecord>) {
+    /// Notes that the status of the pool has changed from `before` to `after`. If it differs from
+    /// this record, another manager has written it, and may have observed an explicit change that
+    /// this one has not.
+    pub(super) fn note_status_change(
+        &mut self,
+        before: Option<&StatusRecord>,
+        after: Option<&StatusRecord>,
+    ) {
         match self {
             Self::Unknown => {}
-            Self::Left { is_contested } => *is_contested |= matches!(after, Some(StatusRecord::Member(_))),
+            Self::Left { is_contested } => {
+                *is_contested |= matches!(after, Some(StatusRecord::Member(_)))
+            }
             // A status that did not name the network before can be older than this record.
             Self::Network(known) => {
-                let was_recorded = matches!(before, Some(StatusRecord::Member(name)) if *name == known.name);
+                let was_recorded =
+                    matches!(before, Some(StatusRecord::Member(name)) if *name == known.name);
                 known.is_inherited |= was_recorded;
             }
         }
@@ -116,7 +138,10 @@ pub(super) struct NetworkForPool {
 impl NetworkForPool {
     /// Whether the specification can be relied on.
     fn is_valid(&self) -> bool {
-        matches!(self.state, NetworkState::Ready | NetworkState::Initializing | NetworkState::Deleting)
+        matches!(
+            self.state,
+            NetworkState::Ready | NetworkState::Initializing | NetworkState::Deleting
+        )
     }
 
     /// Whether pools can join the network.
@@ -129,14 +154,20 @@ impl NetworkForPool {
         let name = self.name.clone();
         match self.state {
             NetworkState::Missing if is_named => Some(NetworkRefusal::NotFound(name)),
-            NetworkState::Missing | NetworkState::Upgrading if !is_named => Some(NetworkRefusal::Lost(name)),
+            NetworkState::Missing | NetworkState::Upgrading if !is_named => {
+                Some(NetworkRefusal::Lost(name))
+            }
             NetworkState::Missing | NetworkState::Upgrading => None,
             NetworkState::Invalid => Some(NetworkRefusal::Invalid(name)),
             _ if !self.allows => Some(NetworkRefusal::NotAllowed(name)),
             NetworkState::Deleting => Some(NetworkRefusal::Deleting(name)),
             _ => {
                 let (theirs, ours) = self.lengths?;
-                Some(NetworkRefusal::LengthMismatch { network: name, theirs, ours })
+                Some(NetworkRefusal::LengthMismatch {
+                    network: name,
+                    theirs,
+                    ours,
+                })
             }
         }
     }
@@ -163,13 +194,18 @@ pub(super) struct Decision {
     pub(super) record: Record,
     /// Why the pool does not allocate, and nothing of it is moved to another scope.
     pub(super) refusal: Option<NetworkRefusal>,
-    /// The network that the pool joins once the network is initialized. It does not allocate until then.
+    /// The network that the pool joins once the network is initialized. It does not allocate until
+    /// then.
     pub(super) awaited: Option<Arc<str>>,
 }
 
 impl Decision {
     fn stay(record: Record, refusal: Option<NetworkRefusal>) -> Self {
-        Self { record, refusal, awaited: None }
+        Self {
+            record,
+            refusal,
+            awaited: None,
+        }
     }
 
     /// Whether the pool can allocate, as far as networks are concerned.
@@ -179,13 +215,22 @@ impl Decision {
 
     /// Whether the pool cannot allocate because of this network.
     fn depends_on(&self, network: &Arc<str>) -> bool {
-        self.awaited.as_ref() == Some(network) || self.refusal.as_ref().is_some_and(|refusal| refusal.concerns(network))
+        self.awaited.as_ref() == Some(network)
+            || self
+                .refusal
+                .as_ref()
+                .is_some_and(|refusal| refusal.concerns(network))
     }
 
-    /// The pool is a member of a network that accepts it, or becomes one when the network is initialized.
+    /// The pool is a member of a network that accepts it, or becomes one when the network is
+    /// initialized.
     fn join(network: &NetworkForPool, is_named: bool, before: Record) -> Self {
         if network.state == NetworkState::Initializing {
-            return Self { record: before, refusal: None, awaited: Some(network.name.clone()) };
+            return Self {
+                record: before,
+                refusal: None,
+                awaited: Some(network.name.clone()),
+            };
         }
         Self::stay(Record::network(&network.name, is_named), None)
     }
@@ -204,7 +249,8 @@ pub(super) fn decide(facts: &Facts<'_>, find: impl Fn(&Arc<str>) -> NetworkForPo
     }
 }
 
-/// The record, with what the status and the reservations of the pool show about the time before this process.
+/// The record, with what the status and the reservations of the pool show about the time before
+/// this process.
 fn with_evidence(facts: &Facts<'_>) -> Record {
     match (facts.record, facts.status) {
         (Record::Unknown, Some(StatusRecord::Member(name))) => Record::inherited(name),
@@ -214,23 +260,30 @@ fn with_evidence(facts: &Facts<'_>) -> Record {
     }
 }
 
-/// What another manager has recorded of a pool that cannot allocate. The managers can have observed a change and a
-/// network that became unusable in different orders, or one of them was started in between. They agree by the status,
-/// which is what all of them see: a manager whose own statement another one has replaced follows it. It never follows
-/// a status that can be older than its own record, and while it can allocate it follows none, so the other one does.
+/// What another manager has recorded of a pool that cannot allocate. The managers can have observed
+/// a change and a network that became unusable in different orders, or one of them was started in
+/// between. They agree by the status, which is what all of them see: a manager whose own statement
+/// another one has replaced follows it. It never follows a status that can be older than its own
+/// record, and while it can allocate it follows none, so the other one does.
 fn recorded_by_another(decision: &Decision, facts: &Facts<'_>) -> Option<Record> {
     if decision.can_allocate() {
         return None;
     }
     match (&decision.record, facts.status?) {
         (Record::Network(known), StatusRecord::Member(name)) if known.name == *name => None,
-        // The pool has joined a network that is not usable any more: it must not allocate in either scope.
+        // The pool has joined a network that is not usable any more: it must not allocate in either
+        // scope.
         (_, StatusRecord::Member(name)) if decision.depends_on(name) => {
             Some(Record::network(name, facts.named == Some(name)))
         }
-        (Record::Network(known), StatusRecord::Member(name)) if known.is_inherited => Some(Record::inherited(name)),
-        (Record::Left { is_contested: true }, StatusRecord::Member(name)) => Some(Record::inherited(name)),
-        // The status of a pool that is in no network names any network in which it still has reservations.
+        (Record::Network(known), StatusRecord::Member(name)) if known.is_inherited => {
+            Some(Record::inherited(name))
+        }
+        (Record::Left { is_contested: true }, StatusRecord::Member(name)) => {
+            Some(Record::inherited(name))
+        }
+        // The status of a pool that is in no network names any network in which it still has
+        // reservations.
         (Record::Network(known), StatusRecord::Left(_)) if known.is_inherited => Some(Record::LEFT),
         _ => None,
     }
@@ -238,9 +291,10 @@ fn recorded_by_another(decision: &Decision, facts: &Facts<'_>) -> Option<Record>
 
 fn decide_by_name(record: Record, network: &NetworkForPool) -> Decision {
     let record = match record {
-        Record::Network(known) if known.name == network.name => {
-            Record::Network(NetworkRecord { is_named: true, ..known })
-        }
+        Record::Network(known) if known.name == network.name => Record::Network(NetworkRecord {
+            is_named: true,
+            ..known
+        }),
         record => record,
     };
     match network.refusal(true) {
@@ -270,9 +324,12 @@ fn decide_by_selection(
     }
     let decision = select_next(record, selecting);
     match &decision.record {
-        // As long as the next network does not accept the pool, it stays where it is. The record no longer shows that
-        // the pool named its network, so the reason is the one that a manager finds that has not observed this.
-        Record::Network(stays) if known.is_some_and(|(known, _)| known.is_named && known.name == stays.name) => {
+        // As long as the next network does not accept the pool, it stays where it is. The record no
+        // longer shows that the pool named its network, so the reason is the one that a manager
+        // finds that has not observed this.
+        Record::Network(stays)
+            if known.is_some_and(|(known, _)| known.is_named && known.name == stays.name) =>
+        {
             decide_by_selection(&decision.record, selecting, find)
         }
         _ => decision,
@@ -282,14 +339,24 @@ fn decide_by_selection(
 /// The decision for a pool that is in no network, or leaves the recorded one.
 fn select_next(record: &Record, selecting: &[NetworkForPool]) -> Decision {
     let (left, record) = match record {
-        Record::Network(known) => {
-            (Some(&known.name), Record::Network(NetworkRecord { is_named: false, ..known.clone() }))
-        }
+        Record::Network(known) => (
+            Some(&known.name),
+            Record::Network(NetworkRecord {
+                is_named: false,
+                ..known.clone()
+            }),
+        ),
         record => (None, record.clone()),
     };
-    let candidates: Vec<&NetworkForPool> =
-        selecting.iter().filter(|network| network.allows && Some(&network.name) != left).collect();
-    let open: Vec<&NetworkForPool> = candidates.iter().copied().filter(|network| network.is_open()).collect();
+    let candidates: Vec<&NetworkForPool> = selecting
+        .iter()
+        .filter(|network| network.allows && Some(&network.name) != left)
+        .collect();
+    let open: Vec<&NetworkForPool> = candidates
+        .iter()
+        .copied()
+        .filter(|network| network.is_open())
+        .collect();
     let selected = match open.as_slice() {
         [] => candidates.first().copied(),
         [network] => Some(*network),
@@ -307,23 +374,39 @@ fn select_next(record: &Record, selecting: &[NetworkForPool]) -> Decision {
     }
 }
 
-/// Whether a pool that names no network leaves the one in which it is. Only a valid selector that does not match, or a
-/// name that the pool no longer has, is an explicit change.
+/// Whether a pool that names no network leaves the one in which it is. Only a valid selector that
+/// does not match, or a name that the pool no longer has, is an explicit change.
 fn leaves(known: &NetworkRecord, network: &NetworkForPool) -> bool {
     !network.selects && (network.is_valid() || known.is_named)
 }
 
-/// The decision for a pool that stays in its network because the network selects it, or because it cannot be known that
-/// it does not.
-fn stay_in(known: &NetworkRecord, network: &NetworkForPool, selecting: &[NetworkForPool]) -> Decision {
-    let others = selecting.iter().filter(|other| other.name != known.name && other.allows && other.is_open());
+/// The decision for a pool that stays in its network because the network selects it, or because it
+/// cannot be known that it does not.
+fn stay_in(
+    known: &NetworkRecord,
+    network: &NetworkForPool,
+    selecting: &[NetworkForPool],
+) -> Decision {
+    let others = selecting
+        .iter()
+        .filter(|other| other.name != known.name && other.allows && other.is_open());
     let other = others.map(|other| &other.name).next();
-    let record = Record::Network(NetworkRecord { is_named: false, ..known.clone() });
+    let record = Record::Network(NetworkRecord {
+        is_named: false,
+        ..known.clone()
+    });
     match (network.refusal(false), other) {
         (Some(refusal), _) => Decision::stay(record, Some(refusal)),
         (None, Some(other)) => {
-            let (one, other) = if *other < known.name { (other, &known.name) } else { (&known.name, other) };
-            Decision::stay(record, Some(NetworkRefusal::Ambiguous(one.clone(), other.clone())))
+            let (one, other) = if *other < known.name {
+                (other, &known.name)
+            } else {
+                (&known.name, other)
+            };
+            Decision::stay(
+                record,
+                Some(NetworkRefusal::Ambiguous(one.clone(), other.clone())),
+            )
         }
         (None, None) => Decision::join(network, false, record),
     }

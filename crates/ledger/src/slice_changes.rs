@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use capi_ipam_api::{IPSlice, Scope, SliceCounts, SliceOwner, block_of_name, slice_name, slot_of_name};
+use capi_ipam_api::{
+    IPSlice, Scope, SliceCounts, SliceOwner, block_of_name, slice_name, slot_of_name,
+};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{ObjectVersion, Origin, Stamp};
 use capi_ipam_controller::watch::{EventHandler, Invalid, MaybeInvalid};
@@ -16,8 +18,8 @@ use super::slices::SliceInfo;
 use super::state::State;
 use super::{Ledger, PoolKey};
 
-/// The typical difference between the clocks of manager and API server, in seconds. If it is greater, empty slices stay
-/// with their owners for longer.
+/// The typical difference between the clocks of manager and API server, in seconds. If it is
+/// greater, empty slices stay with their owners for longer.
 const TYPICAL_CLOCK_SKEW: i64 = 3;
 
 /// The state of a slice.
@@ -35,7 +37,8 @@ pub struct SliceView {
     pub owner: Arc<SliceOwner>,
     /// Whether a user created it: it is never returned.
     pub is_pinned: bool,
-    /// Since when no address of it is in use, in seconds since the Unix epoch, according to the IPSlice.
+    /// Since when no address of it is in use, in seconds since the Unix epoch, according to the
+    /// IPSlice.
     pub empty_since: Option<i64>,
     /// When it was moved or restored to this cluster, in seconds since the Unix epoch.
     pub restored_at: Option<i64>,
@@ -43,8 +46,8 @@ pub struct SliceView {
     pub is_in_use: bool,
     /// Whether the pool exists.
     pub pool_exists: bool,
-    /// How long an empty slice stays with its owner, in seconds; `None` until the owner is deleted. The outer `None`:
-    /// the pool has no slices.
+    /// How long an empty slice stays with its owner, in seconds; `None` until the owner is deleted.
+    /// The outer `None`: the pool has no slices.
     pub keep_seconds: Option<Option<i64>>,
 }
 
@@ -65,10 +68,10 @@ impl SliceView {
         slice_name(&self.pool, self.block)
     }
 
-    /// What has to be done with the slice at `now`, in seconds since the Unix epoch. A slice is returned only after it was
-    /// marked as empty for `grace` seconds: until then, every manager has observed the mark. Addresses of a slice that was
-    /// moved or restored may be restored later, for `restore_timeout` seconds. `owner_exists` is called if this depends on
-    /// the owner.
+    /// What has to be done with the slice at `now`, in seconds since the Unix epoch. A slice is
+    /// returned only after it was marked as empty for `grace` seconds: until then, every manager
+    /// has observed the mark. Addresses of a slice that was moved or restored may be restored
+    /// later, for `restore_timeout` seconds. `owner_exists` is called if this depends on the owner.
     pub fn next_step(
         &self,
         now: i64,
@@ -79,14 +82,21 @@ impl SliceView {
         if self.is_pinned {
             return None;
         }
-        let Some(since) = self.empty_since else { return (!self.is_in_use).then_some(SliceStep::MarkEmpty) };
+        let Some(since) = self.empty_since else {
+            return (!self.is_in_use).then_some(SliceStep::MarkEmpty);
+        };
         if self.is_in_use {
             return Some(SliceStep::ClearMark);
         }
         let age = now.saturating_sub(since);
-        let is_due = |keep: Option<i64>| keep.is_some_and(|keep| age >= keep) || !owner_exists(&self.owner);
-        let is_restoring = self.restored_at.is_some_and(|at| now < at.saturating_add(restore_timeout));
-        let is_returned = age >= grace && !is_restoring && (!self.pool_exists || self.keep_seconds.is_none_or(is_due));
+        let is_due =
+            |keep: Option<i64>| keep.is_some_and(|keep| age >= keep) || !owner_exists(&self.owner);
+        let is_restoring = self
+            .restored_at
+            .is_some_and(|at| now < at.saturating_add(restore_timeout));
+        let is_returned = age >= grace
+            && !is_restoring
+            && (!self.pool_exists || self.keep_seconds.is_none_or(is_due));
         is_returned.then_some(SliceStep::Return)
     }
 }
@@ -97,13 +107,16 @@ impl Ledger {
         self.change(|state| state.apply_slice(slice, Origin::Response));
     }
 
-    /// Records what a response has shown under the name of the slice of a block: the name is taken, also if the object
-    /// is not a valid slice or cannot be decoded.
+    /// Records what a response has shown under the name of the slice of a block: the name is taken,
+    /// also if the object is not a valid slice or cannot be decoded.
     pub fn insert_found_slice(&self, pool: &PoolKey, block: Block, found: &MaybeInvalid<IPSlice>) {
         self.change(|state| match &found.0 {
             Ok(slice) if slice.block().is_ok() => state.apply_slice(slice, Origin::Response),
             _ => {
-                let (info, seen) = (SliceInfo::invalid(found.meta()), ObjectVersion::of(found.meta()));
+                let (info, seen) = (
+                    SliceInfo::invalid(found.meta()),
+                    ObjectVersion::of(found.meta()),
+                );
                 state.insert_slice(pool.clone(), block, info, seen, Origin::Response);
             }
         });
@@ -132,14 +145,19 @@ impl Ledger {
 
     /// Removes the IPSlice of a block, which a live read has not found.
     pub fn forget_slice(&self, pool: &PoolKey, block: Block) {
-        let known =
-            self.state.lock().pools.get(pool).and_then(|entry| Some(entry.slice_objects.get(&block)?.uid.clone()));
+        let known = self
+            .state
+            .lock()
+            .pools
+            .get(pool)
+            .and_then(|entry| Some(entry.slice_objects.get(&block)?.uid.clone()));
         if let Some(uid) = known {
             self.remove_slice_of(pool, block, &uid);
         }
     }
 
-    /// Records that the request which assigns the slice of a proposal has ended, whatever the pool is now.
+    /// Records that the request which assigns the slice of a proposal has ended, whatever the pool
+    /// is now.
     pub fn end_slice_assignment(&self, pool: &PoolKey, block: Block) {
         self.change(|state| {
             if let Some(entry) = state.pools.get_mut(pool) {
@@ -149,7 +167,8 @@ impl Ledger {
         });
     }
 
-    /// Stops allocating addresses of a slice, which is about to be returned. Returns false if one is in use.
+    /// Stops allocating addresses of a slice, which is about to be returned. Returns false if one
+    /// is in use.
     pub fn begin_slice_return(&self, slice: &SliceView) -> bool {
         self.change(|state| {
             let is_in_use = state.has_address_in(&slice.pool, slice.block);
@@ -182,7 +201,9 @@ impl Ledger {
                     restored_at: slice.restored_at,
                     is_in_use: state.has_address_in(pool, *block),
                     pool_exists: info.is_some(),
-                    keep_seconds: info.and_then(|info| info.slices.as_ref()).map(|rules| rules.keep_seconds),
+                    keep_seconds: info
+                        .and_then(|info| info.slices.as_ref())
+                        .map(|rules| rules.keep_seconds),
                 });
             }
         }
@@ -197,7 +218,12 @@ impl Ledger {
     /// Lets a claim that has no owner of slices wait for a change of the pool.
     pub fn wait_for_slices(&self, pool: &PoolKey, claim: &NamespacedName) {
         self.change(|state| {
-            state.pools.entry(pool.clone()).or_default().wait_queue.wait_for_permission(claim);
+            state
+                .pools
+                .entry(pool.clone())
+                .or_default()
+                .wait_queue
+                .wait_for_permission(claim);
             state.dirty_pools.push(pool.clone());
         });
     }
@@ -217,8 +243,13 @@ impl EventHandler<IPSlice> for Ledger {
         self.change(|state| {
             let unlisted = state.slice_versions.end_list();
             let of_pool = |(pool, entry): (&PoolKey, &super::pool::PoolEntry)| {
-                let missing = entry.slice_objects.iter().filter(|(_, slice)| slice.stamp.is_unlisted(unlisted));
-                missing.map(|(block, slice)| (pool.clone(), *block, slice.known().uid)).collect::<Vec<_>>()
+                let missing = entry
+                    .slice_objects
+                    .iter()
+                    .filter(|(_, slice)| slice.stamp.is_unlisted(unlisted));
+                missing
+                    .map(|(block, slice)| (pool.clone(), *block, slice.known().uid))
+                    .collect::<Vec<_>>()
             };
             let missing: Vec<_> = state.pools.iter().flat_map(of_pool).collect();
             for (pool, block, uid) in missing {
@@ -260,18 +291,31 @@ impl State {
         }
     }
 
-    /// Records an object that is not a valid slice, or that cannot be decoded: no other slice of its name can be created.
+    /// Records an object that is not a valid slice, or that cannot be decoded: no other slice of
+    /// its name can be created.
     fn insert_invalid_slice(&mut self, metadata: &ObjectMeta, origin: Origin) {
-        if let Some((pool, block)) = self.slice_of_name(metadata.name.as_deref().unwrap_or_default()) {
-            self.insert_slice(pool, block, SliceInfo::invalid(metadata), ObjectVersion::of(metadata), origin);
+        if let Some((pool, block)) =
+            self.slice_of_name(metadata.name.as_deref().unwrap_or_default())
+        {
+            self.insert_slice(
+                pool,
+                block,
+                SliceInfo::invalid(metadata),
+                ObjectVersion::of(metadata),
+                origin,
+            );
         }
     }
 
-    /// The pool and the block of the slice of this name. A hash in the name is compared with those of the known pools.
+    /// The pool and the block of the slice of this name. A hash in the name is compared with those
+    /// of the known pools.
     fn slice_of_name(&self, name: &str) -> Option<(PoolKey, Block)> {
         if name.starts_with("h.") {
             let block_of = |pool: &PoolKey| block_of_name(&Scope::Pool(pool.clone()), name);
-            return self.pools.keys().find_map(|pool| Some((pool.clone(), block_of(pool)?)));
+            return self
+                .pools
+                .keys()
+                .find_map(|pool| Some((pool.clone(), block_of(pool)?)));
         }
         let slot = slot_of_name(name)?;
         match slot.scope {
@@ -280,15 +324,33 @@ impl State {
         }
     }
 
-    /// Records the slice of a block, unless a later state is known, of the same slice or of a later one of the block.
-    fn insert_slice(&mut self, pool: PoolKey, block: Block, info: SliceInfo, seen: ObjectVersion, origin: Origin) {
-        let known = self.pools.get(&pool).and_then(|entry| entry.slice_objects.get(&block)).map(SliceInfo::known);
-        let Some(stamp) = self.slice_versions.see(origin, known, seen, Instant::now()) else { return };
+    /// Records the slice of a block, unless a later state is known, of the same slice or of a later
+    /// one of the block.
+    fn insert_slice(
+        &mut self,
+        pool: PoolKey,
+        block: Block,
+        info: SliceInfo,
+        seen: ObjectVersion,
+        origin: Origin,
+    ) {
+        let known = self
+            .pools
+            .get(&pool)
+            .and_then(|entry| entry.slice_objects.get(&block))
+            .map(SliceInfo::known);
+        let Some(stamp) = self.slice_versions.see(origin, known, seen, Instant::now()) else {
+            return;
+        };
         let pool = self.shared_key(pool);
         let entry = self.pools.entry(pool.clone()).or_default();
         let known = entry.slice_objects.get(&block);
         let is_returning = known.is_some_and(|known| known.is_returning && known.uid == info.uid);
-        let info = SliceInfo { stamp, is_returning, ..info };
+        let info = SliceInfo {
+            stamp,
+            is_returning,
+            ..info
+        };
         if known == Some(&info) {
             return;
         }
@@ -299,7 +361,10 @@ impl State {
     }
 
     fn remove_slice(&mut self, pool: &PoolKey, block: Block, uid: Uid) {
-        let known = self.pools.get(pool).and_then(|entry| entry.slice_objects.get(&block));
+        let known = self
+            .pools
+            .get(pool)
+            .and_then(|entry| entry.slice_objects.get(&block));
         let known = known.map(|known| known.known().uid);
         if self.slice_versions.delete(known, uid, Instant::now())
             && let Some(entry) = self.pools.get_mut(pool)
@@ -312,9 +377,19 @@ impl State {
     }
 
     fn set_returning(&mut self, slice: &SliceView, is_returning: bool) -> bool {
-        let Some(entry) = self.pools.get_mut(&slice.pool) else { return false };
-        let known = entry.slice_objects.get(&slice.block).filter(|known| *known.uid == *slice.uid);
-        let Some(info) = known.map(|known| SliceInfo { is_returning, ..known.clone() }) else { return false };
+        let Some(entry) = self.pools.get_mut(&slice.pool) else {
+            return false;
+        };
+        let known = entry
+            .slice_objects
+            .get(&slice.block)
+            .filter(|known| *known.uid == *slice.uid);
+        let Some(info) = known.map(|known| SliceInfo {
+            is_returning,
+            ..known.clone()
+        }) else {
+            return false;
+        };
         entry.insert_slice(slice.block, info);
         self.dirty_pools.push(slice.pool.clone());
         true
@@ -322,8 +397,13 @@ impl State {
 
     /// Whether an address of a block of a pool is not free.
     fn has_address_in(&self, pool: &PoolKey, block: Block) -> bool {
-        let usage = self.scopes.get(&self.scope_of(pool)).map(|scope| &scope.usage);
-        self.pools.get(pool).is_some_and(|entry| entry.has_address_in(block, usage))
+        let usage = self
+            .scopes
+            .get(&self.scope_of(pool))
+            .map(|scope| &scope.usage);
+        self.pools
+            .get(pool)
+            .is_some_and(|entry| entry.has_address_in(block, usage))
     }
 }
 
@@ -332,7 +412,11 @@ impl SliceInfo {
         Self {
             owner: Some(Arc::new(slice.spec.owner.clone())),
             is_pinned: slice.spec.assigned_at.is_none(),
-            empty_since: slice.spec.empty_since.as_ref().map(|time| time.0.as_second()),
+            empty_since: slice
+                .spec
+                .empty_since
+                .as_ref()
+                .map(|time| time.0.as_second()),
             restored_at: restored_at(slice),
             ..Self::invalid(&slice.metadata)
         }
@@ -380,7 +464,11 @@ mod tests {
 
     #[test]
     fn slice_is_returned_only_after_it_was_marked_as_empty() {
-        let owner = SliceOwner { kind: SliceOwnerKind::Cluster, namespace: Some("n".into()), name: "a".into() };
+        let owner = SliceOwner {
+            kind: SliceOwnerKind::Cluster,
+            namespace: Some("n".into()),
+            name: "a".into(),
+        };
         let used = SliceView {
             pool: PoolKey::new(InClusterKind::GlobalIPPool, None, "g"),
             block: Block::new([10, 0, 0, 0].into(), 30),
@@ -394,12 +482,28 @@ mod tests {
             pool_exists: true,
             keep_seconds: Some(Some(100)),
         };
-        let empty = SliceView { is_in_use: false, ..used.clone() };
-        let marked = SliceView { empty_since: Some(1_000), ..empty.clone() };
+        let empty = SliceView {
+            is_in_use: false,
+            ..used.clone()
+        };
+        let marked = SliceView {
+            empty_since: Some(1_000),
+            ..empty.clone()
+        };
         let step = |view: &SliceView, now, exists| view.next_step(now, 10, 3_600, |_| exists);
         assert_eq!(step(&used, 5_000, false), None);
         assert_eq!(step(&empty, 5_000, false), Some(SliceStep::MarkEmpty));
-        assert_eq!(step(&SliceView { is_in_use: true, ..marked.clone() }, 5_000, false), Some(SliceStep::ClearMark));
+        assert_eq!(
+            step(
+                &SliceView {
+                    is_in_use: true,
+                    ..marked.clone()
+                },
+                5_000,
+                false
+            ),
+            Some(SliceStep::ClearMark)
+        );
         for (now, exists, expected) in [
             (1_009, false, None),
             (1_010, false, Some(SliceStep::Return)),
@@ -408,15 +512,47 @@ mod tests {
         ] {
             assert_eq!(step(&marked, now, exists), expected, "{now} {exists}");
         }
-        let kept = SliceView { keep_seconds: Some(None), ..marked.clone() };
-        assert_eq!((step(&kept, 9_999, true), step(&kept, 9_999, false)), (None, Some(SliceStep::Return)));
-        for view in
-            [SliceView { keep_seconds: None, ..marked.clone() }, SliceView { pool_exists: false, ..marked.clone() }]
-        {
-            assert_eq!((step(&view, 1_009, true), step(&view, 1_010, true)), (None, Some(SliceStep::Return)));
+        let kept = SliceView {
+            keep_seconds: Some(None),
+            ..marked.clone()
+        };
+        assert_eq!(
+            (step(&kept, 9_999, true), step(&kept, 9_999, false)),
+            (None, Some(SliceStep::Return))
+        );
+        for view in [
+            SliceView {
+                keep_seconds: None,
+                ..marked.clone()
+            },
+            SliceView {
+                pool_exists: false,
+                ..marked.clone()
+            },
+        ] {
+            assert_eq!(
+                (step(&view, 1_009, true), step(&view, 1_010, true)),
+                (None, Some(SliceStep::Return))
+            );
         }
-        let restored = SliceView { restored_at: Some(1_000), ..marked.clone() };
-        assert_eq!((step(&restored, 4_599, false), step(&restored, 4_600, false)), (None, Some(SliceStep::Return)));
-        assert_eq!(step(&SliceView { is_pinned: true, ..marked }, 9_999, false), None);
+        let restored = SliceView {
+            restored_at: Some(1_000),
+            ..marked.clone()
+        };
+        assert_eq!(
+            (step(&restored, 4_599, false), step(&restored, 4_600, false)),
+            (None, Some(SliceStep::Return))
+        );
+        assert_eq!(
+            step(
+                &SliceView {
+                    is_pinned: true,
+                    ..marked
+                },
+                9_999,
+                false
+            ),
+            None
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The slices of a pool, and the free addresses of each owner: a structure without clock, lock or I/O.
+//! The slices of a pool, and the free addresses of each owner: a structure without clock, lock or
+//! I/O.
 
 mod choice;
 
@@ -20,7 +21,8 @@ pub(super) struct SliceInfo {
     pub(super) uid: Box<str>,
     /// When it was last seen.
     pub(super) stamp: Stamp,
-    /// The owner; `None` for an object that is not valid: its name takes the block, and nobody gets its addresses.
+    /// The owner; `None` for an object that is not valid: its name takes the block, and nobody gets
+    /// its addresses.
     pub(super) owner: Option<Arc<SliceOwner>>,
     /// Whether a user created it: it is never returned.
     pub(super) is_pinned: bool,
@@ -35,7 +37,10 @@ pub(super) struct SliceInfo {
 impl SliceInfo {
     /// When it was last seen, and its uid.
     pub(super) fn known(&self) -> Known {
-        Known { uid: Uid::of(&self.uid), stamp: self.stamp }
+        Known {
+            uid: Uid::of(&self.uid),
+            stamp: self.stamp,
+        }
     }
 }
 
@@ -47,7 +52,8 @@ pub(super) struct Contents<'a> {
     pub(super) free: Option<&'a FreeSet>,
     /// Numbers that are kept for the next claims of the same names, the oldest first.
     pub(super) remembered: &'a BTreeSet<(i64, u128)>,
-    /// When the blocks in use were allocated, in microseconds since the Unix epoch; only with RoundRobin.
+    /// When the blocks in use were allocated, in microseconds since the Unix epoch; only with
+    /// RoundRobin.
     pub(super) allocated: &'a BTreeMap<Block, i64>,
 }
 
@@ -81,8 +87,8 @@ struct Assigned {
 
 /// How a pool is divided into slices.
 ///
-/// The numbers of the pool are divided into groups of the size of a slice. A group can be assigned if it has no slice and
-/// all its numbers are free.
+/// The numbers of the pool are divided into groups of the size of a slice. A group can be assigned
+/// if it has no slice and all its numbers are free.
 pub(super) struct Slices {
     rules: Arc<SliceRules>,
     /// The groups that have a number of the pool.
@@ -94,8 +100,8 @@ pub(super) struct Slices {
     /// The slices by their first number.
     assigned: BTreeMap<u128, Assigned>,
     owners: HashMap<Arc<SliceOwner>, Holding>,
-    /// The slices that are being assigned. By block, since the pool can number its groups differently when the
-    /// assignment ends.
+    /// The slices that are being assigned. By block, since the pool can number its groups
+    /// differently when the assignment ends.
     pending: HashMap<Block, Pending>,
     /// Owners that have more free addresses since this was last taken.
     freed: Vec<Arc<SliceOwner>>,
@@ -104,8 +110,9 @@ pub(super) struct Slices {
 }
 
 impl Slices {
-    /// Divides a pool into slices. `all` are its numbers, apart from those that overlap with blocks of another length.
-    /// What is being assigned, and the positions of RoundRobin, are those of `previous`.
+    /// Divides a pool into slices. `all` are its numbers, apart from those that overlap with blocks
+    /// of another length. What is being assigned, and the positions of RoundRobin, are those of
+    /// `previous`.
     pub(super) fn new(
         rules: Arc<SliceRules>,
         contents: Contents<'_>,
@@ -129,7 +136,10 @@ impl Slices {
             freed: Vec::new(),
             is_group_freed: true,
         };
-        let taken = contents.free.map(|free| all.subtract(&free.spans().collect())).unwrap_or_default();
+        let taken = contents
+            .free
+            .map(|free| all.subtract(&free.spans().collect()))
+            .unwrap_or_default();
         for span in taken.spans() {
             slices.count_taken(*span);
         }
@@ -142,8 +152,9 @@ impl Slices {
         slices
     }
 
-    /// Takes over what does not depend on the blocks of the pool, and the assignments of blocks that are still groups of
-    /// it. The owner of any other can be assigned a slice of the pool as it is now.
+    /// Takes over what does not depend on the blocks of the pool, and the assignments of blocks
+    /// that are still groups of it. The owner of any other can be assigned a slice of the pool as
+    /// it is now.
     fn continue_from(&mut self, previous: &Self, usable: &UsableBlocks) {
         for (block, pending) in &previous.pending {
             match self.group_of(usable, *block) {
@@ -163,8 +174,11 @@ impl Slices {
         let mut first = span.first();
         loop {
             let group = self.group(first);
-            let last = self.numbers(group).map_or(span.last(), |numbers| numbers.last().min(span.last()));
-            let count = u64::try_from(last.saturating_sub(first).saturating_add(1)).unwrap_or(u64::MAX);
+            let last = self
+                .numbers(group)
+                .map_or(span.last(), |numbers| numbers.last().min(span.last()));
+            let count =
+                u64::try_from(last.saturating_sub(first).saturating_add(1)).unwrap_or(u64::MAX);
             let known = self.in_use.entry(group).or_default();
             *known = known.saturating_add(count);
             self.assignable.take(group);
@@ -182,7 +196,10 @@ impl Slices {
     /// The numbers of a group.
     fn numbers(&self, group: u128) -> Option<Span> {
         let first = group.checked_shl(self.rules.shift)?;
-        Span::new(first, first.saturating_add(self.rules.size().saturating_sub(1)))
+        Span::new(
+            first,
+            first.saturating_add(self.rules.size().saturating_sub(1)),
+        )
     }
 
     /// The block of a group.
@@ -202,11 +219,18 @@ impl Slices {
 
     /// Updates which groups of a span can be assigned. Linear in those with an address in use.
     fn refresh(&mut self, span: Span) {
-        let Some(groups) = Span::new(self.group(span.first()), self.group(span.last())) else { return };
+        let Some(groups) = Span::new(self.group(span.first()), self.group(span.last())) else {
+            return;
+        };
         let before = self.assignable.len();
         let of_pool = self.groups.intersect(&SpanSet::from(groups));
-        of_pool.spans().iter().for_each(|span| self.assignable.release_span(*span));
-        let first = self.numbers(groups.first()).map_or(span.first(), Span::first);
+        of_pool
+            .spans()
+            .iter()
+            .for_each(|span| self.assignable.release_span(*span));
+        let first = self
+            .numbers(groups.first())
+            .map_or(span.first(), Span::first);
         let last = self.numbers(groups.last()).map_or(span.last(), Span::last);
         let slices: Vec<Span> = Span::new(first, last)
             .into_iter()
@@ -214,27 +238,40 @@ impl Slices {
             .filter_map(|(slice, _)| Span::new(self.group(slice.first()), self.group(slice.last())))
             .collect();
         let pending = self.pending.values().map(|pending| pending.group);
-        let in_use = self.in_use.range(groups.first()..=groups.last()).map(|(group, _)| *group);
+        let in_use = self
+            .in_use
+            .range(groups.first()..=groups.last())
+            .map(|(group, _)| *group);
         for group in in_use.chain(pending) {
             self.assignable.take(group);
         }
-        slices.into_iter().for_each(|slice| self.assignable.take_span(slice));
+        slices
+            .into_iter()
+            .for_each(|slice| self.assignable.take_span(slice));
         self.is_group_freed |= self.assignable.len() > before;
     }
 
     /// The slices that overlap with a span.
     fn overlapping(&self, span: Span) -> impl Iterator<Item = (Span, &Assigned)> {
-        let before = self.assigned.range(..=span.first()).next_back().map(|(first, _)| *first);
+        let before = self
+            .assigned
+            .range(..=span.first())
+            .next_back()
+            .map(|(first, _)| *first);
         let from = before.unwrap_or(span.first());
         let range = self.assigned.range(from..=span.last());
-        let spans = range.filter_map(|(first, assigned)| Some((Span::new(*first, assigned.last)?, assigned)));
+        let spans = range
+            .filter_map(|(first, assigned)| Some((Span::new(*first, assigned.last)?, assigned)));
         spans.filter(move |(slice, _)| slice.last() >= span.first())
     }
 
-    /// Records a slice. One outside of the pool has no effect, and so has one that overlaps with another one.
+    /// Records a slice. One outside of the pool has no effect, and so has one that overlaps with
+    /// another one.
     pub(super) fn insert(&mut self, contents: Contents<'_>, block: Block, info: SliceInfo) {
         let usable = contents.usable;
-        let Some(span) = Self::span_in(usable, block) else { return };
+        let Some(span) = Self::span_in(usable, block) else {
+            return;
+        };
         if let Some(known) = self.assigned.get_mut(&span.first())
             && known.block == block
             && (&known.info.owner, known.info.is_returning) == (&info.owner, info.is_returning)
@@ -248,7 +285,14 @@ impl Slices {
         }
         self.end_pending(block);
         let Some(owner) = info.owner.clone() else {
-            self.assigned.insert(span.first(), Assigned { last: span.last(), block, info });
+            self.assigned.insert(
+                span.first(),
+                Assigned {
+                    last: span.last(),
+                    block,
+                    info,
+                },
+            );
             self.refresh(span);
             return;
         };
@@ -257,17 +301,36 @@ impl Slices {
         holding.order.reset();
         if !info.is_returning {
             let all: SpanSet = usable.allocatable().intersect(&SpanSet::from(span));
-            all.spans().iter().for_each(|span| holding.all.release_span(*span));
+            all.spans()
+                .iter()
+                .for_each(|span| holding.all.release_span(*span));
             match contents.free {
-                Some(free) => free.within(span).for_each(|span| holding.free.release_span(span)),
-                None => all.spans().iter().for_each(|span| holding.free.release_span(*span)),
+                Some(free) => free
+                    .within(span)
+                    .for_each(|span| holding.free.release_span(span)),
+                None => all
+                    .spans()
+                    .iter()
+                    .for_each(|span| holding.free.release_span(*span)),
             }
-            let remembered = contents.remembered.iter().filter(|(_, number)| span.contains(*number));
+            let remembered = contents
+                .remembered
+                .iter()
+                .filter(|(_, number)| span.contains(*number));
             holding.remembered.extend(remembered);
         }
-        let allocated = contents.allocated.range(usable.block(span.first())..=usable.block(span.last()));
+        let allocated = contents
+            .allocated
+            .range(usable.block(span.first())..=usable.block(span.last()));
         allocated.for_each(|(block, at)| holding.order.record(*block, *at));
-        self.assigned.insert(span.first(), Assigned { last: span.last(), block, info });
+        self.assigned.insert(
+            span.first(),
+            Assigned {
+                last: span.last(),
+                block,
+                info,
+            },
+        );
         self.freed.push(owner);
         self.refresh(span);
     }
@@ -280,11 +343,19 @@ impl Slices {
 
     /// Removes a slice.
     pub(super) fn remove(&mut self, usable: &UsableBlocks, block: Block) {
-        let Some(span) = usable.numbers_overlapping(block) else { return };
-        if self.assigned.get(&span.first()).is_none_or(|known| known.block != block) {
+        let Some(span) = usable.numbers_overlapping(block) else {
+            return;
+        };
+        if self
+            .assigned
+            .get(&span.first())
+            .is_none_or(|known| known.block != block)
+        {
             return;
         }
-        let Some(known) = self.assigned.remove(&span.first()) else { return };
+        let Some(known) = self.assigned.remove(&span.first()) else {
+            return;
+        };
         let Some(owner) = known.info.owner else {
             self.refresh(span);
             return;
@@ -293,7 +364,9 @@ impl Slices {
             holding.slices = holding.slices.saturating_sub(1);
             holding.all.take_span(span);
             holding.free.take_span(span);
-            holding.remembered.retain(|(_, number)| !span.contains(*number));
+            holding
+                .remembered
+                .retain(|(_, number)| !span.contains(*number));
             holding.order.reset();
             if holding.slices == 0 && !holding.is_pending {
                 self.owners.remove(&owner);
@@ -320,9 +393,17 @@ impl Slices {
             *count = count.saturating_add(1);
             self.assignable.take(group);
         }
-        let Some(owner) = self.owner_of(number) else { return };
-        let Some(holding) = self.owners.get_mut(&owner) else { return };
-        let is_changed = if is_free { holding.free.release(number) } else { holding.free.take(number) };
+        let Some(owner) = self.owner_of(number) else {
+            return;
+        };
+        let Some(holding) = self.owners.get_mut(&owner) else {
+            return;
+        };
+        let is_changed = if is_free {
+            holding.free.release(number)
+        } else {
+            holding.free.take(number)
+        };
         if is_changed {
             holding.order.set_free(number, is_free);
             if is_free {
@@ -333,8 +414,12 @@ impl Slices {
 
     /// Records that a number is kept for the next claim of a name, or no longer.
     pub(super) fn set_remembered(&mut self, since: i64, number: u128, is_remembered: bool) {
-        let Some(owner) = self.owner_of(number) else { return };
-        let Some(holding) = self.owners.get_mut(&owner) else { return };
+        let Some(owner) = self.owner_of(number) else {
+            return;
+        };
+        let Some(holding) = self.owners.get_mut(&owner) else {
+            return;
+        };
         if is_remembered {
             holding.remembered.insert((since, number));
             self.freed.push(owner);
@@ -345,7 +430,9 @@ impl Slices {
 
     /// Records that a block was allocated, also by another process.
     pub(super) fn record(&mut self, usable: &UsableBlocks, block: Block, at: i64) {
-        let slice = usable.number(block).and_then(|number| self.slice_of(number));
+        let slice = usable
+            .number(block)
+            .and_then(|number| self.slice_of(number));
         let owner = slice.and_then(|slice| slice.info.owner.clone());
         if let Some(holding) = owner.and_then(|owner| self.owners.get_mut(&owner)) {
             holding.order.record(block, at);
@@ -359,20 +446,28 @@ impl Slices {
 
     /// The owner of the slice with a number, unless the slice is being returned.
     fn owner_of(&self, number: u128) -> Option<Arc<SliceOwner>> {
-        let slice = self.slice_of(number).filter(|slice| !slice.info.is_returning)?;
+        let slice = self
+            .slice_of(number)
+            .filter(|slice| !slice.info.is_returning)?;
         slice.info.owner.clone()
     }
 
     /// Records that the slice of a group is being assigned.
     fn begin(&mut self, group: u128, block: Block, owner: Arc<SliceOwner>) {
         self.assignable.take(group);
-        self.owners.entry(Arc::clone(&owner)).or_default().is_pending = true;
+        self.owners
+            .entry(Arc::clone(&owner))
+            .or_default()
+            .is_pending = true;
         self.pending.insert(block, Pending { owner, group });
     }
 
-    /// Records that the request which assigns a slice has ended. The pool can have changed since it began.
+    /// Records that the request which assigns a slice has ended. The pool can have changed since it
+    /// began.
     pub(super) fn end_assignment(&mut self, block: Block) {
-        let Some(group) = self.end_pending(block) else { return };
+        let Some(group) = self.end_pending(block) else {
+            return;
+        };
         if let Some(numbers) = self.numbers(group) {
             self.refresh(numbers);
         }
@@ -401,18 +496,26 @@ impl Slices {
         self.assigned.len()
     }
 
-    /// The owners that have more free addresses since the last call, and whether a slice can be assigned that could not be
-    /// before.
+    /// The owners that have more free addresses since the last call, and whether a slice can be
+    /// assigned that could not be before.
     pub(super) fn take_freed(&mut self) -> (Vec<Arc<SliceOwner>>, bool) {
-        (std::mem::take(&mut self.freed), std::mem::take(&mut self.is_group_freed))
+        (
+            std::mem::take(&mut self.freed),
+            std::mem::take(&mut self.is_group_freed),
+        )
     }
 
-    /// The counts of the slices. One that is being assigned by this process counts as free: all managers report the
-    /// same counts, and the others do not know of it.
+    /// The counts of the slices. One that is being assigned by this process counts as free: all
+    /// managers report the same counts, and the others do not know of it.
     pub(super) fn counts(&self) -> SliceCounts {
         let capped = |count: u128| i64::try_from(count).unwrap_or(i64::MAX);
-        let has_slice = |group| self.numbers(group).is_some_and(|span| self.overlapping(span).next().is_some());
-        let is_free = |pending: &&Pending| !self.in_use.contains_key(&pending.group) && !has_slice(pending.group);
+        let has_slice = |group| {
+            self.numbers(group)
+                .is_some_and(|span| self.overlapping(span).next().is_some())
+        };
+        let is_free = |pending: &&Pending| {
+            !self.in_use.contains_key(&pending.group) && !has_slice(pending.group)
+        };
         let pending = self.pending.values().filter(is_free).count();
         SliceCounts {
             total: capped(self.groups.len()),

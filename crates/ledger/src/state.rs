@@ -40,13 +40,15 @@ pub(super) struct State {
     pub(super) dirty_pools: Vec<PoolKey>,
     /// Claims to reconcile again because what they wait for has changed since this was last taken.
     pub(super) claims_to_wake: Vec<NamespacedName>,
-    /// Claims that wait for an address of a pool which can no longer allocate since this was last taken.
+    /// Claims that wait for an address of a pool which can no longer allocate since this was last
+    /// taken.
     pub(super) claims_to_recheck: VecDeque<NamespacedName>,
     pub(super) networks: Networks,
     pub(super) start: Start,
     /// The pools whose network has to be computed again.
     pub(super) pools_to_refresh: VecDeque<PoolKey>,
-    /// The networks whose gateways have changed while pools were queued: their members are computed again after those.
+    /// The networks whose gateways have changed while pools were queued: their members are computed
+    /// again after those.
     pub(super) stale_networks: BTreeSet<Arc<str>>,
     /// Networks whose counts or members may have changed since this was last taken.
     pub(super) dirty_networks: Vec<Arc<str>>,
@@ -69,34 +71,66 @@ pub(super) struct Ignored {
 }
 
 impl State {
-    /// Records that a known pool exists in a state which cannot be decoded. Returns the claims that wait for it.
-    pub(super) fn set_undecodable_pool(&mut self, key: &PoolKey, object: &Invalid) -> Vec<NamespacedName> {
+    /// Records that a known pool exists in a state which cannot be decoded. Returns the claims that
+    /// wait for it.
+    pub(super) fn set_undecodable_pool(
+        &mut self,
+        key: &PoolKey,
+        object: &Invalid,
+    ) -> Vec<NamespacedName> {
         let seen = ObjectVersion::of(&object.metadata);
-        let Some(entry) = self.pools.get_mut(key) else { return Vec::new() };
-        let Some(known) = entry.known().filter(|known| known.uid == seen.uid) else { return Vec::new() };
+        let Some(entry) = self.pools.get_mut(key) else {
+            return Vec::new();
+        };
+        let Some(known) = entry.known().filter(|known| known.uid == seen.uid) else {
+            return Vec::new();
+        };
         let versions = self.pool_versions.entry(key.kind).or_default();
-        let Some(stamp) = versions.see(Origin::Watch, Some(known), seen, Instant::now()) else { return Vec::new() };
+        let Some(stamp) = versions.see(Origin::Watch, Some(known), seen, Instant::now()) else {
+            return Vec::new();
+        };
         entry.stamp = stamp;
-        let later = entry.declared.as_ref().map(|declared| declared.undecodable(object));
+        let later = entry
+            .declared
+            .as_ref()
+            .map(|declared| declared.undecodable(object));
         if later != entry.declared {
             self.set_pool(key, later);
         }
-        self.pools.get_mut(key).map(|entry| entry.wait_queue.pool_changed()).unwrap_or_default()
+        self.pools
+            .get_mut(key)
+            .map(|entry| entry.wait_queue.pool_changed())
+            .unwrap_or_default()
     }
 
-    /// Removes a pool: the one with this uid, or any. Its addresses in use are kept. Returns the claims that wait for it.
+    /// Removes a pool: the one with this uid, or any. Its addresses in use are kept. Returns the
+    /// claims that wait for it.
     pub(super) fn remove_pool(&mut self, key: &PoolKey, uid: Option<Uid>) -> Vec<NamespacedName> {
-        let known = self.pools.get(key).and_then(PoolEntry::known).map(|known| known.uid);
-        let Some(uid) = uid.or(known) else { return Vec::new() };
-        if !self.pool_versions.entry(key.kind).or_default().delete(known, uid, Instant::now()) {
+        let known = self
+            .pools
+            .get(key)
+            .and_then(PoolEntry::known)
+            .map(|known| known.uid);
+        let Some(uid) = uid.or(known) else {
+            return Vec::new();
+        };
+        if !self
+            .pool_versions
+            .entry(key.kind)
+            .or_default()
+            .delete(known, uid, Instant::now())
+        {
             return Vec::new();
         }
         self.set_pool(key, None);
-        self.pools.get_mut(key).map(|entry| entry.wait_queue.pool_changed()).unwrap_or_default()
+        self.pools
+            .get_mut(key)
+            .map(|entry| entry.wait_queue.pool_changed())
+            .unwrap_or_default()
     }
 
-    /// etcd was restored to an earlier state: any state of the pools of a kind is accepted from now on. Another edit can
-    /// have the generation of one that is lost.
+    /// etcd was restored to an earlier state: any state of the pools of a kind is accepted from now
+    /// on. Another edit can have the generation of one that is lost.
     pub(super) fn pools_restored(&mut self, kind: InClusterKind) {
         self.pool_versions.entry(kind).or_default().restored();
         for (key, entry) in &mut self.pools {
@@ -114,16 +148,22 @@ impl State {
 
     /// Returns the stored copy of the key, if there is one, to share its memory.
     pub(super) fn shared_key(&self, key: PoolKey) -> PoolKey {
-        self.pools.get_key_value(&key).map_or(key, |(stored, _)| stored.clone())
+        self.pools
+            .get_key_value(&key)
+            .map_or(key, |(stored, _)| stored.clone())
     }
 
     pub(super) fn shared_scope(&self, scope: Scope) -> Scope {
-        self.scopes.get_key_value(&scope).map_or(scope, |(stored, _)| stored.clone())
+        self.scopes
+            .get_key_value(&scope)
+            .map_or(scope, |(stored, _)| stored.clone())
     }
 
     /// The scope of the addresses of a pool.
     pub(super) fn scope_of(&self, pool: &PoolKey) -> Scope {
-        self.pools.get(pool).map_or_else(|| Scope::Pool(pool.clone()), |entry| entry.scope(pool))
+        self.pools
+            .get(pool)
+            .map_or_else(|| Scope::Pool(pool.clone()), |entry| entry.scope(pool))
     }
 
     pub(super) fn usage(&self, slot: &Slot) -> Option<&AddressUsage> {
@@ -132,59 +172,107 @@ impl State {
 
     /// Changes the usage of an address, and updates the counts of all affected pools.
     pub(super) fn update(&mut self, slot: &Slot, change: impl FnOnce(&mut AddressUsage)) {
-        let Self { pools, scopes, dirty_pools, claims_to_wake, cooldowns_changed, quotas, .. } = self;
+        let Self {
+            pools,
+            scopes,
+            dirty_pools,
+            claims_to_wake,
+            cooldowns_changed,
+            quotas,
+            ..
+        } = self;
         let scope = scopes.entry(slot.scope.clone()).or_default();
         let usage = scope.usage.get_or_insert(slot.block);
         let availability_before = usage.availability();
         let (pools_before, release_before) = (usage.pools(), usage.release());
         let candidate_before = usage.candidate_pool().cloned();
-        let reserved_before = usage.reservation.as_ref().map(|reservation| reservation.pool.clone());
+        let reserved_before = usage
+            .reservation
+            .as_ref()
+            .map(|reservation| reservation.pool.clone());
         let has_quotas = *quotas > 0;
-        let charged_before = if has_quotas { usage.charges() } else { Vec::new() };
+        let charged_before = if has_quotas {
+            usage.charges()
+        } else {
+            Vec::new()
+        };
         change(usage);
-        let charged_after = if has_quotas { usage.charges() } else { Vec::new() };
+        let charged_after = if has_quotas {
+            usage.charges()
+        } else {
+            Vec::new()
+        };
         let candidate_after = usage.candidate_pool().cloned();
-        let reserved_after = usage.reservation.as_ref().map(|reservation| reservation.pool.clone());
+        let reserved_after = usage
+            .reservation
+            .as_ref()
+            .map(|reservation| reservation.pool.clone());
         let availability_after = usage.availability();
-        let (pools_after, release_after, is_free) = (usage.pools(), usage.release(), usage.is_free());
+        let (pools_after, release_after, is_free) =
+            (usage.pools(), usage.release(), usage.is_free());
         if pools_after.is_empty() && !pools_before.is_empty() {
             // Another claim had the promised address: the promise can be kept now.
             claims_to_wake.extend(usage.promised_to().cloned());
         }
         for member in &scope.members {
-            let pool = pools.get_mut(member).filter(|pool| pool.is_draining(slot.block));
+            let pool = pools
+                .get_mut(member)
+                .filter(|pool| pool.is_draining(slot.block));
             if let Some(pool) = pool {
-                pool.draining.set_in_use(slot.block, usage.is_in_use_of(member));
+                pool.draining
+                    .set_in_use(slot.block, usage.is_in_use_of(member));
             }
         }
         if is_free {
             scope.usage.remove(&slot.block);
         }
         for (pool, is_added) in differences(&pools_before, &pools_after) {
-            pools.entry(pool.clone()).or_default().count_address(slot.block, is_added);
+            pools
+                .entry(pool.clone())
+                .or_default()
+                .count_address(slot.block, is_added);
             dirty_pools.push(pool.clone());
         }
         if charged_before != charged_after {
             let removed = charged_before.into_iter().map(|charge| (charge, false));
-            for ((pool, consumer), is_added) in removed.chain(charged_after.into_iter().map(|charge| (charge, true))) {
-                let Some(entry) = pools.get_mut(&pool) else { continue };
-                let Some(quota) = &mut entry.quota else { continue };
+            for ((pool, consumer), is_added) in
+                removed.chain(charged_after.into_iter().map(|charge| (charge, true)))
+            {
+                let Some(entry) = pools.get_mut(&pool) else {
+                    continue;
+                };
+                let Some(quota) = &mut entry.quota else {
+                    continue;
+                };
                 quota.charge(&consumer, is_added);
                 dirty_pools.push(pool);
             }
         }
         let (mut elsewhere, mut holders) = (Vec::new(), Vec::new());
         let candidates = (candidate_before, candidate_after);
-        for (is_candidate, (before, after)) in [(false, (reserved_before, reserved_after)), (true, candidates)] {
+        for (is_candidate, (before, after)) in [
+            (false, (reserved_before, reserved_after)),
+            (true, candidates),
+        ] {
             if before == after {
                 continue;
             }
-            for (pool, is_added) in before.map(|pool| (pool, false)).into_iter().chain(after.map(|pool| (pool, true))) {
+            for (pool, is_added) in before
+                .map(|pool| (pool, false))
+                .into_iter()
+                .chain(after.map(|pool| (pool, true)))
+            {
                 let entry = pools.entry(pool.clone()).or_default();
-                if entry.count_hold(&slot.scope, is_added) && matches!(slot.scope, Scope::Network(_)) {
+                if entry.count_hold(&slot.scope, is_added)
+                    && matches!(slot.scope, Scope::Network(_))
+                {
                     holders.push((pool.clone(), is_added));
                 }
-                elsewhere.extend(entry.other_scope(&slot.scope).map(|scope| (scope, is_added)));
+                elsewhere.extend(
+                    entry
+                        .other_scope(&slot.scope)
+                        .map(|scope| (scope, is_added)),
+                );
                 if is_candidate {
                     entry.count_candidate(is_added);
                 }
@@ -204,7 +292,9 @@ impl State {
             }
         }
         for member in &scope.members {
-            let Some(pool) = pools.get_mut(member) else { continue };
+            let Some(pool) = pools.get_mut(member) else {
+                continue;
+            };
             match pool.set_availability(slot.block, availability_before, availability_after) {
                 Effect::OutOfPool => continue,
                 Effect::Updated => {}
@@ -223,7 +313,13 @@ impl State {
         }
         for (scope, is_added) in elsewhere {
             self.scopes_changed = true;
-            self.count_hold_elsewhere(&Slot { scope, block: slot.block }, is_added);
+            self.count_hold_elsewhere(
+                &Slot {
+                    scope,
+                    block: slot.block,
+                },
+                is_added,
+            );
         }
     }
 
@@ -241,7 +337,10 @@ impl State {
         let is_free = !self.is_candidate(slot);
         if is_free {
             self.update(slot, |usage| {
-                usage.candidate = Some(Box::new(CandidateInfo { pool: pool.clone(), consumer }));
+                usage.candidate = Some(Box::new(CandidateInfo {
+                    pool: pool.clone(),
+                    consumer,
+                }));
             });
         }
         is_free
@@ -254,12 +353,24 @@ impl State {
     }
 
     fn is_candidate(&self, slot: &Slot) -> bool {
-        self.usage(slot).is_some_and(|usage| usage.candidate.is_some())
+        self.usage(slot)
+            .is_some_and(|usage| usage.candidate.is_some())
     }
 }
 
 /// The pools that are in one list only: `false` for removed ones, `true` for added ones.
-fn differences<'a>(before: &'a [PoolKey], after: &'a [PoolKey]) -> impl Iterator<Item = (&'a PoolKey, bool)> {
-    let removed = before.iter().filter(|pool| !after.contains(pool)).map(|pool| (pool, false));
-    removed.chain(after.iter().filter(|pool| !before.contains(pool)).map(|pool| (pool, true)))
+fn differences<'a>(
+    before: &'a [PoolKey],
+    after: &'a [PoolKey],
+) -> impl Iterator<Item = (&'a PoolKey, bool)> {
+    let removed = before
+        .iter()
+        .filter(|pool| !after.contains(pool))
+        .map(|pool| (pool, false));
+    removed.chain(
+        after
+            .iter()
+            .filter(|pool| !before.contains(pool))
+            .map(|pool| (pool, true)),
+    )
 }

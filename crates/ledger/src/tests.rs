@@ -1,4 +1,7 @@
-#![allow(clippy::needless_pass_by_value, reason = "the values are written where they are passed")]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "the values are written where they are passed"
+)]
 
 mod access;
 mod arrivals;
@@ -47,7 +50,13 @@ fn recording() -> (Ledger, Arc<Mutex<Vec<NamespacedName>>>) {
     let woken = Arc::<Mutex<Vec<NamespacedName>>>::default();
     let record = Arc::clone(&woken);
     let claims = Box::new(move |claim: &NamespacedName| record.lock().push(claim.clone()));
-    (Ledger { claims, ..Ledger::read_only() }, woken)
+    (
+        Ledger {
+            claims,
+            ..Ledger::read_only()
+        },
+        woken,
+    )
 }
 
 fn take(woken: &Mutex<Vec<NamespacedName>>) -> Vec<NamespacedName> {
@@ -86,7 +95,10 @@ fn block(last: u8) -> Block {
 }
 
 fn value(last: u8) -> Slot {
-    Slot { scope: Scope::Pool(key()), block: block(last) }
+    Slot {
+        scope: Scope::Pool(key()),
+        block: block(last),
+    }
 }
 
 fn address(name: &str, last: u8) -> IPAddress {
@@ -113,7 +125,11 @@ fn held_by(name: &str) -> serde_json::Value {
 
 /// The addresses that a claim holds, and their pools.
 fn held_slots(ledger: &Ledger, name: &str, uid: &str) -> Vec<(Slot, PoolKey)> {
-    ledger.held_by(&claim(name), Uid::of(uid)).into_iter().map(|held| (held.slot, held.pool)).collect()
+    ledger
+        .held_by(&claim(name), Uid::of(uid))
+        .into_iter()
+        .map(|held| (held.slot, held.pool))
+        .collect()
 }
 
 fn counts(ledger: &Ledger) -> (i64, i64, i64, i64) {
@@ -122,7 +138,9 @@ fn counts(ledger: &Ledger) -> (i64, i64, i64, i64) {
 }
 
 fn member(name: &str, addresses: &str) -> Pool {
-    pool(json!({"metadata": {"name": name, "uid": name}, "spec": {"addresses": [addresses], "network": "lab"}}))
+    pool(
+        json!({"metadata": {"name": name, "uid": name}, "spec": {"addresses": [addresses], "network": "lab"}}),
+    )
 }
 
 /// The network `lab`, which all pools can join.
@@ -136,7 +154,10 @@ fn lab(change: serde_json::Value) -> IPNetwork {
 }
 
 fn in_lab(last: u8) -> Slot {
-    Slot { scope: Scope::Network("lab".into()), block: block(last) }
+    Slot {
+        scope: Scope::Network("lab".into()),
+        block: block(last),
+    }
 }
 
 fn free(ledger: &Ledger, name: &str) -> i64 {
@@ -171,27 +192,45 @@ fn nothing_is_proposed_before_the_pool_is_initialized() {
     ledger.apply_pool(&pool(json!({"metadata": {"finalizers": null}})));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
     ledger.apply_pool(&pool(json!({})));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(1)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), 1),
+        Proposal::Slot(value(1))
+    );
 }
 
 #[test]
 fn held_address_is_proposed_again_after_it_is_dropped() {
     let ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(1)));
-    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(value(2)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), 1),
+        Proposal::Slot(value(1))
+    );
+    assert_eq!(
+        ledger.propose(&key(), &claim("b"), 1),
+        Proposal::Slot(value(2))
+    );
     ledger.drop_candidate(&value(1));
-    assert_eq!(ledger.propose(&key(), &claim("c"), 1), Proposal::Slot(value(1)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("c"), 1),
+        Proposal::Slot(value(1))
+    );
 }
 
 #[test]
 fn reservation_survives_the_drop_of_its_candidate() {
     let ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(1)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), 1),
+        Proposal::Slot(value(1))
+    );
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
     ledger.drop_candidate(&value(1));
-    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(value(2)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("b"), 1),
+        Proposal::Slot(value(2))
+    );
     assert_eq!(held_slots(&ledger, "a", "uid-a"), [(value(1), key())]);
 }
 
@@ -221,10 +260,22 @@ fn deletion_of_an_old_reservation_keeps_the_new_one() {
 fn promised_address_is_held_for_the_named_claim() {
     let ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
-    ledger.insert_reservation(&reservation(1, json!({"namespace": "n", "name": "vip"}), None));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(2)));
+    ledger.insert_reservation(&reservation(
+        1,
+        json!({"namespace": "n", "name": "vip"}),
+        None,
+    ));
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), 1),
+        Proposal::Slot(value(2))
+    );
     assert_eq!(held_slots(&ledger, "vip", "any"), [(value(1), key())]);
-    assert!(ledger.held_by(&claim("vip"), Uid::of("any")).iter().all(|held| held.is_promise));
+    assert!(
+        ledger
+            .held_by(&claim("vip"), Uid::of("any"))
+            .iter()
+            .all(|held| held.is_promise)
+    );
 }
 
 #[test]
@@ -235,7 +286,10 @@ fn controller_is_notified_once_until_it_reads() {
         assert_eq!(*pool, key());
         count.fetch_add(1, Ordering::Relaxed);
     };
-    let ledger = Ledger { pools: Box::new(notify), ..ledger() };
+    let ledger = Ledger {
+        pools: Box::new(notify),
+        ..ledger()
+    };
     ledger.apply_pool(&pool(json!({})));
     let taken = || notifications.swap(0, Ordering::Relaxed);
     assert_eq!(taken(), 1);
@@ -295,17 +349,24 @@ fn objects_missing_in_a_new_list_are_removed() {
     assert!(ledger.pool_info(&key()).is_none());
 }
 
-/// A ledger with two claims that wait for one address. The address is free, and the first claim has been granted the
-/// turn.
+/// A ledger with two claims that wait for one address. The address is free, and the first claim has
+/// been granted the turn.
 fn with_one_turn() -> Ledger {
     let ledger = ledger();
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
     ledger.apply(&address("held", 1));
     for (priority, name) in [(1, "first"), (2, "second")] {
-        assert_eq!(ledger.propose(&key(), &claim(name), priority), Proposal::Wait);
+        assert_eq!(
+            ledger.propose(&key(), &claim(name), priority),
+            Proposal::Wait
+        );
     }
     ledger.delete(&address("held", 1));
-    assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Wait, "it is held for the first");
+    assert_eq!(
+        ledger.propose(&key(), &claim("second"), 2),
+        Proposal::Wait,
+        "it is held for the first"
+    );
     ledger
 }
 
@@ -313,7 +374,10 @@ fn with_one_turn() -> Ledger {
 fn claim_served_by_another_manager_leaves_the_queue() {
     let ledger = with_one_turn();
     ledger.apply(&address("first", 2));
-    assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Slot(value(1)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("second"), 2),
+        Proposal::Slot(value(1))
+    );
 }
 
 #[test]
@@ -322,7 +386,10 @@ fn deleted_claim_is_pruned_from_the_queue() {
     ledger.prune_wait_queues(|_| true);
     assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Wait);
     ledger.prune_wait_queues(|known| *known != claim("first"));
-    assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Slot(value(1)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("second"), 2),
+        Proposal::Slot(value(1))
+    );
 }
 
 #[test]
@@ -331,7 +398,10 @@ fn deleted_claim_leaves_the_wait_queue() {
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
     ledger.apply(&address("held", 1));
     for (priority, name) in [(1, "gone"), (2, "stays")] {
-        assert_eq!(ledger.propose(&key(), &claim(name), priority), Proposal::Wait);
+        assert_eq!(
+            ledger.propose(&key(), &claim(name), priority),
+            Proposal::Wait
+        );
     }
     let gone: IPAddressClaim = serde_json::from_value(json!({
         "metadata": {"namespace": "n", "name": "gone"},
@@ -340,7 +410,10 @@ fn deleted_claim_leaves_the_wait_queue() {
     .unwrap();
     ledger.delete(&gone);
     ledger.delete(&address("held", 1));
-    assert_eq!(ledger.propose(&key(), &claim("stays"), 2), Proposal::Slot(value(1)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("stays"), 2),
+        Proposal::Slot(value(1))
+    );
 }
 
 #[test]
@@ -350,15 +423,28 @@ fn address_reserved_for_another_claim_is_a_conflict() {
     for (name, last) in [("a", 1), ("b", 1), ("c", 2), ("d", 3)] {
         ledger.apply(&address(name, last));
     }
-    assert_eq!(ledger.unreserved(10, |_| true).iter().map(|unreserved| unreserved.claims.len()).max(), Some(2));
+    assert_eq!(
+        ledger
+            .unreserved(10, |_| true)
+            .iter()
+            .map(|unreserved| unreserved.claims.len())
+            .max(),
+        Some(2)
+    );
     assert_eq!(ledger.conflicts(), []);
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
     ledger.insert_reservation(&reservation(2, held_by("c"), None));
     ledger.insert_reservation(&reservation(3, json!(null), None));
     let conflicts = ledger.conflicts();
     assert_eq!(conflicts.len(), 1, "{conflicts:?}");
-    assert_eq!((&conflicts[0].slot, &conflicts[0].claim), (&value(1), &claim("b")));
-    assert_eq!((&conflicts[0].reserved_for, conflicts[0].uid), (&claim("a"), Uid::of("uid-a")));
+    assert_eq!(
+        (&conflicts[0].slot, &conflicts[0].claim),
+        (&value(1), &claim("b"))
+    );
+    assert_eq!(
+        (&conflicts[0].reserved_for, conflicts[0].uid),
+        (&claim("a"), Uid::of("uid-a"))
+    );
     assert!(conflicts[0].is_duplicate);
     ledger.delete(&address("a", 1));
     assert!(!ledger.conflicts()[0].is_duplicate);
@@ -372,9 +458,17 @@ fn reservations_without_entitled_claim_are_abandoned() {
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
     ledger.insert_reservation(&reservation(2, held_by("a"), None));
     ledger.insert_reservation(&reservation(3, json!(null), None));
-    ledger.insert_reservation(&reservation(4, json!({"namespace": "n", "name": "vip"}), None));
+    ledger.insert_reservation(&reservation(
+        4,
+        json!({"namespace": "n", "name": "vip"}),
+        None,
+    ));
     let abandoned = ledger.abandoned_reservations(|_, _, has_address| has_address);
-    assert_eq!(abandoned.len(), 1, "the second reservation of the claim: {abandoned:?}");
+    assert_eq!(
+        abandoned.len(),
+        1,
+        "the second reservation of the claim: {abandoned:?}"
+    );
     assert_eq!(ledger.abandoned_reservations(|_, _, _| false).len(), 2);
 }
 
@@ -404,8 +498,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// After any sequence of steps, the counts are those of the model, and a proposal is the lowest address that is not
-    /// used in it.
+    /// After any sequence of steps, the counts are those of the model, and a proposal is the lowest
+    /// address that is not used in it.
     #[test]
     fn ledger_agrees_with_a_naive_model(steps in steps()) {
         let ledger = ledger();
@@ -475,10 +569,23 @@ proptest! {
 fn promises_that_no_claim_can_get_are_found() {
     let ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
-    for (last, namespace, name) in [(1, "n", "vip"), (2, "n", "Bad_Claim"), (3, "kube-system", "x"), (4, "N", "x")] {
-        ledger.insert_reservation(&reservation(last, json!({"namespace": namespace, "name": name}), None));
+    for (last, namespace, name) in [
+        (1, "n", "vip"),
+        (2, "n", "Bad_Claim"),
+        (3, "kube-system", "x"),
+        (4, "N", "x"),
+    ] {
+        ledger.insert_reservation(&reservation(
+            last,
+            json!({"namespace": namespace, "name": name}),
+            None,
+        ));
     }
-    let mut invalid: Vec<_> = ledger.invalid_reservations().into_iter().map(|found| found.problem).collect();
+    let mut invalid: Vec<_> = ledger
+        .invalid_reservations()
+        .into_iter()
+        .map(|found| found.problem)
+        .collect();
     invalid.sort();
     assert_eq!(invalid.len(), 3, "{invalid:?}");
     for (problem, expected) in invalid.iter().zip([
@@ -495,7 +602,11 @@ fn manual_reservations_without_effect_are_found() {
     let ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     ledger.insert_reservation(&reservation(3, json!(null), None));
-    ledger.insert_reservation(&reservation(200, json!({"namespace": "n", "name": "vip"}), None));
+    ledger.insert_reservation(&reservation(
+        200,
+        json!({"namespace": "n", "name": "vip"}),
+        None,
+    ));
     ledger.insert_reservation(&reservation(201, held_by("a"), None));
     let mut misnamed = reservation(4, json!(null), None);
     misnamed.metadata.name = Some("p.n.p.10.0.0.5".to_owned());
@@ -503,7 +614,11 @@ fn manual_reservations_without_effect_are_found() {
     let invalid = ledger.invalid_reservations();
     let names: Vec<&str> = invalid.iter().map(|found| found.name.as_str()).collect();
     assert_eq!(names, ["p.n.p.10.0.0.5", "p.n.p.10.0.0.200"]);
-    assert!(invalid[1].problem.contains("10.0.0.200"), "{}", invalid[1].problem);
+    assert!(
+        invalid[1].problem.contains("10.0.0.200"),
+        "{}",
+        invalid[1].problem
+    );
     ledger.remove_reservation(&misnamed);
     assert_eq!(ledger.invalid_reservations().len(), 1);
 }

@@ -26,8 +26,8 @@ pub(super) struct ScopeEntry {
     pub(super) holders: Vec<PoolKey>,
 }
 
-/// The usage of each address that is not free. Boxed, since a hash map has about twice as many buckets as entries, and
-/// three times as many while it grows.
+/// The usage of each address that is not free. Boxed, since a hash map has about twice as many
+/// buckets as entries, and three times as many while it grows.
 #[derive(Debug, Default)]
 pub(super) struct UsageMap {
     entries: HashMap<Block, Box<AddressUsage>>,
@@ -54,7 +54,9 @@ impl UsageMap {
             return;
         }
         let length = (block.family(), block.length());
-        let Some(count) = self.lengths.get_mut(&length) else { return };
+        let Some(count) = self.lengths.get_mut(&length) else {
+            return;
+        };
         *count = count.saturating_sub(1);
         if *count == 0 {
             self.lengths.remove(&length);
@@ -63,7 +65,9 @@ impl UsageMap {
 
     /// Whether there are blocks of the family with another length.
     pub(super) fn has_other_lengths(&self, family: Family, length: u8) -> bool {
-        self.lengths.keys().any(|(of, other)| *of == family && *other != length)
+        self.lengths
+            .keys()
+            .any(|(of, other)| *of == family && *other != length)
     }
 
     pub(super) fn blocks(&self) -> impl Iterator<Item = &Block> {
@@ -71,7 +75,9 @@ impl UsageMap {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Block, &AddressUsage)> {
-        self.entries.iter().map(|(block, usage)| (block, usage.as_ref()))
+        self.entries
+            .iter()
+            .map(|(block, usage)| (block, usage.as_ref()))
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &AddressUsage> {
@@ -119,11 +125,11 @@ pub(super) struct AddressUsage {
     /// The IPAddress objects with this address: more than one if it is a duplicate.
     pub(super) owners: SmallVec<[AddressOwner; 1]>,
     pub(super) candidate: Option<Box<CandidateInfo>>,
-    /// The number of reservations and candidates of this address in other scopes, of pools that belong to this scope
-    /// now.
+    /// The number of reservations and candidates of this address in other scopes, of pools that
+    /// belong to this scope now.
     pub(super) elsewhere: u32,
-    /// Whether an object that is not a valid reservation has the name of the reservation of this address: no other one
-    /// can be created.
+    /// Whether an object that is not a valid reservation has the name of the reservation of this
+    /// address: no other one can be created.
     pub(super) is_name_taken: bool,
 }
 
@@ -148,16 +154,17 @@ pub(super) struct ReservationInfo {
     pub(super) cluster: Option<Arc<str>>,
     /// Whether the watch has reported it, and so all reservations that were created before.
     pub(super) is_observed: bool,
-    /// In seconds since the Unix epoch, as it is written: all managers have to derive the same times from it. A time in
-    /// the future is corrected in the object.
+    /// In seconds since the Unix epoch, as it is written: all managers have to derive the same
+    /// times from it. A time in the future is corrected in the object.
     pub(super) released_at: Option<NonZeroI64>,
-    /// Whether the released address is only kept for the next claim of the same name: its cool-down has ended, and other
-    /// claims get it if no other address is free.
+    /// Whether the released address is only kept for the next claim of the same name: its cool-down
+    /// has ended, and other claims get it if no other address is free.
     pub(super) is_remembered: bool,
-    /// Whether an IPAddress of the claim with this address was observed. Two managers can reserve two addresses for one
-    /// claim, which uses one of them.
+    /// Whether an IPAddress of the claim with this address was observed. Two managers can reserve
+    /// two addresses for one claim, which uses one of them.
     pub(super) was_used: bool,
-    /// Whether it is being deleted and waits for a finalizer: no claim has it, and the address is not free.
+    /// Whether it is being deleted and waits for a finalizer: no claim has it, and the address is
+    /// not free.
     pub(super) is_terminating: bool,
     /// Whether it has to be labelled for `clusterctl move`.
     pub(super) lacks_label: bool,
@@ -168,17 +175,19 @@ pub(super) struct ReservationInfo {
 pub(super) enum Availability {
     /// Nothing uses the address.
     Free,
-    /// It was released at this second, and is kept for the next claim of the same name as long as others are free.
+    /// It was released at this second, and is kept for the next claim of the same name as long as
+    /// others are free.
     Remembered(i64),
     /// It cannot be allocated.
     Taken,
 }
 
-/// The addresses that are reserved for each claim. The reverse of [`AddressUsage::reservation`], except that an address
-/// that cools down is not held.
+/// The addresses that are reserved for each claim. The reverse of [`AddressUsage::reservation`],
+/// except that an address that cools down is not held.
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
-    /// Addresses that the last claim of that name has released, and that cool down or are remembered.
+    /// Addresses that the last claim of that name has released, and that cool down or are
+    /// remembered.
     released: HashMap<NamespacedName, Slots>,
     by_uid: HashMap<Uid, Slots>,
     /// Addresses that a user promised to the name of a claim.
@@ -191,9 +200,13 @@ type Slots = SmallVec<[Slot; 1]>;
 impl Holdings {
     /// Records the reservation of an address.
     pub(super) fn insert(&mut self, reservation: &ReservationInfo, slot: &Slot) {
-        let Some(claim) = reservation.claim.as_ref() else { return };
+        let Some(claim) = reservation.claim.as_ref() else {
+            return;
+        };
         let slots = match reservation.claim_uid {
-            _ if reservation.released_at.is_some() => self.released.entry(claim.clone()).or_default(),
+            _ if reservation.released_at.is_some() => {
+                self.released.entry(claim.clone()).or_default()
+            }
             Some(uid) => self.by_uid.entry(uid).or_default(),
             None => self.by_name.entry(claim.clone()).or_default(),
         };
@@ -203,14 +216,18 @@ impl Holdings {
     /// Removes the reservation of an address.
     pub(super) fn remove(&mut self, reservation: &ReservationInfo, slot: &Slot) {
         fn remove_from<K: Eq + Hash>(index: &mut HashMap<K, Slots>, key: &K, slot: &Slot) {
-            let Some(slots) = index.get_mut(key) else { return };
+            let Some(slots) = index.get_mut(key) else {
+                return;
+            };
             slots.retain(|held| held != slot);
             if slots.is_empty() {
                 index.remove(key);
             }
         }
         match (reservation.claim_uid, reservation.claim.as_ref()) {
-            (_, Some(claim)) if reservation.released_at.is_some() => remove_from(&mut self.released, claim, slot),
+            (_, Some(claim)) if reservation.released_at.is_some() => {
+                remove_from(&mut self.released, claim, slot)
+            }
             (Some(uid), _) => remove_from(&mut self.by_uid, &uid, slot),
             (None, Some(claim)) => remove_from(&mut self.by_name, claim, slot),
             (None, None) => {}
@@ -229,7 +246,11 @@ impl Holdings {
 
     /// The addresses reserved for the uid of a claim, and those promised to its name.
     pub(super) fn of(&self, claim: &NamespacedName, uid: Uid) -> impl Iterator<Item = &Slot> {
-        let promised = if self.has_promises() { self.by_name.get(claim) } else { None };
+        let promised = if self.has_promises() {
+            self.by_name.get(claim)
+        } else {
+            None
+        };
         self.by_uid.get(&uid).into_iter().chain(promised).flatten()
     }
 }
@@ -254,7 +275,11 @@ impl ReservationInfo {
         is_observed: bool,
     ) -> Self {
         let claim = reservation.spec.claim_ref.as_ref();
-        let released_at = reservation.spec.released_at.as_ref().map(|time| time.0.as_second());
+        let released_at = reservation
+            .spec
+            .released_at
+            .as_ref()
+            .map(|time| time.0.as_second());
         Self {
             uid: ObjectUid::of(reservation.metadata.uid.as_deref().unwrap_or_default()),
             stamp,
@@ -273,10 +298,14 @@ impl ReservationInfo {
 
     /// When it was last seen, and its uid.
     pub(super) fn known(&self) -> Known {
-        Known { uid: self.uid.uid(), stamp: self.stamp }
+        Known {
+            uid: self.uid.uid(),
+            stamp: self.stamp,
+        }
     }
 
-    /// Whether a user created it, to exclude the address or to promise it to a claim by name: it has no claim uid.
+    /// Whether a user created it, to exclude the address or to promise it to a claim by name: it
+    /// has no claim uid.
     pub(super) fn is_manual(&self) -> bool {
         self.claim_uid.is_none()
     }
@@ -289,7 +318,10 @@ impl AddressUsage {
 
     /// Whether nothing but a reservation uses the address.
     pub(super) fn is_unused(&self) -> bool {
-        self.owners.is_empty() && self.candidate.is_none() && self.elsewhere == 0 && !self.is_name_taken
+        self.owners.is_empty()
+            && self.candidate.is_none()
+            && self.elsewhere == 0
+            && !self.is_name_taken
     }
 
     /// Whether the address can be allocated.
@@ -298,31 +330,43 @@ impl AddressUsage {
             return Availability::Free;
         }
         match self.reservation.as_ref().filter(|_| self.is_unused()) {
-            Some(ReservationInfo { is_remembered: true, released_at: Some(since), .. }) => {
-                Availability::Remembered(since.get())
-            }
+            Some(ReservationInfo {
+                is_remembered: true,
+                released_at: Some(since),
+                ..
+            }) => Availability::Remembered(since.get()),
             _ => Availability::Taken,
         }
     }
 
-    /// Whether the address is in use by a claim of the pool: it has an IPAddress, or is reserved for a claim.
+    /// Whether the address is in use by a claim of the pool: it has an IPAddress, or is reserved
+    /// for a claim.
     pub(super) fn is_in_use_of(&self, pool: &PoolKey) -> bool {
         let is_reserved = self.reservation.as_ref().is_some_and(|reservation| {
-            reservation.pool == *pool && !reservation.is_manual() && reservation.released_at.is_none()
+            reservation.pool == *pool
+                && !reservation.is_manual()
+                && reservation.released_at.is_none()
         });
         is_reserved || self.owners.iter().any(|owner| owner.pool == *pool)
     }
 
     /// How often a pool holds the address: by a reservation, and by a candidate.
     pub(super) fn holds_of(&self, pool: &PoolKey) -> usize {
-        let is_reserved = self.reservation.as_ref().is_some_and(|reservation| reservation.pool == *pool);
+        let is_reserved = self
+            .reservation
+            .as_ref()
+            .is_some_and(|reservation| reservation.pool == *pool);
         usize::from(is_reserved).saturating_add(usize::from(self.candidate_pool() == Some(pool)))
     }
 
     /// Counts a hold of this address in another scope that was added or removed.
     pub(super) fn count_elsewhere(&mut self, is_added: bool) {
         let count = self.elsewhere;
-        self.elsewhere = if is_added { count.saturating_add(1) } else { count.saturating_sub(1) };
+        self.elsewhere = if is_added {
+            count.saturating_add(1)
+        } else {
+            count.saturating_sub(1)
+        };
     }
 
     /// The pool that holds the address for a claim whose reservation is being created.
@@ -339,35 +383,60 @@ impl AddressUsage {
         self.reservation.is_none() && self.candidate.is_none() && !self.is_name_taken
     }
 
-    /// The pool, the time of the release, and whether the cool-down has ended, if the address is released and has a
-    /// reservation. One that is being deleted is not released a second time, and nobody can take it over.
+    /// The pool, the time of the release, and whether the cool-down has ended, if the address is
+    /// released and has a reservation. One that is being deleted is not released a second time, and
+    /// nobody can take it over.
     pub(super) fn release(&self) -> Option<(PoolKey, i64, bool)> {
-        let reservation = self.reservation.as_ref().filter(|reservation| !reservation.is_terminating)?;
-        Some((reservation.pool.clone(), reservation.released_at?.get(), reservation.is_remembered))
+        let reservation = self
+            .reservation
+            .as_ref()
+            .filter(|reservation| !reservation.is_terminating)?;
+        Some((
+            reservation.pool.clone(),
+            reservation.released_at?.get(),
+            reservation.is_remembered,
+        ))
     }
 
-    /// The claims that use the address or have reserved it, and the pool of each. An IPAddress without a reservation counts
-    /// too, unless its reservation is being moved to this scope. So does that of a claim whose address a user promised;
-    /// the promise alone does not: the namespace does not use the address yet, and cannot release it.
+    /// The claims that use the address or have reserved it, and the pool of each. An IPAddress
+    /// without a reservation counts too, unless its reservation is being moved to this scope. So
+    /// does that of a claim whose address a user promised; the promise alone does not: the
+    /// namespace does not use the address yet, and cannot release it.
     pub(super) fn charges(&self) -> Vec<(PoolKey, Consumer)> {
         let mut charges = Vec::new();
-        let is_active = |known: &ReservationInfo| known.released_at.is_none() && !known.is_terminating;
+        let is_active =
+            |known: &ReservationInfo| known.released_at.is_none() && !known.is_terminating;
         let is_held = |known: &&ReservationInfo| is_active(known) && !known.is_manual();
         let reservation = self.reservation.as_ref().filter(is_held);
-        let reserved = reservation.and_then(|reservation| Some((reservation, reservation.claim.as_ref()?)));
+        let reserved =
+            reservation.and_then(|reservation| Some((reservation, reservation.claim.as_ref()?)));
         if let Some((reservation, claim)) = reserved {
             let owner = self.owners.iter().find(|owner| owner.name == *claim);
-            let cluster = reservation.cluster.as_ref().or_else(|| owner?.cluster.as_ref());
-            charges.push((reservation.pool.clone(), Consumer::new(claim.clone(), cluster.cloned())));
+            let cluster = reservation
+                .cluster
+                .as_ref()
+                .or_else(|| owner?.cluster.as_ref());
+            charges.push((
+                reservation.pool.clone(),
+                Consumer::new(claim.clone(), cluster.cloned()),
+            ));
         }
         let is_counted = |owner: &&AddressOwner| match reserved {
             Some((reservation, claim)) => owner.name != *claim || owner.pool != reservation.pool,
             None => self.elsewhere == 0,
         };
         let unreserved = self.owners.iter().filter(is_counted);
-        charges.extend(unreserved.map(|it| (it.pool.clone(), Consumer::new(it.name.clone(), it.cluster.clone()))));
+        charges.extend(unreserved.map(|it| {
+            (
+                it.pool.clone(),
+                Consumer::new(it.name.clone(), it.cluster.clone()),
+            )
+        }));
         let candidate = self.candidate.as_ref();
-        charges.extend(candidate.and_then(|candidate| Some((candidate.pool.clone(), candidate.consumer.clone()?))));
+        charges.extend(
+            candidate
+                .and_then(|candidate| Some((candidate.pool.clone(), candidate.consumer.clone()?))),
+        );
         charges
     }
 
@@ -381,15 +450,26 @@ impl AddressUsage {
 
     /// The claim to which a user promised the address.
     pub(super) fn promised_to(&self) -> Option<&NamespacedName> {
-        self.reservation.as_ref().filter(|reservation| reservation.is_manual())?.claim.as_ref()
+        self.reservation
+            .as_ref()
+            .filter(|reservation| reservation.is_manual())?
+            .claim
+            .as_ref()
     }
 
     pub(super) fn set_reservation(&mut self, mut reservation: ReservationInfo) {
-        let known = self.reservation.as_ref().filter(|known| known.uid == reservation.uid);
+        let known = self
+            .reservation
+            .as_ref()
+            .filter(|known| known.uid == reservation.uid);
         let known = known.filter(|known| known.claim_uid == reservation.claim_uid);
         reservation.is_observed |= known.is_some_and(|known| known.is_observed);
         reservation.was_used |= known.is_some_and(|known| known.was_used);
-        if let Some(owner) = self.owners.iter().find(|owner| Some(&owner.name) == reservation.claim.as_ref()) {
+        if let Some(owner) = self
+            .owners
+            .iter()
+            .find(|owner| Some(&owner.name) == reservation.claim.as_ref())
+        {
             // Shared to save memory: there is one for each claim.
             reservation.claim = Some(owner.name.clone());
             reservation.was_used = true;
@@ -405,7 +485,11 @@ impl AddressUsage {
             owner.name = claim.clone();
             reservation.was_used = true;
         }
-        match self.owners.iter_mut().find(|present| present.name == owner.name) {
+        match self
+            .owners
+            .iter_mut()
+            .find(|present| present.name == owner.name)
+        {
             Some(present) => *present = owner,
             None => self.owners.push(owner),
         }

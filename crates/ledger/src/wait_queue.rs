@@ -1,4 +1,5 @@
-//! The claims that wait for an address of one pool, oldest first: a state machine without clock, lock or I/O.
+//! The claims that wait for an address of one pool, oldest first: a state machine without clock,
+//! lock or I/O.
 //!
 //! | state of a claim | event | next state |
 //! |---|---|---|
@@ -13,13 +14,14 @@
 //! | blocked | [`grant`](WaitQueue::grant), these may have one more | waiting, at the same position |
 //! | any | [`leave`](WaitQueue::leave), [`forget`](WaitQueue::forget) | absent |
 //!
-//! A claim that requests a certain address waits for this one, and competes with others only while it is free. Of the
-//! claims that request the same address, one at a time has a turn.
+//! A claim that requests a certain address waits for this one, and competes with others only while
+//! it is free. Of the claims that request the same address, one at a time has a turn.
 //!
-//! An address is free for a claim if there are more free addresses than claims before it, not counting the headroom of
-//! the pool for a claim that may not use it. Blocked claims do not count as claims before another one. A lapsed claim is
-//! not served, and keeps its position for its next request. Independently of this, a claim can
-//! [wait for a change of the pool](WaitQueue::wait_for_pool), until [the pool changes](WaitQueue::pool_changed).
+//! An address is free for a claim if there are more free addresses than claims before it, not
+//! counting the headroom of the pool for a claim that may not use it. Blocked claims do not count
+//! as claims before another one. A lapsed claim is not served, and keeps its position for its next
+//! request. Independently of this, a claim can [wait for a change of the
+//! pool](WaitQueue::wait_for_pool), until [the pool changes](WaitQueue::pool_changed).
 
 mod grants;
 mod requests;
@@ -38,13 +40,18 @@ use self::requests::RequestedBlocks;
 use super::quota::{Consumer, Group, Quota};
 use super::slices::Slices;
 
-/// The position of a claim in a wait queue: its creation time in seconds since the Unix epoch, lowest first. Claims
-/// created in the same second are served in the order in which their reconciles started, which is that of the watch.
+/// The position of a claim in a wait queue: its creation time in seconds since the Unix epoch,
+/// lowest first. Claims created in the same second are served in the order in which their
+/// reconciles started, which is that of the watch.
 pub type Priority = i64;
 
 /// Returns the priority of a claim.
 pub fn priority(claim: &IPAddressClaim) -> Priority {
-    claim.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second())
+    claim
+        .metadata
+        .creation_timestamp
+        .as_ref()
+        .map_or(0, |time| time.0.as_second())
 }
 
 /// What the wait queue has to know about a claim.
@@ -64,7 +71,10 @@ pub struct ClaimAttributes {
 
 impl From<Priority> for ClaimAttributes {
     fn from(priority: Priority) -> Self {
-        Self { priority, ..Self::default() }
+        Self {
+            priority,
+            ..Self::default()
+        }
     }
 }
 
@@ -84,12 +94,14 @@ pub(super) struct Supply<'a> {
 }
 
 impl Supply<'_> {
-    /// Whether the claims are divided into groups of which each may have a limited number of addresses.
+    /// Whether the claims are divided into groups of which each may have a limited number of
+    /// addresses.
     fn has_groups(&self) -> bool {
         self.quota.is_some() || self.slices.is_some()
     }
 
-    /// The first group of a claim that may have no further address beyond those that `promised` counts.
+    /// The first group of a claim that may have no further address beyond those that `promised`
+    /// counts.
     fn full(&self, consumer: &Consumer, promised: impl Fn(&Group) -> usize) -> Option<Group> {
         let limited = self.quota.and_then(|quota| quota.full(consumer, &promised));
         limited.or_else(|| {
@@ -133,8 +145,8 @@ struct Queued {
     requested: Option<Block>,
 }
 
-/// A priority queue of claims. When an address becomes free, the first claim is granted a turn: the right to one free
-/// address.
+/// A priority queue of claims. When an address becomes free, the first claim is granted a turn: the
+/// right to one free address.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
     /// The claims that wait for an address outside of the headroom, and those that may use it.
@@ -156,8 +168,8 @@ pub(super) struct WaitQueue {
     waiting_for_pool: HashSet<NamespacedName>,
     /// The claims that are being reconciled, in the order in which their reconciles started.
     started: HashMap<NamespacedName, Position>,
-    /// The positions of the claims that are about to request an address: they have a turn, or are being reconciled and
-    /// have not requested one.
+    /// The positions of the claims that are about to request an address: they have a turn, or are
+    /// being reconciled and have not requested one.
     due: BTreeSet<Position>,
     last_sequence: u64,
 }
@@ -171,7 +183,11 @@ impl WaitQueue {
         supply: Supply<'_>,
     ) -> Answer {
         self.remove_due(claim);
-        let kept_free = if attributes.uses_headroom { 0 } else { supply.headroom };
+        let kept_free = if attributes.uses_headroom {
+            0
+        } else {
+            supply.headroom
+        };
         let requested = attributes.requested;
         let is_free = requested.is_none() || supply.requested_is_free;
         let mut at_once = false;
@@ -179,7 +195,11 @@ impl WaitQueue {
             let is_same = queued.requested == requested;
             at_once = self.remove_turn(claim) && is_same && is_free && supply.free > kept_free;
         } else if !supply.has_groups() && is_free {
-            let ahead = self.waiting.iter().map(BTreeMap::len).fold(self.turns.len(), usize::saturating_add);
+            let ahead = self
+                .waiting
+                .iter()
+                .map(BTreeMap::len)
+                .fold(self.turns.len(), usize::saturating_add);
             let is_contested = requested.is_some_and(|block| self.requests.is_contested(block));
             if !is_contested && supply.free > kept_free.saturating_add(ahead as u128) {
                 self.waiting_for_pool.remove(claim);
@@ -203,8 +223,8 @@ impl WaitQueue {
         Answer::Wait
     }
 
-    /// The claim requests an address that only it may have and that is not among the free ones. It gets it, and so
-    /// leaves the queue, unless its group may have no further address.
+    /// The claim requests an address that only it may have and that is not among the free ones. It
+    /// gets it, and so leaves the queue, unless its group may have no further address.
     pub(super) fn request_extra(
         &mut self,
         claim: &NamespacedName,
@@ -228,25 +248,47 @@ impl WaitQueue {
 
     /// Lets the claim wait, at the position that it already has if it has one.
     fn enqueue(&mut self, claim: &NamespacedName, attributes: &ClaimAttributes, has_groups: bool) {
-        let position = self.position(claim).unwrap_or_else(|| self.next_position(attributes.priority));
+        let position = self
+            .position(claim)
+            .unwrap_or_else(|| self.next_position(attributes.priority));
         self.remove_waiting(claim);
         let consumer = has_groups.then(|| {
             let consumer = Consumer::new(claim.clone(), attributes.cluster.clone());
             consumer.with_owner(attributes.slice_owner.clone())
         });
-        let ClaimAttributes { uses_headroom, requested, .. } = *attributes;
-        requested.iter().for_each(|block| self.requests.add_claim(*block));
-        let known = self.queued.insert(claim.clone(), Queued { position, consumer, uses_headroom, requested });
-        known.and_then(|known| known.requested).iter().for_each(|block| self.requests.remove_claim(*block));
+        let ClaimAttributes {
+            uses_headroom,
+            requested,
+            ..
+        } = *attributes;
+        requested
+            .iter()
+            .for_each(|block| self.requests.add_claim(*block));
+        let known = self.queued.insert(
+            claim.clone(),
+            Queued {
+                position,
+                consumer,
+                uses_headroom,
+                requested,
+            },
+        );
+        known
+            .and_then(|known| known.requested)
+            .iter()
+            .for_each(|block| self.requests.remove_claim(*block));
         self.insert_waiting(position, claim);
     }
 
-    /// Records that a reconcile of a claim starts. Reconciles start in the order in which the watch has shown the claims,
-    /// but their requests can overtake each other.
+    /// Records that a reconcile of a claim starts. Reconciles start in the order in which the watch
+    /// has shown the claims, but their requests can overtake each other.
     pub(super) fn start(&mut self, claim: &NamespacedName, priority: Priority) {
-        let position = self.position(claim).unwrap_or_else(|| self.next_position(priority));
+        let position = self
+            .position(claim)
+            .unwrap_or_else(|| self.next_position(priority));
         self.started.insert(claim.clone(), position);
-        // A claim that waits for a certain address, or for any without a turn, will not get another one.
+        // A claim that waits for a certain address, or for any without a turn, will not get another
+        // one.
         let is_due = match self.queued.get(claim) {
             Some(queued) => queued.requested.is_none() && self.waiting_for_pool.contains(claim),
             None => true,
@@ -266,7 +308,8 @@ impl WaitQueue {
 
     /// How many claims that come before this one are about to request an address, at most `most`.
     pub(super) fn due_before(&self, claim: &NamespacedName, most: usize) -> usize {
-        self.position(claim).map_or(0, |position| self.due.range(..position).take(most).count())
+        self.position(claim)
+            .map_or(0, |position| self.due.range(..position).take(most).count())
     }
 
     fn position(&self, claim: &NamespacedName) -> Option<Position> {
@@ -288,13 +331,21 @@ impl WaitQueue {
     /// Sorts claims by their positions: those that are enqueued are reconciled in this order.
     fn sorted(&self, claims: impl Iterator<Item = NamespacedName>) -> Vec<NamespacedName> {
         let mut claims: Vec<NamespacedName> = claims.collect();
-        claims.sort_by_cached_key(|claim| self.position(claim).unwrap_or((Priority::MAX, u64::MAX)));
+        claims
+            .sort_by_cached_key(|claim| self.position(claim).unwrap_or((Priority::MAX, u64::MAX)));
         claims
     }
 
     /// Lets a queued claim wait for its block, or for any address.
     fn insert_waiting(&mut self, position: Position, claim: &NamespacedName) {
-        let Some(Queued { uses_headroom, requested, .. }) = self.queued.get(claim) else { return };
+        let Some(Queued {
+            uses_headroom,
+            requested,
+            ..
+        }) = self.queued.get(claim)
+        else {
+            return;
+        };
         match *requested {
             Some(block) => self.requests.insert_waiting(block, position, claim.clone()),
             None => drop(self.tier(*uses_headroom).insert(position, claim.clone())),
@@ -308,9 +359,21 @@ impl WaitQueue {
 
     /// Removes the claim from those that wait or are blocked. It keeps its position.
     fn remove_waiting(&mut self, claim: &NamespacedName) {
-        let Some(Queued { position, consumer, requested, .. }) = self.queued.get(claim) else { return };
-        requested.iter().for_each(|block| self.requests.remove_waiting(*block, position));
-        self.waiting.iter_mut().for_each(|tier| drop(tier.remove(position)));
+        let Some(Queued {
+            position,
+            consumer,
+            requested,
+            ..
+        }) = self.queued.get(claim)
+        else {
+            return;
+        };
+        requested
+            .iter()
+            .for_each(|block| self.requests.remove_waiting(*block, position));
+        self.waiting
+            .iter_mut()
+            .for_each(|tier| drop(tier.remove(position)));
         for group in consumer.iter().flat_map(Consumer::groups) {
             if let Some(blocked) = self.blocked.get_mut(&group) {
                 blocked.remove(position);
@@ -324,12 +387,20 @@ impl WaitQueue {
     fn block(&mut self, claim: &NamespacedName, group: &Group) {
         self.remove_waiting(claim);
         if let Some(queued) = self.queued.get(claim) {
-            self.blocked.entry(group.clone()).or_default().insert(queued.position, claim.clone());
+            self.blocked
+                .entry(group.clone())
+                .or_default()
+                .insert(queued.position, claim.clone());
         }
     }
 
     /// Lets a claim wait until a group may have one more address.
-    pub(super) fn wait_for_group(&mut self, claim: &NamespacedName, attributes: &ClaimAttributes, group: &Group) {
+    pub(super) fn wait_for_group(
+        &mut self,
+        claim: &NamespacedName,
+        attributes: &ClaimAttributes,
+        group: &Group,
+    ) {
         self.enqueue(claim, attributes, true);
         self.block(claim, group);
     }
@@ -337,13 +408,19 @@ impl WaitQueue {
     /// The group of a claim that may have no further address.
     fn full_group(&self, claim: &NamespacedName, supply: Supply<'_>) -> Option<Group> {
         let consumer = self.queued.get(claim)?.consumer.as_ref()?;
-        supply.full(consumer, |group| self.turns_of.get(group).copied().unwrap_or_default())
+        supply.full(consumer, |group| {
+            self.turns_of.get(group).copied().unwrap_or_default()
+        })
     }
 
-    /// Ends the turn of a claim whose reconcile has ended without a request, and returns whether it had one. A turn
-    /// that was granted after the reconcile started at `started` is for the next reconcile, and stays.
+    /// Ends the turn of a claim whose reconcile has ended without a request, and returns whether it
+    /// had one. A turn that was granted after the reconcile started at `started` is for the next
+    /// reconcile, and stays.
     pub(super) fn end_turn(&mut self, claim: &NamespacedName, started: Instant) -> bool {
-        let is_unused = self.turns.get(claim).is_some_and(|granted_at| *granted_at < started);
+        let is_unused = self
+            .turns
+            .get(claim)
+            .is_some_and(|granted_at| *granted_at < started);
         is_unused && self.remove_turn(claim)
     }
 
@@ -353,20 +430,29 @@ impl WaitQueue {
         self.remove_turn(claim);
         self.remove_due(claim);
         let known = self.queued.remove(claim);
-        known.as_ref().and_then(|known| known.requested).iter().for_each(|block| self.requests.remove_claim(*block));
+        known
+            .as_ref()
+            .and_then(|known| known.requested)
+            .iter()
+            .for_each(|block| self.requests.remove_claim(*block));
         known.is_some()
     }
 
     /// Removes the claim: it waits neither for an address nor for the pool.
     pub(super) fn forget(&mut self, claim: &NamespacedName) {
         self.waiting_for_pool.remove(claim);
-        self.beyond_limit.retain(|_, claims| !claims.remove(claim) || !claims.is_empty());
+        self.beyond_limit
+            .retain(|_, claims| !claims.remove(claim) || !claims.is_empty());
         self.leave(claim);
     }
 
-    /// Lets the claim wait for a change of the pool itself; it is enqueued for an address as well. Returns whether it
-    /// was not waiting for the pool before.
-    pub(super) fn wait_for_pool(&mut self, claim: &NamespacedName, attributes: &ClaimAttributes) -> bool {
+    /// Lets the claim wait for a change of the pool itself; it is enqueued for an address as well.
+    /// Returns whether it was not waiting for the pool before.
+    pub(super) fn wait_for_pool(
+        &mut self,
+        claim: &NamespacedName,
+        attributes: &ClaimAttributes,
+    ) -> bool {
         if !self.turns.contains_key(claim) {
             // The rules of the pool may not be known yet.
             self.enqueue(claim, attributes, true);
@@ -380,16 +466,22 @@ impl WaitQueue {
         self.waiting_for_pool.insert(claim.clone());
     }
 
-    /// Lets a claim that has reserved an address beyond a limit wait until its group has fewer addresses.
+    /// Lets a claim that has reserved an address beyond a limit wait until its group has fewer
+    /// addresses.
     pub(super) fn wait_for_room(&mut self, group: &Group, claim: &NamespacedName) {
         self.leave(claim);
-        self.beyond_limit.entry(group.clone()).or_default().insert(claim.clone());
+        self.beyond_limit
+            .entry(group.clone())
+            .or_default()
+            .insert(claim.clone());
     }
 
     /// Returns the claims of a namespace that waited for the pool: they have to be reconciled.
     pub(super) fn namespace_changed(&mut self, namespace: &str) -> Vec<NamespacedName> {
-        let waiting: Vec<NamespacedName> =
-            self.waiting_for_pool.extract_if(|claim| claim.namespace() == namespace).collect();
+        let waiting: Vec<NamespacedName> = self
+            .waiting_for_pool
+            .extract_if(|claim| claim.namespace() == namespace)
+            .collect();
         self.sorted(waiting.into_iter())
     }
 
@@ -399,12 +491,16 @@ impl WaitQueue {
         self.sorted(waiting.into_iter())
     }
 
-    /// Returns the claims that wait for an address and not for a change of the pool, which can no longer allocate: they
-    /// have to report this.
+    /// Returns the claims that wait for an address and not for a change of the pool, which can no
+    /// longer allocate: they have to report this.
     pub(super) fn pool_stopped(&self) -> Vec<NamespacedName> {
         let beyond_limit = self.beyond_limit.values().flatten();
         let waiting = self.queued.keys().chain(beyond_limit);
-        self.sorted(waiting.filter(|claim| !self.waiting_for_pool.contains(*claim)).cloned())
+        self.sorted(
+            waiting
+                .filter(|claim| !self.waiting_for_pool.contains(*claim))
+                .cloned(),
+        )
     }
 
     /// Records that a block became free, or is no longer free.
@@ -427,10 +523,14 @@ impl WaitQueue {
         self.queued.contains_key(claim) || self.waiting_for_pool.contains(claim)
     }
 
-    /// All claims that wait: in any state, for the pool, or beyond a limit. A claim can occur twice.
+    /// All claims that wait: in any state, for the pool, or beyond a limit. A claim can occur
+    /// twice.
     pub(super) fn claims(&self) -> impl Iterator<Item = &NamespacedName> {
         let beyond_limit = self.beyond_limit.values().flatten();
-        self.queued.keys().chain(&self.waiting_for_pool).chain(beyond_limit)
+        self.queued
+            .keys()
+            .chain(&self.waiting_for_pool)
+            .chain(beyond_limit)
     }
 
     /// The number of claims that wait for an address.

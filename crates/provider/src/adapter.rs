@@ -38,7 +38,10 @@ impl PoolKind {
 
     /// Creates the kind from its API group and its name.
     pub fn new(group: impl Into<String>, kind: impl Into<String>) -> Self {
-        Self { group: group.into(), kind: kind.into() }
+        Self {
+            group: group.into(),
+            kind: kind.into(),
+        }
     }
 
     /// Returns whether a reference names a pool of this kind.
@@ -139,14 +142,14 @@ pub trait ProviderAdapter: Send + Sync + 'static {
     /// The type that handles one claim during one reconcile.
     type Handler: ClaimHandler;
 
-    /// Creates the handler of a claim. Called once per reconcile; must not block. The handler is dropped when the
-    /// reconcile ends, whatever its result.
+    /// Creates the handler of a claim. Called once per reconcile; must not block. The handler is
+    /// dropped when the reconcile ends, whatever its result.
     fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> Self::Handler;
 
-    /// Called before each reconcile of a claim without an address and without an IPAddress, in the order in which these
-    /// reconciles start: of the claims of a namespace, that in which the watch has shown them. A provider can allocate
-    /// addresses in this order, although the handlers run concurrently. The returned value is dropped when the reconcile
-    /// has ended. Must not block.
+    /// Called before each reconcile of a claim without an address and without an IPAddress, in the
+    /// order in which these reconciles start: of the claims of a namespace, that in which the watch
+    /// has shown them. A provider can allocate addresses in this order, although the handlers run
+    /// concurrently. The returned value is dropped when the reconcile has ended. Must not block.
     fn starting(&self, _claim: &IPAddressClaim) -> Option<Box<dyn Any + Send>> {
         None
     }
@@ -154,38 +157,45 @@ pub trait ProviderAdapter: Send + Sync + 'static {
 
 /// Allocates and releases the address of one claim. Lives for one reconcile.
 ///
-/// The methods may wait for the provider's backend. Each must end in bounded time and must be idempotent: it may be
-/// called again after any failure, also by another process.
+/// The methods may wait for the provider's backend. Each must end in bounded time and must be
+/// idempotent: it may be called again after any failure, also by another process.
 pub trait ClaimHandler: Send {
-    /// Looks up the pool of the claim. Called before the other two methods. If it fails while the claim is being
-    /// deleted, [`ClaimHandler::release_address`] is called nevertheless.
+    /// Looks up the pool of the claim. Called before the other two methods. If it fails while the
+    /// claim is being deleted, [`ClaimHandler::release_address`] is called nevertheless.
     fn fetch_pool(&mut self) -> impl Future<Output = Result<PoolView, HandlerError>> + Send;
 
-    /// Allocates an address for the claim. Repeated calls for the same claim return the same address.
+    /// Allocates an address for the claim. Repeated calls for the same claim return the same
+    /// address.
     ///
-    /// `existing` is the IPAddress with the claim's name, as just read, whose address must be kept. It comes from an
-    /// earlier attempt, an upgrade or a restore, or a user created it. Return [`Ensured::DeleteExisting`] if it is a
-    /// leftover whose address cannot be kept.
+    /// `existing` is the IPAddress with the claim's name, as just read, whose address must be kept.
+    /// It comes from an earlier attempt, an upgrade or a restore, or a user created it. Return
+    /// [`Ensured::DeleteExisting`] if it is a leftover whose address cannot be kept.
     fn ensure_address(
         &mut self,
         existing: Option<&IPAddress>,
     ) -> impl Future<Output = Result<Ensured, HandlerError>> + Send;
 
-    /// Called with the IPAddress of the claim, in its last state, when the reconciler has deleted it and before
-    /// [`ClaimHandler::release_address`]. A provider that finds what it has allocated by the address can use it, also
-    /// if its own index lags behind. Not called if the IPAddress was deleted by an earlier attempt or by others.
+    /// Called with the IPAddress of the claim, in its last state, when the reconciler has deleted
+    /// it and before [`ClaimHandler::release_address`]. A provider that finds what it has allocated
+    /// by the address can use it, also if its own index lags behind. Not called if the IPAddress
+    /// was deleted by an earlier attempt or by others.
     fn address_deleted(&mut self, _address: &IPAddress) {}
 
-    /// Releases the address of the claim. Called once the IPAddress no longer exists, also if none ever existed, and
-    /// possibly again after success.
+    /// Releases the address of the claim. Called once the IPAddress no longer exists, also if none
+    /// ever existed, and possibly again after success.
     fn release_address(&mut self) -> impl Future<Output = Result<Released, HandlerError>> + Send;
 
-    /// Returns whether the address of a bound claim is still allocated to the claim. Changes nothing.
+    /// Returns whether the address of a bound claim is still allocated to the claim. Changes
+    /// nothing.
     ///
     /// Called for each bound claim once in [`ClaimOptions::verify_interval`], if that is set, after
-    /// [`ClaimHandler::fetch_pool`]. If it returns `false`, an event reports it, and [`ClaimHandler::ensure_address`] is
-    /// called, which allocates the address again or reports why that is impossible.
-    fn verify(&mut self, _address: &IPAddress) -> impl Future<Output = Result<bool, HandlerError>> + Send {
+    /// [`ClaimHandler::fetch_pool`]. If it returns `false`, an event reports it, and
+    /// [`ClaimHandler::ensure_address`] is called, which allocates the address again or reports why
+    /// that is impossible.
+    fn verify(
+        &mut self,
+        _address: &IPAddress,
+    ) -> impl Future<Output = Result<bool, HandlerError>> + Send {
         std::future::ready(Ok(true))
     }
 }
@@ -201,18 +211,18 @@ pub struct PoolView {
     pub paused: bool,
     /// Whether the pool is being deleted.
     pub deleting: bool,
-    /// Whether an earlier attempt already allocated an address of the pool to the claim. Such a claim is bound even
-    /// while the pool is being deleted.
+    /// Whether an earlier attempt already allocated an address of the pool to the claim. Such a
+    /// claim is bound even while the pool is being deleted.
     pub holds_address: bool,
-    /// After which time the address of a claim that is being deleted is released although other controllers have not
-    /// removed their finalizers from the claim. Such a finalizer means that a machine may still use the address.
-    /// `None`: never.
+    /// After which time the address of a claim that is being deleted is released although other
+    /// controllers have not removed their finalizers from the claim. Such a finalizer means that a
+    /// machine may still use the address. `None`: never.
     pub release_terminating_after: Option<Duration>,
 }
 
 impl PoolView {
-    /// Creates the view of a pool object. [`Self::holds_address`] is `false`, and [`Self::release_terminating_after`] is
-    /// `None`.
+    /// Creates the view of a pool object. [`Self::holds_address`] is `false`, and
+    /// [`Self::release_terminating_after`] is `None`.
     pub fn of<K: Resource<DynamicType = ()>>(pool: &K) -> Self {
         let meta = pool.meta();
         Self {
@@ -246,8 +256,8 @@ pub struct Allocation {
     pub prefix: u8,
     /// Gateway of the subnet of the address, if it has one.
     pub gateway: Option<IpAddr>,
-    /// Labels of the IPAddress, such as the id of the address in the backend. The labels of the Cluster API contract
-    /// have precedence. Other labels of an existing IPAddress are kept.
+    /// Labels of the IPAddress, such as the id of the address in the backend. The labels of the
+    /// Cluster API contract have precedence. Other labels of an existing IPAddress are kept.
     pub labels: BTreeMap<String, String>,
     /// Annotations of the IPAddress. Other annotations of an existing IPAddress are kept.
     pub annotations: BTreeMap<String, String>,
@@ -257,22 +267,42 @@ impl Allocation {
     /// Creates an allocation without gateway, labels and annotations.
     pub fn new(address: impl Into<IpAddr>, prefix: u8) -> Self {
         let (labels, annotations) = (BTreeMap::new(), BTreeMap::new());
-        Self { address: address.into(), prefix, gateway: None, labels, annotations }
+        Self {
+            address: address.into(),
+            prefix,
+            gateway: None,
+            labels,
+            annotations,
+        }
     }
 
-    /// Checks that the address is the one of the existing IPAddress, or that prefix and gateway of a new one belong to
-    /// its family.
+    /// Checks that the address is the one of the existing IPAddress, or that prefix and gateway of
+    /// a new one belong to its family.
     pub(crate) fn validate(&self, existing: Option<&IPAddress>) -> Result<(), HandlerError> {
-        let Self { address, prefix, gateway, .. } = self;
+        let Self {
+            address,
+            prefix,
+            gateway,
+            ..
+        } = self;
         let problem = if let Some(existing) = existing {
             let present = existing.spec.address.parse::<IpAddr>();
             if !present.is_ok_and(|present| present.to_canonical() != address.to_canonical()) {
                 return Ok(());
             }
-            format!(", but IPAddress {} has {} already", existing.name_any(), existing.spec.address)
+            format!(
+                ", but IPAddress {} has {} already",
+                existing.name_any(),
+                existing.spec.address
+            )
         } else if *prefix > max_prefix(*address) {
-            format!(" with prefix length {prefix}, which is longer than {}", max_prefix(*address))
-        } else if let Some(gateway) = gateway.filter(|gateway| gateway.is_ipv4() != address.is_ipv4()) {
+            format!(
+                " with prefix length {prefix}, which is longer than {}",
+                max_prefix(*address)
+            )
+        } else if let Some(gateway) =
+            gateway.filter(|gateway| gateway.is_ipv4() != address.is_ipv4())
+        {
             format!(" with gateway {gateway}, which is of another family")
         } else {
             return Ok(());
@@ -292,9 +322,9 @@ fn max_prefix(address: IpAddr) -> u8 {
 pub enum Ensured {
     /// The claim has this address: the one of the existing IPAddress, if there is one.
     Allocated(Allocation),
-    /// The existing IPAddress is a leftover whose address cannot be kept, for this reason. It is deleted, and
-    /// [`ClaimHandler::ensure_address`] is called without it. The IPAddress of a bound claim is never deleted: that is
-    /// reported as `AllocationFailed`.
+    /// The existing IPAddress is a leftover whose address cannot be kept, for this reason. It is
+    /// deleted, and [`ClaimHandler::ensure_address`] is called without it. The IPAddress of a bound
+    /// claim is never deleted: that is reported as `AllocationFailed`.
     DeleteExisting(String),
 }
 
@@ -309,32 +339,37 @@ impl From<Allocation> for Ensured {
 pub enum Released {
     /// The address is released; the finalizer is removed from the claim.
     Now,
-    /// The release is in progress; the claim keeps its finalizer and is reconciled again after this time.
+    /// The release is in progress; the claim keeps its finalizer and is reconciled again after this
+    /// time.
     After(Duration),
 }
 
-/// Why a handler did not return an address or a pool. The variant determines condition, event and retry. The message is
-/// shown to users: it says what is wrong, where, and what to do.
+/// Why a handler did not return an address or a pool. The variant determines condition, event and
+/// retry. The message is shown to users: it says what is wrong, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum HandlerError {
-    /// The pool does not exist. Reported as `PoolNotReady`; retried after [`ClaimOptions::resync_interval`].
+    /// The pool does not exist. Reported as `PoolNotReady`; retried after
+    /// [`ClaimOptions::resync_interval`].
     #[error("{0}")]
     PoolNotFound(String),
-    /// The pool cannot serve claims. Reported as `PoolNotReady`; retried after [`ClaimOptions::resync_interval`].
+    /// The pool cannot serve claims. Reported as `PoolNotReady`; retried after
+    /// [`ClaimOptions::resync_interval`].
     #[error("{0}")]
     PoolNotReady(String),
-    /// The pool has no free address. Reported as `PoolExhausted`; retried after [`ClaimOptions::resync_interval`].
+    /// The pool has no free address. Reported as `PoolExhausted`; retried after
+    /// [`ClaimOptions::resync_interval`].
     #[error("{0}")]
     PoolExhausted(String),
-    /// The claim must not use the pool. Reported as `PoolNotAllowed`; retried after [`ClaimOptions::resync_interval`].
+    /// The claim must not use the pool. Reported as `PoolNotAllowed`; retried after
+    /// [`ClaimOptions::resync_interval`].
     #[error("{0}")]
     PoolNotAllowed(String),
-    /// The namespace or Cluster of the claim has as many addresses of the pool as it may have. Reported as
-    /// `QuotaExceeded`; retried after [`ClaimOptions::resync_interval`].
+    /// The namespace or Cluster of the claim has as many addresses of the pool as it may have.
+    /// Reported as `QuotaExceeded`; retried after [`ClaimOptions::resync_interval`].
     #[error("{0}")]
     QuotaExceeded(String),
-    /// The claim has to wait for another reason of the provider. Reported with this reason; retried after
-    /// [`ClaimOptions::resync_interval`].
+    /// The claim has to wait for another reason of the provider. Reported with this reason; retried
+    /// after [`ClaimOptions::resync_interval`].
     #[error("{message}")]
     Waiting {
         /// The reason of the condition, in CamelCase.
@@ -342,8 +377,9 @@ pub enum HandlerError {
         /// What the claim waits for.
         message: String,
     },
-    /// The provider is not ready to answer, for example because its caches are not filled yet. Not a failure; retried
-    /// after a delay. Reported as `PoolNotReady` if it lasts for more than 5 seconds.
+    /// The provider is not ready to answer, for example because its caches are not filled yet. Not
+    /// a failure; retried after a delay. Reported as `PoolNotReady` if it lasts for more than 5
+    /// seconds.
     #[error("{message}")]
     RetryAfter {
         /// What the provider waits for.
@@ -351,14 +387,16 @@ pub enum HandlerError {
         /// The delay before the next attempt.
         after: Duration,
     },
-    /// The address of the existing IPAddress is allocated to another claim. Reported as `DuplicateAddress`.
+    /// The address of the existing IPAddress is allocated to another claim. Reported as
+    /// `DuplicateAddress`.
     #[error("{0}")]
     DuplicateAddress(String),
-    /// Another writer was faster, and the next attempt reads what it wrote. Not a failure; retried within a fraction of
-    /// a second, and reported only after ten attempts.
+    /// Another writer was faster, and the next attempt reads what it wrote. Not a failure; retried
+    /// within a fraction of a second, and reported only after ten attempts.
     #[error("{0}")]
     Conflict(String),
-    /// The attempt failed and may succeed later. Retried with exponential backoff; reported only if it keeps failing.
+    /// The attempt failed and may succeed later. Retried with exponential backoff; reported only if
+    /// it keeps failing.
     #[error("{message}")]
     Transient {
         /// The operation that failed.
@@ -373,7 +411,8 @@ pub enum HandlerError {
 }
 
 impl From<CallError> for HandlerError {
-    /// A conflict is [`HandlerError::Conflict`]; any other failed request is [`HandlerError::Transient`].
+    /// A conflict is [`HandlerError::Conflict`]; any other failed request is
+    /// [`HandlerError::Transient`].
     fn from(error: CallError) -> Self {
         if error.is_conflict() {
             return Self::Conflict(error_chain(&error));
@@ -385,7 +424,10 @@ impl From<CallError> for HandlerError {
 impl HandlerError {
     /// Creates a [`HandlerError::Transient`] from the operation that failed and the cause.
     pub fn transient(message: impl Into<String>, source: impl Into<BoxError>) -> Self {
-        Self::Transient { message: message.into(), source: source.into() }
+        Self::Transient {
+            message: message.into(),
+            source: source.into(),
+        }
     }
 }
 
@@ -402,15 +444,27 @@ mod tests {
                 existing.spec.address = address.to_owned();
                 existing
             });
-            allocation.validate(existing.as_ref()).err().map(|error| error.to_string()).unwrap_or_default()
+            allocation
+                .validate(existing.as_ref())
+                .err()
+                .map(|error| error.to_string())
+                .unwrap_or_default()
         };
-        let (old, new) = (Allocation::new([10, 0, 0, 5], 24), Allocation::new([10, 0, 0, 5], 64));
-        assert_eq!(problem(old.clone(), None) + &problem(old.clone(), Some("10.0.0.5")), "");
-        let text =
-            "the provider allocated 10.0.0.5, but IPAddress a has 10.0.0.6 already; this is a bug of the provider";
+        let (old, new) = (
+            Allocation::new([10, 0, 0, 5], 24),
+            Allocation::new([10, 0, 0, 5], 64),
+        );
+        assert_eq!(
+            problem(old.clone(), None) + &problem(old.clone(), Some("10.0.0.5")),
+            ""
+        );
+        let text = "the provider allocated 10.0.0.5, but IPAddress a has 10.0.0.6 already; this is a bug of the provider";
         assert_eq!(problem(old.clone(), Some("10.0.0.6")), text);
         assert!(problem(new, None).contains("with prefix length 64, which is longer than 32"));
         let gateway = Some("fd00::1".parse().unwrap());
-        assert!(problem(Allocation { gateway, ..old }, None).contains("gateway fd00::1, which is of another family"));
+        assert!(
+            problem(Allocation { gateway, ..old }, None)
+                .contains("gateway fd00::1, which is of another family")
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Events on IPAddresses that are deleted while their claim is bound to them. Such an IPAddress keeps its finalizer
-//! until the claim is deleted.
+//! Events on IPAddresses that are deleted while their claim is bound to them. Such an IPAddress
+//! keeps its finalizer until the claim is deleted.
 
 use std::collections::HashSet;
 
@@ -13,8 +13,8 @@ use crate::adapter::PoolKind;
 use crate::api::{ContractVersion, IPAddress, Uid, conditions, names};
 use crate::claim_cache::ClaimCache;
 
-/// Publishes one event for each IPAddress that is deleted while its claim is bound. IPAddresses that are already being
-/// deleted in the initial list get none: an earlier process published it.
+/// Publishes one event for each IPAddress that is deleted while its claim is bound. IPAddresses
+/// that are already being deleted in the initial list get none: an earlier process published it.
 pub(super) struct AddressInUseEvents {
     pub(super) version: ContractVersion,
     pub(super) pools: Vec<PoolKind>,
@@ -34,7 +34,8 @@ struct State {
 }
 
 impl DeletingAddresses {
-    /// Adds an IPAddress that is being deleted. Returns whether it is new and not part of the initial list.
+    /// Adds an IPAddress that is being deleted. Returns whether it is new and not part of the
+    /// initial list.
     fn insert(&self, address: &IPAddress) -> bool {
         let mut state = self.0.lock();
         let is_new = uid(address).is_some_and(|uid| state.deleting.insert(uid));
@@ -56,19 +57,32 @@ impl EventHandler<IPAddress> for AddressInUseEvents {
     }
 
     fn apply(&self, address: &IPAddress) {
-        let is_kept =
-            address.metadata.deletion_timestamp.is_some() && finalizer::is_set(address, names::PROTECT_ADDRESS);
+        let is_kept = address.metadata.deletion_timestamp.is_some()
+            && finalizer::is_set(address, names::PROTECT_ADDRESS);
         if !is_kept
-            || !self.pools.iter().any(|kind| kind.matches(&address.spec.pool_ref))
+            || !self
+                .pools
+                .iter()
+                .any(|kind| kind.matches(&address.spec.pool_ref))
             || !self.deleting.insert(address)
         {
             return;
         }
         let name = address.name_any();
-        let claim = self.claims.get(&address.namespace().unwrap_or_default(), &name);
+        let claim = self
+            .claims
+            .get(&address.namespace().unwrap_or_default(), &name);
         if claim.is_some_and(|claim| claim.is_managed && claim.bound && claim.deleted.is_none()) {
-            let note = format!("IPAddressClaim {name} is bound to this IPAddress, which is removed after the claim");
-            self.events.warning(address, &self.version, conditions::ADDRESS_IN_USE, "Delete", &note);
+            let note = format!(
+                "IPAddressClaim {name} is bound to this IPAddress, which is removed after the claim"
+            );
+            self.events.warning(
+                address,
+                &self.version,
+                conditions::ADDRESS_IN_USE,
+                "Delete",
+                &note,
+            );
         }
     }
 
@@ -90,7 +104,10 @@ mod tests {
             address.metadata.uid = Some(uid.to_owned());
             deleting.insert(&address)
         };
-        let (before, since) = ("6101ef08-5b98-40af-8a1f-bc85701b2e47", "0001ef08-5b98-00af-8a1f-0085701b2e47");
+        let (before, since) = (
+            "6101ef08-5b98-40af-8a1f-bc85701b2e47",
+            "0001ef08-5b98-00af-8a1f-0085701b2e47",
+        );
         assert!(!is_new_deletion(before));
         deleting.0.lock().listed = true;
         assert!(!is_new_deletion(before));

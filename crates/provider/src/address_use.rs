@@ -28,20 +28,31 @@ pub enum AddressUse {
 impl AddressUse {
     fn condition(&self) -> Condition {
         match self {
-            Self::InUse => Condition::new(conditions::IN_USE, true, conditions::MACHINE_HAS_ADDRESS, ""),
-            Self::NotInUse(message) => {
-                Condition::new(conditions::IN_USE, false, conditions::MACHINE_LACKS_ADDRESS, message.as_str())
-            }
+            Self::InUse => Condition::new(
+                conditions::IN_USE,
+                true,
+                conditions::MACHINE_HAS_ADDRESS,
+                "",
+            ),
+            Self::NotInUse(message) => Condition::new(
+                conditions::IN_USE,
+                false,
+                conditions::MACHINE_LACKS_ADDRESS,
+                message.as_str(),
+            ),
             Self::Unknown(reason, message) => {
                 let status = "Unknown".into();
-                Condition { status, ..Condition::new(conditions::IN_USE, false, reason, message.as_str()) }
+                Condition {
+                    status,
+                    ..Condition::new(conditions::IN_USE, false, reason, message.as_str())
+                }
             }
         }
     }
 }
 
-/// Reports on bound claims whether their machines use the addresses. It changes nothing else: an address is never
-/// released because of this condition.
+/// Reports on bound claims whether their machines use the addresses. It changes nothing else: an
+/// address is never released because of this condition.
 pub struct AddressUseReporter {
     contract: ContractClient,
     events: EventPublisher,
@@ -52,19 +63,35 @@ impl AddressUseReporter {
     /// Creates a reporter for the claims of a provider.
     pub fn new(setup: &ProviderSetup<'_>) -> Self {
         let (contract, events) = (setup.contract.clone(), setup.manager.events.clone());
-        Self { contract, events, clusters: Arc::clone(&setup.clusters) }
+        Self {
+            contract,
+            events,
+            clusters: Arc::clone(&setup.clusters),
+        }
     }
 
-    /// Sets the condition `AddressInUse` of a claim, or removes it if `found` is `None`. Publishes an event when the
-    /// condition becomes False. Returns whether the claim was written: not if the condition is up to date, if the claim
-    /// or its Cluster is paused, or if the claim changed since it was read.
-    pub async fn report(&self, claim: &IPAddressClaim, found: Option<&AddressUse>) -> Result<bool, CallError> {
-        let Some(desired) = desired(self.contract.ipam, claim, found, clock::now()) else { return Ok(false) };
-        let is_running = matches!(self.clusters.state_for(claim), ClusterState::None | ClusterState::Running);
+    /// Sets the condition `AddressInUse` of a claim, or removes it if `found` is `None`. Publishes
+    /// an event when the condition becomes False. Returns whether the claim was written: not if the
+    /// condition is up to date, if the claim or its Cluster is paused, or if the claim changed
+    /// since it was read.
+    pub async fn report(
+        &self,
+        claim: &IPAddressClaim,
+        found: Option<&AddressUse>,
+    ) -> Result<bool, CallError> {
+        let Some(desired) = desired(self.contract.ipam, claim, found, clock::now()) else {
+            return Ok(false);
+        };
+        let is_running = matches!(
+            self.clusters.state_for(claim),
+            ClusterState::None | ClusterState::Running
+        );
         if is_paused(&claim.metadata) || !is_running {
             return Ok(false);
         }
-        let claims = self.contract.claims(claim.metadata.namespace.as_deref().unwrap_or_default());
+        let claims = self
+            .contract
+            .claims(claim.metadata.namespace.as_deref().unwrap_or_default());
         match patch::write(&claims, claim, &desired).await {
             // Nothing differs from what the API server stores.
             Ok(None) => return Ok(false),
@@ -76,7 +103,13 @@ impl AddressUseReporter {
         if let Some(AddressUse::NotInUse(message)) = found
             && status_of(self.contract.ipam, claim) != Some("False")
         {
-            self.events.warning(claim, &self.contract.ipam, conditions::ADDRESS_NOT_IN_USE, "Inspect", message);
+            self.events.warning(
+                claim,
+                &self.contract.ipam,
+                conditions::ADDRESS_NOT_IN_USE,
+                "Inspect",
+                message,
+            );
         }
         Ok(true)
     }
@@ -99,9 +132,11 @@ fn desired(
     let is_changed = match found {
         Some(found) => {
             // A claim whose machine has the address needs nothing, whatever address it had before.
-            let is_settled =
-                *found == AddressUse::InUse && conditions::remove(list, conditions::RESTORED_WITHOUT_ADDRESS);
-            let condition = found.condition().with_observed_generation(claim.metadata.generation);
+            let is_settled = *found == AddressUse::InUse
+                && conditions::remove(list, conditions::RESTORED_WITHOUT_ADDRESS);
+            let condition = found
+                .condition()
+                .with_observed_generation(claim.metadata.generation);
             conditions::set(list, condition, now) || is_settled
         }
         None => conditions::remove(list, conditions::IN_USE),
@@ -131,10 +166,14 @@ mod tests {
             let (status, in_use) = change(&claim, Some(&AddressUse::InUse)).unwrap();
             assert_eq!(status.as_deref(), Some("True"));
             assert!(change(&in_use, Some(&AddressUse::InUse)).is_none());
-            let (status, lacking) = change(&in_use, Some(&AddressUse::NotInUse("other".to_owned()))).unwrap();
+            let (status, lacking) =
+                change(&in_use, Some(&AddressUse::NotInUse("other".to_owned()))).unwrap();
             assert_eq!(status.as_deref(), Some("False"));
             let unknown = AddressUse::Unknown(conditions::MACHINE_NOT_FOUND, "none".to_owned());
-            assert_eq!(change(&lacking, Some(&unknown)).unwrap().0.as_deref(), Some("Unknown"));
+            assert_eq!(
+                change(&lacking, Some(&unknown)).unwrap().0.as_deref(),
+                Some("Unknown")
+            );
             assert_eq!(change(&lacking, None).unwrap().0, None);
         }
     }

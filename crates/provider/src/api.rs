@@ -1,7 +1,8 @@
 //! The kinds of the Cluster API IPAM contract, with their names and conditions.
 //!
-//! [`IPAddressClaim`], [`IPAddress`] and the fields of [`Cluster`] that pause reconciliation. The types read every
-//! version of the contract ([`ContractVersion`]) and ignore unknown fields. This module has no I/O.
+//! [`IPAddressClaim`], [`IPAddress`] and the fields of [`Cluster`] that pause reconciliation. The
+//! types read every version of the contract ([`ContractVersion`]) and ignore unknown fields. This
+//! module has no I/O.
 
 pub mod advice;
 pub mod conditions;
@@ -18,7 +19,8 @@ mod metadata;
 
 pub use address::{IPAddress, IPAddressSpec};
 pub use claim::{
-    DeprecatedStatus, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus, MAX_REQUEST_LENGTH, NestedConditions,
+    DeprecatedStatus, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus, MAX_REQUEST_LENGTH,
+    NestedConditions,
 };
 pub use cluster::{Cluster, ClusterSpec};
 pub use contract::{ContractVersion, LocalReference, PoolReference};

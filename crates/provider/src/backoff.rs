@@ -1,10 +1,11 @@
 //! Backoff of failing claims.
 //!
-//! If few claims fail, they are retried within seconds after the cause is solved. If thousands fail, for example while
-//! a webhook of the cluster is down, the backoff grows with their number, so that the total retry rate is constant.
+//! If few claims fail, they are retried within seconds after the cause is solved. If thousands
+//! fail, for example while a webhook of the cluster is down, the backoff grows with their number,
+//! so that the total retry rate is constant.
 //!
-//! While the API server does not respond, the backoff is longer than that of the watches, so that the watches have
-//! delivered all earlier writes before claims are retried.
+//! While the API server does not respond, the backoff is longer than that of the watches, so that
+//! the watches have delivered all earlier writes before claims are retried.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -23,7 +24,8 @@ const INITIAL_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF_FEW_CLAIMS: Duration = Duration::from_secs(10);
 /// Maximum backoff if few claims fail and the API server does not respond.
 const MAX_BACKOFF_UNANSWERED: Duration = Duration::from_secs(30);
-/// Maximum backoff if few claims fail and the API server does not know the kind of the claims yet. It takes up to 30 s.
+/// Maximum backoff if few claims fail and the API server does not know the kind of the claims yet.
+/// It takes up to 30 s.
 const MAX_BACKOFF_KIND_UNKNOWN: Duration = Duration::from_secs(2);
 /// Maximum backoff, however many claims fail.
 const MAX_BACKOFF: Duration = Duration::from_mins(5);
@@ -40,7 +42,9 @@ pub(super) struct ClaimBackoff {
 impl ClaimBackoff {
     /// Records that an attempt failed.
     pub(super) fn record_failure(&self, claim: &IPAddressClaim) {
-        self.failing.lock().insert(NamespacedName::of(&claim.metadata));
+        self.failing
+            .lock()
+            .insert(NamespacedName::of(&claim.metadata));
     }
 
     /// Forgets the claim, after a successful attempt or its deletion.
@@ -54,7 +58,11 @@ impl ClaimBackoff {
     /// The delay of the next attempt at a claim, for the current number of failing claims.
     pub(super) fn delay(&self, failures: u32, error: &ReconcileError) -> Duration {
         let max = max_backoff(self.failing.lock().len(), max_backoff_of_few(error));
-        RetryPolicy { initial: INITIAL_BACKOFF, max }.delay(failures)
+        RetryPolicy {
+            initial: INITIAL_BACKOFF,
+            max,
+        }
+        .delay(failures)
     }
 }
 
@@ -72,7 +80,8 @@ fn max_backoff_of_few(error: &ReconcileError) -> Duration {
 /// The maximum backoff of a claim while `failing` claims fail.
 fn max_backoff(failing: usize, of_few: Duration) -> Duration {
     let count = u32::try_from(failing).unwrap_or(u32::MAX);
-    (Duration::from_secs(1).saturating_mul(count) / MAX_RETRIES_PER_SECOND).clamp(of_few, MAX_BACKOFF)
+    (Duration::from_secs(1).saturating_mul(count) / MAX_RETRIES_PER_SECOND)
+        .clamp(of_few, MAX_BACKOFF)
 }
 
 impl EventHandler<IPAddressClaim> for ClaimBackoff {
@@ -92,11 +101,28 @@ mod tests {
 
     #[test]
     fn total_retry_rate_is_bounded() {
-        for (failing, seconds) in [(0, 10), (1, 10), (1_000, 10), (5_000, 50), (30_000, 300), (usize::MAX, 300)] {
-            assert_eq!(max_backoff(failing, MAX_BACKOFF_FEW_CLAIMS), Duration::from_secs(seconds), "{failing}");
+        for (failing, seconds) in [
+            (0, 10),
+            (1, 10),
+            (1_000, 10),
+            (5_000, 50),
+            (30_000, 300),
+            (usize::MAX, 300),
+        ] {
+            assert_eq!(
+                max_backoff(failing, MAX_BACKOFF_FEW_CLAIMS),
+                Duration::from_secs(seconds),
+                "{failing}"
+            );
         }
-        assert_eq!(max_backoff(1, MAX_BACKOFF_UNANSWERED), Duration::from_secs(30));
-        assert_eq!(max_backoff(5_000, MAX_BACKOFF_UNANSWERED), Duration::from_secs(50));
+        assert_eq!(
+            max_backoff(1, MAX_BACKOFF_UNANSWERED),
+            Duration::from_secs(30)
+        );
+        assert_eq!(
+            max_backoff(5_000, MAX_BACKOFF_UNANSWERED),
+            Duration::from_secs(50)
+        );
     }
 
     #[test]
@@ -104,7 +130,10 @@ mod tests {
         let delay_of = |message: &str| {
             let status = kube::core::Status::failure(message, "Forbidden").with_code(403);
             let source = Box::new(kube::Error::Api(Box::new(status)));
-            let error = CallError::Failed { operation: "create IPAddress a".to_owned(), source };
+            let error = CallError::Failed {
+                operation: "create IPAddress a".to_owned(),
+                source,
+            };
             let error = HandlerError::transient("the API server rejected the IPAddress", error);
             ClaimBackoff::default().delay(20, &error.into())
         };

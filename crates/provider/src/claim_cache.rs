@@ -1,5 +1,6 @@
-//! The watch and the cache of claims: which claims this process reconciles, what it keeps of each, and what it passes
-//! on. Claims that need no action, which is most of them most of the time, are cached in a compact form.
+//! The watch and the cache of claims: which claims this process reconciles, what it keeps of each,
+//! and what it passes on. Claims that need no action, which is most of them most of the time, are
+//! cached in a compact form.
 
 use std::sync::Arc;
 
@@ -12,11 +13,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::mpsc;
 
 use crate::adapter::PoolKind;
-use crate::api::{ContractVersion, IPAddressClaim, MAX_REQUEST_LENGTH, PoolReference, Uid, conditions, names};
+use crate::api::{
+    ContractVersion, IPAddressClaim, MAX_REQUEST_LENGTH, PoolReference, Uid, conditions, names,
+};
 use crate::selection::Selection;
 
-/// The compact form of a claim that needs no action: it is bound, has our finalizer and is not being deleted, or this
-/// process does not reconcile it.
+/// The compact form of a claim that needs no action: it is bound, has our finalizer and is not
+/// being deleted, or this process does not reconcile it.
 #[derive(Clone, Debug)]
 pub struct CompactClaim {
     pub(super) uid: Uid,
@@ -29,14 +32,26 @@ pub struct CompactClaim {
 }
 
 impl CompactClaim {
-    /// Creates the compact form of a claim. `None` if the claim may need an action, or if its uid is not a UUID.
-    pub(super) fn of(claim: &IPAddressClaim, pool: Arc<PoolReference>, is_managed: bool) -> Option<Self> {
+    /// Creates the compact form of a claim. `None` if the claim may need an action, or if its uid
+    /// is not a UUID.
+    pub(super) fn of(
+        claim: &IPAddressClaim,
+        pool: Arc<PoolReference>,
+        is_managed: bool,
+    ) -> Option<Self> {
         let bound = is_bound(claim);
         let is_complete = bound && finalizer::is_set(claim, names::RELEASE_ADDRESS);
         let compact = claim.metadata.deletion_timestamp.is_none() && (is_complete || !is_managed);
         let uid = Uid::parse(claim.metadata.uid.as_deref()?)?;
         let (created, shows_use) = (created(claim), shows_use(claim));
-        compact.then_some(Self { uid, pool, is_managed, created, bound, shows_use })
+        compact.then_some(Self {
+            uid,
+            pool,
+            is_managed,
+            created,
+            bound,
+            shows_use,
+        })
     }
 
     /// Creates a claim with the properties that identify it and its pool.
@@ -56,17 +71,25 @@ fn is_bound(claim: &IPAddressClaim) -> bool {
 
 /// Whether the claim has the condition `AddressInUse`.
 fn shows_use(claim: &IPAddressClaim) -> bool {
-    let Some(status) = &claim.status else { return false };
-    let mut lists =
-        [ContractVersion::V1Beta2, ContractVersion::V1Beta1].map(|version| status.conditions(version)).into_iter();
+    let Some(status) = &claim.status else {
+        return false;
+    };
+    let mut lists = [ContractVersion::V1Beta2, ContractVersion::V1Beta1]
+        .map(|version| status.conditions(version))
+        .into_iter();
     lists.any(|list| conditions::find(list, conditions::IN_USE).is_some())
 }
 
 fn created(claim: &IPAddressClaim) -> i64 {
-    claim.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second())
+    claim
+        .metadata
+        .creation_timestamp
+        .as_ref()
+        .map_or(0, |time| time.0.as_second())
 }
 
-/// A cache of the claims of all namespaces, including those that this process does not reconcile. Cheap to clone.
+/// A cache of the claims of all namespaces, including those that this process does not reconcile.
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct ClaimCache {
     pub(super) store: Store<IPAddressClaim, CompactClaim>,
@@ -89,8 +112,9 @@ pub struct ClaimSnapshot {
 }
 
 impl ClaimCache {
-    /// Returns the last seen state of a claim. `None` if the claim is not known or its uid is not a UUID. Absence does
-    /// not prove that a claim is deleted: confirm it with a live read before releasing anything.
+    /// Returns the last seen state of a claim. `None` if the claim is not known or its uid is not a
+    /// UUID. Absence does not prove that a claim is deleted: confirm it with a live read before
+    /// releasing anything.
     pub fn get(&self, namespace: &str, name: &str) -> Option<ClaimSnapshot> {
         Some(match self.store.get(Some(namespace), name)? {
             Cached::Compact(claim) => ClaimSnapshot {
@@ -117,7 +141,9 @@ impl ClaimCache {
         self.store.filter_map(|namespace, name, cached| {
             let pool = match cached {
                 Cached::Compact(claim) if claim.shows_use && claim.is_managed => &*claim.pool,
-                Cached::Full(claim) if shows_use(claim) && self.selection.includes(claim.as_ref()) => {
+                Cached::Full(claim)
+                    if shows_use(claim) && self.selection.includes(claim.as_ref()) =>
+                {
                     &claim.spec.pool_ref
                 }
                 _ => return None,
@@ -131,7 +157,9 @@ impl ClaimCache {
         self.store.filter_map(|namespace, name, cached| {
             let uid = match cached {
                 Cached::Compact(claim) if claim.is_managed && claim.bound => Some(claim.uid),
-                Cached::Full(claim) if is_bound(claim) && self.selection.includes(claim.as_ref()) => {
+                Cached::Full(claim)
+                    if is_bound(claim) && self.selection.includes(claim.as_ref()) =>
+                {
                     Uid::parse(claim.metadata.uid.as_deref()?)
                 }
                 _ => None,
@@ -141,7 +169,8 @@ impl ClaimCache {
     }
 }
 
-/// Drops the fields of a claim that this crate does not read. Annotations can be a hundred times as large as the rest.
+/// Drops the fields of a claim that this crate does not read. Annotations can be a hundred times as
+/// large as the rest.
 pub(super) fn trim_claim(claim: &mut IPAddressClaim) {
     trim(&mut claim.metadata);
     (claim.api_version, claim.kind) = (None, None);
@@ -150,7 +179,9 @@ pub(super) fn trim_claim(claim: &mut IPAddressClaim) {
         let mut is_truncated = false;
         annotations.retain(|name, value| match name.as_str() {
             names::PAUSED_ANNOTATION => true,
-            names::REQUESTED_ADDRESS | names::METAL3_REQUESTED_ADDRESS | names::RELEASE_NOW_ANNOTATION => {
+            names::REQUESTED_ADDRESS
+            | names::METAL3_REQUESTED_ADDRESS
+            | names::RELEASE_NOW_ANNOTATION => {
                 // A longer text is neither an address nor a uid, and is reported.
                 if value.len() > MAX_REQUEST_LENGTH {
                     value.truncate(value.floor_char_boundary(MAX_REQUEST_LENGTH));
@@ -166,8 +197,8 @@ pub(super) fn trim_claim(claim: &mut IPAddressClaim) {
     }
 }
 
-/// Selects the claims that this process reconciles: those that the flags select and whose pool is of a kind of the
-/// provider.
+/// Selects the claims that this process reconciles: those that the flags select and whose pool is
+/// of a kind of the provider.
 pub(super) struct ClaimFilter {
     pub(super) selection: Selection,
     pub(super) pools: Vec<PoolKind>,
@@ -175,15 +206,21 @@ pub(super) struct ClaimFilter {
 
 impl ClaimFilter {
     pub(super) fn matches(&self, claim: &IPAddressClaim) -> bool {
-        self.selection.includes(claim) && self.pools.iter().any(|kind| kind.matches(&claim.spec.pool_ref))
+        self.selection.includes(claim)
+            && self
+                .pools
+                .iter()
+                .any(|kind| kind.matches(&claim.spec.pool_ref))
     }
 }
 
-/// Passes on the watch events of the claims that this process reconciles. A claim that no longer matches the filter,
-/// because a label changed, is passed as deleted: it must not wait in a queue of this process.
+/// Passes on the watch events of the claims that this process reconciles. A claim that no longer
+/// matches the filter, because a label changed, is passed as deleted: it must not wait in a queue
+/// of this process.
 ///
-/// Claims that were removed with our finalizer and without a deletion timestamp are sent to `deleted`. The API server
-/// can remove a claim this way if it is deleted at the moment at which its first finalizer is added.
+/// Claims that were removed with our finalizer and without a deletion timestamp are sent to
+/// `deleted`. The API server can remove a claim this way if it is deleted at the moment at which
+/// its first finalizer is added.
 pub(super) struct FilteringHandler {
     pub(super) filter: Arc<ClaimFilter>,
     pub(super) deleted: mpsc::UnboundedSender<IPAddressClaim>,
@@ -206,7 +243,10 @@ impl EventHandler<IPAddressClaim> for FilteringHandler {
     fn delete(&self, claim: &IPAddressClaim) {
         self.handlers.delete(claim);
         let is_marked = claim.metadata.deletion_timestamp.is_some();
-        if self.filter.matches(claim) && !is_marked && finalizer::is_set(claim, names::RELEASE_ADDRESS) {
+        if self.filter.matches(claim)
+            && !is_marked
+            && finalizer::is_set(claim, names::RELEASE_ADDRESS)
+        {
             // The receiver is dropped when the program ends.
             let _ = self.deleted.send(claim.clone());
         }
@@ -260,13 +300,17 @@ mod tests {
             "spec": {"poolRef": {"apiGroup": "example.com", "kind": "Pool", "name": "p"}},
         }))
         .unwrap();
-        let compact = CompactClaim::of(&claim, Arc::new(claim.spec.pool_ref.clone()), false).unwrap();
+        let compact =
+            CompactClaim::of(&claim, Arc::new(claim.spec.pool_ref.clone()), false).unwrap();
         assert_eq!(compact.expand(&NamespacedName::new("n", "c")), claim);
     }
 
     #[test]
     fn unmanaged_claims_are_cached_in_compact_form() {
-        assert!(compact(&json!({"status": null, "metadata": {"finalizers": null}}), false));
+        assert!(compact(
+            &json!({"status": null, "metadata": {"finalizers": null}}),
+            false
+        ));
     }
 
     #[test]
@@ -274,36 +318,74 @@ mod tests {
         let mut claim = IPAddressClaim::default();
         trim_claim(&mut claim);
         assert_eq!(claim, IPAddressClaim::default());
-        claim.annotations_mut().insert(names::PAUSED_ANNOTATION.to_owned(), String::new());
+        claim
+            .annotations_mut()
+            .insert(names::PAUSED_ANNOTATION.to_owned(), String::new());
         let paused = claim.clone();
         trim_claim(&mut claim);
         assert_eq!(claim, paused);
-        claim.annotations_mut().insert(names::RELEASE_NOW_ANNOTATION.to_owned(), "x".repeat(MAX_REQUEST_LENGTH));
+        claim.annotations_mut().insert(
+            names::RELEASE_NOW_ANNOTATION.to_owned(),
+            "x".repeat(MAX_REQUEST_LENGTH),
+        );
         let requested = claim.clone();
         trim_claim(&mut claim);
         assert_eq!(claim, requested);
-        claim.annotations_mut().insert(names::RELEASE_NOW_ANNOTATION.to_owned(), "x".repeat(1000));
+        claim
+            .annotations_mut()
+            .insert(names::RELEASE_NOW_ANNOTATION.to_owned(), "x".repeat(1000));
         trim_claim(&mut claim);
-        assert_eq!(claim, IPAddressClaim { is_trimmed: true, ..requested });
-        claim.annotations_mut().remove(names::RELEASE_NOW_ANNOTATION);
-        claim.annotations_mut().insert("example.com/large".to_owned(), "x".repeat(1000));
+        assert_eq!(
+            claim,
+            IPAddressClaim {
+                is_trimmed: true,
+                ..requested
+            }
+        );
+        claim
+            .annotations_mut()
+            .remove(names::RELEASE_NOW_ANNOTATION);
+        claim
+            .annotations_mut()
+            .insert("example.com/large".to_owned(), "x".repeat(1000));
         trim_claim(&mut claim);
-        assert_eq!(claim, IPAddressClaim { is_trimmed: true, ..paused });
+        assert_eq!(
+            claim,
+            IPAddressClaim {
+                is_trimmed: true,
+                ..paused
+            }
+        );
     }
 
     #[test]
     fn requested_address_is_kept() {
         let mut claim = IPAddressClaim::default();
         assert_eq!(claim.requested_address(), None);
-        claim.annotations_mut().insert(names::METAL3_REQUESTED_ADDRESS.to_owned(), "10.0.0.5".to_owned());
-        claim.annotations_mut().insert(names::REQUESTED_ADDRESS.to_owned(), String::new());
+        claim.annotations_mut().insert(
+            names::METAL3_REQUESTED_ADDRESS.to_owned(),
+            "10.0.0.5".to_owned(),
+        );
+        claim
+            .annotations_mut()
+            .insert(names::REQUESTED_ADDRESS.to_owned(), String::new());
         trim_claim(&mut claim);
-        assert_eq!((claim.requested_address(), claim.is_trimmed), (Some("10.0.0.5"), false));
-        claim.annotations_mut().insert(names::REQUESTED_ADDRESS.to_owned(), "10.0.0.6".to_owned());
+        assert_eq!(
+            (claim.requested_address(), claim.is_trimmed),
+            (Some("10.0.0.5"), false)
+        );
+        claim
+            .annotations_mut()
+            .insert(names::REQUESTED_ADDRESS.to_owned(), "10.0.0.6".to_owned());
         assert_eq!(claim.requested_address(), Some("10.0.0.6"));
         let long = format!("10.0.0.7{}", "é".repeat(100));
-        claim.annotations_mut().insert(names::REQUESTED_ADDRESS.to_owned(), long);
+        claim
+            .annotations_mut()
+            .insert(names::REQUESTED_ADDRESS.to_owned(), long);
         trim_claim(&mut claim);
-        assert_eq!((claim.requested_address().map(str::len), claim.is_trimmed), (Some(64), true));
+        assert_eq!(
+            (claim.requested_address().map(str::len), claim.is_trimmed),
+            (Some(64), true)
+        );
     }
 }

@@ -16,10 +16,11 @@ use crate::message_debounce::StatusDiff;
 /// Precedes the last error in the message of a claim whose address cannot be released.
 const LAST_FAILURE: &str = "; not released yet, the last attempt failed: ";
 
-/// The desired conditions of a claim: status, reason and message of `Ready`, and whether `Paused` is True.
+/// The desired conditions of a claim: status, reason and message of `Ready`, and whether `Paused`
+/// is True.
 ///
-/// The message of a bound claim is used for the event only, and its condition has no message: other controllers copy
-/// messages of conditions to their own objects.
+/// The message of a bound claim is used for the event only, and its condition has no message: other
+/// controllers copy messages of conditions to their own objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ClaimConditions {
     pub(super) ready: bool,
@@ -31,28 +32,54 @@ pub(super) struct ClaimConditions {
 
 impl ClaimConditions {
     fn info(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { ready: false, reason, message: message.into(), paused: false, severity: "Info" }
+        Self {
+            ready: false,
+            reason,
+            message: message.into(),
+            paused: false,
+            severity: "Info",
+        }
     }
 
     fn error(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { severity: "Error", ..Self::info(reason, message) }
+        Self {
+            severity: "Error",
+            ..Self::info(reason, message)
+        }
     }
 
     fn paused(message: impl Into<String>) -> Self {
-        Self { paused: true, ..Self::info(conditions::PAUSED_REASON, message) }
+        Self {
+            paused: true,
+            ..Self::info(conditions::PAUSED_REASON, message)
+        }
     }
 
     /// The claim is bound to its address.
     pub(super) fn bound(claim: &IPAddressClaim, allocation: &Allocation) -> Self {
-        let message = format!("{}/{} from {}", allocation.address, allocation.prefix, pool_name(claim));
-        Self { ready: true, ..Self::info(conditions::ADDRESS_ALLOCATED, message) }
+        let message = format!(
+            "{}/{} from {}",
+            allocation.address,
+            allocation.prefix,
+            pool_name(claim)
+        );
+        Self {
+            ready: true,
+            ..Self::info(conditions::ADDRESS_ALLOCATED, message)
+        }
     }
 
     /// The claim waits. `error` is the error of the handler if the pool is unavailable.
-    pub(super) fn waiting(claim: &IPAddressClaim, reason: WaitReason, error: Option<&HandlerError>) -> Self {
+    pub(super) fn waiting(
+        claim: &IPAddressClaim,
+        reason: WaitReason,
+        error: Option<&HandlerError>,
+    ) -> Self {
         let cluster = claim.cluster_name().unwrap_or_default();
         match reason {
-            WaitReason::ClusterPaused => Self::paused(format!("Cluster {cluster} is paused; unpause it to continue")),
+            WaitReason::ClusterPaused => Self::paused(format!(
+                "Cluster {cluster} is paused; unpause it to continue"
+            )),
             WaitReason::ClusterMissing => Self::info(
                 conditions::CLUSTER_NOT_FOUND,
                 format!("Cluster {cluster} does not exist; {MISSING_CLUSTER}"),
@@ -74,20 +101,29 @@ impl ClaimConditions {
             },
             WaitReason::PoolDeleting => Self::info(
                 conditions::POOL_NOT_READY,
-                format!("{} is being deleted and does not allocate addresses", pool_name(claim)),
+                format!(
+                    "{} is being deleted and does not allocate addresses",
+                    pool_name(claim)
+                ),
             ),
             WaitReason::ForeignFinalizers => Self::terminating(claim, None),
             WaitReason::PoolUnavailable => Self::info(
                 conditions::POOL_NOT_READY,
-                error.map_or_else(|| format!("{} cannot serve claims", pool_name(claim)), ToString::to_string),
+                error.map_or_else(
+                    || format!("{} cannot serve claims", pool_name(claim)),
+                    ToString::to_string,
+                ),
             ),
         }
     }
 
-    /// The claim is being deleted and has finalizers of other controllers. Its address is released `at` the latest.
+    /// The claim is being deleted and has finalizers of other controllers. Its address is released
+    /// `at` the latest.
     pub(super) fn terminating(claim: &IPAddressClaim, at: Option<jiff::Timestamp>) -> Self {
         let others = foreign_finalizers(claim);
-        let at = at.map(|at| format!(" (or at {at}, because its pool limits the time)")).unwrap_or_default();
+        let at = at
+            .map(|at| format!(" (or at {at}, because its pool limits the time)"))
+            .unwrap_or_default();
         Self::info(
             conditions::DELETING,
             format!(
@@ -96,14 +132,21 @@ impl ClaimConditions {
         )
     }
 
-    /// The claim is being deleted, and its address is released although it has finalizers of other controllers.
+    /// The claim is being deleted, and its address is released although it has finalizers of other
+    /// controllers.
     pub(super) fn released_early(claim: &IPAddressClaim, reason: EarlyRelease) -> Self {
         let why = match reason {
             EarlyRelease::Requested => {
-                format!("its annotation {} requests it", names::RELEASE_NOW_ANNOTATION)
+                format!(
+                    "its annotation {} requests it",
+                    names::RELEASE_NOW_ANNOTATION
+                )
             }
             EarlyRelease::No | EarlyRelease::TimedOut => {
-                format!("it has been terminating for longer than {} permits", pool_name(claim))
+                format!(
+                    "it has been terminating for longer than {} permits",
+                    pool_name(claim)
+                )
             }
         };
         let others = foreign_finalizers(claim);
@@ -111,22 +154,29 @@ impl ClaimConditions {
             "the address of the claim is released because {why}; a machine may still use it: these finalizers are left \
              on the claim: {others}"
         );
-        Self { severity: "Warning", ..Self::info(conditions::RELEASED_EARLY, message) }
+        Self {
+            severity: "Warning",
+            ..Self::info(conditions::RELEASED_EARLY, message)
+        }
     }
 
-    /// The same, after several consecutive attempts that failed, the last one with `error`. `message` is that of the
-    /// condition.
+    /// The same, after several consecutive attempts that failed, the last one with `error`.
+    /// `message` is that of the condition.
     pub(super) fn failed_early_release(message: &str, error: &(dyn Error + 'static)) -> Self {
         let (before, _) = message.split_once(LAST_FAILURE).unwrap_or((message, ""));
         let message = format!("{before}{LAST_FAILURE}{}", explain(error));
-        Self { severity: "Warning", ..Self::info(conditions::RELEASED_EARLY, message) }
+        Self {
+            severity: "Warning",
+            ..Self::info(conditions::RELEASED_EARLY, message)
+        }
     }
 
     /// The same, while finalizers of other controllers keep the IPAddress.
     #[must_use]
     pub(super) fn waiting_for_address(mut self, claim: &IPAddressClaim) -> Self {
         let name = claim.name_any();
-        self.message.push_str("; it is not free before all other finalizers are removed from IPAddress ");
+        self.message
+            .push_str("; it is not free before all other finalizers are removed from IPAddress ");
         self.message.push_str(&name);
         self
     }
@@ -153,11 +203,15 @@ impl ClaimConditions {
         )
     }
 
-    /// Several consecutive attempts to allocate or release the address failed, the last one with `error`.
+    /// Several consecutive attempts to allocate or release the address failed, the last one with
+    /// `error`.
     pub(super) fn repeated_failure(claim: &IPAddressClaim, error: &(dyn Error + 'static)) -> Self {
         let message = explain(error);
         if claim.metadata.deletion_timestamp.is_some() {
-            return Self::error(conditions::RELEASE_FAILED, format!("cannot release the address: {message}"));
+            return Self::error(
+                conditions::RELEASE_FAILED,
+                format!("cannot release the address: {message}"),
+            );
         }
         Self::error(conditions::ALLOCATION_FAILED, message)
     }
@@ -170,43 +224,82 @@ impl ClaimConditions {
             | HandlerError::PoolNotReady(_)
             | HandlerError::RetryAfter { .. }
             | HandlerError::Conflict(_) => Self::info(conditions::POOL_NOT_READY, message),
-            HandlerError::PoolExhausted(_) => {
-                Self { severity: "Warning", ..Self::info(conditions::POOL_EXHAUSTED, message) }
+            HandlerError::PoolExhausted(_) => Self {
+                severity: "Warning",
+                ..Self::info(conditions::POOL_EXHAUSTED, message)
+            },
+            HandlerError::PoolNotAllowed(_) => Self {
+                severity: "Warning",
+                ..Self::info(conditions::POOL_NOT_ALLOWED, message)
+            },
+            HandlerError::QuotaExceeded(_) => Self {
+                severity: "Warning",
+                ..Self::info(conditions::QUOTA_EXCEEDED, message)
+            },
+            HandlerError::Waiting { reason, .. } => Self {
+                severity: "Warning",
+                ..Self::info(reason, message)
+            },
+            HandlerError::DuplicateAddress(_) => {
+                Self::error(conditions::DUPLICATE_ADDRESS, message)
             }
-            HandlerError::PoolNotAllowed(_) => {
-                Self { severity: "Warning", ..Self::info(conditions::POOL_NOT_ALLOWED, message) }
-            }
-            HandlerError::QuotaExceeded(_) => {
-                Self { severity: "Warning", ..Self::info(conditions::QUOTA_EXCEEDED, message) }
-            }
-            HandlerError::Waiting { reason, .. } => Self { severity: "Warning", ..Self::info(reason, message) },
-            HandlerError::DuplicateAddress(_) => Self::error(conditions::DUPLICATE_ADDRESS, message),
             HandlerError::Transient { .. } | HandlerError::Permanent(_) => {
                 Self::error(conditions::ALLOCATION_FAILED, message)
             }
         }
     }
 
-    /// Returns the claim with these conditions, in the lists of both versions of the contract: controllers that read
-    /// the `v1beta1` list treat a claim without `Ready` as not ready.
-    pub(super) fn apply_to(&self, version: ContractVersion, claim: &IPAddressClaim, now: Time) -> IPAddressClaim {
+    /// Returns the claim with these conditions, in the lists of both versions of the contract:
+    /// controllers that read the `v1beta1` list treat a claim without `Ready` as not ready.
+    pub(super) fn apply_to(
+        &self,
+        version: ContractVersion,
+        claim: &IPAddressClaim,
+        now: Time,
+    ) -> IPAddressClaim {
         let mut written = claim.clone();
         let generation = claim.metadata.generation;
         let status = written.status.get_or_insert_default();
-        let message = if self.ready { "" } else { self.message.as_str() };
-        let ready =
-            Condition::new(conditions::READY, self.ready, self.reason, message).with_observed_generation(generation);
-        conditions::set(status.v1beta1_conditions_mut(version), ready.to_v1beta1(self.severity), now.clone());
+        let message = if self.ready {
+            ""
+        } else {
+            self.message.as_str()
+        };
+        let ready = Condition::new(conditions::READY, self.ready, self.reason, message)
+            .with_observed_generation(generation);
+        conditions::set(
+            status.v1beta1_conditions_mut(version),
+            ready.to_v1beta1(self.severity),
+            now.clone(),
+        );
         let list = status.conditions_mut(version);
         conditions::set(list, ready, now.clone());
         if self.reason == conditions::AWAITING_ADDRESS {
-            // It stays when `Ready` has another reason: the status that showed the restore may be overwritten.
-            let (type_, reason) = (conditions::RESTORED_WITHOUT_ADDRESS, conditions::AWAITING_ADDRESS);
-            let restored = Condition::new(type_, false, reason, "the IPAddress of the claim is not restored yet");
-            conditions::set(list, restored.with_observed_generation(generation), now.clone());
+            // It stays when `Ready` has another reason: the status that showed the restore may be
+            // overwritten.
+            let (type_, reason) = (
+                conditions::RESTORED_WITHOUT_ADDRESS,
+                conditions::AWAITING_ADDRESS,
+            );
+            let restored = Condition::new(
+                type_,
+                false,
+                reason,
+                "the IPAddress of the claim is not restored yet",
+            );
+            conditions::set(
+                list,
+                restored.with_observed_generation(generation),
+                now.clone(),
+            );
         }
         if self.paused {
-            let paused = Condition::new(conditions::PAUSED, true, conditions::PAUSED_REASON, self.message.clone());
+            let paused = Condition::new(
+                conditions::PAUSED,
+                true,
+                conditions::PAUSED_REASON,
+                self.message.clone(),
+            );
             conditions::set(list, paused.with_observed_generation(generation), now);
         } else {
             conditions::remove(list, conditions::PAUSED);
@@ -214,10 +307,18 @@ impl ClaimConditions {
         written
     }
 
-    /// Returns the claim with these conditions and the reference to its IPAddress. Writing it binds the claim.
-    pub(super) fn bind(&self, version: ContractVersion, claim: &IPAddressClaim, now: Time) -> IPAddressClaim {
+    /// Returns the claim with these conditions and the reference to its IPAddress. Writing it binds
+    /// the claim.
+    pub(super) fn bind(
+        &self,
+        version: ContractVersion,
+        claim: &IPAddressClaim,
+        now: Time,
+    ) -> IPAddressClaim {
         let mut written = self.apply_to(version, claim, now);
-        written.status.get_or_insert_default().address_ref = Some(LocalReference { name: claim.name_any() });
+        written.status.get_or_insert_default().address_ref = Some(LocalReference {
+            name: claim.name_any(),
+        });
         written
     }
 }
@@ -233,7 +334,8 @@ pub(super) fn status_diff(claim: &IPAddressClaim, desired: &IPAddressClaim) -> S
     }
 }
 
-/// Formats the error and its sources in one line. For an API error, only the message of the API server is used.
+/// Formats the error and its sources in one line. For an API error, only the message of the API
+/// server is used.
 fn explain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -244,7 +346,11 @@ fn explain(error: &(dyn Error + 'static)) -> String {
             text.push_str(": ");
             text.push_str(&part);
         }
-        next = if answer.is_some() { None } else { source.source() };
+        next = if answer.is_some() {
+            None
+        } else {
+            source.source()
+        };
     }
     text.replace('\n', " ")
 }
@@ -277,17 +383,25 @@ fn pool_name(claim: &IPAddressClaim) -> String {
 
 /// The finalizers of other controllers on a claim, in alphabetical order.
 fn foreign_finalizers(claim: &IPAddressClaim) -> String {
-    let mut others: Vec<&str> = finalizer::all(claim).filter(|name| names::is_foreign_finalizer(name)).collect();
+    let mut others: Vec<&str> = finalizer::all(claim)
+        .filter(|name| names::is_foreign_finalizer(name))
+        .collect();
     others.sort_unstable();
     others.join(", ")
 }
 
-/// Returns whether the claim reports that it waits for a free address. Then it was reconciled in this cluster before: a
-/// restored claim reports none of these reasons.
+/// Returns whether the claim reports that it waits for a free address. Then it was reconciled in
+/// this cluster before: a restored claim reports none of these reasons.
 pub(crate) fn waits_for_free_address(claim: &IPAddressClaim) -> bool {
     let conditions = claim.status.iter().flat_map(|status| &status.conditions);
-    let waited = [conditions::POOL_EXHAUSTED, conditions::QUOTA_EXCEEDED, conditions::REQUESTED_ADDRESS_UNAVAILABLE];
-    conditions.into_iter().any(|condition| waited.contains(&condition.reason.as_deref().unwrap_or_default()))
+    let waited = [
+        conditions::POOL_EXHAUSTED,
+        conditions::QUOTA_EXCEEDED,
+        conditions::REQUESTED_ADDRESS_UNAVAILABLE,
+    ];
+    conditions
+        .into_iter()
+        .any(|condition| waited.contains(&condition.reason.as_deref().unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -307,12 +421,20 @@ mod tests {
     #[test]
     fn both_contract_versions_get_both_condition_lists() {
         let status = ClaimConditions::failed(&HandlerError::PoolExhausted("none left".into()));
-        let new = serde_json::to_value(status.apply_to(ContractVersion::V1Beta2, &claim(), now())).unwrap();
+        let new = serde_json::to_value(status.apply_to(ContractVersion::V1Beta2, &claim(), now()))
+            .unwrap();
         assert_eq!(new["status"]["conditions"][0]["reason"], "PoolExhausted");
-        assert_eq!(new["status"]["deprecated"]["v1beta1"]["conditions"][0]["severity"], "Warning");
-        let old = serde_json::to_value(status.apply_to(ContractVersion::V1Beta1, &claim(), now())).unwrap();
+        assert_eq!(
+            new["status"]["deprecated"]["v1beta1"]["conditions"][0]["severity"],
+            "Warning"
+        );
+        let old = serde_json::to_value(status.apply_to(ContractVersion::V1Beta1, &claim(), now()))
+            .unwrap();
         assert_eq!(old["status"]["conditions"][0]["severity"], "Warning");
-        assert_eq!(old["status"]["v1beta2"]["conditions"][0]["reason"], "PoolExhausted");
+        assert_eq!(
+            old["status"]["v1beta2"]["conditions"][0]["reason"],
+            "PoolExhausted"
+        );
     }
 
     #[test]
@@ -321,22 +443,33 @@ mod tests {
         for version in ContractVersion::ALL {
             let failed = ClaimConditions::failed(&HandlerError::PoolExhausted("none left".into()));
             for claim in [claim(), failed.apply_to(version, &claim(), now())] {
-                let mut status =
-                    ClaimConditions::bound(&claim, &allocation).bind(version, &claim, now()).status.unwrap();
+                let mut status = ClaimConditions::bound(&claim, &allocation)
+                    .bind(version, &claim, now())
+                    .status
+                    .unwrap();
                 let time = status.conditions[0].last_transition_time.clone();
                 assert!(time.is_some());
                 let ready = json!({"type": "Ready", "status": "True", "reason": "AddressAllocated", "message": "",
                                    "lastTransitionTime": time});
-                assert_eq!(json!(status.conditions_mut(version)), json!([ready]), "{version:?}");
+                assert_eq!(
+                    json!(status.conditions_mut(version)),
+                    json!([ready]),
+                    "{version:?}"
+                );
                 let legacy = json!({"type": "Ready", "status": "True", "lastTransitionTime": time});
-                assert_eq!(json!(status.v1beta1_conditions_mut(version)), json!([legacy]), "{version:?}");
+                assert_eq!(
+                    json!(status.v1beta1_conditions_mut(version)),
+                    json!([legacy]),
+                    "{version:?}"
+                );
             }
         }
     }
 
     #[test]
     fn message_only_difference_is_detected() {
-        let exhausted = |text: &str| ClaimConditions::failed(&HandlerError::PoolExhausted(text.into()));
+        let exhausted =
+            |text: &str| ClaimConditions::failed(&HandlerError::PoolExhausted(text.into()));
         for version in ContractVersion::ALL {
             let diff = |status: &ClaimConditions, claim: &IPAddressClaim| {
                 status_diff(claim, &status.apply_to(version, claim, now()))
@@ -356,7 +489,10 @@ mod tests {
     fn failure_message_is_that_of_the_api_server() {
         let status = kube::core::Status::failure("exceeded quota: few", "Forbidden").with_code(403);
         let source = Box::new(kube::Error::Api(Box::new(status)));
-        let failed = CallError::Failed { operation: "create IPAddress c".to_owned(), source };
+        let failed = CallError::Failed {
+            operation: "create IPAddress c".to_owned(),
+            source,
+        };
         let refused = HandlerError::transient("the API server rejected the IPAddress", failed);
         let status = ClaimConditions::repeated_failure(&claim(), &refused);
         assert_eq!(status.reason, "AllocationFailed");
@@ -366,22 +502,56 @@ mod tests {
         );
         let mut deleted = claim();
         deleted.metadata.deletion_timestamp = Some(now());
-        assert_eq!(ClaimConditions::repeated_failure(&deleted, &refused).reason, "ReleaseFailed");
+        assert_eq!(
+            ClaimConditions::repeated_failure(&deleted, &refused).reason,
+            "ReleaseFailed"
+        );
     }
 
     #[test]
     fn deleting_claim_lists_foreign_finalizers() {
         let mut claim = claim();
-        let all = ["example.com/b", "foregroundDeletion", names::RELEASE_ADDRESS, "example.com/a"];
+        let all = [
+            "example.com/b",
+            "foregroundDeletion",
+            names::RELEASE_ADDRESS,
+            "example.com/a",
+        ];
         claim.metadata.finalizers = Some(all.map(str::to_owned).into());
         let status = ClaimConditions::waiting(&claim, WaitReason::ForeignFinalizers, None);
         assert_eq!(foreign_finalizers(&claim), "example.com/a, example.com/b");
-        assert!(status.message.ends_with("removed: example.com/a, example.com/b"), "{}", status.message);
-        let status = ClaimConditions::terminating(&claim, Some("2026-01-01T00:00:00Z".parse().unwrap()));
-        assert!(status.message.contains("removed (or at 2026-01-01T00:00:00Z, because"), "{}", status.message);
-        let status = ClaimConditions::released_early(&claim, EarlyRelease::TimedOut).waiting_for_address(&claim);
-        assert!(status.message.contains("than InClusterIPPool p permits; a machine"), "{}", status.message);
-        assert!(status.message.contains("on the claim: example.com/a, example.com/b; it is"), "{}", status.message);
+        assert!(
+            status
+                .message
+                .ends_with("removed: example.com/a, example.com/b"),
+            "{}",
+            status.message
+        );
+        let status =
+            ClaimConditions::terminating(&claim, Some("2026-01-01T00:00:00Z".parse().unwrap()));
+        assert!(
+            status
+                .message
+                .contains("removed (or at 2026-01-01T00:00:00Z, because"),
+            "{}",
+            status.message
+        );
+        let status = ClaimConditions::released_early(&claim, EarlyRelease::TimedOut)
+            .waiting_for_address(&claim);
+        assert!(
+            status
+                .message
+                .contains("than InClusterIPPool p permits; a machine"),
+            "{}",
+            status.message
+        );
+        assert!(
+            status
+                .message
+                .contains("on the claim: example.com/a, example.com/b; it is"),
+            "{}",
+            status.message
+        );
     }
 
     #[test]
@@ -389,7 +559,11 @@ mod tests {
         let paused = ClaimConditions::waiting(&claim(), WaitReason::ClusterPaused, None);
         let written = paused.apply_to(ContractVersion::V1Beta2, &claim(), now());
         let allocation = Allocation::new([10, 0, 0, 5], 24);
-        let bound = ClaimConditions::bound(&claim(), &allocation).bind(ContractVersion::V1Beta2, &written, now());
+        let bound = ClaimConditions::bound(&claim(), &allocation).bind(
+            ContractVersion::V1Beta2,
+            &written,
+            now(),
+        );
         let status = bound.status.unwrap();
         assert_eq!(status.conditions.len(), 1);
         assert_eq!(status.conditions[0].status, "True");

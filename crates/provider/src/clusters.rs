@@ -12,10 +12,12 @@ use crate::api::{Cluster, IPAddressClaim};
 use crate::decision::ClusterState;
 use crate::waiting_claims::{WaitingClaims, created};
 
-/// Maximum time between the creation or unpausing of a moved or restored Cluster and the creation of its claims.
+/// Maximum time between the creation or unpausing of a moved or restored Cluster and the creation
+/// of its claims.
 const MOVE_WINDOW: Duration = Duration::from_mins(10);
 
-/// The last seen state of the Clusters, and the claims that wait for a Cluster to be created or unpaused.
+/// The last seen state of the Clusters, and the claims that wait for a Cluster to be created or
+/// unpaused.
 pub(super) struct Clusters {
     state: Mutex<State>,
     trigger: Trigger<IPAddressClaim>,
@@ -48,18 +50,25 @@ impl State {
 
 impl Clusters {
     pub(super) fn new(trigger: Trigger<IPAddressClaim>) -> Self {
-        Self { state: Mutex::default(), trigger }
+        Self {
+            state: Mutex::default(),
+            trigger,
+        }
     }
 
     /// Returns the state of the Cluster of the claim.
     pub(super) fn state_for(&self, claim: &IPAddressClaim) -> ClusterState {
-        cluster_of(claim).map_or(ClusterState::None, |cluster| self.state.lock().state_of(&cluster))
+        cluster_of(claim).map_or(ClusterState::None, |cluster| {
+            self.state.lock().state_of(&cluster)
+        })
     }
 
-    /// As [`Self::state_for`]. If the Cluster is missing or paused, the claim waits for it, and is enqueued when this
-    /// changes.
+    /// As [`Self::state_for`]. If the Cluster is missing or paused, the claim waits for it, and is
+    /// enqueued when this changes.
     pub(super) fn state_or_wait(&self, claim: &IPAddressClaim) -> ClusterState {
-        let Some(cluster) = cluster_of(claim) else { return ClusterState::None };
+        let Some(cluster) = cluster_of(claim) else {
+            return ClusterState::None;
+        };
         let mut state = self.state.lock();
         let found = state.state_of(&cluster);
         if found != ClusterState::Running {
@@ -68,15 +77,22 @@ impl Clusters {
         found
     }
 
-    /// Returns whether the Cluster of the claim may have been moved or restored together with the claim: it is paused,
-    /// or was created or unpaused shortly before.
+    /// Returns whether the Cluster of the claim may have been moved or restored together with the
+    /// claim: it is paused, or was created or unpaused shortly before.
     pub(super) fn may_have_moved_with(&self, claim: &IPAddressClaim, now: Instant) -> bool {
-        let Some(cluster) = claim.cluster_name() else { return false };
+        let Some(cluster) = claim.cluster_name() else {
+            return false;
+        };
         let state = self.state.lock();
         let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
-        let Some(known) = state.clusters.get(namespace, cluster) else { return false };
-        let recently_created = known.created.saturating_add_unsigned(MOVE_WINDOW.as_secs()) >= created(&claim.metadata);
-        let recently_unpaused = known.unpaused.is_some_and(|at| now.saturating_duration_since(at) < MOVE_WINDOW);
+        let Some(known) = state.clusters.get(namespace, cluster) else {
+            return false;
+        };
+        let recently_created = known.created.saturating_add_unsigned(MOVE_WINDOW.as_secs())
+            >= created(&claim.metadata);
+        let recently_unpaused = known
+            .unpaused
+            .is_some_and(|at| now.saturating_duration_since(at) < MOVE_WINDOW);
         known.paused || recently_created || recently_unpaused
     }
 
@@ -89,7 +105,10 @@ impl Clusters {
 }
 
 fn cluster_of(claim: &IPAddressClaim) -> Option<NamespacedName> {
-    Some(NamespacedName::new(claim.metadata.namespace.as_deref().unwrap_or_default(), claim.cluster_name()?))
+    Some(NamespacedName::new(
+        claim.metadata.namespace.as_deref().unwrap_or_default(),
+        claim.cluster_name()?,
+    ))
 }
 
 impl EventHandler<Cluster> for Clusters {
@@ -109,13 +128,22 @@ impl EventHandler<Cluster> for Clusters {
         let paused = cluster.is_paused();
         let is_changed = {
             let (mut state, now) = (self.state.lock(), Instant::now());
-            let before = state.clusters.get(key.namespace(), key.name()).map(|known| (known.paused, known.unpaused));
+            let before = state
+                .clusters
+                .get(key.namespace(), key.name())
+                .map(|known| (known.paused, known.unpaused));
             let unpaused = match before {
                 Some((true, _)) if !paused => Some(now),
                 before => before.and_then(|(_, unpaused)| unpaused),
             };
-            let info = ClusterInfo { paused, created: created(&cluster.metadata), unpaused };
-            let change = state.clusters.see(Origin::Watch, &cluster.metadata, info, now);
+            let info = ClusterInfo {
+                paused,
+                created: created(&cluster.metadata),
+                unpaused,
+            };
+            let change = state
+                .clusters
+                .see(Origin::Watch, &cluster.metadata, info, now);
             change.is_some_and(|change| change.before.map(|before| before.paused) != Some(paused))
         };
         if is_changed {
@@ -126,7 +154,10 @@ impl EventHandler<Cluster> for Clusters {
     fn delete(&self, cluster: &Cluster) {
         let key = NamespacedName::of(&cluster.metadata);
         let uid = cluster.metadata.uid.as_deref();
-        self.state.lock().clusters.delete(key.namespace(), key.name(), uid, Instant::now());
+        self.state
+            .lock()
+            .clusters
+            .delete(key.namespace(), key.name(), uid, Instant::now());
         self.wake_waiting(&key);
     }
 
@@ -177,21 +208,34 @@ mod tests {
     fn expanded(claim: &IPAddressClaim) -> IPAddressClaim {
         let mut bound = claim.clone();
         bound.metadata.uid = Some("6101ef08-5b98-40af-8a1f-bc85701b2e47".to_owned());
-        let compact = CompactClaim::of(&bound, Arc::new(claim.spec.pool_ref.clone()), false).unwrap();
+        let compact =
+            CompactClaim::of(&bound, Arc::new(claim.spec.pool_ref.clone()), false).unwrap();
         compact.expand(&NamespacedName::of(&claim.metadata))
     }
 
     #[test]
     fn deleted_claims_are_removed() {
         let clusters = clusters();
-        let take = |cluster: &str| clusters.state.lock().waiting.take(&NamespacedName::new("n", cluster));
+        let take = |cluster: &str| {
+            clusters
+                .state
+                .lock()
+                .waiting
+                .take(&NamespacedName::new("n", cluster))
+        };
         let (a, b) = (claim("a", "missing"), claim("b", "missing"));
-        assert_eq!([&a, &b].map(|claim| clusters.state_or_wait(claim)), [ClusterState::Missing; 2]);
+        assert_eq!(
+            [&a, &b].map(|claim| clusters.state_or_wait(claim)),
+            [ClusterState::Missing; 2]
+        );
         // Its label changed.
         clusters.state_or_wait(&claim("a", "other"));
         clusters.delete(&b);
         clusters.delete(&b);
-        assert_eq!((take("missing"), take("other")), (vec![], vec![NamespacedName::new("n", "a")]));
+        assert_eq!(
+            (take("missing"), take("other")),
+            (vec![], vec![NamespacedName::new("n", "a")])
+        );
         // A claim deleted while the watch was interrupted, which was cached in compact form.
         clusters.state_or_wait(&a);
         clusters.delete(&expanded(&a));

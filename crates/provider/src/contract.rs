@@ -12,7 +12,8 @@ use kube::core::{ApiResource, PartialObjectMeta};
 
 use crate::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, Machine, names};
 
-/// Creates clients and watches for the contract kinds, in the versions that the API server serves. Cheap to clone.
+/// Creates clients and watches for the contract kinds, in the versions that the API server serves.
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct ContractClient {
     client: Client,
@@ -25,26 +26,39 @@ pub struct ContractClient {
 }
 
 impl ContractClient {
-    /// Discovers the served versions. Waits until IPAddressClaim, IPAddress and Cluster are installed, and reports
-    /// those that are missing to `health`.
+    /// Discovers the served versions. Waits until IPAddressClaim, IPAddress and Cluster are
+    /// installed, and reports those that are missing to `health`.
     pub async fn discover(client: &Client, health: &Health) -> Self {
         let versions = ContractVersion::ALL.map(ContractVersion::as_str);
         let any = ContractVersion::default();
         let find = async |kind: ApiResource| {
             let served = wait_for_kind(client, health, &kind, &versions).await;
-            ContractVersion::ALL.into_iter().find(|version| version.as_str() == served).unwrap_or_default()
+            ContractVersion::ALL
+                .into_iter()
+                .find(|version| version.as_str() == served)
+                .unwrap_or_default()
         };
         let claims = find(ApiResource::erase::<IPAddressClaim>(&any));
         let addresses = find(ApiResource::erase::<IPAddress>(&any));
         let clusters = find(ApiResource::erase::<Cluster>(&any));
         let (ipam, _, cluster) = futures::join!(claims, addresses, clusters);
-        Self { client: client.clone(), ipam, cluster, pruned_claim_fields: PrunedFields::default() }
+        Self {
+            client: client.clone(),
+            ipam,
+            cluster,
+            pruned_claim_fields: PrunedFields::default(),
+        }
     }
 
     /// Uses the newest versions without discovery, for example in tests without an API server.
     pub fn with_newest_versions(client: &Client) -> Self {
         let (ipam, cluster) = (ContractVersion::default(), ContractVersion::default());
-        Self { client: client.clone(), ipam, cluster, pruned_claim_fields: PrunedFields::default() }
+        Self {
+            client: client.clone(),
+            ipam,
+            cluster,
+            pruned_claim_fields: PrunedFields::default(),
+        }
     }
 
     /// A client for the claims of a namespace.
@@ -54,23 +68,39 @@ impl ContractClient {
     }
 
     /// A client for the metadata of the claims of a namespace, including `managedFields`.
-    pub(super) fn claim_metadata(&self, namespace: &str) -> ResourceClient<PartialObjectMeta<IPAddressClaim>> {
-        ResourceClient::new(kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace), &self.ipam)
+    pub(super) fn claim_metadata(
+        &self,
+        namespace: &str,
+    ) -> ResourceClient<PartialObjectMeta<IPAddressClaim>> {
+        ResourceClient::new(
+            kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace),
+            &self.ipam,
+        )
     }
 
-    /// A client for the addresses of a namespace. With an empty namespace it can only list, in all namespaces.
+    /// A client for the addresses of a namespace. With an empty namespace it can only list, in all
+    /// namespaces.
     pub fn addresses(&self, namespace: &str) -> ResourceClient<IPAddress> {
-        ResourceClient::new(kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace), &self.ipam)
+        ResourceClient::new(
+            kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace),
+            &self.ipam,
+        )
     }
 
     /// A client for the Clusters of a namespace.
     pub fn clusters(&self, namespace: &str) -> ResourceClient<Cluster> {
-        ResourceClient::new(kube::Api::all_with(self.client.clone(), &self.cluster).constrain(namespace), &self.cluster)
+        ResourceClient::new(
+            kube::Api::all_with(self.client.clone(), &self.cluster).constrain(namespace),
+            &self.cluster,
+        )
     }
 
     /// A client for the Machines of a namespace.
     pub fn machines(&self, namespace: &str) -> ResourceClient<Machine> {
-        ResourceClient::new(kube::Api::all_with(self.client.clone(), &self.cluster).constrain(namespace), &self.cluster)
+        ResourceClient::new(
+            kube::Api::all_with(self.client.clone(), &self.cluster).constrain(namespace),
+            &self.cluster,
+        )
     }
 
     /// The time of the API server, see [`server_clock`](capi_ipam_controller::server_clock).

@@ -2,17 +2,18 @@
 //!
 //! The rules, most of them from the Cluster API contract:
 //!
-//! - A bound claim whose objects are valid is not changed, whatever the state of its pool and its Cluster. The
-//!   exception is a claim that reports `Ready=False`: the problem may be solved.
-//! - Nothing is changed while the Cluster, the claim or the pool is paused. Nothing is changed for a claim whose
-//!   Cluster does not exist, unless the claim is being deleted.
-//! - An address is released only if the claim is being deleted and no other finalizer is left on it. Another finalizer
-//!   means that the machine still uses the address. It is released nevertheless if a user requests it for this claim, or
-//!   if the claim has been terminating for longer than its pool permits.
-//! - A pool that is being deleted serves no new claim. It does complete a claim that already holds an address but is
-//!   not bound: the pool waits for this address to be released, so the claim must not wait for the pool. The IPAddress
-//!   of a bound claim is not repaired in this state, since the garbage collector may be removing the pool from its
-//!   owners.
+//! - A bound claim whose objects are valid is not changed, whatever the state of its pool and its
+//!   Cluster. The exception is a claim that reports `Ready=False`: the problem may be solved.
+//! - Nothing is changed while the Cluster, the claim or the pool is paused. Nothing is changed for
+//!   a claim whose Cluster does not exist, unless the claim is being deleted.
+//! - An address is released only if the claim is being deleted and no other finalizer is left on
+//!   it. Another finalizer means that the machine still uses the address. It is released
+//!   nevertheless if a user requests it for this claim, or if the claim has been terminating for
+//!   longer than its pool permits.
+//! - A pool that is being deleted serves no new claim. It does complete a claim that already holds
+//!   an address but is not bound: the pool waits for this address to be released, so the claim must
+//!   not wait for the pool. The IPAddress of a bound claim is not repaired in this state, since the
+//!   garbage collector may be removing the pool from its owners.
 //! - An IPAddress that a user deletes keeps its finalizer as long as its claim is bound to it.
 
 /// The observed state of a claim and of the objects that it depends on.
@@ -34,7 +35,8 @@ pub struct ClaimView {
     pub cluster: ClusterState,
     /// The IPAddress with the name of the claim.
     pub address: AddressState,
-    /// The claim already holds an address of its pool: an IPAddress with its name exists, or the provider reports it.
+    /// The claim already holds an address of its pool: an IPAddress with its name exists, or the
+    /// provider reports it.
     pub holds_address: bool,
     /// Whether the address may be released although the claim has other finalizers.
     pub early_release: EarlyRelease,
@@ -44,8 +46,8 @@ pub struct ClaimView {
     pub pool: Option<PoolState>,
 }
 
-/// Whether and why the address of a claim that is being deleted may be released although the claim has finalizers of
-/// other controllers.
+/// Whether and why the address of a claim that is being deleted may be released although the claim
+/// has finalizers of other controllers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EarlyRelease {
     /// It must not.
@@ -134,9 +136,11 @@ pub enum WaitReason {
 
 /// Decides which action to take.
 ///
-/// Returns [`Decision::FetchPool`] if the pool matters and [`ClaimView::pool`] is `None`: look it up and call again.
+/// Returns [`Decision::FetchPool`] if the pool matters and [`ClaimView::pool`] is `None`: look it
+/// up and call again.
 pub fn decide(view: &ClaimView) -> Decision {
-    // A process with a stale cache can create the IPAddress again after an early release, which leaves the claim.
+    // A process with a stale cache can create the IPAddress again after an early release, which
+    // leaves the claim.
     let is_left_over = view.deleting
         && !view.has_finalizer
         && view.released_early
@@ -154,7 +158,9 @@ pub fn decide(view: &ClaimView) -> Decision {
     }
     match view.cluster {
         ClusterState::Paused => return Decision::Wait(WaitReason::ClusterPaused),
-        ClusterState::Missing if !view.deleting => return Decision::Wait(WaitReason::ClusterMissing),
+        ClusterState::Missing if !view.deleting => {
+            return Decision::Wait(WaitReason::ClusterMissing);
+        }
         ClusterState::Missing | ClusterState::None | ClusterState::Running => {}
     }
     if view.paused {
@@ -165,7 +171,9 @@ pub fn decide(view: &ClaimView) -> Decision {
     if is_early && !is_left_over && view.early_release == EarlyRelease::No && view.pool.is_some() {
         return Decision::Wait(WaitReason::ForeignFinalizers);
     }
-    let Some(pool) = view.pool else { return Decision::FetchPool };
+    let Some(pool) = view.pool else {
+        return Decision::FetchPool;
+    };
     match (pool, view.deleting) {
         (PoolState::Paused, _) => Decision::Wait(WaitReason::PoolPaused),
         (_, true) if is_early => Decision::ReleaseEarly,

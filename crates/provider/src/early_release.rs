@@ -1,10 +1,12 @@
-//! The early release of a claim that is being deleted: its address is released although finalizers of other controllers
-//! are left on the claim.
+//! The early release of a claim that is being deleted: its address is released although finalizers
+//! of other controllers are left on the claim.
 //!
-//! Such a finalizer means that a machine may still use the address, so by default nothing is released early. Two
-//! settings permit it: the annotation `release-now` with the uid of one claim, and a time that a pool permits for all
-//! its claims ([`PoolView::release_terminating_after`](crate::PoolView::release_terminating_after)). The finalizers of
-//! other controllers are never removed. Before the first write a condition and an event name them.
+//! Such a finalizer means that a machine may still use the address, so by default nothing is
+//! released early. Two settings permit it: the annotation `release-now` with the uid of one claim,
+//! and a time that a pool permits for all its claims
+//! ([`PoolView::release_terminating_after`](crate::PoolView::release_terminating_after)). The
+//! finalizers of other controllers are never removed. Before the first write a condition and an
+//! event name them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -29,7 +31,8 @@ use crate::error::ReconcileError;
 use crate::guarded::Guarded;
 use crate::reconciler::ClaimReconciler;
 
-/// Kubernetes stores times in whole seconds: the deletion may have started up to a second after `deletionTimestamp`.
+/// Kubernetes stores times in whole seconds: the deletion may have started up to a second after
+/// `deletionTimestamp`.
 const PRECISION: SignedDuration = SignedDuration::from_secs(1);
 
 /// Why an annotation `release-now` has no effect.
@@ -45,9 +48,14 @@ enum Ignored {
 
 impl Ignored {
     fn message(self, claim: &IPAddressClaim) -> String {
-        let (annotation, uid) = (names::RELEASE_NOW_ANNOTATION, claim.metadata.uid.as_deref().unwrap_or_default());
+        let (annotation, uid) = (
+            names::RELEASE_NOW_ANNOTATION,
+            claim.metadata.uid.as_deref().unwrap_or_default(),
+        );
         match self {
-            Self::NotDeleting => format!("the annotation {annotation} has no effect: the claim is not being deleted"),
+            Self::NotDeleting => {
+                format!("the annotation {annotation} has no effect: the claim is not being deleted")
+            }
             Self::NotDeletingYet => format!(
                 "the annotation {annotation} has no effect: the claim is not being deleted; remove the annotation, or \
                  the address is released as soon as the claim is deleted, even if a machine still uses it"
@@ -59,9 +67,14 @@ impl Ignored {
     }
 }
 
-/// Why the annotation `release-now` of a claim has no effect; `None` if it has one, or if there is no annotation.
+/// Why the annotation `release-now` of a claim has no effect; `None` if it has one, or if there is
+/// no annotation.
 fn ignored_request(claim: &IPAddressClaim) -> Option<Ignored> {
-    let value = claim.metadata.annotations.as_ref()?.get(names::RELEASE_NOW_ANNOTATION)?;
+    let value = claim
+        .metadata
+        .annotations
+        .as_ref()?
+        .get(names::RELEASE_NOW_ANNOTATION)?;
     let is_of_claim = claim.metadata.uid.as_ref() == Some(value);
     match (claim.metadata.deletion_timestamp.is_some(), is_of_claim) {
         (true, true) => None,
@@ -74,13 +87,16 @@ fn ignored_request(claim: &IPAddressClaim) -> Option<Ignored> {
 /// Whether a user requests the early release of this claim.
 fn is_requested(claim: &IPAddressClaim) -> bool {
     let annotations = claim.metadata.annotations.as_ref();
-    annotations.is_some_and(|all| all.contains_key(names::RELEASE_NOW_ANNOTATION)) && ignored_request(claim).is_none()
+    annotations.is_some_and(|all| all.contains_key(names::RELEASE_NOW_ANNOTATION))
+        && ignored_request(claim).is_none()
 }
 
 /// When a claim that is being deleted has been terminating for `limit`.
 fn deadline(claim: &IPAddressClaim, limit: Duration) -> Option<Timestamp> {
     let deleted = claim.metadata.deletion_timestamp.as_ref()?.0;
-    let limit = SignedDuration::try_from(limit).unwrap_or(SignedDuration::MAX).saturating_add(PRECISION);
+    let limit = SignedDuration::try_from(limit)
+        .unwrap_or(SignedDuration::MAX)
+        .saturating_add(PRECISION);
     Some(deleted.checked_add(limit).unwrap_or(Timestamp::MAX))
 }
 
@@ -106,8 +122,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
     }
 
-    /// Completes the view of a claim with the time that its pool permits. Returns when this time is over, if other
-    /// controllers keep the claim and the pool limits the time.
+    /// Completes the view of a claim with the time that its pool permits. Returns when this time is
+    /// over, if other controllers keep the claim and the pool limits the time.
     pub(super) async fn observe_time_limit(
         &self,
         claim: &IPAddressClaim,
@@ -115,7 +131,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         view: &mut ClaimView,
     ) -> Result<Option<ReleaseTime>, CallError> {
         let is_kept = view.deleting && view.has_finalizer && view.has_foreign_finalizers;
-        let Some(limit) = pool.release_terminating_after.filter(|_| is_kept) else { return Ok(None) };
+        let Some(limit) = pool.release_terminating_after.filter(|_| is_kept) else {
+            return Ok(None);
+        };
         if view.early_release != EarlyRelease::No {
             return Ok(None);
         }
@@ -126,7 +144,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         Ok(time)
     }
 
-    /// Reports that other controllers keep the claim. It is reconciled again when the time of its pool is over.
+    /// Reports that other controllers keep the claim. It is reconciled again when the time of its
+    /// pool is over.
     pub(super) async fn wait_for_finalizers(
         &self,
         claim: &IPAddressClaim,
@@ -135,17 +154,32 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         attempt: &mut Attempt<AttemptState>,
     ) -> Result<Action, ReconcileError> {
         let status = ClaimConditions::terminating(claim, time.map(|time| time.at));
-        let waits = [error.map(|error| self.retry_delay(&error)), time.map(|time| time.left)];
-        let wait = waits.into_iter().flatten().fold(self.options.resync_interval, Duration::min);
-        self.report_blocked_deletion(claim, &status, &mut attempt.state.messages, wait).await
+        let waits = [
+            error.map(|error| self.retry_delay(&error)),
+            time.map(|time| time.left),
+        ];
+        let wait = waits
+            .into_iter()
+            .flatten()
+            .fold(self.options.resync_interval, Duration::min);
+        self.report_blocked_deletion(claim, &status, &mut attempt.state.messages, wait)
+            .await
     }
 
-    /// Returns when the pool permits the release of a claim that is being deleted, if it limits the time to `limit`.
+    /// Returns when the pool permits the release of a claim that is being deleted, if it limits the
+    /// time to `limit`.
     ///
-    /// The time is over only if the clock of the API server says so as well: it set `deletionTimestamp`, and an address
-    /// is not released early because the clock of this machine is wrong.
-    async fn release_time(&self, claim: &IPAddressClaim, limit: Duration) -> Result<Option<ReleaseTime>, CallError> {
-        let Some(at) = deadline(claim, limit) else { return Ok(None) };
+    /// The time is over only if the clock of the API server says so as well: it set
+    /// `deletionTimestamp`, and an address is not released early because the clock of this machine
+    /// is wrong.
+    async fn release_time(
+        &self,
+        claim: &IPAddressClaim,
+        limit: Duration,
+    ) -> Result<Option<ReleaseTime>, CallError> {
+        let Some(at) = deadline(claim, limit) else {
+            return Ok(None);
+        };
         let mut left = left_until(at, clock::now().0);
         if left.is_zero() {
             left = left_until(at, self.contract.server_now().await?);
@@ -153,7 +187,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         Ok(Some(ReleaseTime { at, left }))
     }
 
-    /// Reports which finalizers are passed over, and releases the address once the claim shows the report.
+    /// Reports which finalizers are passed over, and releases the address once the claim shows the
+    /// report.
     pub(super) async fn release_early(
         &self,
         claim: &IPAddressClaim,
@@ -163,7 +198,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     ) -> Result<Action, ReconcileError> {
         let status = ClaimConditions::released_early(claim, reason);
         if !self.reports_early_release(claim) {
-            self.update_status(claim, &status, &mut attempt.state.messages).await?;
+            self.update_status(claim, &status, &mut attempt.state.messages)
+                .await?;
             // The watch event of the written status triggers the release.
             return Ok(Action::Requeue(EXPECTATION_TTL));
         }
@@ -173,30 +209,39 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             message = status.message,
             "releasing the address of a claim that has finalizers of other controllers"
         );
-        self.release(claim, handler, &mut attempt.state.messages, Some(&status)).await
+        self.release(claim, handler, &mut attempt.state.messages, Some(&status))
+            .await
     }
 
-    /// Replaces an outdated message of a claim whose address was released: that of a failed attempt, or that the
-    /// IPAddress waits for other controllers. Returns whether the claim was written.
+    /// Replaces an outdated message of a claim whose address was released: that of a failed
+    /// attempt, or that the IPAddress waits for other controllers. Returns whether the claim was
+    /// written.
     pub(super) async fn complete_report(
         &self,
         claim: &IPAddressClaim,
         status: &ClaimConditions,
     ) -> Result<bool, CallError> {
-        let claims = self.contract.claims(claim.metadata.namespace.as_deref().unwrap_or_default());
+        let claims = self
+            .contract
+            .claims(claim.metadata.namespace.as_deref().unwrap_or_default());
         let desired = status.apply_to(self.contract.ipam, claim, clock::now());
         let written = patch::write(&claims, claim, &desired).await?;
         written.iter().for_each(|claim| self.expect_write(claim));
         Ok(written.is_some())
     }
 
-    /// The status of a claim whose early release was reported and keeps failing. `None` for other claims.
+    /// The status of a claim whose early release was reported and keeps failing. `None` for other
+    /// claims.
     pub(super) fn failed_early_release(
         &self,
         claim: &IPAddressClaim,
         error: &ReconcileError,
     ) -> Option<ClaimConditions> {
-        let message = self.ready_condition(claim)?.message.as_deref().filter(|_| self.reports_early_release(claim))?;
+        let message = self
+            .ready_condition(claim)?
+            .message
+            .as_deref()
+            .filter(|_| self.reports_early_release(claim))?;
         Some(ClaimConditions::failed_early_release(message, error))
     }
 
@@ -206,7 +251,10 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     }
 
     fn ready_condition<'a>(&self, claim: &'a IPAddressClaim) -> Option<&'a Condition> {
-        conditions::find(claim.status.as_ref()?.conditions(self.contract.ipam), conditions::READY)
+        conditions::find(
+            claim.status.as_ref()?.conditions(self.contract.ipam),
+            conditions::READY,
+        )
     }
 }
 
@@ -219,13 +267,19 @@ pub(super) struct ReleaseRequestEvents {
 
 impl ReleaseRequestEvents {
     pub(super) fn new(version: ContractVersion, events: EventPublisher) -> Self {
-        Self { version, events, reported: Mutex::default() }
+        Self {
+            version,
+            events,
+            reported: Mutex::default(),
+        }
     }
 }
 
 impl EventHandler<IPAddressClaim> for ReleaseRequestEvents {
     fn apply(&self, claim: &IPAddressClaim) {
-        let Some(uid) = claim.metadata.uid.as_deref().map(Uid::of) else { return };
+        let Some(uid) = claim.metadata.uid.as_deref().map(Uid::of) else {
+            return;
+        };
         let mut reported = self.reported.lock();
         let Some(ignored) = ignored_request(claim) else {
             reported.remove(&uid);
@@ -233,7 +287,8 @@ impl EventHandler<IPAddressClaim> for ReleaseRequestEvents {
         };
         if reported.insert(uid, ignored) != Some(ignored) {
             let (reason, message) = (conditions::RELEASE_REQUEST_IGNORED, ignored.message(claim));
-            self.events.warning(claim, &self.version, reason, "Release", &message);
+            self.events
+                .warning(claim, &self.version, reason, "Release", &message);
         }
     }
 
@@ -273,10 +328,21 @@ mod tests {
         assert_eq!(result(deleted, None), (false, None));
         assert_eq!(result(None, None), (false, None));
         for other in ["", "true", "0001ef08-5b98-00af-8a1f-0085701b2e47"] {
-            assert_eq!(result(deleted, Some(other)), (false, Some(Ignored::OtherUid)), "{other}");
-            assert_eq!(result(None, Some(other)), (false, Some(Ignored::NotDeleting)), "{other}");
+            assert_eq!(
+                result(deleted, Some(other)),
+                (false, Some(Ignored::OtherUid)),
+                "{other}"
+            );
+            assert_eq!(
+                result(None, Some(other)),
+                (false, Some(Ignored::NotDeleting)),
+                "{other}"
+            );
         }
-        assert_eq!(result(None, Some(UID)), (false, Some(Ignored::NotDeletingYet)));
+        assert_eq!(
+            result(None, Some(UID)),
+            (false, Some(Ignored::NotDeletingYet))
+        );
     }
 
     #[test]
@@ -287,7 +353,13 @@ mod tests {
         assert_eq!(at(u64::MAX), Timestamp::MAX);
         let now = "2026-01-01T00:01:00.5Z".parse().unwrap();
         assert_eq!(left_until(at(60), now), Duration::from_millis(500));
-        assert_eq!(left_until(at(60), "2026-01-01T00:01:01Z".parse().unwrap()), Duration::ZERO);
-        assert_eq!(left_until(at(60), "2027-01-01T00:00:00Z".parse().unwrap()), Duration::ZERO);
+        assert_eq!(
+            left_until(at(60), "2026-01-01T00:01:01Z".parse().unwrap()),
+            Duration::ZERO
+        );
+        assert_eq!(
+            left_until(at(60), "2027-01-01T00:00:00Z".parse().unwrap()),
+            Duration::ZERO
+        );
     }
 }

@@ -35,14 +35,17 @@ impl ReconcileError {
     pub(crate) fn is_unanswered(&self) -> bool {
         match self.failed_call() {
             Some(CallError::TimedOut { .. }) => true,
-            Some(CallError::Failed { source, .. }) => !matches!(source.as_ref(), kube::Error::Api(_)),
+            Some(CallError::Failed { source, .. }) => {
+                !matches!(source.as_ref(), kube::Error::Api(_))
+            }
             _ => false,
         }
     }
 
     /// Returns whether the API server does not know the kind of the claim yet: it has just started.
     pub(crate) fn is_claim_kind_unknown(&self) -> bool {
-        self.failed_call().is_some_and(CallError::is_owner_kind_unknown)
+        self.failed_call()
+            .is_some_and(CallError::is_owner_kind_unknown)
     }
 
     /// Returns whether an object cannot be serialized: the attempt fails until the object changes.
@@ -52,7 +55,8 @@ impl ReconcileError {
 
     /// Returns whether the API server rejected the request, which a retry alone does not solve.
     pub(crate) fn is_rejected(&self) -> bool {
-        self.failed_call().is_some_and(|error| error.is_invalid() || error.is_forbidden())
+        self.failed_call()
+            .is_some_and(|error| error.is_invalid() || error.is_forbidden())
     }
 }
 
@@ -65,13 +69,28 @@ mod tests {
         let failed = |code, reason| {
             let status = kube::core::Status::failure("text", reason).with_code(code);
             let source = Box::new(kube::Error::Api(Box::new(status)));
-            let error = CallError::Failed { operation: "test".to_owned(), source };
+            let error = CallError::Failed {
+                operation: "test".to_owned(),
+                source,
+            };
             ReconcileError::from(HandlerError::transient("it failed", error))
         };
-        assert!(ReconcileError::from(HandlerError::Conflict("another writer was faster".to_owned())).is_conflict());
+        assert!(
+            ReconcileError::from(HandlerError::Conflict(
+                "another writer was faster".to_owned()
+            ))
+            .is_conflict()
+        );
         assert!(failed(409, "Conflict").is_conflict() && !failed(422, "Invalid").is_conflict());
         assert!(!failed(500, "InternalError").is_unanswered());
-        assert!(ReconcileError::from(CallError::TimedOut { operation: "test".to_owned() }).is_unanswered());
-        assert!(failed(422, "Invalid").is_rejected() && !failed(500, "InternalError").is_rejected());
+        assert!(
+            ReconcileError::from(CallError::TimedOut {
+                operation: "test".to_owned()
+            })
+            .is_unanswered()
+        );
+        assert!(
+            failed(422, "Invalid").is_rejected() && !failed(500, "InternalError").is_rejected()
+        );
     }
 }

@@ -30,7 +30,8 @@ async fn guard<T>(
     operation: &'static str,
     call: impl Future<Output = Result<T, HandlerError>>,
 ) -> Result<T, HandlerError> {
-    let failed = |failure: CallFailure| HandlerError::transient(format!("cannot {operation}"), failure);
+    let failed =
+        |failure: CallFailure| HandlerError::transient(format!("cannot {operation}"), failure);
     match tokio::time::timeout(timeout, AssertUnwindSafe(call).catch_unwind()).await {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(failed(CallFailure::Panic)),
@@ -43,8 +44,15 @@ impl<H: ClaimHandler> ClaimHandler for Guarded<H> {
         guard(self.timeout, "look up the pool", self.handler.fetch_pool()).await
     }
 
-    async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
-        let allocate = guard(self.timeout, "allocate an address", self.handler.ensure_address(existing));
+    async fn ensure_address(
+        &mut self,
+        existing: Option<&IPAddress>,
+    ) -> Result<Ensured, HandlerError> {
+        let allocate = guard(
+            self.timeout,
+            "allocate an address",
+            self.handler.ensure_address(existing),
+        );
         let ensured = traces::in_span(trace_span!("allocate"), allocate).await?;
         if let Ensured::Allocated(allocation) = &ensured {
             allocation.validate(existing)?;
@@ -53,17 +61,28 @@ impl<H: ClaimHandler> ClaimHandler for Guarded<H> {
     }
 
     fn address_deleted(&mut self, address: &IPAddress) {
-        // The release does not depend on it: a provider that panics here does so again when it releases the address.
-        let _ = std::panic::catch_unwind(AssertUnwindSafe(|| self.handler.address_deleted(address)));
+        // The release does not depend on it: a provider that panics here does so again when it
+        // releases the address.
+        let _ =
+            std::panic::catch_unwind(AssertUnwindSafe(|| self.handler.address_deleted(address)));
     }
 
     async fn release_address(&mut self) -> Result<Released, HandlerError> {
-        let release = guard(self.timeout, "release the address", self.handler.release_address());
+        let release = guard(
+            self.timeout,
+            "release the address",
+            self.handler.release_address(),
+        );
         traces::in_span(trace_span!("release_address"), release).await
     }
 
     async fn verify(&mut self, address: &IPAddress) -> Result<bool, HandlerError> {
-        guard(self.timeout, "verify the address", self.handler.verify(address)).await
+        guard(
+            self.timeout,
+            "verify the address",
+            self.handler.verify(address),
+        )
+        .await
     }
 }
 
@@ -75,13 +94,24 @@ mod tests {
     async fn panic_and_hang_are_errors() {
         let timeout = Duration::from_millis(10);
         let text = |error: HandlerError| capi_ipam_controller::client::error_chain(&error);
-        let panicked = guard::<()>(timeout, "allocate an address", async { panic!("index out of bounds") }).await;
+        let panicked = guard::<()>(timeout, "allocate an address", async {
+            panic!("index out of bounds")
+        })
+        .await;
         assert_eq!(
             text(panicked.unwrap_err()),
             "cannot allocate an address: the provider panicked; this is a bug of the provider, see its log"
         );
         let hung = guard::<()>(timeout, "release the address", std::future::pending()).await;
-        assert_eq!(text(hung.unwrap_err()), "cannot release the address: the provider did not answer within 10ms");
-        assert_eq!(guard(timeout, "look up the pool", async { Ok(7) }).await.unwrap(), 7);
+        assert_eq!(
+            text(hung.unwrap_err()),
+            "cannot release the address: the provider did not answer within 10ms"
+        );
+        assert_eq!(
+            guard(timeout, "look up the pool", async { Ok(7) })
+                .await
+                .unwrap(),
+            7
+        );
     }
 }

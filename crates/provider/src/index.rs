@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use crate::api::{ContractVersion, IPAddress, IPAddressClaim, PoolReference, Uid, names};
 use crate::decision::AddressState;
 
-/// The last seen state of all IPAddress objects, by namespace and name. Filled by their watch and by the writes of this
-/// process.
+/// The last seen state of all IPAddress objects, by namespace and name. Filled by their watch and
+/// by the writes of this process.
 pub struct AddressIndex {
     state: Mutex<State>,
     trigger: Trigger<IPAddressClaim>,
@@ -79,7 +79,10 @@ impl State {
 impl AddressIndex {
     /// Creates an empty index that enqueues claims whose IPAddress is changed by others.
     pub(super) fn new(trigger: Trigger<IPAddressClaim>) -> Self {
-        Self { state: Mutex::default(), trigger }
+        Self {
+            state: Mutex::default(),
+            trigger,
+        }
     }
 
     /// Returns the shared copy of a pool reference.
@@ -92,27 +95,43 @@ impl AddressIndex {
         self.state.lock().addresses.get(namespace, name).cloned()
     }
 
-    /// Calls `function` with namespace, name and properties of all known IPAddresses, and returns its results. The index
-    /// is locked meanwhile.
-    pub(super) fn filter_map<T>(&self, function: impl FnMut((&str, &str, &AddressRecord)) -> Option<T>) -> Vec<T> {
-        self.state.lock().addresses.iter().filter_map(function).collect()
+    /// Calls `function` with namespace, name and properties of all known IPAddresses, and returns
+    /// its results. The index is locked meanwhile.
+    pub(super) fn filter_map<T>(
+        &self,
+        function: impl FnMut((&str, &str, &AddressRecord)) -> Option<T>,
+    ) -> Vec<T> {
+        self.state
+            .lock()
+            .addresses
+            .iter()
+            .filter_map(function)
+            .collect()
     }
 
     /// The number of known IPAddresses of a pool.
     pub(super) fn count(&self, namespace: &str, pool: &PoolReference) -> usize {
         let state = self.state.lock();
-        state.addresses.iter().filter(|(known, _, record)| *known == namespace && *record.pool == *pool).count()
+        state
+            .addresses
+            .iter()
+            .filter(|(known, _, record)| *known == namespace && *record.pool == *pool)
+            .count()
     }
 
     /// The state of the IPAddress with the name of the claim.
     pub(super) fn state_for(&self, claim: &IPAddressClaim) -> AddressState {
-        let (namespace, name) = (claim.metadata.namespace.as_deref(), claim.metadata.name.as_deref());
+        let (namespace, name) = (
+            claim.metadata.namespace.as_deref(),
+            claim.metadata.name.as_deref(),
+        );
         let uid = claim.metadata.uid.as_deref().map(Uid::of);
         let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
         self.state_of(namespace, name, uid, &claim.spec.pool_ref)
     }
 
-    /// The state of the IPAddress with this name, for the claim with the same name and this uid and pool.
+    /// The state of the IPAddress with this name, for the claim with the same name and this uid and
+    /// pool.
     pub(super) fn state_of(
         &self,
         namespace: &str,
@@ -121,7 +140,9 @@ impl AddressIndex {
         pool: &PoolReference,
     ) -> AddressState {
         let state = self.state.lock();
-        let Some(record) = state.addresses.get(namespace, name) else { return AddressState::Absent };
+        let Some(record) = state.addresses.get(namespace, name) else {
+            return AddressState::Absent;
+        };
         match (record.is_for(claim, pool), record.deleting) {
             (true, true) => AddressState::Deleting,
             (true, false) if record.protected && record.owned_by_pool => AddressState::Valid,
@@ -129,13 +150,19 @@ impl AddressIndex {
         }
     }
 
-    /// The last seen uid and resource version of the IPAddress of the claim, as preconditions of its deletion. `None`
-    /// unless it has our finalizer and no other, and is not being deleted.
+    /// The last seen uid and resource version of the IPAddress of the claim, as preconditions of
+    /// its deletion. `None` unless it has our finalizer and no other, and is not being deleted.
     pub(super) fn delete_preconditions(&self, claim: &IPAddressClaim) -> Option<(String, String)> {
-        let (namespace, name) = (claim.metadata.namespace.as_deref()?, claim.metadata.name.as_deref()?);
+        let (namespace, name) = (
+            claim.metadata.namespace.as_deref()?,
+            claim.metadata.name.as_deref()?,
+        );
         let state = self.state.lock();
         let record = state.addresses.get(namespace, name)?;
-        let is_ours = record.is_for(claim.metadata.uid.as_deref().map(Uid::of), &claim.spec.pool_ref);
+        let is_ours = record.is_for(
+            claim.metadata.uid.as_deref().map(Uid::of),
+            &claim.spec.pool_ref,
+        );
         let has_only_our_finalizer = record.protected && !record.has_foreign_finalizers;
         if !is_ours || !has_only_our_finalizer || record.deleting || !record.has_uuid {
             return None;
@@ -149,7 +176,8 @@ impl AddressIndex {
         self.upsert(address, Origin::Response);
     }
 
-    /// Stores the state of an IPAddress, unless a newer one is known. Returns whether the record changed.
+    /// Stores the state of an IPAddress, unless a newer one is known. Returns whether the record
+    /// changed.
     fn upsert(&self, address: &IPAddress, origin: Origin) -> bool {
         let mut state = self.state.lock();
         let pool = state.intern(&address.spec.pool_ref);
@@ -162,18 +190,31 @@ impl AddressIndex {
                 .any(|owner| owner.kind == pool.kind && owner.name == pool.name),
             pool,
             protected: finalizer::is_set(address, names::PROTECT_ADDRESS),
-            has_foreign_finalizers: finalizer::all(address).any(|other| other != names::PROTECT_ADDRESS),
+            has_foreign_finalizers: finalizer::all(address)
+                .any(|other| other != names::PROTECT_ADDRESS),
             deleting: address.metadata.deletion_timestamp.is_some(),
             named_after_claim: address.metadata.name.as_ref() == Some(&address.spec.claim_ref.name),
-            has_uuid: address.metadata.uid.as_deref().and_then(Uid::parse).is_some(),
+            has_uuid: address
+                .metadata
+                .uid
+                .as_deref()
+                .and_then(Uid::parse)
+                .is_some(),
         };
-        let change = state.addresses.see(origin, &address.metadata, record.clone(), Instant::now());
+        let change = state
+            .addresses
+            .see(origin, &address.metadata, record.clone(), Instant::now());
         change.is_some_and(|change| change.before.as_ref() != Some(&record))
     }
 
-    /// Removes an IPAddress, unless another one of its name was created since. Returns whether it was known.
+    /// Removes an IPAddress, unless another one of its name was created since. Returns whether it
+    /// was known.
     pub(super) fn remove(&self, namespace: &str, name: &str, uid: Option<&str>) -> bool {
-        self.state.lock().addresses.delete(namespace, name, uid, Instant::now()).is_some()
+        self.state
+            .lock()
+            .addresses
+            .delete(namespace, name, uid, Instant::now())
+            .is_some()
     }
 }
 
@@ -208,18 +249,30 @@ impl EventHandler<IPAddress> for AddressIndex {
     fn delete(&self, address: &IPAddress) {
         let name = NamespacedName::of(&address.metadata);
         // An IPAddress that this process deleted is already removed.
-        if self.remove(name.namespace(), name.name(), address.metadata.uid.as_deref()) {
+        if self.remove(
+            name.namespace(),
+            name.name(),
+            address.metadata.uid.as_deref(),
+        ) {
             self.trigger.enqueue(name);
         }
     }
 
     fn apply_invalid(&self, address: &Invalid) {
-        self.state.lock().addresses.see_undecodable(Origin::Watch, &address.metadata, Instant::now());
+        self.state.lock().addresses.see_undecodable(
+            Origin::Watch,
+            &address.metadata,
+            Instant::now(),
+        );
     }
 
     fn delete_invalid(&self, address: &Invalid) {
         let name = NamespacedName::of(&address.metadata);
-        if self.remove(name.namespace(), name.name(), address.metadata.uid.as_deref()) {
+        if self.remove(
+            name.namespace(),
+            name.name(),
+            address.metadata.uid.as_deref(),
+        ) {
             self.trigger.enqueue(name);
         }
     }
@@ -227,7 +280,10 @@ impl EventHandler<IPAddress> for AddressIndex {
 
 /// The uid of the claim that owns an IPAddress, if any.
 pub(super) fn owning_claim(address: &IPAddress) -> Option<&str> {
-    let owner = address.owner_references().iter().find(|owner| is_claim_owner(owner))?;
+    let owner = address
+        .owner_references()
+        .iter()
+        .find(|owner| is_claim_owner(owner))?;
     Some(&owner.uid)
 }
 
@@ -239,9 +295,14 @@ pub(super) fn is_claim_owner(owner: &OwnerReference) -> bool {
 
 /// The version in which the claim is an owner of an IPAddress.
 fn owner_version(address: &IPAddress) -> Option<ContractVersion> {
-    let owner = address.owner_references().iter().find(|owner| is_claim_owner(owner))?;
+    let owner = address
+        .owner_references()
+        .iter()
+        .find(|owner| is_claim_owner(owner))?;
     let (_, version) = owner.api_version.split_once('/')?;
-    ContractVersion::ALL.into_iter().find(|known| known.as_str() == version)
+    ContractVersion::ALL
+        .into_iter()
+        .find(|known| known.as_str() == version)
 }
 
 #[cfg(test)]
@@ -285,7 +346,10 @@ mod tests {
     #[test]
     fn unused_pool_references_are_removed() {
         let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims").trigger());
-        let reference = |number: u32| PoolReference { name: number.to_string(), ..PoolReference::default() };
+        let reference = |number: u32| PoolReference {
+            name: number.to_string(),
+            ..PoolReference::default()
+        };
         let used = index.intern(&reference(0));
         for number in 1..10_000 {
             index.intern(&reference(number));
@@ -296,21 +360,40 @@ mod tests {
 
     #[test]
     fn delete_preconditions_require_only_our_finalizer() {
-        let (uid, owner) = ("6101ef08-5b98-40af-8a1f-bc85701b2e47", "0001ef08-5b98-00af-8a1f-0085701b2e47");
+        let (uid, owner) = (
+            "6101ef08-5b98-40af-8a1f-bc85701b2e47",
+            "0001ef08-5b98-00af-8a1f-0085701b2e47",
+        );
         let mut address = address("12", &[names::PROTECT_ADDRESS]);
         address.metadata.uid = Some(uid.to_owned());
         let kind = "IPAddressClaim".to_owned();
         let api_version = "ipam.cluster.x-k8s.io/v1beta2".to_owned();
-        let reference = OwnerReference { api_version, kind, name: "a".into(), uid: owner.into(), ..Default::default() };
+        let reference = OwnerReference {
+            api_version,
+            kind,
+            name: "a".into(),
+            uid: owner.into(),
+            ..Default::default()
+        };
         address.metadata.owner_references = Some(vec![reference]);
-        let mut claim = IPAddressClaim { metadata: address.metadata.clone(), ..IPAddressClaim::default() };
+        let mut claim = IPAddressClaim {
+            metadata: address.metadata.clone(),
+            ..IPAddressClaim::default()
+        };
         claim.metadata.uid = Some(owner.to_owned());
         claim.spec.pool_ref = address.spec.pool_ref.clone();
 
         let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims").trigger());
         index.apply(&address);
-        assert_eq!(index.delete_preconditions(&claim), Some((uid.to_owned(), "12".to_owned())));
-        for finalizers in [vec![], vec![names::PROTECT_ADDRESS, "example.com/held"], vec!["example.com/held"]] {
+        assert_eq!(
+            index.delete_preconditions(&claim),
+            Some((uid.to_owned(), "12".to_owned()))
+        );
+        for finalizers in [
+            vec![],
+            vec![names::PROTECT_ADDRESS, "example.com/held"],
+            vec!["example.com/held"],
+        ] {
             address.metadata.finalizers = Some(finalizers.into_iter().map(str::to_owned).collect());
             index.apply(&address);
             assert_eq!(index.delete_preconditions(&claim), None);
@@ -318,6 +401,10 @@ mod tests {
         address.metadata.finalizers = Some(vec![names::PROTECT_ADDRESS.to_owned()]);
         index.apply(&address);
         claim.metadata.uid = Some(uid.to_owned());
-        assert_eq!(index.delete_preconditions(&claim), None, "it belongs to another claim");
+        assert_eq!(
+            index.delete_preconditions(&claim),
+            None,
+            "it belongs to another claim"
+        );
     }
 }

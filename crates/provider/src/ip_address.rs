@@ -5,11 +5,13 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
 use crate::adapter::{Allocation, PoolView};
-use crate::api::{ContractVersion, IPAddress, IPAddressClaim, IPAddressSpec, LocalReference, names};
+use crate::api::{
+    ContractVersion, IPAddress, IPAddressClaim, IPAddressSpec, LocalReference, names,
+};
 use crate::contract::api_version;
 
-/// Builds the IPAddress of a claim, as the reconciler creates it: with finalizer, owner references and labels. For
-/// programs that import addresses from elsewhere, and for tests.
+/// Builds the IPAddress of a claim, as the reconciler creates it: with finalizer, owner references
+/// and labels. For programs that import addresses from elsewhere, and for tests.
 ///
 /// ```
 /// use capi_ipam_provider::api::{ContractVersion, IPAddressClaim, names};
@@ -30,11 +32,24 @@ pub fn new_ip_address(
     allocation: &Allocation,
 ) -> IPAddress {
     let contract_labels = [
-        (names::CLUSTER_NAME_LABEL, claim.cluster_name().filter(|name| is_label_value(name))),
-        (names::WATCH_FILTER_LABEL, claim.labels().get(names::WATCH_FILTER_LABEL).map(String::as_str)),
+        (
+            names::CLUSTER_NAME_LABEL,
+            claim.cluster_name().filter(|name| is_label_value(name)),
+        ),
+        (
+            names::WATCH_FILTER_LABEL,
+            claim
+                .labels()
+                .get(names::WATCH_FILTER_LABEL)
+                .map(String::as_str),
+        ),
     ];
     let mut labels = allocation.labels.clone();
-    labels.extend(contract_labels.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))));
+    labels.extend(
+        contract_labels
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))),
+    );
     let annotations = (!allocation.annotations.is_empty()).then(|| allocation.annotations.clone());
     IPAddress {
         api_version: Some(api_version(version)),
@@ -49,7 +64,9 @@ pub fn new_ip_address(
             ..ObjectMeta::default()
         },
         spec: IPAddressSpec {
-            claim_ref: LocalReference { name: claim.name_any() },
+            claim_ref: LocalReference {
+                name: claim.name_any(),
+            },
             pool_ref: claim.spec.pool_ref.clone(),
             address: allocation.address.to_string(),
             prefix: allocation.prefix.into(),
@@ -58,12 +75,18 @@ pub fn new_ip_address(
     }
 }
 
-/// Returns whether the API server accepts the text as the value of a label. The name of a Cluster may be longer.
+/// Returns whether the API server accepts the text as the value of a label. The name of a Cluster
+/// may be longer.
 fn is_label_value(text: &str) -> bool {
     let ends = [text.bytes().next(), text.bytes().next_back()];
     text.len() <= 63
-        && ends.into_iter().flatten().all(|byte| byte.is_ascii_alphanumeric())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && ends
+            .into_iter()
+            .flatten()
+            .all(|byte| byte.is_ascii_alphanumeric())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 fn claim_owner(version: ContractVersion, claim: &IPAddressClaim) -> OwnerReference {
@@ -88,14 +111,17 @@ fn pool_owner(claim: &IPAddressClaim, pool: &PoolView) -> OwnerReference {
     }
 }
 
-/// Returns whether an IPAddress is for a claim with this name and for the pool that the claim refers to.
+/// Returns whether an IPAddress is for a claim with this name and for the pool that the claim
+/// refers to.
 pub(super) fn is_for(address: &IPAddress, claim: &IPAddressClaim) -> bool {
-    address.spec.pool_ref == claim.spec.pool_ref && Some(&address.spec.claim_ref.name) == claim.metadata.name.as_ref()
+    address.spec.pool_ref == claim.spec.pool_ref
+        && Some(&address.spec.claim_ref.name) == claim.metadata.name.as_ref()
 }
 
-/// Returns the IPAddress with our finalizer, the owner references of claim and pool, and the labels and annotations of
-/// claim and allocation. Other owners, finalizers, labels and annotations are kept. Owner references to the right
-/// objects in an older API version are not changed here: `owner_versions` rewrites them in the background.
+/// Returns the IPAddress with our finalizer, the owner references of claim and pool, and the labels
+/// and annotations of claim and allocation. Other owners, finalizers, labels and annotations are
+/// kept. Owner references to the right objects in an older API version are not changed here:
+/// `owner_versions` rewrites them in the background.
 pub(super) fn repaired(
     version: ContractVersion,
     address: &IPAddress,
@@ -106,22 +132,35 @@ pub(super) fn repaired(
     let desired = new_ip_address(version, claim, pool, allocation).metadata;
     let mut repaired = address.clone();
     let finalizers = repaired.metadata.finalizers.get_or_insert_default();
-    if !finalizers.iter().any(|present| present == names::PROTECT_ADDRESS) {
+    if !finalizers
+        .iter()
+        .any(|present| present == names::PROTECT_ADDRESS)
+    {
         finalizers.push(names::PROTECT_ADDRESS.to_owned());
     }
     if let Some(labels) = desired.labels.filter(|labels| !labels.is_empty()) {
-        repaired.metadata.labels.get_or_insert_default().extend(labels);
+        repaired
+            .metadata
+            .labels
+            .get_or_insert_default()
+            .extend(labels);
     }
     if let Some(annotations) = desired.annotations {
-        repaired.metadata.annotations.get_or_insert_default().extend(annotations);
+        repaired
+            .metadata
+            .annotations
+            .get_or_insert_default()
+            .extend(annotations);
     }
     let owners = repaired.metadata.owner_references.get_or_insert_default();
     for owner in desired.owner_references.unwrap_or_default() {
-        let names_same = |present: &OwnerReference| present.kind == owner.kind && present.name == owner.name;
+        let names_same =
+            |present: &OwnerReference| present.kind == owner.kind && present.name == owner.name;
         match owners.iter_mut().find(|present| names_same(present)) {
             Some(present)
                 if present.uid == owner.uid
-                    && present.controller.unwrap_or_default() == owner.controller.unwrap_or_default() => {}
+                    && present.controller.unwrap_or_default()
+                        == owner.controller.unwrap_or_default() => {}
             Some(present) => *present = owner,
             None => owners.push(owner),
         }

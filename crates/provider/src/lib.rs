@@ -1,11 +1,14 @@
 //! SDK for IPAM providers of Kubernetes Cluster API.
 //!
-//! A provider allocates and releases addresses. [`ClaimReconciler`] does the rest, equally for every provider: pausing,
-//! finalizers, the IPAddress with its owner references and labels, binding and releasing in an order that survives
-//! crashes, waiting for restored IPAddresses, conditions and events.
+//! A provider allocates and releases addresses. [`ClaimReconciler`] does the rest, equally for
+//! every provider: pausing, finalizers, the IPAddress with its owner references and labels, binding
+//! and releasing in an order that survives crashes, waiting for restored IPAddresses, conditions
+//! and events.
 //!
-//! - [`PoolProvider`]: a provider whose pools are objects of one kind, which [`WatchedPools`] watches;
-//! - [`ProviderAdapter`] and [`ClaimHandler`]: any other provider, with several kinds of pools or its own watches;
+//! - [`PoolProvider`]: a provider whose pools are objects of one kind, which [`WatchedPools`]
+//!   watches;
+//! - [`ProviderAdapter`] and [`ClaimHandler`]: any other provider, with several kinds of pools or
+//!   its own watches;
 //! - [`ClaimReconciler::builder`]: adds the controller of claims of a provider to a program;
 //! - [`api`]: the kinds of the Cluster API IPAM contract, in the versions `v1beta1` and `v1beta2`;
 //! - [`decision`]: what to do for a claim, as a pure function of the observed state;
@@ -14,23 +17,26 @@
 //! The rules come from the [IPAM provider contract] of Cluster API.
 //!
 //! # Dependencies
-//! `capi-ipam-controller`, kube and k8s-openapi. A provider needs only this crate of the workspace. This crate knows no
-//! kind of pool, has no address arithmetic, and has no webhook server or certificate code.
+//! `capi-ipam-controller`, kube and k8s-openapi. A provider needs only this crate of the workspace.
+//! This crate knows no kind of pool, has no address arithmetic, and has no webhook server or
+//! certificate code.
 //!
 //! # Invariants
-//! - An address is released ([`ClaimHandler::release_address`]) only after the API server confirmed that its IPAddress
-//!   no longer exists, and that the claim is being deleted or no longer exists. Absence from a watch, a list or a cache
-//!   is never sufficient.
-//! - A claim keeps its finalizer until its address is released. An IPAddress keeps its finalizer until its claim is
-//!   deleted and has no finalizers of other controllers.
+//! - An address is released ([`ClaimHandler::release_address`]) only after the API server confirmed
+//!   that its IPAddress no longer exists, and that the claim is being deleted or no longer exists.
+//!   Absence from a watch, a list or a cache is never sufficient.
+//! - A claim keeps its finalizer until its address is released. An IPAddress keeps its finalizer
+//!   until its claim is deleted and has no finalizers of other controllers.
 //! - A claim is bound by one write, after its IPAddress exists with finalizer and owner references.
 //! - A paused claim, pool or Cluster, and everything that belongs to it, is not changed.
-//! - Each write has the uid and the resourceVersion of the object that was read as preconditions. An IPAddress or a
-//!   claim with the same name that was created later is never changed by mistake.
-//! - Every step can be repeated. After a crash, reconciliation continues with the first step that is not done.
+//! - Each write has the uid and the resourceVersion of the object that was read as preconditions.
+//!   An IPAddress or a claim with the same name that was created later is never changed by mistake.
+//! - Every step can be repeated. After a crash, reconciliation continues with the first step that
+//!   is not done.
 //!
 //! # Example
-//! A provider for an existing IPAM system. `examples/list-provider` is a complete provider without one.
+//! A provider for an existing IPAM system. `examples/list-provider` is a complete provider without
+//! one.
 //!
 //! ```no_run
 //! use std::net::IpAddr;
@@ -130,7 +136,9 @@ mod verification;
 mod verify;
 mod waiting_claims;
 
-pub use adapter::{Allocation, ClaimHandler, Ensured, HandlerError, PoolKind, PoolView, ProviderAdapter, Released};
+pub use adapter::{
+    Allocation, ClaimHandler, Ensured, HandlerError, PoolKind, PoolView, ProviderAdapter, Released,
+};
 pub use address_use::{AddressUse, AddressUseReporter};
 pub use capi_ipam_controller as controller;
 pub use claim_cache::{ClaimCache, ClaimSnapshot, CompactClaim};

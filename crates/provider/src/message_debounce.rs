@@ -1,8 +1,8 @@
 //! Debouncing of condition messages.
 //!
-//! Several managers may report on the same claim. Their caches, and therefore the counts in their messages, lag
-//! differently, so each would overwrite the message of the other. A condition of which only the message differs is
-//! therefore written only if the difference persists.
+//! Several managers may report on the same claim. Their caches, and therefore the counts in their
+//! messages, lag differently, so each would overwrite the message of the other. A condition of
+//! which only the message differs is therefore written only if the difference persists.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,8 @@ pub(super) enum StatusWrite {
     After(Duration),
 }
 
-/// Tracks since when the message of a claim differs from the desired one. Kept across the reconciles of the claim.
+/// Tracks since when the message of a claim differs from the desired one. Kept across the
+/// reconciles of the claim.
 #[derive(Debug, Default)]
 pub(super) struct MessageDebounce {
     differs_since: Option<Instant>,
@@ -48,7 +49,11 @@ impl MessageDebounce {
             }
         }
         self.differs_since = None;
-        if diff == StatusDiff::None { StatusWrite::Skip } else { StatusWrite::Now }
+        if diff == StatusDiff::None {
+            StatusWrite::Skip
+        } else {
+            StatusWrite::Now
+        }
     }
 }
 
@@ -61,7 +66,10 @@ mod tests {
         let (mut debounce, now) = (MessageDebounce::default(), Instant::now());
         assert_eq!(debounce.decide(StatusDiff::State, now), StatusWrite::Now);
         assert_eq!(debounce.decide(StatusDiff::None, now), StatusWrite::Skip);
-        assert_eq!(debounce.decide(StatusDiff::Message, now), StatusWrite::After(MESSAGE_DEBOUNCE));
+        assert_eq!(
+            debounce.decide(StatusDiff::Message, now),
+            StatusWrite::After(MESSAGE_DEBOUNCE)
+        );
         assert_eq!(debounce.decide(StatusDiff::State, now), StatusWrite::Now);
     }
 
@@ -69,10 +77,22 @@ mod tests {
     fn message_is_written_after_the_debounce_time() {
         let (mut debounce, start) = (MessageDebounce::default(), Instant::now());
         let after = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(debounce.decide(StatusDiff::Message, start), StatusWrite::After(MESSAGE_DEBOUNCE));
-        assert_eq!(debounce.decide(StatusDiff::Message, after(3)), StatusWrite::After(Duration::from_secs(2)));
-        assert_eq!(debounce.decide(StatusDiff::Message, after(5)), StatusWrite::Now);
-        assert_eq!(debounce.decide(StatusDiff::Message, after(5)), StatusWrite::After(MESSAGE_DEBOUNCE));
+        assert_eq!(
+            debounce.decide(StatusDiff::Message, start),
+            StatusWrite::After(MESSAGE_DEBOUNCE)
+        );
+        assert_eq!(
+            debounce.decide(StatusDiff::Message, after(3)),
+            StatusWrite::After(Duration::from_secs(2))
+        );
+        assert_eq!(
+            debounce.decide(StatusDiff::Message, after(5)),
+            StatusWrite::Now
+        );
+        assert_eq!(
+            debounce.decide(StatusDiff::Message, after(5)),
+            StatusWrite::After(MESSAGE_DEBOUNCE)
+        );
     }
 
     #[test]
@@ -80,7 +100,13 @@ mod tests {
         let (mut debounce, start) = (MessageDebounce::default(), Instant::now());
         let after = |seconds| start + Duration::from_secs(seconds);
         debounce.decide(StatusDiff::Message, start);
-        assert_eq!(debounce.decide(StatusDiff::None, after(4)), StatusWrite::Skip);
-        assert_eq!(debounce.decide(StatusDiff::Message, after(6)), StatusWrite::After(MESSAGE_DEBOUNCE));
+        assert_eq!(
+            debounce.decide(StatusDiff::None, after(4)),
+            StatusWrite::Skip
+        );
+        assert_eq!(
+            debounce.decide(StatusDiff::Message, after(6)),
+            StatusWrite::After(MESSAGE_DEBOUNCE)
+        );
     }
 }

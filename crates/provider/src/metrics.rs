@@ -46,8 +46,11 @@ const ORPHANS: Description = Description {
 /// The metrics of every provider of this crate.
 pub const METRICS: &[Description] = &[CLAIMS, BIND_SECONDS, FAILURES, ORPHANS];
 
-/// Upper bounds of the times until claims are bound, in seconds. Those of claims that wait for an address are long.
-const BUCKETS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0];
+/// Upper bounds of the times until claims are bound, in seconds. Those of claims that wait for an
+/// address are long.
+const BUCKETS: [f64; 10] = [
+    1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0,
+];
 
 /// The reasons of claims that are not ready.
 const REASONS: [&str; 13] = [
@@ -93,16 +96,27 @@ pub(super) struct ClaimMetrics {
 impl Default for ClaimMetrics {
     fn default() -> Self {
         let bind_seconds = Histogram::new(BUCKETS);
-        let (claims, failures, orphans) =
-            (Family::<StateLabels, Gauge>::default(), Family::<ReasonLabels, Counter>::default(), Family::default());
+        let (claims, failures, orphans) = (
+            Family::<StateLabels, Gauge>::default(),
+            Family::<ReasonLabels, Counter>::default(),
+            Family::default(),
+        );
         for state in ["bound", "waiting", "releasing"] {
             drop(claims.get_or_create(&StateLabels { state }));
         }
-        // They exist before the first failure: an alert does not see an increase from nothing to one.
+        // They exist before the first failure: an alert does not see an increase from nothing to
+        // one.
         for reason in REASONS {
-            drop(failures.get_or_create(&ReasonLabels { reason: reason.to_owned() }));
+            drop(failures.get_or_create(&ReasonLabels {
+                reason: reason.to_owned(),
+            }));
         }
-        Self { bind_seconds, claims, failures, orphans }
+        Self {
+            bind_seconds,
+            claims,
+            failures,
+            orphans,
+        }
     }
 }
 
@@ -120,14 +134,19 @@ impl ClaimMetrics {
     /// Records that a claim is bound now.
     pub(super) fn record_bind(&self, claim: &IPAddressClaim) {
         if let Some(Time(created)) = &claim.metadata.creation_timestamp {
-            let took = Duration::try_from(clock::now().0.duration_since(*created)).unwrap_or_default();
+            let took =
+                Duration::try_from(clock::now().0.duration_since(*created)).unwrap_or_default();
             self.bind_seconds.observe(took.as_secs_f64());
         }
     }
 
     /// Records that a claim reports why it is not ready.
     pub(super) fn record_failure(&self, reason: &str) {
-        self.failures.get_or_create(&ReasonLabels { reason: reason.to_owned() }).inc();
+        self.failures
+            .get_or_create(&ReasonLabels {
+                reason: reason.to_owned(),
+            })
+            .inc();
     }
 
     /// The number of deleted objects of a resource.
@@ -150,7 +169,10 @@ impl ClaimMetrics {
 }
 
 /// The state of a cached claim for metrics; `None` if this process does not reconcile it.
-pub(super) fn state_of(filter: &ClaimFilter, cached: &Cached<IPAddressClaim, CompactClaim>) -> Option<&'static str> {
+pub(super) fn state_of(
+    filter: &ClaimFilter,
+    cached: &Cached<IPAddressClaim, CompactClaim>,
+) -> Option<&'static str> {
     match cached {
         // A claim in compact form needs no action.
         Cached::Compact(claim) => claim.is_managed.then_some("bound"),
@@ -176,7 +198,10 @@ mod tests {
         claims.count(Some("waiting"), None);
         let text = metrics.encode().unwrap();
         for (state, count) in [("bound", 1), ("waiting", 0), ("releasing", 0)] {
-            assert!(text.contains(&format!("capi_ipam_claims{{state=\"{state}\"}} {count}\n")), "{text}");
+            assert!(
+                text.contains(&format!("capi_ipam_claims{{state=\"{state}\"}} {count}\n")),
+                "{text}"
+            );
         }
     }
 

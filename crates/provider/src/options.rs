@@ -2,28 +2,32 @@
 
 use std::time::Duration;
 
-/// How the claims of a provider are reconciled. The defaults suit a provider with a backend outside of the cluster.
+/// How the claims of a provider are reconciled. The defaults suit a provider with a backend outside
+/// of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimOptions {
-    /// How often a claim that waits for its pool is reconciled without a trigger. A provider that enqueues its waiting
-    /// claims ([`ProviderSetup::trigger`](crate::ProviderSetup::trigger)) can set a long interval. Default: 30 seconds.
+    /// How often a claim that waits for its pool is reconciled without a trigger. A provider that
+    /// enqueues its waiting claims ([`ProviderSetup::trigger`](crate::ProviderSetup::trigger)) can
+    /// set a long interval. Default: 30 seconds.
     pub resync_interval: Duration,
-    /// How long a claim that was moved or restored to this cluster waits for its IPAddress to be restored too, counted
-    /// from the creation of the claim. After that it gets a new address. Default: one hour.
+    /// How long a claim that was moved or restored to this cluster waits for its IPAddress to be
+    /// restored too, counted from the creation of the claim. After that it gets a new address.
+    /// Default: one hour.
     pub restored_claim_timeout: Duration,
-    /// How long one call of a [`ClaimHandler`](crate::ClaimHandler) may take. A call that takes longer is cancelled, and
-    /// the attempt fails. Default: one minute.
+    /// How long one call of a [`ClaimHandler`](crate::ClaimHandler) may take. A call that takes
+    /// longer is cancelled, and the attempt fails. Default: one minute.
     pub handler_timeout: Duration,
-    /// In which time every bound claim is verified once ([`verify`]), spread evenly. `None`: a bound claim causes no
-    /// call. Default: `None`.
+    /// In which time every bound claim is verified once ([`verify`]), spread evenly. `None`: a
+    /// bound claim causes no call. Default: `None`.
     ///
     /// [`verify`]: crate::ClaimHandler::verify
     pub verify_interval: Option<Duration>,
-    /// Whether an address may be allocated at the same time as the finalizer is added to the claim, and not only
-    /// afterwards. This saves the latency of one write. Default: `false`.
+    /// Whether an address may be allocated at the same time as the finalizer is added to the claim,
+    /// and not only afterwards. This saves the latency of one write. Default: `false`.
     ///
-    /// Set it only if the provider itself finds and frees addresses of claims that no longer exist: if the program ends
-    /// between the two writes and the claim is deleted, [`release_address`] is not called.
+    /// Set it only if the provider itself finds and frees addresses of claims that no longer exist:
+    /// if the program ends between the two writes and the claim is deleted, [`release_address`] is
+    /// not called.
     ///
     /// [`release_address`]: crate::ClaimHandler::release_address
     pub allocate_before_finalizer: bool,

@@ -1,9 +1,10 @@
 //! Owner references in an old version of the contract.
 //!
-//! The Go provider 1.0 wrote owner references to claims in `v1beta1`, and so did this one where only that version was
-//! served. When the API server no longer serves the version, the garbage collector cannot resolve them. They are
-//! therefore rewritten while both versions are served: in the background, a few in a second, one write for each
-//! IPAddress. Nothing else of the IPAddress is changed. The Go provider compares owners without their versions.
+//! The Go provider 1.0 wrote owner references to claims in `v1beta1`, and so did this one where
+//! only that version was served. When the API server no longer serves the version, the garbage
+//! collector cannot resolve them. They are therefore rewritten while both versions are served: in
+//! the background, a few in a second, one write for each IPAddress. Nothing else of the IPAddress
+//! is changed. The Go provider compares owners without their versions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,15 +23,20 @@ use crate::decision::ClusterState;
 use crate::index::{is_claim_owner, owning_claim};
 use crate::reconciler::ClaimReconciler;
 
-/// The time between two passes. IPAddresses that cannot be written in one, such as those of a paused Cluster, are
-/// written in a later one.
+/// The time between two passes. IPAddresses that cannot be written in one, such as those of a
+/// paused Cluster, are written in a later one.
 const PASS_INTERVAL: Duration = Duration::from_mins(10);
 /// The time between two writes.
 const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
-    /// Rewrites owner references in an old version until `stop` is cancelled. Waits until the gates are ready.
-    pub(super) async fn upgrade_owner_references(self: Arc<Self>, gates: Vec<ReadinessGate>, stop: CancellationToken) {
+    /// Rewrites owner references in an old version until `stop` is cancelled. Waits until the gates
+    /// are ready.
+    pub(super) async fn upgrade_owner_references(
+        self: Arc<Self>,
+        gates: Vec<ReadinessGate>,
+        stop: CancellationToken,
+    ) {
         let passes = async {
             for gate in &gates {
                 gate.wait().await;
@@ -53,7 +59,11 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 tokio::time::sleep(WRITE_INTERVAL).await;
             }
             if count > 0 {
-                info!(count, version = self.contract.ipam.as_str(), "rewrote owner references of IPAddresses");
+                info!(
+                    count,
+                    version = self.contract.ipam.as_str(),
+                    "rewrote owner references of IPAddresses"
+                );
             }
             tokio::time::sleep(PASS_INTERVAL).await;
         }
@@ -63,17 +73,24 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     fn outdated_owners(&self) -> Vec<NamespacedName> {
         let version = self.contract.ipam;
         self.addresses.filter_map(|(namespace, name, record)| {
-            let is_outdated = record.owner_version.is_some_and(|owner| is_older(owner, version));
+            let is_outdated = record
+                .owner_version
+                .is_some_and(|owner| is_older(owner, version));
             (is_outdated && !record.deleting).then(|| NamespacedName::new(namespace, name))
         })
     }
 
-    /// Rewrites the owner reference of an IPAddress, unless its claim is not reconciled here, is paused or is being
-    /// deleted. Returns whether it was written.
+    /// Rewrites the owner reference of an IPAddress, unless its claim is not reconciled here, is
+    /// paused or is being deleted. Returns whether it was written.
     async fn upgrade_owner_reference(&self, address: &NamespacedName) -> Result<bool, CallError> {
         let (namespace, name) = address.parts();
-        let Some(claim) = self.contract.claims(namespace).get(name).await? else { return Ok(false) };
-        let is_running = matches!(self.clusters.state_for(&claim), ClusterState::None | ClusterState::Running);
+        let Some(claim) = self.contract.claims(namespace).get(name).await? else {
+            return Ok(false);
+        };
+        let is_running = matches!(
+            self.clusters.state_for(&claim),
+            ClusterState::None | ClusterState::Running
+        );
         if !self.filter.matches(&claim)
             || claim.metadata.deletion_timestamp.is_some()
             || is_paused(&claim.metadata)
@@ -82,7 +99,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             return Ok(false);
         }
         let addresses = self.contract.addresses(namespace);
-        let Some(address) = addresses.get(name).await? else { return Ok(false) };
+        let Some(address) = addresses.get(name).await? else {
+            return Ok(false);
+        };
         let is_ours = owning_claim(&address) == claim.metadata.uid.as_deref()
             && finalizer::is_set(&address, names::PROTECT_ADDRESS)
             && address.metadata.deletion_timestamp.is_none();
@@ -92,7 +111,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let desired = with_owner_version(self.contract.ipam, &address);
         match patch::write(&addresses, &address, &desired).await {
             Ok(written) => {
-                written.iter().for_each(|written| self.addresses.insert(written));
+                written
+                    .iter()
+                    .for_each(|written| self.addresses.insert(written));
                 Ok(written.is_some())
             }
             // The next pass reads it again.
@@ -102,7 +123,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     }
 }
 
-/// Whether a version is older than the one in use. A newer one is not replaced: another process may have discovered it.
+/// Whether a version is older than the one in use. A newer one is not replaced: another process may
+/// have discovered it.
 fn is_older(version: ContractVersion, current: ContractVersion) -> bool {
     version == ContractVersion::V1Beta1 && current == ContractVersion::V1Beta2
 }
@@ -140,7 +162,10 @@ mod tests {
             }))
             .unwrap()
         };
-        let (old, new) = (address("ipam.cluster.x-k8s.io/v1beta1"), address("ipam.cluster.x-k8s.io/v1beta2"));
+        let (old, new) = (
+            address("ipam.cluster.x-k8s.io/v1beta1"),
+            address("ipam.cluster.x-k8s.io/v1beta2"),
+        );
         assert_eq!(with_owner_version(ContractVersion::V1Beta2, &old), new);
         assert_eq!(with_owner_version(ContractVersion::V1Beta2, &new), new);
     }
@@ -148,6 +173,8 @@ mod tests {
     #[test]
     fn newer_version_is_kept() {
         let (old, new) = (ContractVersion::V1Beta1, ContractVersion::V1Beta2);
-        assert!(is_older(old, new) && !is_older(new, old) && !is_older(new, new) && !is_older(old, old));
+        assert!(
+            is_older(old, new) && !is_older(new, old) && !is_older(new, new) && !is_older(old, old)
+        );
     }
 }

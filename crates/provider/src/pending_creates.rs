@@ -1,8 +1,8 @@
 //! Requests to create an IPAddress whose outcome is unknown.
 //!
-//! A create request without a response may be applied later than any subsequent write, also after the address of its
-//! claim was released. In this case the response to the deletion does not prove that no IPAddress exists; only a read
-//! does.
+//! A create request without a response may be applied later than any subsequent write, also after
+//! the address of its claim was released. In this case the response to the deletion does not prove
+//! that no IPAddress exists; only a read does.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 
 use crate::api::{IPAddressClaim, Uid};
 
-/// How long after it was sent a create request may be applied. The API server stops at the timeout of the request; the
-/// rest is a margin for the network and for proxies.
+/// How long after it was sent a create request may be applied. The API server stops at the timeout
+/// of the request; the rest is a margin for the network and for proxies.
 const CREATE_EXPIRY: Duration = REQUEST_TIMEOUT.saturating_mul(3);
 
 /// The claims whose IPAddress may still be created.
@@ -26,19 +26,26 @@ pub(super) struct PendingCreates {
 
 impl PendingCreates {
     pub(super) fn new(now: Instant) -> Self {
-        Self { started: now, sent: Mutex::default() }
+        Self {
+            started: now,
+            sent: Mutex::default(),
+        }
     }
 
-    /// Sends the request that creates the IPAddress of the claim. The request is recorded before it is sent, since this
-    /// future may be dropped, and removed once its outcome is known. An earlier request without an outcome is not
-    /// removed.
+    /// Sends the request that creates the IPAddress of the claim. The request is recorded before it
+    /// is sent, since this future may be dropped, and removed once its outcome is known. An earlier
+    /// request without an outcome is not removed.
     pub(super) async fn track<T>(
         &self,
         claim: &IPAddressClaim,
         creation: impl Future<Output = Result<T, CallError>>,
     ) -> Result<T, CallError> {
         let claim = uid(claim);
-        let is_first = self.sent.lock().insert(claim, (), CREATE_EXPIRY, Instant::now()).is_none();
+        let is_first = self
+            .sent
+            .lock()
+            .insert(claim, (), CREATE_EXPIRY, Instant::now())
+            .is_none();
         let created = creation.await;
         if is_first && !created.as_ref().is_err_and(CallError::outcome_is_unknown) {
             self.sent.lock().remove(&claim);
@@ -73,7 +80,11 @@ mod tests {
     async fn request_without_response_may_apply_until_expiry() {
         let long_ago = Instant::now().checked_sub(CREATE_EXPIRY).unwrap();
         let (creates, a, b) = (PendingCreates::new(long_ago), claim("a"), claim("b"));
-        let unknown = || async { Err::<(), _>(CallError::TimedOut { operation: "test".to_owned() }) };
+        let unknown = || async {
+            Err::<(), _>(CallError::TimedOut {
+                operation: "test".to_owned(),
+            })
+        };
         creates.track(&a, async { Ok(()) }).await.unwrap();
         assert!(!creates.may_still_apply(&a, Instant::now()));
         // The first request gets no response, the second one does.
@@ -87,7 +98,9 @@ mod tests {
     #[tokio::test]
     async fn dropped_request_may_still_apply() {
         let creates = PendingCreates::new(Instant::now().checked_sub(CREATE_EXPIRY).unwrap());
-        let never = creates.track(&claim("a"), std::future::pending::<Result<(), CallError>>()).now_or_never();
+        let never = creates
+            .track(&claim("a"), std::future::pending::<Result<(), CallError>>())
+            .now_or_never();
         assert!(never.is_none() && creates.may_still_apply(&claim("a"), Instant::now()));
     }
 

@@ -1,8 +1,8 @@
 //! Providers whose pools are objects of one namespaced kind.
 //!
-//! [`WatchedPools`] watches the pools, so that a claim is reconciled as soon as its pool is created, changed or
-//! unpaused, and as soon as an address of the pool is released. A [`PoolProvider`] is called with the pool of the claim
-//! and does nothing but allocate and release.
+//! [`WatchedPools`] watches the pools, so that a claim is reconciled as soon as its pool is
+//! created, changed or unpaused, and as soon as an address of the pool is released. A
+//! [`PoolProvider`] is called with the pool of the claim and does nothing but allocate and release.
 
 mod addresses;
 mod cache;
@@ -31,15 +31,18 @@ use crate::contract::ContractClient;
 use crate::options::ClaimOptions;
 use crate::setup::ProviderSetup;
 
-/// Allocates and releases addresses of pools, which are objects of one kind. Served by [`WatchedPools`].
+/// Allocates and releases addresses of pools, which are objects of one kind. Served by
+/// [`WatchedPools`].
 ///
-/// The methods may wait for a backend, for [`ClaimOptions::handler_timeout`] at most. They must be idempotent: each may
-/// be called again after any failure, also by another process. `metadata.uid` of the claim identifies the caller.
+/// The methods may wait for a backend, for [`ClaimOptions::handler_timeout`] at most. They must be
+/// idempotent: each may be called again after any failure, also by another process. `metadata.uid`
+/// of the claim identifies the caller.
 ///
-/// A request to the backend that timed out, or whose program was killed, can still be applied later, even after
-/// [`Self::release`]. The backend has to reject an allocation that arrives after the release of its claim: otherwise the
-/// address stays allocated to a claim that no longer exists. Two ways: `release` changes what every allocation has as a
-/// precondition, or it records that the claim is released.
+/// A request to the backend that timed out, or whose program was killed, can still be applied
+/// later, even after [`Self::release`]. The backend has to reject an allocation that arrives after
+/// the release of its claim: otherwise the address stays allocated to a claim that no longer
+/// exists. Two ways: `release` changes what every allocation has as a precondition, or it records
+/// that the claim is released.
 ///
 /// The page of this crate has an example.
 pub trait PoolProvider: Send + Sync + 'static {
@@ -55,8 +58,8 @@ pub trait PoolProvider: Send + Sync + 'static {
 
     /// Allocates an address of the pool for the claim. Returns the same address for the same claim.
     ///
-    /// `existing` is the address of an existing IPAddress of the claim, which must be kept: from an earlier attempt, an
-    /// upgrade or a restore, or a user created it.
+    /// `existing` is the address of an existing IPAddress of the claim, which must be kept: from an
+    /// earlier attempt, an upgrade or a restore, or a user created it.
     ///
     /// # Errors
     /// - [`HandlerError::PoolExhausted`]: no address is free;
@@ -69,9 +72,12 @@ pub trait PoolProvider: Send + Sync + 'static {
         existing: Option<IpAddr>,
     ) -> impl Future<Output = Result<Allocation, HandlerError>> + Send;
 
-    /// Releases the address of the claim. Called once its IPAddress no longer exists, also if none ever existed, and
-    /// possibly again after success. The pool may not exist any more.
-    fn release(&self, claim: &IPAddressClaim) -> impl Future<Output = Result<Released, HandlerError>> + Send;
+    /// Releases the address of the claim. Called once its IPAddress no longer exists, also if none
+    /// ever existed, and possibly again after success. The pool may not exist any more.
+    fn release(
+        &self,
+        claim: &IPAddressClaim,
+    ) -> impl Future<Output = Result<Released, HandlerError>> + Send;
 
     /// Returns whether the address is still allocated to the claim, see [`ClaimHandler::verify`].
     ///
@@ -85,15 +91,17 @@ pub trait PoolProvider: Send + Sync + 'static {
         std::future::ready(Ok(true))
     }
 
-    /// After which time the address of a claim of the pool that is being deleted is released although other controllers
-    /// have not removed their finalizers from the claim, see [`PoolView::release_terminating_after`]. Default: never.
+    /// After which time the address of a claim of the pool that is being deleted is released
+    /// although other controllers have not removed their finalizers from the claim, see
+    /// [`PoolView::release_terminating_after`]. Default: never.
     ///
     /// [`PoolView::release_terminating_after`]: crate::PoolView::release_terminating_after
     fn release_terminating_after(&self, _pool: &Self::Pool) -> Option<Duration> {
         None
     }
 
-    /// Checks a pool, and returns what is wrong with it. Claims for an invalid pool report it as `PoolNotReady`.
+    /// Checks a pool, and returns what is wrong with it. Claims for an invalid pool report it as
+    /// `PoolNotReady`.
     fn validate(&self, _pool: &Self::Pool) -> Result<(), String> {
         Ok(())
     }
@@ -116,8 +124,8 @@ struct Shared<P: PoolProvider> {
 }
 
 impl<P: PoolProvider> WatchedPools<P> {
-    /// Reconciles the claims for pools of the provider's kind, and watches the pools. Waits until the API server serves
-    /// the kind.
+    /// Reconciles the claims for pools of the provider's kind, and watches the pools. Waits until
+    /// the API server serves the kind.
     pub async fn new(setup: &mut ProviderSetup<'_>, provider: P) -> Self {
         let client = setup.manager.client.clone();
         let kind = ApiResource::erase::<P::Pool>(&());
@@ -130,9 +138,19 @@ impl<P: PoolProvider> WatchedPools<P> {
         let synced = setup.manager.health.register_watch(P::Pool::kind(&()));
         let api = setup.manager.watch_api::<P::Pool>(&());
         let handler = Arc::clone(&pools) as _;
-        setup.controller.watch(WatchSpec::new(api, (), handler, synced));
+        setup
+            .controller
+            .watch(WatchSpec::new(api, (), handler, synced));
         let contract = setup.contract.clone();
-        Self { shared: Arc::new(Shared { provider, client, contract, pools, addresses }) }
+        Self {
+            shared: Arc::new(Shared {
+                provider,
+                client,
+                contract,
+                pools,
+                addresses,
+            }),
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The reconciler of claims: collects the observed state, calls [`decide`] and carries out the decision.
+//! The reconciler of claims: collects the observed state, calls [`decide`] and carries out the
+//! decision.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -19,13 +20,17 @@ use tracing::{debug, field};
 
 use crate::adapter::{ClaimHandler, HandlerError, PoolView, ProviderAdapter};
 use crate::api::{IPAddressClaim, Uid, conditions, is_paused, names};
-use crate::attempt_state::{AttemptState, MAX_UNREPORTED_ATTEMPT, MAX_UNREPORTED_CONFLICTS, MAX_UNREPORTED_FAILURES};
+use crate::attempt_state::{
+    AttemptState, MAX_UNREPORTED_ATTEMPT, MAX_UNREPORTED_CONFLICTS, MAX_UNREPORTED_FAILURES,
+};
 use crate::backoff::ClaimBackoff;
 use crate::claim_cache::{ClaimFilter, CompactClaim};
 use crate::claim_conditions::{ClaimConditions, waits_for_free_address};
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
-use crate::decision::{AddressState, ClaimView, ClusterState, Decision, EarlyRelease, PoolState, WaitReason, decide};
+use crate::decision::{
+    AddressState, ClaimView, ClusterState, Decision, EarlyRelease, PoolState, WaitReason, decide,
+};
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
 use crate::index::AddressIndex;
@@ -79,7 +84,10 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     }
 
     pub(super) fn handler_of(&self, claim: &Arc<IPAddressClaim>) -> Guarded<A::Handler> {
-        Guarded { handler: self.adapter.claim_handler(Arc::clone(claim)), timeout: self.options.handler_timeout }
+        Guarded {
+            handler: self.adapter.claim_handler(Arc::clone(claim)),
+            timeout: self.options.handler_timeout,
+        }
     }
 
     /// Records a write, so that the claim is not reconciled in the state before it.
@@ -87,14 +95,17 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         self.expectations.expect(claim, Instant::now());
     }
 
-    /// Records that our finalizer was removed, so that the claim is not reconciled in the state before it.
+    /// Records that our finalizer was removed, so that the claim is not reconciled in the state
+    /// before it.
     pub(super) fn expect_deleted(&self, claim: &IPAddressClaim) {
         self.expectations.expect_deleted(claim, Instant::now());
     }
 
     fn reports_not_ready(&self, claim: &IPAddressClaim) -> bool {
         let status = claim.status.as_ref();
-        let conditions = status.map(|status| status.conditions(self.contract.ipam)).unwrap_or_default();
+        let conditions = status
+            .map(|status| status.conditions(self.contract.ipam))
+            .unwrap_or_default();
         conditions::find(conditions, conditions::READY).is_some_and(|ready| ready.status == "False")
     }
 
@@ -142,17 +153,28 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             }
         }
         match decision {
-            Decision::Nothing | Decision::FetchPool => self.verify_if_due(claim, &view, &mut handler, attempt).await,
+            Decision::Nothing | Decision::FetchPool => {
+                self.verify_if_due(claim, &view, &mut handler, attempt)
+                    .await
+            }
             Decision::Wait(WaitReason::ForeignFinalizers) => {
-                self.wait_for_finalizers(claim, pool.err(), release_time, attempt).await
+                self.wait_for_finalizers(claim, pool.err(), release_time, attempt)
+                    .await
             }
             Decision::Wait(reason) => {
                 let error = pool.err();
-                if let Some(failed @ (HandlerError::Transient { .. } | HandlerError::Conflict(_))) = error {
+                if let Some(failed @ (HandlerError::Transient { .. } | HandlerError::Conflict(_))) =
+                    error
+                {
                     return Err(failed.into());
                 }
-                let mut wait = error.as_ref().map_or(self.options.resync_interval, |error| self.retry_delay(error));
-                // A bound claim stays ready: its address is in use, whatever the state of pool and Cluster.
+                let mut wait = error
+                    .as_ref()
+                    .map_or(self.options.resync_interval, |error| {
+                        self.retry_delay(error)
+                    });
+                // A bound claim stays ready: its address is in use, whatever the state of pool and
+                // Cluster.
                 let is_reported = match error {
                     Some(HandlerError::RetryAfter { after, .. }) => {
                         attempt.state.record_not_ready(after, Instant::now())
@@ -161,7 +183,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 };
                 if is_reported && (!view.bound || view.deleting) {
                     let status = ClaimConditions::waiting(claim, reason, error.as_ref());
-                    let retry = self.update_status(claim, &status, &mut attempt.state.messages).await?;
+                    let retry = self
+                        .update_status(claim, &status, &mut attempt.state.messages)
+                        .await?;
                     wait = retry.map_or(wait, |retry| retry.min(wait));
                 }
                 Ok(Action::Requeue(wait))
@@ -182,7 +206,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 let bound = traces::in_span(span.clone(), bind).await;
                 span.record("outcome", traces::outcome(&bound));
                 match bound {
-                    Err(ReconcileError::Handler(error)) => self.handle_error(claim, attempt, error).await,
+                    Err(ReconcileError::Handler(error)) => {
+                        self.handle_error(claim, attempt, error).await
+                    }
                     ended => ended,
                 }
             }
@@ -198,9 +224,12 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 traces::set_parent(&span, claim.metadata.annotations.as_ref());
                 let release = async {
                     if decision == Decision::ReleaseEarly {
-                        return self.release_early(claim, view.early_release, &mut handler, attempt).await;
+                        return self
+                            .release_early(claim, view.early_release, &mut handler, attempt)
+                            .await;
                     }
-                    self.release(claim, &mut handler, &mut attempt.state.messages, None).await
+                    self.release(claim, &mut handler, &mut attempt.state.messages, None)
+                        .await
                 };
                 let released = traces::in_span(span.clone(), release).await;
                 span.record("outcome", traces::outcome(&released));
@@ -218,10 +247,16 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
 
     fn compact(&self, claim: &IPAddressClaim) -> Option<CompactClaim> {
         let is_managed = self.filter.matches(claim);
-        if is_managed && (self.expectations.is_stale(claim, Instant::now()) || self.reports_not_ready(claim)) {
+        if is_managed
+            && (self.expectations.is_stale(claim, Instant::now()) || self.reports_not_ready(claim))
+        {
             return None;
         }
-        CompactClaim::of(claim, self.addresses.intern(&claim.spec.pool_ref), is_managed)
+        CompactClaim::of(
+            claim,
+            self.addresses.intern(&claim.spec.pool_ref),
+            is_managed,
+        )
     }
 
     fn expand(&self, name: &NamespacedName, claim: &CompactClaim) -> Option<IPAddressClaim> {
@@ -237,9 +272,15 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         self.metrics.count(state(before), state(after));
     }
 
-    fn starting(&self, claim: &Cached<IPAddressClaim, CompactClaim>) -> Option<Box<dyn Any + Send>> {
-        let Cached::Full(claim) = claim else { return None };
-        let needs_address = claim.bound_address().is_none() && claim.metadata.deletion_timestamp.is_none();
+    fn starting(
+        &self,
+        claim: &Cached<IPAddressClaim, CompactClaim>,
+    ) -> Option<Box<dyn Any + Send>> {
+        let Cached::Full(claim) = claim else {
+            return None;
+        };
+        let needs_address =
+            claim.bound_address().is_none() && claim.metadata.deletion_timestamp.is_none();
         if !needs_address || !self.filter.matches(claim) {
             return None;
         }
@@ -247,7 +288,10 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         let metadata = &claim.metadata;
         let (namespace, name) = (metadata.namespace.as_deref()?, metadata.name.as_deref()?);
         let uid = metadata.uid.as_deref().map(Uid::of);
-        match self.addresses.state_of(namespace, name, uid, &claim.spec.pool_ref) {
+        match self
+            .addresses
+            .state_of(namespace, name, uid, &claim.spec.pool_ref)
+        {
             AddressState::Absent => self.adapter.starting(claim),
             AddressState::Valid | AddressState::Deleting | AddressState::Invalid => None,
         }
@@ -255,23 +299,35 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
 
     /// Consistent with [`decide`]: a bound claim with a valid IPAddress needs no action.
     fn needs_reconcile(&self, name: &NamespacedName, claim: &CompactClaim) -> bool {
-        let address = || self.addresses.state_of(name.namespace(), name.name(), Some(claim.uid), &claim.pool);
-        let is_due = || self.verification.as_ref().is_some_and(|verification| verification.is_due(claim.uid));
-        claim.is_managed && (!matches!(address(), AddressState::Valid | AddressState::Deleting) || is_due())
+        let address = || {
+            self.addresses
+                .state_of(name.namespace(), name.name(), Some(claim.uid), &claim.pool)
+        };
+        let is_due = || {
+            self.verification
+                .as_ref()
+                .is_some_and(|verification| verification.is_due(claim.uid))
+        };
+        claim.is_managed
+            && (!matches!(address(), AddressState::Valid | AddressState::Deleting) || is_due())
     }
 
     fn priority(&self, claim: &Cached<IPAddressClaim, CompactClaim>, cause: Cause) -> Priority {
         match claim {
             // It is bound.
             Cached::Compact(_) => Priority::Low,
-            Cached::Full(claim) => {
-                priority_of(claim, cause, || self.addresses.state_for(claim) != AddressState::Absent)
-            }
+            Cached::Full(claim) => priority_of(claim, cause, || {
+                self.addresses.state_for(claim) != AddressState::Absent
+            }),
         }
     }
 
     async fn fetch(&self, name: &NamespacedName) -> Result<Option<IPAddressClaim>, ReconcileError> {
-        Ok(self.contract.claims(name.namespace()).get(name.name()).await?)
+        Ok(self
+            .contract
+            .claims(name.namespace())
+            .get(name.name())
+            .await?)
     }
 
     async fn reconcile(
@@ -297,14 +353,19 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         let is_reported = if error.is_conflict() {
             let lasts = attempt.state.record_conflict();
             if !lasts && matches!(error, ReconcileError::Call(_)) {
-                debug!(claim = claim.name_any(), "conflict: the claim or its IPAddress changed, retrying");
+                debug!(
+                    claim = claim.name_any(),
+                    "conflict: the claim or its IPAddress changed, retrying"
+                );
                 return Ok(Action::Requeue(CONFLICT_RETRY_DELAY));
             }
             lasts
         } else {
             attempt.state.record_no_conflict();
-            // After three attempts of a minute each, the claim would have had no condition for so long.
-            attempt.failures >= MAX_UNREPORTED_FAILURES || started.elapsed() >= MAX_UNREPORTED_ATTEMPT
+            // After three attempts of a minute each, the claim would have had no condition for so
+            // long.
+            attempt.failures >= MAX_UNREPORTED_FAILURES
+                || started.elapsed() >= MAX_UNREPORTED_ATTEMPT
         };
         self.backoff.record_failure(&claim);
         if is_reported {
@@ -319,7 +380,11 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         }
         let delay = self.backoff.delay(failures, error);
         let is_contention = error.is_conflict() && failures <= MAX_UNREPORTED_CONFLICTS;
-        Retry::After(if is_contention { delay.min(CONFLICT_RETRY_DELAY) } else { delay })
+        Retry::After(if is_contention {
+            delay.min(CONFLICT_RETRY_DELAY)
+        } else {
+            delay
+        })
     }
 }
 
@@ -332,9 +397,14 @@ fn pool_state(pool: &Result<PoolView, HandlerError>) -> PoolState {
     }
 }
 
-/// The repair of a bound claim is background work, and so is that of a claim which had its IPAddress before this process
-/// started. The regular check of a claim that waits for a free address is as well: a free address triggers it.
-fn priority_of(claim: &IPAddressClaim, cause: Cause, has_address: impl FnOnce() -> bool) -> Priority {
+/// The repair of a bound claim is background work, and so is that of a claim which had its
+/// IPAddress before this process started. The regular check of a claim that waits for a free
+/// address is as well: a free address triggers it.
+fn priority_of(
+    claim: &IPAddressClaim,
+    cause: Cause,
+    has_address: impl FnOnce() -> bool,
+) -> Priority {
     let is_background = match cause {
         _ if claim.metadata.deletion_timestamp.is_some() => false,
         _ if claim.bound_address().is_some() => true,
@@ -342,7 +412,11 @@ fn priority_of(claim: &IPAddressClaim, cause: Cause, has_address: impl FnOnce() 
         Cause::Requeued => waits_for_free_address(claim),
         Cause::Triggered | Cause::Changed | Cause::Created | Cause::Deleting => false,
     };
-    if is_background { Priority::Low } else { Priority::Normal }
+    if is_background {
+        Priority::Low
+    } else {
+        Priority::Normal
+    }
 }
 
 #[cfg(test)]
@@ -360,21 +434,46 @@ mod tests {
 
     #[test]
     fn only_work_that_nobody_waits_for_has_low_priority() {
-        let waiting =
-            |reason: &str| claim(&json!({"conditions": [{"type": "Ready", "status": "False", "reason": reason}]}));
-        let (new, bound) = (claim(&json!({})), claim(&json!({"addressRef": {"name": "c"}})));
+        let waiting = |reason: &str| {
+            claim(&json!({"conditions": [{"type": "Ready", "status": "False", "reason": reason}]}))
+        };
+        let (new, bound) = (
+            claim(&json!({})),
+            claim(&json!({"addressRef": {"name": "c"}})),
+        );
         let mut deleted = bound.clone();
         deleted.metadata.deletion_timestamp = Some(capi_ipam_controller::clock::now());
-        let is_low =
-            |claim: &IPAddressClaim, cause, has_address| priority_of(claim, cause, || has_address) == Priority::Low;
-        for cause in [Cause::Created, Cause::Changed, Cause::Resumed, Cause::Triggered, Cause::Requeued] {
+        let is_low = |claim: &IPAddressClaim, cause, has_address| {
+            priority_of(claim, cause, || has_address) == Priority::Low
+        };
+        for cause in [
+            Cause::Created,
+            Cause::Changed,
+            Cause::Resumed,
+            Cause::Triggered,
+            Cause::Requeued,
+        ] {
             assert!(!is_low(&new, cause, false), "{cause:?}");
-            assert!(is_low(&bound, cause, true) && is_low(&bound, cause, false), "{cause:?}");
+            assert!(
+                is_low(&bound, cause, true) && is_low(&bound, cause, false),
+                "{cause:?}"
+            );
             assert!(!is_low(&deleted, cause, true), "{cause:?}");
-            assert_eq!(is_low(&waiting("PoolExhausted"), cause, false), cause == Cause::Requeued, "{cause:?}");
+            assert_eq!(
+                is_low(&waiting("PoolExhausted"), cause, false),
+                cause == Cause::Requeued,
+                "{cause:?}"
+            );
             // Its requests failed: it is tried again.
-            assert!(!is_low(&waiting("AllocationFailed"), cause, false), "{cause:?}");
-            assert_eq!(is_low(&new, cause, true), cause == Cause::Resumed, "{cause:?}");
+            assert!(
+                !is_low(&waiting("AllocationFailed"), cause, false),
+                "{cause:?}"
+            );
+            assert_eq!(
+                is_low(&new, cause, true),
+                cause == Cause::Resumed,
+                "{cause:?}"
+            );
         }
     }
 }

@@ -1,15 +1,18 @@
 //! Claims that were moved or restored to this cluster, and already had an address.
 //!
-//! `clusterctl move` and backup tools create a claim before its IPAddress and without its status. If such a claim were
-//! served immediately, it would get a different address than its machine uses. It therefore waits for its IPAddress to
-//! be restored, with a timeout. [`origin`] has the evidence for a restore.
+//! `clusterctl move` and backup tools create a claim before its IPAddress and without its status.
+//! If such a claim were served immediately, it would get a different address than its machine uses.
+//! It therefore waits for its IPAddress to be restored, with a timeout. [`origin`] has the evidence
+//! for a restore.
 //!
-//! A claim that was created with our finalizer, without such evidence, may have been copied, or deployed from a
-//! repository, with the finalizer in its manifest. Its IPAddress is never restored. It waits only as long as the second
-//! write of a restore may take, unless its Cluster is new in this cluster too.
+//! A claim that was created with our finalizer, without such evidence, may have been copied, or
+//! deployed from a repository, with the finalizer in its manifest. Its IPAddress is never restored.
+//! It waits only as long as the second write of a restore may take, unless its Cluster is new in
+//! this cluster too.
 //!
-//! A claim that gets a new address although it was restored, or may have been, reports it in a condition: its machine
-//! may use another address. The condition is written before the address is allocated, so that no interruption loses it.
+//! A claim that gets a new address although it was restored, or may have been, reports it in a
+//! condition: its machine may use another address. The condition is written before the address is
+//! allocated, so that no interruption loses it.
 
 mod origin;
 
@@ -30,8 +33,8 @@ use crate::error::ReconcileError;
 use crate::message_debounce::MessageDebounce;
 use crate::reconciler::ClaimReconciler;
 
-/// How long a claim waits that was created with our finalizer, without further evidence that it was moved. Tools that
-/// restore managed fields do so immediately after they create the object.
+/// How long a claim waits that was created with our finalizer, without further evidence that it was
+/// moved. Tools that restore managed fields do so immediately after they create the object.
 const UNCONFIRMED_RESTORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether a claim has to wait for its IPAddress to be restored.
@@ -43,19 +46,23 @@ pub(super) enum RestoreCheck {
 }
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
-    /// Decides whether a claim waits for its IPAddress to be restored. Call it only for a claim without an IPAddress
-    /// that had our finalizer before this process could set it. Reads the claim.
+    /// Decides whether a claim waits for its IPAddress to be restored. Call it only for a claim
+    /// without an IPAddress that had our finalizer before this process could set it. Reads the
+    /// claim.
     pub(super) async fn check_restore(
         &self,
         claim: IPAddressClaim,
         debounce: &mut MessageDebounce,
     ) -> Result<RestoreCheck, ReconcileError> {
         let version = self.contract.ipam;
-        let is_decided = waits_for_free_address(&claim) || replaced_address(version, &claim).is_some();
+        let is_decided =
+            waits_for_free_address(&claim) || replaced_address(version, &claim).is_some();
         if !finalizer::is_set(&claim, names::RELEASE_ADDRESS) || is_decided {
             return Ok(RestoreCheck::Serve(Box::new(claim)));
         }
-        let claims = self.contract.claim_metadata(&claim.namespace().unwrap_or_default());
+        let claims = self
+            .contract
+            .claim_metadata(&claim.namespace().unwrap_or_default());
         let Some(found) = claims.get(&claim.name_any()).await? else {
             return Ok(RestoreCheck::Wait(Action::AwaitChange));
         };
@@ -64,25 +71,42 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
         // The report of the wait replaces the older status, which may be the only evidence.
         let is_awaited = awaits_address(version, &claim);
-        let origin = if is_awaited { Origin::Elsewhere } else { origin(&found.metadata, claim.status.as_ref()) };
+        let origin = if is_awaited {
+            Origin::Elsewhere
+        } else {
+            origin(&found.metadata, claim.status.as_ref())
+        };
         let timeout = self.options.restored_claim_timeout;
         let has_moved = match origin {
             Origin::Here => return Ok(RestoreCheck::Serve(Box::new(claim))),
             Origin::Elsewhere => true,
             Origin::Unknown => self.clusters.may_have_moved_with(&claim, Instant::now()),
         };
-        let permitted = if has_moved { timeout } else { timeout.min(UNCONFIRMED_RESTORE_TIMEOUT) };
+        let permitted = if has_moved {
+            timeout
+        } else {
+            timeout.min(UNCONFIRMED_RESTORE_TIMEOUT)
+        };
         let Some(left) = remaining(&claim, permitted, &clock::now()) else {
-            return self.report_replaced_address(claim, replacement(origin)).await;
+            return self
+                .report_replaced_address(claim, replacement(origin))
+                .await;
         };
         if !has_moved {
             return Ok(RestoreCheck::Wait(Action::Requeue(left)));
         }
-        let created = claim.metadata.creation_timestamp.as_ref().map_or(jiff::Timestamp::MAX, |time| time.0);
-        let until = created.saturating_add(SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX));
+        let created = claim
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map_or(jiff::Timestamp::MAX, |time| time.0);
+        let until = created
+            .saturating_add(SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX));
         let status = ClaimConditions::awaiting_address(until.unwrap_or(jiff::Timestamp::MAX));
         let retry = self.update_status(&claim, &status, debounce).await?;
-        Ok(RestoreCheck::Wait(Action::Requeue(retry.map_or(left, |retry| retry.min(left)))))
+        Ok(RestoreCheck::Wait(Action::Requeue(
+            retry.map_or(left, |retry| retry.min(left)),
+        )))
     }
 
     /// Writes on the claim that it gets a new address, before one is allocated.
@@ -92,18 +116,27 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         condition: Condition,
     ) -> Result<RestoreCheck, ReconcileError> {
         let mut desired = claim.clone();
-        let list = desired.status.get_or_insert_default().conditions_mut(self.contract.ipam);
-        conditions::set(list, condition.with_observed_generation(claim.metadata.generation), clock::now());
+        let list = desired
+            .status
+            .get_or_insert_default()
+            .conditions_mut(self.contract.ipam);
+        conditions::set(
+            list,
+            condition.with_observed_generation(claim.metadata.generation),
+            clock::now(),
+        );
         let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
         match patch::write(&claims, &claim, &desired).await {
             Ok(written) => {
-                written.iter().for_each(|written| self.expect_write(written));
+                written
+                    .iter()
+                    .for_each(|written| self.expect_write(written));
                 Ok(RestoreCheck::Serve(Box::new(written.unwrap_or(claim))))
             }
             // The change or the deletion of the claim triggers another reconcile.
-            Err(error) if error.is_conflict() || error.is_not_found() => {
-                Ok(RestoreCheck::Wait(Action::Requeue(crate::reconciler::CONFLICT_RETRY_DELAY)))
-            }
+            Err(error) if error.is_conflict() || error.is_not_found() => Ok(RestoreCheck::Wait(
+                Action::Requeue(crate::reconciler::CONFLICT_RETRY_DELAY),
+            )),
             Err(error) => Err(error.into()),
         }
     }
@@ -116,7 +149,9 @@ fn replacement(origin: Origin) -> Condition {
     let (reason, message) = match origin {
         Origin::Elsewhere => (
             conditions::ADDRESS_NOT_RESTORED,
-            format!("the claim was moved or restored to this cluster, and its IPAddress was not restored; {advice}"),
+            format!(
+                "the claim was moved or restored to this cluster, and its IPAddress was not restored; {advice}"
+            ),
         ),
         Origin::Here | Origin::Unknown => (
             conditions::FINALIZER_AT_CREATION,
@@ -130,38 +165,54 @@ fn replacement(origin: Origin) -> Condition {
     Condition::new(conditions::RESTORED_WITHOUT_ADDRESS, true, reason, message)
 }
 
-/// The condition of a claim that gets, or got, a new address although it was restored, or may have been.
-pub(super) fn replaced_address(version: ContractVersion, claim: &IPAddressClaim) -> Option<&Condition> {
+/// The condition of a claim that gets, or got, a new address although it was restored, or may have
+/// been.
+pub(super) fn replaced_address(
+    version: ContractVersion,
+    claim: &IPAddressClaim,
+) -> Option<&Condition> {
     restore_condition(version, claim).filter(|condition| condition.status == "True")
 }
 
-/// Whether the claim was found to be restored, and waits for its IPAddress. `Ready` can have another reason since, such
-/// as that its pool is paused.
+/// Whether the claim was found to be restored, and waits for its IPAddress. `Ready` can have
+/// another reason since, such as that its pool is paused.
 fn awaits_address(version: ContractVersion, claim: &IPAddressClaim) -> bool {
     restore_condition(version, claim).is_some_and(|condition| condition.status == "False")
 }
 
 fn restore_condition(version: ContractVersion, claim: &IPAddressClaim) -> Option<&Condition> {
-    conditions::find(claim.status.as_ref()?.conditions(version), conditions::RESTORED_WITHOUT_ADDRESS)
+    conditions::find(
+        claim.status.as_ref()?.conditions(version),
+        conditions::RESTORED_WITHOUT_ADDRESS,
+    )
 }
 
-/// Reports on a claim that waits for its IPAddress, and whose finalizer a user removed, that it gets a new address: the
-/// user accepts one, but its machine may use another.
+/// Reports on a claim that waits for its IPAddress, and whose finalizer a user removed, that it
+/// gets a new address: the user accepts one, but its machine may use another.
 pub(super) fn end_wait(version: ContractVersion, claim: &mut IPAddressClaim, now: Time) {
     if awaits_address(version, claim) {
-        let condition = replacement(Origin::Elsewhere).with_observed_generation(claim.metadata.generation);
-        conditions::set(claim.status.get_or_insert_default().conditions_mut(version), condition, now);
+        let condition =
+            replacement(Origin::Elsewhere).with_observed_generation(claim.metadata.generation);
+        conditions::set(
+            claim.status.get_or_insert_default().conditions_mut(version),
+            condition,
+            now,
+        );
     }
 }
 
 /// Removes the report of a claim whose IPAddress was restored.
 pub(super) fn confirm_restored(version: ContractVersion, claim: &mut IPAddressClaim) {
     if let Some(status) = claim.status.as_mut() {
-        conditions::remove(status.conditions_mut(version), conditions::RESTORED_WITHOUT_ADDRESS);
+        conditions::remove(
+            status.conditions_mut(version),
+            conditions::RESTORED_WITHOUT_ADDRESS,
+        );
     }
 }
 
-/// The remaining part of a timeout that starts with the creation of the claim; `None` if it has expired.
+/// The remaining part of a timeout that starts with the creation of the claim; `None` if it has
+/// expired.
 fn remaining(claim: &IPAddressClaim, timeout: Duration, now: &Time) -> Option<Duration> {
     let created = &claim.metadata.creation_timestamp.as_ref()?.0;
     let age = Duration::try_from(now.0.duration_since(*created)).unwrap_or_default();
@@ -192,14 +243,23 @@ mod tests {
         assert_eq!(left("2026-01-02T00:00:00Z"), None);
         // The clock of the API server is ahead.
         assert_eq!(left("2025-12-31T23:59:00Z"), Some(Duration::from_hours(1)));
-        assert_eq!(remaining(&IPAddressClaim::default(), Duration::MAX, &at("2026-01-01T00:00:00Z")), None);
+        assert_eq!(
+            remaining(
+                &IPAddressClaim::default(),
+                Duration::MAX,
+                &at("2026-01-01T00:00:00Z")
+            ),
+            None
+        );
     }
 
     #[test]
     fn replaced_address_is_reported_until_it_is_restored() {
         let version = ContractVersion::V1Beta2;
         let reason = |claim: &IPAddressClaim| replaced_address(version, claim)?.reason.clone();
-        let mut other = claim(&json!({"conditions": [{"type": "Ready", "status": "False", "reason": "PoolNotReady"}]}));
+        let mut other = claim(
+            &json!({"conditions": [{"type": "Ready", "status": "False", "reason": "PoolNotReady"}]}),
+        );
         end_wait(version, &mut other, clock::now());
         assert_eq!(reason(&other), None);
         let mut replaced = waiting(version, &other);
@@ -208,7 +268,10 @@ mod tests {
         assert_eq!(reason(&replaced).as_deref(), Some("AddressNotRestored"));
         confirm_restored(version, &mut replaced);
         assert_eq!(reason(&replaced), None);
-        assert_eq!(replacement(Origin::Unknown).reason.as_deref(), Some("FinalizerAtCreation"));
+        assert_eq!(
+            replacement(Origin::Unknown).reason.as_deref(),
+            Some("FinalizerAtCreation")
+        );
     }
 
     fn waiting(version: ContractVersion, claim: &IPAddressClaim) -> IPAddressClaim {
@@ -216,7 +279,8 @@ mod tests {
         status.apply_to(version, claim, clock::now())
     }
 
-    /// The status that shows the restore is replaced by the report of the wait, and that one by others.
+    /// The status that shows the restore is replaced by the report of the wait, and that one by
+    /// others.
     #[test]
     fn claim_that_waits_for_its_address_keeps_waiting() {
         for version in ContractVersion::ALL {

@@ -6,11 +6,11 @@ use kube::{Resource, ResourceExt};
 
 use crate::api::names;
 
-/// The objects that this process reconciles: those that the flags `--namespace`, `--watch-filter` and `--selector`
-/// select. An object must match all three.
+/// The objects that this process reconciles: those that the flags `--namespace`, `--watch-filter`
+/// and `--selector` select. An object must match all three.
 ///
-/// The watches are not restricted to them. An object that is not selected is cached and its address counts as in use,
-/// but this process does not change it.
+/// The watches are not restricted to them. An object that is not selected is cached and its address
+/// counts as in use, but this process does not change it.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// The namespaces; empty for all. Cluster-scoped objects match every namespace.
@@ -39,9 +39,11 @@ impl Selection {
             && self.selector.matches(object.labels())
     }
 
-    /// Returns whether this process reconciles objects in this namespace; `None` stands for cluster-scoped objects.
+    /// Returns whether this process reconciles objects in this namespace; `None` stands for
+    /// cluster-scoped objects.
     pub fn includes_namespace(&self, namespace: Option<&str>) -> bool {
-        let is_selected = |namespace: &str| self.namespaces.iter().any(|selected| selected == namespace);
+        let is_selected =
+            |namespace: &str| self.namespaces.iter().any(|selected| selected == namespace);
         self.namespaces.is_empty() || namespace.is_none_or(is_selected)
     }
 }
@@ -63,8 +65,16 @@ mod tests {
     }
 
     fn selection(namespace: &str, watch_filter: &str) -> Selection {
-        let namespaces = namespace.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        Selection { namespaces, watch_filter: watch_filter.to_owned(), selector: Selector::default() }
+        let namespaces = namespace
+            .split(',')
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect();
+        Selection {
+            namespaces,
+            watch_filter: watch_filter.to_owned(),
+            selector: Selector::default(),
+        }
     }
 
     #[test]
@@ -89,9 +99,14 @@ mod tests {
     #[test]
     fn selector_and_namespace_must_both_match() {
         let selector = parse_selector("cluster.x-k8s.io/watch-filter in (red,blue)").unwrap();
-        let selection = Selection { selector, ..selection("a", "") };
+        let selection = Selection {
+            selector,
+            ..selection("a", "")
+        };
         assert!(selection.includes(&claim("a", "blue")));
-        assert!(!selection.includes(&claim("a", "green")) && !selection.includes(&claim("b", "blue")));
+        assert!(
+            !selection.includes(&claim("a", "green")) && !selection.includes(&claim("b", "blue"))
+        );
     }
 
     #[test]

@@ -29,7 +29,8 @@ use crate::selection::Selection;
 use crate::sweep::{Sweep, SweepOptions};
 use crate::verification::Verification;
 
-/// What is at hand when the adapter of a provider is created, before the controller of claims starts.
+/// What is at hand when the adapter of a provider is created, before the controller of claims
+/// starts.
 pub struct ProviderSetup<'a> {
     /// The manager of the program: client, options, events, metrics and services.
     pub manager: &'a mut Manager,
@@ -55,32 +56,37 @@ impl ProviderSetup<'_> {
         self.pools.push(kind);
     }
 
-    /// Passes the watch events of all IPAddresses to `handler`, including those of pools of other providers.
+    /// Passes the watch events of all IPAddresses to `handler`, including those of pools of other
+    /// providers.
     pub fn add_address_event_handler(&mut self, handler: Arc<dyn EventHandler<IPAddress>>) {
         self.address_event_handlers.push(handler);
     }
 
-    /// Passes the watch events of the claims that this process reconciles to `handler`. A claim that it stops
-    /// reconciling, because a label changed, is passed as deleted, and so is one that a new list does not contain: then
-    /// possibly with its name, uid and pool only.
+    /// Passes the watch events of the claims that this process reconciles to `handler`. A claim
+    /// that it stops reconciling, because a label changed, is passed as deleted, and so is one that
+    /// a new list does not contain: then possibly with its name, uid and pool only.
     pub fn add_claim_event_handler(&mut self, handler: Arc<dyn EventHandler<IPAddressClaim>>) {
         self.claim_event_handlers.push(handler);
     }
 
-    /// Returns a handle that enqueues claims for reconciliation, for example when their pool changes.
+    /// Returns a handle that enqueues claims for reconciliation, for example when their pool
+    /// changes.
     pub fn trigger(&self) -> Trigger<IPAddressClaim> {
         self.controller.trigger()
     }
 
-    /// The number of objects of a resource that were deleted because no claim is entitled to them: a part of the metric
-    /// `capi_ipam_orphans_freed_total`.
+    /// The number of objects of a resource that were deleted because no claim is entitled to them:
+    /// a part of the metric `capi_ipam_orphans_freed_total`.
     pub fn orphans_freed(&self, resource: &'static str) -> Counter {
         ClaimMetrics::of(&self.manager.metrics).orphans_freed(resource)
     }
 
     /// Returns a cache of all claims, as last seen by their watch.
     pub fn claim_cache(&self) -> ClaimCache {
-        ClaimCache { store: self.controller.store(), selection: Selection::of(&self.manager.options) }
+        ClaimCache {
+            store: self.controller.store(),
+            selection: Selection::of(&self.manager.options),
+        }
     }
 }
 
@@ -121,12 +127,14 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         self
     }
 
-    /// Deletes IPAddresses of the pools whose claim no longer exists, and releases their addresses with
-    /// [`ClaimHandler::release_address`]: they remain when somebody removes the finalizer of a claim, or after a restore.
-    /// IPAddresses that users created without a claim are kept, and reported by an event. Nothing is swept by default.
+    /// Deletes IPAddresses of the pools whose claim no longer exists, and releases their addresses
+    /// with [`ClaimHandler::release_address`]: they remain when somebody removes the finalizer of a
+    /// claim, or after a restore. IPAddresses that users created without a claim are kept, and
+    /// reported by an event. Nothing is swept by default.
     ///
-    /// A failed release is repeated until it succeeds. If the program ends before, the address stays allocated: a
-    /// provider that must not lose it compares its allocations with the claims by itself.
+    /// A failed release is repeated until it succeeds. If the program ends before, the address
+    /// stays allocated: a provider that must not lose it compares its allocations with the claims
+    /// by itself.
     ///
     /// [`ClaimHandler::release_address`]: crate::ClaimHandler::release_address
     pub fn sweep(mut self, options: SweepOptions) -> Self {
@@ -134,11 +142,13 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         self
     }
 
-    /// Adds the controller of claims to the manager. Waits until the API server serves the contract kinds, then calls
-    /// `factory`, which creates the adapter and can add watches and services to the setup.
+    /// Adds the controller of claims to the manager. Waits until the API server serves the contract
+    /// kinds, then calls `factory`, which creates the adapter and can add watches and services to
+    /// the setup.
     ///
     /// # Errors
-    /// If `factory` fails, if no kind of pools is declared, or if another controller serves one of the kinds.
+    /// If `factory` fails, if no kind of pools is declared, or if another controller serves one of
+    /// the kinds.
     pub async fn build(
         self,
         factory: impl AsyncFnOnce(&mut ProviderSetup<'_>) -> Result<A, BoxError>,
@@ -151,7 +161,13 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         self,
         factory: impl AsyncFnOnce(&mut ProviderSetup<'_>) -> Result<A, BoxError>,
     ) -> Result<(), BoxError> {
-        let Self { manager, pools, options, sweep, .. } = self;
+        let Self {
+            manager,
+            pools,
+            options,
+            sweep,
+            ..
+        } = self;
         let contract = ContractClient::discover(&manager.client, &manager.health).await;
         let mut controller = manager.controller("claims");
         let addresses = Arc::new(AddressIndex::new(controller.trigger()));
@@ -171,23 +187,38 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             claim_event_handlers: Vec::new(),
         };
         let adapter = factory(&mut setup).await?;
-        let ProviderSetup { pools, mut address_event_handlers, mut claim_event_handlers, .. } = setup;
+        let ProviderSetup {
+            pools,
+            mut address_event_handlers,
+            mut claim_event_handlers,
+            ..
+        } = setup;
         if pools.is_empty() {
-            return Err("a controller of claims needs a kind of pools: call `pools` of its builder".into());
+            return Err(
+                "a controller of claims needs a kind of pools: call `pools` of its builder".into(),
+            );
         }
         for PoolKind { group, kind } in &pools {
-            manager.declare(format!("controller of claims for pools of kind {kind}.{group}"))?;
+            manager.declare(format!(
+                "controller of claims for pools of kind {kind}.{group}"
+            ))?;
         }
         let selection = Selection::of(&manager.options);
         address_event_handlers.push(Arc::new(AddressInUseEvents {
             version: contract.ipam,
             pools: pools.clone(),
-            claims: ClaimCache { store: controller.store(), selection: selection.clone() },
+            claims: ClaimCache {
+                store: controller.store(),
+                selection: selection.clone(),
+            },
             events: manager.events.clone(),
             deleting: DeletingAddresses::default(),
         }));
         claim_event_handlers.push(Arc::clone(&clusters) as _);
-        claim_event_handlers.push(Arc::new(ReleaseRequestEvents::new(contract.ipam, manager.events.clone())));
+        claim_event_handlers.push(Arc::new(ReleaseRequestEvents::new(
+            contract.ipam,
+            manager.events.clone(),
+        )));
         let backoff = Arc::new(ClaimBackoff::default());
         claim_event_handlers.push(Arc::clone(&backoff) as _);
         let clusters_synced = manager.health.register_watch("Cluster");
@@ -203,14 +234,32 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             Arc::new(FanOut(address_event_handlers)),
             addresses_synced.clone(),
         ));
-        let filter = Arc::new(ClaimFilter { selection: selection.clone(), pools });
+        let filter = Arc::new(ClaimFilter {
+            selection: selection.clone(),
+            pools,
+        });
         let (deleted, deleted_claims) = mpsc::unbounded_channel();
         let handlers = FanOut(claim_event_handlers);
-        let handler = Arc::new(FilteringHandler { filter: Arc::clone(&filter), deleted, handlers });
-        // The watch includes claims that this process does not reconcile: their addresses are in use.
-        let main = WatchSpec::new(contract.watched_claims(), contract.ipam, handler, claims_synced.clone());
-        let main = WatchSpec { trim: trim_claim, ..main };
-        let verification = options.verify_interval.map(|interval| (Arc::new(Verification::default()), interval));
+        let handler = Arc::new(FilteringHandler {
+            filter: Arc::clone(&filter),
+            deleted,
+            handlers,
+        });
+        // The watch includes claims that this process does not reconcile: their addresses are in
+        // use.
+        let main = WatchSpec::new(
+            contract.watched_claims(),
+            contract.ipam,
+            handler,
+            claims_synced.clone(),
+        );
+        let main = WatchSpec {
+            trim: trim_claim,
+            ..main
+        };
+        let verification = options
+            .verify_interval
+            .map(|interval| (Arc::new(Verification::default()), interval));
         let reconciler = Arc::new(ClaimReconciler {
             adapter,
             options,
@@ -227,7 +276,10 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         });
         let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
         if let Some(options) = sweep {
-            let claims = ClaimCache { store: controller.store(), selection: selection.clone() };
+            let claims = ClaimCache {
+                store: controller.store(),
+                selection: selection.clone(),
+            };
             let sweep = Sweep::new(Arc::clone(&reconciler), claims, options);
             let gates = vec![claims_synced.clone(), addresses_synced.clone()];
             manager.add_background_task("the sweep of IPAddresses without a claim", gates, sweep);
@@ -238,14 +290,25 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         let clean_up = Arc::clone(&reconciler).clean_up_deleted(deleted_claims, stop.clone());
         manager.add("the clean-up after deleted claims", clean_up);
         if let Some((verification, interval)) = verification {
-            let claims = ClaimCache { store: controller.store(), selection };
-            let work = verification.run(interval, claims, claims_synced.clone(), controller.trigger());
+            let claims = ClaimCache {
+                store: controller.store(),
+                selection,
+            };
+            let work = verification.run(
+                interval,
+                claims,
+                claims_synced.clone(),
+                controller.trigger(),
+            );
             let stop = stop.clone();
             manager.add_background("the verification of bound claims", async move {
                 stop.run_until_cancelled(work).await;
             });
         }
-        manager.add("the controller of claims", controller.run(main, concurrency, stop, reconciler));
+        manager.add(
+            "the controller of claims",
+            controller.run(main, concurrency, stop, reconciler),
+        );
         Ok(())
     }
 }

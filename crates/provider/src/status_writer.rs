@@ -1,4 +1,5 @@
-//! Writes the conditions of claims, and handles errors: condition, event, and delay before the next attempt.
+//! Writes the conditions of claims, and handles errors: condition, event, and delay before the next
+//! attempt.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,8 @@ use crate::message_debounce::{MESSAGE_DEBOUNCE, MessageDebounce, StatusWrite};
 use crate::reconciler::ClaimReconciler;
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
-    /// Writes the conditions of the claim and publishes an event, unless the conditions are up to date. If the
-    /// message is debounced, returns the time after which to call it again.
+    /// Writes the conditions of the claim and publishes an event, unless the conditions are up to
+    /// date. If the message is debounced, returns the time after which to call it again.
     pub(super) async fn update_status(
         &self,
         claim: &IPAddressClaim,
@@ -50,7 +51,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             "claim is waiting"
         );
         self.metrics.record_failure(status.reason);
-        self.events.warning(claim, &version, status.reason, "Allocate", &status.message);
+        self.events
+            .warning(claim, &version, status.reason, "Allocate", &status.message);
         Ok(None)
     }
 
@@ -61,12 +63,17 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         attempt: &mut Attempt<AttemptState>,
         error: HandlerError,
     ) -> Result<Action, ReconcileError> {
-        if matches!(error, HandlerError::Transient { .. } | HandlerError::Conflict(_)) {
+        if matches!(
+            error,
+            HandlerError::Transient { .. } | HandlerError::Conflict(_)
+        ) {
             return Err(error.into());
         }
         let mut wait = self.retry_delay(&error);
         let is_reported = match error {
-            HandlerError::RetryAfter { after, .. } => attempt.state.record_not_ready(after, Instant::now()),
+            HandlerError::RetryAfter { after, .. } => {
+                attempt.state.record_not_ready(after, Instant::now())
+            }
             _ => {
                 attempt.state.record_ready();
                 true
@@ -76,8 +83,13 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             return Ok(Action::Requeue(wait));
         }
         if let Some(current) = self.latest(claim).await? {
-            let retry =
-                self.update_status(&current, &ClaimConditions::failed(&error), &mut attempt.state.messages).await?;
+            let retry = self
+                .update_status(
+                    &current,
+                    &ClaimConditions::failed(&error),
+                    &mut attempt.state.messages,
+                )
+                .await?;
             wait = retry.map_or(wait, |retry| retry.min(wait));
         }
         Ok(Action::Requeue(wait))
@@ -98,22 +110,35 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             && self.addresses.state_for(claim) != AddressState::Absent;
         if is_usable && !error.is_rejected() {
             if attempt.failures == MAX_UNREPORTED_FAILURES {
-                self.events.warning(claim, &self.contract.ipam, status.reason, "Allocate", &status.message);
+                self.events.warning(
+                    claim,
+                    &self.contract.ipam,
+                    status.reason,
+                    "Allocate",
+                    &status.message,
+                );
             }
             return;
         }
         let reported = match self.latest(claim).await {
-            Ok(Some(current)) => self.update_status(&current, &status, &mut attempt.state.messages).await.map(drop),
+            Ok(Some(current)) => self
+                .update_status(&current, &status, &mut attempt.state.messages)
+                .await
+                .map(drop),
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         };
         if let Err(error) = reported {
-            debug!(claim = claim.name_any(), error = error_chain(&error), "cannot report the failure on the claim");
+            debug!(
+                claim = claim.name_any(),
+                error = error_chain(&error),
+                "cannot report the failure on the claim"
+            );
         }
     }
 
-    /// Reports what blocks the deletion of a claim, unless the deletion just started. The claim is reconciled again
-    /// after `wait` at the latest.
+    /// Reports what blocks the deletion of a claim, unless the deletion just started. The claim is
+    /// reconciled again after `wait` at the latest.
     pub(super) async fn report_blocked_deletion(
         &self,
         claim: &IPAddressClaim,
@@ -128,7 +153,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         Ok(Action::Requeue(retry.map_or(wait, |retry| retry.min(wait))))
     }
 
-    /// Returns the claim, read again if this process wrote it since; `None` if it was deleted or recreated.
+    /// Returns the claim, read again if this process wrote it since; `None` if it was deleted or
+    /// recreated.
     async fn latest(&self, claim: &IPAddressClaim) -> Result<Option<IPAddressClaim>, CallError> {
         if !self.is_stale(claim) {
             return Ok(Some(claim.clone()));
@@ -136,7 +162,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
         let is_same = |found: &IPAddressClaim| {
             let (found, claim) = (&found.metadata, &claim.metadata);
-            found.uid == claim.uid && found.deletion_timestamp.is_some() == claim.deletion_timestamp.is_some()
+            found.uid == claim.uid
+                && found.deletion_timestamp.is_some() == claim.deletion_timestamp.is_some()
         };
         Ok(claims.get(&claim.name_any()).await?.filter(is_same))
     }
@@ -150,7 +177,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     }
 }
 
-/// How long to wait before a blocked deletion is reported, since most deletions end immediately. `None` if it is due.
+/// How long to wait before a blocked deletion is reported, since most deletions end immediately.
+/// `None` if it is due.
 fn unreported_deletion(claim: &IPAddressClaim, now: jiff::Timestamp) -> Option<Duration> {
     let deleted = claim.metadata.deletion_timestamp.as_ref()?.0;
     let lasted = Duration::try_from(now.duration_since(deleted)).unwrap_or_default();

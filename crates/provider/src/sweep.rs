@@ -1,12 +1,12 @@
 //! The sweep: deletes IPAddresses whose claim no longer exists, and releases their addresses.
 //!
-//! They remain when somebody removes the finalizer of a claim, or when a restore contains them without their claim. The
-//! sweep is deliberately slow: an IPAddress must have no claim in two passes and for a grace period, and then according
-//! to live reads; its deletion has the version that was read as precondition; and only a small part of a pool is
-//! released in one pass.
+//! They remain when somebody removes the finalizer of a claim, or when a restore contains them
+//! without their claim. The sweep is deliberately slow: an IPAddress must have no claim in two
+//! passes and for a grace period, and then according to live reads; its deletion has the version
+//! that was read as precondition; and only a small part of a pool is released in one pass.
 //!
-//! Every process sweeps all namespaces, also those that it does not manage: it watches the claims of all of them, and
-//! live reads decide.
+//! Every process sweeps all namespaces, also those that it does not manage: it watches the claims
+//! of all of them, and live reads decide.
 
 mod lasting;
 mod suspects;
@@ -33,7 +33,8 @@ use crate::error::ReconcileError;
 use crate::index::{AddressRecord, owning_claim};
 use crate::reconciler::ClaimReconciler;
 
-/// The maximum number of IPAddresses of a pool that are deleted in one pass, unless a twentieth of them is more.
+/// The maximum number of IPAddresses of a pool that are deleted in one pass, unless a twentieth of
+/// them is more.
 const MAX_DELETED_PER_PASS: usize = 5;
 
 /// How IPAddresses without a claim are swept.
@@ -49,7 +50,11 @@ pub struct SweepOptions {
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { interval: Duration::from_mins(1), grace: Duration::from_mins(1), report_only: false }
+        Self {
+            interval: Duration::from_mins(1),
+            grace: Duration::from_mins(1),
+            report_only: false,
+        }
     }
 }
 
@@ -63,7 +68,8 @@ enum Origin {
 }
 
 impl Origin {
-    /// `None` if that is unknown: it is being deleted and no longer has the finalizer of the provider.
+    /// `None` if that is unknown: it is being deleted and no longer has the finalizer of the
+    /// provider.
     fn of(is_protected: bool, is_deleted: bool, has_owner: bool) -> Option<Self> {
         match (is_protected, is_deleted, has_owner) {
             (true, ..) | (false, false, true) => Some(Self::Provider),
@@ -78,7 +84,11 @@ impl Origin {
 
     fn of_address(address: &IPAddress) -> Option<Self> {
         let is_protected = finalizer::is_set(address, names::PROTECT_ADDRESS);
-        Self::of(is_protected, address.metadata.deletion_timestamp.is_some(), owning_claim(address).is_some())
+        Self::of(
+            is_protected,
+            address.metadata.deletion_timestamp.is_some(),
+            owning_claim(address).is_some(),
+        )
     }
 }
 
@@ -96,15 +106,28 @@ pub(super) struct Sweep<A: ProviderAdapter> {
 
 impl<A: ProviderAdapter> BackgroundTask for Sweep<A> {
     async fn run_once(&mut self) -> NextRun {
-        self.pass().instrument(trace_span!("sweep", what = "ipaddresses")).await;
+        self.pass()
+            .instrument(trace_span!("sweep", what = "ipaddresses"))
+            .await;
         NextRun::After(self.options.interval)
     }
 }
 
 impl<A: ProviderAdapter> Sweep<A> {
-    pub(super) fn new(reconciler: Arc<ClaimReconciler<A>>, claims: ClaimCache, options: SweepOptions) -> Self {
+    pub(super) fn new(
+        reconciler: Arc<ClaimReconciler<A>>,
+        claims: ClaimCache,
+        options: SweepOptions,
+    ) -> Self {
         let (suspects, reported) = (Suspects::default(), Lasting::default());
-        Self { reconciler, claims, options, suspects, reported, unreleased: Vec::new() }
+        Self {
+            reconciler,
+            claims,
+            options,
+            suspects,
+            reported,
+            unreleased: Vec::new(),
+        }
     }
 
     async fn pass(&mut self) {
@@ -112,62 +135,102 @@ impl<A: ProviderAdapter> Sweep<A> {
             self.release(claim, address).await;
         }
         let report_only = self.options.report_only;
-        let (kept, abandoned): (Vec<_>, Vec<_>) =
-            self.unclaimed().into_iter().partition(|(_, origin)| report_only || *origin == Origin::Manual);
+        let (kept, abandoned): (Vec<_>, Vec<_>) = self
+            .unclaimed()
+            .into_iter()
+            .partition(|(_, origin)| report_only || *origin == Origin::Manual);
         // One that a provider created has no finalizer for a moment before it is deleted.
-        for key in self.reported.update(kept.into_iter().map(|(key, _)| key).collect()) {
+        for key in self
+            .reported
+            .update(kept.into_iter().map(|(key, _)| key).collect())
+        {
             if let Err(error) = self.report(&key).await {
-                debug!(?key, error = error_chain(&error), "cannot read an IPAddress without a claim");
+                debug!(
+                    ?key,
+                    error = error_chain(&error),
+                    "cannot read an IPAddress without a claim"
+                );
             }
         }
         let abandoned = abandoned.into_iter().map(|(key, _)| key);
         let (mut counts, mut postponed) = (HashMap::new(), 0_usize);
-        for key in self.suspects.update(abandoned, self.options.grace, Instant::now()) {
-            if self.delete(&key, &mut counts).await.unwrap_or_else(|error| {
-                debug!(?key, error = error_chain(&error), "cannot sweep an IPAddress, will retry");
-                true
-            }) {
+        for key in self
+            .suspects
+            .update(abandoned, self.options.grace, Instant::now())
+        {
+            if self
+                .delete(&key, &mut counts)
+                .await
+                .unwrap_or_else(|error| {
+                    debug!(
+                        ?key,
+                        error = error_chain(&error),
+                        "cannot sweep an IPAddress, will retry"
+                    );
+                    true
+                })
+            {
                 self.suspects.remove(&key);
             } else {
                 postponed = postponed.saturating_add(1);
             }
         }
         if postponed > 0 {
-            warn!(count = postponed, "too many IPAddresses without a claim for one pass; the others are deleted later");
+            warn!(
+                count = postponed,
+                "too many IPAddresses without a claim for one pass; the others are deleted later"
+            );
         }
     }
 
     /// The IPAddresses of this provider for which no claim of their name is cached.
     fn unclaimed(&self) -> Vec<(NamespacedName, Origin)> {
         let pools = &self.reconciler.filter.pools;
-        self.reconciler.addresses.filter_map(|(namespace, name, record)| {
-            let is_ours = pools.iter().any(|kind| kind.matches(&record.pool));
-            let origin = Origin::of_record(record).filter(|_| is_ours)?;
-            let is_unclaimed = self.claims.get(namespace, name).is_none();
-            is_unclaimed.then(|| (NamespacedName::new(namespace, name), origin))
-        })
+        self.reconciler
+            .addresses
+            .filter_map(|(namespace, name, record)| {
+                let is_ours = pools.iter().any(|kind| kind.matches(&record.pool));
+                let origin = Origin::of_record(record).filter(|_| is_ours)?;
+                let is_unclaimed = self.claims.get(namespace, name).is_none();
+                is_unclaimed.then(|| (NamespacedName::new(namespace, name), origin))
+            })
     }
 
     /// Reports an IPAddress without a claim by an event.
     async fn report(&self, address: &NamespacedName) -> Result<(), ReconcileError> {
-        let Self { reconciler, claims, .. } = self;
+        let Self {
+            reconciler, claims, ..
+        } = self;
         let (namespace, name) = address.parts();
         if !claims.selection.includes_namespace(Some(namespace)) {
             return Ok(());
         }
-        let Some(address) = reconciler.contract.addresses(namespace).get(name).await? else { return Ok(()) };
+        let Some(address) = reconciler.contract.addresses(namespace).get(name).await? else {
+            return Ok(());
+        };
         let value = &address.spec.address;
         let message = format!(
             "no IPAddressClaim {name} exists: {value} counts as in use and is not allocated; delete this IPAddress to \
              release it"
         );
-        warn!(namespace, address = name, value, "IPAddress has no claim and is kept");
-        reconciler.events.warning(&address, &reconciler.contract.ipam, conditions::NO_CLAIM, "Inspect", &message);
+        warn!(
+            namespace,
+            address = name,
+            value,
+            "IPAddress has no claim and is kept"
+        );
+        reconciler.events.warning(
+            &address,
+            &reconciler.contract.ipam,
+            conditions::NO_CLAIM,
+            "Inspect",
+            &message,
+        );
         Ok(())
     }
 
-    /// Deletes an IPAddress if no claim of its name exists. Returns `false` if as many IPAddresses of its pool as
-    /// allowed are deleted already, according to `counts`.
+    /// Deletes an IPAddress if no claim of its name exists. Returns `false` if as many IPAddresses
+    /// of its pool as allowed are deleted already, according to `counts`.
     async fn delete(
         &mut self,
         address: &NamespacedName,
@@ -177,14 +240,23 @@ impl<A: ProviderAdapter> Sweep<A> {
         let (namespace, name) = address.parts();
         let found = reconciler.contract.addresses(namespace).get(name).await?;
         let is_abandoned = |found: &IPAddress| Origin::of_address(found) == Some(Origin::Provider);
-        let Some(address) = found.filter(is_abandoned) else { return Ok(true) };
+        let Some(address) = found.filter(is_abandoned) else {
+            return Ok(true);
+        };
         let pool = &address.spec.pool_ref;
-        let count = counts.entry((namespace.to_owned(), pool.clone())).or_default();
+        let count = counts
+            .entry((namespace.to_owned(), pool.clone()))
+            .or_default();
         if *count >= MAX_DELETED_PER_PASS.max(reconciler.addresses.count(namespace, pool) / 20) {
             return Ok(false);
         }
         if let Some(cluster) = address.labels().get(names::CLUSTER_NAME_LABEL)
-            && reconciler.contract.clusters(namespace).get(cluster).await?.is_some_and(|cluster| cluster.is_paused())
+            && reconciler
+                .contract
+                .clusters(namespace)
+                .get(cluster)
+                .await?
+                .is_some_and(|cluster| cluster.is_paused())
         {
             return Ok(true);
         }
@@ -199,17 +271,37 @@ impl<A: ProviderAdapter> Sweep<A> {
             Ok(_) | Err(HandlerError::PoolNotFound(_) | HandlerError::PoolNotReady(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        if reconciler.contract.claims(namespace).get(name).await?.is_some() {
+        if reconciler
+            .contract
+            .claims(namespace)
+            .get(name)
+            .await?
+            .is_some()
+        {
             return Ok(true);
         }
-        // With the version that was read: a claim may have been created since, and have adopted the IPAddress.
+        // With the version that was read: a claim may have been created since, and have adopted the
+        // IPAddress.
         if reconciler.remove_address(&address).await? {
             *count = count.saturating_add(1);
             let value = &address.spec.address;
-            info!(namespace, address = name, value, "deleted an IPAddress without a claim");
+            info!(
+                namespace,
+                address = name,
+                value,
+                "deleted an IPAddress without a claim"
+            );
             reconciler.metrics.orphans_freed("ipaddresses").inc();
-            let message = format!("no IPAddressClaim {name} exists: deleted the IPAddress and released {value}");
-            reconciler.events.normal(&address, &reconciler.contract.ipam, conditions::ORPHAN_FREED, "Sweep", &message);
+            let message = format!(
+                "no IPAddressClaim {name} exists: deleted the IPAddress and released {value}"
+            );
+            reconciler.events.normal(
+                &address,
+                &reconciler.contract.ipam,
+                conditions::ORPHAN_FREED,
+                "Sweep",
+                &message,
+            );
             // At once: if the process ends before, the address is left to other repairs.
             if claim.metadata.uid.is_some() {
                 self.release(claim, address).await;
@@ -227,7 +319,11 @@ impl<A: ProviderAdapter> Sweep<A> {
             Ok(Some(Action::Requeue(_))) => self.unreleased.push((claim, address)),
             Err(error) => {
                 let claim_name = claim.name_any();
-                debug!(claim = claim_name, error = error_chain(&error), "cannot release an address, will retry");
+                debug!(
+                    claim = claim_name,
+                    error = error_chain(&error),
+                    "cannot release an address, will retry"
+                );
                 self.unreleased.push((claim, address));
             }
         }
@@ -237,7 +333,8 @@ impl<A: ProviderAdapter> Sweep<A> {
 /// The claim for which an IPAddress was created, as far as the IPAddress shows it.
 fn former_claim(address: &IPAddress) -> IPAddressClaim {
     let mut claim = IPAddressClaim::default();
-    (claim.metadata.namespace, claim.metadata.name) = (address.namespace(), Some(address.name_any()));
+    (claim.metadata.namespace, claim.metadata.name) =
+        (address.namespace(), Some(address.name_any()));
     claim.metadata.uid = owning_claim(address).map(str::to_owned);
     claim.spec.pool_ref = address.spec.pool_ref.clone();
     claim

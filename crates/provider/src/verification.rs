@@ -1,7 +1,9 @@
-//! Which bound claims are verified when: whether the provider still has the address of the claim allocated to it.
+//! Which bound claims are verified when: whether the provider still has the address of the claim
+//! allocated to it.
 //!
-//! Every claim is verified once in an interval. The claims are spread evenly over the interval, in the order of their
-//! uids, so that the time between two verifications of a claim hardly depends on how many others there are.
+//! Every claim is verified once in an interval. The claims are spread evenly over the interval, in
+//! the order of their uids, so that the time between two verifications of a claim hardly depends on
+//! how many others there are.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,7 +31,11 @@ impl Verification {
 
     /// Returns whether the claim has to be verified, and marks it as verified.
     pub(super) fn take(&self, claim: &IPAddressClaim) -> bool {
-        claim.metadata.uid.as_deref().is_some_and(|uid| self.due.lock().remove(&Uid::of(uid)))
+        claim
+            .metadata
+            .uid
+            .as_deref()
+            .is_some_and(|uid| self.due.lock().remove(&Uid::of(uid)))
     }
 
     /// Enqueues each bound claim once in every interval. Does not end.
@@ -69,13 +75,19 @@ mod tests {
     #[test]
     fn claims_are_spread_evenly() {
         let seconds = |number, count| share(Duration::from_hours(1), number, count).as_secs();
-        assert_eq!([0, 1, 5_000, 9_999].map(|number| seconds(number, 10_000)), [0, 0, 1_800, 3_599]);
+        assert_eq!(
+            [0, 1, 5_000, 9_999].map(|number| seconds(number, 10_000)),
+            [0, 0, 1_800, 3_599]
+        );
         assert_eq!((seconds(0, 1), seconds(0, 0)), (0, 0));
     }
 
     #[test]
     fn claim_is_verified_once() {
-        let (verification, uid) = (Verification::default(), "6101ef08-5b98-40af-8a1f-bc85701b2e47");
+        let (verification, uid) = (
+            Verification::default(),
+            "6101ef08-5b98-40af-8a1f-bc85701b2e47",
+        );
         let mut claim = IPAddressClaim::default();
         claim.metadata.uid = Some(uid.to_owned());
         assert!(!verification.take(&claim));

@@ -8,7 +8,8 @@ use kube::api::ObjectMeta;
 /// The claims that wait for an object. A claim waits for one object at a time.
 #[derive(Debug, Default)]
 pub(super) struct WaitingClaims {
-    /// The waiting claims by object, the oldest first: creation time in seconds since 1970, and name.
+    /// The waiting claims by object, the oldest first: creation time in seconds since 1970, and
+    /// name.
     by_object: HashMap<NamespacedName, BTreeSet<(i64, NamespacedName)>>,
     /// The object that each claim waits for, and the creation time of the claim.
     awaited: HashMap<NamespacedName, (NamespacedName, i64)>,
@@ -18,17 +19,26 @@ impl WaitingClaims {
     /// Registers that a claim waits for an object, and no longer for another one.
     pub(super) fn add(&mut self, claim: &ObjectMeta, object: &NamespacedName) {
         let (name, created) = (NamespacedName::of(claim), created(claim));
-        if self.awaited.get(&name).is_some_and(|(awaited, since)| awaited == object && *since == created) {
+        if self
+            .awaited
+            .get(&name)
+            .is_some_and(|(awaited, since)| awaited == object && *since == created)
+        {
             return;
         }
         self.remove(&name);
-        self.by_object.entry(object.clone()).or_default().insert((created, name.clone()));
+        self.by_object
+            .entry(object.clone())
+            .or_default()
+            .insert((created, name.clone()));
         self.awaited.insert(name, (object.clone(), created));
     }
 
     /// Removes a claim, which no longer waits. Returns whether it waited.
     pub(super) fn remove(&mut self, claim: &NamespacedName) -> bool {
-        let Some((object, created)) = self.awaited.remove(claim) else { return false };
+        let Some((object, created)) = self.awaited.remove(claim) else {
+            return false;
+        };
         if let Some(claims) = self.by_object.get_mut(&object) {
             claims.remove(&(created, claim.clone()));
             if claims.is_empty() {
@@ -62,7 +72,10 @@ impl WaitingClaims {
 
 /// Creation time of an object, in seconds since 1970.
 pub(super) fn created(metadata: &ObjectMeta) -> i64 {
-    metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second())
+    metadata
+        .creation_timestamp
+        .as_ref()
+        .map_or(0, |time| time.0.as_second())
 }
 
 #[cfg(test)]
@@ -73,7 +86,10 @@ mod tests {
 
     fn claim(name: &str, second: u8) -> ObjectMeta {
         let created = format!("2026-01-01T12:00:{second:02}Z");
-        serde_json::from_value(json!({"namespace": "n", "name": name, "creationTimestamp": created})).unwrap()
+        serde_json::from_value(
+            json!({"namespace": "n", "name": name, "creationTimestamp": created}),
+        )
+        .unwrap()
     }
 
     fn of(name: &str) -> NamespacedName {
@@ -88,7 +104,10 @@ mod tests {
         }
         assert_eq!(waiting.take_oldest(&of("pool")), Some(of("c")));
         assert_eq!(waiting.take(&of("pool")), ["a", "b"].map(of));
-        assert_eq!((waiting.take_oldest(&of("pool")), waiting.is_empty()), (None, true));
+        assert_eq!(
+            (waiting.take_oldest(&of("pool")), waiting.is_empty()),
+            (None, true)
+        );
     }
 
     #[test]

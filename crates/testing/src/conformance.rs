@@ -1,11 +1,12 @@
 //! Checks that the program of a provider fulfills the IPAM provider contract.
 //!
-//! [`run`] starts a control plane with the objects of a [`Provider`], runs its program, and executes the checks one after
-//! the other, each in its own namespace. A [`Report`] lists every check with its time; for a failed check what was
-//! expected, the violated [`Rule`], what was seen, and the end of the log of the program. The checks are [`Check::ALL`].
+//! [`run`] starts a control plane with the objects of a [`Provider`], runs its program, and
+//! executes the checks one after the other, each in its own namespace. A [`Report`] lists every
+//! check with its time; for a failed check what was expected, the violated [`Rule`], what was seen,
+//! and the end of the log of the program. The checks are [`Check::ALL`].
 //!
-//! A provider of a real IPAM system needs a system for tests: the checks allocate all addresses of the pool several
-//! times, and kill the program at any time.
+//! A provider of a real IPAM system needs a system for tests: the checks allocate all addresses of
+//! the pool several times, and kill the program at any time.
 
 mod bad_input;
 mod check;
@@ -41,16 +42,23 @@ pub use self::report::{CheckResult, Report};
 pub use self::rules::{Rule, Violation};
 use self::scene::Scene;
 
-/// Runs the checks of a provider. Blocks until all are done, which takes about a minute, or longer if checks fail.
+/// Runs the checks of a provider. Blocks until all are done, which takes about a minute, or longer
+/// if checks fail.
 ///
 /// # Panics
 /// When the control plane does not start, or the objects of the provider are invalid.
 pub fn run(provider: &Provider) -> Report {
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime can be started");
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime can be started");
     // In a thread, so that the caller can have an async runtime.
     thread::scope(|scope| {
         let thread = scope.spawn(|| runtime.block_on(run_all(provider)));
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
@@ -62,15 +70,27 @@ async fn run_all(provider: &Provider) -> Report {
         let start = Instant::now();
         let failure = run_check(&mut environment, check).await.err();
         let note = std::mem::take(&mut environment.note);
-        results.push(CheckResult { check, took: start.elapsed(), note, failure });
+        results.push(CheckResult {
+            check,
+            took: start.elapsed(),
+            note,
+            failure,
+        });
     }
-    Report { results, took: start.elapsed() }
+    Report {
+        results,
+        took: start.elapsed(),
+    }
 }
 
 /// Runs a check in a new namespace, and returns what went wrong.
 async fn run_check(environment: &mut Environment<'_>, check: Check) -> Result<(), String> {
     let provider = environment.provider;
-    let pool = provider.large_pool.as_ref().filter(|_| check == Check::Restart).unwrap_or(&provider.pool);
+    let pool = provider
+        .large_pool
+        .as_ref()
+        .filter(|_| check == Check::Restart)
+        .unwrap_or(&provider.pool);
     let scene = environment.scene(pool).await;
     let work = async {
         environment.run().await?;
@@ -93,7 +113,11 @@ async fn run_check(environment: &mut Environment<'_>, check: Check) -> Result<()
     Err(failure)
 }
 
-async fn execute(environment: &mut Environment<'_>, scene: &Scene, check: Check) -> Result<(), Violation> {
+async fn execute(
+    environment: &mut Environment<'_>,
+    scene: &Scene,
+    check: Check,
+) -> Result<(), Violation> {
     match check {
         Check::Bind => bind(scene).await,
         Check::Release => release(scene).await,
@@ -115,5 +139,6 @@ async fn execute(environment: &mut Environment<'_>, scene: &Scene, check: Check)
 /// The message of a panic.
 fn text_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message")
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic without a message")
 }

@@ -1,4 +1,5 @@
-//! Creates claims, addresses and Clusters as a machine controller and an operator do, and waits for results.
+//! Creates claims, addresses and Clusters as a machine controller and an operator do, and waits for
+//! results.
 
 mod changes;
 mod waits;
@@ -9,7 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use capi_ipam_provider::api::conditions::{self, Condition};
-use capi_ipam_provider::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, Machine, names};
+use capi_ipam_provider::api::{
+    Cluster, ContractVersion, IPAddress, IPAddressClaim, Machine, names,
+};
 use capi_ipam_provider::controller::client::{CallError, ResourceClient, connect, error_chain};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::events::v1::Event;
@@ -43,56 +46,86 @@ pub struct Consumer {
 impl Consumer {
     /// A consumer with a new namespace, as the administrator.
     pub async fn new(control_plane: &ControlPlane) -> Self {
-        let client = connect(Some(control_plane.kubeconfig()), "consumer").await.expect("the kubeconfig is valid");
+        let client = connect(Some(control_plane.kubeconfig()), "consumer")
+            .await
+            .expect("the kubeconfig is valid");
         Self::with_client(client).await
     }
 
     /// A consumer with a new namespace.
     pub async fn with_client(client: Client) -> Self {
-        let consumer = Self { client, namespace: unique("team") };
+        let consumer = Self {
+            client,
+            namespace: unique("team"),
+        };
         let namespace: Namespace = object(json!({ "metadata": { "name": consumer.namespace } }));
         let namespaces = ResourceClient::new(Api::all(consumer.client.clone()), &());
-        create(&namespaces, &namespace).await.expect("a namespace can be created");
+        create(&namespaces, &namespace)
+            .await
+            .expect("a namespace can be created");
         consumer
     }
 
-    /// A consumer in another namespace, with the same client. An empty namespace selects the whole cluster.
+    /// A consumer in another namespace, with the same client. An empty namespace selects the whole
+    /// cluster.
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Self {
-        Self { client: self.client.clone(), namespace: namespace.to_owned() }
+        Self {
+            client: self.client.clone(),
+            namespace: namespace.to_owned(),
+        }
     }
 
     /// The claims of the namespace.
     pub fn claims(&self) -> ResourceClient<IPAddressClaim> {
         let version = ContractVersion::V1Beta2;
-        ResourceClient::new(Api::all_with(self.client.clone(), &version).constrain(&self.namespace), &version)
+        ResourceClient::new(
+            Api::all_with(self.client.clone(), &version).constrain(&self.namespace),
+            &version,
+        )
     }
 
     /// The addresses of the namespace.
     pub fn addresses(&self) -> ResourceClient<IPAddress> {
         let version = ContractVersion::V1Beta2;
-        ResourceClient::new(Api::all_with(self.client.clone(), &version).constrain(&self.namespace), &version)
+        ResourceClient::new(
+            Api::all_with(self.client.clone(), &version).constrain(&self.namespace),
+            &version,
+        )
     }
 
     /// The Clusters of the namespace.
     pub fn clusters(&self) -> ResourceClient<DynamicObject> {
         let kind = ApiResource::erase::<Cluster>(&ContractVersion::V1Beta2);
-        ResourceClient::new(Api::namespaced_with(self.client.clone(), &self.namespace, &kind), &kind)
+        ResourceClient::new(
+            Api::namespaced_with(self.client.clone(), &self.namespace, &kind),
+            &kind,
+        )
     }
 
     /// The Machines of the namespace.
     pub fn machines(&self) -> ResourceClient<DynamicObject> {
         let kind = ApiResource::erase::<Machine>(&ContractVersion::V1Beta2);
-        ResourceClient::new(Api::namespaced_with(self.client.clone(), &self.namespace, &kind), &kind)
+        ResourceClient::new(
+            Api::namespaced_with(self.client.clone(), &self.namespace, &kind),
+            &kind,
+        )
     }
 
-    /// Creates a claim for a pool. `metadata` has labels, annotations, finalizers or owner references, and in the field
-    /// `clusterName` the value of `spec.clusterName`.
+    /// Creates a claim for a pool. `metadata` has labels, annotations, finalizers or owner
+    /// references, and in the field `clusterName` the value of `spec.clusterName`.
     ///
     /// # Panics
     /// When the API server rejects it.
-    pub async fn create_claim_for(&self, name: &str, pool: Value, metadata: Value) -> IPAddressClaim {
-        self.try_create_claim_for(name, pool, metadata).await.expect("the claim can be created")
+    pub async fn create_claim_for(
+        &self,
+        name: &str,
+        pool: Value,
+        metadata: Value,
+    ) -> IPAddressClaim {
+        self.try_create_claim_for(name, pool, metadata)
+            .await
+            .expect("the claim can be created")
     }
 
     /// Like [`Self::create_claim_for`], and returns an error.
@@ -102,7 +135,9 @@ impl Consumer {
         pool: Value,
         mut metadata: Value,
     ) -> Result<IPAddressClaim, CallError> {
-        let cluster = metadata.as_object_mut().and_then(|fields| fields.remove("clusterName"));
+        let cluster = metadata
+            .as_object_mut()
+            .and_then(|fields| fields.remove("clusterName"));
         metadata["name"] = json!(name);
         metadata["namespace"] = json!(self.namespace);
         let mut claim = json!({
@@ -122,10 +157,13 @@ impl Consumer {
             "metadata": { "name": name, "namespace": self.namespace },
             "spec": { "claimRef": { "name": name }, "address": address, "prefix": 24, "poolRef": pool },
         });
-        create(&self.addresses(), &object(address)).await.expect("the IPAddress can be created")
+        create(&self.addresses(), &object(address))
+            .await
+            .expect("the IPAddress can be created")
     }
 
-    /// Creates an IPAddress with the finalizer of the provider, as it remains when its claim is force-deleted.
+    /// Creates an IPAddress with the finalizer of the provider, as it remains when its claim is
+    /// force-deleted.
     pub async fn create_leftover_address(&self, name: &str, pool: Value, address: &str) {
         self.create_address_for(name, pool, address).await;
         self.modify(&self.addresses(), name, |object| {
@@ -137,23 +175,42 @@ impl Consumer {
     /// The IPAddress objects of the namespace: name and address.
     pub async fn allocated_addresses(&self) -> BTreeMap<String, String> {
         let addresses = self.addresses();
-        let all = retry_unanswered(|| addresses.list()).await.expect("addresses can be read");
-        all.into_iter().map(|address| (address.name_any(), address.spec.address)).collect()
+        let all = retry_unanswered(|| addresses.list())
+            .await
+            .expect("addresses can be read");
+        all.into_iter()
+            .map(|address| (address.name_any(), address.spec.address))
+            .collect()
     }
 
     /// The events about objects of that name in the namespace: type, reason and note.
     pub async fn events(&self, name: &str) -> Vec<(String, String, String)> {
-        retry_unanswered(|| self.list_events(name)).await.expect("events can be read")
+        retry_unanswered(|| self.list_events(name))
+            .await
+            .expect("events can be read")
     }
 
     async fn list_events(&self, name: &str) -> Result<Vec<(String, String, String)>, CallError> {
         let events: ResourceClient<Event> =
             ResourceClient::new(Api::namespaced(self.client.clone(), &self.namespace), &());
         let all = events.list().await?.into_iter();
-        let about =
-            all.filter(|event| event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name));
+        let about = all.filter(|event| {
+            event
+                .regarding
+                .as_ref()
+                .and_then(|object| object.name.as_deref())
+                == Some(name)
+        });
         let or_empty = Option::unwrap_or_default;
-        Ok(about.map(|event| (or_empty(event.type_), or_empty(event.reason), or_empty(event.note))).collect())
+        Ok(about
+            .map(|event| {
+                (
+                    or_empty(event.type_),
+                    or_empty(event.reason),
+                    or_empty(event.note),
+                )
+            })
+            .collect())
     }
 
     /// Creates a Cluster.
@@ -166,12 +223,14 @@ impl Consumer {
                 "infrastructureRef": { "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Any", "name": name },
             },
         });
-        create(&self.clusters(), &object(cluster)).await.expect("the Cluster can be created");
+        create(&self.clusters(), &object(cluster))
+            .await
+            .expect("the Cluster can be created");
     }
 }
 
-/// Creates an object. On a machine that runs many API servers one of them can take longer than the timeout of a request:
-/// the object is then read, and created if it does not exist.
+/// Creates an object. On a machine that runs many API servers one of them can take longer than the
+/// timeout of a request: the object is then read, and created if it does not exist.
 ///
 /// # Errors
 /// When the API server rejects the object, or does not answer three times.
@@ -185,14 +244,17 @@ where
     let mut created = client.create(object).await;
     for _ in 0..2 {
         match created {
-            Err(error) if error.outcome_is_unknown() => created = get_or_create(client, object).await,
+            Err(error) if error.outcome_is_unknown() => {
+                created = get_or_create(client, object).await
+            }
             _ => break,
         }
     }
     created
 }
 
-/// Reads the object of this name, or creates it. An object that is being deleted is a former one of that name.
+/// Reads the object of this name, or creates it. An object that is being deleted is a former one of
+/// that name.
 async fn get_or_create<K>(client: &ResourceClient<K>, object: &K) -> Result<K, CallError>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
@@ -203,7 +265,10 @@ where
         if found.meta().deletion_timestamp.is_none() {
             return Ok(found);
         }
-        assert!(!patience.is_over(), "it is still being deleted after {TIMEOUT:?}: {found:?}");
+        assert!(
+            !patience.is_over(),
+            "it is still being deleted after {TIMEOUT:?}: {found:?}"
+        );
         pause(start).await;
     }
 }
@@ -241,7 +306,10 @@ pub fn answered<T>(response: Result<T, CallError>) -> Option<T> {
 /// The condition `Ready` of a claim, empty when there is none.
 pub fn ready(claim: &IPAddressClaim) -> Condition {
     let status = claim.status.as_ref();
-    status.and_then(|status| conditions::find(&status.conditions, conditions::READY)).cloned().unwrap_or_default()
+    status
+        .and_then(|status| conditions::find(&status.conditions, conditions::READY))
+        .cloned()
+        .unwrap_or_default()
 }
 
 /// An object from its JSON.

@@ -1,8 +1,9 @@
 //! A real etcd and kube-apiserver for tests, demos and benchmarks.
 //!
-//! [`ControlPlane::start`] starts a separate one for each caller, with the CRDs of Cluster API and the objects of an
-//! [`Installation`]. `hack/control-plane/ensure.sh` finds or builds the programs; the first build takes minutes. All
-//! functions block. They need no async runtime and can be called inside of one.
+//! [`ControlPlane::start`] starts a separate one for each caller, with the CRDs of Cluster API and
+//! the objects of an [`Installation`]. `hack/control-plane/ensure.sh` finds or builds the programs;
+//! the first build takes minutes. All functions block. They need no async runtime and can be called
+//! inside of one.
 
 mod definitions;
 mod https;
@@ -58,8 +59,8 @@ const FILES: [&str; 7] = [
 /// Dropped control planes that can be used again, see [`reuse`].
 static UNUSED: Mutex<Vec<ControlPlane>> = Mutex::new(Vec::new());
 
-/// A running control plane. When this value is dropped, it is stopped, or kept for the next start with the default
-/// options in this process. It is stopped when this process exits for any reason.
+/// A running control plane. When this value is dropped, it is stopped, or kept for the next start
+/// with the default options in this process. It is stopped when this process exits for any reason.
 #[derive(Debug)]
 pub struct ControlPlane {
     // Dropped in this order: clients before their servers.
@@ -86,7 +87,9 @@ pub struct ControlPlane {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        let Some(first_state) = self.first_state.take().filter(|_| !thread::panicking()) else { return };
+        let Some(first_state) = self.first_state.take().filter(|_| !thread::panicking()) else {
+            return;
+        };
         let plane = Self {
             controller_manager: None,
             api_server: self.api_server.take(),
@@ -101,19 +104,22 @@ impl Drop for ControlPlane {
             first_state: Some(first_state),
             ..*self
         };
-        UNUSED.lock().unwrap_or_else(PoisonError::into_inner).push(plane);
+        UNUSED
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(plane);
     }
 }
 
 impl ControlPlane {
     /// Starts a control plane with the CRDs of Cluster API and the objects of an installation.
     ///
-    /// A client that sets `blockOwnerDeletion` needs the permission to update the finalizers of the owner, as in
-    /// clusters with the admission plugin `OwnerReferencesPermissionEnforcement`.
+    /// A client that sets `blockOwnerDeletion` needs the permission to update the finalizers of the
+    /// owner, as in clusters with the admission plugin `OwnerReferencesPermissionEnforcement`.
     ///
     /// # Panics
-    /// When a program does not start; the message contains the end of its log. When an object of the installation is
-    /// invalid.
+    /// When a program does not start; the message contains the end of its log. When an object of
+    /// the installation is invalid.
     pub fn start(options: Options, installation: &Installation) -> Self {
         if options == Options::default()
             && let Some(mut plane) = Self::take_unused(installation)
@@ -135,20 +141,24 @@ impl ControlPlane {
             plane.controller_manager = Some(manager);
         }
         if options == Options::default() {
-            let first_state = FirstState::record(plane.etcd_ports[0], installed_kinds(installation));
+            let first_state =
+                FirstState::record(plane.etcd_ports[0], installed_kinds(installation));
             plane.first_state = Some(first_state.expect("etcd lists its keys"));
         }
         plane
     }
 
-    /// The last dropped control plane with this installation, without the objects that were created in it.
+    /// The last dropped control plane with this installation, without the objects that were created
+    /// in it.
     #[allow(clippy::print_stdout, reason = "it is shown when the test fails")]
     fn take_unused(installation: &Installation) -> Option<Self> {
         let installed = hash_of(installation);
         loop {
             let mut unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut plane =
-                unused.iter().rposition(|plane| plane.installed == installed).map(|at| unused.remove(at))?;
+            let mut plane = unused
+                .iter()
+                .rposition(|plane| plane.installed == installed)
+                .map(|at| unused.remove(at))?;
             drop(unused);
             match plane.clear() {
                 Ok(()) => return Some(plane),
@@ -168,7 +178,10 @@ impl ControlPlane {
                 return Err("a program has exited".to_owned());
             }
         }
-        let first_state = self.first_state.as_ref().ok_or("its programs were stopped")?;
+        let first_state = self
+            .first_state
+            .as_ref()
+            .ok_or("its programs were stopped")?;
         first_state.restore(&self.endpoint())?;
         reuse::remove_files(self.folder(), &FILES).map_err(|error| error.to_string())
     }
@@ -187,8 +200,12 @@ impl ControlPlane {
             "{token},administrator,administrator,system:masters\n{provider_token},{PROVIDER},{PROVIDER},system:masters\n"
         );
         write_file(&folder.path().join("tokens.csv"), tokens.as_bytes());
-        let account =
-            |account: &ServiceAccount| format!("system:serviceaccount:{}:{}", account.namespace, account.name);
+        let account = |account: &ServiceAccount| {
+            format!(
+                "system:serviceaccount:{}:{}",
+                account.namespace, account.name
+            )
+        };
         let kubectl = Kubectl {
             program: programs().join("kubectl"),
             kubeconfig: PathBuf::new(),
@@ -201,7 +218,10 @@ impl ControlPlane {
             etcd_ports: [0; 2],
             options,
             namespace: installation.namespace().to_owned(),
-            provider: installation.account.as_ref().map_or_else(|| PROVIDER.to_owned(), account),
+            provider: installation
+                .account
+                .as_ref()
+                .map_or_else(|| PROVIDER.to_owned(), account),
             port: 0,
             token,
             server: String::new(),
@@ -219,8 +239,10 @@ impl ControlPlane {
         let api_server = with_retries("kube-apiserver", || {
             [plane.port] = free_ports();
             plane.server = format!("https://127.0.0.1:{}", plane.port);
-            plane.kubectl.kubeconfig = plane.kubeconfig_in("default", "administrator", &plane.token);
-            plane.provider_kubeconfig = plane.kubeconfig_in(&plane.namespace, PROVIDER, &provider_token);
+            plane.kubectl.kubeconfig =
+                plane.kubeconfig_in("default", "administrator", &plane.token);
+            plane.provider_kubeconfig =
+                plane.kubeconfig_in(&plane.namespace, PROVIDER, &provider_token);
             plane.launch_api_server()
         });
         plane.api_server = Some(api_server);
@@ -231,31 +253,54 @@ impl ControlPlane {
     fn install(installation: &Installation) -> Arc<TemporaryFolder> {
         let folder = TemporaryFolder::new("capi-ipam-control-plane-");
         let mut plane = Self::launch(Options::default(), installation, folder);
-        let files: Vec<_> = cluster_api_crds().iter().map(|file| format!("--filename={}", file.display())).collect();
+        let files: Vec<_> = cluster_api_crds()
+            .iter()
+            .map(|file| format!("--filename={}", file.display()))
+            .collect();
         plane.kubectl(
-            &[&["apply", "--server-side"], &files.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat(),
+            &[
+                &["apply", "--server-side"],
+                &files.iter().map(String::as_str).collect::<Vec<_>>()[..],
+            ]
+            .concat(),
         );
         if !installation.objects.trim().is_empty() {
             plane
-                .kubectl_with_input(&["apply", "--server-side", "--filename=-"], &installation.objects)
+                .kubectl_with_input(
+                    &["apply", "--server-side", "--filename=-"],
+                    &installation.objects,
+                )
                 .unwrap_or_else(|error| panic!("the objects cannot be installed: {error}"));
         }
-        plane.kubectl_until_done(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"]);
+        plane.kubectl_until_done(&[
+            "wait",
+            "--for=condition=Established",
+            "--timeout=60s",
+            "crd",
+            "--all",
+        ]);
         for folder in &installation.kustomizations {
-            plane.kubectl(&["apply", "--server-side", "--kustomize", &folder.display().to_string()]);
+            plane.kubectl(&[
+                "apply",
+                "--server-side",
+                "--kustomize",
+                &folder.display().to_string(),
+            ]);
         }
         plane.stop_api_server();
         plane.etcd.as_mut().expect("etcd runs").stop();
         Arc::clone(&plane.folder)
     }
 
-    /// Waits until the API server serves all kinds of the installed CRDs. After a start it takes a moment.
+    /// Waits until the API server serves all kinds of the installed CRDs. After a start it takes a
+    /// moment.
     fn wait_for_kinds(&self, installation: &Installation) {
         let kinds = installed_kinds(installation);
         let is_served = || {
             let listed = self.endpoint().get("/apis", ALL_KINDS)?;
             for kind in &kinds {
-                self.endpoint().get(&format!("{}?limit=1", kind.path), "application/json")?;
+                self.endpoint()
+                    .get(&format!("{}?limit=1", kind.path), "application/json")?;
                 if !listed.contains(&format!("\"resource\":\"{}\"", kind.plural)) {
                     return Err(format!("{} is not listed: {listed}", kind.plural));
                 }
@@ -269,19 +314,24 @@ impl ControlPlane {
         }
     }
 
-    /// Waits until the API server serves the kind of a CRD, for example `machines.cluster.x-k8s.io`. It does so shortly
-    /// after it reports the CRD as established.
+    /// Waits until the API server serves the kind of a CRD, for example
+    /// `machines.cluster.x-k8s.io`. It does so shortly after it reports the CRD as established.
     ///
     /// # Panics
     /// When it is not served within a minute.
     pub fn wait_until_served(&self, definition: &str) {
         let established = "--for=condition=Established";
-        self.kubectl_until_done(&["wait", established, "--timeout=60s", &format!("crd/{definition}")]);
+        self.kubectl_until_done(&[
+            "wait",
+            established,
+            "--timeout=60s",
+            &format!("crd/{definition}"),
+        ]);
         self.kubectl_until_done(&["get", definition, "--all-namespaces"]);
     }
 
-    /// Runs kubectl until it succeeds. A single `kubectl wait` is not enough for a CRD: it fails for one without
-    /// conditions.
+    /// Runs kubectl until it succeeds. A single `kubectl wait` is not enough for a CRD: it fails
+    /// for one without conditions.
     fn kubectl_until_done(&self, arguments: &[&str]) {
         let patience = Patience::new(Duration::from_mins(1));
         while let Err(error) = self.try_kubectl(arguments) {
@@ -315,7 +365,8 @@ impl ControlPlane {
         &self.namespace
     }
 
-    /// The kubeconfig of the provider in its namespace: that of its service account, or that of an administrator.
+    /// The kubeconfig of the provider in its namespace: that of its service account, or that of an
+    /// administrator.
     pub fn provider_kubeconfig(&self) -> &Path {
         &self.provider_kubeconfig
     }
@@ -326,10 +377,16 @@ impl ControlPlane {
     /// When there is no such account.
     pub fn kubeconfig_of_account(&self, namespace: &str, account: &str) -> PathBuf {
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
-        let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
-        let response = self.endpoint().create(&path, &request.to_string()).unwrap_or_else(|error| panic!("{error}"));
+        let request =
+            json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
+        let response = self
+            .endpoint()
+            .create(&path, &request.to_string())
+            .unwrap_or_else(|error| panic!("{error}"));
         let response: Value = serde_json::from_str(&response).expect("the API server returns JSON");
-        let token = response["status"]["token"].as_str().expect("the response contains a token");
+        let token = response["status"]["token"]
+            .as_str()
+            .expect("the response contains a token");
         self.kubeconfig_in(namespace, &format!("{namespace}/{account}"), token)
     }
 
@@ -361,11 +418,15 @@ impl ControlPlane {
 
     /// The API server, as the administrator uses it.
     fn endpoint(&self) -> Endpoint<'_> {
-        Endpoint { port: self.port, certificate: self.certificate(), token: &self.token }
+        Endpoint {
+            port: self.port,
+            certificate: self.certificate(),
+            token: &self.token,
+        }
     }
 
-    /// How many requests the API server has finished since its start, from all clients, including kubectl, the
-    /// controller manager and the API server itself.
+    /// How many requests the API server has finished since its start, from all clients, including
+    /// kubectl, the controller manager and the API server itself.
     ///
     /// # Panics
     /// When the API server does not respond.
@@ -381,8 +442,8 @@ impl ControlPlane {
         requests::access_in(&self.folder().join("audit.log"))
     }
 
-    /// All requests of the provider since the start, in the order in which they ended. A watch is listed when it begins
-    /// and when it ends. Requires [`Options::audit`].
+    /// All requests of the provider since the start, in the order in which they ended. A watch is
+    /// listed when it begins and when it ends. Requires [`Options::audit`].
     ///
     /// # Panics
     /// When the audit log is invalid.
@@ -400,7 +461,9 @@ impl ControlPlane {
         };
         // It creates the namespace in the background, after it reports readiness.
         launch::api_server(&server, || {
-            ["/readyz", "/api/v1/namespaces/default"].iter().all(|path| self.endpoint().get(path, "*/*").is_ok())
+            ["/readyz", "/api/v1/namespaces/default"]
+                .iter()
+                .all(|path| self.endpoint().get(path, "*/*").is_ok())
         })
     }
 }
@@ -408,7 +471,10 @@ impl ControlPlane {
 fn hash_of(installation: &Installation) -> u64 {
     let mut hasher = DefaultHasher::new();
     hash_installed(installation, &mut hasher);
-    let account = installation.account.as_ref().map(|account| (&account.namespace, &account.name));
+    let account = installation
+        .account
+        .as_ref()
+        .map(|account| (&account.namespace, &account.name));
     (installation.namespace(), account).hash(&mut hasher);
     hasher.finish()
 }
@@ -425,5 +491,6 @@ fn random_token() -> String {
 }
 
 fn write_file(path: &Path, content: &[u8]) {
-    fs::write(path, content).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+    fs::write(path, content)
+        .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
 }

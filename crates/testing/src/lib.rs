@@ -1,11 +1,13 @@
 //! Test kit for Cluster API IPAM providers.
 //!
-//! Tests against a real API server find what unit tests with a fake one cannot: rejected writes, conflicts, finalizers,
-//! lost watches. This crate starts etcd and kube-apiserver with the CRDs of Cluster API, runs the program of a provider
-//! against them, and checks the program as a whole.
+//! Tests against a real API server find what unit tests with a fake one cannot: rejected writes,
+//! conflicts, finalizers, lost watches. This crate starts etcd and kube-apiserver with the CRDs of
+//! Cluster API, runs the program of a provider against them, and checks the program as a whole.
 //!
-//! - [`conformance`]: checks in one call that a program fulfills the IPAM provider contract, also when it is killed;
-//! - [`control_plane`]: etcd and kube-apiserver for one test, with options, an audit log and restarts;
+//! - [`conformance`]: checks in one call that a program fulfills the IPAM provider contract, also
+//!   when it is killed;
+//! - [`control_plane`]: etcd and kube-apiserver for one test, with options, an audit log and
+//!   restarts;
 //! - [`manager`]: the program of a provider as a separate process, with its probes and its log;
 //! - [`consumer`]: creates claims, addresses and Clusters, and waits for results;
 //! - [`proxy`]: a server between a program and the API server, for faults;
@@ -13,16 +15,18 @@
 //! - [`process`], [`ports`]: child processes that never outlive a test, free ports.
 //!
 //! # Dependencies
-//! Of this workspace, `capi-ipam-provider` only. The crate knows no kind of pool. The programs of the control plane are
-//! those in the folder `KUBEBUILDER_ASSETS`, or `hack/control-plane/ensure.sh` of this repository builds them with Go,
-//! once on a machine. A git dependency contains the script.
+//! Of this workspace, `capi-ipam-provider` only. The crate knows no kind of pool. The programs of
+//! the control plane are those in the folder `KUBEBUILDER_ASSETS`, or
+//! `hack/control-plane/ensure.sh` of this repository builds them with Go, once on a machine. A git
+//! dependency contains the script.
 //!
 //! # Invariants
-//! - Every function reports a failure by a panic with a message, except for the checks of [`conformance`], whose
-//!   results are in the report. The crate is for tests only.
-//! - Programs and temporary folders never outlive the process that created them, also when it is killed.
-//! - A control plane serves one test. Nothing is shared with other control planes, except for a template of the
-//!   installed objects in the build folder, which makes the start fast.
+//! - Every function reports a failure by a panic with a message, except for the checks of
+//!   [`conformance`], whose results are in the report. The crate is for tests only.
+//! - Programs and temporary folders never outlive the process that created them, also when it is
+//!   killed.
+//! - A control plane serves one test. Nothing is shared with other control planes, except for a
+//!   template of the installed objects in the build folder, which makes the start fast.
 //! - Providers are observed by the API only. No check reads their memory, logs or stores.
 //!
 //! # Example

@@ -17,7 +17,8 @@ const FORBIDDEN: &str = "is forbidden: User";
 
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
-/// A running manager. It is killed when this value is dropped and when this process exits for any reason.
+/// A running manager. It is killed when this value is dropped and when this process exits for any
+/// reason.
 #[derive(Debug)]
 pub struct Manager {
     process: Supervised,
@@ -29,28 +30,50 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Starts a program that accepts the flags of a manager of the SDK, and does not wait: `--kubeconfig`,
-    /// `--health-probe-bind-address` and `--diagnostics-address`, and those in `flags`.
-    pub fn start_program(control_plane: &ControlPlane, program: &Path, kubeconfig: &Path, flags: &[&str]) -> Self {
+    /// Starts a program that accepts the flags of a manager of the SDK, and does not wait:
+    /// `--kubeconfig`, `--health-probe-bind-address` and `--diagnostics-address`, and those in
+    /// `flags`.
+    pub fn start_program(
+        control_plane: &ControlPlane,
+        program: &Path,
+        kubeconfig: &Path,
+        flags: &[&str],
+    ) -> Self {
         let port = free_port();
         let own = [
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--health-probe-bind-address=127.0.0.1:{port}"),
             "--diagnostics-address=0".to_owned(),
         ];
-        let arguments: Vec<String> = own.into_iter().chain(flags.iter().map(ToString::to_string)).collect();
+        let arguments: Vec<String> = own
+            .into_iter()
+            .chain(flags.iter().map(ToString::to_string))
+            .collect();
         Self::other(control_plane, program, &arguments, port)
     }
 
-    /// Starts a program with its own flags, and with its probes on `port`. It is ready when `/readyz` succeeds.
-    pub fn other(control_plane: &ControlPlane, program: &Path, arguments: &[String], port: u16) -> Self {
+    /// Starts a program with its own flags, and with its probes on `port`. It is ready when
+    /// `/readyz` succeeds.
+    pub fn other(
+        control_plane: &ControlPlane,
+        program: &Path,
+        arguments: &[String],
+        port: u16,
+    ) -> Self {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let log = control_plane.folder().join(format!("manager-{number}.log"));
         let process = Supervised::spawn(program, arguments, &[], &log);
-        Self { process, port, log, may_lack_permissions: true, listed: "/readyz" }
+        Self {
+            process,
+            port,
+            log,
+            may_lack_permissions: true,
+            listed: "/readyz",
+        }
     }
 
-    /// Uses the probe `/readyz/caches`, which only managers of the SDK serve: a standby is ready, too.
+    /// Uses the probe `/readyz/caches`, which only managers of the SDK serve: a standby is ready,
+    /// too.
     #[must_use]
     pub fn with_cache_probe(mut self) -> Self {
         self.listed = "/readyz/caches";
@@ -75,13 +98,18 @@ impl Manager {
 
     /// Whether the program is ready, see [`Self::with_cache_probe`].
     pub fn is_ready(&self) -> bool {
-        self.probe(self.listed).is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+        self.probe(self.listed)
+            .is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
     }
 
     /// The whole HTTP response to a probe.
     pub fn probe(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok()?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )
+        .ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         Some(answer)
@@ -95,7 +123,8 @@ impl Manager {
     /// Waits until the log contains a text.
     ///
     /// # Panics
-    /// When it does not within a minute, or longer on a busy machine, or when the program exits before.
+    /// When it does not within a minute, or longer on a busy machine, or when the program exits
+    /// before.
     pub fn wait_for_log(&self, text: &str) {
         let patience = Patience::new(Duration::from_mins(1));
         loop {
@@ -138,7 +167,8 @@ impl Manager {
         self.process.stop();
     }
 
-    /// Panics when this value is dropped, if the API server denied a request because of a missing permission.
+    /// Panics when this value is dropped, if the API server denied a request because of a missing
+    /// permission.
     #[must_use]
     pub fn must_have_permissions(mut self) -> Self {
         self.may_lack_permissions = false;
@@ -166,7 +196,11 @@ impl Manager {
 impl Drop for Manager {
     fn drop(&mut self) {
         if !std::thread::panicking() && !self.may_lack_permissions {
-            assert!(!self.was_forbidden(), "the manager lacks a permission:\n{}", self.log());
+            assert!(
+                !self.was_forbidden(),
+                "the manager lacks a permission:\n{}",
+                self.log()
+            );
         }
     }
 }

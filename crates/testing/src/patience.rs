@@ -1,8 +1,9 @@
-//! How long a test waits. On a busy machine everything takes longer, so a limit counts the time in which the machine
-//! could have done the work, not the time of the wall clock.
+//! How long a test waits. On a busy machine everything takes longer, so a limit counts the time in
+//! which the machine could have done the work, not the time of the wall clock.
 //!
-//! A thread samples how many programs want a processor. With `n` runnable programs for each processor the clock of this
-//! module advances `n` times slower. On a machine that is not busy it is the wall clock.
+//! A thread samples how many programs want a processor. With `n` runnable programs for each
+//! processor the clock of this module advances `n` times slower. On a machine that is not busy it
+//! is the wall clock.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -47,7 +48,11 @@ pub struct Patience {
 impl Patience {
     /// Starts to wait for something that takes less than `limit` on a machine that is not busy.
     pub fn new(limit: Duration) -> Self {
-        Self { limit, start: now(), started: Instant::now() }
+        Self {
+            limit,
+            start: now(),
+            started: Instant::now(),
+        }
     }
 
     /// Whether the limit is over.
@@ -85,12 +90,16 @@ fn sample() {
     }
 }
 
-/// How much slower a program runs than on a machine that is not busy. `load` is the content of `/proc/loadavg`, such as
-/// `13.52 9.01 4.00 15/731 4711`: the average of the last minute, which includes programs that wait for a disk, and the
-/// number of programs that are runnable at the moment.
+/// How much slower a program runs than on a machine that is not busy. `load` is the content of
+/// `/proc/loadavg`, such as `13.52 9.01 4.00 15/731 4711`: the average of the last minute, which
+/// includes programs that wait for a disk, and the number of programs that are runnable at the
+/// moment.
 fn slowdown(load: &str, processors: usize) -> f64 {
     let mut fields = load.split(' ');
-    let average: f64 = fields.next().and_then(|text| text.parse().ok()).unwrap_or_default();
+    let average: f64 = fields
+        .next()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default();
     let runnable: f64 = fields
         .nth(2)
         .and_then(|text| text.split_once('/'))

@@ -11,8 +11,8 @@ static USED: Mutex<BTreeMap<u16, File>> = Mutex::new(BTreeMap::new());
 
 /// A free port, a different one in each call, and in each process of the tests of this machine.
 ///
-/// The port is outside of the ephemeral range of the kernel, so no other program gets it by chance before the intended
-/// program listens.
+/// The port is outside of the ephemeral range of the kernel, so no other program gets it by chance
+/// before the intended program listens.
 ///
 /// # Panics
 /// When no file can be created in the folder for temporary files.
@@ -26,7 +26,12 @@ pub fn free_port() -> u16 {
             continue;
         }
         let path = folder.join(port.to_string());
-        let file = File::options().create(true).truncate(false).write(true).open(&path).expect("a file can be created");
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .expect("a file can be created");
         // Checked after the lock: the check of another process would take the port for a moment.
         if file.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             used.insert(port, file);
@@ -37,7 +42,10 @@ pub fn free_port() -> u16 {
 
 /// The folder with a file for each port that a user of this machine has used.
 fn folder() -> PathBuf {
-    std::env::temp_dir().join(format!("capi-ipam-ports-{}", std::env::var("USER").unwrap_or_default()))
+    std::env::temp_dir().join(format!(
+        "capi-ipam-ports-{}",
+        std::env::var("USER").unwrap_or_default()
+    ))
 }
 
 #[cfg(test)]
@@ -49,7 +57,10 @@ mod tests {
         let port = free_port();
         let path = folder().join(port.to_string());
         // A lock belongs to the open file, so this is as in another process.
-        let other = File::options().write(true).open(path).expect("it is created");
+        let other = File::options()
+            .write(true)
+            .open(path)
+            .expect("it is created");
         assert!(other.try_lock().is_err());
         assert_ne!(free_port(), port);
     }

@@ -1,8 +1,9 @@
 //! Child processes that never outlive the test process.
 //!
-//! A handle in a `static` is never dropped, and a test process may be killed at any time. So each program runs under a
-//! small shell whose standard input is a pipe that this process holds. The kernel closes the pipe when this process
-//! exits for any reason, and the shell then stops the program.
+//! A handle in a `static` is never dropped, and a test process may be killed at any time. So each
+//! program runs under a small shell whose standard input is a pipe that this process holds. The
+//! kernel closes the pipe when this process exits for any reason, and the shell then stops the
+//! program.
 
 use crate::patience::Patience;
 use std::ffi::OsStr;
@@ -14,9 +15,10 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Runs a program (the arguments) with its output on standard error, prints its process id to standard output, and
-/// reads commands from standard input: each line names a signal for the program. End of file means TERM, and KILL 2 s
-/// later. The shell exits with the exit code of the program.
+/// Runs a program (the arguments) with its output on standard error, prints its process id to
+/// standard output, and reads commands from standard input: each line names a signal for the
+/// program. End of file means TERM, and KILL 2 s later. The shell exits with the exit code of the
+/// program.
 const SUPERVISOR: &str = r#"
 exec 3<&0
 "$@" </dev/null >&2 3<&- &
@@ -40,24 +42,29 @@ kill "$orders"
 exit "$status"
 "#;
 
-/// Removes a folder when standard input ends without a command, after the time that [`SUPERVISOR`] takes at most.
+/// Removes a folder when standard input ends without a command, after the time that [`SUPERVISOR`]
+/// takes at most.
 const JANITOR: &str = r#"read -r order && exit; sleep 3; rm -rf -- "$1""#;
 
-/// How long [`Supervised::stop`] waits before it sends SIGKILL: longer than a manager of the SDK may take to end its
-/// work and to release its lease.
+/// How long [`Supervised::stop`] waits before it sends SIGKILL: longer than a manager of the SDK
+/// may take to end its work and to release its lease.
 const STOP_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// The path of a program in the build folder of the current executable, such as `examples/provider`. A test or a
-/// benchmark is in a folder of the build folder.
+/// The path of a program in the build folder of the current executable, such as
+/// `examples/provider`. A test or a benchmark is in a folder of the build folder.
 ///
 /// # Panics
 /// When this process does not know the path of its executable.
 pub fn built(program: &str) -> PathBuf {
     let own = std::env::current_exe().expect("a program knows its path");
-    own.parent().and_then(Path::parent).expect("the executable is in a folder of the build folder").join(program)
+    own.parent()
+        .and_then(Path::parent)
+        .expect("the executable is in a folder of the build folder")
+        .join(program)
 }
 
-/// A running program. It is killed when this value is dropped and when this process exits for any reason.
+/// A running program. It is killed when this value is dropped and when this process exits for any
+/// reason.
 #[derive(Debug)]
 pub struct Supervised {
     supervisor: Child,
@@ -71,11 +78,17 @@ impl Supervised {
     /// Starts `program` and appends its output to the file `log`.
     ///
     /// # Panics
-    /// When there is no shell or the log cannot be written. A program that cannot be started counts as one that has
-    /// exited; the reason is in the log.
-    pub fn spawn<A: AsRef<OsStr>>(program: &Path, arguments: &[A], environment: &[(&str, &str)], log: &Path) -> Self {
+    /// When there is no shell or the log cannot be written. A program that cannot be started counts
+    /// as one that has exited; the reason is in the log.
+    pub fn spawn<A: AsRef<OsStr>>(
+        program: &Path,
+        arguments: &[A],
+        environment: &[(&str, &str)],
+        log: &Path,
+    ) -> Self {
         let output = OpenOptions::new().create(true).append(true).open(log);
-        let output = output.unwrap_or_else(|error| panic!("cannot write the log {}: {error}", log.display()));
+        let output = output
+            .unwrap_or_else(|error| panic!("cannot write the log {}: {error}", log.display()));
         let log_start = output.metadata().map_or(0, |metadata| metadata.len());
         let mut supervisor = Command::new("sh")
             .args(["-c", SUPERVISOR, "supervisor"])
@@ -85,16 +98,36 @@ impl Supervised {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(output)
-            // Not in the foreground process group: Ctrl-C must not stop the program before this process.
+            // Not in the foreground process group: Ctrl-C must not stop the program before this
+            // process.
             .process_group(0)
             .spawn()
-            .unwrap_or_else(|error| panic!("cannot start a shell for {}: {error}", program.display()));
-        let orders = supervisor.stdin.take().expect("the supervisor's standard input is a pipe");
-        let answers = supervisor.stdout.take().expect("the supervisor's standard output is a pipe");
+            .unwrap_or_else(|error| {
+                panic!("cannot start a shell for {}: {error}", program.display())
+            });
+        let orders = supervisor
+            .stdin
+            .take()
+            .expect("the supervisor's standard input is a pipe");
+        let answers = supervisor
+            .stdout
+            .take()
+            .expect("the supervisor's standard output is a pipe");
         let mut pid = String::new();
-        BufReader::new(answers).read_line(&mut pid).expect("the supervisor prints the process id");
-        let pid = pid.trim().parse().expect("the supervisor's answer is a process id");
-        Self { supervisor, orders, pid, log: log.to_owned(), log_start }
+        BufReader::new(answers)
+            .read_line(&mut pid)
+            .expect("the supervisor prints the process id");
+        let pid = pid
+            .trim()
+            .parse()
+            .expect("the supervisor's answer is a process id");
+        Self {
+            supervisor,
+            orders,
+            pid,
+            log: log.to_owned(),
+            log_start,
+        }
     }
 
     /// The process id of the program itself.
@@ -107,8 +140,8 @@ impl Supervised {
         self.exit_status().is_none()
     }
 
-    /// Whether the program has not exited, for callers that only borrow this value. Always true where there is no
-    /// `/proc`.
+    /// Whether the program has not exited, for callers that only borrow this value. Always true
+    /// where there is no `/proc`.
     pub fn exists(&self) -> bool {
         !cfg!(target_os = "linux") || Path::new(&format!("/proc/{}", self.pid)).exists()
     }
@@ -139,18 +172,31 @@ impl Supervised {
 
     /// The exit status of the program, if it has exited.
     pub fn exit_status(&mut self) -> Option<ExitStatus> {
-        self.supervisor.try_wait().expect("the supervisor is a child of this process")
+        self.supervisor
+            .try_wait()
+            .expect("the supervisor is a child of this process")
     }
 
-    /// A value that changes while the program does something: the processor time that it has used, in units of the
-    /// kernel, and the length of its log.
+    /// A value that changes while the program does something: the processor time that it has used,
+    /// in units of the kernel, and the length of its log.
     pub fn activity(&self) -> (u64, u64) {
         let status = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        // The name of the program, in parentheses, can contain spaces. The 12th and 13th field after it are the time in
-        // user mode and in the kernel.
-        let fields = status.rsplit(')').next().unwrap_or_default().split_whitespace();
-        let used = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-        (used, fs::metadata(&self.log).map_or(0, |metadata| metadata.len()))
+        // The name of the program, in parentheses, can contain spaces. The 12th and 13th field
+        // after it are the time in user mode and in the kernel.
+        let fields = status
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .split_whitespace();
+        let used = fields
+            .skip(11)
+            .take(2)
+            .filter_map(|field| field.parse::<u64>().ok())
+            .sum();
+        (
+            used,
+            fs::metadata(&self.log).map_or(0, |metadata| metadata.len()),
+        )
     }
 
     /// The output of the program since its start.
@@ -180,7 +226,8 @@ impl Drop for Supervised {
     }
 }
 
-/// A new temporary folder. It is removed when this value is dropped and when this process exits for any reason.
+/// A new temporary folder. It is removed when this value is dropped and when this process exits for
+/// any reason.
 #[derive(Debug)]
 pub struct TemporaryFolder {
     path: PathBuf,
@@ -193,7 +240,11 @@ impl TemporaryFolder {
     /// # Panics
     /// When the folder cannot be created.
     pub fn new(prefix: &str) -> Self {
-        let path = tempfile::Builder::new().prefix(prefix).tempdir().expect("a temporary folder can be created").keep();
+        let path = tempfile::Builder::new()
+            .prefix(prefix)
+            .tempdir()
+            .expect("a temporary folder can be created")
+            .keep();
         let janitor = Command::new("sh")
             .args(["-c", JANITOR, "janitor"])
             .arg(&path)

@@ -31,8 +31,8 @@ pub struct ProxyServer {
 }
 
 impl ProxyServer {
-    /// Starts a proxy. `name` is part of the name of its kubeconfig. `accept` returns the handler of the requests of a
-    /// new connection.
+    /// Starts a proxy. `name` is part of the name of its kubeconfig. `accept` returns the handler
+    /// of the requests of a new connection.
     ///
     /// # Panics
     /// When the machine has no free port.
@@ -43,8 +43,13 @@ impl ProxyServer {
         F: Future<Output = Result<ProxyResponse, E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
     {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("the machine has a free port");
-        let port = listener.local_addr().expect("a listener has an address").port();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .expect("the machine has a free port");
+        let port = listener
+            .local_addr()
+            .expect("a listener has an address")
+            .port();
         let kubeconfig = plane.folder().join(format!("kubeconfig-{name}.json"));
         let namespace = plane.provider_namespace();
         let content = json!({
@@ -56,8 +61,11 @@ impl ProxyServer {
         std::fs::write(&kubeconfig, content.to_string()).expect("a file can be written");
         let task = tokio::spawn(async move {
             loop {
-                let Ok((stream, _)) = listener.accept().await else { continue };
-                let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(accept()));
+                let Ok((stream, _)) = listener.accept().await else {
+                    continue;
+                };
+                let connection = http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service_fn(accept()));
                 // An error means that the connection broke, which faults do on purpose.
                 tokio::spawn(connection);
             }
@@ -70,7 +78,9 @@ impl ProxyServer {
     /// # Panics
     /// When the kubeconfig of the provider is invalid.
     pub async fn upstream(plane: &ControlPlane) -> Client {
-        connect(Some(plane.provider_kubeconfig()), "manager").await.expect("the kubeconfig is valid")
+        connect(Some(plane.provider_kubeconfig()), "manager")
+            .await
+            .expect("the kubeconfig is valid")
     }
 
     /// The kubeconfig with which a manager uses the proxy.

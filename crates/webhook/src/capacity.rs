@@ -18,17 +18,24 @@ pub(super) struct Capacity {
 impl Capacity {
     /// Creates a number of permits, and a queue of `max_waiting` requests.
     pub(super) fn new(permits: usize, max_waiting: usize) -> Self {
-        Self { permits: Arc::new(Semaphore::new(permits)), waiting: Semaphore::new(max_waiting) }
+        Self {
+            permits: Arc::new(Semaphore::new(permits)),
+            waiting: Semaphore::new(max_waiting),
+        }
     }
 
-    /// Acquires permits, which are released when the result is dropped. Waits in the queue if there are too few; the
-    /// queue is first in, first out. Fails if the queue is full.
+    /// Acquires permits, which are released when the result is dropped. Waits in the queue if there
+    /// are too few; the queue is first in, first out. Fails if the queue is full.
     pub(super) async fn acquire(&self, permits: u32) -> Result<OwnedSemaphorePermit, Full> {
         if let Ok(acquired) = self.permits.clone().try_acquire_many_owned(permits) {
             return Ok(acquired);
         }
         let _waiting = self.waiting.try_acquire().map_err(|_| Full)?;
-        self.permits.clone().acquire_many_owned(permits).await.map_err(|_| Full)
+        self.permits
+            .clone()
+            .acquire_many_owned(permits)
+            .await
+            .map_err(|_| Full)
     }
 }
 
@@ -48,7 +55,10 @@ mod tests {
         assert!(third.as_mut().now_or_never().is_none(), "it waits");
         assert_eq!(capacity.acquire(1).await.unwrap_err(), Full);
         drop(second);
-        assert!(third.as_mut().now_or_never().is_none(), "one permit is too few");
+        assert!(
+            third.as_mut().now_or_never().is_none(),
+            "one permit is too few"
+        );
         drop(first);
         let third = third.await.unwrap();
         // The queue has room again.

@@ -1,8 +1,9 @@
 //! Conversion review (`apiextensions.k8s.io`): converts objects between versions of their API.
 //!
-//! Objects are parsed, converted and serialized one by one, so a review takes little more memory than its text and its
-//! reply. kube's `ConversionReview` holds all parsed objects at once, which for hostile requests is a hundred times their
-//! text. The API server sends one object in most reviews, and the objects of a list otherwise.
+//! Objects are parsed, converted and serialized one by one, so a review takes little more memory
+//! than its text and its reply. kube's `ConversionReview` holds all parsed objects at once, which
+//! for hostile requests is a hundred times their text. The API server sends one object in most
+//! reviews, and the objects of a list otherwise.
 
 use std::cell::RefCell;
 use std::{fmt, io};
@@ -25,11 +26,12 @@ const KIND: ReviewKind = ReviewKind {
     supported: "ConversionReview of apiextensions.k8s.io/v1 and v1beta1",
 };
 
-/// Limit for the number of objects in one review. API servers return lists in pages of at most 10,000 objects.
+/// Limit for the number of objects in one review. API servers return lists in pages of at most
+/// 10,000 objects.
 const MAX_OBJECTS: usize = 10_000;
 
-/// Limit for the memory of one parsed object, as [`exceeds`] estimates it. The API server stores objects of up to 3
-/// MiB; the largest pool that the CustomResourceDefinitions allow takes 4 MiB.
+/// Limit for the memory of one parsed object, as [`exceeds`] estimates it. The API server stores
+/// objects of up to 3 MiB; the largest pool that the CustomResourceDefinitions allow takes 4 MiB.
 const MAX_OBJECT_MEMORY: usize = 16 * 1024 * 1024;
 
 /// Limit for the size of a reply. A conversion adds an annotation of at most 256 KiB to an object.
@@ -37,34 +39,82 @@ const MAX_REPLY_SIZE: usize = 32 * 1024 * 1024;
 
 type Converter<'a> = dyn Fn(Value, &str) -> Result<Value, String> + 'a;
 
-/// Responds to a `ConversionReview`: with all objects in the order of the request, or, as the API requires, with none
-/// if one of them cannot be converted. `converter` converts one object to a version, for example `example.com/v2`, or
-/// returns an error message; a panic of it is a failed conversion.
-pub fn respond(body: &[u8], converter: &dyn Fn(Value, &str) -> Result<Value, String>) -> Result<Reply, ReplyError> {
-    let (version, Request { uid, desired_api_version: desired, objects }) = KIND.parse(body)?;
+/// Responds to a `ConversionReview`: with all objects in the order of the request, or, as the API
+/// requires, with none if one of them cannot be converted. `converter` converts one object to a
+/// version, for example `example.com/v2`, or returns an error message; a panic of it is a failed
+/// conversion.
+pub fn respond(
+    body: &[u8],
+    converter: &dyn Fn(Value, &str) -> Result<Value, String>,
+) -> Result<Reply, ReplyError> {
+    let (
+        version,
+        Request {
+            uid,
+            desired_api_version: desired,
+            objects,
+        },
+    ) = KIND.parse(body)?;
     if uid.is_empty() {
-        return Err(ReplyError::Missing { field: "request.uid" });
+        return Err(ReplyError::Missing {
+            field: "request.uid",
+        });
     }
     if desired.is_empty() {
-        return Err(ReplyError::Missing { field: "request.desiredAPIVersion" });
+        return Err(ReplyError::Missing {
+            field: "request.desiredAPIVersion",
+        });
     }
     let write = |objects: &Converting<'_>, result: Status| {
-        let response = Response { uid: &uid, converted_objects: objects, result };
-        let review = Answered { api_version: &version, kind: KIND.name, response };
-        let mut output = Limited { bytes: Vec::new(), left: MAX_REPLY_SIZE };
+        let response = Response {
+            uid: &uid,
+            converted_objects: objects,
+            result,
+        };
+        let review = Answered {
+            api_version: &version,
+            kind: KIND.name,
+            response,
+        };
+        let mut output = Limited {
+            bytes: Vec::new(),
+            left: MAX_REPLY_SIZE,
+        };
         serde_json::to_writer(&mut output, &review).map(|()| output.bytes)
     };
     let objects = objects.unwrap_or_default().0;
-    let all = Converting { objects: &objects, desired: &desired, converter, failure: RefCell::default() };
+    let all = Converting {
+        objects: &objects,
+        desired: &desired,
+        converter,
+        failure: RefCell::default(),
+    };
     let source = match write(&all, Status::success()) {
-        Ok(body) => return Ok(Reply { body, outcome: Outcome::Converted, failure: None }),
+        Ok(body) => {
+            return Ok(Reply {
+                body,
+                outcome: Outcome::Converted,
+                failure: None,
+            });
+        }
         Err(source) => source,
     };
-    let (message, outcome) = all.failure.take().unwrap_or_else(|| (source.to_string(), Outcome::Failed));
+    let (message, outcome) = all
+        .failure
+        .take()
+        .unwrap_or_else(|| (source.to_string(), Outcome::Failed));
     let message = truncated(message);
-    let none = Converting { objects: &[], ..all };
-    let body = write(&none, Status::failure(&message, "")).map_err(|source| ReplyError::Serialize { source })?;
-    Ok(Reply { body, outcome, failure: Some(message) })
+    let none = Converting {
+        objects: &[],
+        ..all
+    };
+    let body = write(&none, Status::failure(&message, ""))
+        .map_err(|source| ReplyError::Serialize { source })?;
+    Ok(Reply {
+        body,
+        outcome,
+        failure: Some(message),
+    })
 }
 
 /// Objects that are converted during serialization.
@@ -82,7 +132,9 @@ impl Serialize for Converting<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(Some(self.objects.len()))?;
         for (index, object) in self.objects.iter().enumerate() {
-            match read(index, object).and_then(|object| convert(object, self.desired, self.converter)) {
+            match read(index, object)
+                .and_then(|object| convert(object, self.desired, self.converter))
+            {
                 Ok(object) => list.serialize_element(&object)?,
                 Err(failure) => {
                     *self.failure.borrow_mut() = Some(failure);
@@ -97,10 +149,17 @@ impl Serialize for Converting<'_> {
 fn read(index: usize, object: &RawValue) -> Result<Value, Failure> {
     let text = object.get();
     if exceeds(text.as_bytes(), MAX_OBJECT_MEMORY) {
-        let error = format!("too many values: they would take more than {MAX_OBJECT_MEMORY} bytes of memory");
+        let error = format!(
+            "too many values: they would take more than {MAX_OBJECT_MEMORY} bytes of memory"
+        );
         return Err((format!("object {index}: {error}"), Outcome::Failed));
     }
-    serde_json::from_str(text).map_err(|error| (format!("object {index} cannot be parsed: {error}"), Outcome::Failed))
+    serde_json::from_str(text).map_err(|error| {
+        (
+            format!("object {index} cannot be parsed: {error}"),
+            Outcome::Failed,
+        )
+    })
 }
 
 fn convert(object: Value, desired: &str, converter: &Converter<'_>) -> Result<Value, Failure> {
@@ -109,12 +168,21 @@ fn convert(object: Value, desired: &str, converter: &Converter<'_>) -> Result<Va
         Ok(Ok(object)) if text(&object, "/apiVersion") == desired => Ok(object),
         Ok(Ok(object)) => {
             let found = text(&object, "/apiVersion");
-            error!(object = name, desired, found, "an object was converted to the wrong version; this is a bug");
-            Err((format!("{name}: converted to {found:?} instead of {desired:?}"), Outcome::Failed))
+            error!(
+                object = name,
+                desired, found, "an object was converted to the wrong version; this is a bug"
+            );
+            Err((
+                format!("{name}: converted to {found:?} instead of {desired:?}"),
+                Outcome::Failed,
+            ))
         }
         Ok(Err(error)) => Err((format!("{name}: {error}"), Outcome::Failed)),
         Err(panic) => {
-            error!(object = name, desired, panic, "the conversion of an object panicked; this is a bug");
+            error!(
+                object = name,
+                desired, panic, "the conversion of an object panicked; this is a bug"
+            );
             let message = "the webhook failed on this object because of a bug; see its log";
             Err((format!("{name}: {message}"), Outcome::Panicked))
         }
@@ -131,7 +199,10 @@ fn describe(object: &Value) -> String {
 }
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 #[derive(Deserialize)]
@@ -184,7 +255,9 @@ struct Limited {
 impl io::Write for Limited {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.left = self.left.checked_sub(bytes.len()).ok_or_else(|| {
-            io::Error::other(format!("the converted objects would have more than {MAX_REPLY_SIZE} bytes"))
+            io::Error::other(format!(
+                "the converted objects would have more than {MAX_REPLY_SIZE} bytes"
+            ))
         })?;
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -215,7 +288,8 @@ mod tests {
     }
 
     fn review(objects: &Value) -> Value {
-        let request = json!({"uid": "u-2", "desiredAPIVersion": "example.com/v2", "objects": objects});
+        let request =
+            json!({"uid": "u-2", "desiredAPIVersion": "example.com/v2", "objects": objects});
         json!({"apiVersion": KIND.versions[0], "kind": KIND.name, "request": request})
     }
 
@@ -232,7 +306,10 @@ mod tests {
     fn response_to(objects: &Value) -> (Value, Outcome) {
         let reply = respond(review(objects).to_string().as_bytes(), &rename).unwrap();
         let mut body: Value = serde_json::from_slice(&reply.body).unwrap();
-        assert_eq!((&body["apiVersion"], &body["kind"]), (&json!(KIND.versions[0]), &json!(KIND.name)));
+        assert_eq!(
+            (&body["apiVersion"], &body["kind"]),
+            (&json!(KIND.versions[0]), &json!(KIND.name))
+        );
         assert_eq!(body["response"]["uid"], "u-2");
         (body["response"].take(), reply.outcome)
     }
@@ -240,9 +317,16 @@ mod tests {
     #[test]
     fn objects_are_converted_in_order() {
         let (v1, v2) = ("example.com/v1", "example.com/v2");
-        let (response, outcome) =
-            response_to(&json!([object(v1, "A", "a"), object(v2, "B", "b"), object("example.com/v0", "A", "c")]));
-        let expected = json!([object(v2, "A", "a"), object(v2, "B", "b"), object(v2, "A", "c")]);
+        let (response, outcome) = response_to(&json!([
+            object(v1, "A", "a"),
+            object(v2, "B", "b"),
+            object("example.com/v0", "A", "c")
+        ]));
+        let expected = json!([
+            object(v2, "A", "a"),
+            object(v2, "B", "b"),
+            object(v2, "A", "c")
+        ]);
         assert_eq!(outcome, Outcome::Converted);
         assert_eq!(response["convertedObjects"], expected);
         assert_eq!(response["result"], json!({"status": "Success"}));
@@ -252,7 +336,10 @@ mod tests {
     fn empty_review_has_an_empty_response() {
         for none in [json!([]), Value::Null] {
             let (response, _) = response_to(&none);
-            assert_eq!((&response["convertedObjects"], &response["result"]["status"]), (&json!([]), &json!("Success")));
+            assert_eq!(
+                (&response["convertedObjects"], &response["result"]["status"]),
+                (&json!([]), &json!("Success"))
+            );
         }
     }
 
@@ -261,11 +348,21 @@ mod tests {
         for (name, outcome, expected) in [
             ("bad", Outcome::Failed, "Thing n/bad: bad object"),
             ("unchanged", Outcome::Failed, "instead of"),
-            ("bug", Outcome::Panicked, "Thing n/bug: the webhook failed on this object because of a bug"),
+            (
+                "bug",
+                Outcome::Panicked,
+                "Thing n/bug: the webhook failed on this object because of a bug",
+            ),
         ] {
-            let objects = json!([object("example.com/v1", "Thing", "a"), object("example.com/v1", "Thing", name)]);
+            let objects = json!([
+                object("example.com/v1", "Thing", "a"),
+                object("example.com/v1", "Thing", name)
+            ]);
             let (response, found) = response_to(&objects);
-            assert_eq!((found, &response["convertedObjects"]), (outcome, &json!([])));
+            assert_eq!(
+                (found, &response["convertedObjects"]),
+                (outcome, &json!([]))
+            );
             assert_eq!(response["result"]["status"], "Failure");
             let message = response["result"]["message"].as_str().unwrap();
             assert!(message.contains(expected), "{message}");
@@ -278,14 +375,20 @@ mod tests {
         assert!(error("\u{0}").starts_with("the body is not a ConversionReview: "));
         let mut wrong = review(&json!([]));
         wrong["request"]["desiredAPIVersion"] = json!("");
-        assert_eq!(error(&wrong.to_string()), "request.desiredAPIVersion is missing");
+        assert_eq!(
+            error(&wrong.to_string()),
+            "request.desiredAPIVersion is missing"
+        );
         wrong["request"] = json!({});
         assert_eq!(error(&wrong.to_string()), "request.uid is missing");
         wrong["apiVersion"] = json!("v1");
         assert!(error(&wrong.to_string()).starts_with("\"ConversionReview\" in version \"v1\""));
         assert!(error(&review(&json!({})).to_string()).contains("expected a sequence"));
         // A value that is no object is passed to the converter.
-        let reply = respond(review(&json!([5])).to_string().as_bytes(), &|_, _: &str| Err("no".to_owned())).unwrap();
+        let reply = respond(review(&json!([5])).to_string().as_bytes(), &|_, _: &str| {
+            Err("no".to_owned())
+        })
+        .unwrap();
         assert_eq!(reply.outcome, Outcome::Failed);
     }
 
@@ -298,7 +401,10 @@ mod tests {
         let longest = json!(vec![object("example.com/v1", "A", "a"); MAX_OBJECTS]);
         let (response, outcome) = response_to(&longest);
         assert_eq!(outcome, Outcome::Converted);
-        assert_eq!(response["convertedObjects"].as_array().unwrap().len(), MAX_OBJECTS);
+        assert_eq!(
+            response["convertedObjects"].as_array().unwrap().len(),
+            MAX_OBJECTS
+        );
     }
 
     #[test]
@@ -311,8 +417,12 @@ mod tests {
         };
         let body = review(&json!([object("example.com/v1", "A", "a"), large])).to_string();
         let reply = respond(body.as_bytes(), &convert).unwrap();
-        let message = "object 1: too many values: they would take more than 16777216 bytes of memory";
-        assert_eq!((reply.outcome, reply.failure.as_deref()), (Outcome::Failed, Some(message)));
+        let message =
+            "object 1: too many values: they would take more than 16777216 bytes of memory";
+        assert_eq!(
+            (reply.outcome, reply.failure.as_deref()),
+            (Outcome::Failed, Some(message))
+        );
         assert!(reply.body.len() < 1000);
     }
 
@@ -326,7 +436,10 @@ mod tests {
         let body = review(&json!(vec![json!({}); 40])).to_string();
         let reply = respond(body.as_bytes(), &pad).unwrap();
         let failure = reply.failure.unwrap();
-        assert!(reply.outcome == Outcome::Failed && failure.contains("more than 33554432 bytes"), "{failure}");
+        assert!(
+            reply.outcome == Outcome::Failed && failure.contains("more than 33554432 bytes"),
+            "{failure}"
+        );
     }
 
     #[test]
@@ -334,6 +447,10 @@ mod tests {
         let fail = |_: Value, _: &str| Err("é".repeat(1_000_000));
         let reply = respond(review(&json!([{}])).to_string().as_bytes(), &fail).unwrap();
         let failure = reply.failure.unwrap();
-        assert!(failure.chars().count() < 2100 && failure.ends_with('…'), "{}", failure.len());
+        assert!(
+            failure.chars().count() < 2100 && failure.ends_with('…'),
+            "{}",
+            failure.len()
+        );
     }
 }

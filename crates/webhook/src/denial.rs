@@ -1,4 +1,5 @@
-//! Denials of admission requests, with the messages and details of the validation errors of Kubernetes.
+//! Denials of admission requests, with the messages and details of the validation errors of
+//! Kubernetes.
 
 use std::fmt;
 
@@ -12,7 +13,10 @@ const MAX_QUOTED_LENGTH: usize = 256;
 /// The object is invalid: 422. `causes` are the errors of its fields.
 pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<StatusCause>) -> Box<Status> {
     let mut texts: Vec<String> = Vec::new();
-    for text in causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)) {
+    for text in causes
+        .iter()
+        .map(|cause| format!("{}: {}", cause.field, cause.message))
+    {
         // As in Go, a repeated message occurs once.
         if !texts.contains(&text) {
             texts.push(text);
@@ -25,7 +29,13 @@ pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<StatusCause>) ->
         [one] => message = format!("{message}: {one}"),
         several => message = format!("{message}: [{}]", several.join(", ")),
     }
-    let details = StatusDetails { group: group.into(), kind: kind.into(), name: name.into(), causes, ..no_details() };
+    let details = StatusDetails {
+        group: group.into(),
+        kind: kind.into(),
+        name: name.into(),
+        causes,
+        ..no_details()
+    };
     denied(422, reason::INVALID, &message, details)
 }
 
@@ -34,9 +44,18 @@ pub fn bad_request(message: &str) -> Box<Status> {
     denied(400, reason::BAD_REQUEST, message, no_details())
 }
 
-/// The validator cannot decide now: 503. Clients such as kubectl retry automatically after a second.
+/// The validator cannot decide now: 503. Clients such as kubectl retry automatically after a
+/// second.
 pub fn unavailable(message: &str) -> Box<Status> {
-    denied(503, reason::SERVICE_UNAVAILABLE, message, StatusDetails { retry_after_seconds: 1, ..no_details() })
+    denied(
+        503,
+        reason::SERVICE_UNAVAILABLE,
+        message,
+        StatusDetails {
+            retry_after_seconds: 1,
+            ..no_details()
+        },
+    )
 }
 
 /// The validator has a bug: 500.
@@ -47,17 +66,28 @@ pub fn internal(message: &str) -> Box<Status> {
 /// The value of a field is invalid. `field` is its path, such as `spec.ranges[2]`.
 pub fn invalid_value(field: &str, value: &Value, detail: impl fmt::Display) -> StatusCause {
     let message = format!("Invalid value: {}: {detail}", quoted(value));
-    StatusCause { reason: "FieldValueInvalid".to_owned(), message, field: field.to_owned() }
+    StatusCause {
+        reason: "FieldValueInvalid".to_owned(),
+        message,
+        field: field.to_owned(),
+    }
 }
 
 /// A field is required and has no value.
 pub fn required_value(field: &str, detail: impl fmt::Display) -> StatusCause {
     let message = format!("Required value: {detail}");
-    StatusCause { reason: "FieldValueRequired".to_owned(), message, field: field.to_owned() }
+    StatusCause {
+        reason: "FieldValueRequired".to_owned(),
+        message,
+        field: field.to_owned(),
+    }
 }
 
 fn denied(code: u16, reason: &str, message: &str, details: StatusDetails) -> Box<Status> {
-    Status::failure(message, reason).with_code(code).with_details(details).boxed()
+    Status::failure(message, reason)
+        .with_code(code)
+        .with_details(details)
+        .boxed()
 }
 
 fn no_details() -> StatusDetails {
@@ -107,6 +137,9 @@ mod tests {
         let cause = invalid_value("f", &json!("a\"b"), "no quotes");
         assert_eq!(cause.message, r#"Invalid value: "a\"b": no quotes"#);
         let long = invalid_value("f", &json!("ä".repeat(1000)), "too long").message;
-        assert!(long.chars().count() < 300 && long.ends_with("…: too long"), "{long}");
+        assert!(
+            long.chars().count() < 300 && long.ends_with("…: too long"),
+            "{long}"
+        );
     }
 }

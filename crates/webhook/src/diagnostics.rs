@@ -1,10 +1,12 @@
 //! `/metrics` over TLS, for authorized callers.
 //!
-//! As in Cluster API's managers, a client needs a bearer token that the API server authenticates (TokenReview), and the
-//! permission to `get` the path (SubjectAccessReview). So bind the service account of Prometheus to a ClusterRole with
-//! `nonResourceURLs: [/metrics]`. The certificate is that of the webhooks.
+//! As in Cluster API's managers, a client needs a bearer token that the API server authenticates
+//! (TokenReview), and the permission to `get` the path (SubjectAccessReview). So bind the service
+//! account of Prometheus to a ClusterRole with `nonResourceURLs: [/metrics]`. The certificate is
+//! that of the webhooks.
 //!
-//! Needs `create` on `tokenreviews` in `authentication.k8s.io` and on `subjectaccessreviews` in `authorization.k8s.io`.
+//! Needs `create` on `tokenreviews` in `authentication.k8s.io` and on `subjectaccessreviews` in
+//! `authorization.k8s.io`.
 
 pub mod authorizer;
 
@@ -23,7 +25,9 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::https::certificate::{CertificateFiles, Certificates, DIAGNOSTICS_METRICS, POLL_INTERVAL};
+use crate::https::certificate::{
+    CertificateFiles, Certificates, DIAGNOSTICS_METRICS, POLL_INTERVAL,
+};
 use crate::https::tls::{TlsError, TlsOptions};
 use crate::https::{HttpsServer, Limits};
 use authorizer::Authorizer;
@@ -53,12 +57,16 @@ pub struct Security {
 impl Security {
     /// Uses the given certificate and flags. The API server authorizes clients.
     pub fn new(certificates: Certificates, tls: TlsOptions, client: Client) -> Self {
-        Self { certificates, tls, authorizer: Authorizer::delegated(client) }
+        Self {
+            certificates,
+            tls,
+            authorizer: Authorizer::delegated(client),
+        }
     }
 }
 
-/// The flags of a program that serves metrics over TLS and has no webhooks. With webhooks, [`register`] shares their
-/// certificate.
+/// The flags of a program that serves metrics over TLS and has no webhooks. With webhooks,
+/// [`register`] shares their certificate.
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -86,7 +94,8 @@ impl Security {
 #[derive(Args, Clone, Debug)]
 #[group(skip)]
 pub struct MetricsOptions {
-    /// Directory with the certificate for /metrics (tls.crt) and its private key (tls.key). Changes are reloaded.
+    /// Directory with the certificate for /metrics (tls.crt) and its private key (tls.key). Changes
+    /// are reloaded.
     #[arg(long, value_name = "DIRECTORY")]
     pub diagnostics_cert_dir: Option<PathBuf>,
 
@@ -96,8 +105,8 @@ pub struct MetricsOptions {
 }
 
 impl MetricsOptions {
-    /// Adds a server of metrics over TLS to a manager, with the certificate of the flags. Without one it logs a warning
-    /// instead.
+    /// Adds a server of metrics over TLS to a manager, with the certificate of the flags. Without
+    /// one it logs a warning instead.
     ///
     /// # Errors
     /// If the address cannot be bound, or the flags for TLS are invalid.
@@ -107,22 +116,34 @@ impl MetricsOptions {
             return Ok(());
         }
         let Some(directory) = &self.diagnostics_cert_dir else {
-            warn!("metrics are not served: set --diagnostics-cert-dir, or --insecure-diagnostics for plain HTTP");
+            warn!(
+                "metrics are not served: set --diagnostics-cert-dir, or --insecure-diagnostics for plain HTTP"
+            );
             return Ok(());
         };
-        let files = CertificateFiles { certificate: directory.join("tls.crt"), key: directory.join("tls.key") };
+        let files = CertificateFiles {
+            certificate: directory.join("tls.crt"),
+            key: directory.join("tls.key"),
+        };
         let (certificates, stop) = (Certificates::default(), manager.stop.clone());
         certificates.register(&manager.metrics, &DIAGNOSTICS_METRICS);
         register(manager, certificates.clone(), self.tls.clone()).await?;
-        // The process works without metrics, so their certificate is no requirement of its readiness.
-        let health = manager.health.detached().require("certificate for metrics")?;
-        manager.add("the certificate for metrics", certificates.watch(files, POLL_INTERVAL, health, stop));
+        // The process works without metrics, so their certificate is no requirement of its
+        // readiness.
+        let health = manager
+            .health
+            .detached()
+            .require("certificate for metrics")?;
+        manager.add(
+            "the certificate for metrics",
+            certificates.watch(files, POLL_INTERVAL, health, stop),
+        );
         Ok(())
     }
 }
 
-/// Adds a server of metrics over TLS to a manager, unless its flags disable it or select plain HTTP. It shares
-/// `certificates` with another server.
+/// Adds a server of metrics over TLS to a manager, unless its flags disable it or select plain
+/// HTTP. It shares `certificates` with another server.
 ///
 /// # Errors
 /// If the address cannot be bound, or the flags for TLS are invalid.
@@ -132,21 +153,29 @@ pub async fn register(
     tls: TlsOptions,
 ) -> Result<(), SecureDiagnosticsError> {
     let security = Security::new(certificates, tls, manager.client.clone());
-    if let Some(server) = listen(&manager.options.diagnostics, manager.metrics.clone(), security).await? {
+    if let Some(server) = listen(
+        &manager.options.diagnostics,
+        manager.metrics.clone(),
+        security,
+    )
+    .await?
+    {
         info!(address = ?server.address(), "serving metrics over TLS");
         manager.add("diagnostics", server.serve(manager.stop.clone()));
     }
     Ok(())
 }
 
-/// A server of metrics over TLS that listens but answers no requests before [`SecureDiagnostics::serve`].
+/// A server of metrics over TLS that listens but answers no requests before
+/// [`SecureDiagnostics::serve`].
 #[derive(Debug)]
 pub struct SecureDiagnostics {
     server: HttpsServer,
     router: Router,
 }
 
-/// Listens on the address of the flags. `None` if the flags disable metrics, or if they select plain HTTP.
+/// Listens on the address of the flags. `None` if the flags disable metrics, or if they select
+/// plain HTTP.
 ///
 /// # Errors
 /// If the address cannot be bound, or the flags for TLS are invalid.
@@ -155,10 +184,19 @@ pub async fn listen(
     metrics: Metrics,
     security: Security,
 ) -> Result<Option<SecureDiagnostics>, SecureDiagnosticsError> {
-    let Some(address) = options.address().filter(|_| !options.insecure_diagnostics) else { return Ok(None) };
-    let Security { certificates, tls, authorizer } = security;
+    let Some(address) = options.address().filter(|_| !options.insecure_diagnostics) else {
+        return Ok(None);
+    };
+    let Security {
+        certificates,
+        tls,
+        authorizer,
+    } = security;
     let tls = tls.server_config(Arc::new(certificates))?;
-    let failed = |source| DiagnosticsError { address: address.to_owned(), source };
+    let failed = |source| DiagnosticsError {
+        address: address.to_owned(),
+        source,
+    };
     let server = HttpsServer::new(bind(address).await.map_err(failed)?, tls, Limits::default());
     let router = routes(metrics).layer(from_fn_with_state(authorizer, authorizer::authorize));
     Ok(Some(SecureDiagnostics { server, router }))
@@ -193,7 +231,9 @@ mod tests {
     }
 
     fn options(args: &[&str]) -> DiagnosticsOptions {
-        Flags::try_parse_from(["test"].iter().chain(args)).unwrap().diagnostics
+        Flags::try_parse_from(["test"].iter().chain(args))
+            .unwrap()
+            .diagnostics
     }
 
     #[tokio::test]
@@ -201,14 +241,29 @@ mod tests {
         let webhooks = Server::start(things).await;
         let authorizer = Authorizer::new(|token, path| {
             let granted = token == "good" && path == "/metrics";
-            std::future::ready(Ok(if granted { Access::Granted } else { Access::Unauthenticated })).boxed()
+            std::future::ready(Ok(if granted {
+                Access::Granted
+            } else {
+                Access::Unauthenticated
+            }))
+            .boxed()
         });
-        let security = Security { certificates: webhooks.certificates.clone(), tls: tls(), authorizer };
+        let security = Security {
+            certificates: webhooks.certificates.clone(),
+            tls: tls(),
+            authorizer,
+        };
         let options = options(&["--diagnostics-address=127.0.0.1:0"]);
-        let server = listen(&options, webhooks.metrics.clone(), security).await.unwrap().unwrap();
+        let server = listen(&options, webhooks.metrics.clone(), security)
+            .await
+            .unwrap()
+            .unwrap();
         let (address, stop) = (server.address().unwrap(), CancellationToken::new());
         let running = tokio::spawn(server.serve(stop.clone()));
-        let diagnostics = Server { address, ..webhooks };
+        let diagnostics = Server {
+            address,
+            ..webhooks
+        };
         for (token, status) in [("good", 200), ("bad", 401)] {
             let mut stream = diagnostics.connect(false).await.unwrap();
             let request = format!(
@@ -217,8 +272,15 @@ mod tests {
             stream.write_all(request.as_bytes()).await.unwrap();
             let mut answer = String::new();
             stream.read_to_string(&mut answer).await.unwrap();
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
-            assert_eq!(answer.contains("webhook_certificate_loads_total 1"), status == 200, "{answer}");
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{answer}"
+            );
+            assert_eq!(
+                answer.contains("webhook_certificate_loads_total 1"),
+                status == 200,
+                "{answer}"
+            );
         }
         stop.cancel();
         running.await.unwrap();

@@ -1,12 +1,14 @@
 //! An HTTPS server in which slow, greedy and faulty clients cannot block the others.
 //!
-//! It supports HTTP/1.1 and HTTP/2 over TLS 1.2 and 1.3. Everything has a timeout: the handshake, a request with its
-//! body and response, an idle connection. At the maximum number of connections, new ones wait in the backlog of the
-//! operating system, and idle ones are closed earlier. axum-server limits neither the number of connections nor the time
-//! that an HTTP/2 connection is idle.
+//! It supports HTTP/1.1 and HTTP/2 over TLS 1.2 and 1.3. Everything has a timeout: the handshake, a
+//! request with its body and response, an idle connection. At the maximum number of connections,
+//! new ones wait in the backlog of the operating system, and idle ones are closed earlier.
+//! axum-server limits neither the number of connections nor the time that an HTTP/2 connection is
+//! idle.
 //!
 //! - [`tls`]: the flags for TLS, and their meaning for rustls;
-//! - [`certificate`]: the certificate, which can change at any time: reloaded from files, or set by another component.
+//! - [`certificate`]: the certificate, which can change at any time: reloaded from files, or set by
+//!   another component.
 
 pub mod certificate;
 pub mod tls;
@@ -43,8 +45,8 @@ pub(crate) struct Limits {
     pub(crate) handshake: Duration,
     /// Limit for a request, from its last header to its response. Then it gets 504.
     pub(crate) request: Duration,
-    /// Time after which an idle connection is closed. Longer than the 90 s of Go's clients, so that they close it and
-    /// no request arrives at a closing connection.
+    /// Time after which an idle connection is closed. Longer than the 90 s of Go's clients, so that
+    /// they close it and no request arrives at a closing connection.
     pub(crate) idle: Duration,
     /// The same at the maximum number of connections.
     pub(crate) idle_when_full: Duration,
@@ -77,7 +79,11 @@ pub(crate) struct HttpsServer {
 impl HttpsServer {
     /// Creates a server for a listener.
     pub(crate) fn new(listener: TcpListener, tls: Arc<ServerConfig>, limits: Limits) -> Self {
-        Self { listener, tls, limits }
+        Self {
+            listener,
+            tls,
+            limits,
+        }
     }
 
     /// The address on which the server listens.
@@ -85,15 +91,21 @@ impl HttpsServer {
         self.listener.local_addr().ok()
     }
 
-    /// Answers requests until the token is cancelled. Requests in flight then have [`Limits::linger`] to complete.
+    /// Answers requests until the token is cancelled. Requests in flight then have
+    /// [`Limits::linger`] to complete.
     pub(crate) async fn serve(self, router: Router, stop: CancellationToken) {
         let shared = Arc::new(Shared::new(self.tls, router, self.limits, stop.clone()));
         let slots = Arc::new(Semaphore::new(self.limits.connections));
         let tasks = TaskTracker::new();
-        while let Some((slot, stream)) = stop.run_until_cancelled(accept(&self.listener, &slots)).await {
+        while let Some((slot, stream)) = stop
+            .run_until_cancelled(accept(&self.listener, &slots))
+            .await
+        {
             let (shared, slots) = (shared.clone(), slots.clone());
             tasks.spawn(async move {
-                shared.serve(stream, || slots.available_permits() == 0).await;
+                shared
+                    .serve(stream, || slots.available_permits() == 0)
+                    .await;
                 drop(slot);
             });
         }
@@ -104,7 +116,10 @@ impl HttpsServer {
 }
 
 /// Accepts the next connection, once there is a free slot for it.
-async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> (tokio::sync::OwnedSemaphorePermit, TcpStream) {
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> (tokio::sync::OwnedSemaphorePermit, TcpStream) {
     loop {
         let Ok(slot) = slots.clone().acquire_owned().await else {
             // The semaphore is never closed.

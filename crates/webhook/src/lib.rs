@@ -1,25 +1,30 @@
-//! Admission and conversion webhooks over TLS, with mounted or self-managed certificates; metrics over TLS.
+//! Admission and conversion webhooks over TLS, with mounted or self-managed certificates; metrics
+//! over TLS.
 //!
-//! - [`review`] and [`conversion`]: respond to an `AdmissionReview` or a `ConversionReview`, as pure functions;
-//!   [`denial`] and [`reply`] are their results;
-//! - [`endpoints`]: gives these functions paths, and limits the memory and the CPU time of requests;
+//! - [`review`] and [`conversion`]: respond to an `AdmissionReview` or a `ConversionReview`, as
+//!   pure functions; [`denial`] and [`reply`] are their results;
+//! - [`endpoints`]: gives these functions paths, and limits the memory and the CPU time of
+//!   requests;
 //! - [`server`]: serves the endpoints over [`https`], with the flags of [`options`];
-//! - [`self_managed`]: creates and renews the certificate, and writes the CA bundle into the webhook configuration and
-//!   the CustomResourceDefinitions (`--webhook-certs=self-managed`);
-//! - [`diagnostics`]: serves `/metrics` over TLS to authorized callers, also in programs without webhooks.
+//! - [`self_managed`]: creates and renews the certificate, and writes the CA bundle into the
+//!   webhook configuration and the CustomResourceDefinitions (`--webhook-certs=self-managed`);
+//! - [`diagnostics`]: serves `/metrics` over TLS to authorized callers, also in programs without
+//!   webhooks.
 //!
 //! # Dependencies
-//! `capi-ipam-controller` (readiness, metrics, requests to the API server), axum, hyper, rustls, rcgen and x509-cert. The
-//! crate has no types of Cluster API or of a provider.
+//! `capi-ipam-controller` (readiness, metrics, requests to the API server), axum, hyper, rustls,
+//! rcgen and x509-cert. The crate has no types of Cluster API or of a provider.
 //!
 //! # Invariants
-//! - A response depends on the request and on the given validator only, so all replicas serve webhooks, standbys too.
-//! - No request, whatever its content, makes the process panic or use unbounded memory. A panic of a validator or a
-//!   converter becomes a response that denies the request.
+//! - A response depends on the request and on the given validator only, so all replicas serve
+//!   webhooks, standbys too.
+//! - No request, whatever its content, makes the process panic or use unbounded memory. A panic of
+//!   a validator or a converter becomes a response that denies the request.
 //! - A slow, silent or greedy client cannot block the requests of others.
-//! - API servers trust the served certificate at any moment, also while a self-managed CA is rotated and replicas serve
-//!   different certificates.
-//! - Of several replicas only one creates or renews the self-managed certificate: writes have preconditions.
+//! - API servers trust the served certificate at any moment, also while a self-managed CA is
+//!   rotated and replicas serve different certificates.
+//! - Of several replicas only one creates or renews the self-managed certificate: writes have
+//!   preconditions.
 //!
 //! # Example
 //! ```

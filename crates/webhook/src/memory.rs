@@ -1,5 +1,5 @@
-//! An estimate of the memory of parsed JSON. A few megabytes of JSON can become a tree of values a hundred times as
-//! large, so the size is estimated before parsing.
+//! An estimate of the memory of parsed JSON. A few megabytes of JSON can become a tree of values a
+//! hundred times as large, so the size is estimated before parsing.
 
 /// Bytes of a value in a list, with the spare capacity of a growing list.
 const VALUE_SIZE: usize = 128;
@@ -10,8 +10,9 @@ const MAP_SIZE: usize = 704;
 /// Bytes of a string in addition to its text.
 const STRING_OVERHEAD: usize = 48;
 
-/// Whether the [`serde_json::Value`] of this text may take more than `limit` bytes. Allocates nothing, and reads no
-/// more of the text than needed. Of an invalid text the valid beginning counts, or more.
+/// Whether the [`serde_json::Value`] of this text may take more than `limit` bytes. Allocates
+/// nothing, and reads no more of the text than needed. Of an invalid text the valid beginning
+/// counts, or more.
 pub(super) fn exceeds(json: &[u8], limit: usize) -> bool {
     parsed_size(json, limit) > limit
 }
@@ -70,9 +71,10 @@ mod tests {
             + match value {
                 Value::String(text) => text.len(),
                 Value::Array(values) => values.iter().map(min_size).sum(),
-                Value::Object(fields) => {
-                    fields.iter().map(|(name, value)| size_of::<String>() + name.len() + min_size(value)).sum()
-                }
+                Value::Object(fields) => fields
+                    .iter()
+                    .map(|(name, value)| size_of::<String>() + name.len() + min_size(value))
+                    .sum(),
                 _ => 0,
             }
     }
@@ -82,10 +84,24 @@ mod tests {
         let entry = |number: usize| json!({"name": format!("n{number}"), "list": [1, [], {}, null, "a\"]},{\\"]});
         let many: Vec<_> = (0..500).map(entry).collect();
         let deep = (0..100).fold(json!(1), |inner, _| json!([{ "": inner }]));
-        for value in [json!(null), json!([]), json!("x".repeat(1000)), json!(vec![0; 1000]), json!(many), deep] {
-            for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
+        for value in [
+            json!(null),
+            json!([]),
+            json!("x".repeat(1000)),
+            json!(vec![0; 1000]),
+            json!(many),
+            deep,
+        ] {
+            for text in [
+                value.to_string(),
+                serde_json::to_string_pretty(&value).unwrap(),
+            ] {
                 let size = parsed_size(text.as_bytes(), usize::MAX);
-                assert!(size >= min_size(&value), "{size} is less than {} of {text}", min_size(&value));
+                assert!(
+                    size >= min_size(&value),
+                    "{size} is less than {} of {text}",
+                    min_size(&value)
+                );
             }
         }
     }
@@ -93,14 +109,20 @@ mod tests {
     #[test]
     fn json_syntax_in_strings_counts_as_text() {
         let text = json!("[0,0,{\"a\":0}],\\\"".repeat(100)).to_string();
-        assert!(parsed_size(text.as_bytes(), usize::MAX) < 2 * text.len() + VALUE_SIZE + STRING_OVERHEAD);
+        assert!(
+            parsed_size(text.as_bytes(), usize::MAX)
+                < 2 * text.len() + VALUE_SIZE + STRING_OVERHEAD
+        );
     }
 
     #[test]
     fn nested_lists_and_maps_exceed_the_size_of_the_text() {
         for (part, factor) in [("0,", 32), ("{\"\":0},", 90), ("[0],", 32), ("\"\",", 24)] {
             let text = format!("[{}0]", part.repeat(10_000));
-            assert!(parsed_size(text.as_bytes(), usize::MAX) > text.len() * factor, "{part}");
+            assert!(
+                parsed_size(text.as_bytes(), usize::MAX) > text.len() * factor,
+                "{part}"
+            );
         }
     }
 
@@ -109,14 +131,19 @@ mod tests {
         let pool = json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"addresses": ["10.0.0.0/24"]}});
         assert!(parsed_size(pool.to_string().as_bytes(), usize::MAX) < 8 * 1024);
         // The largest pool that the CustomResourceDefinition allows.
-        let addresses: Vec<_> = (0..4096).map(|number| format!("fd00:1:2:3:4:5:6:{number:x}")).collect();
+        let addresses: Vec<_> = (0..4096)
+            .map(|number| format!("fd00:1:2:3:4:5:6:{number:x}"))
+            .collect();
         let longest = json!({"spec": {"addresses": addresses, "excludedAddresses": addresses}});
         assert!(parsed_size(longest.to_string().as_bytes(), usize::MAX) < 2 * 1024 * 1024);
     }
 
     #[test]
     fn estimate_stops_at_the_limit() {
-        assert_eq!(parsed_size("[0,0,0,0,0,0,0".as_bytes(), 2 * VALUE_SIZE), 3 * VALUE_SIZE);
+        assert_eq!(
+            parsed_size("[0,0,0,0,0,0,0".as_bytes(), 2 * VALUE_SIZE),
+            3 * VALUE_SIZE
+        );
         assert!(exceeds(b"[0,0]", 3 * VALUE_SIZE - 1) && !exceeds(b"[0,0]", 3 * VALUE_SIZE));
     }
 

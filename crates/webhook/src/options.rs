@@ -1,4 +1,5 @@
-//! The flags for webhooks. They have the names of the flags of Cluster API's managers where these exist.
+//! The flags for webhooks. They have the names of the flags of Cluster API's managers where these
+//! exist.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,11 @@ const CERT_NAME: &str = "tls.crt";
 const KEY_NAME: &str = "tls.key";
 
 fn path_or<'a>(path: &'a Path, default: &'a str) -> &'a Path {
-    if path.as_os_str().is_empty() { Path::new(default) } else { path }
+    if path.as_os_str().is_empty() {
+        Path::new(default)
+    } else {
+        path
+    }
 }
 
 /// The flags for webhooks.
@@ -26,7 +31,8 @@ pub struct WebhookOptions {
     #[arg(long, value_name = "PORT", default_value_t = 9443, value_parser = parse_port)]
     pub webhook_port: u16,
 
-    /// Source of the certificate for webhooks: files in --webhook-cert-dir, or self-managed, without cert-manager.
+    /// Source of the certificate for webhooks: files in --webhook-cert-dir, or self-managed,
+    /// without cert-manager.
     #[arg(long, value_enum, value_name = "SOURCE", default_value_t = WebhookCerts::Files)]
     pub webhook_certs: WebhookCerts,
 
@@ -92,17 +98,35 @@ mod tests {
     #[test]
     fn flags_of_cluster_api_managers_are_accepted() {
         let options = parse(&[]).unwrap();
-        assert_eq!((options.webhook_port, options.tls.tls_min_version), (9443, TlsVersion::Tls12));
+        assert_eq!(
+            (options.webhook_port, options.tls.tls_min_version),
+            (9443, TlsVersion::Tls12)
+        );
         assert!(options.tls.tls_cipher_suites.is_empty());
         assert_eq!(options.webhook_certs, WebhookCerts::Files);
         let key = "/tmp/k8s-webhook-server/serving-certs/tls.key";
         assert_eq!(options.files().key.to_str(), Some(key));
-        let options =
-            parse(&["--webhook-cert-dir=", "--webhook-cert-name=", "--webhook-key-name=", "--tls-min-version="]);
+        let options = parse(&[
+            "--webhook-cert-dir=",
+            "--webhook-cert-name=",
+            "--webhook-key-name=",
+            "--tls-min-version=",
+        ]);
         let options = options.unwrap();
-        assert_eq!(options.files().key.to_str(), Some(key), "an empty value is the default");
+        assert_eq!(
+            options.files().key.to_str(),
+            Some(key),
+            "an empty value is the default"
+        );
         assert_eq!(options.tls.tls_min_version, TlsVersion::Tls12);
-        assert!(parse(&["--tls-cipher-suites="]).unwrap().tls.tls_cipher_suites.iter().all(String::is_empty));
+        assert!(
+            parse(&["--tls-cipher-suites="])
+                .unwrap()
+                .tls
+                .tls_cipher_suites
+                .iter()
+                .all(String::is_empty)
+        );
 
         let options = parse(&[
             "--webhook-port=443",
@@ -112,13 +136,21 @@ mod tests {
             "--tls-cipher-suites=A,B",
         ])
         .unwrap();
-        assert_eq!((options.webhook_port, options.tls.tls_min_version), (443, TlsVersion::Tls13));
+        assert_eq!(
+            (options.webhook_port, options.tls.tls_min_version),
+            (443, TlsVersion::Tls13)
+        );
         assert_eq!(options.files().certificate.to_str(), Some("/certs/a.crt"));
         assert_eq!(options.tls.tls_cipher_suites, ["A", "B"]);
         assert!(parse(&["--tls-min-version=VersionTLS10"]).is_ok());
         assert!(parse(&["--tls-min-version=1.2"]).is_err());
         assert!(parse(&["--webhook-port=65536"]).is_err());
-        assert_eq!(parse(&["--webhook-certs=self-managed"]).unwrap().webhook_certs, WebhookCerts::SelfManaged);
+        assert_eq!(
+            parse(&["--webhook-certs=self-managed"])
+                .unwrap()
+                .webhook_certs,
+            WebhookCerts::SelfManaged
+        );
         assert!(parse(&["--webhook-certs=cert-manager"]).is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! What `AdmissionReview` and `ConversionReview` have in common: the parts around request and response, the replies, and
-//! the errors of requests without one.
+//! What `AdmissionReview` and `ConversionReview` have in common: the parts around request and
+//! response, the replies, and the errors of requests without one.
 //!
 //! v1 and v1beta1 of both differ only in their name; a reply has the version of its request.
 
@@ -121,21 +121,40 @@ pub(super) struct Answered<'a, R> {
 
 impl ReviewKind {
     /// Parses a review. Returns its version and its request.
-    pub(super) fn parse<'a, R: Deserialize<'a>>(&self, body: &'a [u8]) -> Result<(String, R), ReplyError> {
-        let Received { api_version: version, kind, request } = serde_json::from_slice(body)
-            .map_err(|source| ReplyError::Malformed { expected: self.with_article, source })?;
+    pub(super) fn parse<'a, R: Deserialize<'a>>(
+        &self,
+        body: &'a [u8],
+    ) -> Result<(String, R), ReplyError> {
+        let Received {
+            api_version: version,
+            kind,
+            request,
+        } = serde_json::from_slice(body).map_err(|source| ReplyError::Malformed {
+            expected: self.with_article,
+            source,
+        })?;
         if kind != self.name || !self.versions.contains(&version.as_str()) {
-            return Err(ReplyError::Unexpected { kind, version, expected: self.supported });
+            return Err(ReplyError::Unexpected {
+                kind,
+                version,
+                expected: self.supported,
+            });
         }
-        Ok((version, request.ok_or(ReplyError::Missing { field: "request" })?))
+        Ok((
+            version,
+            request.ok_or(ReplyError::Missing { field: "request" })?,
+        ))
     }
 }
 
 /// Calls a function. A panic becomes an error with its message.
 pub(super) fn catch_panic<T>(function: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(function)).map_err(|payload| {
-        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default()
+        let text = payload
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned());
+        text.or_else(|| payload.downcast_ref::<String>().cloned())
+            .unwrap_or_default()
     })
 }
 

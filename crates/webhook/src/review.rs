@@ -19,18 +19,19 @@ const KIND: ReviewKind = ReviewKind {
     supported: "AdmissionReview of admission.k8s.io/v1 and v1beta1",
 };
 
-/// Limit for the memory of a parsed review, as [`exceeds`] estimates it. A review contains an object twice; the largest
-/// pool that the CustomResourceDefinitions allow takes 4 MiB.
+/// Limit for the memory of a parsed review, as [`exceeds`] estimates it. A review contains an
+/// object twice; the largest pool that the CustomResourceDefinitions allow takes 4 MiB.
 const MAX_MEMORY: usize = 32 * 1024 * 1024;
 
-/// Limits for the length of one warning and of all. The API server truncates and drops what exceeds them.
+/// Limits for the length of one warning and of all. The API server truncates and drops what exceeds
+/// them.
 const MAX_WARNING_LENGTH: usize = 256;
 const MAX_WARNINGS_LENGTH: usize = 4096;
 
 /// An admission request: the fields that validators read.
 ///
-/// The objects are not decoded, so that a validator can deny an object that it cannot decode. kube's `AdmissionRequest`
-/// decodes their metadata, so such a request would get no response.
+/// The objects are not decoded, so that a validator can deny an object that it cannot decode.
+/// kube's `AdmissionRequest` decodes their metadata, so such a request would get no response.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionRequest {
@@ -57,33 +58,64 @@ pub struct AdmissionRequest {
     pub old_object: Option<Value>,
 }
 
-/// The decision on an admission request: it is allowed with warnings that the client shows, or denied with a status of
-/// the module [`denial`].
+/// The decision on an admission request: it is allowed with warnings that the client shows, or
+/// denied with a status of the module [`denial`].
 pub type Decision = Result<Vec<String>, Box<Status>>;
 
-/// Responds to an `AdmissionReview`. `validate` decides on its request; a panic of it denies the request.
-pub fn respond(body: &[u8], validate: impl Fn(&AdmissionRequest) -> Decision) -> Result<Reply, ReplyError> {
+/// Responds to an `AdmissionReview`. `validate` decides on its request; a panic of it denies the
+/// request.
+pub fn respond(
+    body: &[u8],
+    validate: impl Fn(&AdmissionRequest) -> Decision,
+) -> Result<Reply, ReplyError> {
     if exceeds(body, MAX_MEMORY) {
         return Err(ReplyError::TooManyValues { limit: MAX_MEMORY });
     }
     let (version, request): (String, AdmissionRequest) = KIND.parse(body)?;
     if request.uid.is_empty() {
-        return Err(ReplyError::Missing { field: "request.uid" });
+        return Err(ReplyError::Missing {
+            field: "request.uid",
+        });
     }
     let (warnings, status, outcome) = match catch_panic(|| validate(&request)) {
         Ok(Ok(warnings)) => (header_safe(&warnings), None, Outcome::Allowed),
         Ok(Err(status)) => (Vec::new(), Some(status), Outcome::Denied),
         Err(panic) => {
-            let AdmissionRequest { kind, namespace, name, .. } = &request;
-            error!(kind = kind.kind, namespace, name, panic, "the validation of an object panicked; this is a bug");
+            let AdmissionRequest {
+                kind,
+                namespace,
+                name,
+                ..
+            } = &request;
+            error!(
+                kind = kind.kind,
+                namespace, name, panic, "the validation of an object panicked; this is a bug"
+            );
             let message = "the webhook failed on this object because of a bug; see its log";
-            (Vec::new(), Some(denial::internal(message)), Outcome::Panicked)
+            (
+                Vec::new(),
+                Some(denial::internal(message)),
+                Outcome::Panicked,
+            )
         }
     };
-    let response = Response { uid: &request.uid, allowed: status.is_none(), status, warnings };
-    let review = Answered { api_version: &version, kind: KIND.name, response };
+    let response = Response {
+        uid: &request.uid,
+        allowed: status.is_none(),
+        status,
+        warnings,
+    };
+    let review = Answered {
+        api_version: &version,
+        kind: KIND.name,
+        response,
+    };
     let body = serde_json::to_vec(&review).map_err(|source| ReplyError::Serialize { source })?;
-    Ok(Reply { body, outcome, failure: None })
+    Ok(Reply {
+        body,
+        outcome,
+        failure: None,
+    })
 }
 
 /// The response. kube's `AdmissionResponse` can only be created from its `AdmissionRequest`.
@@ -140,7 +172,10 @@ mod tests {
             "object": {"spec": {"size": 3}}, "oldObject": null, "options": {"kind": "CreateOptions"}}})
     }
 
-    fn response_to(review: &Value, validator: impl Fn(&AdmissionRequest) -> Decision) -> (Value, Outcome) {
+    fn response_to(
+        review: &Value,
+        validator: impl Fn(&AdmissionRequest) -> Decision,
+    ) -> (Value, Outcome) {
         let reply = respond(review.to_string().as_bytes(), validator).unwrap();
         let mut body: Value = serde_json::from_slice(&reply.body).unwrap();
         assert_eq!(body["response"]["uid"], "u-1");
@@ -153,15 +188,17 @@ mod tests {
             let read = |request: &AdmissionRequest| {
                 assert_eq!(request.kind.kind, "Thing");
                 assert_eq!(request.operation, Operation::Create);
-                assert_eq!((request.namespace.as_str(), request.name.as_str()), ("n", "a"));
+                assert_eq!(
+                    (request.namespace.as_str(), request.name.as_str()),
+                    ("n", "a")
+                );
                 assert!(request.old_object.is_none());
                 assert_eq!(request.object.as_ref().unwrap()["spec"]["size"], 3);
                 Ok(Vec::new())
             };
             let reply = respond(review(version).to_string().as_bytes(), read).unwrap();
             let body: Value = serde_json::from_slice(&reply.body).unwrap();
-            let expected =
-                json!({"apiVersion": version, "kind": KIND.name, "response": {"uid": "u-1", "allowed": true}});
+            let expected = json!({"apiVersion": version, "kind": KIND.name, "response": {"uid": "u-1", "allowed": true}});
             assert_eq!((body, reply.outcome), (expected, Outcome::Allowed));
         }
     }
@@ -179,8 +216,7 @@ mod tests {
         let (response, outcome) = response_to(&review(KIND.versions[0]), deny);
         assert_eq!(outcome, Outcome::Denied);
         let message = "Thing.example.com \"a\" is invalid: spec.size: Invalid value: 3: too big";
-        let cause =
-            json!({"reason": "FieldValueInvalid", "field": "spec.size", "message": "Invalid value: 3: too big"});
+        let cause = json!({"reason": "FieldValueInvalid", "field": "spec.size", "message": "Invalid value: 3: too big"});
         let expected = json!({"uid": "u-1", "allowed": false, "status": {
             "status": "Failure", "code": 422, "reason": "Invalid", "message": message,
             "details": {"group": "example.com", "kind": "Thing", "name": "a", "causes": [cause]}}});
@@ -189,9 +225,13 @@ mod tests {
 
     #[test]
     fn denial_has_the_retry_delay() {
-        let (response, _) =
-            response_to(&review(KIND.versions[0]), |_: &AdmissionRequest| Err(denial::unavailable("wait")));
-        assert_eq!(response["status"]["details"], json!({"retryAfterSeconds": 1}));
+        let (response, _) = response_to(&review(KIND.versions[0]), |_: &AdmissionRequest| {
+            Err(denial::unavailable("wait"))
+        });
+        assert_eq!(
+            response["status"]["details"],
+            json!({"retryAfterSeconds": 1})
+        );
         assert_eq!(response["status"]["code"], 503);
     }
 
@@ -207,8 +247,13 @@ mod tests {
 
     #[test]
     fn panic_denies_the_request() {
-        let (response, outcome) = response_to(&review(KIND.versions[1]), |_: &AdmissionRequest| panic!("oh"));
-        assert_eq!((outcome, &response["allowed"]), (Outcome::Panicked, &json!(false)));
+        let (response, outcome) = response_to(&review(KIND.versions[1]), |_: &AdmissionRequest| {
+            panic!("oh")
+        });
+        assert_eq!(
+            (outcome, &response["allowed"]),
+            (Outcome::Panicked, &json!(false))
+        );
         assert_eq!(
             (&response["status"]["code"], &response["status"]["reason"]),
             (&json!(500), &json!("InternalError"))
@@ -217,21 +262,38 @@ mod tests {
 
     #[test]
     fn malformed_review_is_an_error() {
-        let error = |body: &str| respond(body.as_bytes(), |_: &AdmissionRequest| panic!("validated")).unwrap_err();
+        let error = |body: &str| {
+            respond(body.as_bytes(), |_: &AdmissionRequest| panic!("validated")).unwrap_err()
+        };
         let with = |path: &str, value: Value| {
             let mut review = review(KIND.versions[0]);
             *review.pointer_mut(path).unwrap() = value;
             error(&review.to_string()).to_string()
         };
-        assert!(error("").to_string().starts_with("the body is not an AdmissionReview: EOF"));
+        assert!(
+            error("")
+                .to_string()
+                .starts_with("the body is not an AdmissionReview: EOF")
+        );
         assert!(error("[1").to_string().contains("invalid"));
-        assert!(error(&"[".repeat(100_000)).to_string().starts_with("the body is not"));
-        assert!(error("{}").to_string().starts_with("\"\" in version \"\" is not supported"));
+        assert!(
+            error(&"[".repeat(100_000))
+                .to_string()
+                .starts_with("the body is not")
+        );
+        assert!(
+            error("{}")
+                .to_string()
+                .starts_with("\"\" in version \"\" is not supported")
+        );
         assert_eq!(with("/request", Value::Null), "request is missing");
         assert_eq!(with("/request/uid", json!("")), "request.uid is missing");
         assert!(with("/request/uid", json!(5)).contains("invalid type"));
         assert!(with("/request/operation", json!("EAT")).contains("unknown variant `EAT`"));
-        assert!(with("/apiVersion", json!("admission.k8s.io/v2")).contains("in version \"admission.k8s.io/v2\""));
+        assert!(
+            with("/apiVersion", json!("admission.k8s.io/v2"))
+                .contains("in version \"admission.k8s.io/v2\"")
+        );
         assert!(with("/kind", json!("ConversionReview")).starts_with("\"ConversionReview\""));
     }
 
@@ -241,7 +303,10 @@ mod tests {
         for junk in ["0,", "{\"\":0},", "[0],", "\"\","] {
             let body = format!("{{\"request\": {{\"object\": [{}", junk.repeat(400_000));
             let error = respond(body.as_bytes(), validator).unwrap_err();
-            assert!(matches!(error, ReplyError::TooManyValues { limit: MAX_MEMORY }), "{error}");
+            assert!(
+                matches!(error, ReplyError::TooManyValues { limit: MAX_MEMORY }),
+                "{error}"
+            );
         }
     }
 }

@@ -1,17 +1,19 @@
-//! Self-managed certificates for webhooks (`--webhook-certs=self-managed`): a replacement for cert-manager.
+//! Self-managed certificates for webhooks (`--webhook-certs=self-managed`): a replacement for
+//! cert-manager.
 //!
-//! A Secret contains a CA and a serving certificate with their private keys. Every replica reconciles it, the leader
-//! and the standbys: a missing, unusable or expiring certificate is regenerated (`decision`), and the CA bundle is
-//! written to the objects from which API servers read it (`inject`). If several replicas do so at the same time, the
-//! API server lets only one create or update the Secret; the others read its result. After a write, everything is read
+//! A Secret contains a CA and a serving certificate with their private keys. Every replica
+//! reconciles it, the leader and the standbys: a missing, unusable or expiring certificate is
+//! regenerated (`decision`), and the CA bundle is written to the objects from which API servers
+//! read it (`inject`). If several replicas do so at the same time, the API server lets only one
+//! create or update the Secret; the others read its result. After a write, everything is read
 //! again.
 //!
-//! A new CA is added to the bundle, and the old one is trusted until it expires. A certificate of the new CA is served
-//! only after API servers had time to load the bundle. So they trust every served certificate at any moment, also while
-//! replicas serve different ones.
+//! A new CA is added to the bundle, and the old one is trusted until it expires. A certificate of
+//! the new CA is served only after API servers had time to load the bundle. So they trust every
+//! served certificate at any moment, also while replicas serve different ones.
 //!
-//! To replace the CA, delete the Secret: the old CA is removed from the bundle then, and its certificates are no longer
-//! served.
+//! To replace the CA, delete the Secret: the old CA is removed from the bundle then, and its
+//! certificates are no longer served.
 
 pub mod options;
 
@@ -40,7 +42,10 @@ use self::store::Store;
 use crate::https::certificate::Certificates;
 
 /// The delay after a failure, and after a change.
-const RETRY_POLICY: RetryPolicy = RetryPolicy { initial: Duration::from_millis(50), max: Duration::from_secs(30) };
+const RETRY_POLICY: RetryPolicy = RetryPolicy {
+    initial: Duration::from_millis(50),
+    max: Duration::from_secs(30),
+};
 
 /// Number of consecutive changes after which a conflict with another writer is reported.
 const MAX_CHANGES: u32 = 8;
@@ -89,8 +94,8 @@ enum Pending {
 }
 
 impl SelfManaged {
-    /// Creates a task that sets `certificates` to the certificate of the Secret. `health` becomes ready when the CA
-    /// bundle is injected.
+    /// Creates a task that sets `certificates` to the certificate of the Secret. `health` becomes
+    /// ready when the CA bundle is injected.
     pub fn new(
         client: Client,
         options: &SelfManagedOptions,
@@ -99,12 +104,20 @@ impl SelfManaged {
         health: ReadinessGate,
     ) -> Self {
         let namespace = own_namespace(&client, &options.webhook_cert_namespace);
-        let service = Service { namespace: namespace.clone(), name: names.service };
+        let service = Service {
+            namespace: namespace.clone(),
+            name: names.service,
+        };
         let Service { name, .. } = &service;
-        let of_service = ["svc", "svc.cluster.local"].map(|end| format!("{name}.{namespace}.{end}"));
-        let names_of_service = of_service.into_iter().chain([format!("{name}.{namespace}")]);
+        let of_service =
+            ["svc", "svc.cluster.local"].map(|end| format!("{name}.{namespace}.{end}"));
+        let names_of_service = of_service
+            .into_iter()
+            .chain([format!("{name}.{namespace}")]);
         let spec = CertSpec {
-            names: names_of_service.chain(options.webhook_cert_hosts.iter().cloned()).collect(),
+            names: names_of_service
+                .chain(options.webhook_cert_hosts.iter().cloned())
+                .collect(),
             ca_lifetime: options.webhook_ca_lifetime,
             cert_lifetime: options.webhook_cert_lifetime,
         };
@@ -138,7 +151,9 @@ impl SelfManaged {
                         failures += 1;
                         match pending {
                             Pending::Failed(problem) => self.report(problem),
-                            Pending::Changed if failures > MAX_CHANGES => self.report(CONFLICTING_WRITER.to_owned()),
+                            Pending::Changed if failures > MAX_CHANGES => {
+                                self.report(CONFLICTING_WRITER.to_owned())
+                            }
                             Pending::Changed => {}
                         }
                         RETRY_POLICY.delay(failures)
@@ -154,13 +169,24 @@ impl SelfManaged {
     async fn reconcile(&mut self) -> Result<Duration, Pending> {
         // In this order, so that the bundle is never older than the targets.
         let targets = self.targets.read().await;
-        let stored = self.store.read().await.map_err(|error| self.failed(&error))?;
-        let (bundle, now) = (CertBundle::parse(stored.contents(), &self.spec.names), Timestamp::now());
+        let stored = self
+            .store
+            .read()
+            .await
+            .map_err(|error| self.failed(&error))?;
+        let (bundle, now) = (
+            CertBundle::parse(stored.contents(), &self.spec.names),
+            Timestamp::now(),
+        );
         let action = decide(&bundle.state(), now);
         if action != Action::Keep {
-            let contents =
-                bundle.after(&action, &self.spec, now).map_err(|error| Pending::Failed(error_chain(&error)))?;
-            self.store.write(&stored, &contents).await.map_err(|error| self.failed(&error))?;
+            let contents = bundle
+                .after(&action, &self.spec, now)
+                .map_err(|error| Pending::Failed(error_chain(&error)))?;
+            self.store
+                .write(&stored, &contents)
+                .await
+                .map_err(|error| self.failed(&error))?;
             self.log_action(&action);
             return Err(Pending::Changed);
         }
@@ -170,7 +196,11 @@ impl SelfManaged {
     }
 
     /// Writes the CA bundle to the targets that do not have it.
-    async fn inject(&mut self, targets: &[Result<Target, InjectError>], bundle: &[u8]) -> Result<(), Pending> {
+    async fn inject(
+        &mut self,
+        targets: &[Result<Target, InjectError>],
+        bundle: &[u8],
+    ) -> Result<(), Pending> {
         let (mut problems, mut is_changed, mut has_conflict) = (Vec::new(), false, false);
         for target in targets {
             let target = match target {
@@ -192,7 +222,10 @@ impl SelfManaged {
                 Ok(false) => {}
                 Ok(true) => {
                     is_changed = true;
-                    info!(object = target.describe(), "webhooks: injected the CA bundle");
+                    info!(
+                        object = target.describe(),
+                        "webhooks: injected the CA bundle"
+                    );
                 }
                 Err(error) if is_conflict(&error) => has_conflict = true,
                 Err(error) => problems.push(self.explain(&error)),
@@ -201,24 +234,39 @@ impl SelfManaged {
         if has_conflict || !problems.is_empty() {
             self.injected = None;
             let problem = problems.join("; ");
-            return Err(if problem.is_empty() { Pending::Changed } else { Pending::Failed(problem) });
+            return Err(if problem.is_empty() {
+                Pending::Changed
+            } else {
+                Pending::Failed(problem)
+            });
         }
-        if is_changed || self.injected.as_ref().is_none_or(|(injected, _)| injected != bundle) {
+        if is_changed
+            || self
+                .injected
+                .as_ref()
+                .is_none_or(|(injected, _)| injected != bundle)
+        {
             self.injected = Some((bundle.to_vec(), Instant::now()));
         }
         Ok(())
     }
 
-    /// Switches to the certificate of the Secret when API servers trust it. Returns the time until the next reconcile.
+    /// Switches to the certificate of the Secret when API servers trust it. Returns the time until
+    /// the next reconcile.
     fn serve(&mut self, bundle: &CertBundle, now: Timestamp) -> Duration {
-        let Ok(current) = bundle.serving() else { return self.interval };
+        let Ok(current) = bundle.serving() else {
+            return self.interval;
+        };
         let active = self.active.as_ref().map(|active| ActiveCert {
             is_current: active.certified.cert == current.certified.cert,
             has_same_ca: active.ca == current.ca,
             is_trusted: bundle.trusts(&active.ca),
             not_after: active.validity.not_after,
         });
-        let injected = self.injected.as_ref().filter(|(injected, _)| injected == bundle.ca_bundle());
+        let injected = self
+            .injected
+            .as_ref()
+            .filter(|(injected, _)| injected == bundle.ca_bundle());
         let injected = injected.map(|(_, since)| since.elapsed());
         match plan_switch(active.as_ref(), injected, self.interval, now) {
             Switch::Done => self.interval,
@@ -239,7 +287,9 @@ impl SelfManaged {
     fn log_action(&self, action: &Action) {
         let (generated, reason) = match action {
             Action::Keep => return,
-            Action::Prune => return info!(secret = self.store.name(), "webhooks: removed expired CAs"),
+            Action::Prune => {
+                return info!(secret = self.store.name(), "webhooks: removed expired CAs");
+            }
             Action::IssueCert(reason) => ("a certificate", reason),
             Action::RotateCa(reason) => ("a CA and a certificate", reason),
         };
@@ -268,7 +318,11 @@ impl SelfManaged {
     }
 
     fn failed(&self, error: &CallError) -> Pending {
-        if is_conflict(error) { Pending::Changed } else { Pending::Failed(self.explain(error)) }
+        if is_conflict(error) {
+            Pending::Changed
+        } else {
+            Pending::Failed(self.explain(error))
+        }
     }
 
     fn explain(&self, error: &CallError) -> String {
@@ -276,13 +330,19 @@ impl SelfManaged {
         if !error.is_forbidden() {
             return text;
         }
-        format!("{text}; the permissions for self-managed certificates are in {}", self.permissions)
+        format!(
+            "{text}; the permissions for self-managed certificates are in {}",
+            self.permissions
+        )
     }
 
     fn report(&mut self, problem: String) {
         self.health.failing(&problem);
         if self.problem != problem {
-            warn!(problem, "webhooks: cannot reconcile the self-managed certificate, retrying");
+            warn!(
+                problem,
+                "webhooks: cannot reconcile the self-managed certificate, retrying"
+            );
             self.problem = problem;
         }
     }

@@ -1,4 +1,5 @@
-//! The server of webhooks. Listens on the port of the flags, and reloads its certificate if that is in files.
+//! The server of webhooks. Listens on the port of the flags, and reloads its certificate if that is
+//! in files.
 
 use std::net::SocketAddr;
 
@@ -47,8 +48,8 @@ pub struct WebhookServer {
     certificate_health: ReadinessGate,
 }
 
-/// Listens on the port of the flags. `None` if webhooks are disabled. `health` is not ready before there is a
-/// certificate.
+/// Listens on the port of the flags. `None` if webhooks are disabled. `health` is not ready before
+/// there is a certificate.
 pub async fn listen(
     options: &WebhookOptions,
     health: &Health,
@@ -58,7 +59,9 @@ pub async fn listen(
         return Ok(None);
     }
     let address = format!(":{}", options.webhook_port);
-    listen_at(&address, options, health, metrics, Limits::default()).await.map(Some)
+    listen_at(&address, options, health, metrics, Limits::default())
+        .await
+        .map(Some)
 }
 
 /// Like [`listen`], with another address and other limits.
@@ -77,12 +80,22 @@ pub(crate) async fn listen_at(
         }
     };
     let certificates = Certificates::default();
-    let tls = options.tls.server_config(std::sync::Arc::new(certificates.clone()))?;
-    let failed = |source| WebhookError::Bind { port: options.webhook_port, source };
+    let tls = options
+        .tls
+        .server_config(std::sync::Arc::new(certificates.clone()))?;
+    let failed = |source| WebhookError::Bind {
+        port: options.webhook_port,
+        source,
+    };
     let listener = bind(address).await.map_err(failed)?;
     certificates.register(metrics, &WEBHOOK_METRICS);
     let certificate_health = health.require("certificate for webhooks")?;
-    Ok(WebhookServer { server: HttpsServer::new(listener, tls, limits), certificates, files, certificate_health })
+    Ok(WebhookServer {
+        server: HttpsServer::new(listener, tls, limits),
+        certificates,
+        files,
+        certificate_health,
+    })
 }
 
 impl WebhookServer {
@@ -96,7 +109,8 @@ impl WebhookServer {
         self.certificates.clone()
     }
 
-    /// The readiness of the certificate. A component that provides the certificate other than in files reports it here.
+    /// The readiness of the certificate. A component that provides the certificate other than in
+    /// files reports it here.
     pub fn certificate_health(&self) -> ReadinessGate {
         self.certificate_health.clone()
     }
@@ -106,7 +120,9 @@ impl WebhookServer {
         let ended = CancellationToken::new();
         let watch = async {
             if let Some(files) = self.files {
-                self.certificates.watch(files, POLL_INTERVAL, self.certificate_health, ended.clone()).await;
+                self.certificates
+                    .watch(files, POLL_INTERVAL, self.certificate_health, ended.clone())
+                    .await;
             }
         };
         let serve = async {

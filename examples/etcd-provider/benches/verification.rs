@@ -1,9 +1,11 @@
-//! The cost of verifying many bound claims, each once a minute: the requests to the API server and the CPU time of the
-//! provider in one minute. The number of requests includes those that the API server sends to itself.
+//! The cost of verifying many bound claims, each once a minute: the requests to the API server and
+//! the CPU time of the provider in one minute. The number of requests includes those that the API
+//! server sends to itself.
 //!
 //! In the folder `examples/etcd-provider`, with 500 claims instead of 2,000:
 //!
-//! `PROTOC=$(../../hack/ensure-tool.sh protoc) cargo bench --target-dir ../../target --bench verification -- 500`
+//! `PROTOC=$(../../hack/ensure-tool.sh protoc) cargo bench --target-dir ../../target --bench
+//! verification -- 500`
 
 #![allow(clippy::expect_used, reason = "it prints its results")]
 
@@ -20,10 +22,16 @@ const INTERVAL: Duration = Duration::from_mins(1);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
-    let count = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(2_000);
+    let count = std::env::args()
+        .find_map(|word| word.parse().ok())
+        .unwrap_or(2_000);
     let plane = ControlPlane::start(Options::default(), &Installation::of(CRD));
     let endpoint = format!("--etcd-endpoint={}", plane.etcd_url());
-    let flags = [endpoint.as_str(), "--verify-interval=1m", "--log-level=warn"];
+    let flags = [
+        endpoint.as_str(),
+        "--verify-interval=1m",
+        "--log-level=warn",
+    ];
     let manager = Manager::start_program(&plane, PROGRAM.as_ref(), plane.kubeconfig(), &flags);
     manager.wait_until_ready();
     bind_claims(&plane, count).await;
@@ -51,18 +59,31 @@ async fn bind_claims(plane: &ControlPlane, count: usize) {
     let pool = json!({"apiGroup": "example.com", "kind": "EtcdPool", "name": "pool"});
     let names: Vec<String> = (0..count).map(|number| format!("claim-{number}")).collect();
     for name in &names {
-        consumer.create_claim_for(name, pool.clone(), json!({})).await;
+        consumer
+            .create_claim_for(name, pool.clone(), json!({}))
+            .await;
     }
-    while consumer.addresses().list().await.expect("addresses can be read").len() < count {
+    while consumer
+        .addresses()
+        .list()
+        .await
+        .expect("addresses can be read")
+        .len()
+        < count
+    {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
 /// The CPU time of the provider so far, in hundredths of a second.
 fn cpu(manager: &Manager) -> i64 {
-    let text = std::fs::read_to_string(format!("/proc/{}/stat", manager.pid())).expect("the program runs");
+    let text =
+        std::fs::read_to_string(format!("/proc/{}/stat", manager.pid())).expect("the program runs");
     let fields = text.rsplit(')').next().unwrap_or_default();
-    let fields: Vec<i64> = fields.split(' ').filter_map(|field| field.parse().ok()).collect();
+    let fields: Vec<i64> = fields
+        .split(' ')
+        .filter_map(|field| field.parse().ok())
+        .collect();
     // The fields utime and stime follow ten numbers.
     fields.get(10).copied().unwrap_or_default() + fields.get(11).copied().unwrap_or_default()
 }

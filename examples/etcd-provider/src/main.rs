@@ -1,9 +1,10 @@
 //! An IPAM provider whose pools are in etcd: an example of a backend outside of Kubernetes.
 //!
-//! Two keys record an allocation: the address with the uid of the claim, and the uid with the address. A transaction
-//! writes both, if neither exists. So an address is allocated once, by any number of providers, and a repeated call for
-//! a claim returns its address, also after an answer was lost. A release leaves a tombstone, which rejects an allocation
-//! that arrives later. Run `etcd-provider --help` for the flags.
+//! Two keys record an allocation: the address with the uid of the claim, and the uid with the
+//! address. A transaction writes both, if neither exists. So an address is allocated once, by any
+//! number of providers, and a repeated call for a claim returns its address, also after an answer
+//! was lost. A release leaves a tombstone, which rejects an allocation that arrives later. Run
+//! `etcd-provider --help` for the flags.
 
 mod provider;
 mod store;
@@ -31,11 +32,22 @@ struct Flags {
 }
 
 fn main() -> ExitCode {
-    manager::run(Identity::new("etcd-provider", env!("CARGO_PKG_VERSION")), async |manager, flags: &Flags| {
-        let provider = EtcdProvider { store: Store::connect(&flags.etcd_endpoint).await? };
-        let verify_interval = Some(flags.verify_interval).filter(|interval| !interval.is_zero());
-        let options = ClaimOptions { verify_interval, ..ClaimOptions::default() };
-        let builder = ClaimReconciler::builder(manager).options(options);
-        builder.build(async |setup| Ok(WatchedPools::new(setup, provider).await)).await
-    })
+    manager::run(
+        Identity::new("etcd-provider", env!("CARGO_PKG_VERSION")),
+        async |manager, flags: &Flags| {
+            let provider = EtcdProvider {
+                store: Store::connect(&flags.etcd_endpoint).await?,
+            };
+            let verify_interval =
+                Some(flags.verify_interval).filter(|interval| !interval.is_zero());
+            let options = ClaimOptions {
+                verify_interval,
+                ..ClaimOptions::default()
+            };
+            let builder = ClaimReconciler::builder(manager).options(options);
+            builder
+                .build(async |setup| Ok(WatchedPools::new(setup, provider).await))
+                .await
+        },
+    )
 }

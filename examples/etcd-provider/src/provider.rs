@@ -14,7 +14,9 @@ use crate::store::{Record, Store};
 const REVISION_LABEL: &str = "etcd-provider.example.com/revision";
 
 /// A pool: the host addresses of a subnet.
-#[derive(CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(
+    CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[kube(group = "example.com", version = "v1", kind = "EtcdPool", namespaced)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdPoolSpec {
@@ -32,12 +34,17 @@ pub struct EtcdProvider {
 
 fn subnet(pool: &EtcdPool) -> Result<IpNet, String> {
     let text = &pool.spec.subnet;
-    text.parse().map_err(|error| format!("spec.subnet: {text:?} is not a subnet in CIDR notation: {error}"))
+    text.parse()
+        .map_err(|error| format!("spec.subnet: {text:?} is not a subnet in CIDR notation: {error}"))
 }
 
 /// The key of the pool of a claim in etcd.
 fn pool_key(claim: &IPAddressClaim) -> String {
-    format!("{}/{}", claim.namespace().unwrap_or_default(), claim.spec.pool_ref.name)
+    format!(
+        "{}/{}",
+        claim.namespace().unwrap_or_default(),
+        claim.spec.pool_ref.name
+    )
 }
 
 impl PoolProvider for EtcdProvider {
@@ -51,36 +58,53 @@ impl PoolProvider for EtcdProvider {
     ) -> Result<Allocation, HandlerError> {
         let (key, uid) = (pool_key(claim), claim.uid().unwrap_or_default());
         let subnet = subnet(pool).map_err(HandlerError::PoolNotReady)?;
-        let own = if existing.is_some() { existing } else { self.store.address_of(&key, &uid).await? };
+        let own = if existing.is_some() {
+            existing
+        } else {
+            self.store.address_of(&key, &uid).await?
+        };
         let wanted = if let Some(own) = own {
             own
         } else {
             let used: HashSet<IpAddr> = self.store.addresses(&key).await?.into_iter().collect();
-            let is_free = |address: &IpAddr| pool.spec.gateway != Some(*address) && !used.contains(address);
-            let exhausted = || HandlerError::PoolExhausted(format!("no address of {subnet} is free"));
+            let is_free =
+                |address: &IpAddr| pool.spec.gateway != Some(*address) && !used.contains(address);
+            let exhausted =
+                || HandlerError::PoolExhausted(format!("no address of {subnet} is free"));
             subnet.hosts().find(is_free).ok_or_else(exhausted)?
         };
         match self.store.allocate(&key, wanted, &uid).await? {
             Record::Allocated { revision } => {
                 let labels = [(REVISION_LABEL.to_owned(), revision.to_string())].into();
                 let gateway = pool.spec.gateway;
-                Ok(Allocation { gateway, labels, ..Allocation::new(wanted, subnet.prefix_len()) })
+                Ok(Allocation {
+                    gateway,
+                    labels,
+                    ..Allocation::new(wanted, subnet.prefix_len())
+                })
             }
-            Record::Taken { owner } if existing.is_some() => {
-                Err(HandlerError::DuplicateAddress(format!("{wanted} is allocated to {owner} in etcd")))
-            }
-            Record::Taken { .. } => {
-                Err(HandlerError::Conflict(format!("{wanted} was just allocated to another claim")))
-            }
+            Record::Taken { owner } if existing.is_some() => Err(HandlerError::DuplicateAddress(
+                format!("{wanted} is allocated to {owner} in etcd"),
+            )),
+            Record::Taken { .. } => Err(HandlerError::Conflict(format!(
+                "{wanted} was just allocated to another claim"
+            ))),
         }
     }
 
     async fn release(&self, claim: &IPAddressClaim) -> Result<Released, HandlerError> {
-        self.store.release(&pool_key(claim), &claim.uid().unwrap_or_default()).await?;
+        self.store
+            .release(&pool_key(claim), &claim.uid().unwrap_or_default())
+            .await?;
         Ok(Released::Now)
     }
 
-    async fn verify(&self, claim: &IPAddressClaim, _: &EtcdPool, address: IpAddr) -> Result<bool, HandlerError> {
+    async fn verify(
+        &self,
+        claim: &IPAddressClaim,
+        _: &EtcdPool,
+        address: IpAddr,
+    ) -> Result<bool, HandlerError> {
         let owner = self.store.owner_of(&pool_key(claim), address).await?;
         Ok(owner.is_some() && owner == claim.metadata.uid)
     }
@@ -88,9 +112,9 @@ impl PoolProvider for EtcdProvider {
     fn validate(&self, pool: &EtcdPool) -> Result<(), String> {
         let subnet = subnet(pool)?;
         match pool.spec.gateway {
-            Some(gateway) if !subnet.contains(&gateway) => {
-                Err(format!("spec.gateway: {gateway} is outside of the subnet {subnet}"))
-            }
+            Some(gateway) if !subnet.contains(&gateway) => Err(format!(
+                "spec.gateway: {gateway} is outside of the subnet {subnet}"
+            )),
             _ => Ok(()),
         }
     }

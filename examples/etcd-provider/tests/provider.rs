@@ -1,6 +1,10 @@
 //! The provider against a real API server and a real etcd.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "test code: a failure ends the test with a message")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test code: a failure ends the test with a message"
+)]
 
 mod relay;
 
@@ -38,7 +42,13 @@ fn pool(subnet: &str) -> String {
 /// Conformance, with an etcd that is not that of the API server.
 #[test]
 fn provider_conforms() {
-    let backend = ControlPlane::start(Options { bare: true, ..Options::default() }, &Installation::default());
+    let backend = ControlPlane::start(
+        Options {
+            bare: true,
+            ..Options::default()
+        },
+        &Installation::default(),
+    );
     let provider = Provider::new(PROGRAM, Pool::new(&pool("10.7.0.0/29"), 5))
         .installation(Installation::of(CRD))
         .arguments([format!("--etcd-endpoint={}", backend.etcd_url())])
@@ -48,7 +58,12 @@ fn provider_conforms() {
 
 fn start_manager(plane: &ControlPlane, etcd: &str) -> Manager {
     let endpoint = format!("--etcd-endpoint={etcd}");
-    Manager::start_program(plane, PROGRAM.as_ref(), plane.kubeconfig(), &[&endpoint, "--verify-interval=500ms"])
+    Manager::start_program(
+        plane,
+        PROGRAM.as_ref(),
+        plane.kubeconfig(),
+        &[&endpoint, "--verify-interval=500ms"],
+    )
 }
 
 /// A provider that reaches its backend through a relay.
@@ -67,10 +82,24 @@ impl Environment {
         let manager = start_manager(&plane, &relay.url());
         manager.wait_until_ready();
         let consumer = Consumer::new(&plane).await;
-        let etcd = Client::connect([plane.etcd_url()], None).await.expect("etcd answers");
-        let environment = Self { plane, manager, consumer, etcd, relay };
+        let etcd = Client::connect([plane.etcd_url()], None)
+            .await
+            .expect("etcd answers");
+        let environment = Self {
+            plane,
+            manager,
+            consumer,
+            etcd,
+            relay,
+        };
         let mut pool = pool("10.7.0.0/29");
-        pool = pool.replace("{name: pool}", &format!("{{name: pool, namespace: {}}}", environment.consumer.namespace));
+        pool = pool.replace(
+            "{name: pool}",
+            &format!(
+                "{{name: pool, namespace: {}}}",
+                environment.consumer.namespace
+            ),
+        );
         environment.plane.kubectl_apply(&pool);
         environment
     }
@@ -82,7 +111,10 @@ impl Environment {
 
     /// The key of an address.
     fn key(&self, address: &str) -> String {
-        format!("/capi-ipam/{}/pool/addresses/{address}", self.consumer.namespace)
+        format!(
+            "/capi-ipam/{}/pool/addresses/{address}",
+            self.consumer.namespace
+        )
     }
 
     /// The key of a claim.
@@ -92,26 +124,54 @@ impl Environment {
 
     /// The owner of an address in etcd.
     async fn owner(&mut self, address: &str) -> Option<String> {
-        let found = self.etcd.get(self.key(address), None).await.expect("etcd answers");
-        found.kvs().first().map(|found| found.value_str().expect("it is text").to_owned())
+        let found = self
+            .etcd
+            .get(self.key(address), None)
+            .await
+            .expect("etcd answers");
+        found
+            .kvs()
+            .first()
+            .map(|found| found.value_str().expect("it is text").to_owned())
     }
 
     /// The owners of all allocated addresses in etcd.
     async fn owners(&mut self) -> Vec<String> {
         let options = GetOptions::new().with_prefix();
-        let found = self.etcd.get(self.key(""), Some(options)).await.expect("etcd answers");
-        found.kvs().iter().map(|found| found.value_str().expect("it is text").to_owned()).collect()
+        let found = self
+            .etcd
+            .get(self.key(""), Some(options))
+            .await
+            .expect("etcd answers");
+        found
+            .kvs()
+            .iter()
+            .map(|found| found.value_str().expect("it is text").to_owned())
+            .collect()
     }
 
     async fn uid(&self, claim: &str) -> String {
-        let claim = self.consumer.claims().get(claim).await.expect("claims can be read").expect("it exists");
+        let claim = self
+            .consumer
+            .claims()
+            .get(claim)
+            .await
+            .expect("claims can be read")
+            .expect("it exists");
         claim.uid().expect("it has a uid")
     }
 
     async fn wait_for_event(&self, claim: &str, reason: &str) {
-        eventually(&format!("an event on {claim} has the reason {reason}"), || async {
-            self.consumer.events(claim).await.into_iter().find(|(_, why, _)| why == reason)
-        })
+        eventually(
+            &format!("an event on {claim} has the reason {reason}"),
+            || async {
+                self.consumer
+                    .events(claim)
+                    .await
+                    .into_iter()
+                    .find(|(_, why, _)| why == reason)
+            },
+        )
         .await;
     }
 }
@@ -122,25 +182,56 @@ async fn drift_is_detected() {
     env.create_claim("a").await;
     let address = env.consumer.wait_for_ip_address("a").await;
     let text = address.spec.address.clone();
-    assert_eq!((text.as_str(), address.spec.gateway.as_deref()), ("10.7.0.2", Some("10.7.0.1")));
-    let found = env.etcd.get(env.key(&text), None).await.expect("etcd answers");
-    let revision = found.kvs().first().expect("the address is recorded").create_revision().to_string();
-    assert_eq!(address.metadata.labels.as_ref().and_then(|labels| labels.get(REVISION)), Some(&revision));
+    assert_eq!(
+        (text.as_str(), address.spec.gateway.as_deref()),
+        ("10.7.0.2", Some("10.7.0.1"))
+    );
+    let found = env
+        .etcd
+        .get(env.key(&text), None)
+        .await
+        .expect("etcd answers");
+    let revision = found
+        .kvs()
+        .first()
+        .expect("the address is recorded")
+        .create_revision()
+        .to_string();
+    assert_eq!(
+        address
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(REVISION)),
+        Some(&revision)
+    );
     let owner = env.owner(&text).await.expect("the address has an owner");
 
     // Somebody deletes the key: the address is allocated again.
-    env.etcd.delete(env.key(&text), None).await.expect("etcd answers");
+    env.etcd
+        .delete(env.key(&text), None)
+        .await
+        .expect("etcd answers");
     env.wait_for_event("a", "AddressLost").await;
     while env.owner(&text).await.as_ref() != Some(&owner) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 
     // Somebody takes the address: it is reported, and neither is changed.
-    env.etcd.put(env.key(&text), "somebody", None).await.expect("etcd answers");
-    let message = env.consumer.wait_until_unready("a", "DuplicateAddress").await;
+    env.etcd
+        .put(env.key(&text), "somebody", None)
+        .await
+        .expect("etcd answers");
+    let message = env
+        .consumer
+        .wait_until_unready("a", "DuplicateAddress")
+        .await;
     assert_eq!(message, format!("{text} is allocated to somebody in etcd"));
     assert_eq!(env.owner(&text).await.as_deref(), Some("somebody"));
-    env.etcd.put(env.key(&text), owner, None).await.expect("etcd answers");
+    env.etcd
+        .put(env.key(&text), owner, None)
+        .await
+        .expect("etcd answers");
     eventually("the claim is ready again", || async {
         let claim = env.consumer.claims().get("a").await.ok().flatten()?;
         (ready(&claim).status == "True").then_some(())
@@ -159,9 +250,19 @@ async fn backend_that_is_down_is_reported() {
     let message = env.consumer.wait_for_reason("b", "AllocationFailed").await;
     assert!(message.contains(" in etcd: "), "{message}");
     // A bound claim stays ready: nothing shows that its address is lost.
-    let claim = env.consumer.claims().get("a").await.expect("claims can be read").expect("it exists");
+    let claim = env
+        .consumer
+        .claims()
+        .get("a")
+        .await
+        .expect("claims can be read")
+        .expect("it exists");
     assert_eq!(ready(&claim).status, "True");
-    env.consumer.claims().delete("a", &claim.metadata.uid.expect("it has a uid")).await.expect("it can be deleted");
+    env.consumer
+        .claims()
+        .delete("a", &claim.metadata.uid.expect("it has a uid"))
+        .await
+        .expect("it can be deleted");
     env.consumer.wait_until_unready("a", "ReleaseFailed").await;
     env.relay.set(Mode::Open);
     env.consumer.wait_until_deleted("a").await;
@@ -184,7 +285,8 @@ async fn late_answer_does_not_allocate_twice() {
     assert_eq!(env.owners().await.len(), 2, "one address for each claim");
 }
 
-/// A deleted claim `b`, whose allocation is still on its way to etcd: the provider was killed. The claim `a` is bound.
+/// A deleted claim `b`, whose allocation is still on its way to etcd: the provider was killed. The
+/// claim `a` is bound.
 async fn with_held_allocation() -> Environment {
     let mut env = Environment::start().await;
     env.create_claim("a").await;
@@ -193,8 +295,20 @@ async fn with_held_allocation() -> Environment {
     env.create_claim("b").await;
     env.relay.wait_until_holding().await;
     env.manager.kill();
-    let claim = env.consumer.claims().get("b").await.expect("claims can be read").expect("it exists");
-    assert!(claim.finalizers().iter().any(|all| all == names::RELEASE_ADDRESS), "{claim:?}");
+    let claim = env
+        .consumer
+        .claims()
+        .get("b")
+        .await
+        .expect("claims can be read")
+        .expect("it exists");
+    assert!(
+        claim
+            .finalizers()
+            .iter()
+            .any(|all| all == names::RELEASE_ADDRESS),
+        "{claim:?}"
+    );
     env.consumer.delete("b").await;
     env
 }
@@ -228,10 +342,19 @@ async fn allocation_during_release_is_released() {
     relay.set(Mode::Open);
     env.consumer.wait_until_deleted("b").await;
     assert_eq!(env.owners().await, [a], "only a has an address");
-    let found = env.etcd.get(env.claim_key(&b), None).await.expect("etcd answers");
+    let found = env
+        .etcd
+        .get(env.claim_key(&b), None)
+        .await
+        .expect("etcd answers");
     let tombstone = found.kvs().first().expect("the release is recorded");
     assert_eq!(tombstone.value(), b"released");
-    let lease = env.etcd.lease_client().time_to_live(tombstone.lease(), None).await.expect("the lease exists");
+    let lease = env
+        .etcd
+        .lease_client()
+        .time_to_live(tombstone.lease(), None)
+        .await
+        .expect("the lease exists");
     assert_eq!(lease.granted_ttl(), 60 * 60);
 }
 
@@ -241,11 +364,16 @@ async fn claim_with_a_tombstone_gets_no_address() {
     env.relay.set(Mode::Closed);
     env.create_claim("a").await;
     let key = env.claim_key(&env.uid("a").await);
-    env.etcd.put(key.as_str(), "released", None).await.expect("etcd answers");
+    env.etcd
+        .put(key.as_str(), "released", None)
+        .await
+        .expect("etcd answers");
     env.relay.set(Mode::Open);
     eventually("the claim reports that it was released", || async {
         let claim = env.consumer.claims().get("a").await.ok().flatten()?;
-        ready(&claim).message.filter(|message| message.contains("the claim was released in etcd"))
+        ready(&claim)
+            .message
+            .filter(|message| message.contains("the claim was released in etcd"))
     })
     .await;
     env.etcd.delete(key, None).await.expect("etcd answers");

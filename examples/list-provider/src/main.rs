@@ -1,4 +1,5 @@
-//! A complete IPAM provider. A pool is a list of addresses, and a ConfigMap records which claim has which address.
+//! A complete IPAM provider. A pool is a list of addresses, and a ConfigMap records which claim has
+//! which address.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,12 +7,16 @@ use std::process::ExitCode;
 
 use capi_ipam_provider::api::IPAddressClaim;
 use capi_ipam_provider::controller::{client, manager, patch};
-use capi_ipam_provider::{Allocation, ClaimReconciler, HandlerError, PoolProvider, Released, WatchedPools};
+use capi_ipam_provider::{
+    Allocation, ClaimReconciler, HandlerError, PoolProvider, Released, WatchedPools,
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, CustomResource, ResourceExt};
 
 /// A pool: addresses of one subnet.
-#[derive(CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(
+    CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[kube(group = "example.com", version = "v1", kind = "ListPool", namespaced)]
 struct ListPoolSpec {
     addresses: Vec<IpAddr>,
@@ -31,7 +36,8 @@ struct ListProvider {
 }
 
 impl ListProvider {
-    /// Changes the record of a pool: addresses by the uid of the claim. Fails if it has changed since it was read.
+    /// Changes the record of a pool: addresses by the uid of the claim. Fails if it has changed
+    /// since it was read.
     async fn update<T>(
         &self,
         claim: &IPAddressClaim,
@@ -40,7 +46,8 @@ impl ListProvider {
         let api = Api::namespaced(self.client.clone(), &claim.namespace().unwrap_or_default());
         let maps = client::ResourceClient::new(api, &());
         let mut empty = ConfigMap::default();
-        empty.metadata.name = Some(self.flags.config_map_prefix.clone() + &claim.spec.pool_ref.name);
+        empty.metadata.name =
+            Some(self.flags.config_map_prefix.clone() + &claim.spec.pool_ref.name);
         let before = maps.get_or_create(&empty).await?;
         let mut after = before.clone();
         let result = change(after.data.get_or_insert_default())?;
@@ -61,12 +68,15 @@ impl PoolProvider for ListProvider {
         let uid = claim.uid().unwrap_or_default();
         let choose = |record: &mut BTreeMap<String, String>| {
             let own = record.remove(&uid).and_then(|address| address.parse().ok());
-            let is_free = |address: &IpAddr| record.values().all(|used| *used != address.to_string());
+            let is_free =
+                |address: &IpAddr| record.values().all(|used| *used != address.to_string());
             let free = || pool.spec.addresses.iter().copied().find(is_free);
             let exhausted = || HandlerError::PoolExhausted("no address is free".to_owned());
             let address = existing.or(own).or_else(free).ok_or_else(exhausted)?;
             if !is_free(&address) {
-                return Err(HandlerError::DuplicateAddress(format!("{address} is allocated to another claim")));
+                return Err(HandlerError::DuplicateAddress(format!(
+                    "{address} is allocated to another claim"
+                )));
             }
             record.insert(uid.clone(), address.to_string());
             Ok(Allocation::new(address, pool.spec.prefix))
@@ -77,14 +87,28 @@ impl PoolProvider for ListProvider {
     async fn release(&self, claim: &IPAddressClaim) -> Result<Released, HandlerError> {
         let uid = claim.uid().unwrap_or_default();
         // This changes the ConfigMap in any case, so a late write of `allocate` fails.
-        self.update(claim, |record| Ok((record.remove(&uid), record.insert("released".to_owned(), uid)))).await?;
+        self.update(claim, |record| {
+            Ok((
+                record.remove(&uid),
+                record.insert("released".to_owned(), uid),
+            ))
+        })
+        .await?;
         Ok(Released::Now)
     }
 }
 
 fn main() -> ExitCode {
-    manager::run(manager::Identity::new("list-provider", env!("CARGO_PKG_VERSION")), async |manager, flags: &Flags| {
-        let provider = ListProvider { client: manager.client.clone(), flags: flags.clone() };
-        ClaimReconciler::builder(manager).build(async |setup| Ok(WatchedPools::new(setup, provider).await)).await
-    })
+    manager::run(
+        manager::Identity::new("list-provider", env!("CARGO_PKG_VERSION")),
+        async |manager, flags: &Flags| {
+            let provider = ListProvider {
+                client: manager.client.clone(),
+                flags: flags.clone(),
+            };
+            ClaimReconciler::builder(manager)
+                .build(async |setup| Ok(WatchedPools::new(setup, provider).await))
+                .await
+        },
+    )
 }

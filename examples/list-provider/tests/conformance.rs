@@ -3,7 +3,11 @@
 use capi_ipam_testing::conformance::{self, Pool, Provider};
 use capi_ipam_testing::control_plane::{Installation, ServiceAccount};
 
-const OBJECTS: &str = concat!(include_str!("../config/crd.yaml"), "---\n", include_str!("../config/rbac.yaml"));
+const OBJECTS: &str = concat!(
+    include_str!("../config/crd.yaml"),
+    "---\n",
+    include_str!("../config/rbac.yaml")
+);
 const POOL: &str = "
 apiVersion: example.com/v1
 kind: ListPool
@@ -15,9 +19,15 @@ spec:
 
 #[test]
 fn provider_conforms() {
-    let account = ServiceAccount { namespace: "list-provider-system".into(), name: "list-provider".into() };
+    let account = ServiceAccount {
+        namespace: "list-provider-system".into(),
+        name: "list-provider".into(),
+    };
     let provider = Provider::new(env!("CARGO_BIN_EXE_list-provider"), Pool::new(POOL, 5))
-        .installation(Installation { account: Some(account), ..Installation::of(OBJECTS) })
+        .installation(Installation {
+            account: Some(account),
+            ..Installation::of(OBJECTS)
+        })
         .leader_election([
             "--leader-elect",
             "--leader-elect-lease-duration=8s",

@@ -1,6 +1,9 @@
 //! The guide `docs/write-a-provider.md`: its code is that of this package, and its commands work.
 
-#![allow(clippy::expect_used, reason = "test code: a failure ends the test with a message")]
+#![allow(
+    clippy::expect_used,
+    reason = "test code: a failure ends the test with a message"
+)]
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -34,15 +37,21 @@ fn file(path: &str) -> String {
 }
 
 fn without_blank_lines(text: &str) -> Vec<&str> {
-    text.lines().filter(|line| !line.trim().is_empty()).collect()
+    text.lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect()
 }
 
 #[test]
 fn code_of_the_guide_is_the_example() {
     let program = blocks("rust").concat();
-    assert_eq!(without_blank_lines(&program), without_blank_lines(&file("src/main.rs")));
+    assert_eq!(
+        without_blank_lines(&program),
+        without_blank_lines(&file("src/main.rs"))
+    );
     assert_eq!(blocks("rust,test").concat(), file("tests/conformance.rs"));
-    let files = ["crd.yaml", "sample.yaml", "rbac.yaml", "deployment.yaml"].map(|name| file(&format!("config/{name}")));
+    let files = ["crd.yaml", "sample.yaml", "rbac.yaml", "deployment.yaml"]
+        .map(|name| file(&format!("config/{name}")));
     assert_eq!(blocks("yaml"), files);
 }
 
@@ -50,11 +59,19 @@ fn code_of_the_guide_is_the_example() {
 fn dependencies_of_the_guide_are_those_of_the_example() {
     let names = |text: &str| -> BTreeSet<String> {
         let lines = text.lines().filter(|line| line.contains('='));
-        lines.filter_map(|line| line.split(['=', '.', ' ']).next()).map(str::to_owned).collect()
+        lines
+            .filter_map(|line| line.split(['=', '.', ' ']).next())
+            .map(str::to_owned)
+            .collect()
     };
     let manifest = file("Cargo.toml");
-    let (_, dependencies) = manifest.split_once("[dependencies]").expect("there are dependencies");
-    let missing: Vec<String> = names(&blocks("toml").concat()).difference(&names(dependencies)).cloned().collect();
+    let (_, dependencies) = manifest
+        .split_once("[dependencies]")
+        .expect("there are dependencies");
+    let missing: Vec<String> = names(&blocks("toml").concat())
+        .difference(&names(dependencies))
+        .cloned()
+        .collect();
     assert!(missing.is_empty(), "the example does not need {missing:?}");
 }
 
@@ -62,7 +79,11 @@ fn dependencies_of_the_guide_are_those_of_the_example() {
 fn run(plane: &ControlPlane, command: &str) {
     let programs = plane.kubectl_program();
     let programs = programs.parent().expect("kubectl is in a folder");
-    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let path = format!(
+        "{}:{}",
+        programs.display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
     let output = Command::new("sh")
         .args(["-c", command])
         .current_dir(PACKAGE)
@@ -70,7 +91,11 @@ fn run(plane: &ControlPlane, command: &str) {
         .env("KUBECONFIG", plane.kubeconfig())
         .output()
         .expect("a shell can be run");
-    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{command}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[test]
@@ -80,14 +105,21 @@ fn commands_of_the_guide_work() {
     for command in blocks("sh").iter().flat_map(|block| block.lines()) {
         if let Some(flags) = command.strip_prefix("cargo run -- ") {
             // The port of the guide may be in use.
-            let flags = flags.split(' ').map(|flag| match flag.split_once("-address=") {
-                Some((name, _)) => format!("{name}-address=0"),
-                None => flag.to_owned(),
-            });
+            let flags = flags
+                .split(' ')
+                .map(|flag| match flag.split_once("-address=") {
+                    Some((name, _)) => format!("{name}-address=0"),
+                    None => flag.to_owned(),
+                });
             let flags: Vec<String> = flags.collect();
             let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
             let path = Path::new(env!("CARGO_BIN_EXE_list-provider"));
-            program = Some(Manager::start_program(&plane, path, plane.kubeconfig(), &flags));
+            program = Some(Manager::start_program(
+                &plane,
+                path,
+                plane.kubeconfig(),
+                &flags,
+            ));
         } else {
             run(&plane, command);
         }

@@ -1,4 +1,5 @@
-//! A write of the provider that reaches the API server late: after its program was killed, and the claim was released.
+//! A write of the provider that reaches the API server late: after its program was killed, and the
+//! claim was released.
 
 #![allow(clippy::expect_used, reason = "test code: a failure ends the test")]
 
@@ -26,7 +27,8 @@ async fn late_allocation_of_a_released_claim_is_rejected() {
             let (upstream, held) = (upstream.clone(), held.clone());
             async move {
                 let forward = Forward::receive(upstream, request).await?;
-                let ApiRequest { verb, resource, .. } = ApiRequest::of(&forward.method, &forward.path);
+                let ApiRequest { verb, resource, .. } =
+                    ApiRequest::of(&forward.method, &forward.path);
                 match verb {
                     Verb::Watch => forward.stream().await,
                     Verb::Change if resource == "configmaps" => {
@@ -53,7 +55,9 @@ async fn late_allocation_of_a_released_claim_is_rejected() {
     let pool = json!({"apiGroup": "example.com", "kind": "ListPool", "name": "list"});
 
     let mut manager = launch(proxy.kubeconfig());
-    consumer.create_claim_for("a", pool.clone(), json!({})).await;
+    consumer
+        .create_claim_for("a", pool.clone(), json!({}))
+        .await;
     let late = writes.recv().await.expect("the address is allocated");
     manager.kill();
     consumer.delete("a").await;

@@ -21,7 +21,11 @@ async fn example_provider_binds_and_releases_claims() {
         &control_plane,
         program,
         control_plane.kubeconfig(),
-        &["--leader-elect", "--concurrency=4", "--config-map-prefix=own-"],
+        &[
+            "--leader-elect",
+            "--concurrency=4",
+            "--config-map-prefix=own-",
+        ],
     );
     manager.wait_until_ready();
 
@@ -31,10 +35,18 @@ async fn example_provider_binds_and_releases_claims() {
         "{{apiVersion: example.com/v1, kind: ListPool, metadata: {{name: list, namespace: {namespace}}}, \
          spec: {{addresses: [10.1.0.5, 10.1.0.7], prefix: 24}}}}"
     ));
-    for (name, pool) in [("a", "list"), ("b", "list"), ("early", "second"), ("lost", "nowhere")] {
+    for (name, pool) in [
+        ("a", "list"),
+        ("b", "list"),
+        ("early", "second"),
+        ("lost", "nowhere"),
+    ] {
         claim(&consumer, name, pool).await;
     }
-    let mut given = vec![consumer.wait_for_address("a").await, consumer.wait_for_address("b").await];
+    let mut given = vec![
+        consumer.wait_for_address("a").await,
+        consumer.wait_for_address("b").await,
+    ];
     given.sort();
     assert_eq!(given, ["10.1.0.5", "10.1.0.7"]);
     assert_eq!(
@@ -51,7 +63,10 @@ async fn example_provider_binds_and_releases_claims() {
     ));
     let created = Patience::new(Duration::from_secs(25));
     assert_eq!(consumer.wait_for_address("early").await, "fd00::5");
-    println!("bound {:?} after the creation of the pool", created.elapsed());
+    println!(
+        "bound {:?} after the creation of the pool",
+        created.elapsed()
+    );
     // Without a trigger it is retried after 30 s.
     assert!(!created.is_over(), "{:?}", created.elapsed());
     claim(&consumer, "c", "list").await;
@@ -71,7 +86,14 @@ async fn example_provider_binds_and_releases_claims() {
     consumer.wait_for_address("d").await;
     release(&consumer, "b").await;
     let uid = release(&consumer, "d").await;
-    let record = control_plane.kubectl(&["-n", namespace, "get", "configmap", "own-list", "-o=jsonpath={.data}"]);
+    let record = control_plane.kubectl(&[
+        "-n",
+        namespace,
+        "get",
+        "configmap",
+        "own-list",
+        "-o=jsonpath={.data}",
+    ]);
     assert_eq!(record, json!({ "released": uid }).to_string());
 }
 
@@ -82,9 +104,18 @@ async fn claim(consumer: &Consumer, name: &str, pool: &str) {
 
 /// Returns the uid of the claim.
 async fn release(consumer: &Consumer, name: &str) -> String {
-    let claim = consumer.claims().get(name).await.expect("claims can be read").expect("the claim exists");
+    let claim = consumer
+        .claims()
+        .get(name)
+        .await
+        .expect("claims can be read")
+        .expect("the claim exists");
     let uid = claim.metadata.uid.expect("a claim has a uid");
-    consumer.claims().delete(name, &uid).await.expect("the claim can be deleted");
+    consumer
+        .claims()
+        .delete(name, &uid)
+        .await
+        .expect("the claim can be deleted");
     consumer.wait_until_deleted(name).await;
     uid
 }

@@ -5,6 +5,12 @@ const MAX_LINES: usize = 80;
 
 #[test]
 fn example_is_short() {
-    let lines = include_str!("../src/main.rs").lines().filter(|line| !line.trim().is_empty()).count();
-    assert!(lines <= MAX_LINES, "the example has {lines} lines, and at most {MAX_LINES} are allowed");
+    let lines = include_str!("../src/main.rs")
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .count();
+    assert!(
+        lines <= MAX_LINES,
+        "the example has {lines} lines, and at most {MAX_LINES} are allowed"
+    );
 }

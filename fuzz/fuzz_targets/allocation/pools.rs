@@ -28,8 +28,13 @@ pub struct Number {
 impl Number {
     /// The number of the address.
     pub fn within(self, subnet: Span) -> u128 {
-        let distance = (u128::from(self.number) << (self.shift % 121)).min(subnet.last() - subnet.first());
-        if self.from_end { subnet.last() - distance } else { subnet.first() + distance }
+        let distance =
+            (u128::from(self.number) << (self.shift % 121)).min(subnet.last() - subnet.first());
+        if self.from_end {
+            subnet.last() - distance
+        } else {
+            subnet.first() + distance
+        }
     }
 }
 
@@ -39,23 +44,33 @@ pub fn text(entry: Entry, subnet: IpNet, only_networks: bool) -> String {
     let shortest = subnet.prefix_len();
     let network = |number: Number, length: u8| {
         let length = shortest + length % (subnet.max_prefix_len() - shortest + 1);
-        let network = IpNet::new(family.address(number.within(whole)), length).expect("a length of the family");
+        let network = IpNet::new(family.address(number.within(whole)), length)
+            .expect("a length of the family");
         network.trunc().to_string()
     };
     match entry {
         Entry::Network(number, length) => network(number, length),
-        Entry::One(number) | Entry::Range(number, _) if only_networks => network(number, number.shift),
+        Entry::One(number) | Entry::Range(number, _) if only_networks => {
+            network(number, number.shift)
+        }
         Entry::One(number) => family.address(number.within(whole)).to_string(),
         Entry::Range(from, to) => {
             let (from, to) = (from.within(whole), to.within(whole));
-            format!("{}-{}", family.address(from.min(to)), family.address(from.max(to)))
+            format!(
+                "{}-{}",
+                family.address(from.min(to)),
+                family.address(from.max(to))
+            )
         }
     }
 }
 
 /// The numbers of entries.
 pub fn spans(texts: &[String]) -> Vec<Span> {
-    texts.iter().map(|text| parse_entry(text).expect("an entry").span).collect()
+    texts
+        .iter()
+        .map(|text| parse_entry(text).expect("an entry").span)
+        .collect()
 }
 
 /// Adds an address in use to the ledger.

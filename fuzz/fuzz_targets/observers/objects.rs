@@ -1,7 +1,8 @@
 //! The objects that watches report.
 
 use capi_ipam_api::{
-    IPReservation, IPSlice, InClusterKind, Pool, PoolKey, Scope, Slot, names, network_block_length_name, slice_name,
+    IPReservation, IPSlice, InClusterKind, Pool, PoolKey, Scope, Slot, names,
+    network_block_length_name, slice_name,
 };
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{Block, Family};
@@ -84,9 +85,15 @@ impl Description<'_> {
         if let Some(patch) = self.patch.and_then(|text| serde_json::from_str(text).ok()) {
             json_patch::merge(&mut object, &patch);
         }
-        let is_cluster_wide = matches!(self.kind, Kind::Reservation | Kind::BlockLength | Kind::Slice)
-            || matches!(self.kind, Kind::Pool) && key.kind.is_global();
-        if is_cluster_wide && let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
+        let is_cluster_wide = matches!(
+            self.kind,
+            Kind::Reservation | Kind::BlockLength | Kind::Slice
+        ) || matches!(self.kind, Kind::Pool) && key.kind.is_global();
+        if is_cluster_wide
+            && let Some(metadata) = object
+                .pointer_mut("/metadata")
+                .and_then(Value::as_object_mut)
+        {
             metadata.remove("namespace");
         }
         if matches!(self.kind, Kind::Pool) && object.is_object() {
@@ -96,7 +103,9 @@ impl Description<'_> {
         let object = match self.kind {
             Kind::Pool => serde_json::from_value(object).map(|pool| Object::Pool(Box::new(pool))),
             Kind::Address => serde_json::from_value(object).map(Object::Address),
-            Kind::Reservation | Kind::BlockLength => serde_json::from_value(object).map(Object::Reservation),
+            Kind::Reservation | Kind::BlockLength => {
+                serde_json::from_value(object).map(Object::Reservation)
+            }
             Kind::Claim => serde_json::from_value(object).map(Object::Claim),
             Kind::Slice => serde_json::from_value(object).map(Object::Slice),
         };
@@ -111,7 +120,10 @@ impl Description<'_> {
         let number = self.number % 10;
         if key.kind.has_prefixes() {
             let length = 62 + number % 4;
-            Block::new(format!("fd00:0:0:{number}::").parse().expect("an address"), length)
+            Block::new(
+                format!("fd00:0:0:{number}::").parse().expect("an address"),
+                length,
+            )
         } else {
             Block::address([10, 0, 0, number].into())
         }
@@ -130,7 +142,11 @@ impl Description<'_> {
         self.policy.apply_to(&mut spec, key);
         let has = |bit: u8| self.choice & bit != 0;
         let finalizers: &[&str] = if has(1) { &[] } else { &[names::PROTECT_POOL] };
-        let annotations = if has(2) { json!({names::PAUSED_ANNOTATION: ""}) } else { Value::Null };
+        let annotations = if has(2) {
+            json!({names::PAUSED_ANNOTATION: ""})
+        } else {
+            Value::Null
+        };
         let deleted = has(4).then_some("2026-01-01T00:00:00Z");
         json!({
             "metadata": {"namespace": key.namespace.as_deref(), "name": key.name.as_ref(), "uid": "u", "finalizers": finalizers,
@@ -149,13 +165,19 @@ impl Description<'_> {
     }
 
     fn reservation(&self, key: &PoolKey) -> Value {
-        let slot = Slot { scope: Scope::of(key, self.in_network.then_some("lab")), block: self.block(key) };
+        let slot = Slot {
+            scope: Scope::of(key, self.in_network.then_some("lab")),
+            block: self.block(key),
+        };
         let claim = match self.choice % 4 {
             0 => Value::Null,
             1 => json!({"namespace": "n", "name": self.claim_name()}),
-            _ => json!({"namespace": "n", "name": self.claim_name(), "uid": format!("u{}", self.claim % 4)}),
+            _ => {
+                json!({"namespace": "n", "name": self.claim_name(), "uid": format!("u{}", self.claim % 4)})
+            }
         };
-        let released = (self.choice & 4 != 0).then(|| format!("2026-01-01T00:00:{:02}Z", self.choice >> 4));
+        let released =
+            (self.choice & 4 != 0).then(|| format!("2026-01-01T00:00:{:02}Z", self.choice >> 4));
         let length = (!slot.block.is_address()).then(|| slot.block.length());
         json!({
             "metadata": {"name": slot.reservation_name(), "uid": format!("r{}", self.choice % 8)},
@@ -167,11 +189,18 @@ impl Description<'_> {
     fn slice(&self, key: &PoolKey) -> Value {
         let number = self.number % 10;
         let block = if key.kind.has_prefixes() {
-            Block::new(format!("fd00:0:0:{}::", number & !1).parse().expect("an address"), 63 - self.claim % 2)
+            Block::new(
+                format!("fd00:0:0:{}::", number & !1)
+                    .parse()
+                    .expect("an address"),
+                63 - self.claim % 2,
+            )
         } else {
             Block::new([10, 0, 0, number & !1].into(), 31 - self.claim % 2)
         };
-        let time = |bit: u8| (self.choice & bit != 0).then(|| format!("2026-01-01T00:00:{:02}Z", self.choice >> 4));
+        let time = |bit: u8| {
+            (self.choice & bit != 0).then(|| format!("2026-01-01T00:00:{:02}Z", self.choice >> 4))
+        };
         json!({
             "metadata": {"name": slice_name(key, block), "uid": format!("s{}", self.choice % 2)},
             "spec": {"scope": Scope::Pool(key.clone()).name(), "block": format!("{}/{}", block.base(), block.length()),
@@ -181,8 +210,16 @@ impl Description<'_> {
     }
 
     fn block_length(&self, key: &PoolKey) -> Value {
-        let family = if self.in_network { Family::V4 } else { Family::V6 };
-        let length = if self.in_network { 32 } else { 63 + self.number % 2 };
+        let family = if self.in_network {
+            Family::V4
+        } else {
+            Family::V6
+        };
+        let length = if self.in_network {
+            32
+        } else {
+            63 + self.number % 2
+        };
         json!({
             "metadata": {"name": network_block_length_name("lab", family), "uid": format!("r{}", self.choice % 4)},
             "spec": {"scope": "n.lab", "address": family.address(0).to_string(), "prefixLength": length,
@@ -196,7 +233,11 @@ impl Policy {
         let order = ["LowestFirst", "RoundRobin", "Random"][usize::from(self.order % 3)];
         spec["allocation"] = json!({"order": order, "sticky": self.is_sticky, "requests": true});
         if self.is_draining {
-            spec["draining"] = json!([if key.kind.has_prefixes() { "fd00:0:0:2::/63" } else { "10.0.0.4-10.0.0.5" }]);
+            spec["draining"] = json!([if key.kind.has_prefixes() {
+                "fd00:0:0:2::/63"
+            } else {
+                "10.0.0.4-10.0.0.5"
+            }]);
         }
         if self.has_range {
             spec["ranges"] = if key.kind.has_prefixes() {
@@ -206,7 +247,8 @@ impl Policy {
             };
         }
         if let Some((size, keep)) = self.slices {
-            spec["slices"] = json!({"size": 1 << (size % 3), "per": "Namespace", "keepSeconds": keep});
+            spec["slices"] =
+                json!({"size": 1 << (size % 3), "per": "Namespace", "keepSeconds": keep});
         }
         if let Some(limit) = self.limit.filter(|_| key.kind.is_global()) {
             spec["limits"] = json!({"perNamespace": limit});
@@ -261,7 +303,9 @@ fn replace_field(object: &mut Value, field: u8, value: u8) {
         "/spec/assignedAt",
         "/spec/emptySince",
     ];
-    let many: Vec<String> = (0..300).map(|number| format!("example.com/{number}")).collect();
+    let many: Vec<String> = (0..300)
+        .map(|number| format!("example.com/{number}"))
+        .collect();
     let values = [
         Value::Null,
         json!(""),
@@ -308,7 +352,11 @@ impl Object {
             Object::Claim(claim) => &claim.metadata,
             Object::Slice(slice) => &slice.metadata,
         };
-        (kind, metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+        (
+            kind,
+            metadata.namespace.clone().unwrap_or_default(),
+            metadata.name.clone().unwrap_or_default(),
+        )
     }
 
     pub fn apply(&self, ledger: &Ledger) {
@@ -356,7 +404,9 @@ impl Object {
 
 /// Starts full lists of all kinds.
 pub fn init(ledger: &Ledger) {
-    InClusterKind::ALL.into_iter().for_each(|kind| ledger.begin_pool_list(kind));
+    InClusterKind::ALL
+        .into_iter()
+        .for_each(|kind| ledger.begin_pool_list(kind));
     EventHandler::<IPAddress>::init(ledger);
     EventHandler::<IPReservation>::init(ledger);
     EventHandler::<IPSlice>::init(ledger);
@@ -364,7 +414,9 @@ pub fn init(ledger: &Ledger) {
 
 /// Completes full lists of all kinds.
 pub fn init_done(ledger: &Ledger) {
-    InClusterKind::ALL.into_iter().for_each(|kind| ledger.end_pool_list(kind));
+    InClusterKind::ALL
+        .into_iter()
+        .for_each(|kind| ledger.end_pool_list(kind));
     EventHandler::<IPAddress>::init_done(ledger);
     EventHandler::<IPReservation>::init_done(ledger);
     EventHandler::<IPSlice>::init_done(ledger);

@@ -33,8 +33,14 @@ const TEXTS: [&str; 20] = [
     "::/0",
     "fd00::1/64",
 ];
-const NETWORKS: [&str; 6] =
-    ["lab", "other", "", "-", "a.b", "x23456789012345678901234567890123456789012345678901234567890123456"];
+const NETWORKS: [&str; 6] = [
+    "lab",
+    "other",
+    "",
+    "-",
+    "a.b",
+    "x23456789012345678901234567890123456789012345678901234567890123456",
+];
 
 /// The spec of a pool of addresses or of prefixes.
 #[derive(Arbitrary, Debug)]
@@ -80,7 +86,9 @@ impl Spec<'_> {
     pub fn to_json(&self, prefixes: bool) -> Value {
         let (entries, excluded) = (texts(&self.entries), texts(&self.excluded));
         let gateway = self.gateway.as_ref().map(Text::get);
-        let network = self.network.map(|index| NETWORKS[usize::from(index) % NETWORKS.len()]);
+        let network = self
+            .network
+            .map(|index| NETWORKS[usize::from(index) % NETWORKS.len()]);
         let mut spec = if prefixes {
             json!({"prefixes": entries, "excludedPrefixes": excluded, "gateway": gateway, "network": network,
                    "allocationPrefixLength": self.length})
@@ -89,7 +97,11 @@ impl Spec<'_> {
                    "prefix": self.length, "allocateReservedIPAddresses": self.allocate_reserved,
                    "addressReuseGracePeriodSeconds": self.grace_period})
         };
-        spec["ranges"] = self.ranges.iter().map(|range| range.to_json(prefixes)).collect();
+        spec["ranges"] = self
+            .ranges
+            .iter()
+            .map(|range| range.to_json(prefixes))
+            .collect();
         spec["draining"] = json!(texts(&self.draining));
         self.policy.add_to(&mut spec);
         spec
@@ -135,7 +147,11 @@ pub struct Cluster {
 impl Cluster {
     pub fn blocks(&self) -> impl Iterator<Item = Block> {
         self.in_use.iter().filter_map(|(index, length)| {
-            let address = TEXTS[usize::from(*index) % TEXTS.len()].split(['/', '-']).next()?.parse().ok()?;
+            let address = TEXTS[usize::from(*index) % TEXTS.len()]
+                .split(['/', '-'])
+                .next()?
+                .parse()
+                .ok()?;
             Some(Block::new(address, *length))
         })
     }
@@ -155,7 +171,10 @@ impl View for Cluster {
         self.declared_length
     }
     fn scope_change(&self, key: &PoolKey, _: &Pool) -> ScopeChange {
-        ScopeChange { refusal: Some(NetworkRefusal::NotFound("lab".into())), ..ScopeChange::unknown(key) }
+        ScopeChange {
+            refusal: Some(NetworkRefusal::NotFound("lab".into())),
+            ..ScopeChange::unknown(key)
+        }
     }
     fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         None

@@ -40,11 +40,15 @@ fn with_annotation(mut object: Value, text: &str) -> Value {
 }
 
 fn without_annotation(mut object: Value) -> Value {
-    object["metadata"]["annotations"].as_object_mut().unwrap().remove(ANNOTATION);
+    object["metadata"]["annotations"]
+        .as_object_mut()
+        .unwrap()
+        .remove(ANNOTATION);
     object
 }
 
-/// The problems that validation reports for the addresses of a `v1alpha2` spec; empty if they are valid.
+/// The problems that validation reports for the addresses of a `v1alpha2` spec; empty if they are
+/// valid.
 fn problems(spec: &Value) -> String {
     let spec: IPPoolSpec = serde_json::from_value(spec.clone()).unwrap();
     let pool = PoolAddresses {
@@ -56,7 +60,11 @@ fn problems(spec: &Value) -> String {
         ..PoolAddresses::default()
     };
     let problems = pool.usable().err().unwrap_or_default();
-    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    problems
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 // === objects of the Go provider ===
@@ -65,13 +73,21 @@ fn problems(spec: &Value) -> String {
 fn pools(text: &str) -> Vec<Value> {
     let list: Value = serde_json::from_str(text).unwrap();
     let is_converted = |item: &&Value| item["kind"].as_str().unwrap().ends_with("InClusterIPPool");
-    list["items"].as_array().unwrap().iter().filter(is_converted).cloned().collect()
+    list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(is_converted)
+        .cloned()
+        .collect()
 }
 
 #[test]
 fn go_provider_pools_convert_identically_in_both_directions() {
     let stored = pools(include_str!("../../../tests/data/takeover/objects.json"));
-    let shown = pools(include_str!("../../../tests/data/takeover/pools-as-v1alpha1.json"));
+    let shown = pools(include_str!(
+        "../../../tests/data/takeover/pools-as-v1alpha1.json"
+    ));
     assert_eq!((stored.len(), shown.len()), (6, 6));
     let mut with_data = Vec::new();
     for (stored, shown) in stored.iter().zip(&shown) {
@@ -80,24 +96,31 @@ fn go_provider_pools_convert_identically_in_both_directions() {
             assert_eq!(view, *shown);
         } else {
             assert_eq!(without_annotation(view.clone()), *shown);
-            with_data.push((shown["metadata"]["name"].as_str().unwrap(), conversion_data(&view)));
+            with_data.push((
+                shown["metadata"]["name"].as_str().unwrap(),
+                conversion_data(&view),
+            ));
         }
         assert_eq!(to_new(&view), *stored);
         serde_json::from_value::<IPPoolSpecV1Alpha1>(view["spec"].clone()).unwrap();
     }
-    let empty = json!({ "apiVersion": NEW, "kind": "GlobalInClusterIPPool", "spec": {}, "status": {} });
+    let empty =
+        json!({ "apiVersion": NEW, "kind": "GlobalInClusterIPPool", "spec": {}, "status": {} });
     let v4 = json!({ "excludedAddresses": ["10.0.0.16/28", "10.0.0.242"] });
     let v6 = json!({ "addressReuseGracePeriodSeconds": 60, "allocateReservedIPAddresses": true });
     let of = |spec| json!({ "apiVersion": NEW, "kind": KIND, "spec": spec, "status": {} });
     let mut v6 = of(v6);
     v6["metadata"] = json!({ "annotations": {} });
-    // The last one was created in v1alpha2 and has no v1alpha2 fields; created in v1alpha1 it would have an annotation.
+    // The last one was created in v1alpha2 and has no v1alpha2 fields; created in v1alpha1 it would
+    // have an annotation.
     assert_eq!(with_data, [("v4", of(v4)), ("v6", v6), ("shared", empty)]);
 }
 
 #[test]
 fn annotation_has_the_format_of_the_go_provider() {
-    let pool = old(&json!({ "start": "10.11.0.10", "end": "10.11.0.20", "prefix": 24, "gateway": "10.11.0.1" }));
+    let pool = old(
+        &json!({ "start": "10.11.0.10", "end": "10.11.0.20", "prefix": 24, "gateway": "10.11.0.1" }),
+    );
     let text = r#"{"apiVersion":"ipam.cluster.x-k8s.io/v1alpha1","kind":"InClusterIPPool","spec":{"end":"10.11.0.20","gateway":"10.11.0.1","prefix":24,"start":"10.11.0.10"},"status":{}}"#;
     assert_eq!(to_new(&pool)["metadata"]["annotations"][ANNOTATION], text);
 }
@@ -107,27 +130,79 @@ fn annotation_has_the_format_of_the_go_provider() {
 #[test]
 fn subnet_and_its_ends_become_an_entry() {
     let cases = [
-        (json!({ "addresses": ["10.0.0.7"], "prefix": 24 }), json!(["10.0.0.7"]), 24),
-        (json!({ "subnet": "10.0.0.0/24" }), json!(["10.0.0.1-10.0.0.254"]), 24),
-        (json!({ "subnet": "10.0.0.0/24", "prefix": 0 }), json!(["10.0.0.1-10.0.0.254"]), 24),
-        (json!({ "subnet": "10.0.0.0/24", "prefix": 16 }), json!(["10.0.0.1-10.0.0.254"]), 16),
-        (json!({ "subnet": "10.0.0.9/24" }), json!(["10.0.0.1-10.0.0.254"]), 24),
-        (json!({ "subnet": "10.0.0.0/24", "start": "10.0.0.9" }), json!(["10.0.0.9-10.0.0.254"]), 24),
-        (json!({ "subnet": "10.0.0.0/24", "end": "10.0.0.9" }), json!(["10.0.0.1-10.0.0.9"]), 24),
-        (json!({ "subnet": "", "start": "10.0.0.4", "end": "10.0.0.9" }), json!(["10.0.0.4-10.0.0.9"]), 0),
+        (
+            json!({ "addresses": ["10.0.0.7"], "prefix": 24 }),
+            json!(["10.0.0.7"]),
+            24,
+        ),
+        (
+            json!({ "subnet": "10.0.0.0/24" }),
+            json!(["10.0.0.1-10.0.0.254"]),
+            24,
+        ),
+        (
+            json!({ "subnet": "10.0.0.0/24", "prefix": 0 }),
+            json!(["10.0.0.1-10.0.0.254"]),
+            24,
+        ),
+        (
+            json!({ "subnet": "10.0.0.0/24", "prefix": 16 }),
+            json!(["10.0.0.1-10.0.0.254"]),
+            16,
+        ),
+        (
+            json!({ "subnet": "10.0.0.9/24" }),
+            json!(["10.0.0.1-10.0.0.254"]),
+            24,
+        ),
+        (
+            json!({ "subnet": "10.0.0.0/24", "start": "10.0.0.9" }),
+            json!(["10.0.0.9-10.0.0.254"]),
+            24,
+        ),
+        (
+            json!({ "subnet": "10.0.0.0/24", "end": "10.0.0.9" }),
+            json!(["10.0.0.1-10.0.0.9"]),
+            24,
+        ),
+        (
+            json!({ "subnet": "", "start": "10.0.0.4", "end": "10.0.0.9" }),
+            json!(["10.0.0.4-10.0.0.9"]),
+            0,
+        ),
         (
             json!({ "addresses": ["10.0.0.2"], "start": "10.0.0.4", "end": "10.0.0.9", "prefix": 24 }),
             json!(["10.0.0.2", "10.0.0.4-10.0.0.9"]),
             24,
         ),
-        (json!({ "subnet": "10.0.0.0/30" }), json!(["10.0.0.1-10.0.0.2"]), 30),
-        (json!({ "subnet": "fd00::/126" }), json!(["fd00::1-fd00::2"]), 126),
-        (json!({ "subnet": "0.0.0.0/0" }), json!(["0.0.0.1-255.255.255.254"]), 0),
-        (json!({ "subnet": "::/0" }), json!(["::1-ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe"]), 0),
+        (
+            json!({ "subnet": "10.0.0.0/30" }),
+            json!(["10.0.0.1-10.0.0.2"]),
+            30,
+        ),
+        (
+            json!({ "subnet": "fd00::/126" }),
+            json!(["fd00::1-fd00::2"]),
+            126,
+        ),
+        (
+            json!({ "subnet": "0.0.0.0/0" }),
+            json!(["0.0.0.1-255.255.255.254"]),
+            0,
+        ),
+        (
+            json!({ "subnet": "::/0" }),
+            json!(["::1-ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe"]),
+            0,
+        ),
     ];
     for (spec, addresses, prefix) in cases {
         let converted = to_new(&old(&spec));
-        assert_eq!(converted["spec"], json!({ "addresses": addresses, "prefix": prefix }), "{spec}");
+        assert_eq!(
+            converted["spec"],
+            json!({ "addresses": addresses, "prefix": prefix }),
+            "{spec}"
+        );
         assert_eq!(problems(&converted["spec"]), "", "{spec}");
     }
 }
@@ -142,7 +217,10 @@ fn subnet_of_one_or_two_addresses_is_used_completely() {
         ("255.255.255.255/32", "255.255.255.255-255.255.255.255", 32),
     ] {
         let converted = to_new(&old(&json!({ "subnet": subnet })));
-        assert_eq!(converted["spec"], json!({ "addresses": [entry], "prefix": prefix }));
+        assert_eq!(
+            converted["spec"],
+            json!({ "addresses": [entry], "prefix": prefix })
+        );
         assert_eq!(problems(&converted["spec"]), "");
     }
 }
@@ -153,15 +231,39 @@ fn invalid_values_are_reported_by_validation() {
         (json!({ "subnet": "nonsense" }), r#""nonsense""#),
         (json!({ "subnet": "10.0.0.0/33" }), r#""10.0.0.0/33""#),
         (json!({ "subnet": "10.0.0.7" }), r#""10.0.0.7/""#),
-        (json!({ "subnet": "10.0.0.1-10.0.0.9" }), r#""10.0.0.1-10.0.0.9/""#),
-        (json!({ "subnet": "nonsense", "start": "10.0.0.1", "end": "10.0.0.9" }), r#""nonsense""#),
-        (json!({ "subnet": "10.0.0.0/24", "start": "here" }), r#""here-10.0.0.254""#),
-        (json!({ "start": "10.0.0.1", "end": "there" }), r#""10.0.0.1-there""#),
+        (
+            json!({ "subnet": "10.0.0.1-10.0.0.9" }),
+            r#""10.0.0.1-10.0.0.9/""#,
+        ),
+        (
+            json!({ "subnet": "nonsense", "start": "10.0.0.1", "end": "10.0.0.9" }),
+            r#""nonsense""#,
+        ),
+        (
+            json!({ "subnet": "10.0.0.0/24", "start": "here" }),
+            r#""here-10.0.0.254""#,
+        ),
+        (
+            json!({ "start": "10.0.0.1", "end": "there" }),
+            r#""10.0.0.1-there""#,
+        ),
         (json!({ "start": "10.0.0.1" }), r#""10.0.0.1-""#),
-        (json!({ "end": "10.0.0.9", "addresses": ["10.0.0.1"] }), r#""-10.0.0.9""#),
-        (json!({ "start": "10.0.0.9", "end": "10.0.0.1" }), r#""10.0.0.9-10.0.0.1""#),
-        (json!({ "start": "10.0.0.1", "end": "fd00::1" }), r#""10.0.0.1-fd00::1""#),
-        (json!({ "subnet": "10.0.0.0/24", "prefix": -3 }), "spec.prefix: -3"),
+        (
+            json!({ "end": "10.0.0.9", "addresses": ["10.0.0.1"] }),
+            r#""-10.0.0.9""#,
+        ),
+        (
+            json!({ "start": "10.0.0.9", "end": "10.0.0.1" }),
+            r#""10.0.0.9-10.0.0.1""#,
+        ),
+        (
+            json!({ "start": "10.0.0.1", "end": "fd00::1" }),
+            r#""10.0.0.1-fd00::1""#,
+        ),
+        (
+            json!({ "subnet": "10.0.0.0/24", "prefix": -3 }),
+            "spec.prefix: -3",
+        ),
         (json!({}), "spec.addresses: "),
     ] {
         let problems = problems(&to_new(&old(&spec))["spec"]);
@@ -172,7 +274,11 @@ fn invalid_values_are_reported_by_validation() {
 #[test]
 fn missing_spec_is_converted() {
     let expected = json!({ "addresses": [], "prefix": 0 });
-    for spec in [Value::Null, json!({}), json!({ "addresses": null, "prefix": null })] {
+    for spec in [
+        Value::Null,
+        json!({}),
+        json!({ "addresses": null, "prefix": null }),
+    ] {
         assert_eq!(to_new(&old(&spec))["spec"], expected);
     }
     let bare = json!({ "apiVersion": OLD, "kind": KIND });
@@ -189,7 +295,10 @@ fn v1alpha1_spec_is_restored_with_subnet_fields() {
         "subnet": "10.0.0.0/24", "start": "10.0.0.1", "end": "10.0.0.254", "prefix": 24, "gateway": "10.0.0.1",
     });
     assert_eq!(back["spec"], spec);
-    assert_eq!(back["metadata"], json!({ "name": "p", "namespace": "n", "annotations": {} }));
+    assert_eq!(
+        back["metadata"],
+        json!({ "name": "p", "namespace": "n", "annotations": {} })
+    );
 }
 
 // === v1alpha2 to v1alpha1 ===
@@ -197,14 +306,21 @@ fn v1alpha1_spec_is_restored_with_subnet_fields() {
 #[test]
 fn change_in_v1alpha2_is_not_undone() {
     for kind in KINDS {
-        let mut pool = to_new(&old(&json!({ "subnet": "10.0.0.0/24", "gateway": "10.0.0.1" })));
+        let mut pool = to_new(&old(
+            &json!({ "subnet": "10.0.0.0/24", "gateway": "10.0.0.1" }),
+        ));
         pool["kind"] = json!(kind);
-        let text = pool["metadata"]["annotations"][ANNOTATION].as_str().unwrap().replace(KIND, kind);
+        let text = pool["metadata"]["annotations"][ANNOTATION]
+            .as_str()
+            .unwrap()
+            .replace(KIND, kind);
         let pool = with_annotation(pool, &text);
         assert_eq!(to_old(&pool)["spec"]["subnet"], "10.0.0.0/24");
-        for (field, value) in
-            [("addresses", json!(["10.0.0.9"])), ("prefix", json!(23)), ("gateway", json!("10.0.0.254"))]
-        {
+        for (field, value) in [
+            ("addresses", json!(["10.0.0.9"])),
+            ("prefix", json!(23)),
+            ("gateway", json!("10.0.0.254")),
+        ] {
             let mut changed = pool.clone();
             changed["spec"][field] = value;
             let view = to_old(&changed);
@@ -225,7 +341,10 @@ fn v1alpha2_fields_survive_changes_in_v1alpha1() {
     }));
     pool["status"] = json!({ "ipAddresses": { "total": 1 }, "conditions": [{ "type": "Ready" }] });
     let view = to_old(&pool);
-    assert_eq!(view["spec"], json!({ "addresses": ["10.0.0.0/24"], "prefix": 24 }));
+    assert_eq!(
+        view["spec"],
+        json!({ "addresses": ["10.0.0.0/24"], "prefix": 24 })
+    );
     assert_eq!(view["status"], json!({ "ipAddresses": { "total": 1 } }));
     assert_eq!(to_new(&view), pool);
 
@@ -243,7 +362,10 @@ fn v1alpha2_fields_survive_changes_in_v1alpha1() {
             "reclaim": { "terminating": { "afterSeconds": 60 }, "verify": "Report" },
         })
     );
-    assert_eq!(back["status"], json!({ "ipAddresses": { "total": 2 }, "conditions": [{ "type": "Ready" }] }));
+    assert_eq!(
+        back["status"],
+        json!({ "ipAddresses": { "total": 2 }, "conditions": [{ "type": "Ready" }] })
+    );
     // Every field of the v1alpha1 spec is also in v1alpha2, so no annotation keeps one.
     assert_eq!(
         back["metadata"],
@@ -257,7 +379,10 @@ fn v1alpha2_fields_survive_changes_in_v1alpha1() {
     assert_eq!(back["spec"]["addresses"], json!(["10.0.1.1-10.0.1.254"]));
     assert_eq!(back["spec"]["excludedAddresses"], json!(["10.0.0.9"]));
     assert_eq!(back["spec"]["subnet"], json!({ "of": "tomorrow" }));
-    assert_eq!(back["status"], json!({ "conditions": [{ "type": "Ready" }] }));
+    assert_eq!(
+        back["status"],
+        json!({ "conditions": [{ "type": "Ready" }] })
+    );
     assert_eq!(conversion_data(&back)["spec"]["subnet"], "10.0.1.0/24");
     assert_eq!(to_old(&back)["spec"]["subnet"], "10.0.1.0/24");
 }
@@ -269,7 +394,10 @@ fn annotations_survive_a_round_trip() {
         "spec":{"addresses":["10.0.0.0/24"],"prefix":24},"status":{"ipAddresses":{"total":1}}}"#;
     let stale = unusual.replace("/24", "/25");
     let others = [None, Some(json!({})), Some(json!({ "a": "b" }))];
-    for annotations in others.into_iter().chain([unusual, &stale].map(|text| Some(json!({ ANNOTATION: text })))) {
+    for annotations in others
+        .into_iter()
+        .chain([unusual, &stale].map(|text| Some(json!({ ANNOTATION: text }))))
+    {
         let mut pool = new(&spec);
         if let Some(annotations) = annotations {
             pool["metadata"]["annotations"] = annotations;
@@ -283,7 +411,9 @@ fn annotations_survive_a_round_trip() {
 #[test]
 fn invalid_annotation_is_ignored_and_removed() {
     let spec = json!({ "addresses": ["10.0.0.0/24"], "prefix": 24 });
-    let of = |kind: &str, version: &str, rest: &str| format!(r#"{{"apiVersion":"{version}","kind":"{kind}"{rest}}}"#);
+    let of = |kind: &str, version: &str, rest: &str| {
+        format!(r#"{{"apiVersion":"{version}","kind":"{kind}"{rest}}}"#)
+    };
     for text in [
         String::new(),
         "{".to_owned(),
@@ -309,16 +439,28 @@ fn invalid_annotation_is_ignored_and_removed() {
         );
     }
     // An annotation with data of the same version is ignored.
-    let (own_old, own_new) = (of(KIND, OLD, r#","spec":{"subnet":"10.9.0.0/24"}"#), of(KIND, NEW, ""));
+    let (own_old, own_new) = (
+        of(KIND, OLD, r#","spec":{"subnet":"10.9.0.0/24"}"#),
+        of(KIND, NEW, ""),
+    );
     assert_eq!(to_new(&with_annotation(old(&spec), &own_old))["spec"], spec);
-    assert_eq!(conversion_data(&to_old(&with_annotation(new(&spec), &own_new)))["spec"], json!({}));
+    assert_eq!(
+        conversion_data(&to_old(&with_annotation(new(&spec), &own_new)))["spec"],
+        json!({})
+    );
     let mut number = new(&spec);
     number["metadata"]["annotations"] = json!({ ANNOTATION: 7 });
-    assert_eq!(to_new(&to_old(&number))["metadata"]["annotations"], json!({}));
+    assert_eq!(
+        to_new(&to_old(&number))["metadata"]["annotations"],
+        json!({})
+    );
     // An invalid original annotation is not restored either.
     let nested = json!({ "annotations": { ANNOTATION: "garbage" } }).to_string();
     let text = of(KIND, NEW, &format!(r#","metadata":{nested}"#));
-    assert_eq!(to_new(&with_annotation(old(&spec), &text))["metadata"]["annotations"], json!({}));
+    assert_eq!(
+        to_new(&with_annotation(old(&spec), &text))["metadata"]["annotations"],
+        json!({})
+    );
 }
 
 // === errors and limits ===
@@ -335,7 +477,10 @@ fn object_in_the_desired_version_is_returned_unchanged() {
 #[test]
 fn unknown_kinds_and_versions_are_errors() {
     let fails = |object: Value, version: &str| convert(object, version).unwrap_err().to_string();
-    assert_eq!(fails(json!([]), NEW), "the value to convert is not an object");
+    assert_eq!(
+        fails(json!([]), NEW),
+        "the value to convert is not an object"
+    );
     let mut other = old(&json!({}));
     other["kind"] = json!("InClusterPrefixPool");
     assert_eq!(
@@ -343,35 +488,62 @@ fn unknown_kinds_and_versions_are_errors() {
         "n/p is of kind \"InClusterPrefixPool\"; only InClusterIPPool and GlobalInClusterIPPool can be converted"
     );
     assert!(fails(json!({}), NEW).starts_with("an object without a name is of kind \"\""));
-    for version in ["v1alpha1", "ipam.cluster.x-k8s.io/v1", "example.com/v1alpha1", ""] {
+    for version in [
+        "v1alpha1",
+        "ipam.cluster.x-k8s.io/v1",
+        "example.com/v1alpha1",
+        "",
+    ] {
         let mut other = old(&json!({}));
         other["apiVersion"] = json!(version);
         assert!(fails(other, NEW).starts_with(&format!("n/p is of version {version:?}")));
-        assert!(fails(old(&json!({})), version).starts_with(&format!("cannot convert n/p to version {version:?}")));
+        assert!(
+            fails(old(&json!({})), version)
+                .starts_with(&format!("cannot convert n/p to version {version:?}"))
+        );
     }
 }
 
 #[test]
 fn annotations_stay_within_the_limit_of_the_api_server() {
     let bytes = |object: &Value| {
-        let annotations = object["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
-        annotations.iter().map(|(name, value)| name.len() + value.as_str().unwrap().len()).sum::<usize>()
+        let annotations = object["metadata"]["annotations"]
+            .as_object()
+            .cloned()
+            .unwrap_or_default();
+        annotations
+            .iter()
+            .map(|(name, value)| name.len() + value.as_str().unwrap().len())
+            .sum::<usize>()
     };
-    let many: Vec<_> = (0..30_000).map(|number| format!("10.0.{}.{}", number / 250, number % 250)).collect();
+    let many: Vec<_> = (0..30_000)
+        .map(|number| format!("10.0.{}.{}", number / 250, number % 250))
+        .collect();
 
     // A v1alpha1 spec that is too large for the annotation: the addresses are converted.
-    let pool = to_new(&old(&json!({ "addresses": many, "start": "10.1.0.1", "end": "10.1.0.9", "prefix": 8 })));
+    let pool = to_new(&old(
+        &json!({ "addresses": many, "start": "10.1.0.1", "end": "10.1.0.9", "prefix": 8 }),
+    ));
     assert_eq!(pool["spec"]["addresses"].as_array().unwrap().len(), 30_001);
     assert_eq!(bytes(&pool), 0);
     assert_eq!(to_old(&pool)["spec"], pool["spec"]);
     assert_eq!(to_new(&to_old(&pool)), pool);
 
-    // Exclusions that are too large for the annotation: the pool can be read, and a write does not remove them.
+    // Exclusions that are too large for the annotation: the pool can be read, and a write does not
+    // remove them.
     let pool = new(&json!({ "addresses": ["10.0.0.0/8"], "prefix": 8, "excludedAddresses": many }));
     let view = to_old(&pool);
-    assert_eq!(view["spec"], json!({ "addresses": ["10.0.0.0/8"], "prefix": 8 }));
+    assert_eq!(
+        view["spec"],
+        json!({ "addresses": ["10.0.0.0/8"], "prefix": 8 })
+    );
     assert!(bytes(&view) < 1000);
-    assert_eq!(convert(view, NEW), Err(ConversionError::TooLarge { object: "n/p".to_owned() }));
+    assert_eq!(
+        convert(view, NEW),
+        Err(ConversionError::TooLarge {
+            object: "n/p".to_owned()
+        })
+    );
 
     // Other annotations use the whole limit.
     let mut pool = new(&json!({ "addresses": ["10.0.0.0/8"], "prefix": 8 }));
@@ -385,7 +557,12 @@ fn annotations_stay_within_the_limit_of_the_api_server() {
 #[test]
 fn pool_with_ranges_only_survives_a_round_trip() {
     let ranges = json!([{"addresses": ["10.1.0.0/24"], "prefix": 24, "gateway": "10.1.0.1"}]);
-    for more in [json!({}), json!({"addresses": []}), json!({"prefix": 0}), json!({"addresses": ["10.0.0.1"]})] {
+    for more in [
+        json!({}),
+        json!({"addresses": []}),
+        json!({"prefix": 0}),
+        json!({"addresses": ["10.0.0.1"]}),
+    ] {
         let mut spec = json!({"ranges": ranges, "draining": ["10.1.0.9"], "addressMetadata": {"labels": {"a": "b"}}});
         json_patch::merge(&mut spec, &more);
         let object = new(&spec);

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use capi_ipam_api::InClusterKind::{self, GlobalIPPool, IPPool};
-use capi_ipam_api::{MemberPhase, NetworkRefusal, NetworkView, Pool, PoolKey, Scope, ScopeChange, Slot};
+use capi_ipam_api::{
+    MemberPhase, NetworkRefusal, NetworkView, Pool, PoolKey, Scope, ScopeChange, Slot,
+};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 
@@ -35,7 +37,11 @@ impl View for Cluster {
         self.changes.clone()
     }
     fn network(&self, name: &str) -> NetworkView {
-        if name == "lab" { self.network.clone() } else { NetworkView::default() }
+        if name == "lab" {
+            self.network.clone()
+        } else {
+            NetworkView::default()
+        }
     }
     fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         None
@@ -47,8 +53,12 @@ impl View for Cluster {
 
 fn review_request(operation: &str, old: &Value, new: &Value, view: &Cluster) -> Decision {
     let kind = json!({"group": names::GROUP, "version": names::POOL_VERSION, "kind": "IPNetwork"});
-    let request = json!({"uid": "1", "kind": kind, "operation": operation, "object": new, "oldObject": old});
-    review(&serde_json::from_value::<AdmissionRequest>(request).unwrap(), view)
+    let request =
+        json!({"uid": "1", "kind": kind, "operation": operation, "object": new, "oldObject": old});
+    review(
+        &serde_json::from_value::<AdmissionRequest>(request).unwrap(),
+        view,
+    )
 }
 
 fn network(spec: &Value) -> Value {
@@ -76,52 +86,103 @@ fn problems_name_their_fields() {
     let status = review_spec(&invalid, &view).unwrap_err();
     let causes = status.details.unwrap().causes;
     let fields: Vec<_> = causes.iter().map(|cause| cause.field.as_str()).collect();
-    assert_eq!(fields, ["spec.excluded[1]", "spec.namespaces.selector", "spec.pools"]);
+    assert_eq!(
+        fields,
+        ["spec.excluded[1]", "spec.namespaces.selector", "spec.pools"]
+    );
 }
 
 #[test]
 fn network_in_use_is_deleted_only_with_annotation() {
     let delete = |metadata: &Value, view: &Cluster| {
         let mut old = network(&json!({}));
-        old["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+        old["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .extend(metadata.as_object().unwrap().clone());
         review_request("DELETE", &old, &Value::Null, view)
     };
-    let members = vec![(pool(IPPool, "p"), MemberPhase::Leaving), (pool(GlobalIPPool, "g"), MemberPhase::Member)];
-    let network = NetworkView { members, needed_by: 2, ..NetworkView::default() };
-    let with_pools = Cluster { network, ..Cluster::default() };
-    let reserved = NetworkView { reservations: 2, ..NetworkView::default() };
-    let with_reservations = Cluster { network: reserved, ..Cluster::default() };
+    let members = vec![
+        (pool(IPPool, "p"), MemberPhase::Leaving),
+        (pool(GlobalIPPool, "g"), MemberPhase::Member),
+    ];
+    let network = NetworkView {
+        members,
+        needed_by: 2,
+        ..NetworkView::default()
+    };
+    let with_pools = Cluster {
+        network,
+        ..Cluster::default()
+    };
+    let reserved = NetworkView {
+        reservations: 2,
+        ..NetworkView::default()
+    };
+    let with_reservations = Cluster {
+        network: reserved,
+        ..Cluster::default()
+    };
     for (view, text) in [
-        (&with_pools, "In use: GlobalInClusterIPPool g and 1 namespaced pool, 0 reservations"),
+        (
+            &with_pools,
+            "In use: GlobalInClusterIPPool g and 1 namespaced pool, 0 reservations",
+        ),
         (&with_reservations, "In use: no pools, 2 reservations"),
     ] {
         let status = delete(&json!({}), view).unwrap_err();
         assert_eq!(status.code, 400);
-        assert!(status.message.starts_with("IPNetwork has pools or reservations. Cannot delete"), "{}", status.message);
-        assert!(status.message.contains(text) && !status.message.contains("secret"), "{}", status.message);
+        assert!(
+            status
+                .message
+                .starts_with("IPNetwork has pools or reservations. Cannot delete"),
+            "{}",
+            status.message
+        );
+        assert!(
+            status.message.contains(text) && !status.message.contains("secret"),
+            "{}",
+            status.message
+        );
         for annotation in [names::SKIP_VALIDATE_DELETE, names::DELETE_FOR_MOVE] {
-            assert_eq!(delete(&json!({"annotations": {annotation: ""}}), view), Ok(Vec::new()));
+            assert_eq!(
+                delete(&json!({"annotations": {annotation: ""}}), view),
+                Ok(Vec::new())
+            );
         }
-        assert_eq!(delete(&json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), view), Ok(Vec::new()));
+        assert_eq!(
+            delete(&json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), view),
+            Ok(Vec::new())
+        );
         assert_eq!(delete(&json!({"name": "other"}), view), Ok(Vec::new()));
     }
-    let incomplete = Cluster { incomplete: true, ..Cluster::default() };
+    let incomplete = Cluster {
+        incomplete: true,
+        ..Cluster::default()
+    };
     assert_eq!(delete(&json!({}), &incomplete).unwrap_err().code, 503);
     // A specification that this version cannot read does not keep the object.
     let unreadable = json!({"metadata": {"name": "other"}, "spec": 5});
-    assert_eq!(review_request("DELETE", &unreadable, &Value::Null, &with_pools), Ok(Vec::new()));
+    assert_eq!(
+        review_request("DELETE", &unreadable, &Value::Null, &with_pools),
+        Ok(Vec::new())
+    );
 }
 
 #[test]
 fn change_that_moves_pools_in_use_is_warned_about() {
     let lab = || Scope::Network("lab".into());
-    let change = |name: &str, before: Scope, after: Scope, refusal, affected: &[&str]| ScopeChange {
-        pool: pool(GlobalIPPool, name),
-        before: Some(before),
-        after,
-        refusal,
-        affected: affected.iter().map(|text| Block::address(text.parse().unwrap())).collect(),
-    };
+    let change =
+        |name: &str, before: Scope, after: Scope, refusal, affected: &[&str]| ScopeChange {
+            pool: pool(GlobalIPPool, name),
+            before: Some(before),
+            after,
+            refusal,
+            affected: affected
+                .iter()
+                .map(|text| Block::address(text.parse().unwrap()))
+                .collect(),
+        };
     let own = |name: &str| Scope::Pool(pool(GlobalIPPool, name));
     let ambiguous = || Some(NetworkRefusal::Ambiguous("lab".into(), "other".into()));
     let changes = vec![
@@ -132,8 +193,17 @@ fn change_that_moves_pools_in_use_is_warned_about() {
         change("e", own("e"), own("e"), ambiguous(), &[]),
         change("f", lab(), lab(), ambiguous(), &[]),
     ];
-    let view = Cluster { changes, ..Cluster::default() };
-    let warnings = review_request("UPDATE", &network(&json!({})), &network(&json!({"pools": {}})), &view).unwrap();
+    let view = Cluster {
+        changes,
+        ..Cluster::default()
+    };
+    let warnings = review_request(
+        "UPDATE",
+        &network(&json!({})),
+        &network(&json!({"pools": {}})),
+        &view,
+    )
+    .unwrap();
     let expected = [
         "spec: pools leave the network with 2 addresses in use, which other pools of the network can then allocate: \
          GlobalInClusterIPPool a; ",

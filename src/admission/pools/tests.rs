@@ -25,7 +25,10 @@ impl View for Cluster {
         !self.incomplete
     }
     fn in_use(&self, _: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
-        let blocks = self.in_use.iter().map(|text| Block::address(text.parse().unwrap()));
+        let blocks = self
+            .in_use
+            .iter()
+            .map(|text| Block::address(text.parse().unwrap()));
         blocks.filter(|block| filter(*block)).collect()
     }
     fn overlapping(&self, _: &PoolKey, _: &Scope, _: &UsableBlocks) -> Vec<PoolKey> {
@@ -36,13 +39,34 @@ impl View for Cluster {
     }
     /// The label `net` names a network that selects the pool.
     fn scope_change(&self, key: &PoolKey, pool: &Pool) -> ScopeChange {
-        let unknown = pool.spec.network().filter(|name| !self.networks.contains_key(name));
-        let label = pool.metadata.labels.as_ref().and_then(|labels| labels.get("net"));
-        let network = pool.spec.network().or(label.map(String::as_str)).filter(|_| unknown.is_none());
+        let unknown = pool
+            .spec
+            .network()
+            .filter(|name| !self.networks.contains_key(name));
+        let label = pool
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get("net"));
+        let network = pool
+            .spec
+            .network()
+            .or(label.map(String::as_str))
+            .filter(|_| unknown.is_none());
         let after = Scope::of(key, network);
-        let affected = if self.scope.as_ref() == Some(&after) { Vec::new() } else { self.in_use(key, &|_| true) };
+        let affected = if self.scope.as_ref() == Some(&after) {
+            Vec::new()
+        } else {
+            self.in_use(key, &|_| true)
+        };
         let refusal = unknown.map(|name| NetworkRefusal::NotFound(name.into()));
-        ScopeChange { pool: key.clone(), before: self.scope.clone(), after, refusal, affected }
+        ScopeChange {
+            pool: key.clone(),
+            before: self.scope.clone(),
+            after,
+            refusal,
+            affected,
+        }
     }
     fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         None
@@ -70,18 +94,37 @@ fn request_for(operation: Operation, old: Option<Value>, new: Option<Value>) -> 
 }
 
 fn creation(kind: InClusterKind, spec: &Value, view: &Cluster) -> Decision {
-    review(kind, &request_for(Operation::Create, None, Some(object(kind, spec))), view)
+    review(
+        kind,
+        &request_for(Operation::Create, None, Some(object(kind, spec))),
+        view,
+    )
 }
 
 fn change(kind: InClusterKind, old: &Value, new: &Value, view: &Cluster) -> Decision {
-    review(kind, &request_for(Operation::Update, Some(object(kind, old)), Some(object(kind, new))), view)
+    review(
+        kind,
+        &request_for(
+            Operation::Update,
+            Some(object(kind, old)),
+            Some(object(kind, new)),
+        ),
+        view,
+    )
 }
 
 /// The code, fields and message of a denial.
 fn denied(decision: Decision) -> (u16, Vec<String>, String) {
     let status = decision.expect_err("the request is denied");
-    let causes = status.details.into_iter().flat_map(|details| details.causes);
-    (status.code, causes.map(|cause| cause.field).collect(), status.message)
+    let causes = status
+        .details
+        .into_iter()
+        .flat_map(|details| details.causes);
+    (
+        status.code,
+        causes.map(|cause| cause.field).collect(),
+        status.message,
+    )
 }
 
 fn warnings_of(decision: Decision) -> Vec<String> {
@@ -92,29 +135,76 @@ fn warnings_of(decision: Decision) -> Vec<String> {
 fn address_pool_errors_name_their_field() {
     let cases = [
         (json!({"addresses": [], "prefix": 24}), "spec.addresses"),
-        (json!({"addresses": ["10.0.0.300"], "prefix": 24}), "spec.addresses"),
-        (json!({"addresses": ["10.0.0.1", "fd00::1"], "prefix": 24}), "spec.addresses"),
-        (json!({"addresses": ["10.0.0.1", "10.0.1.1"], "prefix": 24}), "spec.addresses"),
-        (json!({"addresses": ["10.0.0.9-10.0.0.1"], "prefix": 24}), "spec.addresses"),
-        (json!({"addresses": ["10.0.0.1"], "prefix": 33}), "spec.prefix"),
-        (json!({"addresses": ["10.0.0.1"], "prefix": -1}), "spec.prefix"),
-        (json!({"addresses": ["10.0.0.1"], "prefix": 24, "gateway": "x"}), "spec.gateway"),
-        (json!({"addresses": ["10.0.0.1"], "prefix": 24, "gateway": "fd00::1"}), "spec.gateway"),
-        (json!({"addresses": ["10.0.0.1"], "prefix": 24, "excludedAddresses": ["x"]}), "spec.excludedAddresses"),
-        (json!({"addresses": ["10.0.0.1"], "prefix": 24, "excludedAddresses": ["::1"]}), "spec.excludedAddresses"),
+        (
+            json!({"addresses": ["10.0.0.300"], "prefix": 24}),
+            "spec.addresses",
+        ),
+        (
+            json!({"addresses": ["10.0.0.1", "fd00::1"], "prefix": 24}),
+            "spec.addresses",
+        ),
+        (
+            json!({"addresses": ["10.0.0.1", "10.0.1.1"], "prefix": 24}),
+            "spec.addresses",
+        ),
+        (
+            json!({"addresses": ["10.0.0.9-10.0.0.1"], "prefix": 24}),
+            "spec.addresses",
+        ),
+        (
+            json!({"addresses": ["10.0.0.1"], "prefix": 33}),
+            "spec.prefix",
+        ),
+        (
+            json!({"addresses": ["10.0.0.1"], "prefix": -1}),
+            "spec.prefix",
+        ),
+        (
+            json!({"addresses": ["10.0.0.1"], "prefix": 24, "gateway": "x"}),
+            "spec.gateway",
+        ),
+        (
+            json!({"addresses": ["10.0.0.1"], "prefix": 24, "gateway": "fd00::1"}),
+            "spec.gateway",
+        ),
+        (
+            json!({"addresses": ["10.0.0.1"], "prefix": 24, "excludedAddresses": ["x"]}),
+            "spec.excludedAddresses",
+        ),
+        (
+            json!({"addresses": ["10.0.0.1"], "prefix": 24, "excludedAddresses": ["::1"]}),
+            "spec.excludedAddresses",
+        ),
         (
             json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": -1}),
             "spec.addressReuseGracePeriodSeconds",
         ),
-        (json!({"addresses": ["10.0.0.1"], "prefix": 24, "network": "No"}), "spec.network"),
-        (json!({"addresses": ["10.0.0.1"], "prefix": 24, "network": "prefixes"}), "spec.network"),
+        (
+            json!({"addresses": ["10.0.0.1"], "prefix": 24, "network": "No"}),
+            "spec.network",
+        ),
+        (
+            json!({"addresses": ["10.0.0.1"], "prefix": 24, "network": "prefixes"}),
+            "spec.network",
+        ),
     ];
-    let view = Cluster { networks: [("prefixes", 24)].into(), ..Cluster::default() };
+    let view = Cluster {
+        networks: [("prefixes", 24)].into(),
+        ..Cluster::default()
+    };
     for (spec, field) in cases {
         let (code, fields, message) = denied(creation(InClusterKind::IPPool, &spec, &view));
-        assert_eq!((code, fields.first().map(String::as_str)), (422, Some(field)), "{spec}: {message}");
+        assert_eq!(
+            (code, fields.first().map(String::as_str)),
+            (422, Some(field)),
+            "{spec}: {message}"
+        );
     }
-    let (_, _, message) = denied(creation(InClusterKind::IPPool, &json!({"addresses": ["a"], "prefix": 24}), &view));
+    let (_, _, message) = denied(creation(
+        InClusterKind::IPPool,
+        &json!({"addresses": ["a"], "prefix": 24}),
+        &view,
+    ));
     let start = "InClusterIPPool.ipam.cluster.x-k8s.io \"p\" is invalid: spec.addresses: Invalid value: \"a\": ";
     assert!(message.starts_with(start), "{message}");
 }
@@ -126,68 +216,129 @@ fn prefix_pool_errors_name_their_field() {
         (json!({"prefixes": ["fd00::1"]}), "spec.prefixes"),
         (json!({"prefixes": ["fd00::1/48"]}), "spec.prefixes"),
         (json!({"prefixes": ["fd00::/72"]}), "spec.prefixes"),
-        (json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 129}), "spec.allocationPrefixLength"),
-        (json!({"prefixes": ["10.0.0.0/16"]}), "spec.allocationPrefixLength"),
-        (json!({"prefixes": ["fd00::/48"], "excludedPrefixes": ["10.0.0.1"]}), "spec.excludedPrefixes"),
-        (json!({"prefixes": ["fd00::/48"], "gateway": "10.0.0.1"}), "spec.gateway"),
+        (
+            json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 129}),
+            "spec.allocationPrefixLength",
+        ),
+        (
+            json!({"prefixes": ["10.0.0.0/16"]}),
+            "spec.allocationPrefixLength",
+        ),
+        (
+            json!({"prefixes": ["fd00::/48"], "excludedPrefixes": ["10.0.0.1"]}),
+            "spec.excludedPrefixes",
+        ),
+        (
+            json!({"prefixes": ["fd00::/48"], "gateway": "10.0.0.1"}),
+            "spec.gateway",
+        ),
     ];
     for (spec, field) in cases {
-        let (code, fields, message) = denied(creation(InClusterKind::PrefixPool, &spec, &Cluster::default()));
-        assert_eq!((code, fields.first().map(String::as_str)), (422, Some(field)), "{spec}: {message}");
+        let (code, fields, message) = denied(creation(
+            InClusterKind::PrefixPool,
+            &spec,
+            &Cluster::default(),
+        ));
+        assert_eq!(
+            (code, fields.first().map(String::as_str)),
+            (422, Some(field)),
+            "{spec}: {message}"
+        );
     }
     let spec = json!({"prefixes": ["10.0.0.0/16"], "allocationPrefixLength": 24});
-    assert!(warnings_of(creation(InClusterKind::GlobalPrefixPool, &spec, &Cluster::default())).is_empty());
+    assert!(
+        warnings_of(creation(
+            InClusterKind::GlobalPrefixPool,
+            &spec,
+            &Cluster::default()
+        ))
+        .is_empty()
+    );
 }
 
 #[test]
 fn probable_mistakes_cause_warnings() {
     let other = PoolKey::new(InClusterKind::GlobalIPPool, None, "other");
-    let view = Cluster { overlapping: vec![other], ..Cluster::default() };
+    let view = Cluster {
+        overlapping: vec![other],
+        ..Cluster::default()
+    };
     let spec = json!({
         "addresses": ["10.0.0.0/25"], "prefix": 24, "gateway": "10.0.9.1",
         "excludedAddresses": ["10.0.0.5", "10.0.0.200"],
     });
     let warnings = warnings_of(creation(InClusterKind::IPPool, &spec, &view));
-    for (warning, part) in
-        warnings.iter().zip(["spec.gateway: 10.0.9.1", "spec.excludedAddresses[1]", "GlobalInClusterIPPool other"])
-    {
+    for (warning, part) in warnings.iter().zip([
+        "spec.gateway: 10.0.9.1",
+        "spec.excludedAddresses[1]",
+        "GlobalInClusterIPPool other",
+    ]) {
         assert!(warning.contains(part), "{warning}");
     }
     assert_eq!(warnings.len(), 3);
-    let spec = json!({"prefixes": ["fd00::/120"], "allocationPrefixLength": 128, "gateway": "fd00::1"});
-    let warnings = warnings_of(creation(InClusterKind::PrefixPool, &spec, &Cluster::default()));
-    assert!(warnings.len() == 2 && warnings[0].contains("128") && warnings[1].contains("fd00::1"), "{warnings:?}");
+    let spec =
+        json!({"prefixes": ["fd00::/120"], "allocationPrefixLength": 128, "gateway": "fd00::1"});
+    let warnings = warnings_of(creation(
+        InClusterKind::PrefixPool,
+        &spec,
+        &Cluster::default(),
+    ));
+    assert!(
+        warnings.len() == 2 && warnings[0].contains("128") && warnings[1].contains("fd00::1"),
+        "{warnings:?}"
+    );
     let plain = json!({"addresses": ["10.0.0.0/25"], "prefix": 24, "gateway": "10.0.0.1"});
     assert!(warnings_of(creation(InClusterKind::IPPool, &plain, &Cluster::default())).is_empty());
 }
 
 #[test]
 fn overlapping_pools_of_other_namespaces_are_counted() {
-    let pool = |kind: InClusterKind, namespace: Option<&str>| PoolKey::new(kind, namespace, "secret");
+    let pool =
+        |kind: InClusterKind, namespace: Option<&str>| PoolKey::new(kind, namespace, "secret");
     let overlapping = vec![
         pool(InClusterKind::IPPool, Some("n")),
         pool(InClusterKind::IPPool, Some("other")),
         pool(InClusterKind::PrefixPool, Some("third")),
     ];
-    let view = Cluster { overlapping, ..Cluster::default() };
+    let view = Cluster {
+        overlapping,
+        ..Cluster::default()
+    };
     let spec = json!({"addresses": ["10.0.0.0/25"], "prefix": 24});
     let expected = "the same addresses can be allocated by InClusterIPPool n/secret and 2 pools in other namespaces; \
                     pools of one IPNetwork never share addresses";
-    assert_eq!(warnings_of(creation(InClusterKind::IPPool, &spec, &view)), [expected]);
+    assert_eq!(
+        warnings_of(creation(InClusterKind::IPPool, &spec, &view)),
+        [expected]
+    );
     let mut global = object(InClusterKind::GlobalIPPool, &spec);
     global["metadata"] = json!({"name": "p"});
     let request = request_for(Operation::Create, None, Some(global));
     let warnings = warnings_of(review(InClusterKind::GlobalIPPool, &request, &view));
-    assert!(warnings.len() == 1 && warnings[0].contains("3 namespaced pools"), "{warnings:?}");
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("3 namespaced pools"),
+        "{warnings:?}"
+    );
     assert!(!warnings[0].contains("secret"), "{warnings:?}");
 }
 
 #[test]
 fn addresses_in_use_cannot_be_removed() {
     let spec = |addresses: &str| json!({"addresses": [addresses], "prefix": 24});
-    let view = Cluster { in_use: vec!["10.0.0.5", "10.0.0.200"], ..Cluster::default() };
+    let view = Cluster {
+        in_use: vec!["10.0.0.5", "10.0.0.200"],
+        ..Cluster::default()
+    };
     let whole = spec("10.0.0.1-10.0.0.9");
-    assert!(warnings_of(change(InClusterKind::IPPool, &whole, &spec("10.0.0.2-10.0.0.20"), &view)).is_empty());
+    assert!(
+        warnings_of(change(
+            InClusterKind::IPPool,
+            &whole,
+            &spec("10.0.0.2-10.0.0.20"),
+            &view
+        ))
+        .is_empty()
+    );
     let mut excluding = whole.clone();
     excluding["excludedAddresses"] = json!(["10.0.0.4/30"]);
     let mut gateway = whole.clone();
@@ -195,24 +346,57 @@ fn addresses_in_use_cannot_be_removed() {
     for less in [spec("10.0.0.6-10.0.0.9"), excluding, gateway] {
         let (code, fields, message) = denied(change(InClusterKind::IPPool, &whole, &less, &view));
         assert_eq!((code, fields.len()), (400, 0));
-        assert!(message.contains("10.0.0.5") && !message.contains("10.0.0.200"), "{message}");
+        assert!(
+            message.contains("10.0.0.5") && !message.contains("10.0.0.200"),
+            "{message}"
+        );
     }
-    let incomplete = Cluster { incomplete: true, ..Cluster::default() };
-    assert_eq!(denied(change(InClusterKind::IPPool, &whole, &spec("10.0.0.6-10.0.0.9"), &incomplete)).0, 503);
-    assert!(warnings_of(change(InClusterKind::IPPool, &whole, &spec("10.0.0.1-10.0.0.99"), &incomplete)).is_empty());
+    let incomplete = Cluster {
+        incomplete: true,
+        ..Cluster::default()
+    };
+    assert_eq!(
+        denied(change(
+            InClusterKind::IPPool,
+            &whole,
+            &spec("10.0.0.6-10.0.0.9"),
+            &incomplete
+        ))
+        .0,
+        503
+    );
+    assert!(
+        warnings_of(change(
+            InClusterKind::IPPool,
+            &whole,
+            &spec("10.0.0.1-10.0.0.99"),
+            &incomplete
+        ))
+        .is_empty()
+    );
 }
 
 #[test]
 fn updates_without_spec_change_are_allowed() {
     let bad = json!({"addresses": ["nonsense"], "prefix": 24});
     let good = json!({"addresses": ["10.0.0.1"], "prefix": 24});
-    let view = Cluster { in_use: vec!["10.0.0.1"], ..Cluster::default() };
+    let view = Cluster {
+        in_use: vec!["10.0.0.1"],
+        ..Cluster::default()
+    };
     assert!(warnings_of(change(InClusterKind::IPPool, &bad, &bad, &view)).is_empty());
     assert!(warnings_of(change(InClusterKind::IPPool, &bad, &good, &view)).is_empty());
-    assert_eq!(denied(change(InClusterKind::IPPool, &good, &bad, &view)).0, 422);
+    assert_eq!(
+        denied(change(InClusterKind::IPPool, &good, &bad, &view)).0,
+        422
+    );
     let mut deleting = object(InClusterKind::IPPool, &bad);
     deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    let request = request_for(Operation::Update, Some(object(InClusterKind::IPPool, &good)), Some(deleting));
+    let request = request_for(
+        Operation::Update,
+        Some(object(InClusterKind::IPPool, &good)),
+        Some(deleting),
+    );
     assert!(warnings_of(review(InClusterKind::IPPool, &request, &view)).is_empty());
     let mut status = request_for(
         Operation::Update,
@@ -228,30 +412,70 @@ fn immutable_fields_cannot_be_changed() {
     let with = |length: i64, network: &str| json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": length, "network": network});
     let without = json!({"prefixes": ["fd00::/48"]});
     let view = Cluster::default();
-    let (code, fields, _) = denied(change(InClusterKind::PrefixPool, &with(64, "a"), &with(65, "b"), &view));
-    assert_eq!((code, fields), (422, vec!["spec.allocationPrefixLength".to_owned()]));
-    let warnings = warnings_of(change(InClusterKind::PrefixPool, &without, &with(64, "a"), &view));
-    assert_eq!(warnings, ["spec.network: IPNetwork a does not exist; create it, or correct spec.network"]);
-    let declared = Cluster { networks: [("a", 64)].into(), ..Cluster::default() };
-    let (_, fields, message) = denied(change(InClusterKind::PrefixPool, &with(64, "a"), &with(65, "a"), &declared));
+    let (code, fields, _) = denied(change(
+        InClusterKind::PrefixPool,
+        &with(64, "a"),
+        &with(65, "b"),
+        &view,
+    ));
+    assert_eq!(
+        (code, fields),
+        (422, vec!["spec.allocationPrefixLength".to_owned()])
+    );
+    let warnings = warnings_of(change(
+        InClusterKind::PrefixPool,
+        &without,
+        &with(64, "a"),
+        &view,
+    ));
+    assert_eq!(
+        warnings,
+        ["spec.network: IPNetwork a does not exist; create it, or correct spec.network"]
+    );
+    let declared = Cluster {
+        networks: [("a", 64)].into(),
+        ..Cluster::default()
+    };
+    let (_, fields, message) = denied(change(
+        InClusterKind::PrefixPool,
+        &with(64, "a"),
+        &with(65, "a"),
+        &declared,
+    ));
     assert_eq!(fields, ["spec.allocationPrefixLength"], "{message}");
-    assert!(warnings_of(change(InClusterKind::PrefixPool, &without, &with(64, ""), &view)).is_empty());
+    assert!(
+        warnings_of(change(
+            InClusterKind::PrefixPool,
+            &without,
+            &with(64, ""),
+            &view
+        ))
+        .is_empty()
+    );
 }
 
 #[test]
 fn pool_in_use_is_deleted_only_with_annotation() {
-    let used = Cluster { in_use: vec!["10.0.0.1"], ..Cluster::default() };
+    let used = Cluster {
+        in_use: vec!["10.0.0.1"],
+        ..Cluster::default()
+    };
     let delete = |annotations: Value, deleting: Value, view: &Cluster| {
         let old = json!({
             "kind": "InClusterIPPool",
             "metadata": {"namespace": "n", "name": "p", "annotations": annotations, "deletionTimestamp": deleting},
             "spec": {"addresses": ["10.0.0.1"], "prefix": 24},
         });
-        review(InClusterKind::IPPool, &request_for(Operation::Delete, Some(old), None), view)
+        review(
+            InClusterKind::IPPool,
+            &request_for(Operation::Delete, Some(old), None),
+            view,
+        )
     };
     let (code, _, message) = denied(delete(Value::Null, Value::Null, &used));
     assert!(
-        code == 400 && message.starts_with("Pool has IPAddresses allocated. Cannot delete Pool until"),
+        code == 400
+            && message.starts_with("Pool has IPAddresses allocated. Cannot delete Pool until"),
         "{message}"
     );
     assert!(warnings_of(delete(Value::Null, Value::Null, &Cluster::default())).is_empty());
@@ -259,18 +483,41 @@ fn pool_in_use_is_deleted_only_with_annotation() {
         assert!(warnings_of(delete(json!({annotation: ""}), Value::Null, &used)).is_empty());
     }
     assert!(warnings_of(delete(Value::Null, json!("2026-01-01T00:00:00Z"), &used)).is_empty());
-    assert_eq!(denied(delete(Value::Null, Value::Null, &Cluster { incomplete: true, ..Cluster::default() })).0, 503);
+    assert_eq!(
+        denied(delete(
+            Value::Null,
+            Value::Null,
+            &Cluster {
+                incomplete: true,
+                ..Cluster::default()
+            }
+        ))
+        .0,
+        503
+    );
 }
 
 #[test]
 fn undecodable_objects_are_denied() {
     let view = Cluster::default();
     for operation in [Operation::Create, Operation::Update, Operation::Delete] {
-        assert_eq!(denied(review(InClusterKind::IPPool, &request_for(operation.clone(), None, None), &view)).0, 400);
+        assert_eq!(
+            denied(review(
+                InClusterKind::IPPool,
+                &request_for(operation.clone(), None, None),
+                &view
+            ))
+            .0,
+            400
+        );
         let undecodable = Some(json!({"kind": "InClusterIPPool", "spec": 5}));
         assert_eq!(
-            denied(review(InClusterKind::IPPool, &request_for(operation, undecodable.clone(), Some(json!(7))), &view))
-                .0,
+            denied(review(
+                InClusterKind::IPPool,
+                &request_for(operation, undecodable.clone(), Some(json!(7))),
+                &view
+            ))
+            .0,
             400
         );
     }
@@ -278,11 +525,19 @@ fn undecodable_objects_are_denied() {
 
 #[test]
 fn object_of_another_or_no_kind_is_denied() {
-    let (spec, view) = (json!({"addresses": ["10.0.0.1"], "prefix": 24}), Cluster::default());
+    let (spec, view) = (
+        json!({"addresses": ["10.0.0.1"], "prefix": 24}),
+        Cluster::default(),
+    );
     let mut without = object(InClusterKind::IPPool, &spec);
     without["kind"] = Value::Null;
-    for (object, reason) in [(without, "`kind`"), (object(InClusterKind::GlobalIPPool, &spec), "GlobalInClusterIPPool")]
-    {
+    for (object, reason) in [
+        (without, "`kind`"),
+        (
+            object(InClusterKind::GlobalIPPool, &spec),
+            "GlobalInClusterIPPool",
+        ),
+    ] {
         let request = request_for(Operation::Create, None, Some(object));
         let (code, _, message) = denied(review(InClusterKind::IPPool, &request, &view));
         assert!(code == 400 && message.contains(reason), "{message}");
@@ -291,31 +546,59 @@ fn object_of_another_or_no_kind_is_denied() {
 
 #[test]
 fn slices_errors_name_their_field() {
-    let with =
-        |slices: Value| json!({"addresses": ["10.0.0.0/26"], "prefix": 24, "gateway": "10.0.0.1", "slices": slices});
+    let with = |slices: Value| json!({"addresses": ["10.0.0.0/26"], "prefix": 24, "gateway": "10.0.0.1", "slices": slices});
     let kind = InClusterKind::GlobalIPPool;
     let rack = json!({"size": 64, "per": "Label", "label": "topology/rack"});
-    assert_eq!(creation(kind, &with(rack.clone()), &Cluster::default()), Ok(Vec::new()));
+    assert_eq!(
+        creation(kind, &with(rack.clone()), &Cluster::default()),
+        Ok(Vec::new())
+    );
     for (slices, field, text) in [
-        (json!({"size": 128, "per": "Cluster"}), "spec.slices.size", "larger than the pool, which has 64 addresses"),
-        (json!({"size": 63, "per": "Cluster"}), "spec.slices.size", "power of two"),
-        (json!({"size": 4, "per": "Label"}), "spec.slices.label", "required with per: Label"),
+        (
+            json!({"size": 128, "per": "Cluster"}),
+            "spec.slices.size",
+            "larger than the pool, which has 64 addresses",
+        ),
+        (
+            json!({"size": 63, "per": "Cluster"}),
+            "spec.slices.size",
+            "power of two",
+        ),
+        (
+            json!({"size": 4, "per": "Label"}),
+            "spec.slices.label",
+            "required with per: Label",
+        ),
     ] {
         let (code, fields, message) = denied(creation(kind, &with(slices), &Cluster::default()));
         assert_eq!((code, fields), (422, vec![field.to_owned()]));
         assert!(message.contains(text), "{message}");
     }
     let smaller = json!({"size": 32, "per": "Label", "label": "topology/rack"});
-    let (_, fields, message) = denied(change(kind, &with(rack.clone()), &with(smaller), &Cluster::default()));
-    assert_eq!((fields, message.contains("field is immutable")), (vec!["spec.slices.size".to_owned()], true));
+    let (_, fields, message) = denied(change(
+        kind,
+        &with(rack.clone()),
+        &with(smaller),
+        &Cluster::default(),
+    ));
+    assert_eq!(
+        (fields, message.contains("field is immutable")),
+        (vec!["spec.slices.size".to_owned()], true)
+    );
     assert!(change(kind, &with(rack), &with(Value::Null), &Cluster::default()).is_ok());
 }
 
 #[test]
 fn short_terminating_limit_is_denied() {
     for (kind, spec) in [
-        (InClusterKind::IPPool, json!({"addresses": ["10.0.0.2"], "prefix": 24})),
-        (InClusterKind::GlobalPrefixPool, json!({"prefixes": ["fd00::/48"]})),
+        (
+            InClusterKind::IPPool,
+            json!({"addresses": ["10.0.0.2"], "prefix": 24}),
+        ),
+        (
+            InClusterKind::GlobalPrefixPool,
+            json!({"prefixes": ["fd00::/48"]}),
+        ),
     ] {
         let with = |seconds: i64| {
             let mut spec = spec.clone();
@@ -323,16 +606,34 @@ fn short_terminating_limit_is_denied() {
             creation(kind, &spec, &Cluster::default())
         };
         let (code, fields, message) = denied(with(59));
-        assert_eq!((code, fields), (422, vec!["spec.reclaim.terminating.afterSeconds".to_owned()]));
-        assert!(message.contains("must be greater than or equal to 60"), "{message}");
+        assert_eq!(
+            (code, fields),
+            (
+                422,
+                vec!["spec.reclaim.terminating.afterSeconds".to_owned()]
+            )
+        );
+        assert!(
+            message.contains("must be greater than or equal to 60"),
+            "{message}"
+        );
         let warnings = warnings_of(with(60));
         assert!(
-            warnings.iter().any(|text| text.contains("60 seconds after the deletion of its claim")),
+            warnings
+                .iter()
+                .any(|text| text.contains("60 seconds after the deletion of its claim")),
             "{warnings:?}"
         );
     }
     let verify = json!({"addresses": ["10.0.0.2"], "prefix": 24, "reclaim": {"verify": "Report"}});
-    assert_eq!(warnings_of(creation(InClusterKind::IPPool, &verify, &Cluster::default())), [""; 0]);
+    assert_eq!(
+        warnings_of(creation(
+            InClusterKind::IPPool,
+            &verify,
+            &Cluster::default()
+        )),
+        [""; 0]
+    );
 }
 
 #[test]
@@ -352,22 +653,62 @@ fn leaving_a_network_with_addresses_in_use_warns_like_joining() {
     };
     let lab = || Scope::Network("lab".into());
     let update = |old: Value, new: Value, view: &Cluster| {
-        warnings_of(review(InClusterKind::IPPool, &request_for(Operation::Update, Some(old), Some(new)), view))
+        warnings_of(review(
+            InClusterKind::IPPool,
+            &request_for(Operation::Update, Some(old), Some(new)),
+            view,
+        ))
     };
-    let leaves = |field: &str| format!("{field}: the pool leaves IPNetwork lab with 2 addresses in use, which");
-    let joins = |field: &str| format!("{field}: the pool joins IPNetwork lab with 2 addresses in use that");
+    let leaves = |field: &str| {
+        format!("{field}: the pool leaves IPNetwork lab with 2 addresses in use, which")
+    };
+    let joins =
+        |field: &str| format!("{field}: the pool joins IPNetwork lab with 2 addresses in use that");
     let (alone, member) = (spec(None), spec(Some("lab")));
     let cases = [
-        (labelled(&alone, Some("lab")), labelled(&alone, None), view(lab()), leaves("metadata.labels")),
-        (labelled(&alone, Some("lab")), labelled(&alone, Some("other")), view(lab()), leaves("metadata.labels")),
-        (labelled(&member, None), labelled(&alone, None), view(lab()), leaves("spec.network")),
-        (labelled(&member, None), labelled(&spec(Some("other")), None), view(lab()), leaves("spec.network")),
-        (labelled(&alone, None), labelled(&alone, Some("lab")), view(own.clone()), joins("metadata.labels")),
-        (labelled(&alone, None), labelled(&member, None), view(own), joins("spec.network")),
+        (
+            labelled(&alone, Some("lab")),
+            labelled(&alone, None),
+            view(lab()),
+            leaves("metadata.labels"),
+        ),
+        (
+            labelled(&alone, Some("lab")),
+            labelled(&alone, Some("other")),
+            view(lab()),
+            leaves("metadata.labels"),
+        ),
+        (
+            labelled(&member, None),
+            labelled(&alone, None),
+            view(lab()),
+            leaves("spec.network"),
+        ),
+        (
+            labelled(&member, None),
+            labelled(&spec(Some("other")), None),
+            view(lab()),
+            leaves("spec.network"),
+        ),
+        (
+            labelled(&alone, None),
+            labelled(&alone, Some("lab")),
+            view(own.clone()),
+            joins("metadata.labels"),
+        ),
+        (
+            labelled(&alone, None),
+            labelled(&member, None),
+            view(own),
+            joins("spec.network"),
+        ),
     ];
     for (old, new, view, expected) in cases {
         let warnings = update(old, new, &view);
-        assert!(warnings.len() == 1 && warnings[0].starts_with(&expected), "{expected}: {warnings:?}");
+        assert!(
+            warnings.len() == 1 && warnings[0].starts_with(&expected),
+            "{expected}: {warnings:?}"
+        );
         assert!(warnings[0].contains("10.0.0.1, 10.0.0.2; "), "{warnings:?}");
     }
     // Labels that change no network.

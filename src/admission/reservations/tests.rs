@@ -1,4 +1,7 @@
-#![allow(clippy::needless_pass_by_value, reason = "the values are written where they are passed")]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "the values are written where they are passed"
+)]
 
 use std::sync::Arc;
 
@@ -36,11 +39,19 @@ impl View for Cluster {
         }))
         .unwrap();
         let is_known = *pool == PoolKey::of(&object);
-        is_known.then(|| (Scope::Pool(pool.clone()), object.spec.usable().ok().map(Arc::new)))
+        is_known.then(|| {
+            (
+                Scope::Pool(pool.clone()),
+                object.spec.usable().ok().map(Arc::new),
+            )
+        })
     }
     fn owners(&self, slot: &Slot) -> Vec<NamespacedName> {
         let is_used = slot.block.to_string() == "10.0.0.3";
-        is_used.then(|| NamespacedName::new("n", "holder")).into_iter().collect()
+        is_used
+            .then(|| NamespacedName::new("n", "holder"))
+            .into_iter()
+            .collect()
     }
 }
 
@@ -55,7 +66,11 @@ fn reservation(last: u8, change: Value) -> Value {
 }
 
 fn request_for(operation: Operation, object: Value) -> AdmissionRequest {
-    let (new, old) = if operation == Operation::Delete { (None, Some(object)) } else { (Some(object), None) };
+    let (new, old) = if operation == Operation::Delete {
+        (None, Some(object))
+    } else {
+        (Some(object), None)
+    };
     AdmissionRequest {
         uid: "u".to_owned(),
         kind: GroupVersionKind::gvk("", "", ""),
@@ -74,8 +89,15 @@ fn review_of(operation: Operation, object: Value) -> Decision {
 
 fn denied(decision: Decision) -> (u16, Vec<String>, String) {
     let status = decision.expect_err("the request is denied");
-    let causes = status.details.into_iter().flat_map(|details| details.causes);
-    (status.code, causes.map(|cause| cause.field).collect(), status.message)
+    let causes = status
+        .details
+        .into_iter()
+        .flat_map(|details| details.causes);
+    (
+        status.code,
+        causes.map(|cause| cause.field).collect(),
+        status.message,
+    )
 }
 
 fn warnings_of(decision: Decision) -> Vec<String> {
@@ -85,9 +107,19 @@ fn warnings_of(decision: Decision) -> Vec<String> {
 #[test]
 fn effective_reservations_are_allowed() {
     assert!(warnings_of(review_of(Operation::Create, reservation(2, json!({})))).is_empty());
-    assert!(warnings_of(review_of(Operation::Create, reservation(2, promise("n", "vip")))).is_empty());
     assert!(
-        warnings_of(review_of(Operation::Create, reservation(3, promise("n", "holder")))).is_empty(),
+        warnings_of(review_of(
+            Operation::Create,
+            reservation(2, promise("n", "vip"))
+        ))
+        .is_empty()
+    );
+    assert!(
+        warnings_of(review_of(
+            Operation::Create,
+            reservation(3, promise("n", "holder"))
+        ))
+        .is_empty(),
         "the address is promised to its owner"
     );
     let unknown = json!({"metadata": {"name": "g.x.10.0.0.2"}, "spec": {"scope": "g.x",
@@ -107,27 +139,79 @@ fn promise(namespace: &str, name: &str) -> Value {
 #[test]
 fn reservations_without_effect_are_denied_with_field() {
     let cases = [
-        (reservation(77, json!({})), "spec.address", "does not contain this address"),
-        (reservation(3, json!({})), "spec.address", "in use by an IPAddress (see"),
-        (reservation(3, json!({"spec": {"claimRef": {"namespace": "n", "name": "vip"}}})), "spec.address", "in use"),
-        (reservation(2, json!({"metadata": {"name": "mine"}})), "metadata.name", "p.n.p.10.0.0.2"),
-        (reservation(2, json!({"spec": {"scope": "g.p"}})), "spec.scope", "p.n.p"),
         (
-            reservation(2, json!({"metadata": {"name": "n.lab.10.0.0.2"}, "spec": {"scope": "n.lab"}})),
+            reservation(77, json!({})),
+            "spec.address",
+            "does not contain this address",
+        ),
+        (
+            reservation(3, json!({})),
+            "spec.address",
+            "in use by an IPAddress (see",
+        ),
+        (
+            reservation(
+                3,
+                json!({"spec": {"claimRef": {"namespace": "n", "name": "vip"}}}),
+            ),
+            "spec.address",
+            "in use",
+        ),
+        (
+            reservation(2, json!({"metadata": {"name": "mine"}})),
+            "metadata.name",
+            "p.n.p.10.0.0.2",
+        ),
+        (
+            reservation(2, json!({"spec": {"scope": "g.p"}})),
             "spec.scope",
             "p.n.p",
         ),
-        (reservation(2, json!({"spec": {"address": "10.0.0"}})), "spec.address", "10.0.0"),
-        (reservation(2, json!({"spec": {"poolRef": {"kind": "Pod"}}})), "spec.poolRef", "Pod"),
-        (reservation(2, promise("n", "Bad_Claim")), "spec.claimRef.name", "is not the name of a claim"),
-        (reservation(2, promise("No", "vip")), "spec.claimRef.namespace", "is not the name of a namespace"),
-        (reservation(2, promise("kube-system", "vip")), "spec.claimRef.namespace", "claims of its namespace"),
+        (
+            reservation(
+                2,
+                json!({"metadata": {"name": "n.lab.10.0.0.2"}, "spec": {"scope": "n.lab"}}),
+            ),
+            "spec.scope",
+            "p.n.p",
+        ),
+        (
+            reservation(2, json!({"spec": {"address": "10.0.0"}})),
+            "spec.address",
+            "10.0.0",
+        ),
+        (
+            reservation(2, json!({"spec": {"poolRef": {"kind": "Pod"}}})),
+            "spec.poolRef",
+            "Pod",
+        ),
+        (
+            reservation(2, promise("n", "Bad_Claim")),
+            "spec.claimRef.name",
+            "is not the name of a claim",
+        ),
+        (
+            reservation(2, promise("No", "vip")),
+            "spec.claimRef.namespace",
+            "is not the name of a namespace",
+        ),
+        (
+            reservation(2, promise("kube-system", "vip")),
+            "spec.claimRef.namespace",
+            "claims of its namespace",
+        ),
     ];
     for (object, field, text) in cases {
         let (code, fields, message) = denied(review_of(Operation::Create, object));
         assert_eq!((code, fields), (422, vec![field.to_owned()]), "{message}");
-        assert!(message.contains(text) && message.matches(field).count() == 1, "{message}");
-        assert!(!message.contains("holder"), "the message names a namespaced object: {message}");
+        assert!(
+            message.contains(text) && message.matches(field).count() == 1,
+            "{message}"
+        );
+        assert!(
+            !message.contains("holder"),
+            "the message names a namespaced object: {message}"
+        );
     }
     assert_eq!(denied(review_of(Operation::Create, json!(7))).0, 400);
 }
@@ -150,7 +234,14 @@ fn moved_reservations_are_allowed_with_a_warning() {
         let created = reservation(last, json!({}));
         assert!(create(&serde_json::from_value(created).unwrap(), &cluster).is_err());
         let moved = json!({"metadata": {"labels": {"clusterctl.cluster.x-k8s.io/move": ""}}});
-        let warnings = create(&serde_json::from_value(reservation(last, moved)).unwrap(), &cluster).unwrap();
-        assert!(warnings.len() == 1 && warnings[0].starts_with("spec.address: "), "{warnings:?}");
+        let warnings = create(
+            &serde_json::from_value(reservation(last, moved)).unwrap(),
+            &cluster,
+        )
+        .unwrap();
+        assert!(
+            warnings.len() == 1 && warnings[0].starts_with("spec.address: "),
+            "{warnings:?}"
+        );
     }
 }

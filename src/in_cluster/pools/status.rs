@@ -1,10 +1,13 @@
-//! The conditions of a pool. `Reconciling` and `Stalled` are those of kstatus, by which Flux, Argo CD and other tools
-//! tell an object in progress from one that failed: <https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus>.
+//! The conditions of a pool. `Reconciling` and `Stalled` are those of kstatus, by which Flux, Argo
+//! CD and other tools tell an object in progress from one that failed:
+//! <https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus>.
 
 use std::fmt::Write as _;
 
 use capi_ipam_api::conditions::{self, Condition};
-use capi_ipam_api::{AddressCounts, Audience, NetworkRefusal, OverLimit, PoolKey, SliceCounts, advice, names};
+use capi_ipam_api::{
+    AddressCounts, Audience, NetworkRefusal, OverLimit, PoolKey, SliceCounts, advice, names,
+};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ledger::{DrainingUse, MAX_OVERLAPS, PoolInfo};
 
@@ -56,26 +59,46 @@ impl PoolSnapshot<'_> {
     pub(super) fn conditions(&self) -> impl Iterator<Item = Condition> {
         let ready = self.ready();
         let progress = progress(&ready);
-        let optional =
-            self.over_limit().into_iter().chain(self.slices_exhausted()).chain(self.draining()).chain(progress);
-        [ready, self.exhausted(), self.overlaps(), self.out_of_range()].into_iter().chain(optional)
+        let optional = self
+            .over_limit()
+            .into_iter()
+            .chain(self.slices_exhausted())
+            .chain(self.draining())
+            .chain(progress);
+        [
+            ready,
+            self.exhausted(),
+            self.overlaps(),
+            self.out_of_range(),
+        ]
+        .into_iter()
+        .chain(optional)
     }
 
     /// Returns the types of the conditions that the pool must not have.
     pub(super) fn absent_conditions(&self) -> impl Iterator<Item = &'static str> {
         let present = progress(&self.ready());
         let over_limit = self.over_limit.is_none().then_some(conditions::OVER_LIMIT);
-        let slices = self.slices.is_none().then_some(conditions::SLICES_EXHAUSTED);
+        let slices = self
+            .slices
+            .is_none()
+            .then_some(conditions::SLICES_EXHAUSTED);
         [conditions::RECONCILING, conditions::STALLED]
             .into_iter()
-            .filter(move |absent| present.as_ref().is_none_or(|present| present.type_ != *absent))
+            .filter(move |absent| {
+                present
+                    .as_ref()
+                    .is_none_or(|present| present.type_ != *absent)
+            })
             .chain(over_limit)
             .chain(slices)
             .chain(self.draining.is_none().then_some(conditions::DRAINING))
     }
 
     fn ready(&self) -> Condition {
-        let condition = |ready, reason, message: String| Condition::new(conditions::READY, ready, reason, message);
+        let condition = |ready, reason, message: String| {
+            Condition::new(conditions::READY, ready, reason, message)
+        };
         if self.info.deleting {
             let message = match self.blocker {
                 Some(DeletionBlocker::Addresses(count)) => format!("waiting for {count} addresses to be released"),
@@ -93,17 +116,25 @@ impl PoolSnapshot<'_> {
                 None => String::new(),
             };
             condition(false, conditions::DELETING, message)
-        } else if let Some(refusal @ NetworkRefusal::LengthMismatch { .. }) = &self.info.network_problem {
+        } else if let Some(refusal @ NetworkRefusal::LengthMismatch { .. }) =
+            &self.info.network_problem
+        {
             condition(false, network_reason(refusal), refusal.to_string())
         } else if let Err(problems) = &self.info.usable {
             condition(false, conditions::INVALID_SPEC, problems.to_string())
         } else if let Some(refusal) = &self.info.network_problem {
             condition(false, network_reason(refusal), refusal.to_string())
         } else if let Some(error) = self.finalizer_error {
-            let message = format!("cannot add the finalizer {}, will retry: {error}", names::PROTECT_POOL);
+            let message = format!(
+                "cannot add the finalizer {}, will retry: {error}",
+                names::PROTECT_POOL
+            );
             condition(false, conditions::INITIALIZATION_FAILED, message)
         } else if self.info.paused {
-            let message = format!("remove the annotation {} to resume", names::PAUSED_ANNOTATION);
+            let message = format!(
+                "remove the annotation {} to resume",
+                names::PAUSED_ANNOTATION
+            );
             condition(false, conditions::PAUSED_REASON, message)
         } else {
             condition(true, conditions::POOL_READY, String::new())
@@ -113,8 +144,16 @@ impl PoolSnapshot<'_> {
     fn exhausted(&self) -> Condition {
         if self.info.usable.is_ok() && self.counts.free == 0 {
             let counts = describe_counts(self.counts, self.cooldown_end);
-            let message = format!("no address is free ({counts}); {}", advice::exhausted(&self.counts));
-            return Condition::new(conditions::EXHAUSTED, true, conditions::NO_FREE_ADDRESS, message);
+            let message = format!(
+                "no address is free ({counts}); {}",
+                advice::exhausted(&self.counts)
+            );
+            return Condition::new(
+                conditions::EXHAUSTED,
+                true,
+                conditions::NO_FREE_ADDRESS,
+                message,
+            );
         }
         Condition::new(conditions::EXHAUSTED, false, conditions::ADDRESSES_FREE, "")
     }
@@ -123,15 +162,28 @@ impl PoolSnapshot<'_> {
         if self.overlapping.is_empty() {
             return Condition::new(conditions::OVERLAPPING, false, conditions::NO_OVERLAP, "");
         }
-        let at_least = if self.overlapping.len() >= MAX_OVERLAPS { "at least " } else { "" };
+        let at_least = if self.overlapping.len() >= MAX_OVERLAPS {
+            "at least "
+        } else {
+            ""
+        };
         let pools = Audience::of_pool(self.key).pools(&self.overlapping);
         let advice = advice::overlap(&self.info.scope, self.has_one_length);
         let message = format!("the same addresses can be allocated by {at_least}{pools}; {advice}");
-        Condition::new(conditions::OVERLAPPING, true, conditions::POOLS_OVERLAP, message)
+        Condition::new(
+            conditions::OVERLAPPING,
+            true,
+            conditions::POOLS_OVERLAP,
+            message,
+        )
     }
 
     fn over_limit(&self) -> Option<Condition> {
-        let OverLimit { groups, addresses, not_allowed } = self.over_limit?;
+        let OverLimit {
+            groups,
+            addresses,
+            not_allowed,
+        } = self.over_limit?;
         let mut parts = Vec::new();
         if addresses > 0 {
             parts.push(format!(
@@ -142,54 +194,113 @@ impl PoolSnapshot<'_> {
             parts.push(format!("{not_allowed} addresses are in namespaces that spec.allowedNamespaces does not allow"));
         }
         if parts.is_empty() {
-            return Some(Condition::new(conditions::OVER_LIMIT, false, conditions::WITHIN_LIMITS, ""));
+            return Some(Condition::new(
+                conditions::OVER_LIMIT,
+                false,
+                conditions::WITHIN_LIMITS,
+                "",
+            ));
         }
-        let message = format!("{}; they stay in use until they are released", parts.join(", and "));
-        Some(Condition::new(conditions::OVER_LIMIT, true, conditions::LIMITS_EXCEEDED, message))
+        let message = format!(
+            "{}; they stay in use until they are released",
+            parts.join(", and ")
+        );
+        Some(Condition::new(
+            conditions::OVER_LIMIT,
+            true,
+            conditions::LIMITS_EXCEEDED,
+            message,
+        ))
     }
 
     fn slices_exhausted(&self) -> Option<Condition> {
-        let SliceCounts { total, assigned, free } = self.slices?;
+        let SliceCounts {
+            total,
+            assigned,
+            free,
+        } = self.slices?;
         if free > 0 {
-            return Some(Condition::new(conditions::SLICES_EXHAUSTED, false, conditions::SLICES_FREE, ""));
+            return Some(Condition::new(
+                conditions::SLICES_EXHAUSTED,
+                false,
+                conditions::SLICES_FREE,
+                "",
+            ));
         }
         let unassigned = total.saturating_sub(assigned);
-        let rest =
-            if unassigned > 0 { format!(", and {unassigned} others have addresses in use") } else { String::new() };
-        let advice =
-            if total > 0 { "add addresses, or release the claims of an owner" } else { "add addresses for a slice" };
+        let rest = if unassigned > 0 {
+            format!(", and {unassigned} others have addresses in use")
+        } else {
+            String::new()
+        };
+        let advice = if total > 0 {
+            "add addresses, or release the claims of an owner"
+        } else {
+            "add addresses for a slice"
+        };
         let message = format!("{assigned} of {total} slices are assigned{rest}; {advice}");
-        Some(Condition::new(conditions::SLICES_EXHAUSTED, true, conditions::NO_FREE_SLICE, message))
+        Some(Condition::new(
+            conditions::SLICES_EXHAUSTED,
+            true,
+            conditions::NO_FREE_SLICE,
+            message,
+        ))
     }
 
     fn draining(&self) -> Option<Condition> {
         let DrainingUse { addresses, claims } = self.draining.as_ref()?;
         if *addresses == 0 {
             let message = "no address of spec.draining is in use; remove its entries together with the addresses";
-            return Some(Condition::new(conditions::DRAINING, false, conditions::DRAINED, message));
+            return Some(Condition::new(
+                conditions::DRAINING,
+                false,
+                conditions::DRAINED,
+                message,
+            ));
         }
         let audience = Audience::of_pool(self.key);
         let may_name = |claim: &&NamespacedName| audience.may_name(Some(claim.namespace()));
-        let names: Vec<&str> = claims.iter().filter(may_name).map(NamespacedName::name).collect();
+        let names: Vec<&str> = claims
+            .iter()
+            .filter(may_name)
+            .map(NamespacedName::name)
+            .collect();
         let more = addresses.saturating_sub(names.len());
         let of_claims = match (names.is_empty(), more) {
             (true, _) => String::new(),
             (false, 0) => format!(" by the claims {}", names.join(", ")),
             (false, _) => format!(" by the claims {} and {more} more", names.join(", ")),
         };
-        let message =
-            format!("{addresses} addresses of spec.draining are in use{of_claims}; waiting for their release");
-        Some(Condition::new(conditions::DRAINING, true, conditions::ADDRESSES_IN_USE, message))
+        let message = format!(
+            "{addresses} addresses of spec.draining are in use{of_claims}; waiting for their release"
+        );
+        Some(Condition::new(
+            conditions::DRAINING,
+            true,
+            conditions::ADDRESSES_IN_USE,
+            message,
+        ))
     }
 
     fn out_of_range(&self) -> Condition {
         let count = self.counts.out_of_range;
         if count == 0 {
-            return Condition::new(conditions::OUT_OF_RANGE, false, conditions::ALL_IN_RANGE, "");
+            return Condition::new(
+                conditions::OUT_OF_RANGE,
+                false,
+                conditions::ALL_IN_RANGE,
+                "",
+            );
         }
-        let message =
-            format!("{count} addresses in use are no longer in the pool; they stay in use until they are released");
-        Condition::new(conditions::OUT_OF_RANGE, true, conditions::ADDRESSES_OUT_OF_RANGE, message)
+        let message = format!(
+            "{count} addresses in use are no longer in the pool; they stay in use until they are released"
+        );
+        Condition::new(
+            conditions::OUT_OF_RANGE,
+            true,
+            conditions::ADDRESSES_OUT_OF_RANGE,
+            message,
+        )
     }
 }
 
@@ -198,9 +309,9 @@ fn network_reason(refusal: &NetworkRefusal) -> &'static str {
         NetworkRefusal::NotFound(_) | NetworkRefusal::Lost(_) => conditions::NETWORK_NOT_FOUND,
         NetworkRefusal::LengthMismatch { .. } => conditions::BLOCK_LENGTH_MISMATCH,
         NetworkRefusal::NotAllowed(_) => conditions::NETWORK_NOT_ALLOWED,
-        NetworkRefusal::Invalid(_) | NetworkRefusal::Deleting(_) | NetworkRefusal::Ambiguous(..) => {
-            conditions::NETWORK_NOT_READY
-        }
+        NetworkRefusal::Invalid(_)
+        | NetworkRefusal::Deleting(_)
+        | NetworkRefusal::Ambiguous(..) => conditions::NETWORK_NOT_READY,
     }
 }
 
@@ -211,21 +322,38 @@ fn progress(ready: &Condition) -> Option<Condition> {
         conditions::NETWORK_NOT_FOUND => (conditions::STALLED, conditions::NETWORK_NOT_FOUND),
         conditions::NETWORK_NOT_ALLOWED => (conditions::STALLED, conditions::NETWORK_NOT_ALLOWED),
         conditions::NETWORK_NOT_READY => (conditions::STALLED, conditions::NETWORK_NOT_READY),
-        conditions::BLOCK_LENGTH_MISMATCH => (conditions::STALLED, conditions::BLOCK_LENGTH_MISMATCH),
-        conditions::INITIALIZATION_FAILED => (conditions::RECONCILING, conditions::INITIALIZATION_FAILED),
+        conditions::BLOCK_LENGTH_MISMATCH => {
+            (conditions::STALLED, conditions::BLOCK_LENGTH_MISMATCH)
+        }
+        conditions::INITIALIZATION_FAILED => {
+            (conditions::RECONCILING, conditions::INITIALIZATION_FAILED)
+        }
         _ => return None,
     };
-    Some(Condition::new(type_, true, reason, ready.message.clone().unwrap_or_default()))
+    Some(Condition::new(
+        type_,
+        true,
+        reason,
+        ready.message.clone().unwrap_or_default(),
+    ))
 }
 
-/// Describes the counts of a pool without free addresses. `cooldown_end` is in seconds since the Unix epoch.
-pub(in crate::in_cluster) fn describe_counts(counts: AddressCounts, cooldown_end: Option<i64>) -> String {
+/// Describes the counts of a pool without free addresses. `cooldown_end` is in seconds since the
+/// Unix epoch.
+pub(in crate::in_cluster) fn describe_counts(
+    counts: AddressCounts,
+    cooldown_end: Option<i64>,
+) -> String {
     let mut text = format!("{} in total, {} in use", counts.total, counts.used);
     if counts.reserved > 0 {
         let _ = write!(text, ", {} reserved", counts.reserved);
     }
     if counts.drained > 0 {
-        let _ = write!(text, ", {} not allocated because of spec.draining", counts.drained);
+        let _ = write!(
+            text,
+            ", {} not allocated because of spec.draining",
+            counts.drained
+        );
     }
     if counts.cooling_down > 0 {
         let _ = write!(text, ", {} cooling down", counts.cooling_down);
@@ -243,7 +371,11 @@ mod tests {
 
     use super::*;
 
-    fn conditions_of(change: &Value, counts: AddressCounts, overlapping: usize) -> Vec<(String, String, String)> {
+    fn conditions_of(
+        change: &Value,
+        counts: AddressCounts,
+        overlapping: usize,
+    ) -> Vec<(String, String, String)> {
         conditions_over_limit(change, counts, overlapping, None)
     }
 
@@ -279,44 +411,92 @@ mod tests {
         let describe = |condition: Condition| {
             assert!(!condition.reason.as_deref().unwrap_or_default().is_empty());
             let text = condition.message.unwrap_or_default();
-            (format!("{}={}", condition.type_, condition.status), condition.reason.unwrap().into_owned(), text)
+            (
+                format!("{}={}", condition.type_, condition.status),
+                condition.reason.unwrap().into_owned(),
+                text,
+            )
         };
         snapshot.conditions().map(describe).collect()
     }
 
     #[test]
     fn each_condition_names_its_problem() {
-        let some_free = AddressCounts { total: 4, free: 1, used: 3, ..AddressCounts::default() };
+        let some_free = AddressCounts {
+            total: 4,
+            free: 1,
+            used: 3,
+            ..AddressCounts::default()
+        };
         let healthy = conditions_of(&json!({}), some_free, 0);
         let states: Vec<&str> = healthy.iter().map(|(state, _, _)| state.as_str()).collect();
-        assert_eq!(states, ["Ready=True", "Exhausted=False", "Overlapping=False", "OutOfRange=False"]);
+        assert_eq!(
+            states,
+            [
+                "Ready=True",
+                "Exhausted=False",
+                "Overlapping=False",
+                "OutOfRange=False"
+            ]
+        );
 
         let unhealthy = conditions_of(
             &json!({}),
-            AddressCounts { total: 3, free: 0, used: 3, out_of_range: 2, ..AddressCounts::default() },
+            AddressCounts {
+                total: 3,
+                free: 0,
+                used: 3,
+                out_of_range: 2,
+                ..AddressCounts::default()
+            },
             12,
         );
         assert_eq!(unhealthy[1].1, conditions::NO_FREE_ADDRESS);
         assert!(
-            unhealthy[2].2.contains("GlobalInClusterIPPool o0, ") && unhealthy[2].2.contains(" and 7 more; "),
+            unhealthy[2].2.contains("GlobalInClusterIPPool o0, ")
+                && unhealthy[2].2.contains(" and 7 more; "),
             "{}",
             unhealthy[2].2
         );
-        assert!(unhealthy[3].2.starts_with("2 addresses"), "{}", unhealthy[3].2);
+        assert!(
+            unhealthy[3].2.starts_with("2 addresses"),
+            "{}",
+            unhealthy[3].2
+        );
 
         let reasons = [
             (json!({"spec": {"prefix": 99}}), conditions::INVALID_SPEC),
-            (json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}}), conditions::PAUSED_REASON),
-            (json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), conditions::DELETING),
+            (
+                json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}}),
+                conditions::PAUSED_REASON,
+            ),
+            (
+                json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+                conditions::DELETING,
+            ),
         ];
         for (change, reason) in reasons {
             let all = conditions_of(&change, some_free, 0);
             assert_eq!(all[0].1, reason);
-            let progress: Vec<_> = all.iter().skip(4).map(|(state, reason, _)| (&**state, &**reason)).collect();
+            let progress: Vec<_> = all
+                .iter()
+                .skip(4)
+                .map(|(state, reason, _)| (&**state, &**reason))
+                .collect();
             let is_stalled = reason == conditions::INVALID_SPEC;
-            assert_eq!(progress, is_stalled.then_some(("Stalled=True", reason)).into_iter().collect::<Vec<_>>());
+            assert_eq!(
+                progress,
+                is_stalled
+                    .then_some(("Stalled=True", reason))
+                    .into_iter()
+                    .collect::<Vec<_>>()
+            );
         }
-        let empty_and_invalid = conditions_of(&json!({"spec": {"prefix": 99}}), AddressCounts::default(), 0);
+        let empty_and_invalid = conditions_of(
+            &json!({"spec": {"prefix": 99}}),
+            AddressCounts::default(),
+            0,
+        );
         assert_eq!(empty_and_invalid[1].0, "Exhausted=False");
     }
 
@@ -326,7 +506,10 @@ mod tests {
             let pool = serde_json::from_value::<Pool>(pool).unwrap();
             let (key, info) = (PoolKey::of(&pool), PoolInfo::of(&pool));
             let claims = ["a", "b"].map(|name| NamespacedName::new("n", name));
-            let draining = DrainingUse { addresses, claims: claims.into_iter().take(addresses).collect() };
+            let draining = DrainingUse {
+                addresses,
+                claims: claims.into_iter().take(addresses).collect(),
+            };
             let snapshot = PoolSnapshot {
                 key: &key,
                 info: &info,
@@ -341,23 +524,49 @@ mod tests {
                 draining: Some(draining),
             };
             let condition = snapshot.draining().unwrap();
-            (condition.status.clone(), condition.message.unwrap_or_default())
+            (
+                condition.status.clone(),
+                condition.message.unwrap_or_default(),
+            )
         };
-        let own = |addresses| condition(json!({"kind": "InClusterIPPool", "metadata": {"namespace": "n"}}), addresses);
+        let own = |addresses| {
+            condition(
+                json!({"kind": "InClusterIPPool", "metadata": {"namespace": "n"}}),
+                addresses,
+            )
+        };
         let global = |addresses| condition(json!({"kind": "GlobalInClusterIPPool"}), addresses);
         assert_eq!(own(0).0, "False");
         let text = "9 addresses of spec.draining are in use by the claims a, b and 7 more; waiting for their release";
         assert_eq!((&*own(9).0, &*own(9).1), ("True", text));
-        assert_eq!(global(2).1, "2 addresses of spec.draining are in use; waiting for their release");
+        assert_eq!(
+            global(2).1,
+            "2 addresses of spec.draining are in use; waiting for their release"
+        );
     }
 
     #[test]
     fn addresses_beyond_the_limits_are_reported() {
-        let over_limit = |over| conditions_over_limit(&json!({}), AddressCounts::default(), 0, over).split_off(4);
+        let over_limit = |over| {
+            conditions_over_limit(&json!({}), AddressCounts::default(), 0, over).split_off(4)
+        };
         assert!(over_limit(None).is_empty());
-        assert_eq!(over_limit(Some(OverLimit::default()))[0].0, "OverLimit=False");
-        let reported = over_limit(Some(OverLimit { groups: 2, addresses: 7, not_allowed: 3 }));
-        assert_eq!((&*reported[0].0, &*reported[0].1), ("OverLimit=True", conditions::LIMITS_EXCEEDED));
-        assert!(reported[0].2.contains("7 addresses more") && reported[0].2.contains("3 addresses are in namespaces"));
+        assert_eq!(
+            over_limit(Some(OverLimit::default()))[0].0,
+            "OverLimit=False"
+        );
+        let reported = over_limit(Some(OverLimit {
+            groups: 2,
+            addresses: 7,
+            not_allowed: 3,
+        }));
+        assert_eq!(
+            (&*reported[0].0, &*reported[0].1),
+            ("OverLimit=True", conditions::LIMITS_EXCEEDED)
+        );
+        assert!(
+            reported[0].2.contains("7 addresses more")
+                && reported[0].2.contains("3 addresses are in namespaces")
+        );
     }
 }

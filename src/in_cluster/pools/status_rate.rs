@@ -9,15 +9,17 @@ use parking_lot::Mutex;
 
 /// The minimum interval between two status updates of one pool.
 pub(super) const STATUS_INTERVAL: Duration = Duration::from_millis(250);
-/// The interval between count updates of two pools, as a multiple of the latency of the last write: the counts of a
-/// hundred pools must not slow down a burst of claims.
+/// The interval between count updates of two pools, as a multiple of the latency of the last write:
+/// the counts of a hundred pools must not slow down a burst of claims.
 const WRITE_COST_FACTOR: u32 = 10;
 /// The minimum interval between count updates of two pools.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
-/// The maximum interval between count updates of two pools: with a busy API server counts are delayed, not dropped.
+/// The maximum interval between count updates of two pools: with a busy API server counts are
+/// delayed, not dropped.
 const MAX_INTERVAL: Duration = Duration::from_millis(250);
-/// The delay between a change of counts and its status update. A claim that is being bound changes the counts several
-/// times: one update then covers all changes, and does not compete with the writes for the claim.
+/// The delay between a change of counts and its status update. A claim that is being bound changes
+/// the counts several times: one update then covers all changes, and does not compete with the
+/// writes for the claim.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How long a scheduled update is remembered that is not written.
 const EXPIRY: Duration = Duration::from_secs(10);
@@ -43,13 +45,23 @@ enum Scheduled {
 }
 
 impl StatusLimiter {
-    /// Returns the remaining delay of a status update; `None` if the status can be written now. Updates with a
-    /// condition transition are written immediately, updates of counts alone after [`DEBOUNCE`] and the interval
-    /// between pools; none sooner than [`STATUS_INTERVAL`] after the last update of the pool.
-    pub(super) fn delay(&self, pool: &Pool, has_transition: bool, now: Instant) -> Option<Duration> {
+    /// Returns the remaining delay of a status update; `None` if the status can be written now.
+    /// Updates with a condition transition are written immediately, updates of counts alone after
+    /// [`DEBOUNCE`] and the interval between pools; none sooner than [`STATUS_INTERVAL`] after the
+    /// last update of the pool.
+    pub(super) fn delay(
+        &self,
+        pool: &Pool,
+        has_transition: bool,
+        now: Instant,
+    ) -> Option<Duration> {
         let uid = Uid::of(pool.metadata.uid.as_deref().unwrap_or_default());
         let mut schedule = self.schedule.lock();
-        let Schedule { pools, next_count_update, latency } = &mut *schedule;
+        let Schedule {
+            pools,
+            next_count_update,
+            latency,
+        } = &mut *schedule;
         let (mut due, earliest) = match pools.get(&uid, now) {
             Some(Scheduled::Due { at, earliest }) => (*at, *earliest),
             other => {
@@ -60,7 +72,9 @@ impl StatusLimiter {
                 let due = if has_transition {
                     earliest
                 } else {
-                    earliest.max(now + DEBOUNCE).max(next_count_update.unwrap_or(now))
+                    earliest
+                        .max(now + DEBOUNCE)
+                        .max(next_count_update.unwrap_or(now))
                 };
                 if !has_transition {
                     let between = latency.saturating_mul(WRITE_COST_FACTOR);
@@ -77,7 +91,12 @@ impl StatusLimiter {
             pools.insert(uid, Scheduled::Written { at: now }, STATUS_INTERVAL, now);
             return None;
         }
-        pools.insert(uid, Scheduled::Due { at: due, earliest }, wait + EXPIRY, now);
+        pools.insert(
+            uid,
+            Scheduled::Due { at: due, earliest },
+            wait + EXPIRY,
+            now,
+        );
         Some(wait)
     }
 
@@ -98,8 +117,14 @@ mod tests {
         let (limiter, pool, start) = (StatusLimiter::default(), pool(0), Instant::now());
         assert_eq!(limiter.delay(&pool, false, start), Some(DEBOUNCE));
         assert_eq!(limiter.delay(&pool, false, start + DEBOUNCE), None);
-        assert_eq!(limiter.delay(&pool, true, start + DEBOUNCE), Some(STATUS_INTERVAL));
-        assert_eq!(limiter.delay(&pool, true, start + DEBOUNCE + STATUS_INTERVAL), None);
+        assert_eq!(
+            limiter.delay(&pool, true, start + DEBOUNCE),
+            Some(STATUS_INTERVAL)
+        );
+        assert_eq!(
+            limiter.delay(&pool, true, start + DEBOUNCE + STATUS_INTERVAL),
+            None
+        );
         let later = start + STATUS_INTERVAL * 4;
         assert_eq!(limiter.delay(&pool, false, later), Some(DEBOUNCE));
         assert_eq!(
@@ -114,29 +139,51 @@ mod tests {
     #[test]
     fn count_updates_of_many_pools_are_spread() {
         assert_eq!(updates_per_second(Duration::from_millis(2)), 20);
-        assert_eq!(updates_per_second(Duration::from_millis(10)), 10, "a slow API server gets fewer writes");
-        assert_eq!(updates_per_second(Duration::from_secs(10)), 4, "the interval has a maximum");
+        assert_eq!(
+            updates_per_second(Duration::from_millis(10)),
+            10,
+            "a slow API server gets fewer writes"
+        );
+        assert_eq!(
+            updates_per_second(Duration::from_secs(10)),
+            4,
+            "the interval has a maximum"
+        );
     }
 
     /// The status updates a second of a hundred pools that change all the time.
     fn updates_per_second(latency: Duration) -> usize {
-        let (limiter, start, half) = (StatusLimiter::default(), Instant::now(), Duration::from_secs(30));
+        let (limiter, start, half) = (
+            StatusLimiter::default(),
+            Instant::now(),
+            Duration::from_secs(30),
+        );
         limiter.record_latency(latency);
         let pools: Vec<Pool> = (0..100).map(pool).collect();
         let step = Duration::from_millis(10);
         let mut written = 0;
         for number in 0..6000 {
             let now = start + step * number;
-            let count = pools.iter().filter(|pool| limiter.delay(pool, false, now).is_none()).count();
+            let count = pools
+                .iter()
+                .filter(|pool| limiter.delay(pool, false, now).is_none())
+                .count();
             written += if now >= start + half { count } else { 0 };
         }
-        let each = |pool: &Pool| limiter.delay(pool, true, start + half * 2 + STATUS_INTERVAL).is_none();
+        let each = |pool: &Pool| {
+            limiter
+                .delay(pool, true, start + half * 2 + STATUS_INTERVAL)
+                .is_none()
+        };
         assert!(pools.iter().all(each), "transitions do not wait");
         // A single pool is written as often as before.
         let late = start + half * 3;
         assert_eq!(limiter.delay(&pools[0], false, late), Some(DEBOUNCE));
         assert_eq!(limiter.delay(&pools[0], false, late + DEBOUNCE), None);
-        assert_eq!(limiter.delay(&pools[0], false, late + DEBOUNCE), Some(STATUS_INTERVAL));
+        assert_eq!(
+            limiter.delay(&pools[0], false, late + DEBOUNCE),
+            Some(STATUS_INTERVAL)
+        );
         written / 30
     }
 

@@ -40,8 +40,15 @@ impl Answer {
             Self::Unknown => (500, "InternalError"),
         };
         let status = json!({"kind": "Status", "status": "Failure", "reason": reason, "code": code, "message": reason});
-        let body = if let Self::Object(object) = self { object } else { &status };
-        Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap()
+        let body = if let Self::Object(object) = self {
+            object
+        } else {
+            &status
+        };
+        Response::builder()
+            .status(code)
+            .body(Body::from(body.to_string().into_bytes()))
+            .unwrap()
     }
 }
 
@@ -50,31 +57,54 @@ fn pool() -> PoolKey {
 }
 
 fn slot() -> Slot {
-    Slot { scope: Scope::Pool(pool()), block: Block::address([10, 0, 0, 5].into()) }
+    Slot {
+        scope: Scope::Pool(pool()),
+        block: Block::address([10, 0, 0, 5].into()),
+    }
 }
 
 fn claim() -> ReservationClaim {
-    ReservationClaim { namespace: "n".into(), name: "c".into(), uid: Some(CLAIM_UID.into()), cluster: None }
+    ReservationClaim {
+        namespace: "n".into(),
+        name: "c".into(),
+        uid: Some(CLAIM_UID.into()),
+        cluster: None,
+    }
 }
 
 /// A reservation of the claim, changed by a merge patch.
 fn object(uid: &str, version: &str, change: &Value) -> Value {
     let mut object = serde_json::to_value(build(&slot(), &pool(), claim())).unwrap();
-    json_patch::merge(&mut object, &json!({"metadata": {"uid": uid, "resourceVersion": version}}));
+    json_patch::merge(
+        &mut object,
+        &json!({"metadata": {"uid": uid, "resourceVersion": version}}),
+    );
     json_patch::merge(&mut object, change);
     object
 }
 
 fn released(version: &str) -> Value {
-    object(UID, version, &json!({"spec": {"releasedAt": "2026-01-01T00:00:00Z"}}))
+    object(
+        UID,
+        version,
+        &json!({"spec": {"releasedAt": "2026-01-01T00:00:00Z"}}),
+    )
 }
 
 fn known() -> KnownReservation {
-    KnownReservation { slot: slot(), pool: pool(), uid: UID.into(), version: "7".into() }
+    KnownReservation {
+        slot: slot(),
+        pool: pool(),
+        uid: UID.into(),
+        version: "7".into(),
+    }
 }
 
 fn attempt(pool: &PoolKey) -> Attempt<'_> {
-    Attempt { claim: Uid::of(CLAIM_UID), pool }
+    Attempt {
+        claim: Uid::of(CLAIM_UID),
+        pool,
+    }
 }
 
 /// A store whose API server answers each write and each read in the same way. Counts the reads.
@@ -86,14 +116,21 @@ fn store(write: Answer, read: Answer) -> (ReservationStore, Arc<AtomicUsize>) {
         if is_read {
             counter.fetch_add(1, Ordering::Relaxed);
         }
-        let response = if is_read { read.response() } else { write.response() };
+        let response = if is_read {
+            read.response()
+        } else {
+            write.response()
+        };
         std::future::ready(Ok::<_, std::convert::Infallible>(response))
     };
     let client = Client::new(tower::service_fn(answer), "default");
     let trigger = ControllerBuilder::<IPAddressClaim, ()>::new("claims").trigger();
     let ledger = Arc::new(Ledger::new(trigger, |_| {}, |_| {}));
     let client = ResourceClient::new(Api::all(client), &());
-    (ReservationStore::new(client, ledger, RestoreDetector::default()), reads)
+    (
+        ReservationStore::new(client, ledger, RestoreDetector::default()),
+        reads,
+    )
 }
 
 /// Whether a claim can get the only address of the pool.
@@ -104,15 +141,23 @@ fn is_free(ledger: &Ledger) -> bool {
         "spec": {"addresses": ["10.0.0.5"], "prefix": 24},
     });
     ledger.apply_pool(&serde_json::from_value(pool).unwrap());
-    matches!(ledger.propose(&self::pool(), &NamespacedName::new("n", "new"), 1), Proposal::Slot(_))
+    matches!(
+        ledger.propose(&self::pool(), &NamespacedName::new("n", "new"), 1),
+        Proposal::Slot(_)
+    )
 }
 
 /// The result of a write, its reads, and whether the ledger remembers the attempt.
 async fn write(answer: Answer, read: Answer) -> (&'static str, usize, bool) {
     let (store, reads) = store(answer, read);
     let pool = pool();
-    store.ledger.insert_reservation(&serde_json::from_value(released("7")).unwrap());
-    let result = match store.take_over(&known(), &pool, &claim(), Some(attempt(&pool))).await {
+    store
+        .ledger
+        .insert_reservation(&serde_json::from_value(released("7")).unwrap());
+    let result = match store
+        .take_over(&known(), &pool, &claim(), Some(attempt(&pool)))
+        .await
+    {
         Ok(WriteResult::Done(_)) => "done",
         Ok(WriteResult::Changed(_)) => "changed",
         Ok(WriteResult::Gone) => "gone",
@@ -134,17 +179,40 @@ async fn read_decides_what_a_failed_write_means() {
     let undecodable = || Answer::Object(object(UID, "8", &json!({"spec": {"releasedAt": 5}})));
 
     assert_eq!(write(ours(), Answer::Unknown).await, ("done", 0, false));
-    assert_eq!(write(Answer::NotFound, Answer::Unknown).await, ("gone", 0, false));
-    assert_eq!(write(Answer::Forbidden, Answer::Unknown).await, ("failed", 0, false), "nothing was written");
+    assert_eq!(
+        write(Answer::NotFound, Answer::Unknown).await,
+        ("gone", 0, false)
+    );
+    assert_eq!(
+        write(Answer::Forbidden, Answer::Unknown).await,
+        ("failed", 0, false),
+        "nothing was written"
+    );
     for (error, is_unknown) in [(Answer::Conflict, false), (Answer::Unknown, true)] {
         let write = async |read: Answer| write(error.clone(), read).await;
         assert_eq!(write(ours()).await, ("done", 1, false), "{error:?}");
         assert_eq!(write(of_other()).await, ("changed", 1, false), "{error:?}");
         assert_eq!(write(changed()).await, ("changed", 1, false), "{error:?}");
-        assert_eq!(write(undecodable()).await, ("changed", 1, false), "{error:?}");
-        assert_eq!(write(Answer::NotFound).await, ("gone", 1, false), "{error:?}");
-        assert_eq!(write(unchanged()).await, ("failed", 1, is_unknown), "it may still be applied");
-        assert_eq!(write(Answer::Unknown).await, ("failed", 1, is_unknown), "it may have been applied");
+        assert_eq!(
+            write(undecodable()).await,
+            ("changed", 1, false),
+            "{error:?}"
+        );
+        assert_eq!(
+            write(Answer::NotFound).await,
+            ("gone", 1, false),
+            "{error:?}"
+        );
+        assert_eq!(
+            write(unchanged()).await,
+            ("failed", 1, is_unknown),
+            "it may still be applied"
+        );
+        assert_eq!(
+            write(Answer::Unknown).await,
+            ("failed", 1, is_unknown),
+            "it may have been applied"
+        );
     }
 }
 
@@ -153,7 +221,10 @@ async fn create(answer: Answer, read: Answer) -> (&'static str, bool) {
     let (pool, claim) = (pool(), claim());
     let wanted = build(&slot(), &pool, claim.clone());
     let is_ours = |found: &IPReservation| ownership(found, &claim) == Ownership::Ours;
-    let result = match store.create(&slot(), &wanted, Some(attempt(&pool)), is_ours).await {
+    let result = match store
+        .create(&slot(), &wanted, Some(attempt(&pool)), is_ours)
+        .await
+    {
         Ok(CreateResult::Created(_)) => "created",
         Ok(CreateResult::Exists(_)) => "exists",
         Ok(CreateResult::Taken(_)) => "taken",
@@ -162,23 +233,52 @@ async fn create(answer: Answer, read: Answer) -> (&'static str, bool) {
     if result != "failed" {
         assert!(!is_free(&store.ledger), "the name is taken");
     }
-    (result, store.ledger.attempt(Uid::of(CLAIM_UID), &pool).is_some())
+    (
+        result,
+        store.ledger.attempt(Uid::of(CLAIM_UID), &pool).is_some(),
+    )
 }
 
 #[tokio::test]
 async fn read_decides_what_a_failed_creation_means() {
     let ours = || Answer::Object(object(UID, "8", &json!({})));
-    let of_other = || Answer::Object(object(UID, "8", &json!({"spec": {"claimRef": {"name": "other"}}})));
+    let of_other = || {
+        Answer::Object(object(
+            UID,
+            "8",
+            &json!({"spec": {"claimRef": {"name": "other"}}}),
+        ))
+    };
     let undecodable = || Answer::Object(object(UID, "8", &json!({"spec": {"claimRef": 5}})));
 
     assert_eq!(create(ours(), Answer::Unknown).await, ("created", false));
-    assert_eq!(create(Answer::Forbidden, Answer::Unknown).await, ("failed", false), "nothing was written");
+    assert_eq!(
+        create(Answer::Forbidden, Answer::Unknown).await,
+        ("failed", false),
+        "nothing was written"
+    );
     for error in [Answer::AlreadyExists, Answer::Unknown] {
-        assert_eq!(create(error.clone(), ours()).await, ("exists", false), "{error:?}");
-        assert_eq!(create(error.clone(), of_other()).await, ("taken", false), "{error:?}");
-        assert_eq!(create(error.clone(), undecodable()).await, ("taken", false), "{error:?}");
+        assert_eq!(
+            create(error.clone(), ours()).await,
+            ("exists", false),
+            "{error:?}"
+        );
+        assert_eq!(
+            create(error.clone(), of_other()).await,
+            ("taken", false),
+            "{error:?}"
+        );
+        assert_eq!(
+            create(error.clone(), undecodable()).await,
+            ("taken", false),
+            "{error:?}"
+        );
         for read in [Answer::NotFound, Answer::Unknown] {
-            assert_eq!(create(error.clone(), read).await, ("failed", true), "it may be created later");
+            assert_eq!(
+                create(error.clone(), read).await,
+                ("failed", true),
+                "it may be created later"
+            );
         }
     }
 }
@@ -186,7 +286,9 @@ async fn read_decides_what_a_failed_creation_means() {
 #[tokio::test]
 async fn earlier_version_of_a_known_reservation_ends_the_epoch() {
     let (store, _) = store(Answer::Unknown, Answer::Object(released("6")));
-    store.ledger.insert_reservation(&serde_json::from_value(object(UID, "7", &json!({}))).unwrap());
+    store
+        .ledger
+        .insert_reservation(&serde_json::from_value(object(UID, "7", &json!({}))).unwrap());
     let before = store.restores.epoch();
     store.read(&slot()).await.unwrap();
     assert_ne!(store.restores.epoch(), before);
@@ -195,20 +297,29 @@ async fn earlier_version_of_a_known_reservation_ends_the_epoch() {
 #[tokio::test]
 async fn read_that_finds_nothing_removes_what_was_known() {
     let (store, _) = store(Answer::Unknown, Answer::NotFound);
-    store.ledger.insert_reservation(&serde_json::from_value(object(UID, "7", &json!({}))).unwrap());
+    store
+        .ledger
+        .insert_reservation(&serde_json::from_value(object(UID, "7", &json!({}))).unwrap());
     assert!(store.get(&slot()).await.unwrap().is_none());
     assert_eq!(store.ledger.known_reservation(&slot()), None);
 }
 
 #[tokio::test]
 async fn deletion_that_waits_for_a_finalizer_is_done() {
-    let terminating = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}});
+    let terminating =
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}});
     let terminating = Answer::Object(object(UID, "8", &terminating));
     for answer in [terminating.clone(), Answer::Conflict, Answer::Unknown] {
         let (store, _) = store(answer, terminating.clone());
-        assert!(matches!(store.delete(&known()).await, Ok(WriteResult::Done(_))));
+        assert!(matches!(
+            store.delete(&known()).await,
+            Ok(WriteResult::Done(_))
+        ));
         assert!(!is_free(&store.ledger), "its address is not free");
     }
     let (store, _) = store(Answer::NotFound, Answer::NotFound);
-    assert!(matches!(store.delete(&known()).await, Ok(WriteResult::Gone)));
+    assert!(matches!(
+        store.delete(&known()).await,
+        Ok(WriteResult::Gone)
+    ));
 }

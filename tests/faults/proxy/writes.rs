@@ -13,18 +13,34 @@ const LATE: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// Records a write, and returns its index in the journal and its fault.
-    fn record(&self, write: Write, resource: &str, name: String) -> Result<(usize, Option<WriteFault>), Broken> {
+    fn record(
+        &self,
+        write: Write,
+        resource: &str,
+        name: String,
+    ) -> Result<(usize, Option<WriteFault>), Broken> {
         let mut book = self.book();
         // Checked with the same lock: no write of a dead manager is forwarded.
         if book.dead {
             return Err(Broken);
         }
-        let nth = 1 + book.journal.iter().filter(|entry| entry.write == write).count();
+        let nth = 1 + book
+            .journal
+            .iter()
+            .filter(|entry| entry.write == write)
+            .count();
         let hit = match &self.fault {
-            Some(Fault::Write { write: kind, nth: wanted, how }) if *kind == write => {
-                let is_active =
-                    *how == WriteFault::RefusedForLong && book.happened.is_some_and(|since| since.elapsed() < LONG);
-                let retry = how.refused_retry().filter(|_| is_retry(&book.journal, &name)).map(WriteFault::Refused);
+            Some(Fault::Write {
+                write: kind,
+                nth: wanted,
+                how,
+            }) if *kind == write => {
+                let is_active = *how == WriteFault::RefusedForLong
+                    && book.happened.is_some_and(|since| since.elapsed() < LONG);
+                let retry = how
+                    .refused_retry()
+                    .filter(|_| is_retry(&book.journal, &name))
+                    .map(WriteFault::Refused);
                 retry.or((nth == *wanted || is_active).then_some(*how))
             }
             _ => None,
@@ -32,19 +48,38 @@ impl Shared {
         if let Some(how) = hit {
             let starts = matches!(how, WriteFault::LostThenRefused(_));
             let (since, resource, name) = (Instant::now(), resource.to_owned(), name.clone());
-            book.silence = starts.then_some(Silence { since, resource, name, is_delayed: false });
+            book.silence = starts.then_some(Silence {
+                since,
+                resource,
+                name,
+                is_delayed: false,
+            });
             book.happened.get_or_insert_with(Instant::now);
             book.dead = matches!(how, WriteFault::CrashBefore);
             book.late += usize::from(how.is_late());
         }
-        book.journal.push(Entry { at: Instant::now(), write, name, code: None, fault: hit });
+        book.journal.push(Entry {
+            at: Instant::now(),
+            write,
+            name,
+            code: None,
+            fault: hit,
+        });
         Ok((book.journal.len() - 1, hit))
     }
 
-    pub(super) async fn write(self: Arc<Self>, asked: ApiRequest, forward: Forward) -> Result<ProxyResponse, Broken> {
+    pub(super) async fn write(
+        self: Arc<Self>,
+        asked: ApiRequest,
+        forward: Forward,
+    ) -> Result<ProxyResponse, Broken> {
         let body = String::from_utf8_lossy(&forward.body);
         let write = Write::of(&asked, &body).unwrap_or(Write::Other);
-        let name = if asked.name.is_empty() { name_in(&body) } else { asked.name.clone() };
+        let name = if asked.name.is_empty() {
+            name_in(&body)
+        } else {
+            asked.name.clone()
+        };
         let (index, hit) = self.record(write, &asked.resource, name)?;
         match hit {
             None => {
@@ -99,7 +134,8 @@ impl Shared {
         match after {
             None => tokio::time::sleep(LATE).await,
             Some(write) => {
-                let _ = tokio::time::timeout(LATEST, self.wait_for_success_after(index, write)).await;
+                let _ =
+                    tokio::time::timeout(LATEST, self.wait_for_success_after(index, write)).await;
             }
         }
         let _ = self.apply(index, &forward).await;
@@ -119,7 +155,8 @@ impl Shared {
         }
     }
 
-    /// Waits until a write of this kind to an object of the same name has succeeded after another write.
+    /// Waits until a write of this kind to an object of the same name has succeeded after another
+    /// write.
     async fn wait_for_success_after(&self, index: usize, write: Write) {
         loop {
             let answered = self.answered.notified();
@@ -143,14 +180,19 @@ fn has_followed(journal: &[Entry], index: usize, write: Write) -> bool {
     let mut since = journal.iter().skip(index);
     let name = since.next().map(|entry| &entry.name);
     since.any(|entry| {
-        entry.write == write && Some(&entry.name) == name && entry.code.is_some_and(|code| (200..300).contains(&code))
+        entry.write == write
+            && Some(&entry.name) == name
+            && entry.code.is_some_and(|code| (200..300).contains(&code))
     })
 }
 
 /// The name in the body of a create request.
 fn name_in(body: &str) -> String {
     let object: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
-    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+    object["metadata"]["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[cfg(test)]

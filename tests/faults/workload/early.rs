@@ -10,7 +10,14 @@ impl Work<'_> {
     pub(super) async fn early(&self) {
         self.consumer.create_pool("web", range(1, 2)).await;
         let (kept, others) = (names("u", 1), names("c", 2));
-        self.consumer.create_claim_with("u1", "InClusterIPPool", "web", json!({ "finalizers": [IN_USE] })).await;
+        self.consumer
+            .create_claim_with(
+                "u1",
+                "InClusterIPPool",
+                "web",
+                json!({ "finalizers": [IN_USE] }),
+            )
+            .await;
         self.wait_until_bound(&kept).await;
         self.delete_all(&kept).await;
         self.create_claims(&others).await;
@@ -21,19 +28,26 @@ impl Work<'_> {
         .await;
         self.wait_until_bound(&others).await;
         let is_released = |finalizers: &[String]| finalizers == [IN_USE];
-        self.wait_for(&kept, "are released", |claim| claim.is_some_and(|claim| is_released(claim.finalizers()))).await;
+        self.wait_for(&kept, "are released", |claim| {
+            claim.is_some_and(|claim| is_released(claim.finalizers()))
+        })
+        .await;
         self.release_machine("u1").await;
         self.wait_until_deleted(&kept).await;
     }
 
     async fn modify_claim(&self, name: &str, change: impl Fn(&mut Value)) {
-        self.consumer.modify(&self.consumer.claims(), name, change).await;
+        self.consumer
+            .modify(&self.consumer.claims(), name, change)
+            .await;
     }
 
     /// Removes the finalizer of a machine from its claim.
     pub(super) async fn release_machine(&self, name: &str) {
         self.modify_claim(name, |claim| {
-            let finalizers = claim["metadata"]["finalizers"].as_array_mut().expect("the list is not empty");
+            let finalizers = claim["metadata"]["finalizers"]
+                .as_array_mut()
+                .expect("the list is not empty");
             finalizers.retain(|finalizer| finalizer != IN_USE);
         })
         .await;

@@ -55,23 +55,38 @@ impl Work<'_> {
         self.wait_until_noticed("web", None).await;
     }
 
-    /// The pool leaves the network. An earlier move of the reservation of a claim was interrupted: it is in both scopes,
-    /// and the old one has changed since.
+    /// The pool leaves the network. An earlier move of the reservation of a claim was interrupted:
+    /// it is in both scopes, and the old one has changed since.
     async fn leave_with_interrupted_move(&self, claim: &str) {
         let (pools, reservations) = (self.consumer.pools(), self.consumer.reservations());
         self.consumer.set_paused(&pools, "web", true).await;
-        self.consumer.wait_for_pool_condition("web", "False", "Paused").await;
+        self.consumer
+            .wait_for_pool_condition("web", "False", "Paused")
+            .await;
         self.set_network(Value::Null).await;
-        let all = reservations.list().await.expect("reservations can be listed");
-        let holds = |it: &IPReservation| it.spec.claim_ref.as_ref().is_some_and(|holder| holder.name == claim);
-        let old = all.into_iter().find(holds).expect("a bound claim has a reservation");
+        let all = reservations
+            .list()
+            .await
+            .expect("reservations can be listed");
+        let holds = |it: &IPReservation| {
+            it.spec
+                .claim_ref
+                .as_ref()
+                .is_some_and(|holder| holder.name == claim)
+        };
+        let old = all
+            .into_iter()
+            .find(holds)
+            .expect("a bound claim has a reservation");
         let scope = format!("p.{}.web", self.consumer.namespace);
         let copy = object(json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPReservation",
             "metadata": { "name": format!("{scope}.{}", old.spec.address) },
             "spec": IPReservationSpec { scope, ..old.spec },
         }));
-        create(&reservations, &copy).await.expect("the reservation can be created");
+        create(&reservations, &copy)
+            .await
+            .expect("the reservation can be created");
         let name = old.metadata.name.expect("objects have names");
         let set_label = |old: &mut Value| old["metadata"]["labels"] = json!({ "changed": "" });
         self.consumer.modify(&reservations, &name, set_label).await;
@@ -79,7 +94,9 @@ impl Work<'_> {
     }
 
     async fn set_network(&self, network: Value) {
-        self.consumer.modify_pool("web", |spec| spec["network"] = network.clone()).await;
+        self.consumer
+            .modify_pool("web", |spec| spec["network"] = network.clone())
+            .await;
     }
 
     /// Waits until the status shows that the manager has observed the network of the pool.
@@ -98,7 +115,11 @@ impl Work<'_> {
         let pools = self.consumer.pools();
         eventually_within(TIMEOUT, "all reservations are moved", || async {
             let pool = pools.get(pool).await.expect("pools can be read")?;
-            let remaining = pool.status?.network.map(|network| network.remaining).unwrap_or_default();
+            let remaining = pool
+                .status?
+                .network
+                .map(|network| network.remaining)
+                .unwrap_or_default();
             (remaining == 0).then_some(())
         })
         .await;

@@ -9,15 +9,20 @@ use crate::support::wait::eventually_within;
 pub const SLICE_LABEL: &str = "rack";
 
 impl Work<'_> {
-    /// Three owners have the three slices. The slice of one is marked as empty and used again, and that of another is
-    /// returned to a fourth owner. Then the former owner waits for a slice. Two managers can assign a slice each to one
-    /// owner, so there are more slices for them.
+    /// Three owners have the three slices. The slice of one is marked as empty and used again, and
+    /// that of another is returned to a fourth owner. Then the former owner waits for a slice. Two
+    /// managers can assign a slice each to one owner, so there are more slices for them.
     pub(super) async fn slices(&self) {
         let mut spec = range(4, if self.is_alone { 15 } else { 35 });
-        spec["slices"] = json!({ "size": 4, "per": "Label", "label": SLICE_LABEL, "keepSeconds": 1 });
+        spec["slices"] =
+            json!({ "size": 4, "per": "Label", "label": SLICE_LABEL, "keepSeconds": 1 });
         self.consumer.create_pool("web", spec).await;
         let [first, second, third] = ["a", "b", "c"].map(|owner| names(owner, 2));
-        tokio::join!(self.create_of("a", &first), self.create_of("b", &second), self.create_of("c", &third));
+        tokio::join!(
+            self.create_of("a", &first),
+            self.create_of("b", &second),
+            self.create_of("c", &third)
+        );
         for names in [&first, &second, &third] {
             self.wait_until_bound(names).await;
         }
@@ -44,16 +49,30 @@ impl Work<'_> {
     /// Creates claims of an owner.
     async fn create_of(&self, owner: &str, names: &[String]) {
         let metadata = json!({ "labels": { SLICE_LABEL: owner } });
-        let create = |name| self.consumer.create_claim_with(name, "InClusterIPPool", "web", metadata.clone());
+        let create = |name| {
+            self.consumer
+                .create_claim_with(name, "InClusterIPPool", "web", metadata.clone())
+        };
         futures::future::join_all(names.iter().map(|name| create(name))).await;
     }
 
     /// Waits until the slices of an owner are marked as empty, or returned.
     async fn wait_until_marked(&self, owner: &str) {
-        eventually_within(TIMEOUT, &format!("the slices of {owner} are marked as empty"), || async {
-            let all = self.consumer.slices().list().await.expect("slices can be listed");
-            all.iter().all(|slice| slice.spec.owner.name != owner || slice.spec.empty_since.is_some()).then_some(())
-        })
+        eventually_within(
+            TIMEOUT,
+            &format!("the slices of {owner} are marked as empty"),
+            || async {
+                let all = self
+                    .consumer
+                    .slices()
+                    .list()
+                    .await
+                    .expect("slices can be listed");
+                all.iter()
+                    .all(|slice| slice.spec.owner.name != owner || slice.spec.empty_since.is_some())
+                    .then_some(())
+            },
+        )
         .await;
     }
 }

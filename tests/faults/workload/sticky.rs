@@ -1,12 +1,13 @@
-//! Released addresses whose reservations are kept, and that other claims and the next claims of the same names get.
+//! Released addresses whose reservations are kept, and that other claims and the next claims of the
+//! same names get.
 
 use serde_json::json;
 
 use super::{Work, names, range};
 
 impl Work<'_> {
-    /// Claims are recreated and get their addresses back. Then other claims need all addresses, and one waits for an
-    /// address that it requests.
+    /// Claims are recreated and get their addresses back. Then other claims need all addresses, and
+    /// one waits for an address that it requests.
     pub(super) async fn sticky(&self) {
         let mut spec = range(1, 4);
         spec["allocation"] = json!({ "sticky": true, "requests": true });
@@ -19,7 +20,9 @@ impl Work<'_> {
         self.wait_until_bound(&first).await;
         let annotations = json!({ "ipam.cluster.x-k8s.io/requested-address": before["c2"] });
         let requests = json!({ "annotations": annotations });
-        self.consumer.create_claim_with("q1", "InClusterIPPool", "web", requests).await;
+        self.consumer
+            .create_claim_with("q1", "InClusterIPPool", "web", requests)
+            .await;
         self.delete_all(&first).await;
         self.wait_until_deleted(&first).await;
         self.wait_until_bound(&names("q", 1)).await;

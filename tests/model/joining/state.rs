@@ -3,7 +3,8 @@
 use super::{Mutation, Scope};
 
 pub(super) const ADDRESSES: usize = 2;
-/// Two claims of the pool, of which the first is bound in the initial state, and one of the other pool.
+/// Two claims of the pool, of which the first is bound in the initial state, and one of the other
+/// pool.
 pub(super) const CLAIMS: usize = 3;
 pub(super) const OF_OTHER_POOL: u8 = 2;
 
@@ -14,7 +15,8 @@ pub(super) enum Start {
     Outside,
     /// The pool belongs to the network.
     Member,
-    /// The pool belonged to the network. It was restored without its status, and before the network.
+    /// The pool belonged to the network. It was restored without its status, and before the
+    /// network.
     Restored,
 }
 
@@ -140,7 +142,8 @@ pub(super) struct Manager {
     /// The network and the pool as last observed.
     pub(super) network: Network,
     pub(super) pool: Pool,
-    /// What the status of the pool has shown: that the network disappears from it shows that the pool has left.
+    /// What the status of the pool has shown: that the network disappears from it shows that the
+    /// pool has left.
     pub(super) shown: Status,
     pub(super) record: Record,
     /// Whether the network refuses the pool, which keeps its scope and does not allocate then.
@@ -162,7 +165,8 @@ pub(super) struct State {
     /// A write that is applied later.
     pub(super) late: Option<(InNetwork, usize, u8)>,
     pub(super) managers: Vec<Manager>,
-    /// Whether an address was last proposed for a claim when it was recorded that the pool is a member.
+    /// Whether an address was last proposed for a claim when it was recorded that the pool is a
+    /// member.
     pub(super) is_informed: [[bool; ADDRESSES]; CLAIMS],
     pub(super) label_changes_left: u8,
     pub(super) network_changes_left: u8,
@@ -172,7 +176,12 @@ pub(super) struct State {
 
 impl Manager {
     /// A manager that has just listed all objects.
-    pub(super) fn start(model: &Scope, network: Network, pool: Pool, reservations: Reservations) -> Self {
+    pub(super) fn start(
+        model: &Scope,
+        network: Network,
+        pool: Pool,
+        reservations: Reservations,
+    ) -> Self {
         let mut manager = Self {
             network,
             pool,
@@ -196,7 +205,8 @@ impl Manager {
             (Status::None, Status::Member | Status::Left) => Status::Left,
             (status, _) => status,
         };
-        // Only another manager states that the pool is no longer in the network in which this one has it.
+        // Only another manager states that the pool is no longer in the network in which this one
+        // has it.
         if let Record::Network { is_inherited } = &mut self.record
             && before == Status::Member
             && self.shown != before
@@ -211,7 +221,8 @@ impl Manager {
         matches!(self.record, Record::Network { .. })
     }
 
-    /// Decides on the scope of the pool. Only a valid network that does not select the pool any more is left.
+    /// Decides on the scope of the pool. Only a valid network that does not select the pool any
+    /// more is left.
     pub(super) fn decide(&mut self, model: &Scope) {
         let is_open = match self.network {
             Network::Valid => false,
@@ -221,24 +232,34 @@ impl Manager {
         };
         let selects = self.pool.label && self.network != Network::Missing && !is_open;
         let is_valid = matches!(self.network, Network::Valid | Network::Deleting) || is_open;
-        let may_join = !model.has_other_length || model.mutation == Some(Mutation::JoinWithOtherLength);
+        let may_join =
+            !model.has_other_length || model.mutation == Some(Mutation::JoinWithOtherLength);
         let accepts = self.network == Network::Valid && may_join;
         let record = self.with_evidence(model);
         let is_known = matches!(record, Record::Network { .. });
         let leaves = is_known && !selects && is_valid;
         (self.record, self.is_refused) = if (is_known && !leaves) || selects {
-            let joined = Record::Network { is_inherited: false };
-            if accepts { (joined, false) } else { (record, true) }
+            let joined = Record::Network {
+                is_inherited: false,
+            };
+            if accepts {
+                (joined, false)
+            } else {
+                (record, true)
+            }
         } else {
             (if leaves { Record::Left } else { record }, false)
         };
         // Another manager has observed that the pool joined.
         if self.is_refused && self.shown == Status::Member && !self.is_member() {
-            self.record = Record::Network { is_inherited: false };
+            self.record = Record::Network {
+                is_inherited: false,
+            };
         }
     }
 
-    /// The record, with what the status and the reservations of the pool show about the time before this process.
+    /// The record, with what the status and the reservations of the pool show about the time before
+    /// this process.
     fn with_evidence(&self, model: &Scope) -> Record {
         let of_pool = |holder: &Option<u8>| holder.is_some_and(|holder| holder != OF_OTHER_POOL);
         let has_reservations = self.ledger[index(true)].iter().any(of_pool);
@@ -261,7 +282,10 @@ impl Manager {
     /// What the manager writes into the status of the pool.
     pub(super) fn status(&self) -> Status {
         let of_pool = |holder: &Option<u8>| holder.is_some_and(|holder| holder != OF_OTHER_POOL);
-        match (self.is_member(), self.ledger[index(true)].iter().any(of_pool)) {
+        match (
+            self.is_member(),
+            self.ledger[index(true)].iter().any(of_pool),
+        ) {
             (true, _) => Status::Member,
             (false, true) => Status::Left,
             (false, false) => Status::None,
@@ -275,7 +299,11 @@ impl Manager {
 
     /// Whether the pool of a claim allocates addresses.
     pub(super) fn allocates(&self, claim: usize) -> bool {
-        if claim == usize::from(OF_OTHER_POOL) { self.network == Network::Valid } else { !self.is_refused }
+        if claim == usize::from(OF_OTHER_POOL) {
+            self.network == Network::Valid
+        } else {
+            !self.is_refused
+        }
     }
 
     /// Whether a claim is bound to an address that is reserved for it.
@@ -299,24 +327,33 @@ impl Manager {
                 .any(|(_, task)| *task == Task::Reserve(scope, address))
         };
         let mut claims = claims.iter().enumerate();
-        let in_use = claims.any(|(claim, state)| self.scope_of(claim) == scope && *state == Claim::Bound(address));
+        let in_use = claims
+            .any(|(claim, state)| self.scope_of(claim) == scope && *state == Claim::Bound(address));
         let other = !scope;
         let elsewhere = !ignores_other
             && self.is_member() == scope
-            && (self.ledger[index(other)][address].is_some_and(|holder| of_pool(&holder)) || is_candidate(other, true));
-        self.ledger[index(scope)][address].is_none() && !in_use && !is_candidate(scope, false) && !elsewhere
+            && (self.ledger[index(other)][address].is_some_and(|holder| of_pool(&holder))
+                || is_candidate(other, true));
+        self.ledger[index(scope)][address].is_none()
+            && !in_use
+            && !is_candidate(scope, false)
+            && !elsewhere
     }
 
     /// The reservations of a claim in the scope of its pool.
     pub(super) fn held(&self, claim: usize) -> impl Iterator<Item = usize> + use<> {
         let held = self.ledger[index(self.scope_of(claim))];
-        (0..ADDRESSES).filter(move |&address| held[address].is_some_and(|holder| usize::from(holder) == claim))
+        (0..ADDRESSES).filter(move |&address| {
+            held[address].is_some_and(|holder| usize::from(holder) == claim)
+        })
     }
 
-    /// The addresses that the pool has reserved in the scope that it does not belong to. A refused pool keeps them.
+    /// The addresses that the pool has reserved in the scope that it does not belong to. A refused
+    /// pool keeps them.
     pub(super) fn movable(&self) -> impl Iterator<Item = usize> + use<> {
         let (other, is_refused) = (self.ledger[index(!self.is_member())], self.is_refused);
-        let is_of_pool = move |address: usize| other[address].is_some_and(|holder| holder != OF_OTHER_POOL);
+        let is_of_pool =
+            move |address: usize| other[address].is_some_and(|holder| holder != OF_OTHER_POOL);
         (0..ADDRESSES).filter(move |&address| !is_refused && is_of_pool(address))
     }
 
@@ -327,7 +364,10 @@ impl Manager {
     }
 
     /// The reservations whose claims are gone or bound to other addresses.
-    pub(super) fn abandoned(&self, claims: &[Claim; CLAIMS]) -> impl Iterator<Item = (InNetwork, usize)> + use<> {
+    pub(super) fn abandoned(
+        &self,
+        claims: &[Claim; CLAIMS],
+    ) -> impl Iterator<Item = (InNetwork, usize)> + use<> {
         let (ledger, claims) = (self.ledger, *claims);
         SLOTS.into_iter().filter(move |(scope, address)| {
             let holder = ledger[index(*scope)][*address];
@@ -361,13 +401,30 @@ impl Manager {
 impl State {
     pub(super) fn initial(model: &Scope) -> Self {
         let is_member = model.start != Start::Outside;
-        let network = if model.start == Start::Restored { Network::Missing } else { Network::Valid };
-        let status = if model.start == Start::Member { Status::Member } else { Status::None };
-        let pool = Pool { label: is_member, status };
+        let network = if model.start == Start::Restored {
+            Network::Missing
+        } else {
+            Network::Valid
+        };
+        let status = if model.start == Start::Member {
+            Status::Member
+        } else {
+            Status::None
+        };
+        let pool = Pool {
+            label: is_member,
+            status,
+        };
         let mut reservations = Reservations::default();
         reservations[index(is_member)][0] = Some(0);
         let manager = Manager::start(model, network, pool, reservations);
-        let waiting = |claim: usize| if claim < model.claims { Claim::Waiting } else { Claim::Gone };
+        let waiting = |claim: usize| {
+            if claim < model.claims {
+                Claim::Waiting
+            } else {
+                Claim::Gone
+            }
+        };
         Self {
             network,
             pool,
@@ -386,14 +443,23 @@ impl State {
 
     /// Whether nothing remains to be done, and all is observed.
     pub(super) fn is_settled(&self, model: &Scope) -> bool {
-        self.late.is_none() && self.managers.iter().all(|manager| manager.is_settled(model, self))
+        self.late.is_none()
+            && self
+                .managers
+                .iter()
+                .all(|manager| manager.is_settled(model, self))
     }
 
     /// A reservation is created, changed or deleted. It has another version then.
     pub(super) fn write(&mut self, scope: InNetwork, address: usize, holder: Option<u8>) {
         self.reservations[index(scope)][address] = holder;
-        self.marks.iter_mut().for_each(|marks| marks[address] = false);
-        let moves = self.managers.iter_mut().filter_map(|manager| manager.mover.as_mut());
+        self.marks
+            .iter_mut()
+            .for_each(|marks| marks[address] = false);
+        let moves = self
+            .managers
+            .iter_mut()
+            .filter_map(|manager| manager.mover.as_mut());
         for it in moves.filter(|it| it.address == address) {
             if it.target == scope {
                 it.has_own_copy = false;
@@ -406,7 +472,13 @@ impl State {
     }
 
     /// A manager changes or deletes a reservation, and knows the result.
-    pub(super) fn set(&mut self, manager: usize, scope: InNetwork, address: usize, holder: Option<u8>) {
+    pub(super) fn set(
+        &mut self,
+        manager: usize,
+        scope: InNetwork,
+        address: usize,
+        holder: Option<u8>,
+    ) {
         self.write(scope, address, holder);
         self.managers[manager].ledger[index(scope)][address] = holder;
     }

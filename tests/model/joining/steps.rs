@@ -3,8 +3,8 @@
 use stateright::{Model, Property};
 
 use super::state::{
-    ADDRESSES, CLAIMS, Claim, InNetwork, Manager, Move, Network, OF_OTHER_POOL, Request, SLOTS, Since, Start, State,
-    Status, Task, index,
+    ADDRESSES, CLAIMS, Claim, InNetwork, Manager, Move, Network, OF_OTHER_POOL, Request, SLOTS,
+    Since, Start, State, Status, Task, index,
 };
 use super::{Mutation, Scope, properties};
 
@@ -67,7 +67,10 @@ impl Model for Scope {
         add(state.late.is_some(), Action::ApplyLate);
         // Of a pool without a status, only its reservations show that it is in the network.
         let is_recorded = self.start != Start::Restored || state.pool.status == Status::Member;
-        add(is_recorded && matches!(state.claims[0], Claim::Bound(_)), Action::DeleteClaim);
+        add(
+            is_recorded && matches!(state.claims[0], Claim::Bound(_)),
+            Action::DeleteClaim,
+        );
         for (number, manager) in state.managers.iter().enumerate() {
             let mut add = |is_enabled: bool, step| add(is_enabled, Action::Managed(number, step));
             self.steps(state, manager, &mut add);
@@ -123,39 +126,63 @@ impl Scope {
         add(state.claims[0] == Claim::Releasing, Step::Release);
         (0..CLAIMS).for_each(|claim| self.steps_of_claim(state, manager, claim, add));
         if manager.mover.is_none() {
-            manager.movable().for_each(|address| add(!manager.is_conflict(address), Step::Move(address)));
+            manager
+                .movable()
+                .for_each(|address| add(!manager.is_conflict(address), Step::Move(address)));
         }
         add(manager.mover.is_some(), Step::Continue);
         // With more claims there are too many states.
         add(manager.mover.is_some() && self.claims == 1, Step::GiveUp);
-        manager.abandoned(&state.claims).for_each(|(scope, address)| add(true, Step::Sweep(scope, address)));
+        manager
+            .abandoned(&state.claims)
+            .for_each(|(scope, address)| add(true, Step::Sweep(scope, address)));
     }
 
-    fn steps_of_claim(&self, state: &State, manager: &Manager, claim: usize, add: &mut impl FnMut(bool, Step)) {
+    fn steps_of_claim(
+        &self,
+        state: &State,
+        manager: &Manager,
+        claim: usize,
+        add: &mut impl FnMut(bool, Step),
+    ) {
         let ignores_other = self.mutation == Some(Mutation::IgnoreOtherScope);
         let scope = manager.scope_of(claim);
         if state.claims[claim] == Claim::Waiting && manager.tasks[claim] == Task::Idle {
             let held: Vec<usize> = manager.held(claim).collect();
-            held.iter().for_each(|&address| add(manager.continues(claim), Step::Resume(claim, address)));
+            held.iter()
+                .for_each(|&address| add(manager.continues(claim), Step::Resume(claim, address)));
             let repeats = manager.attempts[claim].is_some();
             let allocates = held.is_empty() && manager.allocates(claim);
             add(allocates && repeats, Step::RepeatAttempt(claim));
             for address in 0..ADDRESSES {
                 let is_free = manager.is_free(&state.claims, scope, address, ignores_other);
-                add(allocates && !repeats && is_free, Step::Propose(claim, address));
+                add(
+                    allocates && !repeats && is_free,
+                    Step::Propose(claim, address),
+                );
             }
         }
         let reserves = matches!(manager.tasks[claim], Task::Reserve(..));
         let may_be_unknown = reserves && state.unknown_left > 0;
         add(reserves, Step::Reserve(claim));
         add(may_be_unknown, Step::ReplyLost(claim));
-        add(may_be_unknown && state.late.is_none(), Step::AppliedLater(claim));
-        add(matches!(manager.tasks[claim], Task::Bind(_)), Step::Bind(claim));
+        add(
+            may_be_unknown && state.late.is_none(),
+            Step::AppliedLater(claim),
+        );
+        add(
+            matches!(manager.tasks[claim], Task::Bind(_)),
+            Step::Bind(claim),
+        );
     }
 
     fn manage(&self, state: &mut State, number: usize, step: Step) -> Option<()> {
         match step {
-            Step::SeeNetwork | Step::SeePool | Step::SeeReservations | Step::Record | Step::Crash => {
+            Step::SeeNetwork
+            | Step::SeePool
+            | Step::SeeReservations
+            | Step::Record
+            | Step::Crash => {
                 self.observe(state, number, step);
                 Some(())
             }
@@ -211,20 +238,29 @@ impl Scope {
             }
             Step::RepeatAttempt(claim) => {
                 let (scope, address) = manager.attempts[claim].take()?;
-                let is_valid = scope == manager.scope_of(claim) || self.mutation == Some(Mutation::RepeatAttempt);
+                let is_valid = scope == manager.scope_of(claim)
+                    || self.mutation == Some(Mutation::RepeatAttempt);
                 if is_valid {
                     manager.tasks[claim] = Task::Reserve(scope, address);
                 }
             }
             Step::Reserve(claim) => {
-                let Task::Reserve(scope, address) = manager.tasks[claim] else { return None };
+                let Task::Reserve(scope, address) = manager.tasks[claim] else {
+                    return None;
+                };
                 let holder = u8::try_from(claim).ok()?;
                 state.create(scope, address, holder);
                 let is_ours = state.read(number, scope, address) == Some(holder);
-                state.managers[number].tasks[claim] = if is_ours { Task::Bind(address) } else { Task::Idle };
+                state.managers[number].tasks[claim] = if is_ours {
+                    Task::Bind(address)
+                } else {
+                    Task::Idle
+                };
             }
             Step::ReplyLost(claim) | Step::AppliedLater(claim) => {
-                let Task::Reserve(scope, address) = manager.tasks[claim] else { return None };
+                let Task::Reserve(scope, address) = manager.tasks[claim] else {
+                    return None;
+                };
                 let holder = u8::try_from(claim).ok()?;
                 manager.attempts[claim] = Some((scope, address));
                 manager.tasks[claim] = Task::Idle;
@@ -236,7 +272,9 @@ impl Scope {
                 }
             }
             Step::Bind(claim) => {
-                let Task::Bind(address) = manager.tasks[claim] else { return None };
+                let Task::Bind(address) = manager.tasks[claim] else {
+                    return None;
+                };
                 manager.tasks[claim] = Task::Idle;
                 manager.attempts[claim] = None;
                 // With the resource version of the claim as precondition.
@@ -249,24 +287,47 @@ impl Scope {
         Some(())
     }
 
-    /// The mover of a manager sends a request. Returns the move with its next request, `None` if it has ended.
+    /// The mover of a manager sends a request. Returns the move with its next request, `None` if it
+    /// has ended.
     fn advance(&self, state: &mut State, number: usize, step: Step) -> Option<Move> {
         let deletes_first = self.mutation == Some(Mutation::DeleteFirst);
         match step {
             Step::Move(address) => {
                 let target = state.managers[number].is_member();
-                let holder = state.read(number, !target, address).filter(|holder| *holder != OF_OTHER_POOL)?;
-                let next = if deletes_first { Request::Delete } else { Request::Create };
-                Some(Move { next, address, holder, target, old: Since::Unchanged, has_own_copy: false })
+                let holder = state
+                    .read(number, !target, address)
+                    .filter(|holder| *holder != OF_OTHER_POOL)?;
+                let next = if deletes_first {
+                    Request::Delete
+                } else {
+                    Request::Create
+                };
+                Some(Move {
+                    next,
+                    address,
+                    holder,
+                    target,
+                    old: Since::Unchanged,
+                    has_own_copy: false,
+                })
             }
             Step::Continue => {
                 let it = state.managers[number].mover?;
                 match it.next {
-                    Request::Create => self.create_copy(state, number, it).filter(|_| !deletes_first),
+                    Request::Create => self
+                        .create_copy(state, number, it)
+                        .filter(|_| !deletes_first),
                     Request::Mark => mark_copy(state, number, it),
                     Request::Delete => {
                         let next = delete_old(state, number, it);
-                        if deletes_first { Some(Move { next: Request::Create, ..it }) } else { next }
+                        if deletes_first {
+                            Some(Move {
+                                next: Request::Create,
+                                ..it
+                            })
+                        } else {
+                            next
+                        }
                     }
                     Request::Undo => {
                         if it.has_own_copy {
@@ -287,7 +348,15 @@ impl Scope {
             return None;
         }
         let is_marked = has_own_copy || self.mutation == Some(Mutation::DeleteUnmarked);
-        Some(Move { next: if is_marked { Request::Delete } else { Request::Mark }, has_own_copy, ..it })
+        Some(Move {
+            next: if is_marked {
+                Request::Delete
+            } else {
+                Request::Mark
+            },
+            has_own_copy,
+            ..it
+        })
     }
 }
 
@@ -316,8 +385,8 @@ fn release(state: &mut State, number: usize, step: Step) -> Option<()> {
     Some(())
 }
 
-/// Step M3: writes into the reservation in the new scope which version of the old one was read, unless that is written
-/// there already.
+/// Step M3: writes into the reservation in the new scope which version of the old one was read,
+/// unless that is written there already.
 fn mark_copy(state: &mut State, number: usize, it: Move) -> Option<Move> {
     if state.read(number, it.target, it.address) != Some(it.holder) {
         return None;
@@ -328,7 +397,10 @@ fn mark_copy(state: &mut State, number: usize, it: Move) -> Option<Move> {
         state.write(it.target, it.address, Some(it.holder));
         state.marks[index(it.target)][it.address] = is_current;
     }
-    Some(Move { next: Request::Delete, ..it })
+    Some(Move {
+        next: Request::Delete,
+        ..it
+    })
 }
 
 /// Step M4: deletes the old reservation in the version that was read.
@@ -339,7 +411,10 @@ fn delete_old(state: &mut State, number: usize, it: Move) -> Option<Move> {
             None
         }
         // A conflict with another reservation of the name: the old one counts as released.
-        (Since::Deleted, Some(_)) => it.has_own_copy.then_some(Move { next: Request::Undo, ..it }),
+        (Since::Deleted, Some(_)) => it.has_own_copy.then_some(Move {
+            next: Request::Undo,
+            ..it
+        }),
         _ => None,
     }
 }

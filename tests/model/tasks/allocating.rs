@@ -25,21 +25,28 @@ impl Worker<'_> {
         match found {
             None => self.allocate(0),
             Some(found) if found.deleting => self.remove(found, Purpose::Binding),
-            Some(found) if found.owner == self.life() || self.has_mutation(Mutation::AdoptWithoutReadingTheClaim) => {
+            Some(found)
+                if found.owner == self.life()
+                    || self.has_mutation(Mutation::AdoptWithoutReadingTheClaim) =>
+            {
                 self.adopt();
             }
             Some(_) => self.go_to(Step::CheckBeforeAdoption),
         }
     }
 
-    /// An address that is already reserved for this claim in the ledger, from that address on; or else a free one.
+    /// An address that is already reserved for this claim in the ledger, from that address on; or
+    /// else a free one.
     pub(super) fn allocate(&mut self, from: u8) {
         let (name, life) = (self.name, self.life());
-        let ignores = self.has_mutation(Mutation::IgnoreOwnReservation) || self.has_mutation(Mutation::PickByCache);
+        let ignores = self.has_mutation(Mutation::IgnoreOwnReservation)
+            || self.has_mutation(Mutation::PickByCache);
         let own = (usize::from(from)..ADDRESSES).find(|&address| {
             let manager = self.memory();
             let used_by_another = (0..manager.addresses.len()).any(|other| {
-                other != name && manager.addresses[other].is_some_and(|held| usize::from(held.address) == address)
+                other != name
+                    && manager.addresses[other]
+                        .is_some_and(|held| usize::from(held.address) == address)
             });
             let holds = manager.ledger[address].is_some_and(|held| held.is_for(name, life));
             holds && !used_by_another && self.scope.may_have(address)
@@ -53,8 +60,9 @@ impl Worker<'_> {
         }
     }
 
-    /// The address that the last claim of the name has released, if the pool is sticky; else the lowest address that
-    /// seems free, marked as proposed; else one that is kept for the claims of another name.
+    /// The address that the last claim of the name has released, if the pool is sticky; else the
+    /// lowest address that seems free, marked as proposed; else one that is kept for the claims of
+    /// another name.
     pub(super) fn propose(&mut self) {
         if !pool::proposes(self.scope, self.memory()) {
             return self.end();
@@ -64,15 +72,26 @@ impl Worker<'_> {
         let manager = self.memory();
         let find = |is_candidate: &dyn Fn(usize) -> bool| {
             (0..addresses).find(|&address| {
-                let used = manager.addresses.iter().flatten().any(|held| usize::from(held.address) == address);
-                is_candidate(address) && !manager.proposed[address] && !used && scope.may_have(address)
+                let used = manager
+                    .addresses
+                    .iter()
+                    .flatten()
+                    .any(|held| usize::from(held.address) == address);
+                is_candidate(address)
+                    && !manager.proposed[address]
+                    && !used
+                    && scope.may_have(address)
             })
         };
-        let released = |address: usize| manager.ledger[address].filter(|held| held.released && is_sticky);
-        let former = find(&|address| released(address).is_some_and(|held| usize::from(held.name) == name));
+        let released =
+            |address: usize| manager.ledger[address].filter(|held| held.released && is_sticky);
+        let former =
+            find(&|address| released(address).is_some_and(|held| usize::from(held.name) == name));
         let free = former.or_else(|| find(&|address| manager.ledger[address].is_none()));
         let kept = || find(&|address| released(address).is_some() && self.has_cooled_down(address));
-        let Some(chosen) = free.or_else(kept) else { return self.end() };
+        let Some(chosen) = free.or_else(kept) else {
+            return self.end();
+        };
         let takes_over = manager.ledger[chosen];
         self.task.address = u8::try_from(chosen).unwrap_or_default();
         if self.has_mutation(Mutation::PickByCache) {
@@ -90,7 +109,9 @@ impl Worker<'_> {
 
     /// Whether the cool-down of a released address is over, as the manager knows it.
     fn has_cooled_down(&self, address: usize) -> bool {
-        let is_over = self.state.seems_cooled_down(self.scope, self.manager, address);
+        let is_over = self
+            .state
+            .seems_cooled_down(self.scope, self.manager, address);
         is_over || self.has_mutation(Mutation::TakeCoolingAddress)
     }
 
@@ -123,15 +144,24 @@ impl Worker<'_> {
     }
 
     pub(super) fn holder_read(&mut self, found: Option<Reservation>) {
-        let Some(found) = found else { return self.try_again() };
+        let Some(found) = found else {
+            return self.try_again();
+        };
         if usize::from(found.name) == self.name && found.life != self.life() && !found.released {
             (self.task.found, self.task.is_released) = (Age::Current, false);
             let blindly = self.has_mutation(Mutation::TakeOverWithoutReadingTheClaim)
                 || self.has_mutation(Mutation::AdoptWithoutReadingTheClaim);
-            return self.go_to(if blindly { Step::TakeOver } else { Step::CheckBeforeTakingOver });
+            return self.go_to(if blindly {
+                Step::TakeOver
+            } else {
+                Step::CheckBeforeTakingOver
+            });
         }
         let is_kept = found.released && self.state.is_sticky;
-        if is_kept && (usize::from(found.name) == self.name || self.has_cooled_down(self.task.address.into())) {
+        if is_kept
+            && (usize::from(found.name) == self.name
+                || self.has_cooled_down(self.task.address.into()))
+        {
             (self.task.found, self.task.is_released) = (Age::Current, true);
             return self.go_to(Step::CheckBeforeTakingOver);
         }
@@ -147,7 +177,11 @@ impl Worker<'_> {
 
     pub(super) fn try_again(&mut self) {
         self.task.attempts += 1;
-        if self.task.attempts < MAX_ATTEMPTS { self.go_to(Step::Reserve) } else { self.end() }
+        if self.task.attempts < MAX_ATTEMPTS {
+            self.go_to(Step::Reserve)
+        } else {
+            self.end()
+        }
     }
 
     /// The address is reserved for this claim.
@@ -167,10 +201,14 @@ impl Worker<'_> {
     }
 
     pub(super) fn adopt(&mut self) {
-        let Some(existing) = self.task.existing else { return self.end() };
+        let Some(existing) = self.task.existing else {
+            return self.end();
+        };
         self.task.address = existing.address;
         self.task.attempts = 0;
-        if self.has_mutation(Mutation::AdoptWithoutReservation) || self.has_mutation(Mutation::PickByCache) {
+        if self.has_mutation(Mutation::AdoptWithoutReservation)
+            || self.has_mutation(Mutation::PickByCache)
+        {
             return self.reserved();
         }
         let (name, life) = (self.name, self.life());
@@ -187,7 +225,12 @@ impl Worker<'_> {
         if self.task.claim.bound == Some(self.task.address) {
             return self.end();
         }
-        let finalizer_is_missing = self.has_mutation(Mutation::CreateBeforeFinalizer) && !self.task.claim.finalizer;
-        self.go_to(if finalizer_is_missing { Step::AddFinalizer } else { Step::Bind });
+        let finalizer_is_missing =
+            self.has_mutation(Mutation::CreateBeforeFinalizer) && !self.task.claim.finalizer;
+        self.go_to(if finalizer_is_missing {
+            Step::AddFinalizer
+        } else {
+            Step::Bind
+        });
     }
 }

@@ -8,7 +8,11 @@ impl Worker<'_> {
     pub(super) fn remove(&mut self, address: Address, purpose: Purpose) {
         self.task.existing = Some(address);
         self.task.purpose = purpose;
-        self.go_to(if address.finalizer { Step::Strip } else { Step::Delete });
+        self.go_to(if address.finalizer {
+            Step::Strip
+        } else {
+            Step::Delete
+        });
     }
 
     /// The IPAddress is deleted, or held by foreign finalizers.
@@ -18,7 +22,11 @@ impl Worker<'_> {
             Purpose::Discarding => {
                 self.task.existing = None;
                 self.task.rounds += 1;
-                if self.task.rounds < MAX_ROUNDS { self.allocate(0) } else { self.end() }
+                if self.task.rounds < MAX_ROUNDS {
+                    self.allocate(0)
+                } else {
+                    self.end()
+                }
             }
             Purpose::Releasing | Purpose::CleaningUp => self.unreserve_from(0, self.task.purpose),
         }
@@ -31,13 +39,20 @@ impl Worker<'_> {
         let (name, life) = (self.name, self.life());
         let manager = self.memory();
         let known = |address: usize| manager.ledger[address].filter(|held| held.is_for(name, life));
-        let held = (usize::from(from)..ADDRESSES).find_map(|address| Some((address, known(address)?.age)));
+        let held =
+            (usize::from(from)..ADDRESSES).find_map(|address| Some((address, known(address)?.age)));
         match held {
             Some((address, age)) => {
                 self.task.found = age;
                 self.task.address = u8::try_from(address).unwrap_or_default();
-                let cools_down = self.scope.cools_down(self.manager, self.memory(), self.state.is_sticky);
-                self.go_to(if cools_down { Step::ReadHeld } else { Step::Unreserve });
+                let cools_down =
+                    self.scope
+                        .cools_down(self.manager, self.memory(), self.state.is_sticky);
+                self.go_to(if cools_down {
+                    Step::ReadHeld
+                } else {
+                    Step::Unreserve
+                });
             }
             None if purpose == Purpose::CleaningUp => self.end(),
             None if self.has_mutation(Mutation::UnreserveBeforeRemoval) => {
@@ -46,7 +61,8 @@ impl Worker<'_> {
                     None => self.go_to(Step::RemoveFinalizer),
                 }
             }
-            // The program also reads here if a late creation is possible. The model must hold without it.
+            // The program also reads here if a late creation is possible. The model must hold
+            // without it.
             None => self.go_to(Step::RemoveFinalizer),
         }
     }

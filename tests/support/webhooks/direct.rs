@@ -1,4 +1,5 @@
-//! Calls the webhooks of a manager directly, as the API server does: over TLS, trusting only the CA.
+//! Calls the webhooks of a manager directly, as the API server does: over TLS, trusting only the
+//! CA.
 
 use std::io::Error;
 use std::net::Ipv4Addr;
@@ -51,14 +52,22 @@ impl Webhooks {
     }
 
     /// Like [`Self::stream`], to another port with the same certificate.
-    pub async fn stream_to(&self, port: u16, protocol: &str) -> Result<TlsStream<TcpStream>, Error> {
+    pub async fn stream_to(
+        &self,
+        port: u16,
+        protocol: &str,
+    ) -> Result<TlsStream<TcpStream>, Error> {
         connect_trusting(&self.authority(), port, protocol).await
     }
 
-    /// The whole response to a GET request to a port with the same certificate; empty when no server listens.
+    /// The whole response to a GET request to a port with the same certificate; empty when no
+    /// server listens.
     pub async fn get(&self, port: u16, path: &str, authorization: &str) -> String {
-        let Ok(mut stream) = self.stream_to(port, "http/1.1").await else { return String::new() };
-        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n{authorization}connection: close\r\n\r\n");
+        let Ok(mut stream) = self.stream_to(port, "http/1.1").await else {
+            return String::new();
+        };
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: x\r\n{authorization}connection: close\r\n\r\n");
         let mut response = String::new();
         if stream.write_all(request.as_bytes()).await.is_ok() {
             // The part of the response before the connection broke is more specific than the error.
@@ -78,7 +87,9 @@ impl Webhooks {
     /// A connection with HTTP/2, as the API server has.
     pub async fn connect_http2(&self) -> Result<Connection, Error> {
         let stream = TokioIo::new(self.stream("h2").await?);
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.map_err(Error::other)?;
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), stream)
+            .await
+            .map_err(Error::other)?;
         tokio::spawn(connection);
         Ok(Connection::Http2(sender))
     }
@@ -89,32 +100,47 @@ impl Webhooks {
     /// When no response arrives.
     pub async fn post_review(&self, path: &str, review: &Value) -> HttpResponse {
         let mut connection = self.connect().await.expect("a connection can be created");
-        connection.post(path, review.to_string()).await.expect("a response is received")
+        connection
+            .post(path, review.to_string())
+            .await
+            .expect("a response is received")
     }
 
     /// The certificate that the manager serves.
     pub async fn served_certificate(&self) -> Result<Vec<u8>, Error> {
         let stream = self.stream("h2").await?;
         let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
-        Ok(certificates.first().map(|certificate| certificate.to_vec()).unwrap_or_default())
+        Ok(certificates
+            .first()
+            .map(|certificate| certificate.to_vec())
+            .unwrap_or_default())
     }
 }
 
 /// A TLS connection to 127.0.0.1 that trusts only these CAs (in PEM).
-pub async fn connect_trusting(authorities: &str, port: u16, protocol: &str) -> Result<TlsStream<TcpStream>, Error> {
+pub async fn connect_trusting(
+    authorities: &str,
+    port: u16,
+    protocol: &str,
+) -> Result<TlsStream<TcpStream>, Error> {
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
-        roots.add(authority.expect("the CAs are PEM")).expect("the CA is valid");
+        roots
+            .add(authority.expect("the CAs are PEM"))
+            .expect("the CA is valid");
     }
-    let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("the crypto provider supports them")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut config =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the crypto provider supports them")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
     config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     stream.set_nodelay(true)?;
-    TlsConnector::from(Arc::new(config)).connect(ServerName::from(Ipv4Addr::LOCALHOST).to_owned(), stream).await
+    TlsConnector::from(Arc::new(config))
+        .connect(ServerName::from(Ipv4Addr::LOCALHOST).to_owned(), stream)
+        .await
 }
 
 impl Connection {
@@ -127,7 +153,11 @@ impl Connection {
     }
 
     /// Posts JSON.
-    pub async fn post(&mut self, path: &str, body: impl Into<Bytes>) -> Result<HttpResponse, Error> {
+    pub async fn post(
+        &mut self,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<HttpResponse, Error> {
         self.send("POST", path, "application/json", body).await
     }
 
@@ -155,15 +185,28 @@ impl Connection {
         };
         let response = response.map_err(Error::other)?;
         let status = response.status().as_u16();
-        let body = response.into_body().collect().await.map_err(Error::other)?.to_bytes();
-        Ok(HttpResponse { status, body: String::from_utf8_lossy(&body).into_owned() })
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .map_err(Error::other)?
+            .to_bytes();
+        Ok(HttpResponse {
+            status,
+            body: String::from_utf8_lossy(&body).into_owned(),
+        })
     }
 }
 
 /// An AdmissionReview for an old and a new object, either of which may be null.
 pub fn review(operation: &str, kind: &str, old: &Value, new: &Value) -> Value {
     let object = if new.is_null() { old } else { new };
-    let metadata = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let metadata = |field: &str| {
+        object["metadata"][field]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
     json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "request": {

@@ -58,20 +58,73 @@ impl Junk {
         );
         let admission = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","kind":{"kind":"InClusterIPPool"},"operation":"CREATE","object":{"spec":{"prefix":24,"addresses":["#;
         let validate = paths_of(IPPool).validate;
-        let junk =
-            |what, path, start: &str, part, end, length| Self { what, path, body: filled(start, part, end, length) };
+        let junk = |what, path, start: &str, part, end, length| Self {
+            what,
+            path,
+            body: filled(start, part, end, length),
+        };
         vec![
-            junk("64 MiB to convert, numbers", CONVERT, conversion, "0,", "0]}}", 64 * MIB),
-            junk("16 MiB to convert, numbers", CONVERT, conversion, "0,", "0]}}", 16 * MIB),
-            junk("16 MiB to convert, one object of numbers", CONVERT, &object, "0,", "0]}}]}}", 16 * MIB),
-            junk("8 MiB to review, numbers", validate, admission, "0,", "0]}}}}", 8 * MIB),
-            junk("8 MiB to review, maps", validate, admission, r#"{"":0},"#, "0]}}}}", 8 * MIB),
-            junk("1 MiB to review, texts", validate, admission, r#""10.0.0.1","#, r#""x"]}}}}"#, MIB),
-            junk("60 KiB to review, maps", validate, admission, r#"{"":0},"#, "0]}}}}", 60 * 1024),
+            junk(
+                "64 MiB to convert, numbers",
+                CONVERT,
+                conversion,
+                "0,",
+                "0]}}",
+                64 * MIB,
+            ),
+            junk(
+                "16 MiB to convert, numbers",
+                CONVERT,
+                conversion,
+                "0,",
+                "0]}}",
+                16 * MIB,
+            ),
+            junk(
+                "16 MiB to convert, one object of numbers",
+                CONVERT,
+                &object,
+                "0,",
+                "0]}}]}}",
+                16 * MIB,
+            ),
+            junk(
+                "8 MiB to review, numbers",
+                validate,
+                admission,
+                "0,",
+                "0]}}}}",
+                8 * MIB,
+            ),
+            junk(
+                "8 MiB to review, maps",
+                validate,
+                admission,
+                r#"{"":0},"#,
+                "0]}}}}",
+                8 * MIB,
+            ),
+            junk(
+                "1 MiB to review, texts",
+                validate,
+                admission,
+                r#""10.0.0.1","#,
+                r#""x"]}}}}"#,
+                MIB,
+            ),
+            junk(
+                "60 KiB to review, maps",
+                validate,
+                admission,
+                r#"{"":0},"#,
+                "0]}}}}",
+                60 * 1024,
+            ),
         ]
     }
 
-    /// Sends the body from `clients` clients at once, `times` times each, with valid reviews meanwhile.
+    /// Sends the body from `clients` clients at once, `times` times each, with valid reviews
+    /// meanwhile.
     pub async fn send(&self, webhooks: &Webhooks, clients: usize, times: usize) -> Outcome {
         let done = CancellationToken::new();
         let junk = async {
@@ -80,7 +133,10 @@ impl Junk {
             all.into_iter().flatten()
         };
         let (statuses, good) = tokio::join!(junk, good_reviews(webhooks, &done));
-        let mut outcome = Outcome { good, ..Outcome::default() };
+        let mut outcome = Outcome {
+            good,
+            ..Outcome::default()
+        };
         statuses.for_each(|status| *outcome.statuses.entry(status).or_default() += 1);
         outcome
     }
@@ -95,8 +151,16 @@ impl Junk {
             let answer = connection.post(self.path, self.body.clone()).await;
             statuses.push(match answer {
                 // A denying review counts like a status.
-                Ok(answer) if answer.status == 200 && answer.body.contains(r#""allowed":false"#) => 422,
-                Ok(answer) if answer.status == 200 && answer.body.contains(r#""status":"Failure""#) => 422,
+                Ok(answer)
+                    if answer.status == 200 && answer.body.contains(r#""allowed":false"#) =>
+                {
+                    422
+                }
+                Ok(answer)
+                    if answer.status == 200 && answer.body.contains(r#""status":"Failure""#) =>
+                {
+                    422
+                }
                 Ok(answer) => answer.status,
                 Err(_) => 0,
             });
@@ -116,7 +180,9 @@ async fn good_reviews(webhooks: &Webhooks, done: &CancellationToken) -> Good {
         let started = Instant::now();
         let answered = async {
             let mut connection = webhooks.connect_http2().await?;
-            connection.post(paths_of(IPPool).validate, body.clone()).await
+            connection
+                .post(paths_of(IPPool).validate, body.clone())
+                .await
         };
         match answered.await {
             Ok(answer) if answer.body.contains(r#""allowed":true"#) => good.answered += 1,

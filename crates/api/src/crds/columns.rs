@@ -8,7 +8,12 @@ use crate::InClusterKind;
 pub(super) fn addresses() -> Value {
     // The first of the two that the pool has: the API server prints one value for each column.
     let path = ".spec['addresses','ranges']";
-    let entries = column("Addresses", "string", path, "Addresses that can be allocated, or ranges with them.");
+    let entries = column(
+        "Addresses",
+        "string",
+        path,
+        "Addresses that can be allocated, or ranges with them.",
+    );
     Value::Array(
         [entries]
             .into_iter()
@@ -24,44 +29,115 @@ pub(super) fn prefixes() -> Value {
     let text = "Prefixes from which smaller prefixes are allocated, or ranges with them.";
     let entries = column("Prefixes", "string", ".spec['prefixes','ranges']", text);
     Value::Array(
-        [entries].into_iter().chain(counts("Prefixes")).chain([ready()]).chain(remaining_counts("Prefixes")).collect(),
+        [entries]
+            .into_iter()
+            .chain(counts("Prefixes"))
+            .chain([ready()])
+            .chain(remaining_counts("Prefixes"))
+            .collect(),
     )
 }
 
-/// Columns of pools of single addresses in `v1alpha1`: those of the Go provider, including columns that are always
-/// empty.
+/// Columns of pools of single addresses in `v1alpha1`: those of the Go provider, including columns
+/// that are always empty.
 pub(super) fn old_addresses(kind: InClusterKind) -> Value {
     let own = [
-        column("Subnet", "string", ".spec.subnet", "Network whose addresses can be allocated."),
-        column("First", "string", ".spec.first", "Always empty; see spec.start."),
-        column("Last", "string", ".spec.last", "Always empty; see spec.end."),
+        column(
+            "Subnet",
+            "string",
+            ".spec.subnet",
+            "Network whose addresses can be allocated.",
+        ),
+        column(
+            "First",
+            "string",
+            ".spec.first",
+            "Always empty; see spec.start.",
+        ),
+        column(
+            "Last",
+            "string",
+            ".spec.last",
+            "Always empty; see spec.end.",
+        ),
     ];
-    let addresses = column("Addresses", "string", ".spec.addresses", "Addresses that can be allocated.");
+    let addresses = column(
+        "Addresses",
+        "string",
+        ".spec.addresses",
+        "Addresses that can be allocated.",
+    );
     let addresses = (!kind.is_global()).then_some(addresses);
-    Value::Array(own.into_iter().chain(addresses).chain(counts("Addresses")).collect())
+    Value::Array(
+        own.into_iter()
+            .chain(addresses)
+            .chain(counts("Addresses"))
+            .collect(),
+    )
 }
 
 /// Columns of networks.
 pub(super) fn networks() -> Value {
-    let number = |name: &str, field: &str, text: &str| column(name, "integer", &format!(".status.{field}"), text);
+    let number = |name: &str, field: &str, text: &str| {
+        column(name, "integer", &format!(".status.{field}"), text)
+    };
     json!([
         number("Pools", "pools", "Pools of the network."),
-        number("Total", "total", "Addresses that the pools can allocate, in use or not."),
+        number(
+            "Total",
+            "total",
+            "Addresses that the pools can allocate, in use or not."
+        ),
         number("Free", "free", "Addresses that can be allocated now."),
         number("Used", "used", "Addresses in use."),
-        column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status", "Whether the network is valid."),
+        column(
+            "Ready",
+            "string",
+            ".status.conditions[?(@.type==\"Ready\")].status",
+            "Whether the network is valid."
+        ),
     ])
 }
 
 /// Columns of reservations.
 pub(super) fn reservations() -> Value {
     json!([
-        column("Address", "string", ".spec.address", "The reserved address."),
-        column("Pool", "string", ".spec.poolRef.name", "Pool of the address."),
-        column("Namespace", "string", ".spec.claimRef.namespace", "Namespace of the claim that holds the address."),
-        column("Claim", "string", ".spec.claimRef.name", "Claim that holds the address."),
-        column("Released", "date", ".spec.releasedAt", "Time since the address was released."),
-        column("Age", "date", ".metadata.creationTimestamp", "Time since the address was reserved."),
+        column(
+            "Address",
+            "string",
+            ".spec.address",
+            "The reserved address."
+        ),
+        column(
+            "Pool",
+            "string",
+            ".spec.poolRef.name",
+            "Pool of the address."
+        ),
+        column(
+            "Namespace",
+            "string",
+            ".spec.claimRef.namespace",
+            "Namespace of the claim that holds the address."
+        ),
+        column(
+            "Claim",
+            "string",
+            ".spec.claimRef.name",
+            "Claim that holds the address."
+        ),
+        column(
+            "Released",
+            "date",
+            ".spec.releasedAt",
+            "Time since the address was released."
+        ),
+        column(
+            "Age",
+            "date",
+            ".metadata.creationTimestamp",
+            "Time since the address was reserved."
+        ),
     ])
 }
 
@@ -70,16 +146,36 @@ pub(super) fn slices() -> Value {
     json!([
         column("Block", "string", ".spec.block", "Addresses of the slice."),
         column("Owner", "string", ".spec.owner.kind", "Kind of the owner."),
-        column("Namespace", "string", ".spec.owner.namespace", "Namespace of the owner."),
+        column(
+            "Namespace",
+            "string",
+            ".spec.owner.namespace",
+            "Namespace of the owner."
+        ),
         column("Name", "string", ".spec.owner.name", "Name of the owner."),
-        column("Empty", "date", ".spec.emptySince", "Time since which no address of the slice is in use."),
-        column("Age", "date", ".metadata.creationTimestamp", "Time since the slice was assigned."),
+        column(
+            "Empty",
+            "date",
+            ".spec.emptySince",
+            "Time since which no address of the slice is in use."
+        ),
+        column(
+            "Age",
+            "date",
+            ".metadata.creationTimestamp",
+            "Time since the slice was assigned."
+        ),
     ])
 }
 
 fn counts(what: &str) -> [Value; 3] {
     [
-        count(what, "Total", "total", "that the pool can allocate, in use or not."),
+        count(
+            what,
+            "Total",
+            "total",
+            "that the pool can allocate, in use or not.",
+        ),
         count(what, "Free", "free", "that can be allocated now."),
         count(what, "Used", "used", "in use."),
     ]
@@ -88,17 +184,37 @@ fn counts(what: &str) -> [Value; 3] {
 /// The counts that, with free and used, add up to the total.
 fn remaining_counts(what: &str) -> [Value; 2] {
     [
-        count(what, "Reserved", "reserved", "reserved by a user, being allocated, or in use by another pool."),
-        count(what, "Cooling", "coolingDown", "released, and not reusable before the grace period ends."),
+        count(
+            what,
+            "Reserved",
+            "reserved",
+            "reserved by a user, being allocated, or in use by another pool.",
+        ),
+        count(
+            what,
+            "Cooling",
+            "coolingDown",
+            "released, and not reusable before the grace period ends.",
+        ),
     ]
 }
 
 fn count(what: &str, name: &str, field: &str, rest: &str) -> Value {
-    column(name, "integer", &format!(".status.ipAddresses.{field}"), &format!("{what} {rest}"))
+    column(
+        name,
+        "integer",
+        &format!(".status.ipAddresses.{field}"),
+        &format!("{what} {rest}"),
+    )
 }
 
 fn ready() -> Value {
-    column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status", "Whether the pool serves claims.")
+    column(
+        "Ready",
+        "string",
+        ".status.conditions[?(@.type==\"Ready\")].status",
+        "Whether the pool serves claims.",
+    )
 }
 
 fn column(name: &str, type_: &str, path: &str, description: &str) -> Value {

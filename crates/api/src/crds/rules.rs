@@ -1,22 +1,25 @@
-//! Validation that the API server performs itself: limits, and validation rules in the Common Expression Language
-//! (CEL).
+//! Validation that the API server performs itself: limits, and validation rules in the Common
+//! Expression Language (CEL).
 //!
-//! Even if the webhooks are not installed or not available, most invalid objects are rejected. Apart from the limits,
-//! the rules are never stricter than the validation in [`capi_ipam_ip`]. For what CEL cannot express, see [`pools`].
+//! Even if the webhooks are not installed or not available, most invalid objects are rejected.
+//! Apart from the limits, the rules are never stricter than the validation in [`capi_ipam_ip`]. For
+//! what CEL cannot express, see [`pools`].
 //!
-//! The rules need Kubernetes 1.31, the first version with the CEL functions for IP addresses in all definitions.
+//! The rules need Kubernetes 1.31, the first version with the CEL functions for IP addresses in all
+//! definitions.
 //!
 //! Conventions:
 //!
-//! - A rule is attached to the smallest part of the object that it needs. The API server ignores failures in parts that
-//!   an update does not change (validation ratcheting), so an object that predates a rule can still be labelled, get a
-//!   status and be deleted.
+//! - A rule is attached to the smallest part of the object that it needs. The API server ignores
+//!   failures in parts that an update does not change (validation ratcheting), so an object that
+//!   predates a rule can still be labelled, get a status and be deleted.
 //! - A rule that iterates over a long list first compares the list with its old value.
-//! - A rule must not fail to evaluate for any object, since such an error is not ratcheted. Therefore only one rule
-//!   checks that a value can be parsed and the others ignore values that cannot, presence is checked before access, and
-//!   lists beyond the limit are not iterated.
-//! - Rules use `substring` instead of `split`, and format numbers digit by digit: the API server estimates the maximum
-//!   cost of a rule in advance, and cannot bound the length of the parts that `split` returns.
+//! - A rule must not fail to evaluate for any object, since such an error is not ratcheted.
+//!   Therefore only one rule checks that a value can be parsed and the others ignore values that
+//!   cannot, presence is checked before access, and lists beyond the limit are not iterated.
+//! - Rules use `substring` instead of `split`, and format numbers digit by digit: the API server
+//!   estimates the maximum cost of a rule in advance, and cannot bound the length of the parts that
+//!   `split` returns.
 
 mod access;
 mod metadata;
@@ -48,17 +51,27 @@ struct Rule {
 
 impl Rule {
     fn new(expression: impl Into<String>, message: &'static str) -> Self {
-        Self { expression: expression.into(), message, ..Self::default() }
+        Self {
+            expression: expression.into(),
+            message,
+            ..Self::default()
+        }
     }
 
     /// Creates a rule that needs more than one field; the error refers to `field`.
     fn of(field: &'static str, expression: impl Into<String>, message: &'static str) -> Self {
-        Self { field: Some(field), ..Self::new(expression, message) }
+        Self {
+            field: Some(field),
+            ..Self::new(expression, message)
+        }
     }
 
     /// Also evaluates a rule that uses `oldSelf` on create.
     fn with_optional_old_self(self) -> Self {
-        Self { optional_old_self: true, ..self }
+        Self {
+            optional_old_self: true,
+            ..self
+        }
     }
 
     fn to_value(&self) -> Value {
@@ -82,11 +95,17 @@ impl Rule {
     }
 }
 
-/// Adds rules to a part of a schema. The path is for example `spec.addresses[]` for the entries of a list or
-/// `spec.labels{}` for the values of a map, or empty for the whole object.
-fn add(schema: &mut Value, path: &'static str, rules: impl IntoIterator<Item = Rule>) -> Result<(), CrdError> {
+/// Adds rules to a part of a schema. The path is for example `spec.addresses[]` for the entries of
+/// a list or `spec.labels{}` for the values of a map, or empty for the whole object.
+fn add(
+    schema: &mut Value,
+    path: &'static str,
+    rules: impl IntoIterator<Item = Rule>,
+) -> Result<(), CrdError> {
     let part = part(schema, path)?;
-    let all = part.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
+    let all = part
+        .entry("x-kubernetes-validations")
+        .or_insert_with(|| json!([]));
     if let Some(all) = all.as_array_mut() {
         all.extend(rules.into_iter().map(|rule| rule.to_value()));
     }
@@ -94,28 +113,44 @@ fn add(schema: &mut Value, path: &'static str, rules: impl IntoIterator<Item = R
 }
 
 /// Sets a limit, such as `maxItems`, of a part of a schema.
-fn limit(schema: &mut Value, path: &'static str, bound: &str, number: usize) -> Result<(), CrdError> {
+fn limit(
+    schema: &mut Value,
+    path: &'static str,
+    bound: &str,
+    number: usize,
+) -> Result<(), CrdError> {
     part(schema, path)?.insert(bound.to_owned(), json!(number));
     Ok(())
 }
 
-fn part<'a>(schema: &'a mut Value, path: &'static str) -> Result<&'a mut Map<String, Value>, CrdError> {
+fn part<'a>(
+    schema: &'a mut Value,
+    path: &'static str,
+) -> Result<&'a mut Map<String, Value>, CrdError> {
     let pointer: String = path
         .split('.')
         .filter(|name| !name.is_empty())
-        .map(|name| match (name.strip_suffix("[]"), name.strip_suffix("{}")) {
-            (Some(list), _) => format!("/properties/{list}/items"),
-            (None, Some(map)) => format!("/properties/{map}/additionalProperties"),
-            (None, None) => format!("/properties/{name}"),
-        })
+        .map(
+            |name| match (name.strip_suffix("[]"), name.strip_suffix("{}")) {
+                (Some(list), _) => format!("/properties/{list}/items"),
+                (None, Some(map)) => format!("/properties/{map}/additionalProperties"),
+                (None, None) => format!("/properties/{name}"),
+            },
+        )
         .collect();
-    schema.pointer_mut(&pointer).and_then(Value::as_object_mut).ok_or(CrdError::UnknownField { path })
+    schema
+        .pointer_mut(&pointer)
+        .and_then(Value::as_object_mut)
+        .ok_or(CrdError::UnknownField { path })
 }
 
 /// A CEL expression that formats a number from 0 to 199.
 fn decimal(number: &str) -> String {
     let digit = |digit: &str| format!("'0123456789'.substring({digit}, {digit} + 1)");
-    let (tens, ones) = (digit(&format!("{number} / 10 % 10")), digit(&format!("{number} % 10")));
+    let (tens, ones) = (
+        digit(&format!("{number} / 10 % 10")),
+        digit(&format!("{number} % 10")),
+    );
     format!("({number} > 99 ? '1' : '') + ({number} > 9 ? {tens} : '') + {ones}")
 }
 
@@ -126,9 +161,17 @@ mod tests {
     #[test]
     fn unknown_field_is_an_error() {
         let mut schema = json!({"properties": {"spec": {"properties": {"list": {"items": {}}}}}});
-        add(&mut schema, "spec.list[]", [Rule::of("a", "true", "is wrong")]).unwrap();
+        add(
+            &mut schema,
+            "spec.list[]",
+            [Rule::of("a", "true", "is wrong")],
+        )
+        .unwrap();
         let rules = &schema["properties"]["spec"]["properties"]["list"]["items"]["x-kubernetes-validations"];
-        assert_eq!(rules, &json!([{"rule": "true", "message": "is wrong", "fieldPath": ".a"}]));
+        assert_eq!(
+            rules,
+            &json!([{"rule": "true", "message": "is wrong", "fieldPath": ".a"}])
+        );
         let error = limit(&mut schema, "spec.lost", "maxLength", 3).unwrap_err();
         assert!(error.to_string().contains("spec.lost"), "{error}");
     }

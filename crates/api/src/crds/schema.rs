@@ -1,5 +1,5 @@
-//! Structural schemas, equivalent to those of the Go provider: without `nullable`, with the same formats, and without
-//! defaults that equal the zero value.
+//! Structural schemas, equivalent to those of the Go provider: without `nullable`, with the same
+//! formats, and without defaults that equal the zero value.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -41,7 +41,10 @@ pub(super) fn structural<T: JsonSchema>() -> Value {
     let mut settings = SchemaSettings::draft07();
     settings.inline_subschemas = true;
     settings.meta_schema = None;
-    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    let mut schema = settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value();
     normalize(&mut schema);
     schema
 }
@@ -51,30 +54,52 @@ fn properties(schema: &mut Value) -> Option<&mut serde_json::Map<String, Value>>
 }
 
 fn normalize(schema: &mut Value) {
-    let Some(fields) = schema.as_object_mut() else { return };
+    let Some(fields) = schema.as_object_mut() else {
+        return;
+    };
     fields.remove("title");
     if fields.get("default").is_some_and(is_zero_value) {
         fields.remove("default");
     }
-    if fields.get("format").is_some_and(|format| format == "int64" || format == "uint8") {
+    if fields
+        .get("format")
+        .is_some_and(|format| format == "int64" || format == "uint8")
+    {
         fields.remove("format");
     }
     if let Some(Value::Array(types)) = fields.get("type") {
-        let first = types.iter().find(|name| *name != "null").cloned().unwrap_or_default();
+        let first = types
+            .iter()
+            .find(|name| *name != "null")
+            .cloned()
+            .unwrap_or_default();
         fields.insert("type".to_owned(), first);
     }
     if let Some(Value::Array(choices)) = fields.remove("anyOf") {
-        let present = choices.into_iter().find(|choice| choice.get("type").is_none_or(|name| name != "null"));
-        for (name, value) in present.and_then(|choice| choice.as_object().cloned()).unwrap_or_default() {
+        let present = choices
+            .into_iter()
+            .find(|choice| choice.get("type").is_none_or(|name| name != "null"));
+        for (name, value) in present
+            .and_then(|choice| choice.as_object().cloned())
+            .unwrap_or_default()
+        {
             // The description of the field is more specific than that of its type.
             fields.entry(name).or_insert(value);
         }
     }
     // The values of an enum, each with its description.
     if let Some(Value::Array(choices)) = fields.remove("oneOf") {
-        let value = |choice: &Value| choice.get("const").or_else(|| choice.get("enum")?.get(0)).cloned();
+        let value = |choice: &Value| {
+            choice
+                .get("const")
+                .or_else(|| choice.get("enum")?.get(0))
+                .cloned()
+        };
         fields.insert("type".to_owned(), json!("string"));
-        fields.insert("enum".to_owned(), choices.iter().filter_map(value).collect());
+        fields.insert(
+            "enum".to_owned(),
+            choices.iter().filter_map(value).collect(),
+        );
     }
     if let Some(description) = fields.get_mut("description")
         && let Some(text) = description.as_str()
@@ -113,13 +138,19 @@ mod tests {
     fn bounds_match_the_go_provider() {
         let spec = structural::<IPPoolSpec>();
         let prefix = &spec["properties"]["prefix"];
-        assert_eq!((&prefix["minimum"], &prefix["maximum"], &prefix["format"]), (&json!(0), &json!(128), &Value::Null));
+        assert_eq!(
+            (&prefix["minimum"], &prefix["maximum"], &prefix["format"]),
+            (&json!(0), &json!(128), &Value::Null)
+        );
         assert_eq!(
             spec["required"],
             Value::Null,
             "addresses and prefix are required by rules, unless there are ranges"
         );
-        assert_eq!(spec["properties"]["addressReuseGracePeriodSeconds"]["format"], "int32");
+        assert_eq!(
+            spec["properties"]["addressReuseGracePeriodSeconds"]["format"],
+            "int32"
+        );
         assert_eq!(
             spec["properties"]["gateway"],
             json!({"type": "string",

@@ -36,7 +36,10 @@ fn all_kinds_round_trip() {
         let object = complete(kind);
         let pool = read(&object.to_string()).unwrap();
         assert_eq!((pool.kind, pool.spec.network()), (kind, Some("lab")));
-        assert_eq!(matches!(pool.spec, PoolSpec::Prefixes(_)), kind.has_prefixes());
+        assert_eq!(
+            matches!(pool.spec, PoolSpec::Prefixes(_)),
+            kind.has_prefixes()
+        );
         assert_eq!(serde_json::to_value(&pool).unwrap(), object);
         assert_eq!(serde_json::from_value::<Pool>(object).unwrap(), pool);
     }
@@ -62,7 +65,8 @@ fn absent_fields_stay_absent() {
         }
     }
     // The default of a prefix length that is not set is that of the definition.
-    let pool = read(r#"{"kind": "InClusterPrefixPool", "spec": {"prefixes": ["fd00::/48"]}}"#).unwrap();
+    let pool =
+        read(r#"{"kind": "InClusterPrefixPool", "spec": {"prefixes": ["fd00::/48"]}}"#).unwrap();
     assert!(matches!(pool.spec, PoolSpec::Prefixes(spec) if spec.allocation_prefix_length == 64));
 }
 
@@ -71,13 +75,27 @@ fn fields_are_read_in_any_order() {
     for kind in InClusterKind::ALL {
         let object = complete(kind);
         let expected = read(&object.to_string()).unwrap();
-        let fields: Vec<String> =
-            object.as_object().unwrap().iter().map(|(name, value)| format!("{name:?}: {value}")).collect();
+        let fields: Vec<String> = object
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(name, value)| format!("{name:?}: {value}"))
+            .collect();
         for first in 0..fields.len() {
-            let rotated: Vec<&str> = fields.iter().cycle().skip(first).take(fields.len()).map(String::as_str).collect();
+            let rotated: Vec<&str> = fields
+                .iter()
+                .cycle()
+                .skip(first)
+                .take(fields.len())
+                .map(String::as_str)
+                .collect();
             let reversed: Vec<&str> = rotated.iter().rev().copied().collect();
             for order in [rotated, reversed] {
-                assert_eq!(read(&format!("{{{}}}", order.join(", "))).as_ref(), Ok(&expected), "{order:?}");
+                assert_eq!(
+                    read(&format!("{{{}}}", order.join(", "))).as_ref(),
+                    Ok(&expected),
+                    "{order:?}"
+                );
             }
         }
     }
@@ -86,26 +104,51 @@ fn fields_are_read_in_any_order() {
 #[test]
 fn invalid_objects_are_errors_that_name_the_problem() {
     let cases = [
-        (r#"{"metadata": {"name": "p"}, "spec": {"addresses": [], "prefix": 24}}"#, "missing field `kind`"),
+        (
+            r#"{"metadata": {"name": "p"}, "spec": {"addresses": [], "prefix": 24}}"#,
+            "missing field `kind`",
+        ),
         (r#"{"kind": null}"#, "missing field `kind`"),
         (r#"{"kind": "Pod"}"#, "Pod is not a kind of pool"),
-        (r#"{"kind": "InClusterIPPool", "spec": {"ranges": [{"prefix": 24}]}}"#, "missing field `addresses`"),
-        (r#"{"spec": {"ranges": [{"addresses": []}]}, "kind": "InClusterIPPool"}"#, "missing field `prefix`"),
-        (r#"{"kind": "InClusterPrefixPool", "spec": {"ranges": [{"prefix": 24}]}}"#, "missing field `prefixes`"),
-        (r#"{"kind": "InClusterIPPool", "spec": null}"#, "invalid type: null"),
-        (r#"{"kind": "InClusterIPPool", "kind": "InClusterIPPool"}"#, "duplicate field `kind`"),
-        (r#"{"spec": {}, "kind": "InClusterIPPool", "spec": {"addresses": [], "prefix": 24}}"#, "duplicate field"),
+        (
+            r#"{"kind": "InClusterIPPool", "spec": {"ranges": [{"prefix": 24}]}}"#,
+            "missing field `addresses`",
+        ),
+        (
+            r#"{"spec": {"ranges": [{"addresses": []}]}, "kind": "InClusterIPPool"}"#,
+            "missing field `prefix`",
+        ),
+        (
+            r#"{"kind": "InClusterPrefixPool", "spec": {"ranges": [{"prefix": 24}]}}"#,
+            "missing field `prefixes`",
+        ),
+        (
+            r#"{"kind": "InClusterIPPool", "spec": null}"#,
+            "invalid type: null",
+        ),
+        (
+            r#"{"kind": "InClusterIPPool", "kind": "InClusterIPPool"}"#,
+            "duplicate field `kind`",
+        ),
+        (
+            r#"{"spec": {}, "kind": "InClusterIPPool", "spec": {"addresses": [], "prefix": 24}}"#,
+            "duplicate field",
+        ),
         (r#"["InClusterIPPool"]"#, "expected a pool"),
     ];
     for (text, problem) in cases {
         let error = read(text).unwrap_err();
-        assert!(error.contains(problem) || problem == "duplicate field" && error.contains("addresses"), "{error}");
+        assert!(
+            error.contains(problem) || problem == "duplicate field" && error.contains("addresses"),
+            "{error}"
+        );
     }
 }
 
 #[test]
 fn paths_are_those_of_the_kind() {
-    let paths = InClusterKind::ALL.map(|kind| Pool::url_path(&kind, (!kind.is_global()).then_some("n")));
+    let paths =
+        InClusterKind::ALL.map(|kind| Pool::url_path(&kind, (!kind.is_global()).then_some("n")));
     let group = "/apis/ipam.cluster.x-k8s.io/v1alpha2";
     assert_eq!(
         paths,
@@ -119,6 +162,9 @@ fn paths_are_those_of_the_kind() {
     for kind in InClusterKind::ALL {
         let reference = read(&complete(kind).to_string()).unwrap().object_ref(&kind);
         assert_eq!(reference.kind.as_deref(), Some(kind.name()));
-        assert_eq!(reference.api_version.as_deref(), Some("ipam.cluster.x-k8s.io/v1alpha2"));
+        assert_eq!(
+            reference.api_version.as_deref(),
+            Some("ipam.cluster.x-k8s.io/v1alpha2")
+        );
     }
 }

@@ -19,14 +19,15 @@ pub struct ReservationClaim {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub uid: Option<String>,
-    /// Cluster of the claim, by which spec.limits of a global pool counts; omitted without a cluster name.
+    /// Cluster of the claim, by which spec.limits of a global pool counts; omitted without a
+    /// cluster name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub cluster: Option<String>,
 }
 
-/// Why no claim can ever get an address that is reserved for this namespace and name. Displayed with the path of the
-/// field.
+/// Why no claim can ever get an address that is reserved for this namespace and name. Displayed
+/// with the path of the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimProblem {
     /// No namespace can have this name.
@@ -48,7 +49,9 @@ pub enum ClaimProblem {
         name: String,
     },
     /// A namespaced pool allocates addresses only to claims of its namespace.
-    #[error("spec.claimRef.namespace: {pool} allocates only to claims of its namespace, not of {namespace}")]
+    #[error(
+        "spec.claimRef.namespace: {pool} allocates only to claims of its namespace, not of {namespace}"
+    )]
     OtherNamespace {
         /// The pool of the reservation.
         pool: PoolKey,
@@ -69,25 +72,32 @@ impl ClaimProblem {
     /// The text without the path of the field.
     pub fn detail(&self) -> String {
         let text = self.to_string();
-        let detail = text.strip_prefix(self.field()).and_then(|rest| rest.strip_prefix(": "));
+        let detail = text
+            .strip_prefix(self.field())
+            .and_then(|rest| rest.strip_prefix(": "));
         detail.unwrap_or(&text).to_owned()
     }
 }
 
 impl ReservationClaim {
-    /// Returns why no claim with this namespace and name can ever get an address of `pool`: the reservation would only
-    /// withdraw the address from the pool. `spec.allowedNamespaces` of a global pool is no reason: who promises an
-    /// address to a claim decides that the claim gets it.
+    /// Returns why no claim with this namespace and name can ever get an address of `pool`: the
+    /// reservation would only withdraw the address from the pool. `spec.allowedNamespaces` of a
+    /// global pool is no reason: who promises an address to a claim decides that the claim gets it.
     pub fn problem(&self, pool: &PoolKey) -> Option<ClaimProblem> {
         let namespace = self.namespace.clone();
         if !is_dns_label(&namespace) {
             return Some(ClaimProblem::Namespace { namespace });
         }
         if !is_dns_subdomain(&self.name) {
-            return Some(ClaimProblem::Name { name: self.name.clone() });
+            return Some(ClaimProblem::Name {
+                name: self.name.clone(),
+            });
         }
         match &pool.namespace {
-            Some(own) if **own != *namespace => Some(ClaimProblem::OtherNamespace { pool: pool.clone(), namespace }),
+            Some(own) if **own != *namespace => Some(ClaimProblem::OtherNamespace {
+                pool: pool.clone(),
+                namespace,
+            }),
             Some(_) | None => None,
         }
     }
@@ -99,14 +109,20 @@ mod tests {
     use crate::InClusterKind;
 
     fn claim(namespace: &str, name: &str) -> ReservationClaim {
-        ReservationClaim { namespace: namespace.to_owned(), name: name.to_owned(), ..ReservationClaim::default() }
+        ReservationClaim {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            ..ReservationClaim::default()
+        }
     }
 
     #[test]
     fn impossible_claim_has_a_problem_with_its_field() {
         let pool = PoolKey::new(InClusterKind::IPPool, Some("team-a"), "web");
         let global = PoolKey::new(InClusterKind::GlobalIPPool, None, "shared");
-        let field = |claim: &ReservationClaim, pool: &PoolKey| claim.problem(pool).map(|problem| problem.field());
+        let field = |claim: &ReservationClaim, pool: &PoolKey| {
+            claim.problem(pool).map(|problem| problem.field())
+        };
         let (namespace, name) = (Some("spec.claimRef.namespace"), Some("spec.claimRef.name"));
         assert_eq!(field(&claim("team-a", "vm-1.example"), &pool), None);
         assert_eq!(field(&claim("team-b", "vm-1"), &global), None);

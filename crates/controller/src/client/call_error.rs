@@ -28,7 +28,8 @@ pub enum CallError {
         /// The operation with kind and name.
         operation: String,
     },
-    /// An object in the response cannot be decoded: it exists, but is not valid. Correct or delete it.
+    /// An object in the response cannot be decoded: it exists, but is not valid. Correct or delete
+    /// it.
     #[error("cannot {operation}: the object exists and cannot be decoded; correct or delete it")]
     Undecodable {
         /// The operation with kind and name.
@@ -102,15 +103,20 @@ impl CallError {
     pub fn is_namespace_terminating(&self) -> bool {
         let cause = "NamespaceTerminating";
         let details = self.status().and_then(|status| status.details.as_ref());
-        self.is_forbidden() && details.is_some_and(|details| details.causes.iter().any(|entry| entry.reason == cause))
+        self.is_forbidden()
+            && details
+                .is_some_and(|details| details.causes.iter().any(|entry| entry.reason == cause))
     }
 
     /// The API server does not know the kind of a blocking owner reference. Its admission plugin
-    /// `OwnerReferencesPermissionEnforcement` reads the kinds every 30 s, so the request can fail for that long after the
-    /// start of the API server.
+    /// `OwnerReferencesPermissionEnforcement` reads the kinds every 30 s, so the request can fail
+    /// for that long after the start of the API server.
     pub fn is_owner_kind_unknown(&self) -> bool {
         let is_reason = |text: &str| text.contains("cannot find RESTMapping");
-        self.is_forbidden() && self.status().is_some_and(|status| is_reason(&status.message))
+        self.is_forbidden()
+            && self
+                .status()
+                .is_some_and(|status| is_reason(&status.message))
     }
 
     /// The object cannot be serialized, so the request fails until the object changes.
@@ -118,14 +124,20 @@ impl CallError {
         matches!(self, Self::Serialize { .. })
     }
 
-    /// Why the response is no valid object of the kind, in the words of the parser. `None` if the request failed for
-    /// another reason.
+    /// Why the response is no valid object of the kind, in the words of the parser. `None` if the
+    /// request failed for another reason.
     pub fn invalid_response(&self) -> Option<String> {
         if let Self::Undecodable { source, .. } = self {
             return Some(source.to_string());
         }
-        let Self::Failed { source, .. } = self else { return None };
-        if let kube::Error::SerdeError(error) = source.as_ref() { Some(error.to_string()) } else { None }
+        let Self::Failed { source, .. } = self else {
+            return None;
+        };
+        if let kube::Error::SerdeError(error) = source.as_ref() {
+            Some(error.to_string())
+        } else {
+            None
+        }
     }
 
     /// The request may have been applied, or may be applied later. Read the object to find out.
@@ -138,8 +150,8 @@ impl CallError {
     }
 }
 
-/// Whether the API server does not serve the kind: it responds to an unknown path with 404 and a text instead of a
-/// status, which has no reason of the API server.
+/// Whether the API server does not serve the kind: it responds to an unknown path with 404 and a
+/// text instead of a status, which has no reason of the API server.
 fn is_unserved(status: &kube::core::Status) -> bool {
     status.code == 404 && status.reason != NOT_FOUND_REASON
 }
@@ -157,7 +169,13 @@ pub(crate) fn explain_unserved(error: &mut kube::Error) {
 /// The error and all its sources in one line. A source whose text is already included is left out.
 pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     // An API status has the whole message.
-    let source_of = |error| if api_status(error).is_some() { None } else { std::error::Error::source(error) };
+    let source_of = |error| {
+        if api_status(error).is_some() {
+            None
+        } else {
+            std::error::Error::source(error)
+        }
+    };
     let mut text = message(error);
     let mut next = source_of(error);
     while let Some(source) = next {
@@ -180,8 +198,8 @@ fn api_status<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a ku
     }
 }
 
-/// The message of an error without its sources. kube prints an API status with all its fields; here it is the message,
-/// the code and the reason.
+/// The message of an error without its sources. kube prints an API status with all its fields; here
+/// it is the message, the code and the reason.
 fn message(error: &(dyn std::error::Error + 'static)) -> String {
     api_status(error).map_or_else(|| error.to_string(), status_message)
 }
@@ -201,19 +219,33 @@ mod tests {
 
     fn failed(code: u16, reason: &str) -> CallError {
         let status = kube::core::Status::failure("text", reason).with_code(code);
-        CallError::Failed { operation: "test".to_owned(), source: Box::new(kube::Error::Api(Box::new(status))) }
+        CallError::Failed {
+            operation: "test".to_owned(),
+            source: Box::new(kube::Error::Api(Box::new(status))),
+        }
     }
 
     #[test]
     fn outcome_is_unknown_after_5xx_and_timeouts() {
-        for (code, reason, unknown) in
-            [(409, "AlreadyExists", false), (422, "Invalid", false), (429, "TooManyRequests", false)]
-                .into_iter()
-                .chain([(500, "InternalError", true), (503, "x", true), (504, "Timeout", true)])
-        {
+        for (code, reason, unknown) in [
+            (409, "AlreadyExists", false),
+            (422, "Invalid", false),
+            (429, "TooManyRequests", false),
+        ]
+        .into_iter()
+        .chain([
+            (500, "InternalError", true),
+            (503, "x", true),
+            (504, "Timeout", true),
+        ]) {
             assert_eq!(failed(code, reason).outcome_is_unknown(), unknown, "{code}");
         }
-        assert!(CallError::TimedOut { operation: String::new() }.outcome_is_unknown());
+        assert!(
+            CallError::TimedOut {
+                operation: String::new()
+            }
+            .outcome_is_unknown()
+        );
     }
 
     #[test]
@@ -224,7 +256,12 @@ mod tests {
 
     #[test]
     fn already_exists_is_not_a_conflict() {
-        assert!(failed(409, "AlreadyExists").is_already_exists() && !failed(409, "AlreadyExists").is_conflict());
-        assert!(failed(409, "Conflict").is_conflict() && !failed(409, "Conflict").is_already_exists());
+        assert!(
+            failed(409, "AlreadyExists").is_already_exists()
+                && !failed(409, "AlreadyExists").is_conflict()
+        );
+        assert!(
+            failed(409, "Conflict").is_conflict() && !failed(409, "Conflict").is_already_exists()
+        );
     }
 }

@@ -1,21 +1,24 @@
 //! The connections to the API server, and the detection of dead ones.
 //!
-//! A connection can die without notice, for example when a machine loses power or a router drops its state. The socket
-//! then stays open, and nothing arrives. This transport handles it for every user of the client:
+//! A connection can die without notice, for example when a machine loses power or a router drops
+//! its state. The socket then stays open, and nothing arrives. This transport handles it for every
+//! user of the client:
 //!
-//! - A request must be answered within [`RequestPolicy::timeout`], including its body; a watch must begin within it.
-//!   The API server ends a watch after the requested time (`timeoutSeconds`), so a watch that is silent for 5 s longer
-//!   is dead.
-//! - If one connection is dead, others probably are too, and each would cost a request its timeout. So after a request
-//!   without an answer all idle connections are dropped, and the next requests open new ones.
-//! - The kernel probes idle connections (TCP keep-alive) and closes those whose data are not acknowledged
-//!   (`TCP_USER_TIMEOUT`), within 30 s.
+//! - A request must be answered within [`RequestPolicy::timeout`], including its body; a watch must
+//!   begin within it. The API server ends a watch after the requested time (`timeoutSeconds`), so a
+//!   watch that is silent for 5 s longer is dead.
+//! - If one connection is dead, others probably are too, and each would cost a request its timeout.
+//!   So after a request without an answer all idle connections are dropped, and the next requests
+//!   open new ones.
+//! - The kernel probes idle connections (TCP keep-alive) and closes those whose data are not
+//!   acknowledged (`TCP_USER_TIMEOUT`), within 30 s.
 //!
-//! Go's client sends HTTP/2 pings after 30 s of silence and waits 15 s. A ping only proves that the peer is alive,
-//! which may be a load balancer; timeouts would still be needed, and they detect a dead connection earlier. So this
-//! client uses HTTP/1.1 with one connection for each request in flight. With HTTP/2 all requests and watches would
-//! share one connection, with one TLS task, and fail together. The write throughput of a controller did not differ
-//! measurably, with 32 concurrent requests on two cores.
+//! Go's client sends HTTP/2 pings after 30 s of silence and waits 15 s. A ping only proves that the
+//! peer is alive, which may be a load balancer; timeouts would still be needed, and they detect a
+//! dead connection earlier. So this client uses HTTP/1.1 with one connection for each request in
+//! flight. With HTTP/2 all requests and watches would share one connection, with one TLS task, and
+//! fail together. The write throughput of a controller did not differ measurably, with 32
+//! concurrent requests on two cores.
 
 use std::fmt::{Debug, Formatter};
 use std::pin::Pin;
@@ -65,13 +68,17 @@ const MAX_WATCH_DURATION: Duration = Duration::from_hours(1);
 pub struct RequestPolicy {
     /// How long a request may take.
     pub timeout: Duration,
-    /// Sends a read again over a new connection when half of its timeout is over. The first answer counts.
+    /// Sends a read again over a new connection when half of its timeout is over. The first answer
+    /// counts.
     pub retry_reads: bool,
 }
 
 impl Default for RequestPolicy {
     fn default() -> Self {
-        Self { timeout: REQUEST_TIMEOUT, retry_reads: false }
+        Self {
+            timeout: REQUEST_TIMEOUT,
+            retry_reads: false,
+        }
     }
 }
 
@@ -81,11 +88,22 @@ impl Default for RequestPolicy {
 struct NoAnswer(Duration);
 
 /// Creates a client for the API server of `config`.
-pub(super) fn client(config: &Config, policy: RequestPolicy, metrics: RequestMetrics) -> kube::Result<Client> {
+pub(super) fn client(
+    config: &Config,
+    policy: RequestPolicy,
+    metrics: RequestMetrics,
+) -> kube::Result<Client> {
     if let Some(proxy) = &config.proxy_url {
         let socks = proxy.scheme_str() == Some("socks5");
-        let protocol_feature = if socks { "kube/socks5" } else { "kube/http-proxy" };
-        return Err(kube::Error::ProxyProtocolDisabled { proxy_url: Box::new(proxy.clone()), protocol_feature });
+        let protocol_feature = if socks {
+            "kube/socks5"
+        } else {
+            "kube/http-proxy"
+        };
+        return Err(kube::Error::ProxyProtocolDisabled {
+            proxy_url: Box::new(proxy.clone()),
+            protocol_feature,
+        });
     }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -98,11 +116,17 @@ pub(super) fn client(config: &Config, policy: RequestPolicy, metrics: RequestMet
     tcp.set_tcp_user_timeout(Some(USER_TIMEOUT));
     let connector = config.rustls_https_connector_with_connector(tcp)?;
     let service = ServiceBuilder::new()
-        .layer(MapRequestLayer::new(move |request| add_timeout_param(request, policy.timeout)))
+        .layer(MapRequestLayer::new(move |request| {
+            add_timeout_param(request, policy.timeout)
+        }))
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .service(Transport { pool: Arc::new(Pool::new(connector)), policy, metrics });
+        .service(Transport {
+            pool: Arc::new(Pool::new(connector)),
+            policy,
+            metrics,
+        });
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }
 
@@ -119,7 +143,10 @@ struct Current<C> {
 
 impl<C: Connect + Clone + Send + Sync + 'static> Pool<C> {
     fn new(connector: C) -> Self {
-        let current = Mutex::new(Current { http: http_client(connector.clone()), since: Instant::now() });
+        let current = Mutex::new(Current {
+            http: http_client(connector.clone()),
+            since: Instant::now(),
+        });
         Self { connector, current }
     }
 
@@ -133,14 +160,19 @@ impl<C: Connect + Clone + Send + Sync + 'static> Pool<C> {
         if current.since > sent {
             return;
         }
-        *current = Current { http: http_client(self.connector.clone()), since: Instant::now() };
+        *current = Current {
+            http: http_client(self.connector.clone()),
+            since: Instant::now(),
+        };
         drop(current);
         warn!(waited = ?sent.elapsed(), "no answer from the API server, reconnecting");
     }
 }
 
 fn http_client<C: Connect + Clone>(connector: C) -> HttpClient<C, Body> {
-    HttpClient::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector)
+    HttpClient::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .build(connector)
 }
 
 /// Sends requests and limits the time until they are answered.
@@ -152,7 +184,11 @@ struct Transport<C> {
 
 impl<C> Clone for Transport<C> {
     fn clone(&self) -> Self {
-        Self { pool: Arc::clone(&self.pool), policy: self.policy, metrics: self.metrics.clone() }
+        Self {
+            pool: Arc::clone(&self.pool),
+            policy: self.policy,
+            metrics: self.metrics.clone(),
+        }
     }
 }
 
@@ -167,18 +203,34 @@ impl<C: Connect + Clone + Send + Sync + 'static> Service<Request<Body>> for Tran
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let pool = Arc::clone(&self.pool);
-        let RequestPolicy { timeout: limit, retry_reads } = self.policy;
-        let retry = if retry_reads { clone_read(&request) } else { None };
-        let (metrics, labels, sent) = (self.metrics.clone(), parse(request.method(), request.uri()), Instant::now());
+        let RequestPolicy {
+            timeout: limit,
+            retry_reads,
+        } = self.policy;
+        let retry = if retry_reads {
+            clone_read(&request)
+        } else {
+            None
+        };
+        let (metrics, labels, sent) = (
+            self.metrics.clone(),
+            parse(request.method(), request.uri()),
+            Instant::now(),
+        );
         let measured = move |response: Result<Self::Response, BoxError>| {
             if let Ok(response) = &response {
                 clock::observe(response.headers());
             }
-            let code = response.as_ref().ok().map(|response| response.status().as_u16());
+            let code = response
+                .as_ref()
+                .ok()
+                .map(|response| response.status().as_u16());
             metrics.record(labels, code, sent.elapsed());
             response
         };
-        let Some(retry) = retry else { return send(pool, limit, request).map(measured).boxed() };
+        let Some(retry) = retry else {
+            return send(pool, limit, request).map(measured).boxed();
+        };
         async move {
             let half = limit / 2;
             let mut first = send(Arc::clone(&pool), limit, request).boxed();
@@ -187,7 +239,9 @@ impl<C: Connect + Clone + Send + Sync + 'static> Service<Request<Body>> for Tran
             }
             pool.reset(sent);
             let second = send(pool, half, retry).boxed();
-            select_ok([first, second]).await.map(|(response, _)| response)
+            select_ok([first, second])
+                .await
+                .map(|(response, _)| response)
         }
         .map(measured)
         .boxed()
@@ -208,7 +262,10 @@ fn clone_read(request: &Request<Body>) -> Option<Request<Body>> {
 /// The requested duration of a watch; `None` if the request is no watch.
 fn watch_timeout(request: &Request<Body>) -> Option<Duration> {
     let mut pairs = request.uri().query().unwrap_or_default().split('&');
-    if !pairs.clone().any(|pair| pair == "watch=true" || pair == "watch=1") {
+    if !pairs
+        .clone()
+        .any(|pair| pair == "watch=true" || pair == "watch=1")
+    {
         return None;
     }
     let seconds = pairs.find_map(|pair| pair.strip_prefix("timeoutSeconds=")?.parse().ok());
@@ -221,12 +278,20 @@ async fn send<C: Connect + Clone + Send + Sync + 'static>(
     request: Request<Body>,
 ) -> Result<Response<ResponseBody<C>>, BoxError> {
     let http = pool.http();
-    let line = tracing::enabled!(tracing::Level::TRACE).then(|| format!("{} {}", request.method(), request.uri()));
+    let line = tracing::enabled!(tracing::Level::TRACE)
+        .then(|| format!("{} {}", request.method(), request.uri()));
     let silence = watch_timeout(&request).map(|watch| watch.saturating_add(WATCH_MARGIN));
-    let mut pending = Pending { pool, since: Instant::now(), limit, is_over: false };
+    let mut pending = Pending {
+        pool,
+        since: Instant::now(),
+        limit,
+        is_over: false,
+    };
     let response = timeout(limit, http.request(request)).await;
     trace!(request = line, took = ?pending.since.elapsed(), answered = response.is_ok(), "request");
-    let Ok(response) = response else { return Err(NoAnswer(limit).into()) };
+    let Ok(response) = response else {
+        return Err(NoAnswer(limit).into());
+    };
     if response.is_err() {
         // The connection failed: it is not a silent one.
         pending.is_over = true;
@@ -234,17 +299,23 @@ async fn send<C: Connect + Clone + Send + Sync + 'static>(
     if let Some(silence) = silence {
         (pending.since, pending.limit) = (Instant::now(), silence);
     }
-    Ok(response?.map(|body| ResponseBody { body, pending, timer: None, is_watch: silence.is_some() }))
+    Ok(response?.map(|body| ResponseBody {
+        body,
+        pending,
+        timer: None,
+        is_watch: silence.is_some(),
+    }))
 }
 
-/// Whether a response that is dropped after this silence has probably a dead connection: most of its time is over, and
-/// the caller may have a slightly shorter timeout. A watch that the program ends earlier says nothing about its
-/// connection: without changes it is silent.
+/// Whether a response that is dropped after this silence has probably a dead connection: most of
+/// its time is over, and the caller may have a slightly shorter timeout. A watch that the program
+/// ends earlier says nothing about its connection: without changes it is silent.
 fn is_suspicious(silence: Duration, limit: Duration) -> bool {
     silence >= limit / 10 * 9
 }
 
-/// A response that is not complete. Resets the connections if it is dropped after a suspicious silence.
+/// A response that is not complete. Resets the connections if it is dropped after a suspicious
+/// silence.
 struct Pending<C: Connect + Clone + Send + Sync + 'static> {
     pool: Arc<Pool<C>>,
     /// When the request was sent; for a watch, when data last arrived.
@@ -274,7 +345,10 @@ impl<C: Connect + Clone + Send + Sync + 'static> HttpBody for ResponseBody<C> {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
             if !matches!(frame, Some(Ok(_))) {
@@ -282,7 +356,9 @@ impl<C: Connect + Clone + Send + Sync + 'static> HttpBody for ResponseBody<C> {
             } else if this.is_watch {
                 this.pending.since = Instant::now();
                 if let Some(timer) = &mut this.timer {
-                    timer.as_mut().reset(tokio::time::Instant::now() + this.pending.limit);
+                    timer
+                        .as_mut()
+                        .reset(tokio::time::Instant::now() + this.pending.limit);
                 }
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));

@@ -1,9 +1,10 @@
 //! Status fields that the API server does not store.
 //!
-//! An API server removes the fields that the served schema does not have ("pruning"): of a definition that is older than
-//! the program, or of a newer one that dropped a deprecated field. The object that it returns lacks them, so the
-//! difference from the wanted status never becomes empty, and each reconcile would send a write that changes nothing.
-//! Such fields are therefore learned from the response to a write, and left out for some time.
+//! An API server removes the fields that the served schema does not have ("pruning"): of a
+//! definition that is older than the program, or of a newer one that dropped a deprecated field.
+//! The object that it returns lacks them, so the difference from the wanted status never becomes
+//! empty, and each reconcile would send a write that changes nothing. Such fields are therefore
+//! learned from the response to a write, and left out for some time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-/// How long a field is left out. After that it is written once more, since its definition may have been upgraded.
+/// How long a field is left out. After that it is written once more, since its definition may have
+/// been upgraded.
 const RELEARN_INTERVAL: Duration = Duration::from_mins(10);
 /// Maximum number of fields that are kept: keys of a map count as fields.
 const MAX_FIELDS: usize = 64;
@@ -28,8 +30,8 @@ enum Step {
 
 type Path = Vec<Step>;
 
-/// The status fields of one kind that the API server does not store, because the served schema does not have them.
-/// Cheap to clone; clones share what they learn.
+/// The status fields of one kind that the API server does not store, because the served schema does
+/// not have them. Cheap to clone; clones share what they learn.
 #[derive(Clone, Debug, Default)]
 pub struct PrunedFields(Arc<Mutex<HashMap<Path, Instant>>>);
 
@@ -55,9 +57,14 @@ impl PrunedFields {
         self.0.lock().is_empty()
     }
 
-    /// Removes the fields that are not stored from a status, except those that it had `before`. Returns whether it
-    /// removed one.
-    pub(crate) fn remove_from(&self, status: &mut Value, before: Option<&Value>, now: Instant) -> bool {
+    /// Removes the fields that are not stored from a status, except those that it had `before`.
+    /// Returns whether it removed one.
+    pub(crate) fn remove_from(
+        &self,
+        status: &mut Value,
+        before: Option<&Value>,
+        now: Instant,
+    ) -> bool {
         let known = self.0.lock();
         let mut is_changed = false;
         for (path, until) in known.iter() {
@@ -82,7 +89,8 @@ fn find_missing(wanted: &Value, stored: &Value, path: &mut Path, found: &mut Vec
                 path.pop();
             }
         }
-        // A list of another length was changed by another writer, such as a webhook: its items do not correspond.
+        // A list of another length was changed by another writer, such as a webhook: its items do
+        // not correspond.
         (Value::Array(wanted), Value::Array(stored)) if wanted.len() == stored.len() => {
             path.push(Step::Items);
             for (value, stored) in wanted.iter().zip(stored) {
@@ -94,9 +102,12 @@ fn find_missing(wanted: &Value, stored: &Value, path: &mut Path, found: &mut Vec
     }
 }
 
-/// Removes the field at a path from `value`, unless `before` has it. Returns whether it was removed.
+/// Removes the field at a path from `value`, unless `before` has it. Returns whether it was
+/// removed.
 fn remove(value: &mut Value, before: Option<&Value>, path: &[Step]) -> bool {
-    let Some((first, rest)) = path.split_first() else { return false };
+    let Some((first, rest)) = path.split_first() else {
+        return false;
+    };
     let mut is_removed = false;
     match (value, first) {
         (Value::Array(items), Step::Items) => {
@@ -107,7 +118,9 @@ fn remove(value: &mut Value, before: Option<&Value>, path: &[Step]) -> bool {
         (Value::Object(fields), Step::Field(name)) => {
             let before = before.and_then(|before| before.get(name));
             if !rest.is_empty() {
-                is_removed = fields.get_mut(name).is_some_and(|inner| remove(inner, before, rest));
+                is_removed = fields
+                    .get_mut(name)
+                    .is_some_and(|inner| remove(inner, before, rest));
             } else if before.is_none() {
                 is_removed = fields.remove(name).is_some();
             }
@@ -136,7 +149,11 @@ mod tests {
         assert_eq!(cleaned(now), wanted, "nothing is known yet");
         fields.learn(&wanted, &stored, now);
         assert_eq!(cleaned(now), stored);
-        assert_eq!(cleaned(now + RELEARN_INTERVAL), wanted, "the definition may have been upgraded");
+        assert_eq!(
+            cleaned(now + RELEARN_INTERVAL),
+            wanted,
+            "the definition may have been upgraded"
+        );
     }
 
     #[test]
@@ -165,7 +182,9 @@ mod tests {
     #[test]
     fn number_of_fields_is_bounded() {
         let (fields, now) = (PrunedFields::default(), Instant::now());
-        let many: serde_json::Map<String, Value> = (0..1000).map(|number| (format!("f{number}"), json!(1))).collect();
+        let many: serde_json::Map<String, Value> = (0..1000)
+            .map(|number| (format!("f{number}"), json!(1)))
+            .collect();
         fields.learn(&Value::Object(many), &json!({}), now);
         assert_eq!(fields.0.lock().len(), MAX_FIELDS);
     }

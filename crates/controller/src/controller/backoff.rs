@@ -1,4 +1,5 @@
-//! Backoff for each object: the number of failures, the end of the backoff, and the state for the next attempt.
+//! Backoff for each object: the number of failures, the end of the backoff, and the state for the
+//! next attempt.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,7 +18,9 @@ pub(super) struct Backoffs<S> {
 
 impl<S> Default for Backoffs<S> {
     fn default() -> Self {
-        Self { entries: Mutex::default() }
+        Self {
+            entries: Mutex::default(),
+        }
     }
 }
 
@@ -44,8 +47,8 @@ pub(super) enum Start<S> {
     GivenUp,
 }
 
-/// A hash of the fields whose change ends a backoff: the uid and everything that others write. The status is left out,
-/// since the controller's own writes change it.
+/// A hash of the fields whose change ends a backoff: the uid and everything that others write. The
+/// status is left out, since the controller's own writes change it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Fingerprint(u64);
 
@@ -53,20 +56,33 @@ impl Fingerprint {
     fn of<K: Resource>(object: &K) -> Self {
         let meta = object.meta();
         let mut hash = DefaultHasher::new();
-        (&meta.uid, meta.generation, meta.deletion_timestamp.is_some(), &meta.finalizers).hash(&mut hash);
+        (
+            &meta.uid,
+            meta.generation,
+            meta.deletion_timestamp.is_some(),
+            &meta.finalizers,
+        )
+            .hash(&mut hash);
         (&meta.labels, &meta.annotations).hash(&mut hash);
         Self(hash.finish())
     }
 }
 
 impl<S: Default> Backoffs<S> {
-    /// Starts an attempt, unless the last one failed and its backoff is not over. A trigger ends the backoff, and so
-    /// does a change of more than the status.
+    /// Starts an attempt, unless the last one failed and its backoff is not over. A trigger ends
+    /// the backoff, and so does a change of more than the status.
     pub(super) fn begin<K: Resource>(&self, object: &K, cause: Cause, now: Instant) -> Start<S> {
         let mut entries = self.entries.lock();
         let fingerprint = Fingerprint::of(object);
-        let new = || Entry { object: fingerprint, attempt: Attempt::default(), pause: Pause::Over, triggered: false };
-        let entry = entries.entry(NamespacedName::of(object.meta())).or_insert_with(new);
+        let new = || Entry {
+            object: fingerprint,
+            attempt: Attempt::default(),
+            pause: Pause::Over,
+            triggered: false,
+        };
+        let entry = entries
+            .entry(NamespacedName::of(object.meta()))
+            .or_insert_with(new);
         if entry.object != fingerprint {
             *entry = new();
         }
@@ -78,7 +94,10 @@ impl<S: Default> Backoffs<S> {
             Pause::UntilChanged => return Start::GivenUp,
         }
         (entry.pause, entry.triggered) = (Pause::Over, false);
-        Start::Now(Attempt { cause, ..std::mem::take(&mut entry.attempt) })
+        Start::Now(Attempt {
+            cause,
+            ..std::mem::take(&mut entry.attempt)
+        })
     }
 
     /// Ends the backoff of the object. If it is being reconciled, it is reconciled again.
@@ -93,15 +112,27 @@ impl<S: Default> Backoffs<S> {
         self.entries.lock().remove(key);
     }
 
-    /// Records an attempt that requeues its object. Keeps the state. Returns when to reconcile again.
+    /// Records an attempt that requeues its object. Keeps the state. Returns when to reconcile
+    /// again.
     pub(super) fn requeued(&self, key: &NamespacedName, state: S, wait: Duration) -> Duration {
         let mut entries = self.entries.lock();
-        let Some(entry) = entries.get_mut(key) else { return wait };
-        entry.attempt = Attempt { cause: Cause::Requeued, failures: 0, state };
-        if entry.triggered { Duration::ZERO } else { wait }
+        let Some(entry) = entries.get_mut(key) else {
+            return wait;
+        };
+        entry.attempt = Attempt {
+            cause: Cause::Requeued,
+            failures: 0,
+            state,
+        };
+        if entry.triggered {
+            Duration::ZERO
+        } else {
+            wait
+        }
     }
 
-    /// Records a failed attempt. Returns when to reconcile again; `None` if a change or a trigger has to end the pause.
+    /// Records a failed attempt. Returns when to reconcile again; `None` if a change or a trigger
+    /// has to end the pause.
     pub(super) fn failed(
         &self,
         key: &NamespacedName,
@@ -110,13 +141,23 @@ impl<S: Default> Backoffs<S> {
         retry: Retry,
     ) -> Option<Duration> {
         let (pause, wait) = match retry {
-            Retry::After(wait) => (now.checked_add(wait).map_or(Pause::UntilChanged, Pause::Until), Some(wait)),
+            Retry::After(wait) => (
+                now.checked_add(wait)
+                    .map_or(Pause::UntilChanged, Pause::Until),
+                Some(wait),
+            ),
             Retry::GiveUp => (Pause::UntilChanged, None),
         };
         let mut entries = self.entries.lock();
-        let Some(entry) = entries.get_mut(key) else { return wait };
+        let Some(entry) = entries.get_mut(key) else {
+            return wait;
+        };
         (entry.attempt, entry.pause) = (attempt, pause);
-        if entry.triggered { Some(Duration::ZERO) } else { wait }
+        if entry.triggered {
+            Some(Duration::ZERO)
+        } else {
+            wait
+        }
     }
 }
 
@@ -130,8 +171,10 @@ mod tests {
     const WAIT: Duration = Duration::from_secs(10);
 
     fn object(resource_version: &str, label: &str) -> ConfigMap {
-        serde_json::from_value(json!({"metadata": {"namespace": "n", "name": "a", "uid": "u",
-            "resourceVersion": resource_version, "labels": {"l": label}}}))
+        serde_json::from_value(
+            json!({"metadata": {"namespace": "n", "name": "a", "uid": "u",
+            "resourceVersion": resource_version, "labels": {"l": label}}}),
+        )
         .unwrap()
     }
 
@@ -147,11 +190,18 @@ mod tests {
     }
 
     fn failed_attempt(state: u8) -> Attempt<u8> {
-        Attempt { cause: Cause::Changed, failures: 1, state }
+        Attempt {
+            cause: Cause::Changed,
+            failures: 1,
+            state,
+        }
     }
 
     fn failed_once(backoffs: &Backoffs<u8>, now: Instant) {
-        assert_eq!(failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)), Some(0));
+        assert_eq!(
+            failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)),
+            Some(0)
+        );
         backoffs.failed(&key(), failed_attempt(7), now, Retry::After(WAIT));
     }
 
@@ -159,8 +209,12 @@ mod tests {
     fn status_write_does_not_end_the_backoff() {
         let (backoffs, now) = (Backoffs::default(), Instant::now());
         failed_once(&backoffs, now);
-        assert_eq!(failures(backoffs.begin(&object("2", "x"), Cause::Changed, now)), None);
-        let Start::Now(attempt) = backoffs.begin(&object("2", "x"), Cause::Changed, now + WAIT) else {
+        assert_eq!(
+            failures(backoffs.begin(&object("2", "x"), Cause::Changed, now)),
+            None
+        );
+        let Start::Now(attempt) = backoffs.begin(&object("2", "x"), Cause::Changed, now + WAIT)
+        else {
             panic!("the backoff is over")
         };
         assert_eq!((attempt.failures, attempt.state), (1, 7));
@@ -170,7 +224,10 @@ mod tests {
     fn change_of_labels_ends_the_backoff() {
         let (backoffs, now) = (Backoffs::default(), Instant::now());
         failed_once(&backoffs, now);
-        assert_eq!(failures(backoffs.begin(&object("2", "y"), Cause::Changed, now)), Some(0));
+        assert_eq!(
+            failures(backoffs.begin(&object("2", "y"), Cause::Changed, now)),
+            Some(0)
+        );
     }
 
     #[test]
@@ -178,41 +235,67 @@ mod tests {
         let (backoffs, now) = (Backoffs::default(), Instant::now());
         failed_once(&backoffs, now);
         backoffs.trigger(&key());
-        assert_eq!(failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)), Some(1));
+        assert_eq!(
+            failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)),
+            Some(1)
+        );
     }
 
     #[test]
     fn trigger_during_a_reconcile_is_not_lost() {
         let (backoffs, now) = (Backoffs::<u8>::default(), Instant::now());
-        assert_eq!(failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)), Some(0));
+        assert_eq!(
+            failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)),
+            Some(0)
+        );
         backoffs.trigger(&key());
         let wait = backoffs.failed(&key(), failed_attempt(0), now, Retry::After(WAIT));
         assert_eq!(wait, Some(Duration::ZERO));
-        assert_eq!(failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)), Some(1));
+        assert_eq!(
+            failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)),
+            Some(1)
+        );
     }
 
     #[test]
     fn object_is_given_up_until_it_changes_or_is_triggered() {
         let (backoffs, now) = (Backoffs::<u8>::default(), Instant::now());
         let give_up = || {
-            assert_eq!(backoffs.failed(&key(), failed_attempt(0), now, Retry::GiveUp), None);
+            assert_eq!(
+                backoffs.failed(&key(), failed_attempt(0), now, Retry::GiveUp),
+                None
+            );
         };
-        assert_eq!(failures(backoffs.begin(&object("1", "x"), Cause::Created, now)), Some(0));
+        assert_eq!(
+            failures(backoffs.begin(&object("1", "x"), Cause::Created, now)),
+            Some(0)
+        );
         give_up();
         // The watch event of the status that the controller wrote.
         let later = now + WAIT * 1000;
-        assert_eq!(failures(backoffs.begin(&object("2", "x"), Cause::Changed, later)), None);
+        assert_eq!(
+            failures(backoffs.begin(&object("2", "x"), Cause::Changed, later)),
+            None
+        );
         backoffs.trigger(&key());
-        assert_eq!(failures(backoffs.begin(&object("2", "x"), Cause::Triggered, later)), Some(1));
+        assert_eq!(
+            failures(backoffs.begin(&object("2", "x"), Cause::Triggered, later)),
+            Some(1)
+        );
         give_up();
-        assert_eq!(failures(backoffs.begin(&object("3", "y"), Cause::Changed, later)), Some(0));
+        assert_eq!(
+            failures(backoffs.begin(&object("3", "y"), Cause::Changed, later)),
+            Some(0)
+        );
     }
 
     #[test]
     fn attempt_has_the_cause_of_its_start() {
         let (backoffs, now) = (Backoffs::<u8>::default(), Instant::now());
         for cause in [Cause::Created, Cause::Triggered] {
-            let Start::Now(attempt) = backoffs.begin(&object("1", "x"), cause, now) else { panic!("it may start") };
+            let Start::Now(attempt) = backoffs.begin(&object("1", "x"), cause, now) else {
+                panic!("it may start")
+            };
             assert_eq!(attempt.cause, cause);
         }
     }

@@ -15,7 +15,8 @@ pub struct ReconcileFn<K, F> {
     kind: PhantomData<fn(K)>,
 }
 
-/// Creates a reconciler from an asynchronous closure, for controllers without state, compact cache and own retries.
+/// Creates a reconciler from an asynchronous closure, for controllers without state, compact cache
+/// and own retries.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -38,7 +39,10 @@ where
     F: Fn(Arc<K>) -> R + Send + Sync + 'static,
     R: Future<Output = Result<Action, E>> + Send,
 {
-    ReconcileFn { function, kind: PhantomData }
+    ReconcileFn {
+        function,
+        kind: PhantomData,
+    }
 }
 
 impl<K, E, F, R> Reconciler for ReconcileFn<K, F>

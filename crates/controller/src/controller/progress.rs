@@ -1,4 +1,5 @@
-//! The progress of work of low priority: how much is left, in the log and in the readiness of the process.
+//! The progress of work of low priority: how much is left, in the log and in the readiness of the
+//! process.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,11 @@ struct Run {
 
 impl LowPriorityProgress {
     pub(super) fn new(controller: &str, gate: &ReadinessGate) -> Self {
-        Self { controller: controller.to_owned(), gate: gate.clone(), run: None }
+        Self {
+            controller: controller.to_owned(),
+            gate: gate.clone(),
+            run: None,
+        }
     }
 
     /// Called with the number of objects that are left, whenever it may have changed.
@@ -38,9 +43,16 @@ impl LowPriorityProgress {
         let controller = self.controller.as_str();
         match &mut self.run {
             None if left >= REPORTED_FROM => {
-                info!(controller, left, "work of low priority begins; objects of normal priority go first");
+                info!(
+                    controller,
+                    left, "work of low priority begins; objects of normal priority go first"
+                );
                 self.gate.set_progress(Some(left));
-                self.run = Some(Run { began: now, reported: now, left });
+                self.run = Some(Run {
+                    began: now,
+                    reported: now,
+                    left,
+                });
             }
             None => {}
             Some(run) if left == 0 => {
@@ -51,9 +63,14 @@ impl LowPriorityProgress {
             Some(run) => {
                 let since = now.saturating_duration_since(run.reported);
                 if since >= INTERVAL {
-                    let seconds = usize::try_from(since.as_secs()).unwrap_or(usize::MAX).max(1);
+                    let seconds = usize::try_from(since.as_secs())
+                        .unwrap_or(usize::MAX)
+                        .max(1);
                     let per_second = run.left.saturating_sub(left) / seconds;
-                    info!(controller, left, per_second, "work of low priority is in progress");
+                    info!(
+                        controller,
+                        left, per_second, "work of low priority is in progress"
+                    );
                     self.gate.set_progress(Some(left));
                     (run.reported, run.left) = (now, left);
                 }
@@ -78,9 +95,15 @@ mod tests {
         assert!(health.in_progress().is_empty());
         progress.observe(300, began);
         progress.observe(250, after(5));
-        assert_eq!(health.in_progress(), ["Node: 300 objects of low priority are left"]);
+        assert_eq!(
+            health.in_progress(),
+            ["Node: 300 objects of low priority are left"]
+        );
         progress.observe(200, after(10));
-        assert_eq!(health.in_progress(), ["Node: 200 objects of low priority are left"]);
+        assert_eq!(
+            health.in_progress(),
+            ["Node: 200 objects of low priority are left"]
+        );
         progress.observe(0, after(11));
         assert!(health.in_progress().is_empty());
     }

@@ -1,8 +1,9 @@
 //! The work queue: which object is reconciled next, and when.
 //!
-//! Objects of normal priority come before those of low priority. Within a priority, namespaces are served in turn, so
-//! that thousands of objects in one namespace do not delay those of another. Within a namespace the order is first in,
-//! first out. An object that is being reconciled is not returned again before it is finished.
+//! Objects of normal priority come before those of low priority. Within a priority, namespaces are
+//! served in turn, so that thousands of objects in one namespace do not delay those of another.
+//! Within a namespace the order is first in, first out. An object that is being reconciled is not
+//! returned again before it is finished.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
@@ -39,7 +40,8 @@ impl Lane {
             return;
         }
         self.turns.push_back(namespace.into());
-        self.objects.insert(namespace.into(), VecDeque::from([object]));
+        self.objects
+            .insert(namespace.into(), VecDeque::from([object]));
     }
 
     fn pop(&mut self) -> Option<NamespacedName> {
@@ -55,7 +57,8 @@ impl Lane {
     }
 }
 
-/// Why an object is in the queue. Of several reasons the greatest cause and the highest priority count.
+/// Why an object is in the queue. Of several reasons the greatest cause and the highest priority
+/// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reason {
     pub(super) cause: Cause,
@@ -64,10 +67,16 @@ pub(super) struct Reason {
 
 impl Reason {
     /// Nothing has been added yet.
-    const NONE: Self = Self { cause: Cause::Requeued, priority: Priority::Low };
+    const NONE: Self = Self {
+        cause: Cause::Requeued,
+        priority: Priority::Low,
+    };
 
     fn with(self, other: Self) -> Self {
-        Self { cause: self.cause.max(other.cause), priority: self.priority.max(other.priority) }
+        Self {
+            cause: self.cause.max(other.cause),
+            priority: self.priority.max(other.priority),
+        }
     }
 }
 
@@ -84,7 +93,13 @@ enum State {
 
 impl Queue {
     /// Enqueues an object for the given time. The earliest of several times counts.
-    pub(super) fn add(&mut self, key: NamespacedName, at: Instant, now: Instant, mut reason: Reason) {
+    pub(super) fn add(
+        &mut self,
+        key: NamespacedName,
+        at: Instant,
+        now: Instant,
+        mut reason: Reason,
+    ) {
         match self.states.get_mut(&key) {
             Some(State::Due(known)) => {
                 let raised = known.with(reason);
@@ -95,7 +110,10 @@ impl Queue {
                 }
                 return;
             }
-            Some(State::Running { requeue_at, reason: known }) => {
+            Some(State::Running {
+                requeue_at,
+                reason: known,
+            }) => {
                 *requeue_at = Some(requeue_at.map_or(at, |before| before.min(at)));
                 *known = known.with(reason);
                 return;
@@ -130,11 +148,17 @@ impl Queue {
         }
     }
 
-    /// The next due object, and why it was enqueued; one of low priority only if `allow_low`. The caller calls
-    /// [`Queue::finished`] after its reconcile.
-    pub(super) fn next(&mut self, now: Instant, allow_low: bool) -> Option<(NamespacedName, Reason)> {
+    /// The next due object, and why it was enqueued; one of low priority only if `allow_low`. The
+    /// caller calls [`Queue::finished`] after its reconcile.
+    pub(super) fn next(
+        &mut self,
+        now: Instant,
+        allow_low: bool,
+    ) -> Option<(NamespacedName, Reason)> {
         while self.later.first().is_some_and(|(at, _)| *at <= now) {
-            let Some((_, key)) = self.later.pop_first() else { break };
+            let Some((_, key)) = self.later.pop_first() else {
+                break;
+            };
             if let Some(State::Later(_, reason)) = self.states.get(&key).copied() {
                 self.push_due(key, reason);
             }
@@ -147,7 +171,8 @@ impl Queue {
         }
         loop {
             let key = self.low.pop()?;
-            if matches!(self.states.get(&key), Some(State::Due(reason)) if reason.priority == Priority::Low) {
+            if matches!(self.states.get(&key), Some(State::Due(reason)) if reason.priority == Priority::Low)
+            {
                 self.low_due = self.low_due.saturating_sub(1);
                 return Some(self.start(key));
             }
@@ -155,7 +180,10 @@ impl Queue {
     }
 
     fn start(&mut self, key: NamespacedName) -> (NamespacedName, Reason) {
-        let running = State::Running { requeue_at: None, reason: Reason::NONE };
+        let running = State::Running {
+            requeue_at: None,
+            reason: Reason::NONE,
+        };
         let reason = match self.states.insert(key.clone(), running) {
             Some(State::Due(reason)) => reason,
             _ => Reason::NONE,
@@ -163,11 +191,27 @@ impl Queue {
         (key, reason)
     }
 
-    /// Marks an object as reconciled, and enqueues it for `requeue_at` with its priority, or for the time that was added
-    /// meanwhile.
-    pub(super) fn finished(&mut self, key: NamespacedName, requeue: Option<(Instant, Priority)>, now: Instant) {
-        let Some(State::Running { requeue_at: added, reason }) = self.states.remove(&key) else { return };
-        let reason = requeue.map_or(reason, |(_, priority)| reason.with(Reason { priority, ..Reason::NONE }));
+    /// Marks an object as reconciled, and enqueues it for `requeue_at` with its priority, or for
+    /// the time that was added meanwhile.
+    pub(super) fn finished(
+        &mut self,
+        key: NamespacedName,
+        requeue: Option<(Instant, Priority)>,
+        now: Instant,
+    ) {
+        let Some(State::Running {
+            requeue_at: added,
+            reason,
+        }) = self.states.remove(&key)
+        else {
+            return;
+        };
+        let reason = requeue.map_or(reason, |(_, priority)| {
+            reason.with(Reason {
+                priority,
+                ..Reason::NONE
+            })
+        });
         if let Some(at) = requeue.map(|(at, _)| at).into_iter().chain(added).min() {
             self.add(key, at, now, reason);
         }
@@ -175,7 +219,10 @@ impl Queue {
 
     /// The number of due objects, while `running` objects are being reconciled.
     pub(super) fn due(&self, running: usize) -> usize {
-        self.states.len().saturating_sub(self.later.len()).saturating_sub(running)
+        self.states
+            .len()
+            .saturating_sub(self.later.len())
+            .saturating_sub(running)
     }
 
     /// The number of due objects of low priority.
@@ -209,14 +256,22 @@ mod tests {
     }
 
     fn next_with_cause(queue: &mut Queue, now: Instant) -> Option<(NamespacedName, Cause)> {
-        queue.next(now, true).map(|(key, reason)| (key, reason.cause))
+        queue
+            .next(now, true)
+            .map(|(key, reason)| (key, reason.cause))
     }
 
     fn normal(cause: Cause) -> Reason {
-        Reason { cause, priority: Priority::Normal }
+        Reason {
+            cause,
+            priority: Priority::Normal,
+        }
     }
 
-    const LOW: Reason = Reason { cause: Cause::Changed, priority: Priority::Low };
+    const LOW: Reason = Reason {
+        cause: Cause::Changed,
+        priority: Priority::Low,
+    };
 
     #[test]
     fn low_priority_comes_last() {
@@ -229,7 +284,10 @@ mod tests {
         assert_eq!(next(&mut queue, now), Some(key("normal", "1")));
         assert_eq!(queue.next(now, false), None);
         let order: Vec<NamespacedName> = std::iter::from_fn(|| next(&mut queue, now)).collect();
-        assert_eq!((order, queue.low_due()), (vec![key("low", "1"), key("low", "2")], 0));
+        assert_eq!(
+            (order, queue.low_due()),
+            (vec![key("low", "1"), key("low", "2")], 0)
+        );
     }
 
     #[test]
@@ -241,11 +299,17 @@ mod tests {
         queue.add(key("n", "2"), now, now, normal(Cause::Triggered));
         queue.add(key("n", "2"), now, now, LOW);
         assert_eq!((queue.low_due(), queue.due(0)), (1, 2));
-        assert_eq!(queue.next(now, false), Some((key("n", "2"), normal(Cause::Changed))));
+        assert_eq!(
+            queue.next(now, false),
+            Some((key("n", "2"), normal(Cause::Changed)))
+        );
         // Its first entry of low priority is left over.
         queue.finished(key("n", "2"), Some((now, Priority::Low)), now);
         assert_eq!(queue.low_due(), 2);
-        assert_eq!([next(&mut queue, now), next(&mut queue, now)], [Some(key("n", "1")), Some(key("n", "2"))]);
+        assert_eq!(
+            [next(&mut queue, now), next(&mut queue, now)],
+            [Some(key("n", "1")), Some(key("n", "2"))]
+        );
         assert_eq!((next(&mut queue, now), queue.low_due()), (None, 0));
     }
 
@@ -256,7 +320,10 @@ mod tests {
         assert_eq!(next(&mut queue, now), Some(key("n", "a")));
         queue.add(key("n", "a"), now, now, normal(Cause::Deleting));
         queue.finished(key("n", "a"), Some((now, Priority::Low)), now);
-        assert_eq!(queue.next(now, false), Some((key("n", "a"), normal(Cause::Deleting))));
+        assert_eq!(
+            queue.next(now, false),
+            Some((key("n", "a"), normal(Cause::Deleting)))
+        );
     }
 
     #[test]
@@ -270,14 +337,29 @@ mod tests {
             queue.add(key("n", "later"), at, now, normal(cause));
         }
         queue.add(key("n", "late"), later, now, normal(Cause::Created));
-        assert_eq!(next_with_cause(&mut queue, now), Some((key("n", "due"), Cause::Deleting)));
-        assert_eq!(next_with_cause(&mut queue, now), Some((key("n", "later"), Cause::Triggered)));
-        assert_eq!(next_with_cause(&mut queue, later), Some((key("n", "late"), Cause::Created)));
+        assert_eq!(
+            next_with_cause(&mut queue, now),
+            Some((key("n", "due"), Cause::Deleting))
+        );
+        assert_eq!(
+            next_with_cause(&mut queue, now),
+            Some((key("n", "later"), Cause::Triggered))
+        );
+        assert_eq!(
+            next_with_cause(&mut queue, later),
+            Some((key("n", "late"), Cause::Created))
+        );
         queue.add(key("n", "late"), later, later, normal(Cause::Triggered));
         queue.finished(key("n", "due"), Some((later, Priority::Normal)), later);
         queue.finished(key("n", "late"), Some((later, Priority::Normal)), later);
-        assert_eq!(next_with_cause(&mut queue, later), Some((key("n", "due"), Cause::Requeued)));
-        assert_eq!(next_with_cause(&mut queue, later), Some((key("n", "late"), Cause::Triggered)));
+        assert_eq!(
+            next_with_cause(&mut queue, later),
+            Some((key("n", "due"), Cause::Requeued))
+        );
+        assert_eq!(
+            next_with_cause(&mut queue, later),
+            Some((key("n", "late"), Cause::Triggered))
+        );
     }
 
     #[test]
@@ -289,7 +371,13 @@ mod tests {
         queue.add(key("few", "1"), now, now, normal(Cause::Changed));
         queue.add(key("", "1"), now, now, normal(Cause::Changed));
         let order: Vec<NamespacedName> = std::iter::from_fn(|| next(&mut queue, now)).collect();
-        let expected = [key("many", "1"), key("few", "1"), key("", "1"), key("many", "2"), key("many", "3")];
+        let expected = [
+            key("many", "1"),
+            key("few", "1"),
+            key("", "1"),
+            key("many", "2"),
+            key("many", "3"),
+        ];
         assert_eq!(order, expected);
     }
 
@@ -314,13 +402,26 @@ mod tests {
         queue.add(key("n", "a"), after(20), now, normal(Cause::Changed));
         queue.add(key("n", "a"), after(10), now, normal(Cause::Changed));
         queue.add(key("n", "a"), after(30), now, normal(Cause::Changed));
-        assert_eq!((next(&mut queue, now), queue.next_due()), (None, Some(after(10))));
-        assert_eq!((next(&mut queue, after(10)), queue.next_due()), (Some(key("n", "a")), None));
+        assert_eq!(
+            (next(&mut queue, now), queue.next_due()),
+            (None, Some(after(10)))
+        );
+        assert_eq!(
+            (next(&mut queue, after(10)), queue.next_due()),
+            (Some(key("n", "a")), None)
+        );
         queue.add(key("n", "a"), after(15), after(10), normal(Cause::Changed));
-        queue.finished(key("n", "a"), Some((after(60), Priority::Normal)), after(10));
+        queue.finished(
+            key("n", "a"),
+            Some((after(60), Priority::Normal)),
+            after(10),
+        );
         assert_eq!(queue.next_due(), Some(after(15)));
         queue.add(key("n", "a"), after(11), after(11), normal(Cause::Changed));
-        assert_eq!((next(&mut queue, after(11)), queue.next_due()), (Some(key("n", "a")), None));
+        assert_eq!(
+            (next(&mut queue, after(11)), queue.next_due()),
+            (Some(key("n", "a")), None)
+        );
     }
 
     #[test]
@@ -330,7 +431,11 @@ mod tests {
         queue.add(key("n", "a"), soon, now, normal(Cause::Changed));
         queue.add(key("n", "b"), now, now, normal(Cause::Changed));
         assert_eq!(
-            [next(&mut queue, soon), next(&mut queue, soon), next(&mut queue, soon)],
+            [
+                next(&mut queue, soon),
+                next(&mut queue, soon),
+                next(&mut queue, soon)
+            ],
             [Some(key("n", "b")), Some(key("n", "a")), None]
         );
     }

@@ -40,19 +40,26 @@ struct Objects<K, S> {
 
 impl<K, S> Default for Objects<K, S> {
     fn default() -> Self {
-        Self { by_name: ByName::default(), lists: Lists::default() }
+        Self {
+            by_name: ByName::default(),
+            lists: Lists::default(),
+        }
     }
 }
 
 impl<K, S> Clone for Store<K, S> {
     fn clone(&self) -> Self {
-        Self { objects: Arc::clone(&self.objects) }
+        Self {
+            objects: Arc::clone(&self.objects),
+        }
     }
 }
 
 impl<K, S> Default for Store<K, S> {
     fn default() -> Self {
-        Self { objects: Arc::default() }
+        Self {
+            objects: Arc::default(),
+        }
     }
 }
 
@@ -69,25 +76,39 @@ impl<K, S: Clone> Store<K, S> {
         self.get(Some(namespace), name)
     }
 
-    /// The results of a function for all cached objects, in no particular order. The function gets namespace, name and
-    /// object, and must be fast: the cache is locked meanwhile.
-    pub fn filter_map<T>(&self, mut function: impl FnMut(&str, &str, &Cached<K, S>) -> Option<T>) -> Vec<T> {
+    /// The results of a function for all cached objects, in no particular order. The function gets
+    /// namespace, name and object, and must be fast: the cache is locked meanwhile.
+    pub fn filter_map<T>(
+        &self,
+        mut function: impl FnMut(&str, &str, &Cached<K, S>) -> Option<T>,
+    ) -> Vec<T> {
         let objects = self.objects.read();
         let all = objects.by_name.iter();
-        all.filter_map(|(namespace, name, (_, cached))| function(namespace, name, cached)).collect()
+        all.filter_map(|(namespace, name, (_, cached))| function(namespace, name, cached))
+            .collect()
     }
 
     /// Caches an object. Returns what was cached before.
-    pub(super) fn insert(&self, object: &NamespacedName, cached: Cached<K, S>) -> Option<Cached<K, S>> {
+    pub(super) fn insert(
+        &self,
+        object: &NamespacedName,
+        cached: Cached<K, S>,
+    ) -> Option<Cached<K, S>> {
         let mut objects = self.objects.write();
         let list = objects.lists.current();
-        let before = objects.by_name.insert(object.namespace(), object.name(), (list, cached));
+        let before = objects
+            .by_name
+            .insert(object.namespace(), object.name(), (list, cached));
         before.map(|(_, before)| before)
     }
 
     /// Removes an object. Returns what was cached.
     pub(super) fn remove(&self, object: &NamespacedName) -> Option<Cached<K, S>> {
-        let before = self.objects.write().by_name.remove(object.namespace(), object.name());
+        let before = self
+            .objects
+            .write()
+            .by_name
+            .remove(object.namespace(), object.name());
         before.map(|(_, before)| before)
     }
 
@@ -100,7 +121,12 @@ impl<K, S: Clone> Store<K, S> {
     pub(super) fn end_list(&self) -> Vec<(NamespacedName, Cached<K, S>)> {
         let mut objects = self.objects.write();
         let unlisted = objects.lists.end();
-        let removed = objects.by_name.extract_if(|(list, _)| unlisted.contains(*list));
-        removed.into_iter().map(|(key, (_, cached))| (key, cached)).collect()
+        let removed = objects
+            .by_name
+            .extract_if(|(list, _)| unlisted.contains(*list));
+        removed
+            .into_iter()
+            .map(|(key, (_, cached))| (key, cached))
+            .collect()
     }
 }

@@ -1,4 +1,5 @@
-//! The task of a controller: puts watch events and triggers into the queue, and reconciles what is due.
+//! The task of a controller: puts watch events and triggers into the queue, and reconciles what is
+//! due.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -28,8 +29,8 @@ use crate::priority::{Priorities, Priority};
 use crate::retry::{Retry, RetryPolicy};
 use crate::watch::{EventHandler, display_name};
 
-/// Limit for one reconcile, after which it is cancelled and counts as a failure. Requests have shorter timeouts, so
-/// this is a safety net.
+/// Limit for one reconcile, after which it is cancelled and counts as a failure. Requests have
+/// shorter timeouts, so this is a safety net.
 const RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The limit for one of low priority, as a multiple: each of its requests can wait for others.
@@ -41,7 +42,8 @@ const INVALID_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Time until an object is retried after a panic outside of the reconciler.
 const PANIC_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// The maximum number of concurrent reconciles of low priority is the concurrency divided by this, rounded up.
+/// The maximum number of concurrent reconciles of low priority is the concurrency divided by this,
+/// rounded up.
 const LOW_PRIORITY_DIVISOR: usize = 4;
 
 struct Context<R: Reconciler> {
@@ -64,8 +66,8 @@ pub(super) struct Worker<R: Reconciler> {
     /// Becomes ready when the initial list is in the store.
     synced: ReadinessGate,
     queue: Queue,
-    /// The initial list has begun. Objects are reconciled as soon as they are listed: of a hundred thousand most need
-    /// no reconcile, and the others do not wait for the end of the list.
+    /// The initial list has begun. Objects are reconciled as soon as they are listed: of a hundred
+    /// thousand most need no reconcile, and the others do not wait for the end of the list.
     started: bool,
     /// The initial list is complete.
     listed: bool,
@@ -91,14 +93,37 @@ impl<R: Reconciler> Worker<R> {
         store: Store<R::Object, R::Compact>,
         synced: ReadinessGate,
     ) -> Self {
-        let WorkerOptions { name, concurrency, metrics, priorities } = options;
+        let WorkerOptions {
+            name,
+            concurrency,
+            metrics,
+            priorities,
+        } = options;
         let progress = LowPriorityProgress::new(&name, &synced);
         let (backoffs, timeout) = (Backoffs::default(), RECONCILE_TIMEOUT);
-        let context = Arc::new(Context { name, reconciler, backoffs, timeout, metrics, priorities });
+        let context = Arc::new(Context {
+            name,
+            reconciler,
+            backoffs,
+            timeout,
+            metrics,
+            priorities,
+        });
         let queue = Queue::default();
         let concurrency = concurrency.max(1);
         let (started, listed, running_low) = (false, false, 0);
-        Self { context, handler, store, synced, queue, started, listed, concurrency, running_low, progress }
+        Self {
+            context,
+            handler,
+            store,
+            synced,
+            queue,
+            started,
+            listed,
+            concurrency,
+            running_low,
+            progress,
+        }
     }
 
     /// Runs until `stop` is cancelled, then waits for the reconciles in progress.
@@ -120,11 +145,20 @@ impl<R: Reconciler> Worker<R> {
             let due = self.queue.due(running.len());
             let due_low = self.queue.low_due();
             let delayed = self.queue.delayed();
-            self.context.metrics.set_objects(due.saturating_sub(due_low), due_low, delayed, running.len());
-            self.progress.observe(due_low.saturating_add(self.running_low), Instant::now());
-            // At full concurrency only the end of a reconcile matters: objects that are already due would make the loop
-            // spin.
-            let next_due = self.queue.next_due().filter(|_| running.len() < self.concurrency);
+            self.context.metrics.set_objects(
+                due.saturating_sub(due_low),
+                due_low,
+                delayed,
+                running.len(),
+            );
+            self.progress
+                .observe(due_low.saturating_add(self.running_low), Instant::now());
+            // At full concurrency only the end of a reconcile matters: objects that are already due
+            // would make the loop spin.
+            let next_due = self
+                .queue
+                .next_due()
+                .filter(|_| running.len() < self.concurrency);
             if let Some(at) = next_due.filter(|_| next_due != timer_at) {
                 timer.as_mut().reset(at.into());
             }
@@ -150,13 +184,15 @@ impl<R: Reconciler> Worker<R> {
         debug!(controller, "the controller has stopped");
     }
 
-    /// Starts reconciles of due objects, up to the concurrency; of low priority only up to a part of it, so that an
-    /// object of normal priority rarely waits for the end of one.
+    /// Starts reconciles of due objects, up to the concurrency; of low priority only up to a part
+    /// of it, so that an object of normal priority rarely waits for the end of one.
     fn start_due(&mut self, running: &mut JoinSet<Ended>) {
         let max_low = self.concurrency.div_ceil(LOW_PRIORITY_DIVISOR);
         while running.len() < self.concurrency {
             let now = Instant::now();
-            let Some((key, reason)) = self.queue.next(now, self.running_low < max_low) else { return };
+            let Some((key, reason)) = self.queue.next(now, self.running_low < max_low) else {
+                return;
+            };
             match self.store.find(&key) {
                 // Triggered or requeued before it was deleted.
                 None => self.context.backoffs.forget(&key),
@@ -165,7 +201,13 @@ impl<R: Reconciler> Worker<R> {
                         self.running_low = self.running_low.saturating_add(1);
                     }
                     let started = self.context.reconciler.starting(&cached);
-                    running.spawn(catch_panic(Arc::clone(&self.context), key, cached, reason, started));
+                    running.spawn(catch_panic(
+                        Arc::clone(&self.context),
+                        key,
+                        cached,
+                        reason,
+                        started,
+                    ));
                     continue;
                 }
                 Some(_) => {}
@@ -174,7 +216,11 @@ impl<R: Reconciler> Worker<R> {
         }
     }
 
-    fn needs_reconcile(&self, key: &NamespacedName, cached: &Cached<R::Object, R::Compact>) -> bool {
+    fn needs_reconcile(
+        &self,
+        key: &NamespacedName,
+        cached: &Cached<R::Object, R::Compact>,
+    ) -> bool {
         match cached {
             Cached::Full(_) => true,
             Cached::Compact(compact) => self.context.reconciler.needs_reconcile(key, compact),
@@ -196,7 +242,9 @@ impl<R: Reconciler> Worker<R> {
     /// The priority of a cached object; low if it is not cached, since there is nothing to do then.
     fn priority(&self, key: &NamespacedName, cause: Cause) -> Priority {
         let cached = self.store.find(key);
-        cached.map_or(Priority::Low, |cached| self.context.reconciler.priority(&cached, cause))
+        cached.map_or(Priority::Low, |cached| {
+            self.context.reconciler.priority(&cached, cause)
+        })
     }
 
     fn handle_end(&mut self, ended: Result<Ended, JoinError>) {
@@ -212,7 +260,11 @@ impl<R: Reconciler> Worker<R> {
             }
             // The task catches panics, so the runtime is shutting down.
             Err(error) => {
-                error!(controller = self.context.name, error = error_chain(&error), "a reconcile was cancelled");
+                error!(
+                    controller = self.context.name,
+                    error = error_chain(&error),
+                    "a reconcile was cancelled"
+                );
             }
         }
     }
@@ -232,7 +284,9 @@ impl<R: Reconciler> Worker<R> {
                     }
                 };
                 let before = self.store.insert(&key, cached.clone());
-                self.context.reconciler.cached(before.as_ref(), Some(&cached));
+                self.context
+                    .reconciler
+                    .cached(before.as_ref(), Some(&cached));
                 if self.needs_reconcile(&key, &cached) {
                     let now = Instant::now();
                     let priority = self.context.reconciler.priority(&cached, cause);
@@ -248,7 +302,9 @@ impl<R: Reconciler> Worker<R> {
                     self.context.reconciler.cached(Some(&cached), None);
                     let object = match cached {
                         Cached::Full(object) => Some(object),
-                        Cached::Compact(compact) => self.context.reconciler.expand(&key, &compact).map(Arc::new),
+                        Cached::Compact(compact) => {
+                            self.context.reconciler.expand(&key, &compact).map(Arc::new)
+                        }
                     };
                     if let Some(object) = object {
                         self.handler.delete(&object);
@@ -270,7 +326,9 @@ impl<R: Reconciler> Worker<R> {
 impl<R: Reconciler> Worker<R> {
     /// Why the object of an event is reconciled. Called before the object is stored.
     fn cause_of(&self, event: &Event<R::Object>) -> Cause {
-        let (Event::InitApply(object) | Event::Apply(object)) = event else { return Cause::Changed };
+        let (Event::InitApply(object) | Event::Apply(object)) = event else {
+            return Cause::Changed;
+        };
         let meta = object.meta();
         if meta.deletion_timestamp.is_some() {
             return Cause::Deleting;
@@ -279,12 +337,16 @@ impl<R: Reconciler> Worker<R> {
             return Cause::Resumed;
         }
         let is_known = self.store.find(&NamespacedName::of(meta)).is_some();
-        if is_known { Cause::Changed } else { Cause::Created }
+        if is_known {
+            Cause::Changed
+        } else {
+            Cause::Created
+        }
     }
 }
 
-/// Forwards the events of the main watch once all of `gates` are ready. The watch starts at its first poll, so the kind
-/// is not listed before.
+/// Forwards the events of the main watch once all of `gates` are ready. The watch starts at its
+/// first poll, so the kind is not listed before.
 pub(super) async fn forward_events<K>(
     mut events: BoxStream<'static, Event<K>>,
     gates: Vec<ReadinessGate>,
@@ -298,7 +360,8 @@ pub(super) async fn forward_events<K>(
     }
 }
 
-/// Processes one object, and returns its key even after a panic: the queue never starts a key that is not returned.
+/// Processes one object, and returns its key even after a panic: the queue never starts a key that
+/// is not returned.
 async fn catch_panic<R: Reconciler>(
     context: Arc<Context<R>>,
     key: NamespacedName,
@@ -306,7 +369,9 @@ async fn catch_panic<R: Reconciler>(
     Reason { cause, priority }: Reason,
     _started: Option<Box<dyn Any + Send>>,
 ) -> Ended {
-    let work = context.priorities.run(priority, process(&context, &key, cached, cause, priority));
+    let work = context
+        .priorities
+        .run(priority, process(&context, &key, cached, cause, priority));
     let requeue_after = AssertUnwindSafe(work).catch_unwind().await;
     let requeue_after = requeue_after.unwrap_or_else(|_| {
         error!(controller = context.name, object = %key, "a reconcile panicked; this is a bug");
@@ -349,7 +414,10 @@ async fn reconcile<R: Reconciler>(
     cause: Cause,
     timeout: Duration,
 ) -> Option<Duration> {
-    let mut attempt = match context.backoffs.begin(object.as_ref(), cause, Instant::now()) {
+    let mut attempt = match context
+        .backoffs
+        .begin(object.as_ref(), cause, Instant::now())
+    {
         Start::Now(attempt) => attempt,
         Start::Backoff(left) => return Some(left),
         Start::GivenUp => return None,
@@ -358,7 +426,12 @@ async fn reconcile<R: Reconciler>(
     let failures = attempt.failures.saturating_add(1);
     debug!(controller, object = %key, ?cause, attempt = failures, "reconciling");
     let begin = Instant::now();
-    let run = AssertUnwindSafe(context.reconciler.reconcile(Arc::clone(object), &mut attempt)).catch_unwind();
+    let run = AssertUnwindSafe(
+        context
+            .reconciler
+            .reconcile(Arc::clone(object), &mut attempt),
+    )
+    .catch_unwind();
     let default = || Retry::After(RetryPolicy::default().delay(failures));
     let ended = tokio::time::timeout(timeout, run).await;
     context.metrics.record(outcome(&ended), begin.elapsed());
@@ -367,23 +440,57 @@ async fn reconcile<R: Reconciler>(
             context.backoffs.forget(key);
             return None;
         }
-        Ok(Ok(Ok(Action::Requeue(delay)))) => return Some(context.backoffs.requeued(key, attempt.state, delay)),
-        Ok(Ok(Err(error))) => (error_chain(&error), context.reconciler.retry(&error, failures)),
-        Ok(Err(_)) => ("the reconcile panicked; this is a bug".to_owned(), default()),
-        Err(_) => (format!("the reconcile took longer than {} s", timeout.as_secs()), default()),
+        Ok(Ok(Ok(Action::Requeue(delay)))) => {
+            return Some(context.backoffs.requeued(key, attempt.state, delay));
+        }
+        Ok(Ok(Err(error))) => (
+            error_chain(&error),
+            context.reconciler.retry(&error, failures),
+        ),
+        Ok(Err(_)) => (
+            "the reconcile panicked; this is a bug".to_owned(),
+            default(),
+        ),
+        Err(_) => (
+            format!("the reconcile took longer than {} s", timeout.as_secs()),
+            default(),
+        ),
     };
     let object_name = display_name(object.as_ref());
     if matches!(retry, Retry::After(_)) {
         context.metrics.record_retry();
     }
     if retry == Retry::GiveUp {
-        warn!(controller, object = object_name, failures, error = failed, "reconcile failed; waiting for a change");
+        warn!(
+            controller,
+            object = object_name,
+            failures,
+            error = failed,
+            "reconcile failed; waiting for a change"
+        );
     } else if failures <= 3 || !failures.is_power_of_two() {
-        debug!(controller, object = object_name, failures, error = failed, "reconcile failed, retrying");
+        debug!(
+            controller,
+            object = object_name,
+            failures,
+            error = failed,
+            "reconcile failed, retrying"
+        );
     } else {
-        warn!(controller, object = object_name, failures, ?retry, error = failed, "reconcile keeps failing");
+        warn!(
+            controller,
+            object = object_name,
+            failures,
+            ?retry,
+            error = failed,
+            "reconcile keeps failing"
+        );
     }
-    let attempt = Attempt { cause, failures, state: attempt.state };
+    let attempt = Attempt {
+        cause,
+        failures,
+        state: attempt.state,
+    };
     context.backoffs.failed(key, attempt, Instant::now(), retry)
 }
 

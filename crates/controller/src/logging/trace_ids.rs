@@ -23,7 +23,12 @@ where
     N: for<'a> FormatFields<'a> + 'static,
     F: FormatEvent<S, N>,
 {
-    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         let current = Context::current();
         let span = current.span();
         let span = span.span_context();
@@ -31,7 +36,8 @@ where
             return self.inner.format_event(context, writer, event);
         }
         let mut line = String::new();
-        self.inner.format_event(context, Writer::new(&mut line), event)?;
+        self.inner
+            .format_event(context, Writer::new(&mut line), event)?;
         add_ids(&mut line, self.format, span)?;
         writer.write_str(&line)
     }

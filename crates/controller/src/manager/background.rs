@@ -19,26 +19,35 @@ pub enum NextRun {
     OnNotification,
 }
 
-/// A task that is repeated as long as the process runs, such as the repair of what interruptions leave behind.
+/// A task that is repeated as long as the process runs, such as the repair of what interruptions
+/// leave behind.
 pub trait BackgroundTask: Send + Sync + 'static {
-    /// Runs the task once. It is dropped at any await when the process stops. Errors are logged by the task, which
-    /// chooses the time of the next attempt.
+    /// Runs the task once. It is dropped at any await when the process stops. Errors are logged by
+    /// the task, which chooses the time of the next attempt.
     fn run_once(&mut self) -> impl Future<Output = NextRun> + Send;
 
-    /// Completes if the task has to run before the time that it has asked for. By default it never does.
+    /// Completes if the task has to run before the time that it has asked for. By default it never
+    /// does.
     fn notified(&self) -> impl Future<Output = ()> + Send {
         std::future::pending()
     }
 }
 
 impl Manager {
-    /// Adds a task that is repeated from the moment when all `gates` are ready, until [`Manager::stop`] is cancelled.
-    pub fn add_task(&mut self, name: impl Into<String>, gates: Vec<ReadinessGate>, task: impl BackgroundTask) {
+    /// Adds a task that is repeated from the moment when all `gates` are ready, until
+    /// [`Manager::stop`] is cancelled.
+    pub fn add_task(
+        &mut self,
+        name: impl Into<String>,
+        gates: Vec<ReadinessGate>,
+        task: impl BackgroundTask,
+    ) {
         let work = repeat_until(self.stop.clone(), gates, task);
         self.add(name, work);
     }
 
-    /// Like [`Manager::add_task`], for a task that nobody waits for: its requests have [low priority](crate::priority).
+    /// Like [`Manager::add_task`], for a task that nobody waits for: its requests have [low
+    /// priority](crate::priority).
     pub fn add_background_task(
         &mut self,
         name: impl Into<String>,
@@ -50,7 +59,11 @@ impl Manager {
     }
 }
 
-async fn repeat_until(stop: CancellationToken, gates: Vec<ReadinessGate>, task: impl BackgroundTask) {
+async fn repeat_until(
+    stop: CancellationToken,
+    gates: Vec<ReadinessGate>,
+    task: impl BackgroundTask,
+) {
     stop.run_until_cancelled(repeat(gates, task)).await;
 }
 
@@ -103,7 +116,15 @@ mod tests {
 
     fn counter(next: NextRun) -> (Counter, Arc<parking_lot::Mutex<usize>>, Arc<Notify>) {
         let (runs, notify) = (Arc::default(), Arc::new(Notify::new()));
-        (Counter { runs: Arc::clone(&runs), notify: Arc::clone(&notify), next }, runs, notify)
+        (
+            Counter {
+                runs: Arc::clone(&runs),
+                notify: Arc::clone(&notify),
+                next,
+            },
+            runs,
+            notify,
+        )
     }
 
     /// Waits until the task has run that often.
@@ -124,7 +145,10 @@ mod tests {
 
     #[tokio::test]
     async fn notification_runs_the_task_earlier() {
-        for next in [NextRun::OnNotification, NextRun::After(Duration::from_hours(1))] {
+        for next in [
+            NextRun::OnNotification,
+            NextRun::After(Duration::from_hours(1)),
+        ] {
             let (task, runs, notify) = counter(next);
             let mut work = Box::pin(repeat(Vec::new(), task));
             assert!(work.as_mut().now_or_never().is_none());

@@ -26,10 +26,15 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity of a program. `name` appears in its help and its user agent, and as the reporter of events; it is
-    /// also the name of its Lease. `version` is the version of the program, usually `env!("CARGO_PKG_VERSION")`.
+    /// The identity of a program. `name` appears in its help and its user agent, and as the
+    /// reporter of events; it is also the name of its Lease. `version` is the version of the
+    /// program, usually `env!("CARGO_PKG_VERSION")`.
     pub const fn new(name: &'static str, version: &'static str) -> Self {
-        Self { name, version, lease: name }
+        Self {
+            name,
+            version,
+            lease: name,
+        }
     }
 
     /// Changes the name of the Lease that the replicas of the program compete for.
@@ -61,7 +66,8 @@ impl Identity {
 
 #[derive(Parser)]
 #[command(args_override_self = true)]
-// The name of the struct would be that of a group of flags, and could be that of the own flags as well.
+// The name of the struct would be that of a group of flags, and could be that of the own flags as
+// well.
 #[group(skip)]
 struct Flags<O: Args> {
     #[command(flatten)]
@@ -74,16 +80,27 @@ struct Flags<O: Args> {
 #[derive(Args)]
 struct NoFlags {}
 
-fn parse<O: Args>(identity: &Identity, arguments: impl Iterator<Item = String>) -> Result<Flags<O>, clap::Error> {
+fn parse<O: Args>(
+    identity: &Identity,
+    arguments: impl Iterator<Item = String>,
+) -> Result<Flags<O>, clap::Error> {
     // A flattened struct sets the description of the command to its own.
-    let command = Flags::<O>::command().name(identity.name).version(identity.version).about(None::<&str>);
-    let matches = command.long_about(None::<&str>).try_get_matches_from(arguments)?;
+    let command = Flags::<O>::command()
+        .name(identity.name)
+        .version(identity.version)
+        .about(None::<&str>);
+    let matches = command
+        .long_about(None::<&str>)
+        .try_get_matches_from(arguments)?;
     Flags::from_arg_matches(&matches)
 }
 
-/// Parses the flags and runs a manager until a signal. Prints an error in one line. `setup` adds the controllers; it is
-/// called when the process becomes the leader.
-pub fn main(identity: Identity, setup: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError>) -> ExitCode {
+/// Parses the flags and runs a manager until a signal. Prints an error in one line. `setup` adds
+/// the controllers; it is called when the process becomes the leader.
+pub fn main(
+    identity: Identity,
+    setup: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
+) -> ExitCode {
     run::<NoFlags>(identity, async |manager, _| setup(manager).await)
 }
 
@@ -109,7 +126,10 @@ pub fn main(identity: Identity, setup: impl AsyncFnOnce(&mut Manager) -> Result<
 ///     })
 /// }
 /// ```
-pub fn run<O: Args>(identity: Identity, setup: impl AsyncFnOnce(&mut Manager, &O) -> Result<(), BoxError>) -> ExitCode {
+pub fn run<O: Args>(
+    identity: Identity,
+    setup: impl AsyncFnOnce(&mut Manager, &O) -> Result<(), BoxError>,
+) -> ExitCode {
     let services = async |manager: &mut Manager, _: &O| {
         manager.options.diagnostics.warn_without_certificate();
         Ok(())
@@ -117,8 +137,8 @@ pub fn run<O: Args>(identity: Identity, setup: impl AsyncFnOnce(&mut Manager, &O
     run_with_services(identity, services, setup)
 }
 
-/// Like [`run`]. `services` adds tasks that run from the start to the end of the process, on standbys too, such as a
-/// server of metrics over TLS.
+/// Like [`run`]. `services` adds tasks that run from the start to the end of the process, on
+/// standbys too, such as a server of metrics over TLS.
 pub fn run_with_services<O: Args>(
     identity: Identity,
     services: impl AsyncFnOnce(&mut Manager, &O) -> Result<(), BoxError>,
@@ -151,7 +171,8 @@ pub fn run_with_options(
     }
 }
 
-/// Prints in one line what is wrong with the flags; or the help, if it was requested. Returns the exit code.
+/// Prints in one line what is wrong with the flags; or the help, if it was requested. Returns the
+/// exit code.
 pub fn print_usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         let text = error.to_string();
@@ -197,12 +218,18 @@ mod tests {
     }
 
     fn parse_own(arguments: &[&str]) -> Result<Flags<OwnFlags>, clap::Error> {
-        parse(&IDENTITY, ["program"].iter().chain(arguments).map(ToString::to_string))
+        parse(
+            &IDENTITY,
+            ["program"].iter().chain(arguments).map(ToString::to_string),
+        )
     }
 
     #[test]
     fn lease_has_the_name_of_the_program() {
-        assert_eq!((IDENTITY.lease(), IDENTITY.with_lease("other").lease()), ("my-provider", "other"));
+        assert_eq!(
+            (IDENTITY.lease(), IDENTITY.with_lease("other").lease()),
+            ("my-provider", "other")
+        );
         assert_eq!(IDENTITY.user_agent(), "my-provider/7.1.2");
     }
 
@@ -226,6 +253,9 @@ mod tests {
         assert!(parse_own(&["--colour=red"]).is_err());
         let help = parse_own(&["--help"]).err().unwrap().to_string();
         assert!(help.starts_with("Usage: program [OPTIONS]"), "{help}");
-        assert!(help.contains("--size") && help.contains("--leader-elect"), "{help}");
+        assert!(
+            help.contains("--size") && help.contains("--leader-elect"),
+            "{help}"
+        );
     }
 }

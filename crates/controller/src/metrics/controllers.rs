@@ -13,14 +13,20 @@ use super::description::Description;
 pub(super) const RECONCILE_SECONDS: Description = Description {
     name: "controller_reconcile_seconds",
     kind: "histogram",
-    labels: &["controller", "outcome: success, requeue, error, panic, timeout"],
+    labels: &[
+        "controller",
+        "outcome: success, requeue, error, panic, timeout",
+    ],
     help: "Duration of reconciles",
 };
 
 pub(super) const QUEUE_OBJECTS: Description = Description {
     name: "controller_queue_objects",
     kind: "gauge",
-    labels: &["controller", "state: due, due_low_priority, delayed, running"],
+    labels: &[
+        "controller",
+        "state: due, due_low_priority, delayed, running",
+    ],
     help: "Objects that wait for a reconcile, by priority, that wait for a retry, or that are being reconciled",
 };
 
@@ -32,7 +38,9 @@ pub(super) const RETRIES: Description = Description {
 };
 
 /// Upper bounds of the durations of reconciles, in seconds: most take a few requests.
-const BUCKETS: [f64; 11] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+const BUCKETS: [f64; 11] = [
+    0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0,
+];
 
 /// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +53,13 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    const ALL: [Self; 5] = [Self::Success, Self::Requeue, Self::Error, Self::Panic, Self::Timeout];
+    const ALL: [Self; 5] = [
+        Self::Success,
+        Self::Requeue,
+        Self::Error,
+        Self::Panic,
+        Self::Timeout,
+    ];
 
     fn label(self) -> &'static str {
         match self {
@@ -86,7 +100,11 @@ pub(crate) struct ControllerMetrics {
 impl Default for ControllerMetrics {
     fn default() -> Self {
         let durations = Family::new_with_constructor(new_histogram as fn() -> Histogram);
-        Self { durations, objects: Family::default(), retries: Family::default() }
+        Self {
+            durations,
+            objects: Family::default(),
+            retries: Family::default(),
+        }
     }
 }
 
@@ -98,16 +116,34 @@ impl ControllerMetrics {
     /// Creates the metrics of one controller.
     pub(crate) fn of(&self, controller: &str) -> WorkerMetrics {
         let controller = controller.to_owned();
-        let state = |state| self.objects.get_or_create_owned(&QueueLabels { controller: controller.clone(), state });
+        let state = |state| {
+            self.objects.get_or_create_owned(&QueueLabels {
+                controller: controller.clone(),
+                state,
+            })
+        };
         let (due, due_low) = (state("due"), state("due_low_priority"));
         let (delayed, running) = (state("delayed"), state("running"));
-        let retries = self.retries.get_or_create_owned(&RetryLabels { controller: controller.clone() });
-        // They exist before the first reconcile: an alert does not see an increase from nothing to one.
+        let retries = self.retries.get_or_create_owned(&RetryLabels {
+            controller: controller.clone(),
+        });
+        // They exist before the first reconcile: an alert does not see an increase from nothing to
+        // one.
         let durations = Outcome::ALL.map(|outcome| {
-            let labels = ReconcileLabels { controller: controller.clone(), outcome: outcome.label() };
+            let labels = ReconcileLabels {
+                controller: controller.clone(),
+                outcome: outcome.label(),
+            };
             (outcome, self.durations.get_or_create_owned(&labels))
         });
-        WorkerMetrics { durations, due, due_low, delayed, running, retries }
+        WorkerMetrics {
+            durations,
+            due,
+            due_low,
+            delayed,
+            running,
+            retries,
+        }
     }
 }
 
@@ -125,7 +161,11 @@ pub(crate) struct WorkerMetrics {
 impl WorkerMetrics {
     /// Records a reconcile.
     pub(crate) fn record(&self, outcome: Outcome, took: Duration) {
-        if let Some((_, durations)) = self.durations.iter().find(|(recorded, _)| *recorded == outcome) {
+        if let Some((_, durations)) = self
+            .durations
+            .iter()
+            .find(|(recorded, _)| *recorded == outcome)
+        {
             durations.observe(took.as_secs_f64());
         }
     }
@@ -135,9 +175,15 @@ impl WorkerMetrics {
         self.retries.inc();
     }
 
-    /// Reports the number of objects in the queue; `due` and `due_low` are those of normal and of low priority.
+    /// Reports the number of objects in the queue; `due` and `due_low` are those of normal and of
+    /// low priority.
     pub(crate) fn set_objects(&self, due: usize, due_low: usize, delayed: usize, running: usize) {
-        let counts = [(&self.due, due), (&self.due_low, due_low), (&self.delayed, delayed), (&self.running, running)];
+        let counts = [
+            (&self.due, due),
+            (&self.due_low, due_low),
+            (&self.delayed, delayed),
+            (&self.running, running),
+        ];
         for (gauge, count) in counts {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }

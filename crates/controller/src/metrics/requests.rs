@@ -12,12 +12,18 @@ use super::description::Description;
 pub(super) const REQUEST_SECONDS: Description = Description {
     name: "apiserver_request_seconds",
     kind: "histogram",
-    labels: &["verb: get, list, watch, create, update, patch, delete", "resource", "code"],
+    labels: &[
+        "verb: get, list, watch, create, update, patch, delete",
+        "resource",
+        "code",
+    ],
     help: "Time from a request to the API server to the head of its response; the code is `none` without a response",
 };
 
 /// Upper bounds of the durations of requests, in seconds. A request times out after 10 s.
-const BUCKETS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0];
+const BUCKETS: [f64; 11] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0,
+];
 
 /// The labels of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -35,7 +41,9 @@ pub(crate) struct RequestMetrics {
 
 impl Default for RequestMetrics {
     fn default() -> Self {
-        Self { durations: Family::new_with_constructor(new_histogram as fn() -> Histogram) }
+        Self {
+            durations: Family::new_with_constructor(new_histogram as fn() -> Histogram),
+        }
     }
 }
 
@@ -45,14 +53,25 @@ fn new_histogram() -> Histogram {
 
 impl RequestMetrics {
     /// Records a request. `code` is the HTTP status code of its response.
-    pub(crate) fn record(&self, (verb, resource): (&'static str, String), code: Option<u16>, took: Duration) {
+    pub(crate) fn record(
+        &self,
+        (verb, resource): (&'static str, String),
+        code: Option<u16>,
+        took: Duration,
+    ) {
         let code = code.map_or_else(|| "none".to_owned(), |code| code.to_string());
-        self.durations.get_or_create(&Labels { verb, resource, code }).observe(took.as_secs_f64());
+        self.durations
+            .get_or_create(&Labels {
+                verb,
+                resource,
+                code,
+            })
+            .observe(took.as_secs_f64());
     }
 }
 
-/// The verb and the resource of a request, such as `nodes/status`. The resource is `other` if the path is not
-/// that of a resource.
+/// The verb and the resource of a request, such as `nodes/status`. The resource is `other` if the
+/// path is not that of a resource.
 pub(crate) fn parse(method: &Method, uri: &Uri) -> (&'static str, String) {
     let mut parts = uri.path().split('/').filter(|part| !part.is_empty());
     // `api/v1/…` and `apis/group/version/…`, possibly after the path of a proxy.
@@ -61,12 +80,19 @@ pub(crate) fn parse(method: &Method, uri: &Uri) -> (&'static str, String) {
         _ => 2,
     };
     let parts: Vec<&str> = parts.skip(skipped).collect();
-    let of_namespace = |rest: &[&str]| rest.first().is_some_and(|part| !["status", "finalize"].contains(part));
+    let of_namespace = |rest: &[&str]| {
+        rest.first()
+            .is_some_and(|part| !["status", "finalize"].contains(part))
+    };
     let parts = match parts.as_slice() {
         ["namespaces", _, rest @ ..] if of_namespace(rest) => rest,
         all => all,
     };
-    let is_watch = uri.query().unwrap_or_default().split('&').any(|pair| pair == "watch=true" || pair == "watch=1");
+    let is_watch = uri
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .any(|pair| pair == "watch=true" || pair == "watch=1");
     let verb = match *method {
         Method::POST => "create",
         Method::PUT => "update",
@@ -93,14 +119,54 @@ mod tests {
     fn requests_are_parsed() {
         let group = "https://host/prefix/apis/example.com/v1";
         for (method, uri, verb, resource) in [
-            (Method::GET, format!("{group}/namespaces/n/widgets/c?timeout=10s"), "get", "widgets"),
-            (Method::GET, format!("{group}/namespaces/n/widgets"), "list", "widgets"),
-            (Method::GET, format!("{group}/gadgets?watch=true&a=b"), "watch", "gadgets"),
-            (Method::PATCH, format!("{group}/namespaces/n/widgets/c/status"), "patch", "widgets/status"),
-            (Method::POST, format!("{group}/gadgets"), "create", "gadgets"),
-            (Method::GET, "/api/v1/namespaces/default".to_owned(), "get", "namespaces"),
-            (Method::PUT, "/api/v1/namespaces/default/status".to_owned(), "update", "namespaces/status"),
-            (Method::DELETE, "/api/v1/namespaces/n/secrets/s".to_owned(), "delete", "secrets"),
+            (
+                Method::GET,
+                format!("{group}/namespaces/n/widgets/c?timeout=10s"),
+                "get",
+                "widgets",
+            ),
+            (
+                Method::GET,
+                format!("{group}/namespaces/n/widgets"),
+                "list",
+                "widgets",
+            ),
+            (
+                Method::GET,
+                format!("{group}/gadgets?watch=true&a=b"),
+                "watch",
+                "gadgets",
+            ),
+            (
+                Method::PATCH,
+                format!("{group}/namespaces/n/widgets/c/status"),
+                "patch",
+                "widgets/status",
+            ),
+            (
+                Method::POST,
+                format!("{group}/gadgets"),
+                "create",
+                "gadgets",
+            ),
+            (
+                Method::GET,
+                "/api/v1/namespaces/default".to_owned(),
+                "get",
+                "namespaces",
+            ),
+            (
+                Method::PUT,
+                "/api/v1/namespaces/default/status".to_owned(),
+                "update",
+                "namespaces/status",
+            ),
+            (
+                Method::DELETE,
+                "/api/v1/namespaces/n/secrets/s".to_owned(),
+                "delete",
+                "secrets",
+            ),
             (Method::GET, "/version".to_owned(), "get", "other"),
         ] {
             let expected = (verb, resource.to_owned());
@@ -111,10 +177,14 @@ mod tests {
     #[test]
     fn request_without_a_response_has_no_code() {
         let metrics = Metrics::default();
-        metrics.requests.record(("get", "nodes".to_owned()), None, Duration::from_secs(10));
+        metrics
+            .requests
+            .record(("get", "nodes".to_owned()), None, Duration::from_secs(10));
         let text = metrics.encode().unwrap();
         assert!(
-            text.contains("apiserver_request_seconds_count{verb=\"get\",resource=\"nodes\",code=\"none\"} 1"),
+            text.contains(
+                "apiserver_request_seconds_count{verb=\"get\",resource=\"nodes\",code=\"none\"} 1"
+            ),
             "{text}"
         );
     }

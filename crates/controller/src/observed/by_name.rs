@@ -12,7 +12,9 @@ pub(crate) struct ByName<V> {
 
 impl<V> Default for ByName<V> {
     fn default() -> Self {
-        Self { namespaces: HashMap::new() }
+        Self {
+            namespaces: HashMap::new(),
+        }
     }
 }
 
@@ -30,7 +32,9 @@ impl<V> ByName<V> {
     /// Returns all objects: namespace, name and value. In no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str, &V)> {
         self.namespaces.iter().flat_map(|(namespace, names)| {
-            names.iter().map(move |(name, value)| (namespace.as_ref(), name.as_ref(), value))
+            names
+                .iter()
+                .map(move |(name, value)| (namespace.as_ref(), name.as_ref(), value))
         })
     }
 
@@ -80,13 +84,22 @@ mod tests {
         for (namespace, name, number) in [("n", "a", 1), ("n", "b", 2), ("", "c", 3)] {
             assert_eq!(map.insert(namespace, name, number), None);
         }
-        assert_eq!((map.insert("n", "b", 4), map.get("n", "b"), map.get("", "b")), (Some(2), Some(&4), None));
+        assert_eq!(
+            (map.insert("n", "b", 4), map.get("n", "b"), map.get("", "b")),
+            (Some(2), Some(&4), None)
+        );
         let mut all: Vec<_> = map.iter().collect();
         all.sort_unstable();
         assert_eq!(all, [("", "c", &3), ("n", "a", &1), ("n", "b", &4)]);
         let mut removed = map.extract_if(|number| *number != 4);
         removed.sort_unstable();
-        assert_eq!(removed, [(NamespacedName::new("", "c"), 3), (NamespacedName::new("n", "a"), 1)]);
+        assert_eq!(
+            removed,
+            [
+                (NamespacedName::new("", "c"), 3),
+                (NamespacedName::new("n", "a"), 1)
+            ]
+        );
     }
 
     #[test]

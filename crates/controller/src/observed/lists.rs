@@ -1,14 +1,15 @@
 //! The lists of a watch, and which objects a list did not contain.
 
-/// The number of a list, or of a restore of etcd: numbers grow. Caches keep one for each object, in 4 bytes.
+/// The number of a list, or of a restore of etcd: numbers grow. Caches keep one for each object, in
+/// 4 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListNumber(u32);
 
 /// The lists of the watch of one kind.
 ///
-/// A watch that lists again does not report which objects were deleted meanwhile. So a cache keeps with each object the
-/// number of the list that was the newest one when the object was last seen, and removes those with a lower number at the
-/// end of a list.
+/// A watch that lists again does not report which objects were deleted meanwhile. So a cache keeps
+/// with each object the number of the list that was the newest one when the object was last seen,
+/// and removes those with a lower number at the end of a list.
 #[derive(Clone, Debug, Default)]
 pub struct Lists {
     current: ListNumber,
@@ -32,7 +33,9 @@ impl Lists {
     /// The list is complete.
     pub fn end(&mut self) -> Unlisted {
         // Without a list, nothing is missing in it.
-        Unlisted { before: self.begun.take().unwrap_or_default() }
+        Unlisted {
+            before: self.begun.take().unwrap_or_default(),
+        }
     }
 
     /// The number of what is seen now.
@@ -52,7 +55,8 @@ impl Lists {
 }
 
 impl Unlisted {
-    /// Whether an object is missing in the list. `list` was the newest list when the object was last seen.
+    /// Whether an object is missing in the list. `list` was the newest list when the object was
+    /// last seen.
     pub fn contains(self, list: ListNumber) -> bool {
         list < self.before
     }

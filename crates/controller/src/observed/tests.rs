@@ -1,19 +1,24 @@
 //! All interleavings of a server, its watch, late responses and a restore of etcd, for one name.
 //!
-//! The test explores every state that the steps below can reach. The server has a history of at most five versions, whose
-//! end a restore removes once. The watch delivers a list and the events after it, in order, and can begin again at any
-//! time. Responses are captured when the server answers, and are delivered at any later time, or never.
+//! The test explores every state that the steps below can reach. The server has a history of at
+//! most five versions, whose end a restore removes once. The watch delivers a list and the events
+//! after it, in order, and can begin again at any time. Responses are captured when the server
+//! answers, and are delivered at any later time, or never.
 //!
 //! Properties, which `check_step` and `end_list` state:
 //! 1. after the watch has delivered everything, what is known is the truth;
-//! 2. what is known never becomes an older state of the same object than one that was seen in the same epoch;
+//! 2. what is known never becomes an older state of the same object than one that was seen in the
+//!    same epoch;
 //! 3. an object that was deleted does not come back in the same epoch;
-//! 4. the end of a list removes exactly what the list did not contain and nothing has shown since it began;
-//! 5. a response with a later state of the known object is believed, and after the report of a restore any.
+//! 4. the end of a list removes exactly what the list did not contain and nothing has shown since
+//!    it began;
+//! 5. a response with a later state of the known object is believed, and after the report of a
+//!    restore any.
 //!
-//! What no cache can know is left out: a response that shows a deleted object for the first time, one that shows a new
-//! state of an object which was deleted before the list in progress, and one from before a restore once the watch has
-//! listed again. A cache believes them until the next list.
+//! What no cache can know is left out: a response that shows a deleted object for the first time,
+//! one that shows a new state of an object which was deleted before the list in progress, and one
+//! from before a restore once the watch has listed again. A cache believes them until the next
+//! list.
 
 mod map;
 
@@ -24,7 +29,8 @@ use super::*;
 
 /// The highest version of the server.
 const MAX_VERSION: usize = 5;
-/// The number of uids: a server creates at most three objects in five versions, and again after a restore.
+/// The number of uids: a server creates at most three objects in five versions, and again after a
+/// restore.
 const MAX_UIDS: usize = 7;
 
 /// A write at the server.
@@ -54,13 +60,20 @@ impl History {
     }
 
     fn write(&self, version: u8) -> Option<Write> {
-        self.writes.get(usize::from(version).checked_sub(1)?).copied().flatten()
+        self.writes
+            .get(usize::from(version).checked_sub(1)?)
+            .copied()
+            .flatten()
     }
 
     /// The object at a version.
     fn state(&self, version: u8) -> Option<State> {
         match self.write(version)? {
-            Write::Put { uid, is_valid } => Some(State { uid, version, is_valid }),
+            Write::Put { uid, is_valid } => Some(State {
+                uid,
+                version,
+                is_valid,
+            }),
             Write::Delete { .. } => None,
         }
     }
@@ -91,7 +104,8 @@ enum Phase {
     Off,
     /// The list has begun, and its request is on the way.
     Requested,
-    /// The server has answered with its state at `at`. Until the end of the list, later events can follow the object.
+    /// The server has answered with its state at `at`. Until the end of the list, later events can
+    /// follow the object.
     Listing {
         is_pending: bool,
     },
@@ -190,14 +204,29 @@ static METADATA: LazyLock<Vec<Vec<ObjectMeta>>> = LazyLock::new(|| {
         resource_version: Some(number(version).to_string()),
         ..ObjectMeta::default()
     };
-    (0..MAX_UIDS).map(|uid| (0..=MAX_VERSION).map(|version| metadata(uid, version)).collect()).collect()
+    (0..MAX_UIDS)
+        .map(|uid| {
+            (0..=MAX_VERSION)
+                .map(|version| metadata(uid, version))
+                .collect()
+        })
+        .collect()
 });
 
-static UIDS: LazyLock<Vec<Uid>> = LazyLock::new(|| (0..MAX_UIDS).map(|uid| Uid::of(&uid_text(small(uid)))).collect());
+static UIDS: LazyLock<Vec<Uid>> = LazyLock::new(|| {
+    (0..MAX_UIDS)
+        .map(|uid| Uid::of(&uid_text(small(uid))))
+        .collect()
+});
 
 impl World {
     fn new() -> Self {
-        let watch = Watch { phase: Phase::Off, at: 0, old: None, shown: None };
+        let watch = Watch {
+            phase: Phase::Off,
+            at: 0,
+            old: None,
+            shown: None,
+        };
         let truth = Truth {
             server: History::default(),
             uids: 0,
@@ -217,7 +246,10 @@ impl World {
             newest: [0; MAX_UIDS],
             newest_valid: [0; MAX_UIDS],
         };
-        Self { truth, observed: Observed::default() }
+        Self {
+            truth,
+            observed: Observed::default(),
+        }
     }
 
     fn entry(&self) -> Option<&Entry<u8>> {
@@ -234,8 +266,14 @@ impl World {
         let tombstone = |uid: usize| versions.tombstones.get(&UIDS[uid], *START).copied();
         Fingerprint {
             truth: self.truth,
-            entry: self.entry().map(|entry| (entry.uid, entry.stamp, entry.value, entry.is_stale)),
-            numbers: (versions.lists.current(), versions.authority, versions.is_listing()),
+            entry: self
+                .entry()
+                .map(|entry| (entry.uid, entry.stamp, entry.value, entry.is_stale)),
+            numbers: (
+                versions.lists.current(),
+                versions.authority,
+                versions.is_listing(),
+            ),
             tombstones: std::array::from_fn(tombstone),
         }
     }
@@ -286,13 +324,19 @@ impl World {
             next.extend(self.captured(Response::Found(state), limits));
         }
         for index in 0..self.truth.responses.len() {
-            let Some((response, is_old)) = self.truth.responses[index] else { continue };
+            let Some((response, is_old)) = self.truth.responses[index] else {
+                continue;
+            };
             let mut world = self.clone();
             world.truth.responses[index] = None;
             world.truth.responses.sort_unstable();
             match response {
                 Response::Found(state) => {
-                    let is_alive = self.truth.server.current().is_some_and(|current| current.uid == state.uid);
+                    let is_alive = self
+                        .truth
+                        .server
+                        .current()
+                        .is_some_and(|current| current.uid == state.uid);
                     if !is_alive && !self.truth.seen[usize::from(state.uid)] {
                         // A cache cannot know better.
                         continue;
@@ -300,7 +344,10 @@ impl World {
                     let is_believed = self.has_to_believe(state) && !is_old;
                     let is_accepted = world.see(Origin::Response, state, is_old);
                     // (5) What is new in a response is not refused.
-                    assert!(is_accepted || !is_believed, "{state:?} is refused: {self:?}");
+                    assert!(
+                        is_accepted || !is_believed,
+                        "{state:?} is refused: {self:?}"
+                    );
                 }
                 Response::Deleted { uid } => world.delete(uid, is_old),
             }
@@ -317,7 +364,9 @@ impl World {
         let is_current = |entry: &Entry<u8>| {
             entry.stamp.list == self.observed.versions.lists.current() && self.truth.is_listed_again
         };
-        let Some(entry) = self.entry().filter(|entry| is_current(entry)) else { return false };
+        let Some(entry) = self.entry().filter(|entry| is_current(entry)) else {
+            return false;
+        };
         let version = entry.stamp.version().map_or(0, ResourceVersion::get);
         entry.uid == UIDS[usize::from(state.uid)] && number(state.version.into()) > version
     }
@@ -359,7 +408,12 @@ impl World {
             world.truth.watch.old = Some(self.truth.server);
             world.truth.server.truncate(version);
             (world.truth.is_reported, world.truth.is_listed_again) = (false, false);
-            world.truth.responses.iter_mut().flatten().for_each(|(_, is_old)| *is_old = true);
+            world
+                .truth
+                .responses
+                .iter_mut()
+                .flatten()
+                .for_each(|(_, is_old)| *is_old = true);
             world.truth.responses.sort_unstable();
             world.truth.begin_epoch();
             next.push(world);
@@ -374,7 +428,12 @@ impl World {
             world.truth.lists += 1;
             world.truth.is_listed_again = true;
             world.truth.responded = [false; MAX_UIDS];
-            world.truth.watch = Watch { phase: Phase::Requested, at: 0, old: None, shown: None };
+            world.truth.watch = Watch {
+                phase: Phase::Requested,
+                at: 0,
+                old: None,
+                shown: None,
+            };
             for response in &mut world.truth.responses {
                 response.take_if(|(_, is_old)| *is_old);
             }
@@ -418,10 +477,16 @@ impl World {
     /// The watch delivers the next event, if there is one.
     fn deliver(&mut self, history: History) -> bool {
         let at = self.truth.watch.at + 1;
-        let Some(write) = history.write(at) else { return false };
+        let Some(write) = history.write(at) else {
+            return false;
+        };
         self.truth.watch.at = at;
         match write {
-            Write::Put { uid, is_valid } => self.show(State { uid, version: at, is_valid }),
+            Write::Put { uid, is_valid } => self.show(State {
+                uid,
+                version: at,
+                is_valid,
+            }),
             Write::Delete { uid } => {
                 self.truth.watch.shown = None;
                 self.delete(uid, self.truth.watch.old.is_some());
@@ -441,7 +506,9 @@ impl World {
         let before = self.known_uid();
         let metadata = &METADATA[usize::from(state.uid)][usize::from(state.version)];
         let is_accepted = if state.is_valid {
-            self.observed.see(origin, metadata, state.version, *START).is_some()
+            self.observed
+                .see(origin, metadata, state.version, *START)
+                .is_some()
         } else {
             self.observed.see_undecodable(origin, metadata, *START)
         };
@@ -479,7 +546,8 @@ impl World {
         let after = self.known_uid();
         let is_old = self.truth.watch.old.is_some();
         if let (Some(uid), None) = (before, after) {
-            // (4) What the list has shown stays, and what exists although the list was requested before it.
+            // (4) What the list has shown stays, and what exists although the list was requested
+            // before it.
             assert_ne!(self.truth.watch.shown, Some(uid), "the list has shown it");
             if !is_old && self.truth.is_listed_again {
                 assert_ne!(current.map(|current| current.uid), Some(uid), "it exists");
@@ -488,7 +556,8 @@ impl World {
         }
         if let Some(uid) = after.filter(|_| !is_old) {
             // (4) What was deleted before the list is removed.
-            let is_deleted = (1..=self.truth.watch.at).any(|at| history.write(at) == Some(Write::Delete { uid }));
+            let is_deleted = (1..=self.truth.watch.at)
+                .any(|at| history.write(at) == Some(Write::Delete { uid }));
             if is_deleted && self.truth.responded[usize::from(uid)] {
                 return false;
             }
@@ -503,9 +572,15 @@ impl World {
             // (2) No state that is older than one of the same object that was seen in this epoch.
             let uid = usize::from(uid);
             let version = entry.stamp.version().map_or(0, ResourceVersion::get);
-            assert!(version >= number(self.truth.newest[uid].into()), "older: {}", context());
             assert!(
-                entry.value.is_none_or(|value| value >= self.truth.newest_valid[uid]),
+                version >= number(self.truth.newest[uid].into()),
+                "older: {}",
+                context()
+            );
+            assert!(
+                entry
+                    .value
+                    .is_none_or(|value| value >= self.truth.newest_valid[uid]),
                 "older value: {}",
                 context()
             );
@@ -513,26 +588,60 @@ impl World {
             assert!(!self.truth.deleted[uid], "deleted: {}", context());
         }
         // (1) After the watch has delivered everything, the truth.
-        let Truth { watch, server, is_listed_again, .. } = self.truth;
+        let Truth {
+            watch,
+            server,
+            is_listed_again,
+            ..
+        } = self.truth;
         let is_complete = watch.phase == Phase::Watching && watch.at == server.version();
         if !is_complete || watch.old.is_some() || !is_listed_again {
             return;
         }
         let current = server.current();
-        assert_eq!(self.known_uid(), current.map(|state| state.uid), "another object: {}", context());
+        assert_eq!(
+            self.known_uid(),
+            current.map(|state| state.uid),
+            "another object: {}",
+            context()
+        );
         if let Some(state) = current.filter(|state| state.is_valid) {
-            assert_eq!(self.observed.get("", "a"), Some(&state.version), "another state: {}", context());
-            let version = self.observed.preconditions("", "a").map(|(_, version)| version.get());
-            assert_eq!(version, Some(number(state.version.into())), "another precondition: {}", context());
+            assert_eq!(
+                self.observed.get("", "a"),
+                Some(&state.version),
+                "another state: {}",
+                context()
+            );
+            let version = self
+                .observed
+                .preconditions("", "a")
+                .map(|(_, version)| version.get());
+            assert_eq!(
+                version,
+                Some(number(state.version.into())),
+                "another precondition: {}",
+                context()
+            );
         } else {
-            assert_eq!(self.observed.preconditions("", "a"), None, "not the version of the value: {}", context());
+            assert_eq!(
+                self.observed.preconditions("", "a"),
+                None,
+                "not the version of the value: {}",
+                context()
+            );
         }
     }
 }
 
 impl std::fmt::Debug for World {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{:?}\n{:?} {:?}", self.truth, self.entry(), self.observed.versions)
+        write!(
+            formatter,
+            "{:?}\n{:?} {:?}",
+            self.truth,
+            self.entry(),
+            self.observed.versions
+        )
     }
 }
 
@@ -558,26 +667,74 @@ fn explore(limits: Limits) {
 
 #[test]
 fn watch_shows_the_truth_whatever_responses_show() {
-    explore(Limits { writes: 5, lists: 2, responses: 2, restores: 0, undecodable: 0 });
+    explore(Limits {
+        writes: 5,
+        lists: 2,
+        responses: 2,
+        restores: 0,
+        undecodable: 0,
+    });
 }
 
 #[test]
 fn watch_shows_the_truth_of_undecodable_objects() {
-    explore(Limits { writes: 4, lists: 2, responses: 1, restores: 0, undecodable: 1 });
-    explore(Limits { writes: 3, lists: 2, responses: 1, restores: 1, undecodable: 1 });
+    explore(Limits {
+        writes: 4,
+        lists: 2,
+        responses: 1,
+        restores: 0,
+        undecodable: 1,
+    });
+    explore(Limits {
+        writes: 3,
+        lists: 2,
+        responses: 1,
+        restores: 1,
+        undecodable: 1,
+    });
 }
 
 #[test]
 fn watch_shows_the_truth_after_a_restore_of_etcd() {
-    explore(Limits { writes: 4, lists: 2, responses: 1, restores: 1, undecodable: 0 });
+    explore(Limits {
+        writes: 4,
+        lists: 2,
+        responses: 1,
+        restores: 1,
+        undecodable: 0,
+    });
 }
 
 /// Run by `make model`.
 #[test]
 #[ignore = "takes minutes"]
 fn watch_shows_the_truth_in_larger_scopes() {
-    explore(Limits { writes: 5, lists: 2, responses: 2, restores: 0, undecodable: 2 });
-    explore(Limits { writes: 5, lists: 3, responses: 2, restores: 0, undecodable: 0 });
-    explore(Limits { writes: 4, lists: 3, responses: 1, restores: 1, undecodable: 0 });
-    explore(Limits { writes: 5, lists: 2, responses: 1, restores: 1, undecodable: 0 });
+    explore(Limits {
+        writes: 5,
+        lists: 2,
+        responses: 2,
+        restores: 0,
+        undecodable: 2,
+    });
+    explore(Limits {
+        writes: 5,
+        lists: 3,
+        responses: 2,
+        restores: 0,
+        undecodable: 0,
+    });
+    explore(Limits {
+        writes: 4,
+        lists: 3,
+        responses: 1,
+        restores: 1,
+        undecodable: 0,
+    });
+    explore(Limits {
+        writes: 5,
+        lists: 2,
+        responses: 1,
+        restores: 1,
+        undecodable: 0,
+    });
 }

@@ -9,7 +9,8 @@ use crate::expiring_map::ExpiringMap;
 use crate::resource_version::ResourceVersion;
 use crate::uid::Uid;
 
-/// How long a response that was read before a deletion can be delayed: longer than any request or list.
+/// How long a response that was read before a deletion can be delayed: longer than any request or
+/// list.
 pub(super) const TOMBSTONE_TTL: Duration = Duration::from_mins(2);
 
 /// Where a state of an object was seen.
@@ -34,11 +35,15 @@ impl ObjectVersion {
     /// The version that this metadata states. An object without a uid has that of an empty text.
     pub fn of(metadata: &ObjectMeta) -> Self {
         let uid = Uid::of(metadata.uid.as_deref().unwrap_or_default());
-        Self { uid, version: ResourceVersion::of(metadata) }
+        Self {
+            uid,
+            version: ResourceVersion::of(metadata),
+        }
     }
 }
 
-/// What a cache keeps with the state of an object, besides its uid: 16 bytes. By default the object was never seen.
+/// What a cache keeps with the state of an object, besides its uid: 16 bytes. By default the object
+/// was never seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp {
     version: Option<ResourceVersion>,
@@ -52,10 +57,14 @@ impl Stamp {
         self.version
     }
 
-    /// The stamp of an earlier state that stays known, although a later one was seen: with the version of the earlier one.
+    /// The stamp of an earlier state that stays known, although a later one was seen: with the
+    /// version of the earlier one.
     #[must_use]
     pub fn seen_again(self, later: Self) -> Self {
-        Self { version: self.version, ..later }
+        Self {
+            version: self.version,
+            ..later
+        }
     }
 
     /// Whether the object is missing in a list.
@@ -73,16 +82,17 @@ pub struct Known {
     pub stamp: Stamp,
 }
 
-/// Decides for the objects of one kind whether what is seen is later than what is known. The only place that compares
-/// versions, and that remembers deletions.
+/// Decides for the objects of one kind whether what is seen is later than what is known. The only
+/// place that compares versions, and that remembers deletions.
 ///
-/// A cache keeps a [`Stamp`] for each object, asks before each change, and stores the stamp that it gets. A cache by
-/// namespace and name is an [`Observed`](super::Observed).
+/// A cache keeps a [`Stamp`] for each object, asks before each change, and stores the stamp that it
+/// gets. A cache by namespace and name is an [`Observed`](super::Observed).
 ///
-/// - A response is refused if a later state is known, of this object or of another one of its name, or if the object is
-///   known to be deleted.
-/// - So is a watch event, but only because of what was seen since the newest list began. What a list shows is believed
-///   otherwise: it is later than everything before, also if a restore of etcd has lowered the versions.
+/// - A response is refused if a later state is known, of this object or of another one of its name,
+///   or if the object is known to be deleted.
+/// - So is a watch event, but only because of what was seen since the newest list began. What a
+///   list shows is believed otherwise: it is later than everything before, also if a restore of
+///   etcd has lowered the versions.
 /// - After the report of a restore, nothing from before it refuses anything.
 #[derive(Clone, Debug, Default)]
 pub struct Versions {
@@ -94,9 +104,15 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Decides on a state of an object: returns the stamp to store, or `None` if the state is outdated. `known` is what
-    /// is known under the name of the object.
-    pub fn see(&mut self, origin: Origin, known: Option<Known>, seen: ObjectVersion, now: Instant) -> Option<Stamp> {
+    /// Decides on a state of an object: returns the stamp to store, or `None` if the state is
+    /// outdated. `known` is what is known under the name of the object.
+    pub fn see(
+        &mut self,
+        origin: Origin,
+        known: Option<Known>,
+        seen: ObjectVersion,
+        now: Instant,
+    ) -> Option<Stamp> {
         if self.is_outdated(origin, known, seen, now) {
             return None;
         }
@@ -105,11 +121,15 @@ impl Versions {
         if let Some(replaced) = known.filter(|known| known.uid != seen.uid) {
             self.remember_deletion(replaced.uid, now);
         }
-        Some(Stamp { version: seen.version, list: self.lists.current() })
+        Some(Stamp {
+            version: seen.version,
+            list: self.lists.current(),
+        })
     }
 
-    /// Records the deletion of the object `uid`, by a watch event or the response to a request. Returns whether what is
-    /// known under its name has to be removed: it is this object, and not a later one.
+    /// Records the deletion of the object `uid`, by a watch event or the response to a request.
+    /// Returns whether what is known under its name has to be removed: it is this object, and not a
+    /// later one.
     pub fn delete(&mut self, known: Option<Uid>, uid: Uid, now: Instant) -> bool {
         self.remember_deletion(uid, now);
         known == Some(uid)
@@ -120,7 +140,8 @@ impl Versions {
         self.lists.begin();
     }
 
-    /// The list is complete. Objects that are [unlisted](Stamp::is_unlisted) have to be [deleted](Versions::delete).
+    /// The list is complete. Objects that are [unlisted](Stamp::is_unlisted) have to be
+    /// [deleted](Versions::delete).
     pub fn end_list(&mut self) -> Unlisted {
         self.lists.end()
     }
@@ -141,30 +162,44 @@ impl Versions {
         stamp.version.filter(|_| stamp.list >= self.authority)
     }
 
-    /// The version of a known state, as precondition of a write. If it is unknown, or from before a restore, it is one that
-    /// fails, so that the object is read.
+    /// The version of a known state, as precondition of a write. If it is unknown, or from before a
+    /// restore, it is one that fails, so that the object is read.
     pub fn precondition(&self, stamp: Stamp) -> ResourceVersion {
         self.current(stamp).unwrap_or(ResourceVersion::OLDEST)
     }
 
     /// Whether a later state is known than the one that is seen.
-    fn is_outdated(&self, origin: Origin, known: Option<Known>, seen: ObjectVersion, now: Instant) -> bool {
+    fn is_outdated(
+        &self,
+        origin: Origin,
+        known: Option<Known>,
+        seen: ObjectVersion,
+        now: Instant,
+    ) -> bool {
         let refuses = |list: ListNumber| match origin {
             Origin::Watch => list == self.lists.current(),
             Origin::Response => list >= self.authority,
         };
         // Without versions a watch is believed.
         let is_ordered = origin == Origin::Response || seen.version.is_some();
-        if is_ordered && self.tombstones.get(&seen.uid, now).is_some_and(|list| refuses(*list)) {
+        if is_ordered
+            && self
+                .tombstones
+                .get(&seen.uid, now)
+                .is_some_and(|list| refuses(*list))
+        {
             return true;
         }
-        let Some(known) = known.filter(|known| refuses(known.stamp.list)) else { return false };
+        let Some(known) = known.filter(|known| refuses(known.stamp.list)) else {
+            return false;
+        };
         // A response with a known state does not say that the object still exists.
         let is_known = known.stamp.version.is_some() && known.stamp.version == seen.version;
         known.stamp.version > seen.version || (is_known && origin == Origin::Response)
     }
 
     fn remember_deletion(&mut self, uid: Uid, now: Instant) {
-        self.tombstones.insert(uid, self.lists.current(), TOMBSTONE_TTL, now);
+        self.tombstones
+            .insert(uid, self.lists.current(), TOMBSTONE_TTL, now);
     }
 }

@@ -2,8 +2,8 @@ use std::collections::BTreeSet;
 
 use kube::core::{Expression, Selector};
 
-/// Parses a label selector in the format of kubectl: `team=a,stage!=test,tier in (web,db),!legacy`. An empty text
-/// selects everything.
+/// Parses a label selector in the format of kubectl: `team=a,stage!=test,tier in (web,db),!legacy`.
+/// An empty text selects everything.
 pub fn parse_selector(text: &str) -> Result<Selector, String> {
     let requirements = split_requirements(text);
     let parsed = requirements.into_iter().map(|requirement| {
@@ -11,7 +11,11 @@ pub fn parse_selector(text: &str) -> Result<Selector, String> {
             format!("{requirement:?} is not a label requirement; use for example team=a, stage!=test or tier in (a,b)")
         })
     });
-    Ok(if text.trim().is_empty() { Selector::default() } else { parsed.collect::<Result<Selector, _>>()? })
+    Ok(if text.trim().is_empty() {
+        Selector::default()
+    } else {
+        parsed.collect::<Result<Selector, _>>()?
+    })
 }
 
 /// Splits at commas outside of parentheses.
@@ -34,10 +38,16 @@ fn parse_requirement(text: &str) -> Option<Expression> {
     if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
         return Some(Expression::Equal(name(key)?, value_of(value)?));
     }
-    let Some((key, rest)) = text.split_once(char::is_whitespace) else { return Some(Expression::Exists(name(text)?)) };
+    let Some((key, rest)) = text.split_once(char::is_whitespace) else {
+        return Some(Expression::Exists(name(text)?));
+    };
     let (operator, values) = rest.trim_start().split_once('(')?;
-    let values: BTreeSet<String> =
-        values.trim_end().strip_suffix(')')?.split(',').map(value_of).collect::<Option<_>>()?;
+    let values: BTreeSet<String> = values
+        .trim_end()
+        .strip_suffix(')')?
+        .split(',')
+        .map(value_of)
+        .collect::<Option<_>>()?;
     match operator.trim_end() {
         "in" => Some(Expression::In(name(key)?, values)),
         "notin" => Some(Expression::NotIn(name(key)?, values)),
@@ -46,14 +56,16 @@ fn parse_requirement(text: &str) -> Option<Expression> {
 }
 
 fn is_label_text(text: &str) -> bool {
-    text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
+    text.chars()
+        .all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
 }
 
 /// The key of a label: a name with an optional prefix, such as `example.com/team`.
 fn name(text: &str) -> Option<String> {
     let key = text.trim();
     let (prefix, name) = key.split_once('/').unwrap_or(("example.com", key));
-    let is_valid = !prefix.is_empty() && !name.is_empty() && is_label_text(prefix) && is_label_text(name);
+    let is_valid =
+        !prefix.is_empty() && !name.is_empty() && is_label_text(prefix) && is_label_text(name);
     is_valid.then(|| key.to_owned())
 }
 
@@ -72,8 +84,10 @@ mod tests {
     use super::*;
 
     fn matches(selector: &str, labels: &[(&str, &str)]) -> bool {
-        let labels: BTreeMap<String, String> =
-            labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let labels: BTreeMap<String, String> = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
         parse_selector(selector).unwrap().matches(&labels)
     }
 
@@ -98,7 +112,15 @@ mod tests {
         ] {
             assert!(matches(selector, &labels), "{selector:?}");
         }
-        for selector in ["team=b", "!team", "legacy", "team!=a", "team in (b,c)", "team notin (a)", "team=a,legacy"] {
+        for selector in [
+            "team=b",
+            "!team",
+            "legacy",
+            "team!=a",
+            "team in (b,c)",
+            "team notin (a)",
+            "team=a,legacy",
+        ] {
             assert!(!matches(selector, &labels), "{selector:?}");
         }
     }
@@ -119,8 +141,15 @@ mod tests {
             "team nor (a)",
         ] {
             let error = parse_selector(invalid).expect_err(invalid);
-            assert!(error.ends_with("use for example team=a, stage!=test or tier in (a,b)"), "{error}");
+            assert!(
+                error.ends_with("use for example team=a, stage!=test or tier in (a,b)"),
+                "{error}"
+            );
         }
-        assert!(parse_selector("ok, b c ,d").unwrap_err().starts_with("\" b c \" is not"));
+        assert!(
+            parse_selector("ok, b c ,d")
+                .unwrap_err()
+                .starts_with("\" b c \" is not")
+        );
     }
 }

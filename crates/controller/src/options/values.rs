@@ -1,10 +1,11 @@
-//! The values of flags, in the formats that Go's flags accept: a program in Go can be replaced without a change of its
-//! arguments.
+//! The values of flags, in the formats that Go's flags accept: a program in Go can be replaced
+//! without a change of its arguments.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Units of a duration, with their length in nanoseconds. The two signs for "micro" are different characters.
+/// Units of a duration, with their length in nanoseconds. The two signs for "micro" are different
+/// characters.
 const UNITS: [(&str, u128); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -22,12 +23,14 @@ const MAX_NANOS: u128 = i64::MAX as u128;
 /// Decimal places of a number that have an effect: an hour has fewer nanoseconds.
 const MAX_DECIMALS: usize = 13;
 
-/// Parses a duration in the format of Go's flags: `15s`, `1m30s`, `1.5h`, `500ms`, `0`. A negative one is refused.
+/// Parses a duration in the format of Go's flags: `15s`, `1m30s`, `1.5h`, `500ms`, `0`. A negative
+/// one is refused.
 ///
 /// # Errors
 /// If the text is no duration, or the duration is negative or longer than 292 years.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let invalid = || format!("{text:?} is not a duration; use for example 15s, 1m30s, 1.5h or 500ms");
+    let invalid =
+        || format!("{text:?} is not a duration; use for example 15s, 1m30s, 1.5h or 500ms");
     let (is_negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -39,7 +42,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if is_negative && nanos > 0 {
         return Err(format!("{text} must not be negative"));
     }
-    Ok(Duration::from_nanos(u64::try_from(nanos).map_err(|_| invalid())?))
+    Ok(Duration::from_nanos(
+        u64::try_from(nanos).map_err(|_| invalid())?,
+    ))
 }
 
 /// Like [`parse_duration`], for an interval: 0 is refused.
@@ -48,7 +53,11 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// If the text is no duration, or the duration is not longer than 0.
 pub fn parse_interval(text: &str) -> Result<Duration, String> {
     let interval = parse_duration(text)?;
-    if interval.is_zero() { Err(format!("{text} must be longer than 0")) } else { Ok(interval) }
+    if interval.is_zero() {
+        Err(format!("{text} must be longer than 0"))
+    } else {
+        Ok(interval)
+    }
 }
 
 /// Adds up the numbers of a duration, each with its unit.
@@ -71,28 +80,39 @@ fn parse_nanos(text: &str) -> Option<u128> {
     }
 }
 
-/// Splits before the first character that meets a condition; without one, at the end. `None` if the first part is
-/// empty.
+/// Splits before the first character that meets a condition; without one, at the end. `None` if the
+/// first part is empty.
 fn split_where(text: &str, is_end: impl Fn(char) -> bool) -> Option<(&str, &str)> {
     let end = text.find(is_end).unwrap_or(text.len());
-    text.split_at_checked(end).filter(|(first, _)| !first.is_empty())
+    text.split_at_checked(end)
+        .filter(|(first, _)| !first.is_empty())
 }
 
-/// A decimal number of units in nanoseconds. The part before or after the point can be missing, but not both.
+/// A decimal number of units in nanoseconds. The part before or after the point can be missing, but
+/// not both.
 fn nanos_of(number: &str, unit: u128) -> Option<u128> {
     let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && decimals.is_empty() || decimals.contains('.') {
         return None;
     }
-    let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let whole: u128 = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().ok()?
+    };
     let decimals = decimals.get(..MAX_DECIMALS).unwrap_or(decimals);
-    let fraction: u128 = if decimals.is_empty() { 0 } else { decimals.parse().ok()? };
+    let fraction: u128 = if decimals.is_empty() {
+        0
+    } else {
+        decimals.parse().ok()?
+    };
     let scale = 10_u128.checked_pow(u32::try_from(decimals.len()).ok()?)?;
     let part = unit.checked_mul(fraction)?.checked_div(scale)?;
     whole.checked_mul(unit)?.checked_add(part)
 }
 
-/// Parses the value of a switch as Go's flags do: `true`, `t`, `1`, `false`, `f`, `0`, in the spellings of Go.
+/// Parses the value of a switch as Go's flags do: `true`, `t`, `1`, `false`, `f`, `0`, in the
+/// spellings of Go.
 ///
 /// # Errors
 /// If the text is none of them.
@@ -109,12 +129,23 @@ pub fn parse_bool(text: &str) -> Result<bool, String> {
 /// # Errors
 /// If the text is no number from 0 to 65535.
 pub fn parse_port(text: &str) -> Result<u16, String> {
-    let radixes = [("0x", 16), ("0X", 16), ("0o", 8), ("0O", 8), ("0b", 2), ("0B", 2)];
-    let prefixed = radixes.iter().find_map(|(prefix, radix)| Some((text.strip_prefix(prefix)?, *radix)));
+    let radixes = [
+        ("0x", 16),
+        ("0X", 16),
+        ("0o", 8),
+        ("0O", 8),
+        ("0b", 2),
+        ("0B", 2),
+    ];
+    let prefixed = radixes
+        .iter()
+        .find_map(|(prefix, radix)| Some((text.strip_prefix(prefix)?, *radix)));
     let (digits, radix) = prefixed.unwrap_or((text, 10));
     // The parser of integers would accept a sign after the prefix.
     let is_number = !digits.starts_with(['+', '-']) || prefixed.is_none();
-    let port = u16::from_str_radix(digits, radix).ok().filter(|_| is_number);
+    let port = u16::from_str_radix(digits, radix)
+        .ok()
+        .filter(|_| is_number);
     port.ok_or_else(|| format!("{text:?} is not a port, a number from 0 to 65535"))
 }
 
@@ -153,7 +184,11 @@ mod tests {
             ("-0s", 0),
             ("87600h", 315_360_000_000),
         ] {
-            assert_eq!(parse_duration(text).map(|duration| duration.as_millis()), Ok(millis), "{text}");
+            assert_eq!(
+                parse_duration(text).map(|duration| duration.as_millis()),
+                Ok(millis),
+                "{text}"
+            );
         }
         for (text, nanos) in [
             ("1ns", 1),
@@ -164,7 +199,11 @@ mod tests {
             ("0.100000000000000000000h", 360_000_000_000),
             ("2562047h47m16.854775807s", 9_223_372_036_854_775_807),
         ] {
-            assert_eq!(parse_duration(text), Ok(Duration::from_nanos(nanos)), "{text}");
+            assert_eq!(
+                parse_duration(text),
+                Ok(Duration::from_nanos(nanos)),
+                "{text}"
+            );
         }
     }
 
@@ -197,9 +236,15 @@ mod tests {
             "2562047h47m16.854775808s",
         ] {
             let error = parse_duration(text).unwrap_err();
-            assert!(error.ends_with("is not a duration; use for example 15s, 1m30s, 1.5h or 500ms"), "{text}: {error}");
+            assert!(
+                error.ends_with("is not a duration; use for example 15s, 1m30s, 1.5h or 500ms"),
+                "{text}: {error}"
+            );
         }
-        assert_eq!(parse_duration("-1.5s").unwrap_err(), "-1.5s must not be negative");
+        assert_eq!(
+            parse_duration("-1.5s").unwrap_err(),
+            "-1.5s must not be negative"
+        );
     }
 
     #[test]
@@ -224,9 +269,14 @@ mod tests {
 
     #[test]
     fn ports_have_the_format_of_go() {
-        for (text, port) in
-            [("9443", 9443), ("0x24e3", 9443), ("0X24E3", 9443), ("0o22343", 9443), ("0b11", 3), ("0", 0)]
-        {
+        for (text, port) in [
+            ("9443", 9443),
+            ("0x24e3", 9443),
+            ("0X24E3", 9443),
+            ("0o22343", 9443),
+            ("0b11", 3),
+            ("0", 0),
+        ] {
             assert_eq!(parse_port(text), Ok(port), "{text}");
         }
         for text in ["", "-1", "65536", "0x", "0x+1", "x", "9443 "] {

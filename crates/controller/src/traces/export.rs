@@ -30,7 +30,8 @@ pub(super) struct ExportClient {
 impl ExportClient {
     /// Creates a client for the collector with this URL, which only appears in warnings.
     pub(super) fn new(url: &str, runtime: Handle) -> io::Result<Self> {
-        let connector = HttpsConnectorBuilder::new().with_provider_and_native_roots(ring::default_provider());
+        let connector =
+            HttpsConnectorBuilder::new().with_provider_and_native_roots(ring::default_provider());
         let connector = match connector {
             Ok(connector) => connector.https_or_http().enable_http1().build(),
             // An image may contain no certificates; plain HTTP needs none.
@@ -41,12 +42,21 @@ impl ExportClient {
                     .with_safe_default_protocol_versions()
                     .map_err(io::Error::other)?;
                 let config = config.with_root_certificates(roots).with_no_client_auth();
-                HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().build()
+                HttpsConnectorBuilder::new()
+                    .with_tls_config(config)
+                    .https_or_http()
+                    .enable_http1()
+                    .build()
             }
             Err(error) => return Err(error),
         };
         let client = HyperClient::new(connector, REQUEST_TIMEOUT, None);
-        Ok(Self { client, runtime, url: url.to_owned(), log_limit: LogLimit::default() })
+        Ok(Self {
+            client,
+            runtime,
+            url: url.to_owned(),
+            log_limit: LogLimit::default(),
+        })
     }
 
     fn warn(&self, reason: &dyn fmt::Display) {
@@ -58,7 +68,10 @@ impl ExportClient {
 
 impl fmt::Debug for ExportClient {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ExportClient").field("url", &self.url).finish_non_exhaustive()
+        formatter
+            .debug_struct("ExportClient")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
     }
 }
 

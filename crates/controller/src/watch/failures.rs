@@ -1,4 +1,5 @@
-//! Failures of a watch: what they mean, how they are logged, and how long the watch waits after them.
+//! Failures of a watch: what they mean, how they are logged, and how long the watch waits after
+//! them.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +10,15 @@ use tracing::{debug, info, warn};
 use crate::client::{error_chain, status_message};
 use crate::retry::RetryPolicy;
 
-/// How long the API server may not serve a kind that was listed before the process ends. The API server may serve
-/// another version of it now, which a new process discovers.
+/// How long the API server may not serve a kind that was listed before the process ends. The API
+/// server may serve another version of it now, which a new process discovers.
 const MAX_ABSENCE: Duration = Duration::from_mins(1);
 
 /// The delays after failures.
-pub(super) const RETRY_POLICY: RetryPolicy =
-    RetryPolicy { initial: Duration::from_millis(200), max: Duration::from_secs(10) };
+pub(super) const RETRY_POLICY: RetryPolicy = RetryPolicy {
+    initial: Duration::from_millis(200),
+    max: Duration::from_secs(10),
+};
 
 /// How long a watch fails with transient errors before they are logged as warnings.
 const TRANSIENT_FAILURE_GRACE: Duration = Duration::from_secs(10);
@@ -32,16 +35,25 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn of(error: &watcher::Error) -> Self {
-        let of_status = |status: &Status| Self { code: Some(status.code), text: status_message(status) };
+        let of_status = |status: &Status| Self {
+            code: Some(status.code),
+            text: status_message(status),
+        };
         match error {
             watcher::Error::WatchError(status) => of_status(status),
             watcher::Error::InitialListFailed(error)
             | watcher::Error::WatchStartFailed(error)
             | watcher::Error::WatchFailed(error) => match error {
                 kube::Error::Api(status) => of_status(status),
-                error => Self { code: None, text: error_chain(error) },
+                error => Self {
+                    code: None,
+                    text: error_chain(error),
+                },
             },
-            watcher::Error::NoResourceVersion => Self { code: None, text: error_chain(error) },
+            watcher::Error::NoResourceVersion => Self {
+                code: None,
+                text: error_chain(error),
+            },
         }
     }
 
@@ -86,11 +98,16 @@ pub(super) struct FailureStreak {
 }
 
 impl FailureStreak {
-    /// Records a failure. Returns the time since the first one. The streak ends after 30 s without a failure.
+    /// Records a failure. Returns the time since the first one. The streak ends after 30 s without
+    /// a failure.
     pub(super) fn record(&mut self, now: Instant) -> Duration {
-        let is_recent =
-            |(_, last): &(Instant, Instant)| now.saturating_duration_since(*last) < TRANSIENT_FAILURE_GRACE * 3;
-        let (first, count) = self.times.filter(is_recent).map_or((now, 0), |(first, _)| (first, self.count));
+        let is_recent = |(_, last): &(Instant, Instant)| {
+            now.saturating_duration_since(*last) < TRANSIENT_FAILURE_GRACE * 3
+        };
+        let (first, count) = self
+            .times
+            .filter(is_recent)
+            .map_or((now, 0), |(first, _)| (first, self.count));
         self.times = Some((first, now));
         self.count = count.saturating_add(1);
         now.saturating_duration_since(first)
@@ -106,17 +123,29 @@ pub(super) fn log_failure(kind: &str, Failure { code, text }: &Failure, duration
     match code {
         // The resourceVersion has expired, which is normal: the kind is listed again.
         Some(410) => debug!(kind, "the resourceVersion has expired, listing again"),
-        Some(403) => warn!(kind, error = text, "not allowed to list and watch; check the ClusterRole"),
+        Some(403) => warn!(
+            kind,
+            error = text,
+            "not allowed to list and watch; check the ClusterRole"
+        ),
         Some(UNSERVED) => {
             warn!(kind, error = text, "the kind is not served");
         }
-        _ if is_transient(*code, duration) => info!(kind, error = text, "the watch is interrupted, retrying"),
-        _ => warn!(kind, error = text, seconds = duration.as_secs(), "the watch keeps failing, retrying"),
+        _ if is_transient(*code, duration) => {
+            info!(kind, error = text, "the watch is interrupted, retrying")
+        }
+        _ => warn!(
+            kind,
+            error = text,
+            seconds = duration.as_secs(),
+            "the watch keeps failing, retrying"
+        ),
     }
 }
 
-/// Whether a failure needs no action: all failures except those of permissions and definitions, if they do not last.
-/// For example, the API server interrupts watches when it applies a new CustomResourceDefinition.
+/// Whether a failure needs no action: all failures except those of permissions and definitions, if
+/// they do not last. For example, the API server interrupts watches when it applies a new
+/// CustomResourceDefinition.
 fn is_transient(code: Option<u16>, duration: Duration) -> bool {
     !matches!(code, Some(403 | UNSERVED)) && duration < TRANSIENT_FAILURE_GRACE
 }
@@ -129,8 +158,15 @@ mod tests {
     fn failure_streak_starts_at_the_first_failure() {
         let (mut streak, now) = (FailureStreak::default(), Instant::now());
         let after = |seconds| now + Duration::from_secs(seconds);
-        assert_eq!([0, 8, 20].map(|at| streak.record(after(at)).as_secs()), [0, 8, 20]);
-        assert_eq!(streak.record(after(60)), Duration::ZERO, "the streak has ended");
+        assert_eq!(
+            [0, 8, 20].map(|at| streak.record(after(at)).as_secs()),
+            [0, 8, 20]
+        );
+        assert_eq!(
+            streak.record(after(60)),
+            Duration::ZERO,
+            "the streak has ended"
+        );
         assert!(streak.end() && !streak.end());
         assert_eq!(streak.record(after(61)), Duration::ZERO);
     }
@@ -138,21 +174,43 @@ mod tests {
     #[test]
     fn only_lasting_failures_are_warnings() {
         for code in [None, Some(429), Some(500), Some(503)] {
-            assert!(is_transient(code, Duration::ZERO) && !is_transient(code, TRANSIENT_FAILURE_GRACE), "{code:?}");
+            assert!(
+                is_transient(code, Duration::ZERO) && !is_transient(code, TRANSIENT_FAILURE_GRACE),
+                "{code:?}"
+            );
         }
-        assert!(!is_transient(Some(403), Duration::ZERO) && !is_transient(Some(UNSERVED), Duration::ZERO));
-        let status = Status::failure("storage is (re)initializing", "TooManyRequests").with_code(429);
+        assert!(
+            !is_transient(Some(403), Duration::ZERO)
+                && !is_transient(Some(UNSERVED), Duration::ZERO)
+        );
+        let status =
+            Status::failure("storage is (re)initializing", "TooManyRequests").with_code(429);
         let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
-        assert_eq!(Failure::of(&error).text, "storage is (re)initializing (429 TooManyRequests)");
+        assert_eq!(
+            Failure::of(&error).text,
+            "storage is (re)initializing (429 TooManyRequests)"
+        );
     }
 
     #[test]
     fn lasting_404_of_a_listed_kind_is_permanent() {
-        let failure = |code| Failure { code: Some(code), text: String::new() };
+        let failure = |code| Failure {
+            code: Some(code),
+            text: String::new(),
+        };
         assert!(failure(404).is_permanent(true, MAX_ABSENCE));
-        assert!(!failure(404).is_permanent(true, MAX_ABSENCE / 2), "its definition may be replaced at the moment");
-        assert!(!failure(404).is_permanent(false, MAX_ABSENCE), "it may be installed later");
-        assert!(!failure(403).is_permanent(true, MAX_ABSENCE), "it may be allowed later");
+        assert!(
+            !failure(404).is_permanent(true, MAX_ABSENCE / 2),
+            "its definition may be replaced at the moment"
+        );
+        assert!(
+            !failure(404).is_permanent(false, MAX_ABSENCE),
+            "it may be installed later"
+        );
+        assert!(
+            !failure(403).is_permanent(true, MAX_ABSENCE),
+            "it may be allowed later"
+        );
     }
 
     #[test]

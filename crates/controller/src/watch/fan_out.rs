@@ -40,11 +40,15 @@ impl<K: 'static> EventHandler<K> for FanOut<K> {
     }
 
     fn apply_invalid(&self, object: &Invalid) {
-        self.0.iter().for_each(|handler| handler.apply_invalid(object));
+        self.0
+            .iter()
+            .for_each(|handler| handler.apply_invalid(object));
     }
 
     fn delete_invalid(&self, object: &Invalid) {
-        self.0.iter().for_each(|handler| handler.delete_invalid(object));
+        self.0
+            .iter()
+            .for_each(|handler| handler.delete_invalid(object));
     }
 }
 
@@ -86,14 +90,27 @@ mod tests {
     #[test]
     fn handlers_see_events_in_order() {
         let calls = Arc::default();
-        let recorder = |name| -> Arc<dyn EventHandler<u8>> { Arc::new(Recorder { name, calls: Arc::clone(&calls) }) };
+        let recorder = |name| -> Arc<dyn EventHandler<u8>> {
+            Arc::new(Recorder {
+                name,
+                calls: Arc::clone(&calls),
+            })
+        };
         let both = FanOut(vec![recorder("a"), recorder("b")]);
         both.init();
         both.apply(&1);
         both.init_done();
         both.delete(&2);
-        let expected =
-            ["a init", "b init", "a apply 1", "b apply 1", "a init_done", "b init_done", "a delete 2", "b delete 2"];
+        let expected = [
+            "a init",
+            "b init",
+            "a apply 1",
+            "b apply 1",
+            "a init_done",
+            "b init_done",
+            "a delete 2",
+            "b delete 2",
+        ];
         assert_eq!(*calls.lock(), expected);
     }
 }

@@ -1,10 +1,11 @@
 //! Streaming lists (KEP-3157, `sendInitialEvents`): watches that begin with all existing objects.
 //!
-//! The API server sends them from its cache, one object at a time. A list in pages is read and decoded from etcd, which
-//! takes three to ten times the work for 300,000 objects.
+//! The API server sends them from its cache, one object at a time. A list in pages is read and
+//! decoded from etcd, which takes three to ten times the work for 300,000 objects.
 //!
-//! kube's own streaming lists may begin with a state of any age, and skip an object that is deleted during the list. An
-//! IPAM provider has to know every address that was allocated before its start, so these begin with the newest state.
+//! kube's own streaming lists may begin with a state of any age, and skip an object that is deleted
+//! during the list. An IPAM provider has to know every address that was allocated before its start,
+//! so these begin with the newest state.
 
 use std::fmt::Debug;
 use std::io;
@@ -35,25 +36,30 @@ const MAX_FAILURES: u32 = 3;
 /// Limits of a streaming list. A list in pages has none.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// Longest time without an event. The API server sends as fast as the client reads, and sends the end when its
-    /// cache is as new as the request, which takes seconds.
+    /// Longest time without an event. The API server sends as fast as the client reads, and sends
+    /// the end when its cache is as new as the request, which takes seconds.
     silence: Duration,
     /// Longest time for the whole list.
     total: Duration,
 }
 
-const LIMITS: Limits = Limits { silence: Duration::from_secs(15), total: Duration::from_mins(1) };
+const LIMITS: Limits = Limits {
+    silence: Duration::from_secs(15),
+    total: Duration::from_mins(1),
+};
 
-/// Duration in seconds of a watch that begins with a list (`timeoutSeconds`): the time for the list, and for the API
-/// server to begin it. The API server ends the watch then, so a silent connection is detected soon after.
+/// Duration in seconds of a watch that begins with a list (`timeoutSeconds`): the time for the
+/// list, and for the API server to begin it. The API server ends the watch then, so a silent
+/// connection is detected soon after.
 const LIST_TIMEOUT: u32 = 70;
 
-/// Watches a kind, and recovers from errors: resumes at the last resourceVersion or lists again. The caller has to wait
-/// after an error before it polls again.
+/// Watches a kind, and recovers from errors: resumes at the last resourceVersion or lists again.
+/// The caller has to wait after an error before it polls again.
 ///
-/// Ends and sets `refused` if the API server does not support streaming lists, or repeatedly does not send the whole
-/// list: it closes the watch of a client that reads more slowly than others write. `synced` is notified whenever the
-/// watch is opened, and `reopened` when it is opened at an earlier version.
+/// Ends and sets `refused` if the API server does not support streaming lists, or repeatedly does
+/// not send the whole list: it closes the watch of a client that reads more slowly than others
+/// write. `synced` is notified whenever the watch is opened, and `reopened` when it is opened at an
+/// earlier version.
 pub(super) fn streaming_list<K>(
     api: Api<K>,
     config: Config,
@@ -78,11 +84,21 @@ fn streaming_list_with<K>(
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let watch = Watch { api, config, refused, synced, reopened, limits };
-    unfold((watch, State::Unlisted { failures: 0 }), async |(watch, state)| {
-        let (event, state) = watch.step(state).await?;
-        Some((event, (watch, state)))
-    })
+    let watch = Watch {
+        api,
+        config,
+        refused,
+        synced,
+        reopened,
+        limits,
+    };
+    unfold(
+        (watch, State::Unlisted { failures: 0 }),
+        async |(watch, state)| {
+            let (event, state) = watch.step(state).await?;
+            Some((event, (watch, state)))
+        },
+    )
 }
 
 type Events<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
@@ -101,10 +117,9 @@ enum State<K> {
         /// Number of consecutive lists that began and failed.
         failures: u32,
     },
-    /// The list has begun, and is requested next: what others see from now on can be later than the list.
-    Begun {
-        failures: u32,
-    },
+    /// The list has begun, and is requested next: what others see from now on can be later than the
+    /// list.
+    Begun { failures: u32 },
     Listing {
         failures: u32,
         since: Instant,
@@ -125,32 +140,68 @@ where
     async fn step(&self, mut state: State<K>) -> Option<(Result<Event<K>, Error>, State<K>)> {
         loop {
             let (item, next) = match state {
-                State::Unlisted { failures: MAX_FAILURES.. } => return self.refuse(),
+                State::Unlisted {
+                    failures: MAX_FAILURES..,
+                } => return self.refuse(),
                 State::Unlisted { failures } => (Some(Ok(Event::Init)), State::Begun { failures }),
                 State::Begun { failures } => match self.open(None).await {
-                    Ok(events) => (None, State::Listing { failures, since: Instant::now(), events }),
+                    Ok(events) => (
+                        None,
+                        State::Listing {
+                            failures,
+                            since: Instant::now(),
+                            events,
+                        },
+                    ),
                     Err(error) if is_refusal(&error) => return self.refuse(),
-                    Err(error) => (Some(Err(Error::WatchStartFailed(error))), State::Unlisted { failures }),
+                    Err(error) => (
+                        Some(Err(Error::WatchStartFailed(error))),
+                        State::Unlisted { failures },
+                    ),
                 },
-                State::Listing { since, .. } if since.elapsed() >= self.limits.total => return self.refuse(),
-                State::Listing { failures, since, mut events } => {
-                    let received = timeout(self.limits.silence, events.next()).await.ok().flatten();
+                State::Listing { since, .. } if since.elapsed() >= self.limits.total => {
+                    return self.refuse();
+                }
+                State::Listing {
+                    failures,
+                    since,
+                    mut events,
+                } => {
+                    let received = timeout(self.limits.silence, events.next())
+                        .await
+                        .ok()
+                        .flatten();
                     while_listing(received, failures, since, events)
                 }
-                State::Listed { version, events: None } => match self.open(Some(&version)).await {
+                State::Listed {
+                    version,
+                    events: None,
+                } => match self.open(Some(&version)).await {
                     Ok(events) => {
                         self.reopened.notify_one();
-                        (None, State::Listed { version, events: Some(events) })
+                        (
+                            None,
+                            State::Listed {
+                                version,
+                                events: Some(events),
+                            },
+                        )
                     }
                     Err(error) => {
-                        let expired = matches!(&error, kube::Error::Api(status) if status.code == 410);
-                        (Some(Err(Error::WatchStartFailed(error))), State::after(version, expired))
+                        let expired =
+                            matches!(&error, kube::Error::Api(status) if status.code == 410);
+                        (
+                            Some(Err(Error::WatchStartFailed(error))),
+                            State::after(version, expired),
+                        )
                     }
                 },
-                // There is no limit here: the client fails a watch that is silent for longer than it was requested.
-                State::Listed { version, events: Some(mut events) } => {
-                    while_watching(events.next().await, version, events)
-                }
+                // There is no limit here: the client fails a watch that is silent for longer than
+                // it was requested.
+                State::Listed {
+                    version,
+                    events: Some(mut events),
+                } => while_watching(events.next().await, version, events),
             };
             match item {
                 Some(item) => return Some((item, next)),
@@ -171,13 +222,21 @@ where
         let parameters = WatchParams {
             label_selector: self.config.label_selector.clone(),
             field_selector: self.config.field_selector.clone(),
-            timeout: Some(if version.is_none() { LIST_TIMEOUT } else { watch_timeout }),
+            timeout: Some(if version.is_none() {
+                LIST_TIMEOUT
+            } else {
+                watch_timeout
+            }),
             bookmarks: true,
             send_initial_events: version.is_none(),
         };
-        // An empty version means the newest: the API server reads it from etcd, and waits until its cache has reached
-        // it.
-        let opened = timeout(REQUEST_TIMEOUT, self.api.watch(&parameters, version.unwrap_or_default())).await;
+        // An empty version means the newest: the API server reads it from etcd, and waits until its
+        // cache has reached it.
+        let opened = timeout(
+            REQUEST_TIMEOUT,
+            self.api.watch(&parameters, version.unwrap_or_default()),
+        )
+        .await;
         let events = opened.map_err(|elapsed| kube::Error::Service(elapsed.into()))??;
         self.synced.accepted();
         Ok(events.boxed())
@@ -196,25 +255,66 @@ fn while_listing<K>(
 ) -> Step<K> {
     let error = match received {
         Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-            return (Some(Ok(Event::InitApply(object))), State::Listing { failures, since, events });
+            return (
+                Some(Ok(Event::InitApply(object))),
+                State::Listing {
+                    failures,
+                    since,
+                    events,
+                },
+            );
         }
         Some(Ok(WatchEvent::Deleted(object))) => {
-            return (Some(Ok(Event::Delete(object))), State::Listing { failures, since, events });
+            return (
+                Some(Ok(Event::Delete(object))),
+                State::Listing {
+                    failures,
+                    since,
+                    events,
+                },
+            );
         }
-        Some(Ok(WatchEvent::Bookmark(bookmark))) if bookmark.metadata.annotations.contains_key(INITIAL_EVENTS_END) => {
+        Some(Ok(WatchEvent::Bookmark(bookmark)))
+            if bookmark
+                .metadata
+                .annotations
+                .contains_key(INITIAL_EVENTS_END) =>
+        {
             let version = bookmark.metadata.resource_version;
-            return (Some(Ok(Event::InitDone)), State::Listed { version, events: Some(events) });
+            return (
+                Some(Ok(Event::InitDone)),
+                State::Listed {
+                    version,
+                    events: Some(events),
+                },
+            );
         }
-        Some(Ok(WatchEvent::Bookmark(_))) => return (None, State::Listing { failures, since, events }),
+        Some(Ok(WatchEvent::Bookmark(_))) => {
+            return (
+                None,
+                State::Listing {
+                    failures,
+                    since,
+                    events,
+                },
+            );
+        }
         Some(Ok(WatchEvent::Error(status))) => Error::WatchError(status),
         Some(Err(error)) => Error::WatchFailed(error),
         None => {
-            let incomplete =
-                io::Error::new(io::ErrorKind::UnexpectedEof, "the watch ended before the list was complete");
+            let incomplete = io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the watch ended before the list was complete",
+            );
             Error::WatchFailed(kube::Error::ReadEvents(incomplete))
         }
     };
-    (Some(Err(error)), State::Unlisted { failures: failures.saturating_add(1) })
+    (
+        Some(Err(error)),
+        State::Unlisted {
+            failures: failures.saturating_add(1),
+        },
+    )
 }
 
 /// Processes an event, or the end of the watch, after the list.
@@ -233,30 +333,60 @@ fn while_watching<K: Resource>(
             (Some(Ok(Event::Delete(object))), version)
         }
         Some(Ok(WatchEvent::Bookmark(bookmark))) => (None, bookmark.metadata.resource_version),
-        // An event that cannot be read does not end the watch; a failed connection does, with the next item.
+        // An event that cannot be read does not end the watch; a failed connection does, with the
+        // next item.
         Some(Err(error)) => (Some(Err(Error::WatchFailed(error))), version),
         Some(Ok(WatchEvent::Error(status))) => {
             let expired = status.code == 410;
-            return (Some(Err(Error::WatchError(status))), State::after(version, expired));
+            return (
+                Some(Err(Error::WatchError(status))),
+                State::after(version, expired),
+            );
         }
-        None => return (None, State::Listed { version, events: None }),
+        None => {
+            return (
+                None,
+                State::Listed {
+                    version,
+                    events: None,
+                },
+            );
+        }
     };
-    (item, State::Listed { version, events: Some(events) })
+    (
+        item,
+        State::Listed {
+            version,
+            events: Some(events),
+        },
+    )
 }
 
 impl<K> State<K> {
-    /// The state after a watch at this version has failed; `expired` if the API server no longer has the version.
+    /// The state after a watch at this version has failed; `expired` if the API server no longer
+    /// has the version.
     fn after(version: String, expired: bool) -> Self {
-        if expired { Self::Unlisted { failures: 0 } } else { Self::Listed { version, events: None } }
+        if expired {
+            Self::Unlisted { failures: 0 }
+        } else {
+            Self::Listed {
+                version,
+                events: None,
+            }
+        }
     }
 }
 
 fn version_of<K: Resource>(object: &K) -> Option<String> {
-    object.meta().resource_version.clone().filter(|version| !version.is_empty())
+    object
+        .meta()
+        .resource_version
+        .clone()
+        .filter(|version| !version.is_empty())
 }
 
-/// Whether the API server cannot stream lists (by default Kubernetes 1.31 and 1.33), or its cache does not reach the
-/// newest version: an etcd before 3.5.13 may not notify it of the progress.
+/// Whether the API server cannot stream lists (by default Kubernetes 1.31 and 1.33), or its cache
+/// does not reach the newest version: an etcd before 3.5.13 may not notify it of the progress.
 fn is_refusal(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if [422, 504].contains(&status.code))
 }

@@ -14,8 +14,11 @@ fn span_set(first: u128, last: u128) -> SpanSet {
 
 /// Asserts that no spans are adjacent, and that the count agrees with them.
 fn assert_consistent(free: &FreeSet) {
-    let spans: SpanSet =
-        free.spans.iter().map(|(&first, &last)| Span::new(first, last).expect("no span is reversed")).collect();
+    let spans: SpanSet = free
+        .spans
+        .iter()
+        .map(|(&first, &last)| Span::new(first, last).expect("no span is reversed"))
+        .collect();
     assert_eq!(spans.spans().len(), free.spans.len(), "{free:?}");
     assert_eq!(spans.len(), free.len(), "{free:?}");
 }
@@ -160,7 +163,16 @@ fn next_above_continues_at_the_lowest_number() {
     for number in [10, 13, 14, 20] {
         free.take(number);
     }
-    for (number, next) in [(0, 11), (11, 12), (12, 15), (13, 15), (18, 19), (19, 11), (20, 11), (u128::MAX, 11)] {
+    for (number, next) in [
+        (0, 11),
+        (11, 12),
+        (12, 15),
+        (13, 15),
+        (18, 19),
+        (19, 11),
+        (20, 11),
+        (u128::MAX, 11),
+    ] {
         assert_eq!(free.next_above(number), Some(next), "{number}");
     }
     assert_eq!(FreeSet::default().next_above(0), None);

@@ -14,10 +14,14 @@ fn entries() -> impl Strategy<Value = Entry> {
         let span = Span::new(Family::to_number(a.min(b)), Family::to_number(a.max(b)))?;
         (family == Family::of(b)).then_some(Entry { family, span })
     });
-    let network = (addresses(), 0..=128_u8).prop_filter_map("no such prefix length", |(address, length)| {
-        let span = Span::from(IpNet::new(address, length).ok()?);
-        Some(Entry { family: Family::of(address), span })
-    });
+    let network =
+        (addresses(), 0..=128_u8).prop_filter_map("no such prefix length", |(address, length)| {
+            let span = Span::from(IpNet::new(address, length).ok()?);
+            Some(Entry {
+                family: Family::of(address),
+                span,
+            })
+        });
     prop_oneof![range, network, addresses().prop_map(Entry::from)]
 }
 
@@ -60,13 +64,21 @@ fn entries_are_displayed_in_canonical_form() {
         ("2001:db8:0:1:1:1:1:1", "2001:db8:0:1:1:1:1:1", 1),
         ("::", "::", 1),
         ("::/0", "::/0", u128::MAX),
-        ("::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "::/0", u128::MAX),
+        (
+            "::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+            "::/0",
+            u128::MAX,
+        ),
         ("fd00::1/64", "fd00::/64", 1 << 64),
         ("fd00::1/128", "fd00::1", 1),
         ("fd00::1-fd00::ff", "fd00::1-fd00::ff", 255),
         ("::10.0.0.1", "::a00:1", 1),
         ("64:ff9b::10.0.0.1", "64:ff9b::a00:1", 1),
-        ("::fffe:ffff:ffff-::1:0:0:0", "::fffe:ffff:ffff-::1:0:0:0", (1 << 32) + 2),
+        (
+            "::fffe:ffff:ffff-::1:0:0:0",
+            "::fffe:ffff:ffff-::1:0:0:0",
+            (1 << 32) + 2,
+        ),
         (
             "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
             "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe/127",
@@ -94,21 +106,45 @@ fn errors_name_the_text_and_the_problem() {
         ("", "the text \"\" is empty; write an IPv4 or IPv6 address"),
         ("foo", "\"foo\" is not an IPv4 or IPv6 address"),
         (" 10.0.0.1", "\" 10.0.0.1\" contains whitespace; remove it"),
-        ("10.0.0.1\n", "\"10.0.0.1\\n\" contains whitespace; remove it"),
-        ("10.0.0.1 - 10.0.0.9", "\"10.0.0.1 - 10.0.0.9\" contains whitespace; remove it"),
-        ("10.0.0.1\u{a0}", "\"10.0.0.1\\u{a0}\" contains whitespace; remove it"),
-        ("10.0.0.1\u{200b}", "\"10.0.0.1\\u{200b}\" is not an IPv4 or IPv6 address"),
-        ("10.0.0.1\0", "\"10.0.0.1\\0\" is not an IPv4 or IPv6 address"),
-        ("fe80::1%eth0", "\"fe80::1%eth0\" contains \"%\"; an address with a zone cannot be in a pool"),
+        (
+            "10.0.0.1\n",
+            "\"10.0.0.1\\n\" contains whitespace; remove it",
+        ),
+        (
+            "10.0.0.1 - 10.0.0.9",
+            "\"10.0.0.1 - 10.0.0.9\" contains whitespace; remove it",
+        ),
+        (
+            "10.0.0.1\u{a0}",
+            "\"10.0.0.1\\u{a0}\" contains whitespace; remove it",
+        ),
+        (
+            "10.0.0.1\u{200b}",
+            "\"10.0.0.1\\u{200b}\" is not an IPv4 or IPv6 address",
+        ),
+        (
+            "10.0.0.1\0",
+            "\"10.0.0.1\\0\" is not an IPv4 or IPv6 address",
+        ),
+        (
+            "fe80::1%eth0",
+            "\"fe80::1%eth0\" contains \"%\"; an address with a zone cannot be in a pool",
+        ),
         ("+10.0.0.1", "\"+10.0.0.1\" is not an IPv4 or IPv6 address"),
         ("10.0.0", "\"10.0.0\" is not an IPv4 or IPv6 address"),
-        ("10.0.0.256", "\"10.0.0.256\" is not an IPv4 or IPv6 address"),
+        (
+            "10.0.0.256",
+            "\"10.0.0.256\" is not an IPv4 or IPv6 address",
+        ),
         ("1.2.3.4.5", "\"1.2.3.4.5\" is not an IPv4 or IPv6 address"),
         ("1.2..4", "\"1.2..4\" is not an IPv4 or IPv6 address"),
         ("[::1]", "\"[::1]\" is not an IPv4 or IPv6 address"),
         ("1::2::3", "\"1::2::3\" is not an IPv4 or IPv6 address"),
         ("::12345", "\"::12345\" is not an IPv4 or IPv6 address"),
-        ("1:2:3:4:5:6:7", "\"1:2:3:4:5:6:7\" is not an IPv4 or IPv6 address"),
+        (
+            "1:2:3:4:5:6:7",
+            "\"1:2:3:4:5:6:7\" is not an IPv4 or IPv6 address",
+        ),
         ("١٠.٠.٠.١", "\"١٠.٠.٠.١\" is not an IPv4 or IPv6 address"),
     ];
     assert_messages(&cases);
@@ -117,17 +153,35 @@ fn errors_name_the_text_and_the_problem() {
 #[test]
 fn errors_name_invalid_ranges_and_notations() {
     let cases = [
-        ("10.0.0.1-", "\"\" in \"10.0.0.1-\" is not an IPv4 or IPv6 address"),
+        (
+            "10.0.0.1-",
+            "\"\" in \"10.0.0.1-\" is not an IPv4 or IPv6 address",
+        ),
         ("-", "\"\" in \"-\" is not an IPv4 or IPv6 address"),
-        ("10.0.0.1-9", "\"9\" in \"10.0.0.1-9\" is not an IPv4 or IPv6 address"),
-        ("10.0.0.0/24-10.0.1.0/24", "\"10.0.0.0/24\" in \"10.0.0.0/24-10.0.1.0/24\" is not an IPv4 or IPv6 address"),
+        (
+            "10.0.0.1-9",
+            "\"9\" in \"10.0.0.1-9\" is not an IPv4 or IPv6 address",
+        ),
+        (
+            "10.0.0.0/24-10.0.1.0/24",
+            "\"10.0.0.0/24\" in \"10.0.0.0/24-10.0.1.0/24\" is not an IPv4 or IPv6 address",
+        ),
         (
             "10.0.0.1-10.0.0.2-10.0.0.3",
             "\"10.0.0.2-10.0.0.3\" in \"10.0.0.1-10.0.0.2-10.0.0.3\" is not an IPv4 or IPv6 address",
         ),
-        ("010.0.0.1", "\"010.0.0.1\" has an IPv4 address with a leading zero; remove the zero"),
-        ("10.0.0.1-10.0.0.09", "\"10.0.0.1-10.0.0.09\" has an IPv4 address with a leading zero; remove the zero"),
-        ("::10.0.00.1", "\"::10.0.00.1\" has an IPv4 address with a leading zero; remove the zero"),
+        (
+            "010.0.0.1",
+            "\"010.0.0.1\" has an IPv4 address with a leading zero; remove the zero",
+        ),
+        (
+            "10.0.0.1-10.0.0.09",
+            "\"10.0.0.1-10.0.0.09\" has an IPv4 address with a leading zero; remove the zero",
+        ),
+        (
+            "::10.0.00.1",
+            "\"::10.0.00.1\" has an IPv4 address with a leading zero; remove the zero",
+        ),
         (
             "::ffff:10.0.0.1",
             "\"::ffff:10.0.0.1\" has an IPv4-mapped IPv6 address; write the IPv4 address 10.0.0.1 instead",
@@ -136,20 +190,52 @@ fn errors_name_invalid_ranges_and_notations() {
             "0:0:0:0:0:FFFF:a00:1/128",
             "\"0:0:0:0:0:FFFF:a00:1/128\" has an IPv4-mapped IPv6 address; write the IPv4 address 10.0.0.1 instead",
         ),
-        ("::-::ffff:0:9", "\"::-::ffff:0:9\" has an IPv4-mapped IPv6 address; write the IPv4 address 0.0.0.9 instead"),
-        ("10.0.0.0/33", "the prefix length of \"10.0.0.0/33\" is greater than the 32 of IPv4"),
-        ("::/129", "the prefix length of \"::/129\" is greater than the 128 of IPv6"),
-        ("::/999999", "the prefix length of \"::/999999\" is greater than the 128 of IPv6"),
-        ("10.0.0.9-10.0.0.1", "the range \"10.0.0.9-10.0.0.1\" ends before it begins; write the lower address first"),
-        ("10.0.0.1-fd00::1", "the range \"10.0.0.1-fd00::1\" mixes IPv4 and IPv6"),
-        ("::1-10.0.0.1", "the range \"::1-10.0.0.1\" mixes IPv4 and IPv6"),
+        (
+            "::-::ffff:0:9",
+            "\"::-::ffff:0:9\" has an IPv4-mapped IPv6 address; write the IPv4 address 0.0.0.9 instead",
+        ),
+        (
+            "10.0.0.0/33",
+            "the prefix length of \"10.0.0.0/33\" is greater than the 32 of IPv4",
+        ),
+        (
+            "::/129",
+            "the prefix length of \"::/129\" is greater than the 128 of IPv6",
+        ),
+        (
+            "::/999999",
+            "the prefix length of \"::/999999\" is greater than the 128 of IPv6",
+        ),
+        (
+            "10.0.0.9-10.0.0.1",
+            "the range \"10.0.0.9-10.0.0.1\" ends before it begins; write the lower address first",
+        ),
+        (
+            "10.0.0.1-fd00::1",
+            "the range \"10.0.0.1-fd00::1\" mixes IPv4 and IPv6",
+        ),
+        (
+            "::1-10.0.0.1",
+            "the range \"::1-10.0.0.1\" mixes IPv4 and IPv6",
+        ),
     ];
     assert_messages(&cases);
 }
 
 #[test]
 fn prefix_length_is_a_plain_number() {
-    for length in ["", "024", "00", "+8", "-8", "8.", "0x8", "1/2", "255.0.0.0", "٨"] {
+    for length in [
+        "",
+        "024",
+        "00",
+        "+8",
+        "-8",
+        "8.",
+        "0x8",
+        "1/2",
+        "255.0.0.0",
+        "٨",
+    ] {
         let text = format!("10.0.0.0/{length}");
         let error = parse_entry(&text).expect_err(&text).to_string();
         if length == "-8" {
@@ -173,23 +259,41 @@ fn long_text_is_rejected_and_truncated() {
     ));
     let error = parse_address(&"€".repeat(1_000_000)).expect_err("too long");
     let start = "€".repeat(MAX_ENTRY_LENGTH);
-    assert_eq!(error.to_string(), format!("\"{start}…\" is longer than 79 characters"));
+    assert_eq!(
+        error.to_string(),
+        format!("\"{start}…\" is longer than 79 characters")
+    );
     // The limit counts characters, not bytes.
-    assert!(matches!(parse_address(&start), Err(ParseError::NotAnAddress { .. })));
+    assert!(matches!(
+        parse_address(&start),
+        Err(ParseError::NotAnAddress { .. })
+    ));
 }
 
 #[test]
 fn network_or_range_is_not_an_address() {
     assert_eq!(parse_address("10.0.0.1"), Ok(IpAddr::from([10, 0, 0, 1])));
-    assert_eq!(parse_address("::1").map(|address| address.to_string()), Ok("::1".to_owned()));
+    assert_eq!(
+        parse_address("::1").map(|address| address.to_string()),
+        Ok("::1".to_owned())
+    );
     for text in ["10.0.0.0/24", "10.0.0.1-10.0.0.2", "10.0.0.1/32"] {
         let error = parse_address(text).expect_err(text).to_string();
         assert_eq!(error, format!("{text:?} is not an IPv4 or IPv6 address"));
     }
     assert_eq!(parse_address(""), Err(ParseError::Empty));
-    assert!(matches!(parse_address("::ffff:1.2.3.4"), Err(ParseError::Mapped { .. })));
-    assert!(matches!(parse_address("1.2.3.04"), Err(ParseError::LeadingZero { .. })));
-    assert!(matches!(parse_address("fe80::1%1"), Err(ParseError::Zone { .. })));
+    assert!(matches!(
+        parse_address("::ffff:1.2.3.4"),
+        Err(ParseError::Mapped { .. })
+    ));
+    assert!(matches!(
+        parse_address("1.2.3.04"),
+        Err(ParseError::LeadingZero { .. })
+    ));
+    assert!(matches!(
+        parse_address("fe80::1%1"),
+        Err(ParseError::Zone { .. })
+    ));
 }
 
 proptest! {

@@ -65,30 +65,53 @@ impl ParsedRange<'_> {
 
     /// The gateway as an address of this family.
     pub(super) fn gateway_of(&self, family: Family) -> Option<std::net::IpAddr> {
-        self.gateway.as_ref().map(|item| family.address(item.entry.span.first()))
+        self.gateway
+            .as_ref()
+            .map(|item| family.address(item.entry.span.first()))
     }
 }
 
 impl Problems {
-    /// Adds a problem if the pool has more than [`MAX_RANGES`] ranges, and returns the ranges up to this number.
-    pub(super) fn limit_ranges<'a, 'b>(&mut self, ranges: &'b [PoolRange<'a>]) -> &'b [PoolRange<'a>] {
-        let Some((first, _)) = ranges.split_at_checked(MAX_RANGES).filter(|(_, more)| !more.is_empty()) else {
+    /// Adds a problem if the pool has more than [`MAX_RANGES`] ranges, and returns the ranges up to
+    /// this number.
+    pub(super) fn limit_ranges<'a, 'b>(
+        &mut self,
+        ranges: &'b [PoolRange<'a>],
+    ) -> &'b [PoolRange<'a>] {
+        let Some((first, _)) = ranges
+            .split_at_checked(MAX_RANGES)
+            .filter(|(_, more)| !more.is_empty())
+        else {
             return ranges;
         };
         let count = ranges.len();
-        self.add(Field::Ranges, count.to_string(), PoolProblemKind::TooManyRanges { count });
+        self.add(
+            Field::Ranges,
+            count.to_string(),
+            PoolProblemKind::TooManyRanges { count },
+        );
         first
     }
 
-    /// Adds a problem for each entry of a range with addresses of an earlier range. All have to be of one family.
+    /// Adds a problem for each entry of a range with addresses of an earlier range. All have to be
+    /// of one family.
     pub(super) fn check_overlaps(&mut self, ranges: &[ParsedRange<'_>]) {
         let mut earlier: Vec<(Field, SpanSet)> = Vec::with_capacity(ranges.len());
         for range in ranges {
             for item in &range.items {
-                let overlapping = earlier.iter().find(|(_, set)| set.overlaps(item.entry.span));
+                let overlapping = earlier
+                    .iter()
+                    .find(|(_, set)| set.overlaps(item.entry.span));
                 if let Some((other, _)) = overlapping {
                     let text = item.text.to_owned();
-                    self.add(item.field, item.text, PoolProblemKind::Overlap { text, other: *other });
+                    self.add(
+                        item.field,
+                        item.text,
+                        PoolProblemKind::Overlap {
+                            text,
+                            other: *other,
+                        },
+                    );
                 }
             }
             earlier.push((range.field, range.spans().collect()));

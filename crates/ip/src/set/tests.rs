@@ -26,31 +26,50 @@ fn span(first: u128, last: u128) -> Span {
 }
 
 fn set(spans: Pairs<'_>) -> SpanSet {
-    spans.iter().map(|&(first, last)| span(first, last)).collect()
+    spans
+        .iter()
+        .map(|&(first, last)| span(first, last))
+        .collect()
 }
 
 fn pairs(set: &SpanSet) -> Vec<(u128, u128)> {
-    set.spans().iter().map(|span| (span.first(), span.last())).collect()
+    set.spans()
+        .iter()
+        .map(|span| (span.first(), span.last()))
+        .collect()
 }
 
 /// The lowest numbers of universes: at both ends of the range of u128 and in the middle.
 fn origins() -> impl Strategy<Value = u128> {
-    prop_oneof![Just(0), Just(u128::from(u64::MAX) - SIZE / 2), Just(u128::MAX - SIZE + 1)]
+    prop_oneof![
+        Just(0),
+        Just(u128::from(u64::MAX) - SIZE / 2),
+        Just(u128::MAX - SIZE + 1)
+    ]
 }
 
 /// Spans in a universe of [`SIZE`] numbers from `origin`.
 fn small_spans(origin: u128) -> impl Strategy<Value = Vec<Span>> {
-    vec((0..SIZE, 0..SIZE), 0..12)
-        .prop_map(move |ends| ends.iter().map(|(a, b)| span(origin + a.min(b), origin + a.max(b))).collect())
+    vec((0..SIZE, 0..SIZE), 0..12).prop_map(move |ends| {
+        ends.iter()
+            .map(|(a, b)| span(origin + a.min(b), origin + a.max(b)))
+            .collect()
+    })
 }
 
 fn any_set() -> impl Strategy<Value = SpanSet> {
-    vec((any::<u128>(), any::<u128>()), 0..8)
-        .prop_map(|ends| ends.iter().map(|(a, b)| span(*a.min(b), *a.max(b))).collect())
+    vec((any::<u128>(), any::<u128>()), 0..8).prop_map(|ends| {
+        ends.iter()
+            .map(|(a, b)| span(*a.min(b), *a.max(b)))
+            .collect()
+    })
 }
 
 fn naive(spans: &[Span]) -> BTreeSet<u128> {
-    spans.iter().flat_map(|span| span.first()..=span.last()).collect()
+    spans
+        .iter()
+        .flat_map(|span| span.first()..=span.last())
+        .collect()
 }
 
 fn listed(set: &SpanSet) -> Vec<u128> {
@@ -59,7 +78,12 @@ fn listed(set: &SpanSet) -> Vec<u128> {
 
 /// Whether the spans are sorted, with a gap between any two.
 fn is_canonical(set: &SpanSet) -> bool {
-    set.spans().windows(2).all(|two| two[0].last().checked_add(1).is_some_and(|next| next < two[1].first()))
+    set.spans().windows(2).all(|two| {
+        two[0]
+            .last()
+            .checked_add(1)
+            .is_some_and(|next| next < two[1].first())
+    })
 }
 
 #[test]
@@ -99,7 +123,10 @@ fn adjacent_spans_are_merged() {
         (&[(3, 4), (1, 2)], &[(1, 4)]),
         (&[(1, 9), (2, 3), (5, 10)], &[(1, 10)]),
         (&[(0, 0), (0, 0)], &[(0, 0)]),
-        (&[(7, u128::MAX), (u128::MAX, u128::MAX), (0, 5)], &[(0, 5), (7, u128::MAX)]),
+        (
+            &[(7, u128::MAX), (u128::MAX, u128::MAX), (0, 5)],
+            &[(0, 5), (7, u128::MAX)],
+        ),
     ];
     for (given, expected) in cases {
         assert_eq!(pairs(&set(given)), expected, "{given:?}");

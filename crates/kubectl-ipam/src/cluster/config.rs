@@ -1,4 +1,5 @@
-//! The connection to the API server: the kubeconfig, and the flags that override it, as kubectl has them.
+//! The connection to the API server: the kubeconfig, and the flags that override it, as kubectl has
+//! them.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -24,23 +25,34 @@ pub(super) async fn config(flags: &Global) -> Result<Config, Error> {
 }
 
 fn failed(error: &(dyn std::error::Error + 'static)) -> Error {
-    Error::NotConfigured { reason: error_chain(error) }
+    Error::NotConfigured {
+        reason: error_chain(error),
+    }
 }
 
-/// The kubeconfig of the flag, those of the variable, or that of the home directory. `None` if none exists.
+/// The kubeconfig of the flag, those of the variable, or that of the home directory. `None` if none
+/// exists.
 fn kubeconfig(flags: &Global) -> Result<Option<Kubeconfig>, Error> {
     if let Some(path) = &flags.kubeconfig {
-        return Kubeconfig::read_from(path).map(Some).map_err(|error| failed(&error));
+        return Kubeconfig::read_from(path)
+            .map(Some)
+            .map_err(|error| failed(&error));
     }
     let list = std::env::var_os(KUBECONFIG).filter(|list| !list.is_empty());
     let paths: Vec<PathBuf> = match &list {
-        Some(list) => std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty()).collect(),
-        None => std::env::home_dir().map(|home| home.join(".kube").join("config")).into_iter().collect(),
+        Some(list) => std::env::split_paths(list)
+            .filter(|path| !path.as_os_str().is_empty())
+            .collect(),
+        None => std::env::home_dir()
+            .map(|home| home.join(".kube").join("config"))
+            .into_iter()
+            .collect(),
     };
     merge(&paths).map_err(|error| failed(&error))
 }
 
-/// Merges files; the first one that sets a value wins. Files that do not exist are passed over, as by kubectl.
+/// Merges files; the first one that sets a value wins. Files that do not exist are passed over, as
+/// by kubectl.
 fn merge(paths: &[PathBuf]) -> Result<Option<Kubeconfig>, KubeconfigError> {
     let mut merged: Option<Kubeconfig> = None;
     for path in paths {
@@ -56,7 +68,9 @@ fn merge(paths: &[PathBuf]) -> Result<Option<Kubeconfig>, KubeconfigError> {
 fn read(path: &Path) -> Result<Option<Kubeconfig>, KubeconfigError> {
     match Kubeconfig::read_from(path) {
         Ok(file) => Ok(Some(file)),
-        Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == ErrorKind::NotFound => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
@@ -66,20 +80,35 @@ async fn from_file(file: Kubeconfig, flags: &Global) -> Result<Config, Error> {
     if let Some(user) = &flags.user
         && !file.auth_infos.iter().any(|known| known.name == *user)
     {
-        return Err(Error::NotConfigured { reason: format!("the kubeconfig has no user {user} (--user)") });
+        return Err(Error::NotConfigured {
+            reason: format!("the kubeconfig has no user {user} (--user)"),
+        });
     }
-    let has_context = flags.context.is_some() || file.current_context.as_ref().is_some_and(|name| !name.is_empty());
+    let has_context = flags.context.is_some()
+        || file
+            .current_context
+            .as_ref()
+            .is_some_and(|name| !name.is_empty());
     if !has_context && flags.server.is_some() {
         return without_file(flags);
     }
-    let options =
-        KubeConfigOptions { context: flags.context.clone(), cluster: flags.cluster.clone(), user: flags.user.clone() };
-    Config::from_custom_kubeconfig(file, &options).await.map_err(|error| failed(&error))
+    let options = KubeConfigOptions {
+        context: flags.context.clone(),
+        cluster: flags.cluster.clone(),
+        user: flags.user.clone(),
+    };
+    Config::from_custom_kubeconfig(file, &options)
+        .await
+        .map_err(|error| failed(&error))
 }
 
 /// The server of the flag, or the one of the pod in which the program runs.
 fn without_file(flags: &Global) -> Result<Config, Error> {
-    for (name, value) in [("context", &flags.context), ("cluster", &flags.cluster), ("user", &flags.user)] {
+    for (name, value) in [
+        ("context", &flags.context),
+        ("cluster", &flags.cluster),
+        ("user", &flags.user),
+    ] {
         if let Some(value) = value {
             let reason = format!("there is no kubeconfig with the {name} {value} (--{name})");
             return Err(Error::NotConfigured { reason });
@@ -87,13 +116,20 @@ fn without_file(flags: &Global) -> Result<Config, Error> {
     }
     match &flags.server {
         Some(server) => Ok(Config::new(url(server)?)),
-        None => Config::incluster().map_err(|_| Error::NotConfigured { reason: "no kubeconfig exists".to_owned() }),
+        None => Config::incluster().map_err(|_| Error::NotConfigured {
+            reason: "no kubeconfig exists".to_owned(),
+        }),
     }
 }
 
 fn url(server: &str) -> Result<http::Uri, Error> {
-    let text = if server.contains("://") { server.to_owned() } else { format!("https://{server}") };
-    text.parse().map_err(|error| Error::Argument(format!("--server: {server} is not a URL: {error}")))
+    let text = if server.contains("://") {
+        server.to_owned()
+    } else {
+        format!("https://{server}")
+    };
+    text.parse()
+        .map_err(|error| Error::Argument(format!("--server: {server} is not a URL: {error}")))
 }
 
 /// Applies the flags that override the kubeconfig.
@@ -103,8 +139,12 @@ fn apply(flags: &Global, config: &mut Config) -> Result<(), Error> {
     }
     if let Some(path) = &flags.certificate_authority {
         // The client would report an unreadable file only with its first request.
-        std::fs::metadata(path)
-            .map_err(|error| Error::Argument(format!("--certificate-authority: {}: {error}", path.display())))?;
+        std::fs::metadata(path).map_err(|error| {
+            Error::Argument(format!(
+                "--certificate-authority: {}: {error}",
+                path.display()
+            ))
+        })?;
         config.root_cert = None;
         config.root_cert_file = Some(path.clone());
     }
@@ -119,7 +159,10 @@ fn apply(flags: &Global, config: &mut Config) -> Result<(), Error> {
     let user = &mut config.auth_info;
     if let Some(token) = &flags.token {
         // A client certificate would take precedence over the token.
-        *user = kube::config::AuthInfo { token: Some(token.clone().into()), ..kube::config::AuthInfo::default() };
+        *user = kube::config::AuthInfo {
+            token: Some(token.clone().into()),
+            ..kube::config::AuthInfo::default()
+        };
     }
     if let Some(name) = &flags.impersonate {
         user.impersonate = Some(name.clone());
@@ -152,8 +195,18 @@ mod tests {
     }
 
     async fn config_of(path: &Path, flags: &[&str]) -> Result<Config, Error> {
-        let start = ["kubectl-ipam", "pools", "--kubeconfig", path.to_str().unwrap()];
-        config(&Cli::try_parse_from([&start, flags].concat()).unwrap().global).await
+        let start = [
+            "kubectl-ipam",
+            "pools",
+            "--kubeconfig",
+            path.to_str().unwrap(),
+        ];
+        config(
+            &Cli::try_parse_from([&start, flags].concat())
+                .unwrap()
+                .global,
+        )
+        .await
     }
 
     #[test]
@@ -161,11 +214,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let absent = folder.path().join("absent");
         let (a, b) = (file(folder.path(), "a"), file(folder.path(), "b"));
-        let merged = merge(&[absent.clone(), b, absent.clone(), a]).unwrap().unwrap();
+        let merged = merge(&[absent.clone(), b, absent.clone(), a])
+            .unwrap()
+            .unwrap();
         assert_eq!(merged.current_context.as_deref(), Some("b"));
-        assert_eq!(merged.clusters.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["b", "a"]);
-        assert!(merge(&[absent.clone(), absent]).unwrap().is_none(), "no file exists");
-        assert!(merge(&[folder.path().to_owned()]).is_err(), "a file that cannot be read is an error");
+        assert_eq!(
+            merged
+                .clusters
+                .iter()
+                .map(|it| it.name.as_str())
+                .collect::<Vec<_>>(),
+            ["b", "a"]
+        );
+        assert!(
+            merge(&[absent.clone(), absent]).unwrap().is_none(),
+            "no file exists"
+        );
+        assert!(
+            merge(&[folder.path().to_owned()]).is_err(),
+            "a file that cannot be read is an error"
+        );
     }
 
     #[tokio::test]
@@ -177,27 +245,83 @@ mod tests {
         std::fs::write(&both, serde_json::to_string(&merged).unwrap()).unwrap();
 
         let plain = config_of(&both, &[]).await.unwrap();
-        assert_eq!((plain.cluster_url.host(), plain.default_namespace.as_str()), (Some("a"), "n-a"));
+        assert_eq!(
+            (plain.cluster_url.host(), plain.default_namespace.as_str()),
+            (Some("a"), "n-a")
+        );
         let other = config_of(&both, &["--context=b"]).await.unwrap();
-        assert_eq!((other.cluster_url.host(), other.default_namespace.as_str()), (Some("b"), "n-b"));
+        assert_eq!(
+            (other.cluster_url.host(), other.default_namespace.as_str()),
+            (Some("b"), "n-b")
+        );
         let cluster = config_of(&both, &["--cluster=b"]).await.unwrap();
-        assert_eq!((cluster.cluster_url.host(), cluster.default_namespace.as_str()), (Some("b"), "n-a"));
+        assert_eq!(
+            (
+                cluster.cluster_url.host(),
+                cluster.default_namespace.as_str()
+            ),
+            (Some("b"), "n-a")
+        );
         assert!(config_of(&both, &["--user=b"]).await.is_ok());
-        assert!(config_of(&both, &["--user=none"]).await.unwrap_err().to_string().contains("no user none"));
+        assert!(
+            config_of(&both, &["--user=none"])
+                .await
+                .unwrap_err()
+                .to_string()
+                .contains("no user none")
+        );
 
-        let server = config_of(&both, &["--server=example.com:443", "--tls-server-name=api"]).await.unwrap();
-        assert_eq!(server.cluster_url.to_string(), "https://example.com/".replace("com/", "com:443/"));
+        let server = config_of(
+            &both,
+            &["--server=example.com:443", "--tls-server-name=api"],
+        )
+        .await
+        .unwrap();
+        assert_eq!(
+            server.cluster_url.to_string(),
+            "https://example.com/".replace("com/", "com:443/")
+        );
         assert_eq!(server.tls_server_name.as_deref(), Some("api"));
-        assert!(config_of(&both, &["--insecure-skip-tls-verify"]).await.unwrap().accept_invalid_certs);
+        assert!(
+            config_of(&both, &["--insecure-skip-tls-verify"])
+                .await
+                .unwrap()
+                .accept_invalid_certs
+        );
         let authority = format!("--certificate-authority={}", both.display());
-        assert_eq!(config_of(&both, &[&authority]).await.unwrap().root_cert_file.as_deref(), Some(both.as_path()));
-        assert!(config_of(&both, &["--certificate-authority=/absent"]).await.is_err());
+        assert_eq!(
+            config_of(&both, &[&authority])
+                .await
+                .unwrap()
+                .root_cert_file
+                .as_deref(),
+            Some(both.as_path())
+        );
+        assert!(
+            config_of(&both, &["--certificate-authority=/absent"])
+                .await
+                .is_err()
+        );
 
-        let token = config_of(&both, &["--token=secret"]).await.unwrap().auth_info;
-        assert!(token.token.is_some() && token.username.is_none(), "the token replaces the other credentials");
-        let flags = ["--as=jane", "--as-group=dev", "--as-group=ops", "--as-uid=7"];
+        let token = config_of(&both, &["--token=secret"])
+            .await
+            .unwrap()
+            .auth_info;
+        assert!(
+            token.token.is_some() && token.username.is_none(),
+            "the token replaces the other credentials"
+        );
+        let flags = [
+            "--as=jane",
+            "--as-group=dev",
+            "--as-group=ops",
+            "--as-uid=7",
+        ];
         let user = config_of(&both, &flags).await.unwrap().auth_info;
-        assert_eq!((user.impersonate.as_deref(), user.impersonate_uid.as_deref()), (Some("jane"), Some("7")));
+        assert_eq!(
+            (user.impersonate.as_deref(), user.impersonate_uid.as_deref()),
+            (Some("jane"), Some("7"))
+        );
         assert_eq!(user.impersonate_groups.unwrap_or_default(), ["dev", "ops"]);
     }
 }

@@ -7,7 +7,9 @@ use capi_ipam_api::{IPReservation, Pool, PoolKey, names};
 use capi_ipam_controller::client::CallError;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{Patch as JsonPatch, PatchOperation, ReplaceOperation, TestOperation};
-use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions, ValidationDirective};
+use kube::api::{
+    DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions, ValidationDirective,
+};
 use kube::core::Request;
 use kube::{Api, Resource};
 use serde::Serialize;
@@ -52,7 +54,10 @@ impl Identity {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "Cluster::call has the deadline; ResourceClient has no dry run")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "Cluster::call has the deadline; ResourceClient has no dry run"
+)]
 impl Cluster {
     fn pools(&self, pool: &PoolKey) -> Api<Pool> {
         match &pool.namespace {
@@ -68,43 +73,80 @@ impl Cluster {
 
     /// Fails if reservations are not served.
     pub(crate) fn require_reservations(&self) -> Result<(), Error> {
-        let (plural, group) = (Kind::Reservation.plural().to_owned(), names::GROUP.to_owned());
-        if self.has_reservations() { Ok(()) } else { Err(Error::NotInstalled { plural, group }) }
+        let (plural, group) = (
+            Kind::Reservation.plural().to_owned(),
+            names::GROUP.to_owned(),
+        );
+        if self.has_reservations() {
+            Ok(())
+        } else {
+            Err(Error::NotInstalled { plural, group })
+        }
     }
 
-    pub(crate) async fn create_reservation(&self, new: &IPReservation, dry_run: bool) -> Result<Created, Error> {
+    pub(crate) async fn create_reservation(
+        &self,
+        new: &IPReservation,
+        dry_run: bool,
+    ) -> Result<Created, Error> {
         let body = serde_json::to_value(new).map_err(|error| Error::Output(error.to_string()))?;
-        let created = self.create(&IPReservation::url_path(&(), None), &body, dry_run).await;
+        let created = self
+            .create(&IPReservation::url_path(&(), None), &body, dry_run)
+            .await;
         created.map_err(|error| self.call_error("create", Kind::Reservation, None, &error))
     }
 
-    /// Lets the API server check a reservation in a pool that an import changes before: that the pool has another scope
-    /// now, or does not contain the address yet, is no problem.
+    /// Lets the API server check a reservation in a pool that an import changes before: that the
+    /// pool has another scope now, or does not contain the address yet, is no problem.
     pub(crate) async fn check_reservation(&self, new: &IPReservation) -> Result<Created, Error> {
         let body = serde_json::to_value(new).map_err(|error| Error::Output(error.to_string()))?;
-        match self.create(&IPReservation::url_path(&(), None), &body, true).await {
+        match self
+            .create(&IPReservation::url_path(&(), None), &body, true)
+            .await
+        {
             Err(error) if is_about(&error, &["spec.scope", "spec.address"]) => Ok(Created::New),
-            created => created.map_err(|error| self.call_error("create", Kind::Reservation, None, &error)),
+            created => {
+                created.map_err(|error| self.call_error("create", Kind::Reservation, None, &error))
+            }
         }
     }
 
     /// Creates a pool from the document of a user.
-    pub(crate) async fn create_pool(&self, key: &PoolKey, new: &Value, dry_run: bool) -> Result<Created, Error> {
+    pub(crate) async fn create_pool(
+        &self,
+        key: &PoolKey,
+        new: &Value,
+        dry_run: bool,
+    ) -> Result<Created, Error> {
         let namespace = key.namespace.as_deref();
-        let created = self.create(&Pool::url_path(&key.kind, namespace), new, dry_run).await;
+        let created = self
+            .create(&Pool::url_path(&key.kind, namespace), new, dry_run)
+            .await;
         created.map_err(|error| self.call_error("create", Kind::Pool(key.kind), namespace, &error))
     }
 
-    /// Creates an object. The API server refuses fields that it does not know. If it does not answer, the object is read
-    /// to find out whether it was created.
+    /// Creates an object. The API server refuses fields that it does not know. If it does not
+    /// answer, the object is read to find out whether it was created.
     async fn create(&self, folder: &str, new: &Value, dry_run: bool) -> Result<Created, CallError> {
-        let name = new.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let name = new
+            .pointer("/metadata/name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let operation = || format!("create {}", plural_of(folder));
-        let parameters = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
+        let parameters = PostParams {
+            dry_run,
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+        };
         let body = new.to_string().into_bytes();
-        let request = Request::new(folder).create(&parameters, body).map(with_strict_fields);
-        let request = request.map_err(|error| failed(&operation(), kube::Error::BuildRequest(error)))?;
-        match self.call(operation, self.client.request::<Value>(request)).await {
+        let request = Request::new(folder)
+            .create(&parameters, body)
+            .map(with_strict_fields);
+        let request =
+            request.map_err(|error| failed(&operation(), kube::Error::BuildRequest(error)))?;
+        match self
+            .call(operation, self.client.request::<Value>(request))
+            .await
+        {
             Ok(_) => Ok(Created::New),
             Err(error) if error.is_already_exists() => Ok(Created::Exists),
             Err(error) if error.outcome_is_unknown() && !dry_run => {
@@ -118,16 +160,21 @@ impl Cluster {
         }
     }
 
-    /// Whether an object has everything that was written. Without an answer it is not known to have.
+    /// Whether an object has everything that was written. Without an answer it is not known to
+    /// have.
     async fn is_stored(&self, folder: &str, name: &str, written: &Value) -> bool {
-        let Ok(request) = Request::new(folder).get(name, &GetParams::default()) else { return false };
+        let Ok(request) = Request::new(folder).get(name, &GetParams::default()) else {
+            return false;
+        };
         let operation = || format!("read {} {name}", plural_of(folder));
-        let found = self.call(operation, self.client.request::<Value>(request)).await;
+        let found = self
+            .call(operation, self.client.request::<Value>(request))
+            .await;
         found.is_ok_and(|found| contains(&found, written))
     }
 
-    /// Replaces the specification of a pool if it is unchanged. The API server refuses fields that it does not
-    /// know.
+    /// Replaces the specification of a pool if it is unchanged. The API server refuses fields that
+    /// it does not know.
     pub(crate) async fn replace_spec(
         &self,
         key: &PoolKey,
@@ -136,9 +183,15 @@ impl Cluster {
         dry_run: bool,
     ) -> Result<(), Error> {
         let test = |path: [&str; 2], value: Value| {
-            PatchOperation::Test(TestOperation { path: PointerBuf::from_tokens(path), value })
+            PatchOperation::Test(TestOperation {
+                path: PointerBuf::from_tokens(path),
+                value,
+            })
         };
-        let replace = ReplaceOperation { path: PointerBuf::from_tokens(["spec"]), value: spec.clone() };
+        let replace = ReplaceOperation {
+            path: PointerBuf::from_tokens(["spec"]),
+            value: spec.clone(),
+        };
         let patch = Patch::<Pool>::Json(JsonPatch(vec![
             test(["metadata", "uid"], json!(version.uid)),
             test(["metadata", "generation"], json!(version.generation)),
@@ -146,8 +199,18 @@ impl Cluster {
         ]));
         let (kind, namespace) = (Kind::Pool(key.kind), key.namespace.as_deref());
         let folder = Pool::url_path(&key.kind, namespace);
-        let result = self.patch(&self.pools(key), kind, &key.name, &patch, dry_run).await;
-        let result = self.unless_stored(result, &folder, &key.name, &json!({ "spec": spec }), dry_run).await;
+        let result = self
+            .patch(&self.pools(key), kind, &key.name, &patch, dry_run)
+            .await;
+        let result = self
+            .unless_stored(
+                result,
+                &folder,
+                &key.name,
+                &json!({ "spec": spec }),
+                dry_run,
+            )
+            .await;
         result.map_err(|error| self.call_error("patch", kind, namespace, &error))
     }
 
@@ -162,9 +225,19 @@ impl Cluster {
     ) -> Result<(), Error> {
         let (kind, namespace) = (Kind::Pool(key.kind), key.namespace.as_deref());
         let change = metadata_change(version, labels, annotations);
-        let result = self.patch(&self.pools(key), kind, &key.name, &Patch::Merge(&change), dry_run).await;
+        let result = self
+            .patch(
+                &self.pools(key),
+                kind,
+                &key.name,
+                &Patch::Merge(&change),
+                dry_run,
+            )
+            .await;
         let folder = Pool::url_path(&key.kind, namespace);
-        let result = self.unless_stored(result, &folder, &key.name, &change, dry_run).await;
+        let result = self
+            .unless_stored(result, &folder, &key.name, &change, dry_run)
+            .await;
         result.map_err(|error| self.call_error("patch", kind, namespace, &error))
     }
 
@@ -179,8 +252,24 @@ impl Cluster {
     ) -> Result<(), Error> {
         let api: Api<IPReservation> = Api::all(self.client.clone());
         let change = metadata_change(version, labels, annotations);
-        let result = self.patch(&api, Kind::Reservation, name, &Patch::Merge(&change), dry_run).await;
-        let result = self.unless_stored(result, &IPReservation::url_path(&(), None), name, &change, dry_run).await;
+        let result = self
+            .patch(
+                &api,
+                Kind::Reservation,
+                name,
+                &Patch::Merge(&change),
+                dry_run,
+            )
+            .await;
+        let result = self
+            .unless_stored(
+                result,
+                &IPReservation::url_path(&(), None),
+                name,
+                &change,
+                dry_run,
+            )
+            .await;
         result.map_err(|error| self.call_error("patch", Kind::Reservation, None, &error))
     }
 
@@ -203,7 +292,9 @@ impl Cluster {
             ..PatchParams::default()
         };
         let operation = || format!("patch {}", kind.plural());
-        self.call(operation, api.patch(name, &parameters, patch)).await.map(drop)
+        self.call(operation, api.patch(name, &parameters, patch))
+            .await
+            .map(drop)
     }
 
     /// A change with an unknown outcome is done if the object has what was written.
@@ -227,28 +318,69 @@ impl Cluster {
         }
     }
 
-    pub(crate) async fn delete_pool(&self, key: &PoolKey, version: &Identity, dry_run: bool) -> Result<(), Error> {
-        // The status changes the resource version all the time, and deletion waits for the finalizer.
-        let preconditions = Preconditions { uid: Some(version.uid.clone()), resource_version: None };
+    pub(crate) async fn delete_pool(
+        &self,
+        key: &PoolKey,
+        version: &Identity,
+        dry_run: bool,
+    ) -> Result<(), Error> {
+        // The status changes the resource version all the time, and deletion waits for the
+        // finalizer.
+        let preconditions = Preconditions {
+            uid: Some(version.uid.clone()),
+            resource_version: None,
+        };
         let kind = Kind::Pool(key.kind);
-        self.delete(&self.pools(key), kind, key.namespace.as_deref(), &key.name, preconditions, dry_run).await
+        self.delete(
+            &self.pools(key),
+            kind,
+            key.namespace.as_deref(),
+            &key.name,
+            preconditions,
+            dry_run,
+        )
+        .await
     }
 
-    /// Deletes a reservation if its specification has not changed. The manager can change its labels meanwhile.
-    pub(crate) async fn delete_reservation(&self, name: &str, version: &Identity, dry_run: bool) -> Result<(), Error> {
+    /// Deletes a reservation if its specification has not changed. The manager can change its
+    /// labels meanwhile.
+    pub(crate) async fn delete_reservation(
+        &self,
+        name: &str,
+        version: &Identity,
+        dry_run: bool,
+    ) -> Result<(), Error> {
         let api: Api<IPReservation> = Api::all(self.client.clone());
         let mut version = version.clone();
         let mut attempt = 1_u32;
         loop {
-            let (uid, resource_version) = (Some(version.uid.clone()), Some(version.resource_version.clone()));
-            let preconditions = Preconditions { uid, resource_version };
-            let error = match self.try_delete(&api, Kind::Reservation, name, preconditions, dry_run).await {
-                Err(error) if error.is_conflict() && attempt < DELETE_ATTEMPTS => error,
-                done => return done.map_err(|error| self.call_error("delete", Kind::Reservation, None, &error)),
+            let (uid, resource_version) = (
+                Some(version.uid.clone()),
+                Some(version.resource_version.clone()),
+            );
+            let preconditions = Preconditions {
+                uid,
+                resource_version,
             };
-            let read = self.call(|| format!("read IPReservation {name}"), api.get_opt(name)).await;
-            let read = read.map_err(|error| self.call_error("get", Kind::Reservation, None, &error))?;
-            let Some(found) = read.map(|found| Identity::of(&found.metadata)) else { return Ok(()) };
+            let error = match self
+                .try_delete(&api, Kind::Reservation, name, preconditions, dry_run)
+                .await
+            {
+                Err(error) if error.is_conflict() && attempt < DELETE_ATTEMPTS => error,
+                done => {
+                    return done.map_err(|error| {
+                        self.call_error("delete", Kind::Reservation, None, &error)
+                    });
+                }
+            };
+            let read = self
+                .call(|| format!("read IPReservation {name}"), api.get_opt(name))
+                .await;
+            let read =
+                read.map_err(|error| self.call_error("get", Kind::Reservation, None, &error))?;
+            let Some(found) = read.map(|found| Identity::of(&found.metadata)) else {
+                return Ok(());
+            };
             if (&found.uid, found.generation) != (&version.uid, version.generation) {
                 return Err(self.call_error("delete", Kind::Reservation, None, &error));
             }
@@ -266,7 +398,9 @@ impl Cluster {
         preconditions: Preconditions,
         dry_run: bool,
     ) -> Result<(), Error> {
-        let deleted = self.try_delete(api, kind, name, preconditions, dry_run).await;
+        let deleted = self
+            .try_delete(api, kind, name, preconditions, dry_run)
+            .await;
         deleted.map_err(|error| self.call_error("delete", kind, namespace, &error))
     }
 
@@ -279,7 +413,11 @@ impl Cluster {
         preconditions: Preconditions,
         dry_run: bool,
     ) -> Result<(), CallError> {
-        let parameters = DeleteParams { dry_run, preconditions: Some(preconditions), ..DeleteParams::default() };
+        let parameters = DeleteParams {
+            dry_run,
+            preconditions: Some(preconditions),
+            ..DeleteParams::default()
+        };
         let operation = || format!("delete {} {name}", kind.plural());
         match self.call(operation, api.delete(name, &parameters)).await {
             Err(error) if !error.is_not_found() => Err(error),
@@ -287,21 +425,37 @@ impl Cluster {
         }
     }
 
-    fn call_error(&self, verb: &'static str, kind: Kind, namespace: Option<&str>, error: &CallError) -> Error {
+    fn call_error(
+        &self,
+        verb: &'static str,
+        kind: Kind,
+        namespace: Option<&str>,
+        error: &CallError,
+    ) -> Error {
         let resource = format!("{}.{}", kind.plural(), names::GROUP);
         let namespace = namespace.map(str::to_owned);
         // A webhook or a quota refuses with the same status code.
         match error_text(error) {
-            Some(reason) if error.is_forbidden() && !reason.contains(&format!("cannot {verb} resource")) => {
-                Error::Request { operation: format!("{verb} {}", kind.plural()), reason }
+            Some(reason)
+                if error.is_forbidden() && !reason.contains(&format!("cannot {verb} resource")) =>
+            {
+                Error::Request {
+                    operation: format!("{verb} {}", kind.plural()),
+                    reason,
+                }
             }
-            _ if error.is_forbidden() => Error::Forbidden(MissingRight { verb, resource, namespace }),
+            _ if error.is_forbidden() => Error::Forbidden(MissingRight {
+                verb,
+                resource,
+                namespace,
+            }),
             _ => self.error(error),
         }
     }
 }
 
-/// Adds the query parameter with which the API server refuses unknown and duplicate fields. `PostParams` lacks it.
+/// Adds the query parameter with which the API server refuses unknown and duplicate fields.
+/// `PostParams` lacks it.
 fn with_strict_fields(mut request: http::Request<Vec<u8>>) -> http::Request<Vec<u8>> {
     if let Ok(uri) = format!("{}&fieldValidation=Strict", request.uri()).parse() {
         *request.uri_mut() = uri;
@@ -315,7 +469,10 @@ fn plural_of(folder: &str) -> &str {
 }
 
 fn failed(operation: &str, source: kube::Error) -> CallError {
-    CallError::Failed { operation: operation.to_owned(), source: Box::new(source) }
+    CallError::Failed {
+        operation: operation.to_owned(),
+        source: Box::new(source),
+    }
 }
 
 /// Labels and annotations to set on the object with this uid.
@@ -334,19 +491,31 @@ fn metadata_change(version: &Identity, labels: &Texts, annotations: &Texts) -> V
 /// Whether a value has all fields of another one with their values.
 fn contains(found: &Value, written: &Value) -> bool {
     match (found, written) {
-        (Value::Object(found), Value::Object(written)) => {
-            written.iter().all(|(name, value)| found.get(name).is_some_and(|found| contains(found, value)))
-        }
+        (Value::Object(found), Value::Object(written)) => written
+            .iter()
+            .all(|(name, value)| found.get(name).is_some_and(|found| contains(found, value))),
         _ => found == written,
     }
 }
 
 /// Whether an object is refused because of these fields only.
 fn is_about(error: &CallError, fields: &[&str]) -> bool {
-    let CallError::Failed { source, .. } = error else { return false };
-    let kube::Error::Api(status) = source.as_ref() else { return false };
-    let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
-    error.is_invalid() && !causes.is_empty() && causes.iter().all(|cause| fields.contains(&cause.field.as_str()))
+    let CallError::Failed { source, .. } = error else {
+        return false;
+    };
+    let kube::Error::Api(status) = source.as_ref() else {
+        return false;
+    };
+    let causes = status
+        .details
+        .as_ref()
+        .map(|details| details.causes.as_slice())
+        .unwrap_or_default();
+    error.is_invalid()
+        && !causes.is_empty()
+        && causes
+            .iter()
+            .all(|cause| fields.contains(&cause.field.as_str()))
 }
 
 /// The message of the API server.
@@ -382,18 +551,29 @@ mod tests {
             let status = json!({ "status": "Failure", "code": code, "reason": "Invalid", "message": "denied",
                                  "details": { "causes": causes } });
             let status = serde_json::from_value(status).unwrap();
-            is_about(&failed("create", kube::Error::Api(Box::new(status))), &["spec.scope", "spec.address"])
+            is_about(
+                &failed("create", kube::Error::Api(Box::new(status))),
+                &["spec.scope", "spec.address"],
+            )
         };
         assert!(denied(&["spec.scope"], 422) && denied(&["spec.address", "spec.scope"], 422));
         assert!(
-            !denied(&["spec.scope", "spec.claimRef.name"], 422) && !denied(&[], 422) && !denied(&["spec.scope"], 409)
+            !denied(&["spec.scope", "spec.claimRef.name"], 422)
+                && !denied(&[], 422)
+                && !denied(&["spec.scope"], 409)
         );
     }
 
     #[test]
     fn creation_is_strict() {
-        let request = Request::new("/apis/g/v/kinds").create(&PostParams::default(), Vec::new()).unwrap();
-        let query = with_strict_fields(request).uri().query().unwrap().to_owned();
+        let request = Request::new("/apis/g/v/kinds")
+            .create(&PostParams::default(), Vec::new())
+            .unwrap();
+        let query = with_strict_fields(request)
+            .uri()
+            .query()
+            .unwrap()
+            .to_owned();
         assert!(query.ends_with("&fieldValidation=Strict"), "{query}");
     }
 }

@@ -1,8 +1,9 @@
 //! What the permissions of the caller allow to read.
 //!
-//! A list that may not be read is not empty: it is unknown. [`Readable`] keeps the two apart. Whoever uses a list says
-//! what happens without the permission: [`Readable::require`] fails, [`Readable::known`] has no value, and
-//! [`Readable::seen`] is for true statements about single objects, which do not say that there are no others.
+//! A list that may not be read is not empty: it is unknown. [`Readable`] keeps the two apart.
+//! Whoever uses a list says what happens without the permission: [`Readable::require`] fails,
+//! [`Readable::known`] has no value, and [`Readable::seen`] is for true statements about single
+//! objects, which do not say that there are no others.
 
 use crate::error::{Error, MissingRight};
 
@@ -19,17 +20,29 @@ pub(crate) struct Readable<T> {
 impl<T> Readable<T> {
     /// A value for which no permission is missing.
     pub(crate) fn complete(value: T) -> Self {
-        Self { value, missing: Vec::new(), namespace: None }
+        Self {
+            value,
+            missing: Vec::new(),
+            namespace: None,
+        }
     }
 
     /// What can be read without some permissions.
     pub(crate) fn part(value: T, missing: Vec<MissingRight>) -> Self {
-        Self { value, missing, namespace: None }
+        Self {
+            value,
+            missing,
+            namespace: None,
+        }
     }
 
     /// All objects of one namespace, of those of the whole cluster.
     pub(crate) fn namespace(value: T, missing: MissingRight, namespace: &str) -> Self {
-        Self { value, missing: vec![missing], namespace: Some(namespace.into()) }
+        Self {
+            value,
+            missing: vec![missing],
+            namespace: Some(namespace.into()),
+        }
     }
 
     pub(crate) fn is_complete(&self) -> bool {
@@ -65,15 +78,26 @@ impl<T> Readable<T> {
         if self.is_complete() {
             return Ok(self.value);
         }
-        Err(Error::Unknown { what: what(), missing: self.missing })
+        Err(Error::Unknown {
+            what: what(),
+            missing: self.missing,
+        })
     }
 
     pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> Readable<U> {
-        Readable { value: change(self.value), missing: self.missing, namespace: self.namespace }
+        Readable {
+            value: change(self.value),
+            missing: self.missing,
+            namespace: self.namespace,
+        }
     }
 
     pub(crate) fn as_ref(&self) -> Readable<&T> {
-        Readable { value: &self.value, missing: self.missing.clone(), namespace: self.namespace.clone() }
+        Readable {
+            value: &self.value,
+            missing: self.missing.clone(),
+            namespace: self.namespace.clone(),
+        }
     }
 
     /// A value that depends on both.
@@ -84,8 +108,16 @@ impl<T> Readable<T> {
                 missing.push(right);
             }
         }
-        let namespace = if self.namespace == other.namespace { self.namespace } else { None };
-        Readable { value: (self.value, other.value), missing, namespace }
+        let namespace = if self.namespace == other.namespace {
+            self.namespace
+        } else {
+            None
+        };
+        Readable {
+            value: (self.value, other.value),
+            missing,
+            namespace,
+        }
     }
 
     /// The same value, which also depends on another list.
@@ -99,7 +131,11 @@ mod tests {
     use super::*;
 
     fn right(resource: &str) -> MissingRight {
-        MissingRight { verb: "list", resource: resource.to_owned(), namespace: None }
+        MissingRight {
+            verb: "list",
+            resource: resource.to_owned(),
+            namespace: None,
+        }
     }
 
     #[test]
@@ -109,8 +145,14 @@ mod tests {
         assert_eq!(all.require(String::new).unwrap(), 7);
         let part = Readable::namespace(7, right("a"), "lab");
         assert_eq!((part.known(), part.seen()), (None, &7));
-        assert_eq!([Some("lab"), Some("other"), None].map(|name| part.covers(name)), [true, false, false]);
-        let error = part.require(|| "the number of a".to_owned()).unwrap_err().to_string();
+        assert_eq!(
+            [Some("lab"), Some("other"), None].map(|name| part.covers(name)),
+            [true, false, false]
+        );
+        let error = part
+            .require(|| "the number of a".to_owned())
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             error,
             "the number of a is unknown: you may not list a in the whole cluster: ask for the verb list on a \
@@ -120,11 +162,21 @@ mod tests {
 
     #[test]
     fn value_that_depends_on_two_lists_needs_both() {
-        let both = Readable::part(1, vec![right("a")]).and(Readable::part(2, vec![right("b"), right("a")]));
-        assert_eq!((both.known(), both.missing()), (None, &[right("a"), right("b")][..]));
-        assert!(Readable::complete(1).and(Readable::complete(2)).is_complete());
+        let both = Readable::part(1, vec![right("a")])
+            .and(Readable::part(2, vec![right("b"), right("a")]));
+        assert_eq!(
+            (both.known(), both.missing()),
+            (None, &[right("a"), right("b")][..])
+        );
+        assert!(
+            Readable::complete(1)
+                .and(Readable::complete(2))
+                .is_complete()
+        );
         assert!(!Readable::complete(1).depends_on(&both).is_complete());
         let lab = || Readable::namespace(1, right("a"), "lab");
-        assert!(lab().and(lab()).covers(Some("lab")) && !lab().and(Readable::complete(2)).covers(None));
+        assert!(
+            lab().and(lab()).covers(Some("lab")) && !lab().and(Readable::complete(2)).covers(None)
+        );
     }
 }

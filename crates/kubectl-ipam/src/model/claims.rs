@@ -66,10 +66,15 @@ pub(crate) fn claims<'a>(
     addresses: &Readable<impl IntoIterator<Item = &'a AddressRow> + Clone>,
 ) -> Vec<ClaimLine> {
     let rows = addresses.seen().clone().into_iter();
-    let by_key: HashMap<&NamespacedName, &AddressRow> = rows.map(|address| (&address.key, address)).collect();
+    let by_key: HashMap<&NamespacedName, &AddressRow> =
+        rows.map(|address| (&address.key, address)).collect();
     let address_of = |claim: &ClaimRow| {
-        let Some(address) = claim.address_key() else { return Fact::Absent };
-        let found = by_key.get(&address).map(|address| address.block.to_string());
+        let Some(address) = claim.address_key() else {
+            return Fact::Absent;
+        };
+        let found = by_key
+            .get(&address)
+            .map(|address| address.block.to_string());
         Fact::of(found, addresses.covers(Some(claim.key.namespace())))
     };
     let mut lines: Vec<ClaimLine> = unserved.iter().map(unserved_line).collect();
@@ -108,11 +113,19 @@ fn line(claim: ClaimRow, address: Fact<String>) -> ClaimLine {
 
 fn unserved_line(claim: &UnservedClaim) -> ClaimLine {
     ClaimLine {
-        pool: PoolName { kind: claim.kind.clone(), namespace: None, name: claim.pool.clone() },
+        pool: PoolName {
+            kind: claim.kind.clone(),
+            namespace: None,
+            name: claim.pool.clone(),
+        },
         namespace: claim.key.namespace().to_owned(),
         name: claim.key.name().to_owned(),
         address: Fact::Absent,
-        state: if claim.deleting { ClaimState::Deleting } else { ClaimState::Unserved },
+        state: if claim.deleting {
+            ClaimState::Deleting
+        } else {
+            ClaimState::Unserved
+        },
         created: claim.created,
         reason: Some(UNKNOWN_POOL_KIND.to_owned()),
         message: Some(claim.problem()),

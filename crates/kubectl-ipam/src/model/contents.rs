@@ -16,8 +16,8 @@ pub(super) struct Contents<'a> {
     /// Addresses of the pool that it does not contain.
     pub(super) outside: Readable<Vec<&'a AddressRow>>,
     pub(super) reserved: Readable<Vec<&'a ReservationRow>>,
-    /// The addresses that are not free, in their order. Without all IPAddresses and reservations it is unknown which
-    /// these are.
+    /// The addresses that are not free, in their order. Without all IPAddresses and reservations it
+    /// is unknown which these are.
     pub(super) held: Option<Vec<(Block, HolderState)>>,
     pub(super) counts: KnownCounts,
 }
@@ -30,22 +30,51 @@ pub(super) fn contents<'a>(
 ) -> Contents<'a> {
     let usable = pool.usable.as_ref().ok();
     let contains = |block: Block| usable.is_some_and(|usable| usable.contains(block));
-    let split = addresses.map(|rows| rows.into_iter().partition::<Vec<_>, _>(|row| contains(row.block)));
+    let split = addresses.map(|rows| {
+        rows.into_iter()
+            .partition::<Vec<_>, _>(|row| contains(row.block))
+    });
     let inside = split.as_ref().map(|(inside, _)| inside.clone());
-    let outside = split.map(|(_, others)| others.into_iter().filter(|row| row.pool == pool.key).collect::<Vec<_>>());
-    let reserved = reservations.map(|rows| rows.into_iter().filter(|row| contains(row.slot.block)).collect::<Vec<_>>());
+    let outside = split.map(|(_, others)| {
+        others
+            .into_iter()
+            .filter(|row| row.pool == pool.key)
+            .collect::<Vec<_>>()
+    });
+    let reserved = reservations.map(|rows| {
+        rows.into_iter()
+            .filter(|row| contains(row.slot.block))
+            .collect::<Vec<_>>()
+    });
     let both = inside.as_ref().and(reserved.as_ref());
-    let held = both.known().map(|(inside, reserved)| held(pool, inside, reserved));
+    let held = both
+        .known()
+        .map(|(inside, reserved)| held(pool, inside, reserved));
     let counts = counts(pool, &inside, &outside, held.as_deref());
-    Contents { inside, outside, reserved, held, counts }
+    Contents {
+        inside,
+        outside,
+        reserved,
+        held,
+        counts,
+    }
 }
 
 /// The addresses that are not free, in their order.
-fn held(pool: &PoolRow, inside: &[&AddressRow], reserved: &[&ReservationRow]) -> Vec<(Block, HolderState)> {
+fn held(
+    pool: &PoolRow,
+    inside: &[&AddressRow],
+    reserved: &[&ReservationRow],
+) -> Vec<(Block, HolderState)> {
     let now = Timestamp::now();
-    let mut held: Vec<(Block, HolderState)> = inside.iter().map(|row| (row.block, HolderState::Allocated)).collect();
+    let mut held: Vec<(Block, HolderState)> = inside
+        .iter()
+        .map(|row| (row.block, HolderState::Allocated))
+        .collect();
     let allocated: HashSet<Block> = inside.iter().map(|row| row.block).collect();
-    let unused = reserved.iter().filter(|row| !allocated.contains(&row.slot.block) && !is_remembered(pool, row, now));
+    let unused = reserved
+        .iter()
+        .filter(|row| !allocated.contains(&row.slot.block) && !is_remembered(pool, row, now));
     held.extend(unused.map(|row| (row.slot.block, state(row))));
     held.sort_by_key(|(block, _)| block.span().first());
     held.dedup_by_key(|(block, _)| *block);
@@ -60,40 +89,74 @@ fn counts(
 ) -> KnownCounts {
     let usable = pool.usable.as_ref().ok();
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let capped = |count: u128| u64::try_from(count).unwrap_or(u64::MAX).min(i64::MAX.unsigned_abs());
+    let capped = |count: u128| {
+        u64::try_from(count)
+            .unwrap_or(u64::MAX)
+            .min(i64::MAX.unsigned_abs())
+    };
     let total = usable.map(|usable| usable.set.len()).unwrap_or_default();
     let own = |rows: &Vec<&AddressRow>| -> HashSet<Block> {
-        rows.iter().filter(|row| row.pool == pool.key).map(|row| row.block).collect()
+        rows.iter()
+            .filter(|row| row.pool == pool.key)
+            .map(|row| row.block)
+            .collect()
     };
     let used = inside.known().map(|rows| own(rows).len());
-    let cooling =
-        |held: &[(Block, HolderState)]| held.iter().filter(|(_, state)| *state == HolderState::CoolingDown).count();
-    let draining = usable.map(|usable| usable.draining.len()).unwrap_or_default();
-    let is_draining = |(block, _): &&(Block, HolderState)| usable.is_some_and(|usable| usable.is_draining(*block));
-    let drained =
-        |held: &[(Block, HolderState)]| draining.saturating_sub(held.iter().filter(is_draining).count() as u128);
-    let free = |held: &[(Block, HolderState)]| total.saturating_sub(held.len() as u128).saturating_sub(drained(held));
-    let reserved =
-        |(held, used): (&[(Block, HolderState)], usize)| held.len().saturating_sub(used).saturating_sub(cooling(held));
+    let cooling = |held: &[(Block, HolderState)]| {
+        held.iter()
+            .filter(|(_, state)| *state == HolderState::CoolingDown)
+            .count()
+    };
+    let draining = usable
+        .map(|usable| usable.draining.len())
+        .unwrap_or_default();
+    let is_draining = |(block, _): &&(Block, HolderState)| {
+        usable.is_some_and(|usable| usable.is_draining(*block))
+    };
+    let drained = |held: &[(Block, HolderState)]| {
+        draining.saturating_sub(held.iter().filter(is_draining).count() as u128)
+    };
+    let free = |held: &[(Block, HolderState)]| {
+        total
+            .saturating_sub(held.len() as u128)
+            .saturating_sub(drained(held))
+    };
+    let reserved = |(held, used): (&[(Block, HolderState)], usize)| {
+        held.len()
+            .saturating_sub(used)
+            .saturating_sub(cooling(held))
+    };
     KnownCounts {
         total: capped(total),
         used: used.map(number),
         free: held.map(|held| capped(free(held))),
         cooling_down: held.map(|held| number(cooling(held))),
         // Without draining parts no permission matters.
-        drained: if draining == 0 { Some(0) } else { held.map(|held| capped(drained(held))) },
+        drained: if draining == 0 {
+            Some(0)
+        } else {
+            held.map(|held| capped(drained(held)))
+        },
         reserved: held.zip(used).map(|both| number(reserved(both))),
         out_of_range: outside.known().map(|rows| number(rows.len())),
     }
 }
 
-/// Whether a sticky pool keeps a released address for the next claim of the same name, and other claims can get it.
+/// Whether a sticky pool keeps a released address for the next claim of the same name, and other
+/// claims can get it.
 fn is_remembered(pool: &PoolRow, row: &ReservationRow, now: Timestamp) -> bool {
     let is_kept = pool.spec.is_sticky() && row.pool == pool.key && row.claim.is_some();
     // Times are truncated to seconds: the last second has to be over.
     let seconds = pool.spec.cooldown_seconds();
-    let cooldown = SignedDuration::from_secs(if seconds > 0 { seconds.saturating_add(1) } else { 0 });
-    is_kept && row.released.is_some_and(|released| now.duration_since(released) >= cooldown)
+    let cooldown = SignedDuration::from_secs(if seconds > 0 {
+        seconds.saturating_add(1)
+    } else {
+        0
+    });
+    is_kept
+        && row
+            .released
+            .is_some_and(|released| now.duration_since(released) >= cooldown)
 }
 
 #[cfg(test)]
@@ -127,10 +190,22 @@ mod tests {
         };
         let counts = |spec: serde_json::Value, seconds| {
             let row = released(seconds);
-            let counts = contents(&pool(spec), Readable::complete([]), Readable::complete([&row])).counts;
+            let counts = contents(
+                &pool(spec),
+                Readable::complete([]),
+                Readable::complete([&row]),
+            )
+            .counts;
             (counts.free.unwrap(), counts.cooling_down.unwrap())
         };
         let sticky = json!({ "allocation": { "sticky": true } });
-        assert_eq!([counts(sticky.clone(), 5), counts(sticky, 90), counts(json!({}), 90)], [(3, 1), (4, 0), (3, 1)]);
+        assert_eq!(
+            [
+                counts(sticky.clone(), 5),
+                counts(sticky, 90),
+                counts(json!({}), 90)
+            ],
+            [(3, 1), (4, 0), (3, 1)]
+        );
     }
 }

@@ -10,7 +10,9 @@ use super::owners::outdated_owners;
 use super::promises::impossible;
 use super::slices::without_effect;
 use crate::load::{Claims, Readable};
-use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow, UnservedClaim};
+use crate::objects::{
+    AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow, UnservedClaim,
+};
 
 /// Number of overlapping pools that a finding names.
 const MAX_NAMED: usize = 5;
@@ -63,8 +65,14 @@ pub(crate) struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Makes checks that compare objects: each missing object would be a wrong finding, so they need all.
-    fn compare<T>(&mut self, checks: &[Check], input: &Readable<T>, find: impl FnOnce(&T) -> Vec<Finding>) {
+    /// Makes checks that compare objects: each missing object would be a wrong finding, so they
+    /// need all.
+    fn compare<T>(
+        &mut self,
+        checks: &[Check],
+        input: &Readable<T>,
+        find: impl FnOnce(&T) -> Vec<Finding>,
+    ) {
         match input.known() {
             Some(input) => self.findings.extend(find(input)),
             None => self.skip(checks, input, false),
@@ -72,7 +80,12 @@ impl Diagnosis {
     }
 
     /// Makes checks of single objects, of those that can be read.
-    fn inspect<T>(&mut self, checks: &[Check], input: &Readable<Vec<T>>, find: impl FnMut(&T) -> Vec<Finding>) {
+    fn inspect<T>(
+        &mut self,
+        checks: &[Check],
+        input: &Readable<Vec<T>>,
+        find: impl FnMut(&T) -> Vec<Finding>,
+    ) {
         self.findings.extend(input.seen().iter().flat_map(find));
         self.skip(checks, input, !input.seen().is_empty());
     }
@@ -82,7 +95,11 @@ impl Diagnosis {
             return;
         }
         let reason = crate::error::sentences(input.missing());
-        self.unchecked.extend(checks.iter().map(|check| Unchecked { check: *check, reason: reason.clone(), partly }));
+        self.unchecked.extend(checks.iter().map(|check| Unchecked {
+            check: *check,
+            reason: reason.clone(),
+            partly,
+        }));
     }
 }
 
@@ -92,27 +109,58 @@ pub(crate) fn diagnosis(inventory: &Inventory, now: Timestamp) -> Diagnosis {
     let pools = inventory.pools.as_ref();
     let addresses = || inventory.addresses.as_ref();
     let users = pools.clone().and(addresses());
-    found.compare(&[Check::DuplicateAddress], &users, |(pools, addresses)| duplicates(pools, addresses));
+    found.compare(&[Check::DuplicateAddress], &users, |(pools, addresses)| {
+        duplicates(pools, addresses)
+    });
     let claimed = addresses().and(inventory.claims.as_ref());
     let references = [Check::LostAddress, Check::OrphanAddress];
-    found.compare(&references, &claimed, |(addresses, claims)| unreferenced(addresses, claims));
+    found.compare(&references, &claimed, |(addresses, claims)| {
+        unreferenced(addresses, claims)
+    });
     let referring = pools.clone().and(claimed);
-    found.compare(&[Check::MissingPool], &referring, |(pools, (addresses, claims))| {
-        missing_pools(pools, addresses, &claims.served)
-    });
-    let held = inventory.reservations.as_ref().and(inventory.claims.as_ref());
-    found.compare(&[Check::AbandonedReservation], &held, |(reservations, claims)| abandoned(reservations, claims));
-    found.inspect(&[Check::InvalidReservation], &inventory.reservations, |reservation| {
-        impossible(reservation).into_iter().collect()
-    });
-    found.findings.extend(outdated_owners(inventory.addresses.seen()));
-    found.skip(&[Check::OutdatedOwner], &inventory.addresses, !inventory.addresses.seen().is_empty());
+    found.compare(
+        &[Check::MissingPool],
+        &referring,
+        |(pools, (addresses, claims))| missing_pools(pools, addresses, &claims.served),
+    );
+    let held = inventory
+        .reservations
+        .as_ref()
+        .and(inventory.claims.as_ref());
+    found.compare(
+        &[Check::AbandonedReservation],
+        &held,
+        |(reservations, claims)| abandoned(reservations, claims),
+    );
+    found.inspect(
+        &[Check::InvalidReservation],
+        &inventory.reservations,
+        |reservation| impossible(reservation).into_iter().collect(),
+    );
+    found
+        .findings
+        .extend(outdated_owners(inventory.addresses.seen()));
+    found.skip(
+        &[Check::OutdatedOwner],
+        &inventory.addresses,
+        !inventory.addresses.seen().is_empty(),
+    );
     let unserved = inventory.claims.clone().map(|claims| claims.unserved);
-    found.inspect(&[Check::UnknownPoolKind], &unserved, |claim| vec![unknown_kind(claim)]);
-    let of_pools = [Check::PoolNotReady, Check::MoveStalled, Check::AddressesOutOfRange];
+    found.inspect(&[Check::UnknownPoolKind], &unserved, |claim| {
+        vec![unknown_kind(claim)]
+    });
+    let of_pools = [
+        Check::PoolNotReady,
+        Check::MoveStalled,
+        Check::AddressesOutOfRange,
+    ];
     found.inspect(&of_pools, &inventory.pools, problems);
     let claims = inventory.claims.clone().map(|claims| claims.served);
-    let of_claims = [Check::AddressNotInUse, Check::ReleasedEarly, Check::RestoredWithoutAddress];
+    let of_claims = [
+        Check::AddressNotInUse,
+        Check::ReleasedEarly,
+        Check::RestoredWithoutAddress,
+    ];
     found.inspect(&of_claims, &claims, claim_problems);
     found.inspect(&[Check::NetworkNotReady], &inventory.networks, |network| {
         network_problem(network).into_iter().collect()
@@ -121,29 +169,62 @@ pub(crate) fn diagnosis(inventory: &Inventory, now: Timestamp) -> Diagnosis {
     found.findings.extend(overlaps(inventory.pools.seen()));
     found.skip(&[Check::PoolsOverlap], &pools, !pools.seen().is_empty());
     let slices = inventory.slices.as_ref().and(pools);
-    found.compare(&[Check::SliceWithoutEffect], &slices, |(slices, pools)| without_effect(slices, pools));
-    found.findings.extend(inventory.unreadable.iter().map(|text| unreadable(text)));
-    found.skip(&[Check::UnreadableObject], &all_lists(inventory), has_objects(inventory));
+    found.compare(&[Check::SliceWithoutEffect], &slices, |(slices, pools)| {
+        without_effect(slices, pools)
+    });
+    found
+        .findings
+        .extend(inventory.unreadable.iter().map(|text| unreadable(text)));
+    found.skip(
+        &[Check::UnreadableObject],
+        &all_lists(inventory),
+        has_objects(inventory),
+    );
     let leases = &inventory.leases;
-    found.compare(&[Check::NoLeader], leases, |leases| leaderless(leases, now).into_iter().collect());
+    found.compare(&[Check::NoLeader], leases, |leases| {
+        leaderless(leases, now).into_iter().collect()
+    });
     let of_webhooks = [Check::WebhookUnavailable, Check::WebhookUntrusted];
     found.inspect(&of_webhooks, &inventory.webhooks, unavailable);
     for webhook in inventory.webhooks.seen() {
         found.skip(&[Check::WebhookUnavailable], &webhook.ready, false);
     }
-    found.findings.sort_by(|a, b| (a.severity, a.check, &a.object).cmp(&(b.severity, b.check, &b.object)));
+    found
+        .findings
+        .sort_by(|a, b| (a.severity, a.check, &a.object).cmp(&(b.severity, b.check, &b.object)));
     found
 }
 
 /// All lists of objects of the provider.
 fn all_lists(inventory: &Inventory) -> Readable<()> {
-    let Inventory { pools, networks, addresses, reservations, claims, slices, .. } = inventory;
-    let all = Readable::complete(()).depends_on(pools).depends_on(networks).depends_on(addresses);
-    all.depends_on(reservations).depends_on(claims).depends_on(slices)
+    let Inventory {
+        pools,
+        networks,
+        addresses,
+        reservations,
+        claims,
+        slices,
+        ..
+    } = inventory;
+    let all = Readable::complete(())
+        .depends_on(pools)
+        .depends_on(networks)
+        .depends_on(addresses);
+    all.depends_on(reservations)
+        .depends_on(claims)
+        .depends_on(slices)
 }
 
 fn has_objects(inventory: &Inventory) -> bool {
-    let Inventory { pools, networks, addresses, reservations, claims, slices, .. } = inventory;
+    let Inventory {
+        pools,
+        networks,
+        addresses,
+        reservations,
+        claims,
+        slices,
+        ..
+    } = inventory;
     let is_empty = [
         pools.seen().is_empty(),
         networks.seen().is_empty(),
@@ -160,10 +241,15 @@ fn unreadable(text: &str) -> Finding {
     Check::UnreadableObject.finding("objects".to_owned(), text.to_owned(), repair)
 }
 
-/// A claim that no provider serves. Nothing else reports it: the claim has no condition and no event.
+/// A claim that no provider serves. Nothing else reports it: the claim has no condition and no
+/// event.
 fn unknown_kind(claim: &UnservedClaim) -> Finding {
     let (namespace, name) = claim.key.parts();
-    let user = claim.machine.as_deref().map(|machine| format!(" of {machine}")).unwrap_or_default();
+    let user = claim
+        .machine
+        .as_deref()
+        .map(|machine| format!(" of {machine}"))
+        .unwrap_or_default();
     let repair = format!(
         "a claim cannot be changed: correct the pool (apiGroup: {group}, kind: {}) in the template{user} from which the \
          claim was created, and delete the claim so that its controller creates it again: kubectl delete \
@@ -171,22 +257,39 @@ fn unknown_kind(claim: &UnservedClaim) -> Finding {
         claim.meant,
         group = names::GROUP,
     );
-    Check::UnknownPoolKind.finding(format!("ipaddressclaim {}", claim.key), claim.problem(), repair)
+    Check::UnknownPoolKind.finding(
+        format!("ipaddressclaim {}", claim.key),
+        claim.problem(),
+        repair,
+    )
 }
 
 fn duplicates(pools: &[PoolRow], addresses: &[AddressRow]) -> Vec<Finding> {
-    let scopes: HashMap<&PoolKey, &Scope> = pools.iter().map(|pool| (&pool.key, &pool.scope)).collect();
+    let scopes: HashMap<&PoolKey, &Scope> =
+        pools.iter().map(|pool| (&pool.key, &pool.scope)).collect();
     let mut users: HashMap<_, Vec<&AddressRow>> = HashMap::new();
     for address in addresses {
-        let scope = scopes.get(&address.pool).map_or_else(|| Scope::Pool(address.pool.clone()), |&scope| scope.clone());
-        users.entry((scope, address.block)).or_default().push(address);
+        let scope = scopes
+            .get(&address.pool)
+            .map_or_else(|| Scope::Pool(address.pool.clone()), |&scope| scope.clone());
+        users
+            .entry((scope, address.block))
+            .or_default()
+            .push(address);
     }
     let several = users.into_iter().filter(|(_, users)| users.len() > 1);
     several
         .map(|((_, block), users)| {
-            let mut names: Vec<String> = users.iter().map(|address| address.key.to_string()).collect();
+            let mut names: Vec<String> = users
+                .iter()
+                .map(|address| address.key.to_string())
+                .collect();
             names.sort();
-            let problem = format!("{} IPAddresses have this address: {}", users.len(), names.join(", "));
+            let problem = format!(
+                "{} IPAddresses have this address: {}",
+                users.len(),
+                names.join(", ")
+            );
             let repair = format!("{}; kubectl ipam who {block} shows them", advice::DUPLICATE);
             Check::DuplicateAddress.finding(format!("address {block}"), problem, repair)
         })
@@ -196,12 +299,16 @@ fn duplicates(pools: &[PoolRow], addresses: &[AddressRow]) -> Vec<Finding> {
 /// IPAddresses without their claim, and bound claims without their IPAddress.
 fn unreferenced(addresses: &[AddressRow], claims: &Claims) -> Vec<Finding> {
     let claim_keys = keys(claims);
-    let address_keys: HashSet<&NamespacedName> = addresses.iter().map(|address| &address.key).collect();
+    let address_keys: HashSet<&NamespacedName> =
+        addresses.iter().map(|address| &address.key).collect();
     let mut findings = Vec::new();
     for address in addresses {
         let (namespace, name) = address.key.parts();
         if !claim_keys.contains(&address.claim_key()) {
-            let problem = format!("its claim {} does not exist; {} counts as in use", address.claim, address.block);
+            let problem = format!(
+                "its claim {} does not exist; {} counts as in use",
+                address.claim, address.block
+            );
             let repair = format!(
                 "if no machine uses it: kubectl delete ipaddresses.{} {name} --namespace {namespace}",
                 names::GROUP
@@ -214,7 +321,10 @@ fn unreferenced(addresses: &[AddressRow], claims: &Claims) -> Vec<Finding> {
         let bound = claim.address_key().filter(|_| !claim.deleting);
         let lost = bound.filter(|address| !address_keys.contains(address));
         if let Some(address) = lost {
-            let problem = format!("it is bound to IPAddress {}, which does not exist", address.name());
+            let problem = format!(
+                "it is bound to IPAddress {}, which does not exist",
+                address.name()
+            );
             let repair = format!(
                 "the provider creates it again; if not: kubectl describe ipaddressclaims.{} {name} --namespace \
                  {namespace}",
@@ -229,7 +339,12 @@ fn unreferenced(addresses: &[AddressRow], claims: &Claims) -> Vec<Finding> {
 /// The names of all claims, also of those that no provider serves.
 fn keys(claims: &Claims) -> HashSet<&NamespacedName> {
     let unserved = claims.unserved.iter().map(|claim| &claim.key);
-    claims.served.iter().map(|claim| &claim.key).chain(unserved).collect()
+    claims
+        .served
+        .iter()
+        .map(|claim| &claim.key)
+        .chain(unserved)
+        .collect()
 }
 
 /// Claims and IPAddresses of pools that do not exist.
@@ -237,14 +352,29 @@ fn missing_pools(pools: &[PoolRow], addresses: &[AddressRow], claims: &[ClaimRow
     let pools: HashSet<&PoolKey> = pools.iter().map(|pool| &pool.key).collect();
     let mut findings = Vec::new();
     let mut add = |object: String, pool: &PoolKey, repair: String| {
-        findings.push(Check::MissingPool.finding(object, format!("{} does not exist", full(pool)), repair));
+        findings.push(Check::MissingPool.finding(
+            object,
+            format!("{} does not exist", full(pool)),
+            repair,
+        ));
     };
-    for address in addresses.iter().filter(|address| !pools.contains(&address.pool)) {
-        let repair = format!("create {}, or delete the claim {}", full(&address.pool), address.claim);
+    for address in addresses
+        .iter()
+        .filter(|address| !pools.contains(&address.pool))
+    {
+        let repair = format!(
+            "create {}, or delete the claim {}",
+            full(&address.pool),
+            address.claim
+        );
         add(of_address(address), &address.pool, repair);
     }
     for claim in claims.iter().filter(|claim| !pools.contains(&claim.pool)) {
-        add(of_claim(claim), &claim.pool, advice::MISSING_POOL.to_owned());
+        add(
+            of_claim(claim),
+            &claim.pool,
+            advice::MISSING_POOL.to_owned(),
+        );
     }
     findings
 }
@@ -257,15 +387,26 @@ fn of_claim(claim: &ClaimRow) -> String {
     format!("ipaddressclaim {}", claim.key)
 }
 
-/// Reservations for claims that do not exist. Those that cool down end by themselves, and those of users stay.
+/// Reservations for claims that do not exist. Those that cool down end by themselves, and those of
+/// users stay.
 fn abandoned(reservations: &[ReservationRow], claims: &Claims) -> Vec<Finding> {
     let claims = keys(claims);
-    let held = reservations.iter().filter(|reservation| reservation.has_uid && reservation.released.is_none());
+    let held = reservations
+        .iter()
+        .filter(|reservation| reservation.has_uid && reservation.released.is_none());
     held.filter_map(|reservation| {
-        let claim = reservation.claim.as_ref().filter(|claim| !claims.contains(claim))?;
+        let claim = reservation
+            .claim
+            .as_ref()
+            .filter(|claim| !claims.contains(claim))?;
         let name = reservation.slot.reservation_name();
-        let problem = format!("its claim {claim} does not exist; {} is not allocated", reservation.slot.block);
-        let repair = format!("the sweep deletes it after a minute; if not: kubectl delete ipreservation {name}");
+        let problem = format!(
+            "its claim {claim} does not exist; {} is not allocated",
+            reservation.slot.block
+        );
+        let repair = format!(
+            "the sweep deletes it after a minute; if not: kubectl delete ipreservation {name}"
+        );
         Some(Check::AbandonedReservation.finding(format!("ipreservation {name}"), problem, repair))
     })
     .collect()
@@ -276,31 +417,45 @@ fn problems(pool: &PoolRow) -> Vec<Finding> {
     let (object, edit) = (full(&pool.key), edit(&pool.key));
     let mut findings = Vec::new();
     if let Err(problem) = &pool.usable {
-        findings.push(Check::PoolNotReady.finding(object.clone(), problem.clone(), format!("correct it: {edit}")));
+        findings.push(Check::PoolNotReady.finding(
+            object.clone(),
+            problem.clone(),
+            format!("correct it: {edit}"),
+        ));
     }
     for condition in &pool.conditions {
         let message = condition.message.clone().unwrap_or_default();
         let is = |status: &str| condition.status == status;
         let (check, repair) = match (condition.type_.as_ref(), condition.reason.as_deref()) {
-            (conditions::READY, Some(conditions::INITIALIZATION_FAILED)) if is("False") => {
-                (Check::PoolNotReady, "correct the webhook or policy that the message names".to_owned())
-            }
-            (conditions::READY, Some(conditions::NETWORK_NOT_FOUND)) if is("False") => {
-                (Check::PoolNotReady, format!("create the IPNetwork, or correct spec.network: {edit}"))
-            }
+            (conditions::READY, Some(conditions::INITIALIZATION_FAILED)) if is("False") => (
+                Check::PoolNotReady,
+                "correct the webhook or policy that the message names".to_owned(),
+            ),
+            (conditions::READY, Some(conditions::NETWORK_NOT_FOUND)) if is("False") => (
+                Check::PoolNotReady,
+                format!("create the IPNetwork, or correct spec.network: {edit}"),
+            ),
             (conditions::READY, Some(conditions::NETWORK_NOT_ALLOWED)) if is("False") => {
                 let network = pool.spec.network().unwrap_or("NAME");
-                (Check::PoolNotReady, format!("allow the namespace in the network: kubectl edit ipnetworks {network}"))
+                (
+                    Check::PoolNotReady,
+                    format!(
+                        "allow the namespace in the network: kubectl edit ipnetworks {network}"
+                    ),
+                )
             }
-            (conditions::READY, Some(conditions::NETWORK_NOT_READY)) if is("False") => {
-                (Check::PoolNotReady, "correct the network that the message names: kubectl ipam networks".to_owned())
-            }
-            (conditions::READY, Some(conditions::BLOCK_LENGTH_MISMATCH)) if is("False") => {
-                (Check::PoolNotReady, format!("use another network for the pool: {edit}"))
-            }
-            (conditions::OUT_OF_RANGE, _) if is("True") => {
-                (Check::AddressesOutOfRange, format!("add the addresses again, or replace the machines: {edit}"))
-            }
+            (conditions::READY, Some(conditions::NETWORK_NOT_READY)) if is("False") => (
+                Check::PoolNotReady,
+                "correct the network that the message names: kubectl ipam networks".to_owned(),
+            ),
+            (conditions::READY, Some(conditions::BLOCK_LENGTH_MISMATCH)) if is("False") => (
+                Check::PoolNotReady,
+                format!("use another network for the pool: {edit}"),
+            ),
+            (conditions::OUT_OF_RANGE, _) if is("True") => (
+                Check::AddressesOutOfRange,
+                format!("add the addresses again, or replace the machines: {edit}"),
+            ),
             _ => continue,
         };
         findings.push(check.finding(object.clone(), message, repair));
@@ -331,7 +486,11 @@ fn claim_problems(claim: &ClaimRow) -> Vec<Finding> {
              {namespace}; replace the machine if they differ",
             names::GROUP
         );
-        findings.push(Check::RestoredWithoutAddress.finding(object.clone(), message.to_owned(), repair));
+        findings.push(Check::RestoredWithoutAddress.finding(
+            object.clone(),
+            message.to_owned(),
+            repair,
+        ));
     }
     if claim.deleting && claim.reason.as_deref() == Some(conditions::RELEASED_EARLY) {
         let message = claim.message.as_deref().unwrap_or_default().to_owned();
@@ -341,17 +500,20 @@ fn claim_problems(claim: &ClaimRow) -> Vec<Finding> {
     findings
 }
 
-/// What a network reports. A network that is being deleted is not ready until its pools are deleted.
+/// What a network reports. A network that is being deleted is not ready until its pools are
+/// deleted.
 fn network_problem(network: &NetworkRow) -> Option<Finding> {
-    let reported = network.problem().filter(|ready| ready.reason.as_deref() != Some(conditions::DELETING));
+    let reported = network
+        .problem()
+        .filter(|ready| ready.reason.as_deref() != Some(conditions::DELETING));
     let reported = reported.and_then(|ready| ready.message.clone());
     let problem = network.invalid.clone().or(reported)?;
     let repair = format!("correct it: kubectl edit ipnetworks {}", network.name);
     Some(Check::NetworkNotReady.finding(format!("IPNetwork {}", network.name), problem, repair))
 }
 
-/// Pools of different scopes that can allocate the same address. From the specifications: the Go provider writes no
-/// conditions.
+/// Pools of different scopes that can allocate the same address. From the specifications: the Go
+/// provider writes no conditions.
 fn overlaps(pools: &[PoolRow]) -> Vec<Finding> {
     // A pool that its network refuses does not allocate.
     let network_problems = [
@@ -361,26 +523,51 @@ fn overlaps(pools: &[PoolRow]) -> Vec<Finding> {
         conditions::BLOCK_LENGTH_MISMATCH,
     ];
     let is_refused = |pool: &PoolRow| {
-        pool.ready().is_some_and(|(_, reason)| reason.is_some_and(|reason| network_problems.contains(&reason)))
+        pool.ready().is_some_and(|(_, reason)| {
+            reason.is_some_and(|reason| network_problems.contains(&reason))
+        })
     };
     let allocating = pools.iter().filter(|pool| !is_refused(pool));
-    let known: Vec<_> = allocating.filter_map(|pool| Some((pool, pool.usable.as_ref().ok()?))).collect();
+    let known: Vec<_> = allocating
+        .filter_map(|pool| Some((pool, pool.usable.as_ref().ok()?)))
+        .collect();
     let mut extents = Extents::default();
-    known.iter().enumerate().for_each(|(number, (_, usable))| extents.insert(usable, number));
+    known
+        .iter()
+        .enumerate()
+        .for_each(|(number, (_, usable))| extents.insert(usable, number));
     let of_pool = |(pool, usable): &(&PoolRow, &UsableBlocks)| {
         let near: BTreeSet<usize> = extents.overlapping(usable).copied().collect();
         let others = near.into_iter().filter_map(|number| known.get(number));
-        let others = others.filter(|(other, theirs)| other.scope != pool.scope && usable.overlaps(theirs));
+        let others =
+            others.filter(|(other, theirs)| other.scope != pool.scope && usable.overlaps(theirs));
         let others: Vec<_> = others.collect();
         if others.is_empty() {
             return None;
         }
-        let names: Vec<String> = others.iter().take(MAX_NAMED).map(|(other, _)| full(&other.key)).collect();
+        let names: Vec<String> = others
+            .iter()
+            .take(MAX_NAMED)
+            .map(|(other, _)| full(&other.key))
+            .collect();
         let more = others.len().saturating_sub(MAX_NAMED);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let problem = format!("the same addresses can be allocated by {}{more}", names.join(", "));
-        let has_one_length = others.iter().all(|(_, theirs)| theirs.length == usable.length);
-        let repair = format!("{}: {}", advice::overlap(&pool.scope, has_one_length), edit(&pool.key));
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        let problem = format!(
+            "the same addresses can be allocated by {}{more}",
+            names.join(", ")
+        );
+        let has_one_length = others
+            .iter()
+            .all(|(_, theirs)| theirs.length == usable.length);
+        let repair = format!(
+            "{}: {}",
+            advice::overlap(&pool.scope, has_one_length),
+            edit(&pool.key)
+        );
         Some(Check::PoolsOverlap.finding(full(&pool.key), problem, repair))
     };
     known.iter().filter_map(of_pool).collect()
@@ -389,23 +576,39 @@ fn overlaps(pools: &[PoolRow]) -> Vec<Finding> {
 fn leaderless(leases: &[LeaseRow], now: Timestamp) -> Option<Finding> {
     let is_held = |lease: &LeaseRow| {
         let end = SignedDuration::from_secs(lease.seconds).saturating_add(LEASE_TOLERANCE);
-        let renewed = lease.renewed.is_some_and(|renewed| now.duration_since(renewed) <= end);
-        renewed && lease.holder.as_deref().is_some_and(|holder| !holder.is_empty())
+        let renewed = lease
+            .renewed
+            .is_some_and(|renewed| now.duration_since(renewed) <= end);
+        renewed
+            && lease
+                .holder
+                .as_deref()
+                .is_some_and(|holder| !holder.is_empty())
     };
     if leases.iter().any(is_held) {
         return None;
     }
     let (object, problem) = match leases.first() {
         Some(lease) => {
-            let since = lease.renewed.map(|renewed| format!(" since {renewed}")).unwrap_or_default();
-            (format!("lease {}/{}", lease.namespace, names::IN_CLUSTER_LEASE), format!("nobody renews it{since}"))
+            let since = lease
+                .renewed
+                .map(|renewed| format!(" since {renewed}"))
+                .unwrap_or_default();
+            (
+                format!("lease {}/{}", lease.namespace, names::IN_CLUSTER_LEASE),
+                format!("nobody renews it{since}"),
+            )
         }
         None => (
             format!("lease {}", names::IN_CLUSTER_LEASE),
             "it does not exist: no provider runs with leader election".to_owned(),
         ),
     };
-    let namespace = leases.first().map_or("capi-ipam-in-cluster-system", |lease| lease.namespace.as_str());
+    let namespace = leases
+        .first()
+        .map_or("capi-ipam-in-cluster-system", |lease| {
+            lease.namespace.as_str()
+        });
     let repair = format!("start the provider: kubectl describe pods --namespace {namespace}");
     Some(Check::NoLeader.finding(object, problem, repair))
 }
@@ -418,7 +621,9 @@ fn unavailable(webhook: &WebhookRow) -> Vec<Finding> {
         findings.push(Check::WebhookUntrusted.finding(webhook.name.clone(), problem, repair));
     }
     if let (Some((namespace, service)), Some(Some(0))) = (&webhook.service, webhook.ready.known()) {
-        let problem = format!("no replica of service {namespace}/{service} is ready, so pools cannot be written");
+        let problem = format!(
+            "no replica of service {namespace}/{service} is ready, so pools cannot be written"
+        );
         let repair = format!("kubectl describe pods --namespace {namespace}");
         findings.push(Check::WebhookUnavailable.finding(webhook.name.clone(), problem, repair));
     }

@@ -1,7 +1,7 @@
 use serde::{Serialize, Serializer};
 
-/// A field that an object has or has not, or that may not be read. In JSON an absent field is omitted, and an unknown
-/// one is `null`.
+/// A field that an object has or has not, or that may not be read. In JSON an absent field is
+/// omitted, and an unknown one is `null`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Fact<T> {
     /// There is no value.
@@ -30,7 +30,11 @@ impl<T> Fact<T> {
 
     /// The value if it is known.
     pub fn known(&self) -> Option<&T> {
-        if let Self::Known(value) = self { Some(value) } else { None }
+        if let Self::Known(value) = self {
+            Some(value)
+        } else {
+            None
+        }
     }
 }
 

@@ -146,18 +146,39 @@ impl Check {
     }
 
     pub(super) fn finding(self, object: String, problem: String, repair: String) -> Finding {
-        Finding { severity: self.severity(), check: self, object, problem, repair }
+        Finding {
+            severity: self.severity(),
+            check: self,
+            object,
+            problem,
+            repair,
+        }
     }
 }
 
 /// The command that edits a pool.
 pub(super) fn edit(pool: &PoolKey) -> String {
-    let namespace = pool.namespace.as_deref().map(|name| format!(" --namespace {name}")).unwrap_or_default();
-    format!("kubectl edit {} {}{namespace}", pool.kind.plural(), pool.name)
+    let namespace = pool
+        .namespace
+        .as_deref()
+        .map(|name| format!(" --namespace {name}"))
+        .unwrap_or_default();
+    format!(
+        "kubectl edit {} {}{namespace}",
+        pool.kind.plural(),
+        pool.name
+    )
 }
 
 /// Kind, namespace and name of a pool.
 pub(super) fn full(key: &PoolKey) -> String {
-    let PoolName { kind, namespace, name } = key.into();
-    namespace.map_or_else(|| format!("{kind} {name}"), |namespace| format!("{kind} {namespace}/{name}"))
+    let PoolName {
+        kind,
+        namespace,
+        name,
+    } = key.into();
+    namespace.map_or_else(
+        || format!("{kind} {name}"),
+        |namespace| format!("{kind} {namespace}/{name}"),
+    )
 }

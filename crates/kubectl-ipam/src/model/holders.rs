@@ -11,7 +11,8 @@ use super::{Fact, PoolName};
 use crate::load::Readable;
 use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 
-/// What holds an address or prefix. A field is omitted if there is no value, and `null` if it may not be read.
+/// What holds an address or prefix. A field is omitted if there is no value, and `null` if it may
+/// not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
@@ -98,7 +99,9 @@ pub enum Membership {
 
 /// The pools that contain `block` or a part of it.
 pub(crate) fn matches_of(pools: &[PoolRow], block: Block) -> Vec<PoolMatch> {
-    let found = pools.iter().filter_map(|pool| Some((pool, membership(pool, block)?)));
+    let found = pools
+        .iter()
+        .filter_map(|pool| Some((pool, membership(pool, block)?)));
     let entry = |(pool, membership): (&PoolRow, _)| PoolMatch {
         pool: (&pool.key).into(),
         network: pool.network.clone(),
@@ -112,7 +115,10 @@ fn membership(pool: &PoolRow, block: Block) -> Option<Membership> {
     if overlaps(usable, block) {
         return Some(Membership::Allocatable);
     }
-    if usable.gateways().any(|gateway| Block::address(gateway) == block) {
+    if usable
+        .gateways()
+        .any(|gateway| Block::address(gateway) == block)
+    {
         return Some(Membership::Gateway);
     }
     let contains = |spec: &PoolSpec| spec.usable().is_ok_and(|usable| overlaps(&usable, block));
@@ -131,7 +137,10 @@ fn membership(pool: &PoolRow, block: Block) -> Option<Membership> {
 }
 
 fn overlaps(usable: &UsableBlocks, block: Block) -> bool {
-    let numbers = usable.numbers_overlapping(block).map(SpanSet::from).unwrap_or_default();
+    let numbers = usable
+        .numbers_overlapping(block)
+        .map(SpanSet::from)
+        .unwrap_or_default();
     !numbers.intersect(&usable.set).is_empty()
 }
 
@@ -141,7 +150,8 @@ struct Entry<'a> {
     reservation: Option<&'a ReservationRow>,
 }
 
-/// Joins addresses, reservations and claims: one holder per IPAddress, and one per reservation without one.
+/// Joins addresses, reservations and claims: one holder per IPAddress, and one per reservation
+/// without one.
 pub(crate) fn holders<'a>(
     pools: &Readable<&[PoolRow]>,
     addresses: Readable<impl IntoIterator<Item = &'a AddressRow>>,
@@ -149,7 +159,9 @@ pub(crate) fn holders<'a>(
     claims: Readable<impl IntoIterator<Item = &'a ClaimRow>>,
 ) -> Vec<Holder> {
     let joined = Joined {
-        pools: pools.as_ref().map(|rows| rows.iter().map(|pool| (&pool.key, pool)).collect()),
+        pools: pools
+            .as_ref()
+            .map(|rows| rows.iter().map(|pool| (&pool.key, pool)).collect()),
         claims: claims.map(|rows| rows.into_iter().map(|claim| (&claim.key, claim)).collect()),
         has_addresses: addresses.is_complete(),
         has_reservations: reservations.is_complete(),
@@ -158,16 +170,33 @@ pub(crate) fn holders<'a>(
     let place = |block: Block, scope: Scope| (block.span().first(), block.length(), scope);
     for address in addresses.into_seen() {
         let scope = joined.scope(&address.pool);
-        entries.entry(place(address.block, scope)).or_default().addresses.push(address);
+        entries
+            .entry(place(address.block, scope))
+            .or_default()
+            .addresses
+            .push(address);
     }
     for reservation in reservations.into_seen() {
         let slot = &reservation.slot;
-        entries.entry(place(slot.block, slot.scope.clone())).or_default().reservation = Some(reservation);
+        entries
+            .entry(place(slot.block, slot.scope.clone()))
+            .or_default()
+            .reservation = Some(reservation);
     }
     // A vector that grows would take twice the memory for a moment.
-    let mut holders = Vec::with_capacity(entries.values().map(|entry| entry.addresses.len().max(1)).sum());
+    let mut holders = Vec::with_capacity(
+        entries
+            .values()
+            .map(|entry| entry.addresses.len().max(1))
+            .sum(),
+    );
     for ((_, _, scope), entry) in entries {
-        holders.extend(entry.addresses.iter().map(|address| joined.allocated(address, &scope, entry.reservation)));
+        holders.extend(
+            entry
+                .addresses
+                .iter()
+                .map(|address| joined.allocated(address, &scope, entry.reservation)),
+        );
         if let Some(reservation) = entry.reservation.filter(|_| entry.addresses.is_empty()) {
             holders.push(joined.reserved(reservation, &scope));
         }
@@ -203,7 +232,9 @@ impl Joined<'_> {
     fn network(&self, scope: &Scope, pool: &PoolKey) -> Fact<String> {
         match scope {
             Scope::Network(name) => Fact::Known(name.to_string()),
-            Scope::Pool(_) if self.pools.seen().contains_key(pool) || self.pools.is_complete() => Fact::Absent,
+            Scope::Pool(_) if self.pools.seen().contains_key(pool) || self.pools.is_complete() => {
+                Fact::Absent
+            }
             Scope::Pool(_) => Fact::Unknown,
         }
     }
@@ -212,10 +243,17 @@ impl Joined<'_> {
         self.claims.covers(Some(claim.namespace()))
     }
 
-    fn allocated(&self, address: &AddressRow, scope: &Scope, reservation: Option<&ReservationRow>) -> Holder {
+    fn allocated(
+        &self,
+        address: &AddressRow,
+        scope: &Scope,
+        reservation: Option<&ReservationRow>,
+    ) -> Holder {
         let claim = address.claim_key();
         let (owner, is_complete) = (self.claims.seen().get(&claim), self.has_claims(&claim));
-        let cluster = owner.and_then(|claim| claim.cluster.as_deref()).or(address.cluster.as_deref());
+        let cluster = owner
+            .and_then(|claim| claim.cluster.as_deref())
+            .or(address.cluster.as_deref());
         let name = reservation.map(|reservation| reservation.slot.reservation_name());
         Holder {
             address: address.block.to_string(),
@@ -225,7 +263,12 @@ impl Joined<'_> {
             reservation: Fact::of(name, self.has_reservations),
             ip_address: Fact::Known(address.key.to_string()),
             claim: Some(claim.to_string()),
-            machine: Fact::of(owner.and_then(|claim| claim.machine.as_deref()).map(str::to_owned), is_complete),
+            machine: Fact::of(
+                owner
+                    .and_then(|claim| claim.machine.as_deref())
+                    .map(str::to_owned),
+                is_complete,
+            ),
             cluster: Fact::of(cluster.map(str::to_owned), is_complete),
             since: address.created,
             until: Fact::Absent,
@@ -238,10 +281,17 @@ impl Joined<'_> {
             HolderState::Allocating if !self.has_addresses => HolderState::Held,
             state => state,
         };
-        let claim = reservation.claim.as_ref().filter(|_| state != HolderState::CoolingDown);
+        let claim = reservation
+            .claim
+            .as_ref()
+            .filter(|_| state != HolderState::CoolingDown);
         let owner = claim.and_then(|claim| self.claims.seen().get(claim));
         let is_complete = claim.is_none_or(|claim| self.has_claims(claim));
-        let network = if let Scope::Network(name) = scope { Fact::Known(name.to_string()) } else { Fact::Absent };
+        let network = if let Scope::Network(name) = scope {
+            Fact::Known(name.to_string())
+        } else {
+            Fact::Absent
+        };
         Holder {
             address: reservation.slot.block.to_string(),
             state,
@@ -250,8 +300,18 @@ impl Joined<'_> {
             reservation: Fact::Known(reservation.slot.reservation_name()),
             ip_address: Fact::of(None, self.has_addresses),
             claim: reservation.claim.as_ref().map(ToString::to_string),
-            machine: Fact::of(owner.and_then(|claim| claim.machine.as_deref()).map(str::to_owned), is_complete),
-            cluster: Fact::of(owner.and_then(|claim| claim.cluster.as_deref()).map(str::to_owned), is_complete),
+            machine: Fact::of(
+                owner
+                    .and_then(|claim| claim.machine.as_deref())
+                    .map(str::to_owned),
+                is_complete,
+            ),
+            cluster: Fact::of(
+                owner
+                    .and_then(|claim| claim.cluster.as_deref())
+                    .map(str::to_owned),
+                is_complete,
+            ),
             since: reservation.released.or(reservation.created),
             until: self.until(reservation),
         }
@@ -259,10 +319,19 @@ impl Joined<'_> {
 
     /// The end of the cool-down, whose length the pool has.
     fn until(&self, reservation: &ReservationRow) -> Fact<Timestamp> {
-        let Some(released) = reservation.released else { return Fact::Absent };
-        let seconds = self.pools.seen().get(&reservation.pool).map(|pool| pool.spec.cooldown_seconds());
+        let Some(released) = reservation.released else {
+            return Fact::Absent;
+        };
+        let seconds = self
+            .pools
+            .seen()
+            .get(&reservation.pool)
+            .map(|pool| pool.spec.cooldown_seconds());
         // Times are truncated to seconds: the last second has to be over.
         let end = seconds.map(|seconds| SignedDuration::from_secs(seconds.saturating_add(1)));
-        Fact::of(end.and_then(|end| released.checked_add(end).ok()), self.pools.is_complete())
+        Fact::of(
+            end.and_then(|end| released.checked_add(end).ok()),
+            self.pools.is_complete(),
+        )
     }
 }

@@ -51,8 +51,8 @@ pub(super) struct Cells {
     pub(super) used: Vec<Cell>,
 }
 
-/// Divides the positions from `start` to `start + length` into at most `max` cells. `start` is a multiple of the size
-/// of a cell.
+/// Divides the positions from `start` to `start + length` into at most `max` cells. `start` is a
+/// multiple of the size of a cell.
 pub(super) fn cells(
     usable: &UsableBlocks,
     held: &[(Block, HolderState)],
@@ -60,16 +60,37 @@ pub(super) fn cells(
     length: u128,
     max: u128,
 ) -> Cells {
-    let size = length.div_ceil(max).max(1).checked_next_power_of_two().unwrap_or(1 << 127);
+    let size = length
+        .div_ceil(max)
+        .max(1)
+        .checked_next_power_of_two()
+        .unwrap_or(1 << 127);
     let mut cells: BTreeMap<u64, Cell> = BTreeMap::new();
     for (block, state) in held {
-        let Some(position) = usable.number(*block).and_then(|number| position(usable, number)) else { continue };
-        let Some(offset) = position.checked_sub(start).filter(|offset| *offset < length) else { continue };
+        let Some(position) = usable
+            .number(*block)
+            .and_then(|number| position(usable, number))
+        else {
+            continue;
+        };
+        let Some(offset) = position
+            .checked_sub(start)
+            .filter(|offset| *offset < length)
+        else {
+            continue;
+        };
         let index = u64::try_from(offset / size).unwrap_or_default();
-        let cell =
-            cells.entry(index).or_insert(Cell { index, allocated: 0, reserved: 0, cooling_down: 0, full: false });
+        let cell = cells.entry(index).or_insert(Cell {
+            index,
+            allocated: 0,
+            reserved: 0,
+            cooling_down: 0,
+            full: false,
+        });
         let count = match state {
-            HolderState::Allocated | HolderState::Allocating | HolderState::Held => &mut cell.allocated,
+            HolderState::Allocated | HolderState::Allocating | HolderState::Held => {
+                &mut cell.allocated
+            }
             HolderState::Promised | HolderState::Excluded => &mut cell.reserved,
             HolderState::CoolingDown => &mut cell.cooling_down,
         };
@@ -77,17 +98,33 @@ pub(super) fn cells(
     }
     for cell in cells.values_mut() {
         let start = u128::from(cell.index).saturating_mul(size);
-        let taken = u128::from(cell.allocated.saturating_add(cell.reserved).saturating_add(cell.cooling_down));
+        let taken = u128::from(
+            cell.allocated
+                .saturating_add(cell.reserved)
+                .saturating_add(cell.cooling_down),
+        );
         cell.full = taken >= size.min(length.saturating_sub(start));
     }
-    Cells { size, count: u64::try_from(length.div_ceil(size)).unwrap_or_default(), used: cells.into_values().collect() }
+    Cells {
+        size,
+        count: u64::try_from(length.div_ceil(size)).unwrap_or_default(),
+        used: cells.into_values().collect(),
+    }
 }
 
 pub(super) fn map(usable: &UsableBlocks, held: &[(Block, HolderState)]) -> OccupancyMap {
     let Cells { size, count, used } = cells(usable, held, 0, usable.set.len(), MAX_CELLS);
-    let starts = (0..count.div_ceil(ROW)).map(|row| u128::from(row.saturating_mul(ROW)).saturating_mul(size));
-    let rows = starts.filter_map(|start| number_at(usable, start)).map(|number| usable.block(number).to_string());
-    OccupancyMap { cell_size: size.to_string(), cells: count, rows: rows.collect(), used }
+    let starts = (0..count.div_ceil(ROW))
+        .map(|row| u128::from(row.saturating_mul(ROW)).saturating_mul(size));
+    let rows = starts
+        .filter_map(|start| number_at(usable, start))
+        .map(|number| usable.block(number).to_string());
+    OccupancyMap {
+        cell_size: size.to_string(),
+        cells: count,
+        rows: rows.collect(),
+        used,
+    }
 }
 
 /// The position of a number among the usable ones.

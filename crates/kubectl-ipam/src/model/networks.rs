@@ -51,7 +51,12 @@ impl NetworkLine {
     /// The number of listed pools in a phase.
     pub(crate) fn in_phase(&self, phase: MemberPhase) -> u64 {
         let phase = format!("{phase:?}");
-        self.members.iter().filter(|member| member.phase == phase).count().try_into().unwrap_or(u64::MAX)
+        self.members
+            .iter()
+            .filter(|member| member.phase == phase)
+            .count()
+            .try_into()
+            .unwrap_or(u64::MAX)
     }
 }
 
@@ -66,7 +71,11 @@ fn line(network: &NetworkRow) -> NetworkLine {
     let lengths = status.block_lengths.unwrap_or_default();
     let problem = network.problem();
     let members = status.members.iter().map(|member| MemberLine {
-        pool: PoolName { kind: member.kind.clone(), namespace: member.namespace.clone(), name: member.name.clone() },
+        pool: PoolName {
+            kind: member.kind.clone(),
+            namespace: member.namespace.clone(),
+            name: member.name.clone(),
+        },
         phase: format!("{:?}", member.phase),
     });
     let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);

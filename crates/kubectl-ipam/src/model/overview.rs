@@ -63,11 +63,21 @@ pub(crate) fn networks(pools: &Readable<&[PoolLine]>) -> Vec<NetworkLine> {
     let add = |sum: Option<u64>, part: Option<u64>| Some(sum?.saturating_add(part?));
     let mut found: BTreeMap<&str, NetworkLine> = BTreeMap::new();
     for pool in *pools.seen() {
-        let Some(name) = pool.network.as_deref() else { continue };
-        let new = || NetworkLine { name: name.to_owned(), pools: zero, used: zero, waiting: zero };
+        let Some(name) = pool.network.as_deref() else {
+            continue;
+        };
+        let new = || NetworkLine {
+            name: name.to_owned(),
+            pools: zero,
+            used: zero,
+            waiting: zero,
+        };
         let line = found.entry(name).or_insert_with(new);
         line.pools = add(line.pools, Some(1));
-        line.used = add(line.used, Some(pool.counts.map_or(0, |counts: Counts| counts.used)));
+        line.used = add(
+            line.used,
+            Some(pool.counts.map_or(0, |counts: Counts| counts.used)),
+        );
         line.waiting = add(line.waiting, pool.waiting);
     }
     found.into_values().collect()
@@ -78,5 +88,9 @@ pub(crate) fn ranges(entries: &[String]) -> String {
     const MAX: usize = 3;
     let shown: Vec<&str> = entries.iter().take(MAX).map(String::as_str).collect();
     let more = entries.len().saturating_sub(MAX);
-    if more > 0 { format!("{}, {more} more", shown.join(", ")) } else { shown.join(", ") }
+    if more > 0 {
+        format!("{}, {more} more", shown.join(", "))
+    } else {
+        shown.join(", ")
+    }
 }

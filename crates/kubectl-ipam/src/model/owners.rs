@@ -3,7 +3,8 @@
 use super::finding::{Check, Finding};
 use crate::objects::AddressRow;
 
-/// IPAddresses whose owner references the garbage collector cannot resolve once `v1beta1` is no longer served.
+/// IPAddresses whose owner references the garbage collector cannot resolve once `v1beta1` is no
+/// longer served.
 pub(super) fn outdated_owners(addresses: &[AddressRow]) -> Option<Finding> {
     let mut outdated = addresses.iter().filter(|address| address.has_old_owner);
     let first = outdated.next()?;
@@ -39,7 +40,16 @@ mod tests {
             AddressRow::of(&address).unwrap()
         };
         assert_eq!(outdated_owners(&[row("a", "v1beta2")]), None);
-        let found = outdated_owners(&[row("a", "v1beta2"), row("b", "v1beta1"), row("c", "v1beta1")]).unwrap();
-        assert!(found.problem.contains("of 2 IPAddresses, such as n/b,"), "{}", found.problem);
+        let found = outdated_owners(&[
+            row("a", "v1beta2"),
+            row("b", "v1beta1"),
+            row("c", "v1beta1"),
+        ])
+        .unwrap();
+        assert!(
+            found.problem.contains("of 2 IPAddresses, such as n/b,"),
+            "{}",
+            found.problem
+        );
     }
 }

@@ -22,7 +22,8 @@ pub struct PoolLine {
     pub counts: Option<Counts>,
     /// Number of claims without an address; `null` if it is unknown.
     pub waiting: Option<u64>,
-    /// Status of the condition Ready: `True`, `False` or `Unknown`. A provider that writes no conditions has `Unknown`.
+    /// Status of the condition Ready: `True`, `False` or `Unknown`. A provider that writes no
+    /// conditions has `Unknown`.
     pub ready: String,
     /// Why the pool is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,14 +45,15 @@ pub struct Counts {
     /// Addresses of draining parts that are not in use.
     #[serde(skip_serializing_if = "is_zero")]
     pub drained: u64,
-    /// Addresses that are excluded by a reservation, being allocated, or in use by another pool of the network.
+    /// Addresses that are excluded by a reservation, being allocated, or in use by another pool of
+    /// the network.
     pub reserved: u64,
     /// Addresses in use that the pool does not contain.
     pub out_of_range: u64,
 }
 
-/// Counts of the addresses of a pool, as far as the objects that they are computed from may be read; the others are
-/// `null`.
+/// Counts of the addresses of a pool, as far as the objects that they are computed from may be
+/// read; the others are `null`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KnownCounts {
@@ -66,7 +68,8 @@ pub struct KnownCounts {
     /// Addresses of draining parts that are not in use.
     #[serde(skip_serializing_if = "is_none_drained")]
     pub drained: Option<u64>,
-    /// Addresses that are excluded by a reservation, being allocated, or in use by another pool of the network.
+    /// Addresses that are excluded by a reservation, being allocated, or in use by another pool of
+    /// the network.
     pub reserved: Option<u64>,
     /// Addresses in use that the pool does not contain.
     pub out_of_range: Option<u64>,
@@ -93,7 +96,12 @@ pub(crate) fn pools<'a>(
     claims: &Readable<impl IntoIterator<Item = &'a ClaimRow> + Clone>,
 ) -> Vec<PoolLine> {
     let mut waiting: HashMap<&PoolKey, u64> = HashMap::new();
-    for claim in claims.seen().clone().into_iter().filter(|claim| claim.is_waiting()) {
+    for claim in claims
+        .seen()
+        .clone()
+        .into_iter()
+        .filter(|claim| claim.is_waiting())
+    {
         let count = waiting.entry(&claim.pool).or_default();
         *count = count.saturating_add(1);
     }
@@ -102,7 +110,10 @@ pub(crate) fn pools<'a>(
         let is_known = claims.covers(pool.key.namespace.as_deref());
         is_known.then(|| waiting.get(&pool.key).copied().unwrap_or_default())
     };
-    pools.iter().map(|pool| line(pool, waiting_of(pool))).collect()
+    pools
+        .iter()
+        .map(|pool| line(pool, waiting_of(pool)))
+        .collect()
 }
 
 fn line(pool: &PoolRow, waiting: Option<u64>) -> PoolLine {
@@ -117,20 +128,31 @@ fn line(pool: &PoolRow, waiting: Option<u64>) -> PoolLine {
     }
 }
 
-/// The status of Ready, and the reason if it is not True. The object itself decides if no condition does: the Go
-/// provider writes none.
+/// The status of Ready, and the reason if it is not True. The object itself decides if no condition
+/// does: the Go provider writes none.
 pub(super) fn readiness(pool: &PoolRow) -> (String, Option<String>) {
     let (status, reason) = pool.ready().unwrap_or(("Unknown", None));
     let own = || {
-        let cases = [(pool.deleting, "Deleting"), (pool.paused, "Paused"), (pool.usable.is_err(), "InvalidSpec")];
+        let cases = [
+            (pool.deleting, "Deleting"),
+            (pool.paused, "Paused"),
+            (pool.usable.is_err(), "InvalidSpec"),
+        ];
         let case = cases.into_iter().find(|(applies, _)| *applies)?;
         Some(case.1.to_owned())
     };
-    let reason = if status == "True" { None } else { reason.map(str::to_owned).or_else(own) };
+    let reason = if status == "True" {
+        None
+    } else {
+        reason.map(str::to_owned).or_else(own)
+    };
     (status.to_owned(), reason)
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }

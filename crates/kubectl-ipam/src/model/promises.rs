@@ -6,11 +6,20 @@ use crate::reserve::promised_to;
 
 /// A reservation that promises an address to a claim that cannot exist or cannot use the pool.
 pub(super) fn impossible(reservation: &ReservationRow) -> Option<Finding> {
-    let claim = reservation.claim.as_ref().filter(|_| !reservation.has_uid)?;
+    let claim = reservation
+        .claim
+        .as_ref()
+        .filter(|_| !reservation.has_uid)?;
     let problem = promised_to(claim).problem(&reservation.pool)?;
     let object = reservation.slot.reservation_name();
-    let repair = format!("delete it, and create another one if needed: kubectl delete ipreservation {object}");
-    Some(Check::InvalidReservation.finding(format!("ipreservation {object}"), problem.to_string(), repair))
+    let repair = format!(
+        "delete it, and create another one if needed: kubectl delete ipreservation {object}"
+    );
+    Some(Check::InvalidReservation.finding(
+        format!("ipreservation {object}"),
+        problem.to_string(),
+        repair,
+    ))
 }
 
 #[cfg(test)]
@@ -39,8 +48,20 @@ mod tests {
             row(4, "team-b", "vm-1", Some("u")),
         ];
         let found: Vec<_> = rows.iter().filter_map(impossible).collect();
-        let objects: Vec<_> = found.iter().map(|finding| finding.object.as_str()).collect();
-        assert_eq!(objects, ["ipreservation p.team-a.web.10.0.0.2", "ipreservation p.team-a.web.10.0.0.3"]);
-        assert!(found[0].problem.starts_with("spec.claimRef.name: ") && found[0].check == Check::InvalidReservation);
+        let objects: Vec<_> = found
+            .iter()
+            .map(|finding| finding.object.as_str())
+            .collect();
+        assert_eq!(
+            objects,
+            [
+                "ipreservation p.team-a.web.10.0.0.2",
+                "ipreservation p.team-a.web.10.0.0.3"
+            ]
+        );
+        assert!(
+            found[0].problem.starts_with("spec.claimRef.name: ")
+                && found[0].check == Check::InvalidReservation
+        );
     }
 }

@@ -17,13 +17,15 @@ pub(crate) struct SearchResult {
     pub(crate) matches: Vec<PoolMatch>,
     /// The pools whose name or network contains the text.
     pub(crate) pools: Vec<PoolName>,
-    /// What holds the address or a part of the prefix; for a text, what is held for a claim that no longer exists.
+    /// What holds the address or a part of the prefix; for a text, what is held for a claim that no
+    /// longer exists.
     pub(crate) holders: Vec<Holder>,
     /// The claims whose name, machine or Cluster contains the text.
     pub(crate) claims: Vec<ClaimLine>,
     /// Whether more was found than is listed.
     pub(crate) is_limited: bool,
-    /// Whether everything that was searched could be read. Otherwise there can be more pools, holders and claims.
+    /// Whether everything that was searched could be read. Otherwise there can be more pools,
+    /// holders and claims.
     pub(crate) is_complete: bool,
 }
 
@@ -58,18 +60,40 @@ where
         claim_of: impl Fn(&NamespacedName) -> Option<&'a ClaimRow>,
     ) -> SearchResult {
         let is_complete = self.is_complete();
-        let addresses = self.addresses.map(|rows| take(rows.filter(|row| overlap(row.block, block))));
-        let reservations = self.reservations.map(|rows| take(rows.filter(|row| overlap(row.slot.block, block))));
+        let addresses = self
+            .addresses
+            .map(|rows| take(rows.filter(|row| overlap(row.block, block))));
+        let reservations = self
+            .reservations
+            .map(|rows| take(rows.filter(|row| overlap(row.slot.block, block))));
         let more = addresses.seen().1 || reservations.seen().1;
-        let owners = addresses.seen().0.iter().filter_map(|row| claim_of(&row.claim_key()));
-        let promised = reservations.seen().0.iter().filter_map(|row| claim_of(row.claim.as_ref()?));
+        let owners = addresses
+            .seen()
+            .0
+            .iter()
+            .filter_map(|row| claim_of(&row.claim_key()));
+        let promised = reservations
+            .seen()
+            .0
+            .iter()
+            .filter_map(|row| claim_of(row.claim.as_ref()?));
         let owners: Vec<_> = owners.chain(promised).collect();
         let claims = self.claims.map(|_| owners);
-        let mut found =
-            holders(&self.pools, addresses.map(|(rows, _)| rows), reservations.map(|(rows, _)| rows), claims);
+        let mut found = holders(
+            &self.pools,
+            addresses.map(|(rows, _)| rows),
+            reservations.map(|(rows, _)| rows),
+            claims,
+        );
         found.truncate(MAX_RESULTS);
         let matches = matches_of(self.pools.seen(), block);
-        SearchResult { matches, holders: found, is_limited: more, is_complete, ..SearchResult::default() }
+        SearchResult {
+            matches,
+            holders: found,
+            is_limited: more,
+            is_complete,
+            ..SearchResult::default()
+        }
     }
 
     /// Searches a part of a name.
@@ -89,16 +113,21 @@ where
                 || claim.cluster.as_deref().is_some_and(has)
         };
         let (found, more) = take(self.claims.into_seen().filter(is_found));
-        let bound = found.iter().filter_map(|claim| address_of(&claim.address_key()?));
+        let bound = found
+            .iter()
+            .filter_map(|claim| address_of(&claim.address_key()?));
         let bound: Vec<AddressRow> = bound.cloned().collect();
         let named = self.pools.seen().iter().filter(|pool| {
             let namespace = pool.key.namespace.as_deref().unwrap_or_default();
-            contains_joined(namespace, &pool.key.name, text) || pool.network.as_deref().is_some_and(has)
+            contains_joined(namespace, &pool.key.name, text)
+                || pool.network.as_deref().is_some_and(has)
         });
         let (named, other_pools) = take(named);
         // Without all claims it is unknown which ones no longer exist: what has the text is listed.
         let is_left = |claim: &NamespacedName| has_key(claim) && claim_of(claim).is_none();
-        let is_reserved = |row: &&ReservationRow| row.released.is_some() && row.claim.as_ref().is_some_and(&is_left);
+        let is_reserved = |row: &&ReservationRow| {
+            row.released.is_some() && row.claim.as_ref().is_some_and(&is_left)
+        };
         let reserved = self.reservations.map(|rows| take(rows.filter(is_reserved)));
         let is_orphan = |row: &&AddressRow| is_left(&row.claim_key());
         let bound_rows = self.addresses.as_ref().map(|_| bound.as_slice());
@@ -108,7 +137,12 @@ where
         SearchResult {
             matches: Vec::new(),
             pools: named.into_iter().map(|pool| (&pool.key).into()).collect(),
-            holders: holders(&self.pools, orphans.map(|(rows, _)| rows), reserved.map(|(rows, _)| rows), owners),
+            holders: holders(
+                &self.pools,
+                orphans.map(|(rows, _)| rows),
+                reserved.map(|(rows, _)| rows),
+                owners,
+            ),
             claims: lines,
             is_limited: more || other_pools || others,
             is_complete,
@@ -130,7 +164,10 @@ fn overlap(one: Block, other: Block) -> bool {
 /// Whether a name contains a text, ignoring the case of ASCII letters.
 fn contains(name: &str, text: &str) -> bool {
     let (name, text) = (name.as_bytes(), text.as_bytes());
-    text.is_empty() || name.windows(text.len()).any(|part| part.eq_ignore_ascii_case(text))
+    text.is_empty()
+        || name
+            .windows(text.len())
+            .any(|part| part.eq_ignore_ascii_case(text))
 }
 
 /// Whether a name, or `namespace/name`, contains a text.

@@ -5,7 +5,9 @@ use serde::Serialize;
 use super::contents::{Contents, contents};
 use super::map::map;
 use super::slices::{SliceLine, slice_lines};
-use super::{ClaimLine, Fact, Holder, KnownCounts, OccupancyMap, PoolName, holders, pools, waiting_claims};
+use super::{
+    ClaimLine, Fact, Holder, KnownCounts, OccupancyMap, PoolName, holders, pools, waiting_claims,
+};
 use crate::load::Readable;
 use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow, SliceRow};
 
@@ -53,7 +55,8 @@ pub struct PoolDetails {
     pub sticky: bool,
     /// Whether claims may request an address.
     pub requests: bool,
-    /// When the addresses of claims that are being deleted are released, and whether addresses are verified.
+    /// When the addresses of claims that are being deleted are released, and whether addresses are
+    /// verified.
     #[serde(skip_serializing_if = "is_default")]
     pub reclaim: ReclaimPolicy,
     /// How the pool is divided into slices.
@@ -70,8 +73,8 @@ pub struct PoolDetails {
     /// The slices of the pool, in the order of their addresses; `null` if they may not be read.
     #[serde(skip_serializing_if = "is_empty_list")]
     pub slices: Option<Vec<SliceLine>>,
-    /// The map; omitted if the specification is invalid or has no addresses, and `null` if the IPAddresses or the
-    /// reservations of the pool may not be read.
+    /// The map; omitted if the specification is invalid or has no addresses, and `null` if the
+    /// IPAddresses or the reservations of the pool may not be read.
     #[serde(skip_serializing_if = "Fact::is_absent")]
     #[schemars(with = "Option<OccupancyMap>")]
     pub map: Fact<OccupancyMap>,
@@ -92,14 +95,19 @@ fn is_empty_list<T>(list: &Option<Vec<T>>) -> bool {
 
 /// A list of what was found; `None` if nothing was found and something may not be read.
 pub(super) fn list<T>(found: Vec<T>, is_complete: bool) -> Option<Vec<T>> {
-    if found.is_empty() && !is_complete { None } else { Some(found) }
+    if found.is_empty() && !is_complete {
+        None
+    } else {
+        Some(found)
+    }
 }
 
 fn is_default(policy: &ReclaimPolicy) -> bool {
     *policy == ReclaimPolicy::default()
 }
 
-/// Describes a pool. `all` are all known pools, for the networks; addresses and reservations may be of any pool.
+/// Describes a pool. `all` are all known pools, for the networks; addresses and reservations may be
+/// of any pool.
 pub(crate) fn show(
     pool: &PoolRow,
     all: &Readable<&[PoolRow]>,
@@ -109,7 +117,11 @@ pub(crate) fn show(
     claims: &Readable<Vec<ClaimRow>>,
 ) -> PoolDetails {
     let contents = contents(pool, addresses.as_ref(), reservations.as_ref());
-    let usable = pool.usable.as_ref().ok().filter(|usable| !usable.set.is_empty());
+    let usable = pool
+        .usable
+        .as_ref()
+        .ok()
+        .filter(|usable| !usable.set.is_empty());
     let map = match (usable, &contents.held) {
         (None, _) => Fact::Absent,
         (Some(_), None) => Fact::Unknown,
@@ -123,10 +135,17 @@ pub(crate) fn show(
     let inside = list(holders(all, inside, reserved, owners()), is_complete);
     let outside = contents.outside.as_ref().map(|rows| rows.iter().copied());
     let is_complete = outside.is_complete();
-    let outside = list(holders(all, outside, Readable::complete([]), owners()), is_complete);
-    let lines = usable.map(|usable| slice_lines(usable, slices.seen(), &contents)).unwrap_or_default();
+    let outside = list(
+        holders(all, outside, Readable::complete([]), owners()),
+        is_complete,
+    );
+    let lines = usable
+        .map(|usable| slice_lines(usable, slices.seen(), &contents))
+        .unwrap_or_default();
     let is_waiting = |claim: &&ClaimRow| claim.is_waiting() && claim.pool == pool.key;
-    let waiting = claims.as_ref().map(|rows| rows.iter().filter(is_waiting).cloned().collect());
+    let waiting = claims
+        .as_ref()
+        .map(|rows| rows.iter().filter(is_waiting).cloned().collect());
     PoolDetails {
         slices: list(lines, slices.is_complete()),
         map,
@@ -143,13 +162,25 @@ pub(crate) fn specification(pool: &PoolRow) -> PoolDetails {
 }
 
 /// Describes a pool without its map and holders.
-pub(super) fn describe(pool: &PoolRow, contents: &Contents<'_>, waiting: Readable<Vec<ClaimRow>>) -> PoolDetails {
+pub(super) fn describe(
+    pool: &PoolRow,
+    contents: &Contents<'_>,
+    waiting: Readable<Vec<ClaimRow>>,
+) -> PoolDetails {
     let (ready, reason) = pools::readiness(pool);
     let (ranges, excluded, gateway, prefix_length) = match &pool.spec {
-        PoolSpec::Addresses(spec) => (&spec.addresses, &spec.excluded_addresses, &spec.gateway, spec.prefix),
-        PoolSpec::Prefixes(spec) => {
-            (&spec.prefixes, &spec.excluded_prefixes, &spec.gateway, spec.allocation_prefix_length)
-        }
+        PoolSpec::Addresses(spec) => (
+            &spec.addresses,
+            &spec.excluded_addresses,
+            &spec.gateway,
+            spec.prefix,
+        ),
+        PoolSpec::Prefixes(spec) => (
+            &spec.prefixes,
+            &spec.excluded_prefixes,
+            &spec.gateway,
+            spec.allocation_prefix_length,
+        ),
     };
     let is_complete = waiting.is_complete();
     let mut waiting = waiting_claims(waiting.into_seen(), &[]);
@@ -187,28 +218,54 @@ pub(super) fn describe(pool: &PoolRow, contents: &Contents<'_>, waiting: Readabl
 /// Describes the ranges of a pool: `10.1.0.0/24, prefix /24, gateway 10.1.0.1`.
 fn more_ranges(spec: &PoolSpec) -> Vec<String> {
     let describe = |entries: &[String], prefix: Option<i64>, gateway: &Option<String>| {
-        let prefix = prefix.map(|prefix| format!(", prefix /{prefix}")).unwrap_or_default();
+        let prefix = prefix
+            .map(|prefix| format!(", prefix /{prefix}"))
+            .unwrap_or_default();
         let gateway = gateway.as_ref().filter(|gateway| !gateway.is_empty());
-        let gateway = gateway.map(|gateway| format!(", gateway {gateway}")).unwrap_or_default();
+        let gateway = gateway
+            .map(|gateway| format!(", gateway {gateway}"))
+            .unwrap_or_default();
         format!("{}{prefix}{gateway}", entries.join(", "))
     };
     match spec {
-        PoolSpec::Addresses(spec) => {
-            spec.ranges.iter().map(|it| describe(&it.addresses, Some(it.prefix), &it.gateway)).collect()
-        }
-        PoolSpec::Prefixes(spec) => spec.ranges.iter().map(|it| describe(&it.prefixes, None, &it.gateway)).collect(),
+        PoolSpec::Addresses(spec) => spec
+            .ranges
+            .iter()
+            .map(|it| describe(&it.addresses, Some(it.prefix), &it.gateway))
+            .collect(),
+        PoolSpec::Prefixes(spec) => spec
+            .ranges
+            .iter()
+            .map(|it| describe(&it.prefixes, None, &it.gateway))
+            .collect(),
     }
 }
 
 /// The keys of labels and annotations.
 fn keys(metadata: &AddressMetadata) -> Vec<String> {
-    metadata.labels.keys().chain(metadata.annotations.keys()).cloned().collect()
+    metadata
+        .labels
+        .keys()
+        .chain(metadata.annotations.keys())
+        .cloned()
+        .collect()
 }
 
 /// The messages of the conditions other than Ready that are True: they report problems.
 fn warnings(pool: &PoolRow) -> Vec<String> {
-    let others = pool.conditions.iter().filter(|condition| condition.type_ != "Ready" && condition.status == "True");
-    others.map(|it| format!("{}: {}", it.type_, it.message.as_deref().unwrap_or_default())).collect()
+    let others = pool
+        .conditions
+        .iter()
+        .filter(|condition| condition.type_ != "Ready" && condition.status == "True");
+    others
+        .map(|it| {
+            format!(
+                "{}: {}",
+                it.type_,
+                it.message.as_deref().unwrap_or_default()
+            )
+        })
+        .collect()
 }
 
 /// Describes who may use a global pool.
@@ -220,14 +277,30 @@ fn access(pool: &PoolRow) -> Vec<String> {
     let namespaces = access.allowed_namespaces.map(|allowed| match allowed.from {
         NamespaceSource::All => "claims of all namespaces".to_owned(),
         NamespaceSource::None => "no claims".to_owned(),
-        NamespaceSource::Selector => "claims of the namespaces that spec.allowedNamespaces selects".to_owned(),
+        NamespaceSource::Selector => {
+            "claims of the namespaces that spec.allowedNamespaces selects".to_owned()
+        }
         NamespaceSource::Names => format!("claims of the namespaces {}", allowed.names.join(", ")),
     });
     let limits = access.limits.unwrap_or_default();
-    let limit = |limit: Option<i64>, group: &str| limit.map(|limit| format!("at most {limit} for each {group}"));
-    let headroom = access.headroom.map(|it| format!("the last {} free for the claims of spec.headroom", it.addresses));
-    let limits = [limit(limits.per_namespace, "namespace"), limit(limits.per_cluster, "Cluster")];
-    namespaces.into_iter().chain(limits.into_iter().flatten()).chain(headroom).collect()
+    let limit = |limit: Option<i64>, group: &str| {
+        limit.map(|limit| format!("at most {limit} for each {group}"))
+    };
+    let headroom = access.headroom.map(|it| {
+        format!(
+            "the last {} free for the claims of spec.headroom",
+            it.addresses
+        )
+    });
+    let limits = [
+        limit(limits.per_namespace, "namespace"),
+        limit(limits.per_cluster, "Cluster"),
+    ];
+    namespaces
+        .into_iter()
+        .chain(limits.into_iter().flatten())
+        .chain(headroom)
+        .collect()
 }
 
 #[cfg(test)]
@@ -249,7 +322,9 @@ mod tests {
                     "headroom": { "addresses": 5, "for": {} },
                 },
             });
-            access(&PoolRow::from(&serde_json::from_value::<Pool>(pool).unwrap()))
+            access(&PoolRow::from(
+                &serde_json::from_value::<Pool>(pool).unwrap(),
+            ))
         };
         let expected = [
             "claims of the namespaces a, b",
@@ -258,6 +333,9 @@ mod tests {
             "the last 5 free for the claims of spec.headroom",
         ];
         assert_eq!(pool("GlobalInClusterIPPool"), expected);
-        assert!(pool("InClusterIPPool").is_empty(), "namespaced pools have no rules");
+        assert!(
+            pool("InClusterIPPool").is_empty(),
+            "namespaced pools have no rules"
+        );
     }
 }

@@ -37,9 +37,16 @@ pub struct SliceLine {
 }
 
 /// Describes the slices of a pool with these addresses, in their order.
-pub(super) fn slice_lines(usable: &UsableBlocks, slices: &[SliceRow], contents: &Contents<'_>) -> Vec<SliceLine> {
+pub(super) fn slice_lines(
+    usable: &UsableBlocks,
+    slices: &[SliceRow],
+    contents: &Contents<'_>,
+) -> Vec<SliceLine> {
     let used = contents.inside.known().map(|rows| {
-        let mut numbers: Vec<u128> = rows.iter().filter_map(|row| usable.number(row.block)).collect();
+        let mut numbers: Vec<u128> = rows
+            .iter()
+            .filter_map(|row| usable.number(row.block))
+            .collect();
         numbers.sort_unstable();
         numbers.dedup();
         numbers
@@ -48,21 +55,33 @@ pub(super) fn slice_lines(usable: &UsableBlocks, slices: &[SliceRow], contents: 
     let taken = contents.held.as_ref().map(|held| {
         // In the order of their addresses.
         let held = held.iter().filter_map(|(block, _)| usable.number(*block));
-        held.filter(|number| allocatable.contains(*number)).collect::<Vec<u128>>()
+        held.filter(|number| allocatable.contains(*number))
+            .collect::<Vec<u128>>()
     });
-    let mut rows: Vec<_> = slices.iter().filter_map(|row| Some((row.block.as_ref().ok()?.1, row))).collect();
+    let mut rows: Vec<_> = slices
+        .iter()
+        .filter_map(|row| Some((row.block.as_ref().ok()?.1, row)))
+        .collect();
     rows.sort_by_key(|(block, _)| (block.span().first(), block.length()));
     let line = |(block, row): (Block, &SliceRow)| {
         let span = usable.numbers_overlapping(block);
-        let within = |set: &SpanSet| span.map(|span| set.intersect(&SpanSet::from(span)).len()).unwrap_or_default();
-        let count = |numbers: &[u128]| span.map(|span| count_within(numbers, span)).unwrap_or_default();
+        let within = |set: &SpanSet| {
+            span.map(|span| set.intersect(&SpanSet::from(span)).len())
+                .unwrap_or_default()
+        };
+        let count = |numbers: &[u128]| {
+            span.map(|span| count_within(numbers, span))
+                .unwrap_or_default()
+        };
         SliceLine {
             name: row.name.clone(),
             block: format!("{}/{}", block.base(), block.length()),
             owner: row.owner.clone(),
             total: capped(within(&usable.set)),
             used: used.as_ref().map(|used| capped(count(used))),
-            free: taken.as_ref().map(|taken| capped(within(&allocatable).saturating_sub(count(taken)))),
+            free: taken
+                .as_ref()
+                .map(|taken| capped(within(&allocatable).saturating_sub(count(taken)))),
             pinned: row.is_pinned,
             empty_since: row.empty_since,
         }
@@ -78,7 +97,9 @@ fn count_within(numbers: &[u128], span: Span) -> u128 {
 }
 
 fn capped(count: u128) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX).min(i64::MAX.unsigned_abs())
+    u64::try_from(count)
+        .unwrap_or(u64::MAX)
+        .min(i64::MAX.unsigned_abs())
 }
 
 /// The slices that have no effect. The provider returns those that it assigned itself.
@@ -89,27 +110,46 @@ pub(super) fn without_effect(slices: &[SliceRow], pools: &[PoolRow]) -> Vec<Find
     for row in slices {
         let delete = format!("kubectl delete ipslices {}", row.name);
         let mut add = |problem: String, repair: String| {
-            findings.push(Check::SliceWithoutEffect.finding(format!("ipslice {}", row.name), problem, repair));
+            findings.push(Check::SliceWithoutEffect.finding(
+                format!("ipslice {}", row.name),
+                problem,
+                repair,
+            ));
         };
         let (key, block) = match &row.block {
             Ok((key, block)) => (key, *block),
             Err(problem) => {
-                add(problem.clone(), format!("create it again with correct fields: {delete}"));
+                add(
+                    problem.clone(),
+                    format!("create it again with correct fields: {delete}"),
+                );
                 continue;
             }
         };
         match pools.get(key) {
             None if row.is_pinned => {
-                add(format!("{} does not exist", full(key)), format!("create the pool, or delete the slice: {delete}"));
+                add(
+                    format!("{} does not exist", full(key)),
+                    format!("create the pool, or delete the slice: {delete}"),
+                );
             }
             Some(pool) if row.is_pinned && pool.spec.slices().is_none() => {
-                let repair = format!("set spec.slices of the pool, {}, or delete the slice: {delete}", edit(key));
+                let repair = format!(
+                    "set spec.slices of the pool, {}, or delete the slice: {delete}",
+                    edit(key)
+                );
                 add(format!("{} has no spec.slices", full(key)), repair);
             }
             Some(pool) => match &pool.usable {
                 Ok(usable) if is_outside(usable, block) => {
-                    let repair = format!("add the addresses to the pool, {}, or delete the slice: {delete}", edit(key));
-                    add(format!("{} contains none of its addresses", full(key)), repair);
+                    let repair = format!(
+                        "add the addresses to the pool, {}, or delete the slice: {delete}",
+                        edit(key)
+                    );
+                    add(
+                        format!("{} contains none of its addresses", full(key)),
+                        repair,
+                    );
                 }
                 Ok(_) => effective.entry(key).or_default().push((block, row)),
                 // Another check reports the pool.
@@ -118,7 +158,9 @@ pub(super) fn without_effect(slices: &[SliceRow], pools: &[PoolRow]) -> Vec<Find
             None => {}
         }
     }
-    effective.into_values().for_each(|rows| findings.extend(overlaps(rows)));
+    effective
+        .into_values()
+        .for_each(|rows| findings.extend(overlaps(rows)));
     findings
 }
 
@@ -127,16 +169,24 @@ fn is_outside(usable: &UsableBlocks, block: Block) -> bool {
     span.is_none_or(|span| usable.set.intersect(&SpanSet::from(span)).is_empty())
 }
 
-/// Slices of one pool that overlap with another one. Of two, the one that was created by hand, or else later, is named.
+/// Slices of one pool that overlap with another one. Of two, the one that was created by hand, or
+/// else later, is named.
 fn overlaps(mut rows: Vec<(Block, &SliceRow)>) -> Vec<Finding> {
     rows.sort_by_key(|(block, _)| (block.span().first(), block.length()));
     let mut findings: Vec<Finding> = Vec::new();
     let mut enclosing: Vec<(Block, &SliceRow)> = Vec::new();
     for (block, row) in rows {
-        while enclosing.pop_if(|(outer, _)| outer.span().last() < block.span().first()).is_some() {}
+        while enclosing
+            .pop_if(|(outer, _)| outer.span().last() < block.span().first())
+            .is_some()
+        {}
         if let Some((_, outer)) = enclosing.last() {
             let rank = |row: &SliceRow| (row.is_pinned, row.created);
-            let (idle, other) = if rank(row) >= rank(outer) { (row, *outer) } else { (*outer, row) };
+            let (idle, other) = if rank(row) >= rank(outer) {
+                (row, *outer)
+            } else {
+                (*outer, row)
+            };
             let object = format!("ipslice {}", idle.name);
             if !findings.iter().any(|finding| finding.object == object) {
                 let problem = format!("it overlaps with IPSlice {} of {}", other.name, other.owner);
@@ -163,37 +213,71 @@ mod tests {
             let pool = json!({ "kind": "GlobalInClusterIPPool", "metadata": { "name": name }, "spec": spec });
             PoolRow::from(&serde_json::from_value::<Pool>(pool).unwrap())
         };
-        let pools = [pool("a", json!({ "size": 16, "per": "Namespace" })), pool("plain", serde_json::Value::Null)];
+        let pools = [
+            pool("a", json!({ "size": 16, "per": "Namespace" })),
+            pool("plain", serde_json::Value::Null),
+        ];
         let slice = |name: &str, scope: &str, block: &str, assigned: Option<&str>| {
             let owner = json!({ "kind": "Namespace", "name": "x" });
-            let spec = json!({ "scope": scope, "block": block, "owner": owner, "assignedAt": assigned });
+            let spec =
+                json!({ "scope": scope, "block": block, "owner": owner, "assignedAt": assigned });
             SliceRow::from(
-                serde_json::from_value::<capi_ipam_api::IPSlice>(json!({ "metadata": { "name": name }, "spec": spec }))
-                    .unwrap(),
+                serde_json::from_value::<capi_ipam_api::IPSlice>(
+                    json!({ "metadata": { "name": name }, "spec": spec }),
+                )
+                .unwrap(),
             )
         };
         let rows = [
-            slice("g.a.10.0.0.0-28", "g.a", "10.0.0.0/28", Some("2026-01-02T03:04:05Z")),
+            slice(
+                "g.a.10.0.0.0-28",
+                "g.a",
+                "10.0.0.0/28",
+                Some("2026-01-02T03:04:05Z"),
+            ),
             slice("g.a.10.0.0.0-27", "g.a", "10.0.0.0/27", None),
             slice("g.a.10.0.0.32-28", "g.a", "10.0.0.32/28", None),
             slice("g.a.10.1.0.0-28", "g.a", "10.1.0.0/28", None),
             slice("wrong", "g.a", "10.0.0.64/28", None),
             slice("g.none.10.0.0.0-28", "g.none", "10.0.0.0/28", None),
-            slice("g.none.10.0.0.16-28", "g.none", "10.0.0.16/28", Some("2026-01-02T03:04:05Z")),
+            slice(
+                "g.none.10.0.0.16-28",
+                "g.none",
+                "10.0.0.16/28",
+                Some("2026-01-02T03:04:05Z"),
+            ),
             slice("g.plain.10.0.0.0-28", "g.plain", "10.0.0.0/28", None),
         ];
-        let mut found: Vec<_> = without_effect(&rows, &pools).into_iter().map(|it| (it.object, it.problem)).collect();
+        let mut found: Vec<_> = without_effect(&rows, &pools)
+            .into_iter()
+            .map(|it| (it.object, it.problem))
+            .collect();
         found.sort();
         let expected = [
-            ("ipslice g.a.10.0.0.0-27", "it overlaps with IPSlice g.a.10.0.0.0-28"),
-            ("ipslice g.a.10.1.0.0-28", "GlobalInClusterIPPool a contains none of its addresses"),
-            ("ipslice g.none.10.0.0.0-28", "GlobalInClusterIPPool none does not exist"),
-            ("ipslice g.plain.10.0.0.0-28", "GlobalInClusterIPPool plain has no spec.slices"),
+            (
+                "ipslice g.a.10.0.0.0-27",
+                "it overlaps with IPSlice g.a.10.0.0.0-28",
+            ),
+            (
+                "ipslice g.a.10.1.0.0-28",
+                "GlobalInClusterIPPool a contains none of its addresses",
+            ),
+            (
+                "ipslice g.none.10.0.0.0-28",
+                "GlobalInClusterIPPool none does not exist",
+            ),
+            (
+                "ipslice g.plain.10.0.0.0-28",
+                "GlobalInClusterIPPool plain has no spec.slices",
+            ),
             ("ipslice wrong", "metadata.name: wrong does not match"),
         ];
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for ((object, problem), (expected, text)) in found.iter().zip(expected) {
-            assert!(object == expected && problem.starts_with(text), "{object}: {problem}");
+            assert!(
+                object == expected && problem.starts_with(text),
+                "{object}: {problem}"
+            );
         }
     }
 }

@@ -24,7 +24,8 @@ pub(crate) struct PoolWindow {
     pub(crate) details: PoolDetails,
     /// Number of all waiting claims of the pool; `null` if it is unknown.
     pub(crate) waiting_count: Option<usize>,
-    /// Omitted if the specification is invalid or has no addresses, or if it is unknown which ones are free.
+    /// Omitted if the specification is invalid or has no addresses, or if it is unknown which ones
+    /// are free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) window: Option<Window>,
 }
@@ -65,7 +66,8 @@ pub(crate) enum View {
     Around(Block),
 }
 
-/// Describes a pool and a part of its map. `all` are all known pools; addresses and reservations may be of any pool.
+/// Describes a pool and a part of its map. `all` are all known pools; addresses and reservations
+/// may be of any pool.
 pub(crate) fn window<'a>(
     pool: &PoolRow,
     all: &Readable<&[PoolRow]>,
@@ -80,48 +82,87 @@ pub(crate) fn window<'a>(
     // The claims are looked up one by one. As for their list, a permission can be missing.
     let may_read_claims = waiting.as_ref().map(|_| ());
     let mut details = describe(pool, &contents, waiting);
-    details.waiting.iter_mut().for_each(|waiting| waiting.truncate(MAX_LISTED));
+    details
+        .waiting
+        .iter_mut()
+        .for_each(|waiting| waiting.truncate(MAX_LISTED));
     let owners = |rows: &[&'a AddressRow]| {
         let keys = rows.iter().map(|row| row.claim_key());
         keys.filter_map(|key| claim_of(&key)).collect::<Vec<_>>()
     };
-    let outside = contents.outside.as_ref().map(|rows| rows.iter().copied().take(MAX_LISTED).collect::<Vec<_>>());
+    let outside = contents
+        .outside
+        .as_ref()
+        .map(|rows| rows.iter().copied().take(MAX_LISTED).collect::<Vec<_>>());
     let claims = may_read_claims.as_ref().map(|()| owners(outside.seen()));
     let is_complete = outside.is_complete();
-    details.out_of_range = list(holders(all, outside, Readable::complete([]), claims), is_complete);
-    let usable = pool.usable.as_ref().ok().filter(|usable| !usable.set.is_empty());
+    details.out_of_range = list(
+        holders(all, outside, Readable::complete([]), claims),
+        is_complete,
+    );
+    let usable = pool
+        .usable
+        .as_ref()
+        .ok()
+        .filter(|usable| !usable.set.is_empty());
     let known = usable.zip(contents.held.as_ref());
     let window = known.map(|(usable, held)| part(usable, held, view));
-    if let Some((usable, window)) = usable.zip(window.as_ref()).filter(|(_, window)| window.zoom.is_none()) {
+    if let Some((usable, window)) = usable
+        .zip(window.as_ref())
+        .filter(|(_, window)| window.zoom.is_none())
+    {
         let is_shown = |block: Block| {
-            let position = usable.number(block).and_then(|number| position(usable, number));
+            let position = usable
+                .number(block)
+                .and_then(|number| position(usable, number));
             position.is_some_and(|position| in_window(window, position))
         };
-        let shown = contents
-            .inside
-            .as_ref()
-            .map(|rows| rows.iter().copied().filter(|row| is_shown(row.block)).collect::<Vec<_>>());
-        let reserved = contents
-            .reserved
-            .as_ref()
-            .map(|rows| rows.iter().copied().filter(|row| is_shown(row.slot.block)).collect::<Vec<_>>());
+        let shown = contents.inside.as_ref().map(|rows| {
+            rows.iter()
+                .copied()
+                .filter(|row| is_shown(row.block))
+                .collect::<Vec<_>>()
+        });
+        let reserved = contents.reserved.as_ref().map(|rows| {
+            rows.iter()
+                .copied()
+                .filter(|row| is_shown(row.slot.block))
+                .collect::<Vec<_>>()
+        });
         let mut claims = owners(shown.seen());
-        claims.extend(reserved.seen().iter().filter_map(|row| claim_of(row.claim.as_ref()?)));
+        claims.extend(
+            reserved
+                .seen()
+                .iter()
+                .filter_map(|row| claim_of(row.claim.as_ref()?)),
+        );
         let claims = may_read_claims.map(|()| claims);
         details.holders = Some(holders(all, shown, reserved, claims));
     } else if known.is_none() && usable.is_some() {
         // Without a map there is no part of it: what can be read is listed.
-        let shown = contents.inside.as_ref().map(|rows| rows.iter().copied().take(MAX_LISTED).collect::<Vec<_>>());
-        let reserved = contents.reserved.as_ref().map(|rows| rows.iter().copied().take(MAX_LISTED).collect::<Vec<_>>());
+        let shown = contents
+            .inside
+            .as_ref()
+            .map(|rows| rows.iter().copied().take(MAX_LISTED).collect::<Vec<_>>());
+        let reserved = contents
+            .reserved
+            .as_ref()
+            .map(|rows| rows.iter().copied().take(MAX_LISTED).collect::<Vec<_>>());
         let claims = may_read_claims.map(|()| owners(shown.seen()));
         details.holders = list(holders(all, shown, reserved, claims), false);
     }
-    PoolWindow { details, waiting_count, window }
+    PoolWindow {
+        details,
+        waiting_count,
+        window,
+    }
 }
 
 fn in_window(window: &Window, position: u128) -> bool {
     let number = |text: &str| text.parse::<u128>().unwrap_or_default();
-    position.checked_sub(number(&window.start)).is_some_and(|offset| offset < number(&window.length))
+    position
+        .checked_sub(number(&window.start))
+        .is_some_and(|offset| offset < number(&window.length))
 }
 
 fn part(usable: &UsableBlocks, held: &[(Block, HolderState)], view: View) -> Window {
@@ -140,12 +181,23 @@ fn part(usable: &UsableBlocks, held: &[(Block, HolderState)], view: View) -> Win
         },
     };
     // A window begins at a multiple of its length, so that every window has the same neighbors.
-    let length = if length >= total { total } else { length.checked_next_power_of_two().unwrap_or(total) };
-    let start = if length >= total { 0 } else { start.min(total.saturating_sub(1)) / length * length };
+    let length = if length >= total {
+        total
+    } else {
+        length.checked_next_power_of_two().unwrap_or(total)
+    };
+    let start = if length >= total {
+        0
+    } else {
+        start.min(total.saturating_sub(1)) / length * length
+    };
     let length = length.min(total.saturating_sub(start));
     let Cells { size, count, used } = cells(usable, held, start, length, MAX_CELLS);
-    let starts = (0..count).map(|index| u128::from(index).saturating_mul(size).saturating_add(start));
-    let labels = starts.filter_map(|start| number_at(usable, start)).map(|number| usable.block(number).to_string());
+    let starts =
+        (0..count).map(|index| u128::from(index).saturating_mul(size).saturating_add(start));
+    let labels = starts
+        .filter_map(|start| number_at(usable, start))
+        .map(|number| usable.block(number).to_string());
     let focus = focus.and_then(|position| u64::try_from(position.checked_sub(start)? / size).ok());
     Window {
         total: total.to_string(),

@@ -10,7 +10,13 @@ use jiff::Timestamp;
 use super::created;
 
 /// Kinds of the API group of the provider that are no pools.
-const OTHER_KINDS: [&str; 5] = ["IPAddress", "IPAddressClaim", "IPNetwork", "IPReservation", "IPSlice"];
+const OTHER_KINDS: [&str; 5] = [
+    "IPAddress",
+    "IPAddressClaim",
+    "IPNetwork",
+    "IPReservation",
+    "IPSlice",
+];
 
 /// How many letters of an API group can be wrong.
 const MAX_WRONG_IN_GROUP: usize = 6;
@@ -43,7 +49,8 @@ pub(crate) struct UnservedClaim {
 }
 
 impl UnservedClaim {
-    /// `None` if the API server serves the kind of the pool, or if the pool is of a provider that is not installed.
+    /// `None` if the API server serves the kind of the pool, or if the pool is of a provider that
+    /// is not installed.
     pub(crate) fn of(claim: &IPAddressClaim, served: &ServedKinds) -> Option<Self> {
         let reference = &claim.spec.pool_ref;
         let (group, kind) = (reference.api_group.as_str(), reference.kind.as_str());
@@ -80,15 +87,27 @@ impl UnservedClaim {
     /// What is wrong, with the kind that was probably meant.
     pub(crate) fn problem(&self) -> String {
         if self.group == names::GROUP {
-            return format!("kind {} is not served; did you mean {}?", self.kind, self.meant);
+            return format!(
+                "kind {} is not served; did you mean {}?",
+                self.kind, self.meant
+            );
         }
-        let group =
-            if self.group.is_empty() { "without an API group".to_owned() } else { format!("of {}", self.group) };
-        format!("kind {} {group} is not served; did you mean {} of {}?", self.kind, self.meant, names::GROUP)
+        let group = if self.group.is_empty() {
+            "without an API group".to_owned()
+        } else {
+            format!("of {}", self.group)
+        };
+        format!(
+            "kind {} {group} is not served; did you mean {} of {}?",
+            self.kind,
+            self.meant,
+            names::GROUP
+        )
     }
 }
 
-/// Whether a claim with a group that is not served is for this provider: its group or its kind is almost right.
+/// Whether a claim with a group that is not served is for this provider: its group or its kind is
+/// almost right.
 fn is_meant_for_us(group: &str, kind: &str, meant: InClusterKind) -> bool {
     let group = group.split('/').next().unwrap_or_default();
     let is_group = group == names::GROUP || distance(group, names::GROUP) <= MAX_WRONG_IN_GROUP;
@@ -97,11 +116,20 @@ fn is_meant_for_us(group: &str, kind: &str, meant: InClusterKind) -> bool {
 
 /// The kind of pool that is written most similarly, of those that are served.
 fn nearest(kind: &str, served: &ServedKinds) -> InClusterKind {
-    let wrong = |candidate: &InClusterKind| (!served.own.contains(candidate.name()), distance(kind, candidate.name()));
-    InClusterKind::ALL.into_iter().min_by_key(wrong).unwrap_or(InClusterKind::IPPool)
+    let wrong = |candidate: &InClusterKind| {
+        (
+            !served.own.contains(candidate.name()),
+            distance(kind, candidate.name()),
+        )
+    };
+    InClusterKind::ALL
+        .into_iter()
+        .min_by_key(wrong)
+        .unwrap_or(InClusterKind::IPPool)
 }
 
-/// How many letters have to be inserted, deleted or replaced to get one text from the other, ignoring the case.
+/// How many letters have to be inserted, deleted or replaced to get one text from the other,
+/// ignoring the case.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other) = (one.to_lowercase(), other.to_lowercase());
     let mut row: Vec<usize> = (0..=other.chars().count()).collect();
@@ -112,7 +140,9 @@ fn distance(one: &str, other: &str) -> usize {
         let mut next = vec![before];
         for (right, above) in other.chars().zip(row.iter().skip(1)) {
             let replaced = diagonal.saturating_add(usize::from(left != right));
-            before = replaced.min(above.saturating_add(1)).min(before.saturating_add(1));
+            before = replaced
+                .min(above.saturating_add(1))
+                .min(before.saturating_add(1));
             diagonal = *above;
             next.push(before);
         }
@@ -128,8 +158,13 @@ mod tests {
     use super::*;
 
     fn problem(group: &str, kind: &str) -> Option<String> {
-        let own = InClusterKind::ALL.map(|kind| kind.name().to_owned()).into_iter();
-        let own = own.chain(OTHER_KINDS.map(str::to_owned)).chain(["OtherPool".to_owned()]).collect();
+        let own = InClusterKind::ALL
+            .map(|kind| kind.name().to_owned())
+            .into_iter();
+        let own = own
+            .chain(OTHER_KINDS.map(str::to_owned))
+            .chain(["OtherPool".to_owned()])
+            .collect();
         let groups = [names::GROUP, "ipam.metal3.io"].map(str::to_owned).into();
         let claim = json!({
             "metadata": { "namespace": "n4", "name": "m2" },
@@ -154,13 +189,22 @@ mod tests {
         ] {
             let text = problem(names::GROUP, kind).unwrap_or_default();
             assert!(
-                text.starts_with(&format!("kind {kind} is not served; ")) && text.ends_with(&meant(expected)),
+                text.starts_with(&format!("kind {kind} is not served; "))
+                    && text.ends_with(&meant(expected)),
                 "{text}"
             );
         }
-        for group in ["", "ipam.cluster.x-k8s.io/v1alpha2", "cluster.x-k8s.io", "ipam.clusters.x-k8s.io"] {
+        for group in [
+            "",
+            "ipam.cluster.x-k8s.io/v1alpha2",
+            "cluster.x-k8s.io",
+            "ipam.clusters.x-k8s.io",
+        ] {
             let text = problem(group, "InClusterIPPool").unwrap_or_default();
-            assert!(text.ends_with(&meant("InClusterIPPool of ipam.cluster.x-k8s.io")), "{group}: {text}");
+            assert!(
+                text.ends_with(&meant("InClusterIPPool of ipam.cluster.x-k8s.io")),
+                "{group}: {text}"
+            );
         }
     }
 
@@ -178,7 +222,12 @@ mod tests {
 
     #[test]
     fn distance_counts_wrong_letters() {
-        for (one, other, expected) in [("", "abc", 3), ("abc", "ABC", 0), ("kitten", "sitting", 3), ("abc", "", 3)] {
+        for (one, other, expected) in [
+            ("", "abc", 3),
+            ("abc", "ABC", 0),
+            ("kitten", "sitting", 3),
+            ("abc", "", 3),
+        ] {
             assert_eq!(distance(one, other), expected, "{one} {other}");
         }
     }

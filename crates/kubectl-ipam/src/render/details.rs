@@ -17,16 +17,28 @@ pub(crate) fn details(pool: &PoolDetails, style: Style) -> String {
 
 /// A line of a field; nothing for an empty value.
 fn line(name: &str, value: &str) -> String {
-    if value.is_empty() { String::new() } else { format!("  {name:<12} {}\n", clean(value)) }
+    if value.is_empty() {
+        String::new()
+    } else {
+        format!("  {name:<12} {}\n", clean(value))
+    }
 }
 
 /// What the pool itself tells.
 pub(crate) fn head(pool: &PoolDetails) -> String {
     let mut text = format!("{}\n", full(&pool.pool));
     let mut field = |name: &str, value: &str| text.push_str(&line(name, value));
-    field("Ready", &pool.reason.as_ref().map_or_else(|| pool.ready.clone(), |why| format!("{} ({why})", pool.ready)));
+    field(
+        "Ready",
+        &pool.reason.as_ref().map_or_else(
+            || pool.ready.clone(),
+            |why| format!("{} ({why})", pool.ready),
+        ),
+    );
     field("Problem", pool.problem.as_deref().unwrap_or_default());
-    pool.warnings.iter().for_each(|warning| field("Warning", warning));
+    pool.warnings
+        .iter()
+        .for_each(|warning| field("Warning", warning));
     field("Network", pool.network.as_deref().unwrap_or_default());
     field("Ranges", &pool.ranges.join(", "));
     field("Excluded", &pool.excluded.join(", "));
@@ -34,7 +46,9 @@ pub(crate) fn head(pool: &PoolDetails) -> String {
     if !pool.ranges.is_empty() || pool.more_ranges.is_empty() {
         field("Prefix", &format!("/{}", pool.prefix_length));
     }
-    pool.more_ranges.iter().for_each(|range| field("Range", range));
+    pool.more_ranges
+        .iter()
+        .for_each(|range| field("Range", range));
     field("Draining", &pool.draining.join(", "));
     if pool.cooldown_seconds > 0 {
         field("Cool-down", &format!("{}s", pool.cooldown_seconds));
@@ -48,7 +62,14 @@ pub(crate) fn head(pool: &PoolDetails) -> String {
     if pool.requests {
         field("Requests", "claims may request an address");
     }
-    field("Slices", &pool.slice_policy.as_ref().map(slice_policy).unwrap_or_default());
+    field(
+        "Slices",
+        &pool
+            .slice_policy
+            .as_ref()
+            .map(slice_policy)
+            .unwrap_or_default(),
+    );
     field("Reclaim", &reclaim(&pool.reclaim));
     field("Metadata", &pool.address_metadata.join(", "));
     field("Access", &pool.access.join("; "));
@@ -57,31 +78,51 @@ pub(crate) fn head(pool: &PoolDetails) -> String {
 
 fn slice_policy(policy: &SlicePolicy) -> String {
     let owner = match policy.per {
-        SliceOwnerKind::Label => format!("value of the label {}", policy.label.as_deref().unwrap_or_default()),
+        SliceOwnerKind::Label => format!(
+            "value of the label {}",
+            policy.label.as_deref().unwrap_or_default()
+        ),
         kind => format!("{kind:?}"),
     };
-    let most = policy.most_each.map(|most| format!(", at most {most} each")).unwrap_or_default();
+    let most = policy
+        .most_each
+        .map(|most| format!(", at most {most} each"))
+        .unwrap_or_default();
     let keep = policy.keep_seconds.map_or_else(
         || "until the owner is deleted".to_owned(),
         |seconds| format!("for {seconds}s, or until the owner is deleted"),
     );
-    format!("of {} for each {owner}{most}; empty slices are kept {keep}", policy.size)
+    format!(
+        "of {} for each {owner}{most}; empty slices are kept {keep}",
+        policy.size
+    )
 }
 
 fn reclaim(policy: &ReclaimPolicy) -> String {
-    let released =
-        policy.terminating.map(|it| format!("claims release their address {}s after the deletion", it.after_seconds));
+    let released = policy.terminating.map(|it| {
+        format!(
+            "claims release their address {}s after the deletion",
+            it.after_seconds
+        )
+    });
     let verified = policy.verify.filter(|mode| *mode == VerifyMode::Report);
     let verified = verified.map(|_| "addresses are compared with those of Machines".to_owned());
-    released.into_iter().chain(verified).collect::<Vec<_>>().join("; ")
+    released
+        .into_iter()
+        .chain(verified)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// What addresses, reservations and claims tell.
 pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
     let counts = &pool.counts;
     let number = number_or_unknown;
-    let drained =
-        if counts.drained == Some(0) { String::new() } else { format!(", {} drained", number(counts.drained)) };
+    let drained = if counts.drained == Some(0) {
+        String::new()
+    } else {
+        format!(", {} drained", number(counts.drained))
+    };
     let counts = format!(
         "{} total, {} used, {} free, {} reserved, {} cooling down{drained}, {} out of range",
         counts.total,
@@ -96,7 +137,11 @@ pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
         None => text.push_str("\nSlices: unknown\n"),
         Some([]) => {}
         Some(slices) => {
-            let _ = write!(text, "\nSlices\n{}", lists::slices(slices, style).text(true));
+            let _ = write!(
+                text,
+                "\nSlices\n{}",
+                lists::slices(slices, style).text(true)
+            );
         }
     }
     match &pool.map {
@@ -113,7 +158,11 @@ pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
         }
         Some([]) => {}
         Some(holders) => {
-            let _ = write!(text, "\n{title}\n{}", lists::holders(holders, style).text(true));
+            let _ = write!(
+                text,
+                "\n{title}\n{}",
+                lists::holders(holders, style).text(true)
+            );
         }
     };
     holders("Holders", pool.holders.as_deref(), &mut text);
@@ -122,8 +171,15 @@ pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
         None => text.push_str("\nWaiting claims: unknown\n"),
         Some([]) => {}
         Some(waiting) => {
-            let style = Style { namespaces: true, ..style };
-            let _ = write!(text, "\nWaiting claims\n{}", lists::claims(waiting, style).text(true));
+            let style = Style {
+                namespaces: true,
+                ..style
+            };
+            let _ = write!(
+                text,
+                "\nWaiting claims\n{}",
+                lists::claims(waiting, style).text(true)
+            );
         }
     }
     text
@@ -131,8 +187,14 @@ pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
 
 /// One character per cell, 32 cells per row, each row with its first address.
 fn draw(map: &OccupancyMap, style: Style) -> String {
-    let unit = if map.cell_size == "1" { "1 address".to_owned() } else { format!("{} addresses", map.cell_size) };
-    let mut text = format!("Map, {unit} per cell: # allocated, + partly, r reserved, c cooling down, . free\n");
+    let unit = if map.cell_size == "1" {
+        "1 address".to_owned()
+    } else {
+        format!("{} addresses", map.cell_size)
+    };
+    let mut text = format!(
+        "Map, {unit} per cell: # allocated, + partly, r reserved, c cooling down, . free\n"
+    );
     let width = map.rows.iter().map(String::len).max().unwrap_or_default();
     let mut cells = map.used.iter().peekable();
     for (row, start) in (0_u64..).zip(&map.rows) {
@@ -170,11 +232,23 @@ pub(super) fn holder(holder: &Holder, style: Style) -> String {
         HolderState::Excluded => "excluded by a reservation",
         HolderState::CoolingDown => "cooling down",
     };
-    let _ = writeln!(text, "\n{} of {}: {state}", holder.address, full(&holder.pool));
-    let claim = if holder.state == HolderState::CoolingDown { "Last claim" } else { "Claim" };
+    let _ = writeln!(
+        text,
+        "\n{} of {}: {state}",
+        holder.address,
+        full(&holder.pool)
+    );
+    let claim = if holder.state == HolderState::CoolingDown {
+        "Last claim"
+    } else {
+        "Claim"
+    };
     let fields = [
         ("Network", &holder.network),
-        (claim, &holder.claim.clone().map_or(Fact::Absent, Fact::Known)),
+        (
+            claim,
+            &holder.claim.clone().map_or(Fact::Absent, Fact::Known),
+        ),
         ("Machine", &holder.machine),
         ("Cluster", &holder.cluster),
         ("IPAddress", &holder.ip_address),
@@ -186,7 +260,12 @@ pub(super) fn holder(holder: &Holder, style: Style) -> String {
         }
     }
     if let Some(since) = holder.since {
-        let _ = writeln!(text, "  {:<12} {since} ({})", "Since", age(holder.since, style.now));
+        let _ = writeln!(
+            text,
+            "  {:<12} {since} ({})",
+            "Since",
+            age(holder.since, style.now)
+        );
     }
     match holder.until {
         Fact::Absent => {}

@@ -9,7 +9,10 @@ pub(crate) struct Grid {
 
 impl Grid {
     pub(crate) fn new(header: &[&'static str]) -> Self {
-        Self { header: header.to_vec(), rows: Vec::new() }
+        Self {
+            header: header.to_vec(),
+            rows: Vec::new(),
+        }
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
@@ -21,7 +24,10 @@ impl Grid {
         if self.rows.is_empty() {
             return "Nothing found.\n".to_owned();
         }
-        let titles = self.header.iter().map(|title| if has_header { title.len() } else { 0 });
+        let titles = self
+            .header
+            .iter()
+            .map(|title| if has_header { title.len() } else { 0 });
         let mut widths: Vec<usize> = titles.collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
@@ -29,8 +35,15 @@ impl Grid {
             }
         }
         let mut text = String::new();
-        let header: Vec<String> = self.header.iter().map(|title| (*title).to_owned()).collect();
-        for row in std::iter::once(&header).filter(|_| has_header).chain(&self.rows) {
+        let header: Vec<String> = self
+            .header
+            .iter()
+            .map(|title| (*title).to_owned())
+            .collect();
+        for row in std::iter::once(&header)
+            .filter(|_| has_header)
+            .chain(&self.rows)
+        {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&widths) {
                 let cell = clean(cell);
@@ -46,9 +59,16 @@ impl Grid {
 
     /// CSV as in RFC 4180, with lines that end with a line feed.
     pub(crate) fn csv(&self, has_header: bool) -> String {
-        let header: Vec<String> = self.header.iter().map(|title| title.to_lowercase()).collect();
+        let header: Vec<String> = self
+            .header
+            .iter()
+            .map(|title| title.to_lowercase())
+            .collect();
         let mut text = String::new();
-        for row in std::iter::once(&header).filter(|_| has_header).chain(&self.rows) {
+        for row in std::iter::once(&header)
+            .filter(|_| has_header)
+            .chain(&self.rows)
+        {
             let cells: Vec<String> = row.iter().map(|cell| quote(cell)).collect();
             text.push_str(&cells.join(","));
             text.push('\n');
@@ -59,14 +79,24 @@ impl Grid {
 
 fn quote(cell: &str) -> String {
     let is_plain = !cell.contains([',', '"', '\n', '\r']);
-    if is_plain { cell.to_owned() } else { format!("\"{}\"", cell.replace('"', "\"\"")) }
+    if is_plain {
+        cell.to_owned()
+    } else {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    }
 }
 
-/// Replaces control characters, except in the color codes of this program: a message must not control the terminal.
+/// Replaces control characters, except in the color codes of this program: a message must not
+/// control the terminal.
 pub(crate) fn clean(text: &str) -> String {
     let is_code = |rest: &str| {
-        let end = rest.strip_prefix("\u{1b}[").and_then(|rest| rest.find('m').map(|end| (rest, end)));
-        end.is_some_and(|(rest, end)| rest.get(..end).is_some_and(|code| code.chars().all(|c| c.is_ascii_digit())))
+        let end = rest
+            .strip_prefix("\u{1b}[")
+            .and_then(|rest| rest.find('m').map(|end| (rest, end)));
+        end.is_some_and(|(rest, end)| {
+            rest.get(..end)
+                .is_some_and(|code| code.chars().all(|c| c.is_ascii_digit()))
+        })
     };
     let mut clean = String::with_capacity(text.len());
     for (index, letter) in text.char_indices() {
@@ -99,7 +129,10 @@ mod tests {
     fn csv_quotes_separators_and_quotation_marks() {
         let mut grid = Grid::new(&["NAME", "MESSAGE"]);
         grid.row(vec!["a".to_owned(), "no \"free\", full".to_owned()]);
-        assert_eq!(grid.csv(true), "name,message\na,\"no \"\"free\"\", full\"\n");
+        assert_eq!(
+            grid.csv(true),
+            "name,message\na,\"no \"\"free\"\", full\"\n"
+        );
     }
 
     #[test]

@@ -10,7 +10,17 @@ fn short_kind(kind: &str) -> String {
 }
 
 pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
-    let mut header = vec!["KIND", "NAME", "TOTAL", "USED", "FREE", "COOLING", "WAITING", "OCCUPANCY", "READY"];
+    let mut header = vec![
+        "KIND",
+        "NAME",
+        "TOTAL",
+        "USED",
+        "FREE",
+        "COOLING",
+        "WAITING",
+        "OCCUPANCY",
+        "READY",
+    ];
     if style.namespaces || style.wide {
         header.insert(1, "NAMESPACE");
     }
@@ -25,8 +35,16 @@ pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
             Some(count) => abbreviate(count),
         };
         let counts = line.counts.as_ref();
-        let kind = if style.wide { line.pool.kind.clone() } else { short_kind(&line.pool.kind) };
-        let color = if line.ready == "False" { Color::Red } else { Color::Green };
+        let kind = if style.wide {
+            line.pool.kind.clone()
+        } else {
+            short_kind(&line.pool.kind)
+        };
+        let color = if line.ready == "False" {
+            Color::Red
+        } else {
+            Color::Green
+        };
         let mut cells = vec![
             kind,
             line.pool.name.clone(),
@@ -34,8 +52,12 @@ pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
             count(counts.map(|counts| counts.used)),
             count(counts.map(|counts| counts.free)),
             count(counts.map(|counts| counts.cooling_down)),
-            line.waiting.map_or_else(|| UNKNOWN.to_owned(), |waiting| count(Some(waiting))),
-            counts.map_or_else(|| "-".to_owned(), |counts| bar(counts.total, counts.free, style)),
+            line.waiting
+                .map_or_else(|| UNKNOWN.to_owned(), |waiting| count(Some(waiting))),
+            counts.map_or_else(
+                || "-".to_owned(),
+                |counts| bar(counts.total, counts.free, style),
+            ),
             style.paint(&line.ready, color),
         ];
         if style.namespaces || style.wide {
@@ -52,17 +74,29 @@ pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
     grid
 }
 
-/// A bar of ten cells: the part of the addresses that is not free. A bar is full only if no address is free.
+/// A bar of ten cells: the part of the addresses that is not free. A bar is full only if no address
+/// is free.
 pub(super) fn bar(total: u64, free: u64, style: Style) -> String {
     let taken = u128::from(total.saturating_sub(free)).saturating_mul(10);
-    let full = if total == 0 { 0 } else { taken.div_ceil(u128::from(total)) };
+    let full = if total == 0 {
+        0
+    } else {
+        taken.div_ceil(u128::from(total))
+    };
     let full = usize::try_from(if free > 0 { full.min(9) } else { full }).unwrap_or_default();
     let color = match full {
         0..=6 => Color::Green,
         7..=8 => Color::Yellow,
         _ => Color::Red,
     };
-    style.paint(&format!("{}{}", "#".repeat(full), ".".repeat(10_usize.saturating_sub(full))), color)
+    style.paint(
+        &format!(
+            "{}{}",
+            "#".repeat(full),
+            ".".repeat(10_usize.saturating_sub(full))
+        ),
+        color,
+    )
 }
 
 /// At most five characters, rounded down: `999`, `65.5k`, `1.0M`.
@@ -70,22 +104,55 @@ pub(super) fn abbreviate(count: u64) -> String {
     if count < 10_000 {
         return count.to_string();
     }
-    let units = [(1_000_000_000_000_000_000, "E"), (1_000_000_000_000_000, "P"), (1_000_000_000_000, "T")];
-    let units = units.into_iter().chain([(1_000_000_000, "G"), (1_000_000, "M"), (1000, "k")]);
-    let (unit, suffix) = units.into_iter().find(|(unit, _)| count >= *unit).unwrap_or((1, ""));
+    let units = [
+        (1_000_000_000_000_000_000, "E"),
+        (1_000_000_000_000_000, "P"),
+        (1_000_000_000_000, "T"),
+    ];
+    let units = units
+        .into_iter()
+        .chain([(1_000_000_000, "G"), (1_000_000, "M"), (1000, "k")]);
+    let (unit, suffix) = units
+        .into_iter()
+        .find(|(unit, _)| count >= *unit)
+        .unwrap_or((1, ""));
     let (whole, tenths) = (count / unit, count % unit / (unit / 10).max(1));
-    if whole < 100 { format!("{whole}.{tenths}{suffix}") } else { format!("{whole}{suffix}") }
+    if whole < 100 {
+        format!("{whole}.{tenths}{suffix}")
+    } else {
+        format!("{whole}{suffix}")
+    }
 }
 
 pub(super) fn networks(networks: &[NetworkLine], style: Style) -> Grid {
-    let mut header = vec!["NAME", "POOLS", "JOINING", "LEAVING", "TOTAL", "USED", "FREE", "OCCUPANCY", "READY"];
+    let mut header = vec![
+        "NAME",
+        "POOLS",
+        "JOINING",
+        "LEAVING",
+        "TOTAL",
+        "USED",
+        "FREE",
+        "OCCUPANCY",
+        "READY",
+    ];
     if style.wide {
         header.extend(["LENGTHS", "REASON", "MESSAGE"]);
     }
     let mut grid = Grid::new(&header);
     for line in networks {
-        let count = |count: u64| if style.wide { count.to_string() } else { abbreviate(count) };
-        let color = if line.ready == "False" { Color::Red } else { Color::Green };
+        let count = |count: u64| {
+            if style.wide {
+                count.to_string()
+            } else {
+                abbreviate(count)
+            }
+        };
+        let color = if line.ready == "False" {
+            Color::Red
+        } else {
+            Color::Green
+        };
         let mut cells = vec![
             line.name.clone(),
             count(line.pools),
@@ -99,8 +166,14 @@ pub(super) fn networks(networks: &[NetworkLine], style: Style) -> Grid {
         ];
         if style.wide {
             let lengths = [line.ipv4_length, line.ipv6_length].into_iter().flatten();
-            cells.push(lengths.map(|length| format!("/{length}")).collect::<Vec<_>>().join(" "));
-            cells.extend([&line.reason, &line.message].map(|cell| cell.clone().unwrap_or_default()));
+            cells.push(
+                lengths
+                    .map(|length| format!("/{length}"))
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            );
+            cells
+                .extend([&line.reason, &line.message].map(|cell| cell.clone().unwrap_or_default()));
         }
         grid.row(cells);
     }
@@ -119,9 +192,17 @@ pub(super) fn claims(claims: &[ClaimLine], style: Style) -> Grid {
     for claim in claims {
         // A misspelt kind is shown as it is.
         let is_whole = style.wide || claim.state == ClaimState::Unserved;
-        let kind = if is_whole { claim.pool.kind.clone() } else { short_kind(&claim.pool.kind) };
+        let kind = if is_whole {
+            claim.pool.kind.clone()
+        } else {
+            short_kind(&claim.pool.kind)
+        };
         let state = format!("{:?}", claim.state);
-        let color = if claim.state == ClaimState::Bound { Color::Green } else { Color::Yellow };
+        let color = if claim.state == ClaimState::Bound {
+            Color::Green
+        } else {
+            Color::Yellow
+        };
         let mut cells = vec![
             claim.name.clone(),
             format!("{kind}/{}", claim.pool.name),
@@ -134,7 +215,10 @@ pub(super) fn claims(claims: &[ClaimLine], style: Style) -> Grid {
             cells.insert(0, claim.namespace.clone());
         }
         if style.wide {
-            cells.extend([&claim.cluster, &claim.machine, &claim.message].map(|cell| cell.clone().unwrap_or_default()));
+            cells.extend(
+                [&claim.cluster, &claim.machine, &claim.message]
+                    .map(|cell| cell.clone().unwrap_or_default()),
+            );
         }
         grid.row(cells);
     }
@@ -148,7 +232,13 @@ pub(super) fn slices(slices: &[SliceLine], style: Style) -> Grid {
     }
     let mut grid = Grid::new(&header);
     for slice in slices {
-        let count = |count: u64| if style.wide { count.to_string() } else { abbreviate(count) };
+        let count = |count: u64| {
+            if style.wide {
+                count.to_string()
+            } else {
+                abbreviate(count)
+            }
+        };
         let known = |number: Option<u64>| number.map_or_else(|| UNKNOWN.to_owned(), count);
         let mut cells = vec![
             slice.block.clone(),

@@ -12,33 +12,49 @@ use crate::cli::Format;
 use crate::error::MissingRight;
 use crate::load::{Claims, Readable};
 use crate::model::{
-    Check, Diagnosis, Fact, HolderState, Inventory, LeaseRow, PoolDetails, WebhookRow, claims, diagnosis, holders,
-    matches_of, network_lines, pools, show,
+    Check, Diagnosis, Fact, HolderState, Inventory, LeaseRow, PoolDetails, WebhookRow, claims,
+    diagnosis, holders, matches_of, network_lines, pools, show,
 };
-use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, ServedKinds, UnservedClaim};
+use crate::objects::{
+    AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, ServedKinds, UnservedClaim,
+};
 use crate::output;
 
 const CREATED: &str = "2026-01-02T03:04:05Z";
 
 fn style() -> Style {
-    Style { color: false, wide: false, namespaces: false, headers: true, now: "2026-01-05T03:04:05Z".parse().unwrap() }
+    Style {
+        color: false,
+        wide: false,
+        namespaces: false,
+        headers: true,
+        now: "2026-01-05T03:04:05Z".parse().unwrap(),
+    }
 }
 
 /// Compares a text with a committed file. `UPDATE_GOLDEN=1` writes the file.
 fn golden(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
     }
-    assert_eq!(text, std::fs::read_to_string(&path).unwrap_or_default(), "{name}: UPDATE_GOLDEN=1 writes it");
+    assert_eq!(
+        text,
+        std::fs::read_to_string(&path).unwrap_or_default(),
+        "{name}: UPDATE_GOLDEN=1 writes it"
+    );
 }
 
 fn pool(kind: &str, name: &str, spec: &Value, status: &Value) -> PoolRow {
     let namespace = (!kind.starts_with("Global")).then_some("team-a");
     let metadata = json!({ "name": name, "namespace": namespace, "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"] });
-    let object: Pool =
-        serde_json::from_value(json!({ "kind": kind, "metadata": metadata, "spec": spec, "status": status })).unwrap();
+    let object: Pool = serde_json::from_value(
+        json!({ "kind": kind, "metadata": metadata, "spec": spec, "status": status }),
+    )
+    .unwrap();
     PoolRow::from(&object)
 }
 
@@ -49,18 +65,34 @@ fn web() -> PoolRow {
     });
     let counts = json!({ "total": 38, "free": 34, "used": 1, "outOfRange": 1, "coolingDown": 1, "reserved": 2 });
     let ready = json!([{ "type": "Ready", "status": "True", "reason": "PoolReady" }]);
-    pool("InClusterIPPool", "web", &spec, &json!({ "ipAddresses": counts, "conditions": ready }))
+    pool(
+        "InClusterIPPool",
+        "web",
+        &spec,
+        &json!({ "ipAddresses": counts, "conditions": ready }),
+    )
 }
 
 fn all_pools() -> Vec<PoolRow> {
     let prefixes = json!({ "prefixes": ["fd00:10::/48"], "allocationPrefixLength": 64, "network": "backbone" });
     let counts = json!({ "total": 65536, "free": 0, "used": 65536, "outOfRange": 0 });
     let invalid = json!({ "addresses": ["10.0.0.300"], "prefix": 24 });
-    let not_ready = json!([{ "type": "Ready", "status": "False", "reason": "InvalidSpec", "message": "bad" }]);
+    let not_ready =
+        json!([{ "type": "Ready", "status": "False", "reason": "InvalidSpec", "message": "bad" }]);
     vec![
         web(),
-        pool("GlobalInClusterIPPool", "broken", &invalid, &json!({ "conditions": not_ready })),
-        pool("GlobalInClusterPrefixPool", "pods", &prefixes, &json!({ "ipAddresses": counts })),
+        pool(
+            "GlobalInClusterIPPool",
+            "broken",
+            &invalid,
+            &json!({ "conditions": not_ready }),
+        ),
+        pool(
+            "GlobalInClusterPrefixPool",
+            "pods",
+            &prefixes,
+            &json!({ "ipAddresses": counts }),
+        ),
     ]
 }
 
@@ -81,10 +113,15 @@ fn addresses() -> Vec<AddressRow> {
 }
 
 fn reservations() -> Vec<ReservationRow> {
-    let claim = |name: &str, uid: Option<&str>| json!({ "namespace": "team-a", "name": name, "uid": uid });
+    let claim =
+        |name: &str, uid: Option<&str>| json!({ "namespace": "team-a", "name": name, "uid": uid });
     let cases = [
         ("10.0.0.4", claim("vm-1", Some("1")), Value::Null),
-        ("10.0.0.5", claim("vm-0", Some("0")), json!("2026-01-05T03:03:45Z")),
+        (
+            "10.0.0.5",
+            claim("vm-0", Some("0")),
+            json!("2026-01-05T03:03:45Z"),
+        ),
         ("10.0.0.6", claim("load-balancer", None), Value::Null),
         ("10.0.0.7", Value::Null, Value::Null),
     ];
@@ -130,25 +167,49 @@ fn claim_rows() -> Vec<ClaimRow> {
 
 #[test]
 fn pools_of_all_kinds_are_in_one_table() {
-    let report = Report::PoolList { pools: pools(&all_pools(), &Readable::complete(&claim_rows())) };
+    let report = Report::PoolList {
+        pools: pools(&all_pools(), &Readable::complete(&claim_rows())),
+    };
     let table = text(&report, style());
     assert!(table.lines().all(|line| line.len() <= 80), "{table}");
     golden("pools.txt", &table);
-    golden("pools-wide.txt", &text(&report, Style { wide: true, ..style() }));
+    golden(
+        "pools-wide.txt",
+        &text(
+            &report,
+            Style {
+                wide: true,
+                ..style()
+            },
+        ),
+    );
     for (format, file) in [
         (Format::Json, "pools.json"),
         (Format::Yaml, "pools.yaml"),
         (Format::Csv, "pools.csv"),
         (Format::Name, "pools-name.txt"),
     ] {
-        golden(file, &output::format(&report, &[], format, style()).unwrap());
+        golden(
+            file,
+            &output::format(&report, &[], format, style()).unwrap(),
+        );
     }
-    golden("pools-color.txt", &text(&report, Style { color: true, ..style() }));
+    golden(
+        "pools-color.txt",
+        &text(
+            &report,
+            Style {
+                color: true,
+                ..style()
+            },
+        ),
+    );
 }
 
 fn network_rows() -> Vec<NetworkRow> {
     let member = |name: &str, phase: &str| json!({ "kind": "GlobalInClusterIPPool", "name": name, "phase": phase });
-    let not_ready = json!([{ "type": "Ready", "status": "False", "reason": "InvalidSpec", "message": "bad" }]);
+    let not_ready =
+        json!([{ "type": "Ready", "status": "False", "reason": "InvalidSpec", "message": "bad" }]);
     let joined = json!({
         "pools": 2, "total": 65536, "used": 300, "free": 65200, "blockLengths": { "ipv4": 32, "ipv6": 64 },
         "members": [member("site-b", "Joining"), member("old", "Leaving"), member("site-a", "Member")],
@@ -156,35 +217,65 @@ fn network_rows() -> Vec<NetworkRow> {
     });
     let row = |(name, status): (&str, Value)| {
         let object: IPNetwork =
-            serde_json::from_value(json!({ "metadata": { "name": name }, "status": status })).unwrap();
+            serde_json::from_value(json!({ "metadata": { "name": name }, "status": status }))
+                .unwrap();
         NetworkRow::from(object)
     };
-    let cases = [("backbone", joined), ("broken", json!({ "conditions": not_ready })), ("new", Value::Null)];
+    let cases = [
+        ("backbone", joined),
+        ("broken", json!({ "conditions": not_ready })),
+        ("new", Value::Null),
+    ];
     cases.into_iter().map(row).collect()
 }
 
 #[test]
 fn networks_show_counts_and_moving_pools() {
-    let report = Report::NetworkList { networks: network_lines(&network_rows()) };
+    let report = Report::NetworkList {
+        networks: network_lines(&network_rows()),
+    };
     let table = text(&report, style());
     assert!(table.lines().all(|line| line.len() <= 80), "{table}");
     golden("networks.txt", &table);
-    golden("networks-wide.txt", &text(&report, Style { wide: true, ..style() }));
+    golden(
+        "networks-wide.txt",
+        &text(
+            &report,
+            Style {
+                wide: true,
+                ..style()
+            },
+        ),
+    );
     for (format, file) in [
         (Format::Json, "networks.json"),
         (Format::Yaml, "networks.yaml"),
         (Format::Csv, "networks.csv"),
         (Format::Name, "networks-name.txt"),
     ] {
-        golden(file, &output::format(&report, &[], format, style()).unwrap());
+        golden(
+            file,
+            &output::format(&report, &[], format, style()).unwrap(),
+        );
     }
 }
 
 #[test]
 fn claims_show_address_state_and_reason() {
-    let report = Report::ClaimList { claims: claims(claim_rows(), &[], &Readable::complete(&addresses())) };
+    let report = Report::ClaimList {
+        claims: claims(claim_rows(), &[], &Readable::complete(&addresses())),
+    };
     golden("claims.txt", &text(&report, style()));
-    golden("claims-wide.txt", &text(&report, Style { wide: true, ..style() }));
+    golden(
+        "claims-wide.txt",
+        &text(
+            &report,
+            Style {
+                wide: true,
+                ..style()
+            },
+        ),
+    );
 }
 
 fn who(query: &str) -> Report {
@@ -193,9 +284,21 @@ fn who(query: &str) -> Report {
     addresses.retain(|row| row.block == block);
     reservations.retain(|row| row.slot.block == block);
     let (pools, claims) = ([web()], claim_rows());
-    let (addresses, reservations) = (Readable::complete(&addresses), Readable::complete(&reservations));
-    let holders = holders(&Readable::complete(&pools), addresses, reservations, Readable::complete(&claims));
-    Report::HolderList { address: query.to_owned(), pools: Some(matches_of(&[web()], block)), holders: Some(holders) }
+    let (addresses, reservations) = (
+        Readable::complete(&addresses),
+        Readable::complete(&reservations),
+    );
+    let holders = holders(
+        &Readable::complete(&pools),
+        addresses,
+        reservations,
+        Readable::complete(&claims),
+    );
+    Report::HolderList {
+        address: query.to_owned(),
+        pools: Some(matches_of(&[web()], block)),
+        holders: Some(holders),
+    }
 }
 
 #[test]
@@ -221,20 +324,52 @@ fn shown(
     claims: Vec<ClaimRow>,
 ) -> PoolDetails {
     let pools = [pool.clone()];
-    let (addresses, reservations) = (Readable::complete(addresses), Readable::complete(reservations));
+    let (addresses, reservations) = (
+        Readable::complete(addresses),
+        Readable::complete(reservations),
+    );
     let slices = Readable::complete(Vec::new());
-    show(pool, &Readable::complete(&pools), &addresses, &reservations, &slices, &Readable::complete(claims))
+    show(
+        pool,
+        &Readable::complete(&pools),
+        &addresses,
+        &reservations,
+        &slices,
+        &Readable::complete(claims),
+    )
 }
 
 #[test]
 fn show_draws_map_holders_and_waiting_claims() {
     let pool = shown(&web(), addresses(), reservations(), claim_rows());
-    assert_eq!((pool.counts.total, pool.counts.used, pool.counts.free), (38, Some(1), Some(34)));
-    assert_eq!((pool.counts.reserved, pool.counts.cooling_down, pool.counts.out_of_range), (Some(2), Some(1), Some(1)));
+    assert_eq!(
+        (pool.counts.total, pool.counts.used, pool.counts.free),
+        (38, Some(1), Some(34))
+    );
+    assert_eq!(
+        (
+            pool.counts.reserved,
+            pool.counts.cooling_down,
+            pool.counts.out_of_range
+        ),
+        (Some(2), Some(1), Some(1))
+    );
     let report = Report::PoolDetails(Box::new(pool));
     golden("show.txt", &text(&report, style()));
-    golden("show-color.txt", &text(&report, Style { color: true, ..style() }));
-    golden("show.json", &output::format(&report, &[], Format::Json, style()).unwrap());
+    golden(
+        "show-color.txt",
+        &text(
+            &report,
+            Style {
+                color: true,
+                ..style()
+            },
+        ),
+    );
+    golden(
+        "show.json",
+        &output::format(&report, &[], Format::Json, style()).unwrap(),
+    );
 }
 
 #[test]
@@ -257,7 +392,10 @@ fn show_lists_ranges_and_draining_parts() {
     ] {
         assert!(text.contains(line), "{text}");
     }
-    assert!(!text.contains("Ranges") && !text.contains("  Prefix"), "{text}");
+    assert!(
+        !text.contains("Ranges") && !text.contains("  Prefix"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -272,7 +410,12 @@ fn map_of_the_largest_pool_has_blocks() {
 
 #[test]
 fn numbers_have_at_most_five_characters() {
-    for (count, text) in [(9999, "9999"), (65_536, "65.5k"), (999_999, "999k"), (1_000_000, "1.0M")] {
+    for (count, text) in [
+        (9999, "9999"),
+        (65_536, "65.5k"),
+        (999_999, "999k"),
+        (1_000_000, "1.0M"),
+    ] {
         assert_eq!(abbreviate(count), text);
     }
     assert_eq!(abbreviate(i64::MAX.unsigned_abs()), "9.2E");
@@ -292,27 +435,38 @@ fn each_fault_has_a_finding_with_its_repair() {
     pools.push(pool("InClusterIPPool", "copy", &spec, &Value::Null));
     let refused = |reason: &str, message: &str| json!([{ "type": "Ready", "status": "False", "reason": reason, "message": message }]);
     let named = json!({ "addresses": ["10.9.0.2"], "prefix": 24, "network": "none" });
-    for (name, reason) in
-        [("lost", "NetworkNotFound"), ("stranger", "NetworkNotAllowed"), ("choice", "NetworkNotReady")]
-    {
-        let status = json!({ "conditions": refused(reason, "about the network"), "observedGeneration": 1 });
+    for (name, reason) in [
+        ("lost", "NetworkNotFound"),
+        ("stranger", "NetworkNotAllowed"),
+        ("choice", "NetworkNotReady"),
+    ] {
+        let status =
+            json!({ "conditions": refused(reason, "about the network"), "observedGeneration": 1 });
         pools.push(pool("InClusterIPPool", name, &named, &status));
     }
-    let moving =
-        json!({ "observedGeneration": 1, "network": { "name": "backbone", "phase": "Joining", "remaining": 2 } });
-    pools.push(pool("InClusterIPPool", "slow", &json!({ "addresses": ["10.8.0.2"], "prefix": 24 }), &moving));
+    let moving = json!({ "observedGeneration": 1, "network": { "name": "backbone", "phase": "Joining", "remaining": 2 } });
+    pools.push(pool(
+        "InClusterIPPool",
+        "slow",
+        &json!({ "addresses": ["10.8.0.2"], "prefix": 24 }),
+        &moving,
+    ));
     let mut addresses = addresses();
     addresses.push(address("vm-9", "10.0.0.4"));
     let mut claims = claim_rows();
     claims.push(claim("vm-9", &json!({ "addressRef": { "name": "vm-9" } })));
     claims.push(claim("vm-5", &json!({ "addressRef": { "name": "vm-5" } })));
-    let in_use =
-        |status: &str| json!({ "type": "AddressInUse", "status": status, "message": "Machine vm-6 reports 10.0.0.9" });
+    let in_use = |status: &str| json!({ "type": "AddressInUse", "status": status, "message": "Machine vm-6 reports 10.0.0.9" });
     let ready = json!({ "type": "Ready", "status": "True" });
-    claims.push(claim("vm-6", &json!({ "conditions": [ready, in_use("False")] })));
-    claims.push(claim("vm-7", &json!({ "conditions": [ready, in_use("True")] })));
-    let early =
-        json!({ "type": "Ready", "status": "False", "reason": "ReleasedEarly", "message": "left: example.com/a" });
+    claims.push(claim(
+        "vm-6",
+        &json!({ "conditions": [ready, in_use("False")] }),
+    ));
+    claims.push(claim(
+        "vm-7",
+        &json!({ "conditions": [ready, in_use("True")] }),
+    ));
+    let early = json!({ "type": "Ready", "status": "False", "reason": "ReleasedEarly", "message": "left: example.com/a" });
     let mut released = claim("vm-8", &json!({ "conditions": [early] }));
     released.deleting = true;
     claims.push(released);
@@ -338,27 +492,48 @@ fn each_fault_has_a_finding_with_its_repair() {
         networks: Readable::complete(network_rows()),
         addresses: Readable::complete(addresses),
         reservations: Readable::complete(reservations),
-        claims: Readable::complete(Claims { served: claims, unserved: vec![unserved()] }),
+        claims: Readable::complete(Claims {
+            served: claims,
+            unserved: vec![unserved()],
+        }),
         slices: Readable::complete(Vec::new()),
-        unreadable: vec!["skipped 1 ipaddresses that cannot be decoded: team-a/x (no spec)".to_owned()],
+        unreadable: vec![
+            "skipped 1 ipaddresses that cannot be decoded: team-a/x (no spec)".to_owned(),
+        ],
         leases: Readable::complete(vec![lease]),
         webhooks: Readable::complete(vec![webhook]),
     };
     let now = style().now;
     let report = findings_of(&inventory);
     golden("doctor.txt", &text(&report, style()));
-    golden("doctor.csv", &output::format(&report, &[], Format::Csv, style()).unwrap());
+    golden(
+        "doctor.csv",
+        &output::format(&report, &[], Format::Csv, style()).unwrap(),
+    );
 
     inventory.pools = Readable::complete(Vec::new());
-    let missing: Vec<_> = diagnosis(&inventory, now).findings.into_iter().map(|finding| finding.object).collect();
-    assert!(missing.contains(&"ipaddressclaim team-a/vm-1".to_owned()), "{missing:?}");
+    let missing: Vec<_> = diagnosis(&inventory, now)
+        .findings
+        .into_iter()
+        .map(|finding| finding.object)
+        .collect();
+    assert!(
+        missing.contains(&"ipaddressclaim team-a/vm-1".to_owned()),
+        "{missing:?}"
+    );
     let report = findings_of(&healthy());
     assert_eq!(text(&report, style()), "No problems found.\n");
 }
 
 fn findings_of(inventory: &Inventory) -> Report {
-    let Diagnosis { findings, unchecked } = diagnosis(inventory, style().now);
-    Report::FindingList { findings, unchecked }
+    let Diagnosis {
+        findings,
+        unchecked,
+    } = diagnosis(inventory, style().now);
+    Report::FindingList {
+        findings,
+        unchecked,
+    }
 }
 
 fn healthy() -> Inventory {
@@ -388,31 +563,51 @@ fn unserved() -> UnservedClaim {
         "spec": { "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIpPool", "name": "web" } },
     }))
     .unwrap();
-    let own = ["InClusterIPPool", "GlobalInClusterIPPool"].map(str::to_owned).into();
-    let served = ServedKinds { groups: ["ipam.cluster.x-k8s.io".to_owned()].into(), own };
+    let own = ["InClusterIPPool", "GlobalInClusterIPPool"]
+        .map(str::to_owned)
+        .into();
+    let served = ServedKinds {
+        groups: ["ipam.cluster.x-k8s.io".to_owned()].into(),
+        own,
+    };
     UnservedClaim::of(&claim, &served).unwrap()
 }
 
 #[test]
 fn claim_of_an_unknown_kind_is_unserved() {
-    let lines = claims(claim_rows(), &[unserved()], &Readable::complete(&addresses()));
+    let lines = claims(
+        claim_rows(),
+        &[unserved()],
+        &Readable::complete(&addresses()),
+    );
     let table = text(&Report::ClaimList { claims: lines }, style());
     let line = table.lines().find(|line| line.starts_with("m2")).unwrap();
-    assert!(line.contains("InClusterIpPool/web") && line.contains("Unserved  UnknownPoolKind"), "{table}");
+    assert!(
+        line.contains("InClusterIpPool/web") && line.contains("Unserved  UnknownPoolKind"),
+        "{table}"
+    );
     let mut inventory = healthy();
-    inventory.claims = Readable::complete(Claims { served: Vec::new(), unserved: vec![unserved()] });
+    inventory.claims = Readable::complete(Claims {
+        served: Vec::new(),
+        unserved: vec![unserved()],
+    });
     let findings = text(&findings_of(&inventory), style());
     let expected = "UnknownPoolKind: ipaddressclaim team-a/m2\n  kind InClusterIpPool is not served; did you mean \
                     InClusterIPPool?\n  Repair: a claim cannot be changed: correct the pool";
     assert!(findings.starts_with(expected), "{findings}");
     assert!(
-        findings.contains("kubectl delete ipaddressclaims.ipam.cluster.x-k8s.io m2 --namespace team-a"),
+        findings
+            .contains("kubectl delete ipaddressclaims.ipam.cluster.x-k8s.io m2 --namespace team-a"),
         "{findings}"
     );
 }
 
 fn right(resource: &str) -> MissingRight {
-    MissingRight { verb: "list", resource: resource.to_owned(), namespace: None }
+    MissingRight {
+        verb: "list",
+        resource: resource.to_owned(),
+        namespace: None,
+    }
 }
 
 fn unreadable<T>(resource: &str) -> Readable<Vec<T>> {
@@ -425,11 +620,22 @@ fn check_that_is_not_possible_is_no_good_result() {
     inventory.addresses = unreadable("ipaddresses");
     let text_of = |inventory: &Inventory| text(&findings_of(inventory), style());
     let partly = text_of(&inventory);
-    assert!(partly.starts_with("What could be checked has no problem:\nUnknown: "), "{partly}");
-    for check in ["DuplicateAddress", "LostAddress", "OrphanAddress", "MissingPool"] {
+    assert!(
+        partly.starts_with("What could be checked has no problem:\nUnknown: "),
+        "{partly}"
+    );
+    for check in [
+        "DuplicateAddress",
+        "LostAddress",
+        "OrphanAddress",
+        "MissingPool",
+    ] {
         assert!(partly.contains(check), "{partly}");
     }
-    assert!(partly.contains("  not checked: you may not list ipaddresses in the whole cluster"), "{partly}");
+    assert!(
+        partly.contains("  not checked: you may not list ipaddresses in the whole cluster"),
+        "{partly}"
+    );
     let nothing = Inventory {
         pools: unreadable("pools"),
         networks: unreadable("networks"),
@@ -443,18 +649,38 @@ fn check_that_is_not_possible_is_no_good_result() {
     };
     let unchecked = diagnosis(&nothing, style().now).unchecked;
     let missing = |check: &&Check| !unchecked.iter().any(|skipped| skipped.check == **check);
-    assert_eq!(Check::ALL.iter().filter(missing).collect::<Vec<_>>(), Vec::<&Check>::new());
-    assert!(text_of(&nothing).starts_with("Nothing could be checked:\n"), "{}", text_of(&nothing));
+    assert_eq!(
+        Check::ALL.iter().filter(missing).collect::<Vec<_>>(),
+        Vec::<&Check>::new()
+    );
+    assert!(
+        text_of(&nothing).starts_with("Nothing could be checked:\n"),
+        "{}",
+        text_of(&nothing)
+    );
 }
 
 #[test]
 fn counts_and_map_without_a_permission_are_unknown() {
     let pools = [web()];
     let all = Readable::complete(&pools[..]);
-    let (addresses, reservations) = (Readable::complete(addresses()), Readable::complete(reservations()));
-    let (slices, claims) = (Readable::complete(Vec::new()), Readable::complete(claim_rows()));
+    let (addresses, reservations) = (
+        Readable::complete(addresses()),
+        Readable::complete(reservations()),
+    );
+    let (slices, claims) = (
+        Readable::complete(Vec::new()),
+        Readable::complete(claim_rows()),
+    );
     let text_of = |pool: PoolDetails| text(&Report::PoolDetails(Box::new(pool)), style());
-    let blind = text_of(show(&web(), &all, &unreadable("a"), &unreadable("r"), &slices, &unreadable("c")));
+    let blind = text_of(show(
+        &web(),
+        &all,
+        &unreadable("a"),
+        &unreadable("r"),
+        &slices,
+        &unreadable("c"),
+    ));
     for line in [
         "38 total, ? used, ? free, ? reserved, ? cooling down, ? out of range",
         "Map: unknown",
@@ -463,15 +689,45 @@ fn counts_and_map_without_a_permission_are_unknown() {
     ] {
         assert!(blind.contains(line), "{blind}");
     }
-    let without_addresses = show(&web(), &all, &unreadable("a"), &reservations, &slices, &claims);
+    let without_addresses = show(
+        &web(),
+        &all,
+        &unreadable("a"),
+        &reservations,
+        &slices,
+        &claims,
+    );
     let held = without_addresses.holders.as_ref().unwrap().first().unwrap();
-    assert_eq!((held.state, &held.ip_address), (HolderState::Held, &Fact::Unknown), "whether it has an IPAddress");
+    assert_eq!(
+        (held.state, &held.ip_address),
+        (HolderState::Held, &Fact::Unknown),
+        "whether it has an IPAddress"
+    );
     let without_reservations = show(&web(), &all, &addresses, &unreadable("r"), &slices, &claims);
-    assert_eq!((without_reservations.counts.used, without_reservations.counts.free), (Some(1), None));
-    assert_eq!(without_reservations.holders.unwrap()[0].reservation, Fact::Unknown);
-    let without_claims = show(&web(), &all, &addresses, &reservations, &slices, &unreadable("c"));
+    assert_eq!(
+        (
+            without_reservations.counts.used,
+            without_reservations.counts.free
+        ),
+        (Some(1), None)
+    );
+    assert_eq!(
+        without_reservations.holders.unwrap()[0].reservation,
+        Fact::Unknown
+    );
+    let without_claims = show(
+        &web(),
+        &all,
+        &addresses,
+        &reservations,
+        &slices,
+        &unreadable("c"),
+    );
     let text = text_of(without_claims);
-    assert!(text.contains("team-a/vm-1           ?") && text.contains("Waiting claims: unknown"), "{text}");
+    assert!(
+        text.contains("team-a/vm-1           ?") && text.contains("Waiting claims: unknown"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -479,15 +735,34 @@ fn many_findings_of_one_kind_are_grouped() {
     let mut inventory = healthy();
     inventory.pools = Readable::complete(Vec::new());
     let waiting = |number: usize| claim(&format!("vm-{number:02}"), &Value::Null);
-    inventory.claims = Readable::complete(Claims { served: (0..40).map(waiting).collect(), unserved: Vec::new() });
+    inventory.claims = Readable::complete(Claims {
+        served: (0..40).map(waiting).collect(),
+        unserved: Vec::new(),
+    });
     let table = text(&findings_of(&inventory), style());
     assert_eq!(table.lines().count(), 3, "{table}");
-    assert!(table.contains("ipaddressclaim team-a/vm-04 and 35 more"), "{table}");
-    let entries: Vec<String> = (0..63).map(|number| format!("10.0.0.{}", 300 + number)).collect();
-    let wrong = pool("InClusterIPPool", "wrong", &json!({ "addresses": entries, "prefix": 24 }), &Value::Null);
+    assert!(
+        table.contains("ipaddressclaim team-a/vm-04 and 35 more"),
+        "{table}"
+    );
+    let entries: Vec<String> = (0..63)
+        .map(|number| format!("10.0.0.{}", 300 + number))
+        .collect();
+    let wrong = pool(
+        "InClusterIPPool",
+        "wrong",
+        &json!({ "addresses": entries, "prefix": 24 }),
+        &Value::Null,
+    );
     let mut inventory = healthy();
     inventory.pools = Readable::complete(vec![wrong]);
     let table = text(&findings_of(&inventory), style());
-    assert!(table.contains("10.0.0.302") && !table.contains("10.0.0.303"), "{table}");
-    assert!(table.contains("more problems") && table.lines().count() == 3, "{table}");
+    assert!(
+        table.contains("10.0.0.302") && !table.contains("10.0.0.303"),
+        "{table}"
+    );
+    assert!(
+        table.contains("more problems") && table.lines().count() == 3,
+        "{table}"
+    );
 }

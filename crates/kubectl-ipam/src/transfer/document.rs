@@ -39,7 +39,11 @@ pub(super) struct Field {
 impl Node {
     /// The fields of an object; none of another value.
     pub(super) fn fields(&self) -> &[Field] {
-        if let Content::Map(fields) = &self.content { fields } else { &[] }
+        if let Content::Map(fields) = &self.content {
+            fields
+        } else {
+            &[]
+        }
     }
 
     /// The value of a field.
@@ -50,7 +54,11 @@ impl Node {
 
     /// A text; `None` for another value.
     pub(super) fn as_text(&self) -> Option<&str> {
-        if let Content::Text(text) = &self.content { Some(text) } else { None }
+        if let Content::Text(text) = &self.content {
+            Some(text)
+        } else {
+            None
+        }
     }
 
     /// The value without lines.
@@ -79,8 +87,13 @@ pub(super) fn parse(text: &str) -> (Vec<Node>, Vec<ImportProblem>) {
         match serde_saphyr::from_str_with_options::<Spanned<Raw>>(document, options()) {
             Ok(raw) => nodes.push(raw_node(&raw, lines_before, document)),
             Err(error) => {
-                let line = error.location().map(|location| location.line().saturating_add(lines_before));
-                problems.push(ImportProblem { line, problem: first_line(&error.without_snippet().to_string()) });
+                let line = error
+                    .location()
+                    .map(|location| location.line().saturating_add(lines_before));
+                problems.push(ImportProblem {
+                    line,
+                    problem: first_line(&error.without_snippet().to_string()),
+                });
             }
         }
     }
@@ -132,7 +145,12 @@ fn raw_node(raw: &Spanned<Raw>, lines_before: u64, document: &str) -> Node {
         Raw::Bool(value) => Content::Bool(*value),
         Raw::Number(number) => Content::Number(number.clone()),
         Raw::Text(text) => Content::Text(text.clone()),
-        Raw::List(items) => Content::List(items.iter().map(|item| raw_node(item, lines_before, document)).collect()),
+        Raw::List(items) => Content::List(
+            items
+                .iter()
+                .map(|item| raw_node(item, lines_before, document))
+                .collect(),
+        ),
         Raw::Map(fields) => {
             let field = |(name, value): &(Spanned<String>, Spanned<Raw>)| Field {
                 line: line(name.referenced.line()),
@@ -143,17 +161,28 @@ fn raw_node(raw: &Spanned<Raw>, lines_before: u64, document: &str) -> Node {
         }
     };
     let is_scalar = matches!(content, Content::Bool(_) | Content::Number(_));
-    let text = if is_scalar { written(raw, document) } else { String::new() };
-    Node { line: line(raw.referenced.line()), text, content }
+    let text = if is_scalar {
+        written(raw, document)
+    } else {
+        String::new()
+    };
+    Node {
+        line: line(raw.referenced.line()),
+        text,
+        content,
+    }
 }
 
 /// A scalar as it is written in the document.
 fn written(raw: &Spanned<Raw>, document: &str) -> String {
     let span = raw.defined.span();
-    let bytes = span.byte_offset().zip(span.byte_len()).and_then(|(start, length)| {
-        let (start, length) = (usize::try_from(start).ok()?, usize::try_from(length).ok()?);
-        document.get(start..start.checked_add(length)?)
-    });
+    let bytes = span
+        .byte_offset()
+        .zip(span.byte_len())
+        .and_then(|(start, length)| {
+            let (start, length) = (usize::try_from(start).ok()?, usize::try_from(length).ok()?);
+            document.get(start..start.checked_add(length)?)
+        });
     bytes.unwrap_or_default().trim().to_owned()
 }
 
@@ -197,7 +226,9 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Raw, E> {
-        Number::from_f64(value).map(Raw::Number).ok_or_else(|| E::custom("is not a number"))
+        Number::from_f64(value)
+            .map(Raw::Number)
+            .ok_or_else(|| E::custom("is not a number"))
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Raw, E> {
@@ -236,12 +267,20 @@ mod tests {
         let text = "# A comment.\n---\nspec:\n  ranges:\n  - {prefix: 024,\n     gateway: 10.0.0.1}\n  empty:\n";
         let node = one(text);
         let spec = node.get("spec").unwrap();
-        let Content::List(ranges) = &spec.get("ranges").unwrap().content else { panic!("a list") };
-        let lines: Vec<_> =
-            ranges[0].fields().iter().map(|field| (field.name.as_str(), field.line, field.value.line)).collect();
+        let Content::List(ranges) = &spec.get("ranges").unwrap().content else {
+            panic!("a list")
+        };
+        let lines: Vec<_> = ranges[0]
+            .fields()
+            .iter()
+            .map(|field| (field.name.as_str(), field.line, field.value.line))
+            .collect();
         assert_eq!(lines, [("prefix", 5, 5), ("gateway", 6, 6)]);
         assert_eq!(ranges[0].get("prefix").unwrap().text, "024");
-        assert_eq!((spec.fields()[1].name.as_str(), spec.fields()[1].line), ("empty", 7));
+        assert_eq!(
+            (spec.fields()[1].name.as_str(), spec.fields()[1].line),
+            ("empty", 7)
+        );
         assert_eq!(spec.get("empty").unwrap().to_value(), Value::Null);
     }
 
@@ -251,22 +290,35 @@ mod tests {
         assert_eq!(node.to_value(), serde_json::json!({"a": [1, true]}));
         let node = one("a: &x\n  b: 1\nc: *x\n");
         assert_eq!(node.get("c").unwrap().line, 3);
-        assert_eq!(node.get("c").unwrap().to_value(), serde_json::json!({"b": 1}));
+        assert_eq!(
+            node.get("c").unwrap().to_value(),
+            serde_json::json!({"b": 1})
+        );
     }
 
     #[test]
     fn invalid_document_has_its_line() {
         let (nodes, problems) = parse("a: 1\n---\nb: 1\nb: 2\n---\nc: [\n");
         assert_eq!(nodes.len(), 1);
-        let lines: Vec<_> = problems.iter().map(|problem| problem.line.unwrap()).collect();
+        let lines: Vec<_> = problems
+            .iter()
+            .map(|problem| problem.line.unwrap())
+            .collect();
         assert_eq!((lines[0], problems.len()), (4, 2), "{problems:?}");
     }
 
     #[test]
     fn second_document_without_a_plain_separator_is_read() {
-        for text in ["a: 1\n--- # next\nb: 2\n", "a: 1\n...\n---\nb: 2\n", "a: 1\n--- {b: 2}\n"] {
+        for text in [
+            "a: 1\n--- # next\nb: 2\n",
+            "a: 1\n...\n---\nb: 2\n",
+            "a: 1\n--- {b: 2}\n",
+        ] {
             let (nodes, problems) = parse(text);
-            assert!(nodes.len() == 2 || !problems.is_empty(), "{text}: {nodes:?}");
+            assert!(
+                nodes.len() == 2 || !problems.is_empty(),
+                "{text}: {nodes:?}"
+            );
         }
     }
 }

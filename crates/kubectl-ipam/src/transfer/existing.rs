@@ -50,7 +50,10 @@ pub(super) struct Metadata {
 impl Metadata {
     pub(super) fn of(metadata: &ObjectMeta) -> Self {
         let texts = |texts: &Option<Texts>| texts.clone().unwrap_or_default();
-        Self { labels: texts(&metadata.labels), annotations: texts(&metadata.annotations) }
+        Self {
+            labels: texts(&metadata.labels),
+            annotations: texts(&metadata.annotations),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -102,7 +105,11 @@ impl ExistingReservation {
 }
 
 /// Reads what a file is compared with, and keeps only that.
-pub(super) async fn read(loader: &mut Loader<'_>, parsed: &Parsed, prune: bool) -> Result<Existing, Error> {
+pub(super) async fn read(
+    loader: &mut Loader<'_>,
+    parsed: &Parsed,
+    prune: bool,
+) -> Result<Existing, Error> {
     let mut existing = Existing::default();
     loader
         .each_pool(None, |pool: &Pool| {
@@ -118,14 +125,21 @@ pub(super) async fn read(loader: &mut Loader<'_>, parsed: &Parsed, prune: bool) 
         .require(|| "which pools exist".to_owned())?;
     let blocks: HashSet<Block> = parsed.reserved().map(|wanted| wanted.block).collect();
     let each = |reservation: IPReservation| {
-        let Some(entry) = ExistingReservation::of(&reservation) else { return };
+        let Some(entry) = ExistingReservation::of(&reservation) else {
+            return;
+        };
         if entry.metadata.import().is_some() || blocks.contains(&entry.block) {
             existing.reservations.push(entry);
         }
     };
-    loader.list(Kind::Reservation, None, each).await?.require(|| "which reservations exist".to_owned())?;
+    loader
+        .list(Kind::Reservation, None, each)
+        .await?
+        .require(|| "which reservations exist".to_owned())?;
     if !blocks.is_empty() || prune {
-        let rows = loader.addresses(|row| prune || blocks.contains(&row.block)).await?;
+        let rows = loader
+            .addresses(|row| prune || blocks.contains(&row.block))
+            .await?;
         for row in rows.require(|| "which addresses are in use".to_owned())? {
             if prune {
                 existing.pools_in_use.insert(row.pool.clone());
@@ -137,21 +151,34 @@ pub(super) async fn read(loader: &mut Loader<'_>, parsed: &Parsed, prune: bool) 
         }
     }
     if prune {
-        let claims = loader.claims(None, |_| true).await?.require(|| "which pools are in use".to_owned())?;
-        existing.pools_in_use.extend(claims.into_iter().map(|claim| claim.pool));
+        let claims = loader
+            .claims(None, |_| true)
+            .await?
+            .require(|| "which pools are in use".to_owned())?;
+        existing
+            .pools_in_use
+            .extend(claims.into_iter().map(|claim| claim.pool));
     }
     read_networks(loader, parsed, &mut existing).await?;
     Ok(existing)
 }
 
-/// Reads the networks if one of them could select a pool that the file creates or changes, and reserves addresses of.
-async fn read_networks(loader: &mut Loader<'_>, parsed: &Parsed, existing: &mut Existing) -> Result<(), Error> {
+/// Reads the networks if one of them could select a pool that the file creates or changes, and
+/// reserves addresses of.
+async fn read_networks(
+    loader: &mut Loader<'_>,
+    parsed: &Parsed,
+    existing: &mut Existing,
+) -> Result<(), Error> {
     let reserved: HashSet<&PoolKey> = parsed.reserved().map(|wanted| &wanted.pool).collect();
-    let could_be_selected = parsed
-        .pools()
-        .any(|wanted| wanted.pool.spec.network().is_none() && reserved.contains(&PoolKey::of(&wanted.pool)));
+    let could_be_selected = parsed.pools().any(|wanted| {
+        wanted.pool.spec.network().is_none() && reserved.contains(&PoolKey::of(&wanted.pool))
+    });
     if !could_be_selected {
         return Ok(());
     }
-    loader.fill_networks(&existing.networks).await?.require(|| "the network of a pool of the file".to_owned())
+    loader
+        .fill_networks(&existing.networks)
+        .await?
+        .require(|| "the network of a pool of the file".to_owned())
 }

@@ -20,8 +20,8 @@ pub(crate) struct Exported {
     pub(crate) left_out: Vec<String>,
 }
 
-/// Returns the pools of a namespace, or of all, the global pools, and the reservations of users in them. With names,
-/// only these pools.
+/// Returns the pools of a namespace, or of all, the global pools, and the reservations of users in
+/// them. With names, only these pools.
 pub(crate) async fn export(
     loader: &mut Loader<'_>,
     namespace: Option<&str>,
@@ -29,28 +29,46 @@ pub(crate) async fn export(
     format: Format,
 ) -> Result<Exported, Error> {
     if format == Format::Name {
-        return Err(Error::Argument("export writes csv, json or yaml".to_owned()));
+        return Err(Error::Argument(
+            "export writes csv, json or yaml".to_owned(),
+        ));
     }
     let mut pools: Vec<Pool> = Vec::new();
-    loader.each_pool(namespace, |pool| pools.push(plain_pool(pool))).await?.into_seen();
+    loader
+        .each_pool(namespace, |pool| pools.push(plain_pool(pool)))
+        .await?
+        .into_seen();
     pools.sort_by_key(PoolKey::of);
     select(&mut pools, names, namespace)?;
     let keys: HashSet<PoolKey> = pools.iter().map(PoolKey::of).collect();
-    let (mut reservations, mut left_out): (Vec<IPReservation>, Vec<String>) = (Vec::new(), Vec::new());
+    let (mut reservations, mut left_out): (Vec<IPReservation>, Vec<String>) =
+        (Vec::new(), Vec::new());
     let each = |reservation: IPReservation| {
-        let is_of_user = reservation.spec.claim_ref.as_ref().is_none_or(|claim| claim.uid.is_none())
+        let is_of_user = reservation
+            .spec
+            .claim_ref
+            .as_ref()
+            .is_none_or(|claim| claim.uid.is_none())
             && reservation.spec.released_at.is_none();
         let pool = PoolKey::of_reservation(&reservation.spec.pool_ref);
-        if !is_of_user || pool.is_none_or(|pool| !keys.contains(&pool)) || reservation.network_block_length().is_some()
+        if !is_of_user
+            || pool.is_none_or(|pool| !keys.contains(&pool))
+            || reservation.network_block_length().is_some()
         {
             return;
         }
         match reservation.slot() {
             Ok(_) => reservations.push(plain_reservation(reservation)),
-            Err(problem) => left_out.push(format!("IPReservation {} is left out: {problem}", reservation.name_any())),
+            Err(problem) => left_out.push(format!(
+                "IPReservation {} is left out: {problem}",
+                reservation.name_any()
+            )),
         }
     };
-    loader.list(Kind::Reservation, None, each).await?.into_seen();
+    loader
+        .list(Kind::Reservation, None, each)
+        .await?
+        .into_seen();
     reservations.sort_by_key(|reservation| reservation.slot().ok());
     let text = if matches!(format, Format::Table | Format::Wide | Format::Csv) {
         left_out.extend(remove_without_columns(&mut pools, &mut reservations));
@@ -72,7 +90,10 @@ fn select(pools: &mut Vec<Pool>, names: &[String], namespace: Option<&str>) -> R
                 || "any namespace".to_owned(),
                 |namespace| format!("the namespace {namespace} or among the global pools"),
             );
-            return Err(Error::NoPool { name: name.clone(), place });
+            return Err(Error::NoPool {
+                name: name.clone(),
+                place,
+            });
         }
     }
     pools.retain(|pool| {
@@ -82,9 +103,12 @@ fn select(pools: &mut Vec<Pool>, names: &[String], namespace: Option<&str>) -> R
     Ok(())
 }
 
-/// Removes the pools that a table cannot state, with their reservations: an import would create other pools. Returns
-/// what it removes, and the labels and annotations that the table lacks.
-fn remove_without_columns(pools: &mut Vec<Pool>, reservations: &mut Vec<IPReservation>) -> Vec<String> {
+/// Removes the pools that a table cannot state, with their reservations: an import would create
+/// other pools. Returns what it removes, and the labels and annotations that the table lacks.
+fn remove_without_columns(
+    pools: &mut Vec<Pool>,
+    reservations: &mut Vec<IPReservation>,
+) -> Vec<String> {
     let mut left_out = Vec::new();
     let mut removed: BTreeMap<PoolKey, (String, u64)> = BTreeMap::new();
     pools.retain(|pool| {
@@ -93,22 +117,37 @@ fn remove_without_columns(pools: &mut Vec<Pool>, reservations: &mut Vec<IPReserv
             removed.insert(key, (fields.join(", "), 0));
             return false;
         }
-        for (name, texts) in [("labels", &pool.metadata.labels), ("annotations", &pool.metadata.annotations)] {
+        for (name, texts) in [
+            ("labels", &pool.metadata.labels),
+            ("annotations", &pool.metadata.annotations),
+        ] {
             if texts.is_some() {
-                left_out.push(format!("metadata.{name} of {key} is left out: a table has no column for it"));
+                left_out.push(format!(
+                    "metadata.{name} of {key} is left out: a table has no column for it"
+                ));
             }
         }
         true
     });
     reservations.retain(|reservation| {
         let key = PoolKey::of_reservation(&reservation.spec.pool_ref);
-        let Some((_, count)) = key.and_then(|key| removed.get_mut(&key)) else { return true };
+        let Some((_, count)) = key.and_then(|key| removed.get_mut(&key)) else {
+            return true;
+        };
         *count = count.saturating_add(1);
         false
     });
     for (key, (fields, count)) in removed {
-        let with = if count > 0 { format!(" with {count} reservations") } else { String::new() };
-        let namespace = key.namespace.as_deref().map(|name| format!(" --namespace {name}")).unwrap_or_default();
+        let with = if count > 0 {
+            format!(" with {count} reservations")
+        } else {
+            String::new()
+        };
+        let namespace = key
+            .namespace
+            .as_deref()
+            .map(|name| format!(" --namespace {name}"))
+            .unwrap_or_default();
         left_out.push(format!(
             "{key} is left out{with}: a table has no column for {fields}; export it with: kubectl ipam export {}/{} \
              --output yaml{namespace}",
@@ -121,7 +160,8 @@ fn remove_without_columns(pools: &mut Vec<Pool>, reservations: &mut Vec<IPReserv
 
 /// The objects as a List.
 fn list(pools: &[Pool], reservations: &[IPReservation], format: Format) -> Result<String, String> {
-    let value = |result: Result<Value, serde_json::Error>| result.map_err(|error| error.to_string());
+    let value =
+        |result: Result<Value, serde_json::Error>| result.map_err(|error| error.to_string());
     let mut items = Vec::new();
     for pool in pools {
         items.push(value(serde_json::to_value(pool))?);
@@ -143,7 +183,13 @@ fn api_version() -> String {
 /// What a user writes of a pool.
 fn plain_pool(pool: &Pool) -> Pool {
     let metadata = plain_metadata(pool.metadata.clone());
-    Pool { api_version: Some(api_version()), kind: pool.kind, metadata, spec: pool.spec.clone(), status: None }
+    Pool {
+        api_version: Some(api_version()),
+        kind: pool.kind,
+        metadata,
+        spec: pool.spec.clone(),
+        status: None,
+    }
 }
 
 fn plain_reservation(reservation: IPReservation) -> IPReservation {
@@ -156,9 +202,21 @@ fn plain_reservation(reservation: IPReservation) -> IPReservation {
 }
 
 fn plain_metadata(metadata: ObjectMeta) -> ObjectMeta {
-    let ObjectMeta { name, namespace, labels, annotations, .. } = metadata;
+    let ObjectMeta {
+        name,
+        namespace,
+        labels,
+        annotations,
+        ..
+    } = metadata;
     let (labels, annotations) = (of_user(labels), of_user(annotations));
-    ObjectMeta { name, namespace, labels, annotations, ..ObjectMeta::default() }
+    ObjectMeta {
+        name,
+        namespace,
+        labels,
+        annotations,
+        ..ObjectMeta::default()
+    }
 }
 
 /// The labels or annotations that a user has set; `None` if there are none.

@@ -1,10 +1,13 @@
-//! The laws of `import`, checked on a model of a cluster. Property tests and the fuzz target use them.
+//! The laws of `import`, checked on a model of a cluster. Property tests and the fuzz target use
+//! them.
 //!
-//! - An import that was made and is repeated changes nothing, also after the manager has moved reservations to another
-//!   scope, or is about to.
+//! - An import that was made and is repeated changes nothing, also after the manager has moved
+//!   reservations to another scope, or is about to.
 //! - `prune` deletes no reservation whose pool and block the file contains.
-//! - A reservation is created only where there is none of its pool and block, and none with its name.
-//! - Each value of the file is in the object that is written. An unknown field is a problem, wherever it is.
+//! - A reservation is created only where there is none of its pool and block, and none with its
+//!   name.
+//! - Each value of the file is in the object that is written. An unknown field is a problem,
+//!   wherever it is.
 
 use std::collections::HashSet;
 
@@ -26,8 +29,9 @@ const NAMESPACE: &str = "team-a";
 /// A field that no kind has.
 const UNKNOWN: &str = "zzUnknown";
 
-/// Imports a file, and then another one with `prune`, and checks the laws. The bits of `moves` decide which pools join
-/// or leave a network afterwards, and how far their reservations are moved. Fails with the law that does not hold.
+/// Imports a file, and then another one with `prune`, and checks the laws. The bits of `moves`
+/// decide which pools join or leave a network afterwards, and how far their reservations are moved.
+/// Fails with the law that does not hold.
 pub fn check(before: &str, file: &str, moves: u64) -> Result<(), String> {
     let mut model = Model::default();
     if let Ok(plan) = plan(parse(before, NAMESPACE), &model.existing, IMPORT, false) {
@@ -49,7 +53,9 @@ pub fn check(before: &str, file: &str, moves: u64) -> Result<(), String> {
     let third = model.plan(file)?;
     model.check_prune(&third, &wanted)?;
     if !third.pools.is_empty() {
-        return Err(format!("an import changes pools because they were moved: {third:?}"));
+        return Err(format!(
+            "an import changes pools because they were moved: {third:?}"
+        ));
     }
     // Applying it checks that no reservation is created twice.
     model.apply(third)
@@ -57,12 +63,17 @@ pub fn check(before: &str, file: &str, moves: u64) -> Result<(), String> {
 
 /// The pools and blocks that a file reserves.
 fn reserved(parsed: &Parsed) -> HashSet<(PoolKey, Block)> {
-    parsed.reserved().map(|wanted| (wanted.pool.clone(), wanted.block)).collect()
+    parsed
+        .reserved()
+        .map(|wanted| (wanted.pool.clone(), wanted.block))
+        .collect()
 }
 
 /// Each problem says what is wrong.
 fn check_problems(file: &str, existing: &Existing) -> Result<(), String> {
-    let problems = plan(parse(file, NAMESPACE), existing, IMPORT, true).err().unwrap_or_default();
+    let problems = plan(parse(file, NAMESPACE), existing, IMPORT, true)
+        .err()
+        .unwrap_or_default();
     match problems.iter().find(|problem| problem.problem.is_empty()) {
         Some(problem) => Err(format!("a problem without a text: {problem:?}")),
         None if problems.is_empty() => Err("the same file has problems and has none".to_owned()),
@@ -84,12 +95,18 @@ fn check_values(parsed: &Parsed) -> Result<(), String> {
 /// Whether a value has everything that was read. A field with an empty value can be missing.
 fn is_kept(read: &Value, kept: &Value) -> bool {
     match (read, kept) {
-        (Value::Object(read), Value::Object(kept)) => read.iter().all(|(name, value)| match kept.get(name) {
-            Some(kept) => is_kept(value, kept),
-            None => is_empty(value),
-        }),
+        (Value::Object(read), Value::Object(kept)) => {
+            read.iter().all(|(name, value)| match kept.get(name) {
+                Some(kept) => is_kept(value, kept),
+                None => is_empty(value),
+            })
+        }
         (Value::Array(read), Value::Array(kept)) => {
-            read.len() == kept.len() && read.iter().zip(kept).all(|(read, kept)| is_kept(read, kept))
+            read.len() == kept.len()
+                && read
+                    .iter()
+                    .zip(kept)
+                    .all(|(read, kept)| is_kept(read, kept))
         }
         _ => read == kept,
     }
@@ -122,15 +139,17 @@ fn check_unknown_fields(file: &str) -> Result<(), String> {
             }
             let parsed = parse(&changed.to_string(), NAMESPACE);
             if parsed.problems.is_empty() {
-                return Err(format!("an unknown field in {pointer:?} is accepted: {changed}"));
+                return Err(format!(
+                    "an unknown field in {pointer:?} is accepted: {changed}"
+                ));
             }
         }
     }
     Ok(())
 }
 
-/// The JSON pointers of all objects. The value of a map of texts is no text, so a map has the problem too. What an
-/// import does not read is left out.
+/// The JSON pointers of all objects. The value of a map of texts is no text, so a map has the
+/// problem too. What an import does not read is left out.
 fn objects(value: &Value) -> Vec<String> {
     let (mut found, mut rest) = (Vec::new(), vec![(String::new(), value)]);
     let is_list = value.get("kind").is_some_and(|kind| kind == "List");
@@ -139,8 +158,10 @@ fn objects(value: &Value) -> Vec<String> {
             Value::Object(fields) => {
                 for (name, value) in fields {
                     let name = name.replace('~', "~0").replace('/', "~1");
-                    let is_read = name != "status" && !(is_list && pointer.is_empty() && name == "metadata");
-                    if is_read && !pointer.ends_with("/metadata") || ["labels", "annotations"].contains(&name.as_str())
+                    let is_read =
+                        name != "status" && !(is_list && pointer.is_empty() && name == "metadata");
+                    if is_read && !pointer.ends_with("/metadata")
+                        || ["labels", "annotations"].contains(&name.as_str())
                     {
                         rest.push((format!("{pointer}/{name}"), value));
                     }
@@ -148,7 +169,12 @@ fn objects(value: &Value) -> Vec<String> {
                 found.push(pointer);
             }
             Value::Array(items) => {
-                rest.extend(items.iter().enumerate().map(|(index, item)| (format!("{pointer}/{index}"), item)));
+                rest.extend(
+                    items
+                        .iter()
+                        .enumerate()
+                        .map(|(index, item)| (format!("{pointer}/{index}"), item)),
+                );
             }
             _ => {}
         }
@@ -172,15 +198,27 @@ impl Model {
 
     fn version(&mut self) -> Identity {
         self.created = self.created.saturating_add(1);
-        Identity { uid: self.created.to_string(), resource_version: "1".to_owned(), generation: 1 }
+        Identity {
+            uid: self.created.to_string(),
+            resource_version: "1".to_owned(),
+            generation: 1,
+        }
     }
 
     /// Nothing that the file contains is deleted.
     fn check_prune(&self, plan: &Plan, wanted: &HashSet<(PoolKey, Block)>) -> Result<(), String> {
         for change in &plan.deletions {
-            let Action::DeleteReservation(name, _) = &change.action else { continue };
-            let found = self.existing.reservations.iter().find(|found| found.name == *name);
-            let Some(found) = found else { return Err(format!("{name} is deleted and does not exist")) };
+            let Action::DeleteReservation(name, _) = &change.action else {
+                continue;
+            };
+            let found = self
+                .existing
+                .reservations
+                .iter()
+                .find(|found| found.name == *name);
+            let Some(found) = found else {
+                return Err(format!("{name} is deleted and does not exist"));
+            };
             if wanted.contains(&(found.pool.clone(), found.block)) {
                 return Err(format!("prune deletes {name}, which the file contains"));
             }
@@ -193,13 +231,27 @@ impl Model {
 
     /// Makes the changes as the API server does.
     pub(super) fn apply(&mut self, plan: Plan) -> Result<(), String> {
-        let Plan { pools, reservations, deletions, .. } = plan;
+        let Plan {
+            pools,
+            reservations,
+            deletions,
+            ..
+        } = plan;
         for change in pools.into_iter().chain(reservations).chain(deletions) {
             match change.action {
                 Action::CreatePool(key, object) => self.create_pool(&key, object)?,
                 Action::UpdatePool(key, version, update) => {
-                    let spec = update.spec.as_ref().map(|spec| decode(&key, spec)).transpose()?;
-                    let Some(pool) = self.existing.pools.get_mut(&key).filter(|pool| pool.version == version) else {
+                    let spec = update
+                        .spec
+                        .as_ref()
+                        .map(|spec| decode(&key, spec))
+                        .transpose()?;
+                    let Some(pool) = self
+                        .existing
+                        .pools
+                        .get_mut(&key)
+                        .filter(|pool| pool.version == version)
+                    else {
                         return Err(format!("{key} is updated and does not exist"));
                     };
                     if let Some(Pool { spec, .. }) = spec {
@@ -212,13 +264,20 @@ impl Model {
                 }
                 Action::CreateReservation(new) => self.create_reservation(&new)?,
                 Action::UpdateReservation(name, version, metadata) => {
-                    let found = self.existing.reservations.iter_mut().find(|found| found.name == name);
+                    let found = self
+                        .existing
+                        .reservations
+                        .iter_mut()
+                        .find(|found| found.name == name);
                     let Some(found) = found.filter(|found| found.version == version) else {
                         return Err(format!("{name} is updated and does not exist"));
                     };
                     merge(&mut found.metadata, metadata);
                 }
-                Action::DeleteReservation(name, _) => self.existing.reservations.retain(|found| found.name != name),
+                Action::DeleteReservation(name, _) => self
+                    .existing
+                    .reservations
+                    .retain(|found| found.name != name),
                 Action::DeletePool(key, _) => drop(self.existing.pools.remove(&key)),
             }
         }
@@ -226,7 +285,8 @@ impl Model {
     }
 
     fn create_pool(&mut self, key: &PoolKey, object: Value) -> Result<(), String> {
-        let pool: Pool = serde_json::from_value(object).map_err(|error| format!("{key} cannot be decoded: {error}"))?;
+        let pool: Pool = serde_json::from_value(object)
+            .map_err(|error| format!("{key} cannot be decoded: {error}"))?;
         if pool.labels().get(IMPORT_LABEL).map(String::as_str) != Some(IMPORT) {
             return Err(format!("{key} has no label of the import"));
         }
@@ -243,10 +303,17 @@ impl Model {
     }
 
     fn create_reservation(&mut self, new: &capi_ipam_api::IPReservation) -> Result<(), String> {
-        let (slot, pool) = new.slot().map_err(|problem| format!("an invalid reservation is created: {problem}"))?;
+        let (slot, pool) = new
+            .slot()
+            .map_err(|problem| format!("an invalid reservation is created: {problem}"))?;
         let name = new.name_any();
         let is_same = |found: &ExistingReservation| found.pool == pool && found.block == slot.block;
-        if self.existing.reservations.iter().any(|found| found.name == name || is_same(found)) {
+        if self
+            .existing
+            .reservations
+            .iter()
+            .any(|found| found.name == name || is_same(found))
+        {
             return Err(format!("{name} is created and exists"));
         }
         let claim = new.spec.claim_ref.as_ref();
@@ -264,7 +331,8 @@ impl Model {
         Ok(())
     }
 
-    /// Pools join a network that selects them, or leave theirs. Their reservations are moved, copied or not moved yet.
+    /// Pools join a network that selects them, or leave theirs. Their reservations are moved,
+    /// copied or not moved yet.
     pub(super) fn move_pools(&mut self, moves: u64) {
         let mut bits = Bits(moves);
         let mut keys: Vec<PoolKey> = self.existing.pools.keys().cloned().collect();
@@ -273,7 +341,11 @@ impl Model {
             if !bits.next() {
                 continue;
             }
-            let scope = if bits.next() { Scope::Network("selecting".into()) } else { Scope::Pool(key.clone()) };
+            let scope = if bits.next() {
+                Scope::Network("selecting".into())
+            } else {
+                Scope::Pool(key.clone())
+            };
             if let Some(pool) = self.existing.pools.get_mut(&key) {
                 pool.scope = scope.clone();
             }
@@ -283,19 +355,32 @@ impl Model {
 
     fn move_reservations(&mut self, key: &PoolKey, scope: &Scope, bits: &mut Bits) {
         let mut moved = Vec::new();
-        let (own, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.existing.reservations).into_iter().partition(|found| found.pool == *key);
+        let (own, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.existing.reservations)
+            .into_iter()
+            .partition(|found| found.pool == *key);
         self.existing.reservations = others;
         for old in own {
             let name = reservation_name(scope, old.block);
-            let slot = Slot { scope: scope.clone(), block: old.block };
-            let is_taken = self.existing.reservations.iter().any(|found| found.name == name);
+            let slot = Slot {
+                scope: scope.clone(),
+                block: old.block,
+            };
+            let is_taken = self
+                .existing
+                .reservations
+                .iter()
+                .any(|found| found.name == name);
             let (is_moved, is_copied) = (bits.next(), bits.next());
             if is_taken || !is_moved || old.scope == slot.scope {
                 moved.push(old);
                 continue;
             }
-            let copy = ExistingReservation { name, scope: slot.scope, version: self.version(), ..old.clone() };
+            let copy = ExistingReservation {
+                name,
+                scope: slot.scope,
+                version: self.version(),
+                ..old.clone()
+            };
             if is_copied {
                 moved.push(old);
             }
@@ -306,7 +391,8 @@ impl Model {
 }
 
 fn decode(key: &PoolKey, spec: &Value) -> Result<Pool, String> {
-    serde_json::from_value(json!({ "kind": key.kind, "spec": spec })).map_err(|error| error.to_string())
+    serde_json::from_value(json!({ "kind": key.kind, "spec": spec }))
+        .map_err(|error| error.to_string())
 }
 
 fn merge(metadata: &mut Metadata, added: Metadata) {

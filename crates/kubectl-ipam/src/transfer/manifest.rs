@@ -14,7 +14,10 @@ const RESERVATION: &str = "IPReservation";
 /// Parses one or more documents. JSON is YAML.
 pub(super) fn parse(text: &str, namespace: &str) -> Parsed {
     let (documents, problems) = document::parse(text);
-    let mut parsed = Parsed { problems, ..Parsed::default() };
+    let mut parsed = Parsed {
+        problems,
+        ..Parsed::default()
+    };
     for document in documents {
         if document.get("kind").and_then(Node::as_text) == Some("List") {
             list(&mut parsed, document, namespace);
@@ -27,12 +30,16 @@ pub(super) fn parse(text: &str, namespace: &str) -> Parsed {
 
 /// Adds the objects of a List.
 fn list(parsed: &mut Parsed, document: Node, namespace: &str) {
-    let Content::Map(fields) = document.content else { return };
+    let Content::Map(fields) = document.content else {
+        return;
+    };
     for field in fields {
         match (field.name.as_str(), field.value.content) {
             // The metadata of a List is empty, or that of a response of the API server.
             ("apiVersion" | "kind" | "metadata", _) => {}
-            ("items", Content::List(items)) => items.into_iter().for_each(|item| object(parsed, item, namespace)),
+            ("items", Content::List(items)) => items
+                .into_iter()
+                .for_each(|item| object(parsed, item, namespace)),
             ("items", _) => parsed.problem(field.line, "items: must be a list".to_owned()),
             (name, _) => parsed.problem(field.line, format!("{name}: unknown field")),
         }
@@ -42,41 +49,64 @@ fn list(parsed: &mut Parsed, document: Node, namespace: &str) {
 /// Adds an object.
 fn object(parsed: &mut Parsed, mut document: Node, namespace: &str) {
     let line = document.line;
-    let text = |name: &str| document.get(name).and_then(Node::as_text).unwrap_or_default();
+    let text = |name: &str| {
+        document
+            .get(name)
+            .and_then(Node::as_text)
+            .unwrap_or_default()
+    };
     let (version, kind) = (text("apiVersion"), text("kind"));
     let expected = format!("{}/{}", names::GROUP, names::POOL_VERSION);
     if version != expected {
-        return parsed.problem(line, format!("apiVersion: is {version:?}; {expected} is supported"));
+        return parsed.problem(
+            line,
+            format!("apiVersion: is {version:?}; {expected} is supported"),
+        );
     }
     let pool_kind = InClusterKind::of(kind);
     let schema = schema(kind).filter(|_| pool_kind.is_some() || kind == RESERVATION);
     let Some(schema) = schema else {
-        return parsed.problem(line, format!("kind: {kind:?} is neither a pool nor {RESERVATION}"));
+        return parsed.problem(
+            line,
+            format!("kind: {kind:?} is neither a pool nor {RESERVATION}"),
+        );
     };
     remove_not_imported(parsed, &mut document, pool_kind.is_some());
     let faults = faults(&document, schema);
     if faults.iter().any(|fault| !fault.is_bound) {
         // All of them, so that the file has to be corrected once.
-        return faults.into_iter().for_each(|fault| parsed.problem(fault.line, fault.problem));
+        return faults
+            .into_iter()
+            .for_each(|fault| parsed.problem(fault.line, fault.problem));
     }
     let value = document.to_value();
     let entry = match pool_kind {
         Some(kind) => pool(kind, value, namespace),
         None => reservation(value),
     };
-    let bound = |fault: super::schema::Fault| ImportProblem { line: Some(fault.line), problem: fault.problem };
+    let bound = |fault: super::schema::Fault| ImportProblem {
+        line: Some(fault.line),
+        problem: fault.problem,
+    };
     match entry {
         Ok(entry) => {
             let out_of_bounds = faults.into_iter().map(bound).collect();
-            parsed.records.push(Record { line, entry, out_of_bounds });
+            parsed.records.push(Record {
+                line,
+                entry,
+                out_of_bounds,
+            });
         }
         Err(problem) => parsed.problem(line, problem),
     }
 }
 
-/// Removes the fields that the API server and controllers set, as in the output of `kubectl get`, and records them.
+/// Removes the fields that the API server and controllers set, as in the output of `kubectl get`,
+/// and records them.
 fn remove_not_imported(parsed: &mut Parsed, document: &mut Node, has_status: bool) {
-    let Content::Map(fields) = &mut document.content else { return };
+    let Content::Map(fields) = &mut document.content else {
+        return;
+    };
     fields.retain(|field| {
         let is_status = has_status && field.name == "status";
         if is_status {
@@ -84,8 +114,12 @@ fn remove_not_imported(parsed: &mut Parsed, document: &mut Node, has_status: boo
         }
         !is_status
     });
-    let Some(metadata) = fields.iter_mut().find(|field| field.name == "metadata") else { return };
-    let Content::Map(fields) = &mut metadata.value.content else { return };
+    let Some(metadata) = fields.iter_mut().find(|field| field.name == "metadata") else {
+        return;
+    };
+    let Content::Map(fields) = &mut metadata.value.content else {
+        return;
+    };
     fields.retain(|field| {
         let is_removed = METADATA_NOT_IMPORTED.contains(&field.name.as_str());
         if is_removed {
@@ -95,7 +129,9 @@ fn remove_not_imported(parsed: &mut Parsed, document: &mut Node, has_status: boo
     });
     for field in fields {
         let path = format!("metadata.{}", field.name);
-        let Content::Map(entries) = &mut field.value.content else { continue };
+        let Content::Map(entries) = &mut field.value.content else {
+            continue;
+        };
         entries.retain(|entry| {
             let is_removed = TEXTS_NOT_IMPORTED.contains(&entry.name.as_str());
             if is_removed {
@@ -107,7 +143,11 @@ fn remove_not_imported(parsed: &mut Parsed, document: &mut Node, has_status: boo
 }
 
 fn pool(kind: InClusterKind, mut value: Value, namespace: &str) -> Result<Entry, String> {
-    let given = value.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let given = value
+        .pointer("/metadata/namespace")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     if kind.is_global() && !given.is_empty() {
         return Err(format!("metadata.namespace: a {kind} has none"));
     }
@@ -123,8 +163,14 @@ fn pool(kind: InClusterKind, mut value: Value, namespace: &str) -> Result<Entry,
 }
 
 fn reservation(value: Value) -> Result<Entry, String> {
-    let reservation: IPReservation = serde_json::from_value(value).map_err(|error| format!("spec: {error}"))?;
-    if reservation.metadata.namespace.as_deref().is_some_and(|namespace| !namespace.is_empty()) {
+    let reservation: IPReservation =
+        serde_json::from_value(value).map_err(|error| format!("spec: {error}"))?;
+    if reservation
+        .metadata
+        .namespace
+        .as_deref()
+        .is_some_and(|namespace| !namespace.is_empty())
+    {
         return Err(format!("metadata.namespace: an {RESERVATION} has none"));
     }
     let (slot, pool) = reservation.slot().map_err(|problem| problem.to_string())?;
@@ -133,11 +179,16 @@ fn reservation(value: Value) -> Result<Entry, String> {
     }
     let claim = match reservation.spec.claim_ref {
         Some(claim) if claim.uid.is_some() => {
-            return Err("spec.claimRef.uid: a reservation of the provider cannot be imported".to_owned());
+            return Err(
+                "spec.claimRef.uid: a reservation of the provider cannot be imported".to_owned(),
+            );
         }
         // It counts for the limits of a Cluster, which a promise does not.
         Some(claim) if claim.cluster.is_some() => {
-            return Err("spec.claimRef.cluster: a reservation of the provider cannot be imported".to_owned());
+            return Err(
+                "spec.claimRef.cluster: a reservation of the provider cannot be imported"
+                    .to_owned(),
+            );
         }
         Some(claim) => Some(NamespacedName::new(&claim.namespace, &claim.name)),
         None => None,

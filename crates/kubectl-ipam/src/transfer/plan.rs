@@ -1,7 +1,7 @@
 //! Compares a file with the objects of the cluster. A pure function.
 //!
-//! A reservation is identified by its pool and its block, not by its name: the manager moves a reservation to another
-//! name when the pool joins or leaves a network.
+//! A reservation is identified by its pool and its block, not by its name: the manager moves a
+//! reservation to another name when the pool joins or leaves a network.
 
 mod pools;
 mod reservations;
@@ -24,8 +24,8 @@ use crate::model::{ChangeAction, ImportProblem};
 pub(super) struct Change {
     pub(super) line: Option<u64>,
     pub(super) action: Action,
-    /// Whether the API server can refuse it now, and not after the changes of pools: it is a reservation in a pool that
-    /// changes.
+    /// Whether the API server can refuse it now, and not after the changes of pools: it is a
+    /// reservation in a pool that changes.
     pub(super) follows_pool: bool,
 }
 
@@ -62,14 +62,19 @@ impl Action {
     /// The kind and the name of the object, as `InClusterIPPool team-a/web`.
     pub(super) fn object(&self) -> String {
         match self {
-            Self::CreatePool(key, _) | Self::UpdatePool(key, ..) | Self::DeletePool(key, _) => key.to_string(),
+            Self::CreatePool(key, _) | Self::UpdatePool(key, ..) | Self::DeletePool(key, _) => {
+                key.to_string()
+            }
             Self::CreateReservation(new) => format!("IPReservation {}", new.name_any()),
-            Self::UpdateReservation(name, ..) | Self::DeleteReservation(name, _) => format!("IPReservation {name}"),
+            Self::UpdateReservation(name, ..) | Self::DeleteReservation(name, _) => {
+                format!("IPReservation {name}")
+            }
         }
     }
 }
 
-/// The changes, in the order in which they are made, and the number of objects that are as in the file.
+/// The changes, in the order in which they are made, and the number of objects that are as in the
+/// file.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Pools first: the webhook of a reservation reads its pool.
@@ -81,13 +86,26 @@ pub(super) struct Plan {
     pub(super) warnings: Vec<String>,
 }
 
-/// Returns the changes, or all problems. `prune` deletes objects of the import that the file does not contain.
-pub(super) fn plan(parsed: Parsed, existing: &Existing, import: &str, prune: bool) -> Result<Plan, Vec<ImportProblem>> {
+/// Returns the changes, or all problems. `prune` deletes objects of the import that the file does
+/// not contain.
+pub(super) fn plan(
+    parsed: Parsed,
+    existing: &Existing,
+    import: &str,
+    prune: bool,
+) -> Result<Plan, Vec<ImportProblem>> {
     let mut planner = Planner::new(&parsed, existing, import);
     planner.problems = parsed.problems;
-    let (pools, reservations): (Vec<_>, Vec<_>) =
-        parsed.records.into_iter().partition(|record| matches!(record.entry, Entry::Pool(_)));
-    for Record { line, entry, out_of_bounds } in pools.into_iter().chain(reservations) {
+    let (pools, reservations): (Vec<_>, Vec<_>) = parsed
+        .records
+        .into_iter()
+        .partition(|record| matches!(record.entry, Entry::Pool(_)));
+    for Record {
+        line,
+        entry,
+        out_of_bounds,
+    } in pools.into_iter().chain(reservations)
+    {
         let result = match entry {
             Entry::Pool(wanted) => planner.pool(line, *wanted, out_of_bounds),
             Entry::Reservation(wanted) => planner.reservation(line, &wanted),
@@ -100,10 +118,18 @@ pub(super) fn plan(parsed: Parsed, existing: &Existing, import: &str, prune: boo
         planner.prune();
     }
     let warnings = planner.scope_warnings();
-    let Planner { mut plan, mut problems, .. } = planner;
+    let Planner {
+        mut plan,
+        mut problems,
+        ..
+    } = planner;
     problems.sort();
     plan.warnings = warnings;
-    if problems.is_empty() { Ok(plan) } else { Err(problems) }
+    if problems.is_empty() {
+        Ok(plan)
+    } else {
+        Err(problems)
+    }
 }
 
 /// A pool as it will be after the import.
@@ -116,7 +142,10 @@ struct PlannedPool {
 
 impl PlannedPool {
     fn new(spec: &PoolSpec, scope: Scope) -> Self {
-        Self { scope, usable: spec.usable().ok() }
+        Self {
+            scope,
+            usable: spec.usable().ok(),
+        }
     }
 }
 
@@ -145,7 +174,8 @@ struct Planner<'a> {
     required: HashSet<&'a str>,
     /// The claims with IPAddresses.
     users: HashMap<Block, Vec<(&'a PoolKey, &'a NamespacedName)>>,
-    /// Reservations for which the file states another scope: the first line, that scope, and their number, by pool.
+    /// Reservations for which the file states another scope: the first line, that scope, and their
+    /// number, by pool.
     other_scopes: BTreeMap<PoolKey, (u64, String, u64)>,
 }
 
@@ -158,8 +188,14 @@ impl<'a> Planner<'a> {
         let mut by_block: HashMap<_, Vec<_>> = HashMap::new();
         let mut by_slot = HashMap::new();
         for reservation in &existing.reservations {
-            by_block.entry((&reservation.pool, reservation.block)).or_default().push(reservation);
-            let slot = Slot { scope: reservation.scope.clone(), block: reservation.block };
+            by_block
+                .entry((&reservation.pool, reservation.block))
+                .or_default()
+                .push(reservation);
+            let slot = Slot {
+                scope: reservation.scope.clone(),
+                block: reservation.block,
+            };
             by_slot.insert(slot, reservation);
         }
         Self {
@@ -183,7 +219,10 @@ impl<'a> Planner<'a> {
     }
 
     fn problem(&mut self, line: u64, problem: String) {
-        self.problems.push(ImportProblem { line: Some(line), problem });
+        self.problems.push(ImportProblem {
+            line: Some(line),
+            problem,
+        });
     }
 
     fn is_unchanged(&mut self) {
@@ -206,8 +245,15 @@ impl<'a> Planner<'a> {
             let key = (reservation.pool.clone(), reservation.block);
             let is_in_file = self.reservation_lines.contains_key(&key);
             if is_own && !is_in_file && !self.required.contains(reservation.name.as_str()) {
-                let action = Action::DeleteReservation(reservation.name.clone(), reservation.version.clone());
-                self.plan.deletions.push(Change { line: None, action, follows_pool: false });
+                let action = Action::DeleteReservation(
+                    reservation.name.clone(),
+                    reservation.version.clone(),
+                );
+                self.plan.deletions.push(Change {
+                    line: None,
+                    action,
+                    follows_pool: false,
+                });
             }
         }
         let mut reserving_lines: HashMap<&PoolKey, u64> = HashMap::new();
@@ -220,18 +266,31 @@ impl<'a> Planner<'a> {
                 continue;
             }
             if let Some(line) = reserving_lines.get(key) {
-                let problem =
-                    format!("{key} is not in the file, but this line reserves an address of it; add the pool");
-                self.problems.push(ImportProblem { line: Some(*line), problem });
+                let problem = format!(
+                    "{key} is not in the file, but this line reserves an address of it; add the pool"
+                );
+                self.problems.push(ImportProblem {
+                    line: Some(*line),
+                    problem,
+                });
                 continue;
             }
             if self.existing.pools_in_use.contains(key) {
-                let problem = format!("{key} is not in the file, but has IPAddresses or claims; it cannot be deleted");
-                self.problems.push(ImportProblem { line: None, problem });
+                let problem = format!(
+                    "{key} is not in the file, but has IPAddresses or claims; it cannot be deleted"
+                );
+                self.problems.push(ImportProblem {
+                    line: None,
+                    problem,
+                });
                 continue;
             }
             let action = Action::DeletePool(key.clone(), pool.version.clone());
-            self.plan.deletions.push(Change { line: None, action, follows_pool: false });
+            self.plan.deletions.push(Change {
+                line: None,
+                action,
+                follows_pool: false,
+            });
         }
     }
 }
@@ -240,7 +299,11 @@ impl<'a> Planner<'a> {
 fn missing_metadata(wanted: &Metadata, found: &Metadata) -> Metadata {
     let missing = |wanted: &super::Texts, found: &super::Texts| {
         let differs = |(key, value): &(&String, &String)| found.get(*key) != Some(*value);
-        wanted.iter().filter(differs).map(|(key, value)| (key.clone(), value.clone())).collect()
+        wanted
+            .iter()
+            .filter(differs)
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
     };
     Metadata {
         labels: missing(&wanted.labels, &found.labels),

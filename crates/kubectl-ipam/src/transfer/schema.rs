@@ -1,7 +1,8 @@
-//! Compares a document with the schema of its kind, as the API server does with strict field validation: nothing that a
-//! user writes is ignored.
+//! Compares a document with the schema of its kind, as the API server does with strict field
+//! validation: nothing that a user writes is ignored.
 //!
-//! The schemas are those of the CustomResourceDefinitions. The API server evaluates their CEL rules.
+//! The schemas are those of the CustomResourceDefinitions. The API server evaluates their CEL
+//! rules.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -48,14 +49,25 @@ pub(super) fn schema(kind: &str) -> Option<&'static Value> {
 fn schemas() -> HashMap<String, Value> {
     let mut schemas = HashMap::new();
     for definition in crds::all().unwrap_or_default() {
-        let stored = definition.spec.versions.iter().find(|version| version.name == names::POOL_VERSION);
+        let stored = definition
+            .spec
+            .versions
+            .iter()
+            .find(|version| version.name == names::POOL_VERSION);
         let Some(version) = stored else { continue };
-        let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
-        let Ok(mut schema) = serde_json::to_value(schema) else { continue };
+        let schema = version
+            .schema
+            .as_ref()
+            .and_then(|schema| schema.open_api_v3_schema.as_ref());
+        let Ok(mut schema) = serde_json::to_value(schema) else {
+            continue;
+        };
         if let Some(metadata) = schema.pointer_mut("/properties/metadata") {
             *metadata = metadata_schema();
         }
-        let required = schema.as_object_mut().map(|fields| fields.entry("required").or_insert_with(|| json!([])));
+        let required = schema
+            .as_object_mut()
+            .map(|fields| fields.entry("required").or_insert_with(|| json!([])));
         if let Some(Value::Array(required)) = required {
             required.push(json!("metadata"));
         }
@@ -90,17 +102,28 @@ impl Check {
     /// A part that cannot be decoded.
     fn wrong(&mut self, line: u64, path: &str, text: impl AsRef<str>) {
         let problem = format!("{path}: {}", text.as_ref());
-        self.faults.push(Fault { line, problem, is_bound: false });
+        self.faults.push(Fault {
+            line,
+            problem,
+            is_bound: false,
+        });
     }
 
     /// A value outside of its bounds.
     fn out_of_bounds(&mut self, line: u64, path: &str, text: impl AsRef<str>) {
         let problem = format!("{path}: {}", text.as_ref());
-        self.faults.push(Fault { line, problem, is_bound: true });
+        self.faults.push(Fault {
+            line,
+            problem,
+            is_bound: true,
+        });
     }
 
     fn value(&mut self, node: &Node, schema: &Value, path: &str) {
-        let expected = schema.get("type").and_then(Value::as_str).unwrap_or_default();
+        let expected = schema
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         match (expected, &node.content) {
             ("object", Content::Map(fields)) => self.object(node, fields, schema, path),
             ("array", Content::List(items)) => self.list(node, items, schema, path),
@@ -110,7 +133,11 @@ impl Check {
             }
             ("boolean", Content::Bool(_)) => {}
             _ => {
-                let path = if path.is_empty() { "the document" } else { path };
+                let path = if path.is_empty() {
+                    "the document"
+                } else {
+                    path
+                };
                 self.wrong(node.line, path, wrong_type(node, expected));
             }
         }
@@ -118,23 +145,37 @@ impl Check {
 
     fn object(&mut self, node: &Node, fields: &[Field], schema: &Value, path: &str) {
         let properties = schema.get("properties").and_then(Value::as_object);
-        let values = schema.get("additionalProperties").filter(|values| values.is_object());
+        let values = schema
+            .get("additionalProperties")
+            .filter(|values| values.is_object());
         for Field { line, name, value } in fields {
             let known = properties.and_then(|properties| properties.get(name));
             match (known, values) {
                 (Some(known), _) => self.value(value, known, &join(path, name)),
                 (None, Some(values)) => self.value(value, values, &format!("{path}[{name}]")),
-                (None, None) => self.wrong(*line, &join(path, name), unknown_field(name, properties)),
+                (None, None) => {
+                    self.wrong(*line, &join(path, name), unknown_field(name, properties))
+                }
             }
         }
-        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        let required = schema
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         for name in required.filter_map(Value::as_str) {
             if node.get(name).is_none() {
                 self.wrong(node.line, &join(path, name), "is missing");
             }
         }
-        if let Some(most) = limit(schema, "maxProperties").filter(|most| exceeds(fields.len(), *most)) {
-            self.out_of_bounds(node.line, path, format!("has {} entries; at most {most} are possible", fields.len()));
+        if let Some(most) =
+            limit(schema, "maxProperties").filter(|most| exceeds(fields.len(), *most))
+        {
+            self.out_of_bounds(
+                node.line,
+                path,
+                format!("has {} entries; at most {most} are possible", fields.len()),
+            );
         }
     }
 
@@ -144,7 +185,11 @@ impl Check {
             self.value(item, of_items, &format!("{path}[{index}]"));
         }
         if let Some(most) = limit(schema, "maxItems").filter(|most| exceeds(items.len(), *most)) {
-            self.out_of_bounds(node.line, path, format!("has {} entries; at most {most} are possible", items.len()));
+            self.out_of_bounds(
+                node.line,
+                path,
+                format!("has {} entries; at most {most} are possible", items.len()),
+            );
         }
     }
 
@@ -152,7 +197,11 @@ impl Check {
         if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
             let choices: Vec<&str> = choices.iter().filter_map(Value::as_str).collect();
             if !choices.contains(&text) {
-                self.wrong(node.line, path, format!("{text:?} is none of {}", choices.join(", ")));
+                self.wrong(
+                    node.line,
+                    path,
+                    format!("{text:?} is none of {}", choices.join(", ")),
+                );
             }
         }
         let length = text.chars().count();
@@ -160,11 +209,21 @@ impl Check {
             self.out_of_bounds(node.line, path, "is too short");
         }
         if let Some(most) = limit(schema, "maxLength").filter(|most| exceeds(length, *most)) {
-            self.out_of_bounds(node.line, path, format!("has {length} characters; at most {most} are possible"));
+            self.out_of_bounds(
+                node.line,
+                path,
+                format!("has {length} characters; at most {most} are possible"),
+            );
         }
-        let is_time = schema.get("format").is_some_and(|format| format == "date-time");
+        let is_time = schema
+            .get("format")
+            .is_some_and(|format| format == "date-time");
         if is_time && text.parse::<Timestamp>().is_err() {
-            self.wrong(node.line, path, format!("{text:?} is not a time; write it as 2026-01-31T12:00:00Z"));
+            self.wrong(
+                node.line,
+                path,
+                format!("{text:?} is not a time; write it as 2026-01-31T12:00:00Z"),
+            );
         }
     }
 
@@ -174,22 +233,37 @@ impl Check {
             self.wrong(node.line, path, format!("{number} is too large"));
         }
         if let Some(least) = limit(schema, "minimum").filter(|least| number < *least) {
-            self.out_of_bounds(node.line, path, format!("is {number}; the minimum is {least}"));
+            self.out_of_bounds(
+                node.line,
+                path,
+                format!("is {number}; the minimum is {least}"),
+            );
         }
         if let Some(most) = limit(schema, "maximum").filter(|most| number > *most) {
-            self.out_of_bounds(node.line, path, format!("is {number}; the maximum is {most}"));
+            self.out_of_bounds(
+                node.line,
+                path,
+                format!("is {number}; the maximum is {most}"),
+            );
         }
     }
 }
 
 fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
 }
 
 /// A limit of a schema. The types of Kubernetes store some as floating-point numbers.
 fn limit(schema: &Value, name: &str) -> Option<i64> {
     let value = schema.get(name)?;
-    #[expect(clippy::cast_possible_truncation, reason = "the limits of the definitions are small whole numbers")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the limits of the definitions are small whole numbers"
+    )]
     let from_float = |number: f64| number as i64;
     value.as_i64().or_else(|| value.as_f64().map(from_float))
 }
@@ -213,25 +287,37 @@ fn wrong_type(node: &Node, expected: &str) -> String {
         other => other,
     };
     let found = match &node.content {
-        Content::Null => return format!("is empty, but must be {expected_text}; write a value, or remove the field"),
+        Content::Null => {
+            return format!(
+                "is empty, but must be {expected_text}; write a value, or remove the field"
+            );
+        }
         Content::Bool(_) | Content::Number(_) => node.text.clone(),
         Content::Text(text) => format!("the text {text:?}"),
         Content::List(_) => "a list".to_owned(),
         Content::Map(_) => "an object".to_owned(),
     };
     let advice = match (expected, &node.content) {
-        ("integer", Content::Number(_)) => without_leading_zeros(&node.text).map(|number| format!("write {number}")),
-        ("integer", Content::Text(text)) => {
-            text.parse::<i64>().ok().map(|number| format!("write {number} without quotes"))
+        ("integer", Content::Number(_)) => {
+            without_leading_zeros(&node.text).map(|number| format!("write {number}"))
         }
-        ("boolean", Content::Text(text)) => {
-            text.parse::<bool>().ok().map(|value| format!("write {value} without quotes"))
+        ("integer", Content::Text(text)) => text
+            .parse::<i64>()
+            .ok()
+            .map(|number| format!("write {number} without quotes")),
+        ("boolean", Content::Text(text)) => text
+            .parse::<bool>()
+            .ok()
+            .map(|value| format!("write {value} without quotes")),
+        ("string", Content::Bool(_) | Content::Number(_)) => {
+            Some(format!("write \"{}\" with quotes", node.text))
         }
-        ("string", Content::Bool(_) | Content::Number(_)) => Some(format!("write \"{}\" with quotes", node.text)),
         ("array", Content::Text(text)) => Some(format!("write [{text:?}]")),
         _ => None,
     };
-    let advice = advice.map(|advice| format!("; {advice}")).unwrap_or_default();
+    let advice = advice
+        .map(|advice| format!("; {advice}"))
+        .unwrap_or_default();
     format!("is {found}, but must be {expected_text}{advice}")
 }
 
@@ -243,8 +329,13 @@ fn without_leading_zeros(text: &str) -> Option<i64> {
 
 fn unknown_field(name: &str, known: Option<&Map<String, Value>>) -> String {
     let names = known.into_iter().flat_map(Map::keys);
-    let near = names.filter(|known| is_near(known, name)).min_by_key(|known| distance(known, name));
-    near.map_or_else(|| "unknown field".to_owned(), |near| format!("unknown field; {near} exists"))
+    let near = names
+        .filter(|known| is_near(known, name))
+        .min_by_key(|known| distance(known, name));
+    near.map_or_else(
+        || "unknown field".to_owned(),
+        |near| format!("unknown field; {near} exists"),
+    )
 }
 
 /// Whether a name can be meant by a misspelt one.

@@ -13,8 +13,8 @@ use crate::reserve::parse_claim;
 /// The kind of a reservation.
 const RESERVATION: &str = "IPReservation";
 
-/// The columns. A row of a pool uses those up to the last but two; pools of prefixes write their prefixes in
-/// `addresses` and the length of allocated prefixes in `prefix`.
+/// The columns. A row of a pool uses those up to the last but two; pools of prefixes write their
+/// prefixes in `addresses` and the length of allocated prefixes in `prefix`.
 const COLUMNS: [&str; 12] = [
     "kind",
     "namespace",
@@ -30,13 +30,27 @@ const COLUMNS: [&str; 12] = [
     "claim",
 ];
 
-/// Parses a table. The first row names the columns, in any order. The separator is a comma or a semicolon.
+/// Parses a table. The first row names the columns, in any order. The separator is a comma or a
+/// semicolon.
 pub(super) fn parse(text: &str, namespace: &str) -> Parsed {
-    let mut parsed = Parsed { is_table: true, ..Parsed::default() };
-    let header = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    let separator = if header.contains(';') && !header.contains(',') { b';' } else { b',' };
-    let mut reader =
-        ReaderBuilder::new().delimiter(separator).flexible(true).trim(Trim::All).from_reader(text.as_bytes());
+    let mut parsed = Parsed {
+        is_table: true,
+        ..Parsed::default()
+    };
+    let header = text
+        .lines()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or_default();
+    let separator = if header.contains(';') && !header.contains(',') {
+        b';'
+    } else {
+        b','
+    };
+    let mut reader = ReaderBuilder::new()
+        .delimiter(separator)
+        .flexible(true)
+        .trim(Trim::All)
+        .from_reader(text.as_bytes());
     let header = match reader.headers() {
         Ok(header) => header.clone(),
         Err(error) => {
@@ -55,12 +69,22 @@ pub(super) fn parse(text: &str, namespace: &str) -> Parsed {
             Ok(record) => {
                 let line = record.position().map_or(0, csv::Position::line);
                 if record.iter().any(|cell| !cell.is_empty()) {
-                    parsed.add(line, Row { columns: &columns, record: &record }.entry(namespace));
+                    parsed.add(
+                        line,
+                        Row {
+                            columns: &columns,
+                            record: &record,
+                        }
+                        .entry(namespace),
+                    );
                 }
             }
             Err(error) => {
                 let line = error.position().map(csv::Position::line);
-                parsed.problems.push(ImportProblem { line, problem: error.to_string() });
+                parsed.problems.push(ImportProblem {
+                    line,
+                    problem: error.to_string(),
+                });
             }
         }
     }
@@ -71,13 +95,25 @@ pub(super) fn parse(text: &str, namespace: &str) -> Parsed {
 fn header_problem(header: &StringRecord) -> Option<String> {
     let known = COLUMNS.join(", ");
     if header.iter().any(|name| name.contains('\t')) {
-        return Some("the columns are separated by tabs; separate them by commas or semicolons".to_owned());
+        return Some(
+            "the columns are separated by tabs; separate them by commas or semicolons".to_owned(),
+        );
     }
-    let unknown: Vec<String> = header.iter().filter(|name| column(name).is_none()).map(quoted).collect();
+    let unknown: Vec<String> = header
+        .iter()
+        .filter(|name| column(name).is_none())
+        .map(quoted)
+        .collect();
     if !unknown.is_empty() {
-        return Some(format!("unknown columns: {}; known are {known}", unknown.join(", ")));
+        return Some(format!(
+            "unknown columns: {}; known are {known}",
+            unknown.join(", ")
+        ));
     }
-    let twice = header.iter().enumerate().find(|(index, name)| header.iter().take(*index).any(|it| is_same(it, name)));
+    let twice = header
+        .iter()
+        .enumerate()
+        .find(|(index, name)| header.iter().take(*index).any(|it| is_same(it, name)));
     if let Some((_, name)) = twice {
         return Some(format!("the column {name} exists twice"));
     }
@@ -87,7 +123,11 @@ fn header_problem(header: &StringRecord) -> Option<String> {
 
 /// The name of a column for a message; an empty one in quotes.
 fn quoted(name: &str) -> String {
-    if name.is_empty() { "\"\" (an empty name)".to_owned() } else { name.to_owned() }
+    if name.is_empty() {
+        "\"\" (an empty name)".to_owned()
+    } else {
+        name.to_owned()
+    }
 }
 
 fn is_same(one: &str, other: &str) -> bool {
@@ -113,14 +153,21 @@ impl Row<'_> {
     fn entry(&self, namespace: &str) -> Result<Entry, Vec<String>> {
         if self.record.len() > self.columns.len() {
             let (found, expected) = (self.record.len(), self.columns.len());
-            return Err(vec![format!("the row has {found} cells, and the table {expected} columns")]);
+            return Err(vec![format!(
+                "the row has {found} cells, and the table {expected} columns"
+            )]);
         }
-        let kind = self.cell("kind").ok_or_else(|| vec!["kind: is empty".to_owned()])?;
+        let kind = self
+            .cell("kind")
+            .ok_or_else(|| vec!["kind: is empty".to_owned()])?;
         if kind.eq_ignore_ascii_case(RESERVATION) {
-            let wanted = self.reservation(namespace).map_err(|problem| vec![problem])?;
+            let wanted = self
+                .reservation(namespace)
+                .map_err(|problem| vec![problem])?;
             return Ok(Entry::Reservation(Box::new(wanted)));
         }
-        let kind = kind_of(kind).ok_or_else(|| vec![format!("kind: {kind} is neither a pool nor {RESERVATION}")])?;
+        let kind = kind_of(kind)
+            .ok_or_else(|| vec![format!("kind: {kind} is neither a pool nor {RESERVATION}")])?;
         let mut problems = Vec::new();
         for column in ["pool", "claim"] {
             if self.cell(column).is_some() {
@@ -136,19 +183,28 @@ impl Row<'_> {
         };
         let mut spec = Map::new();
         for (column, field) in fields(kind.has_prefixes()) {
-            let Some(cell) = self.cell(column) else { continue };
+            let Some(cell) = self.cell(column) else {
+                continue;
+            };
             match value(column, cell) {
                 Ok(value) => drop(spec.insert(field.to_owned(), value)),
                 Err(problem) => problems.push(format!("{column}: {problem}")),
             }
         }
         let is_used = |column: &str| fields(kind.has_prefixes()).any(|(known, _)| known == column);
-        for column in ["allocateReservedIPAddresses", "addressReuseGracePeriodSeconds"] {
+        for column in [
+            "allocateReservedIPAddresses",
+            "addressReuseGracePeriodSeconds",
+        ] {
             if self.cell(column).is_some() && !is_used(column) {
                 problems.push(format!("{column}: a {} has none", kind.name()));
             }
         }
-        let list = if kind.has_prefixes() { "prefixes" } else { "addresses" };
+        let list = if kind.has_prefixes() {
+            "prefixes"
+        } else {
+            "addresses"
+        };
         spec.entry(list).or_insert_with(|| json!([]));
         if !kind.has_prefixes() && self.cell("prefix").is_none() {
             problems.push("prefix: is empty".to_owned());
@@ -159,14 +215,19 @@ impl Row<'_> {
         let namespace = (!kind.is_global()).then(|| self.cell("namespace").unwrap_or(namespace));
         let metadata = json!({ "name": name, "namespace": namespace });
         let spec = Value::Object(spec);
-        let pool = serde_json::from_value(json!({ "kind": kind.name(), "metadata": metadata, "spec": spec }));
+        let pool = serde_json::from_value(
+            json!({ "kind": kind.name(), "metadata": metadata, "spec": spec }),
+        );
         let pool = pool.map_err(|error| vec![error.to_string()])?;
         Ok(Entry::Pool(Box::new(WantedPool { pool, spec })))
     }
 
     fn reservation(&self, namespace: &str) -> Result<Wanted, String> {
         let used = ["kind", "namespace", "addresses", "pool", "claim"];
-        if let Some(column) = COLUMNS.iter().find(|column| !used.contains(column) && self.cell(column).is_some()) {
+        if let Some(column) = COLUMNS
+            .iter()
+            .find(|column| !used.contains(column) && self.cell(column).is_some())
+        {
             return Err(format!("{column}: a reservation has none"));
         }
         let pool = self.cell("pool").ok_or("pool: is empty")?;
@@ -175,11 +236,21 @@ impl Row<'_> {
         let namespace = self.cell("namespace").unwrap_or(namespace);
         let address = self.cell("addresses").ok_or("addresses: is empty")?;
         let block = parse_block(address).map_err(|error| format!("addresses: {error}"))?;
-        let claim = self.cell("claim").map(|claim| parse_claim(claim, namespace)).transpose();
+        let claim = self
+            .cell("claim")
+            .map(|claim| parse_claim(claim, namespace))
+            .transpose();
         let claim = claim.map_err(|error| format!("claim: {error}"))?;
         let pool = PoolKey::new(kind, (!kind.is_global()).then_some(namespace), name);
         let (labels, annotations) = (Texts::new(), Texts::new());
-        Ok(Wanted { pool, block, scope: None, claim, labels, annotations })
+        Ok(Wanted {
+            pool,
+            block,
+            scope: None,
+            claim,
+            labels,
+            annotations,
+        })
     }
 }
 
@@ -191,10 +262,20 @@ fn fields(has_prefixes: bool) -> impl Iterator<Item = (&'static str, &'static st
         ("prefix", "prefix", "allocationPrefixLength"),
         ("gateway", "gateway", "gateway"),
         ("network", "network", "network"),
-        ("allocateReservedIPAddresses", "allocateReservedIPAddresses", ""),
-        ("addressReuseGracePeriodSeconds", "addressReuseGracePeriodSeconds", ""),
+        (
+            "allocateReservedIPAddresses",
+            "allocateReservedIPAddresses",
+            "",
+        ),
+        (
+            "addressReuseGracePeriodSeconds",
+            "addressReuseGracePeriodSeconds",
+            "",
+        ),
     ];
-    let chosen = fields.map(|(column, addresses, prefixes)| (column, if has_prefixes { prefixes } else { addresses }));
+    let chosen = fields.map(|(column, addresses, prefixes)| {
+        (column, if has_prefixes { prefixes } else { addresses })
+    });
     chosen.into_iter().filter(|(_, field)| !field.is_empty())
 }
 
@@ -203,8 +284,13 @@ pub(super) fn fields_without_column(spec: &PoolSpec) -> Vec<String> {
     let has_prefixes = matches!(spec, PoolSpec::Prefixes(_));
     let is_unknown = |name: &String| !fields(has_prefixes).any(|(_, field)| field == name);
     let spec = serde_json::to_value(spec).unwrap_or_default();
-    let mut names: Vec<String> =
-        spec.as_object().into_iter().flat_map(Map::keys).filter(|name| is_unknown(name)).cloned().collect();
+    let mut names: Vec<String> = spec
+        .as_object()
+        .into_iter()
+        .flat_map(Map::keys)
+        .filter(|name| is_unknown(name))
+        .cloned()
+        .collect();
     names.sort_unstable();
     names
 }
@@ -219,24 +305,34 @@ pub(super) fn has_columns_of(one: &PoolSpec, other: &PoolSpec) -> bool {
 fn value(column: &str, cell: &str) -> Result<Value, String> {
     match column {
         "addresses" | "excludedAddresses" => {
-            let entries: Vec<&str> =
-                cell.split([',', ';', ' ', '\n', '\t']).filter(|entry| !entry.is_empty()).collect();
-            if entries.iter().any(|entry| entry.starts_with('-') || entry.ends_with('-')) {
-                return Err(format!("{cell}: blanks separate entries; write a range without blanks"));
+            let entries: Vec<&str> = cell
+                .split([',', ';', ' ', '\n', '\t'])
+                .filter(|entry| !entry.is_empty())
+                .collect();
+            if entries
+                .iter()
+                .any(|entry| entry.starts_with('-') || entry.ends_with('-'))
+            {
+                return Err(format!(
+                    "{cell}: blanks separate entries; write a range without blanks"
+                ));
             }
             Ok(entries.into())
         }
         "prefix" => {
             let number = cell.strip_prefix('/').unwrap_or(cell);
-            let value = number.parse::<i64>().map_err(|_| format!("{cell} is not a number"))?;
+            let value = number
+                .parse::<i64>()
+                .map_err(|_| format!("{cell} is not a number"))?;
             if value.to_string() == number {
                 return Ok(value.into());
             }
             Err(format!("{cell} is not a prefix length; write {value}"))
         }
-        "addressReuseGracePeriodSeconds" => {
-            cell.parse::<i32>().map(Value::from).map_err(|_| format!("{cell} is not a number of seconds"))
-        }
+        "addressReuseGracePeriodSeconds" => cell
+            .parse::<i32>()
+            .map(Value::from)
+            .map_err(|_| format!("{cell} is not a number of seconds")),
         "allocateReservedIPAddresses" => cell
             .to_lowercase()
             .parse::<bool>()
@@ -257,15 +353,27 @@ pub(super) fn write(pools: &[Pool], reservations: &[IPReservation]) -> Result<St
         let mut cells = vec![pool.kind.name().to_owned(), namespace, name];
         let known: Vec<_> = fields(matches!(pool.spec, PoolSpec::Prefixes(_))).collect();
         for column in COLUMNS.iter().skip(cells.len()) {
-            let field = known.iter().find(|(name, _)| name == column).map(|(_, field)| *field);
-            cells.push(field.and_then(|field| spec.get(field)).map(cell).unwrap_or_default());
+            let field = known
+                .iter()
+                .find(|(name, _)| name == column)
+                .map(|(_, field)| *field);
+            cells.push(
+                field
+                    .and_then(|field| spec.get(field))
+                    .map(cell)
+                    .unwrap_or_default(),
+            );
         }
         writer.write_record(&cells)?;
     }
     for reservation in reservations {
-        let Ok((slot, pool)) = reservation.slot() else { continue };
+        let Ok((slot, pool)) = reservation.slot() else {
+            continue;
+        };
         let claim = reservation.spec.claim_ref.as_ref();
-        let claim = claim.map(|claim| format!("{}/{}", claim.namespace, claim.name)).unwrap_or_default();
+        let claim = claim
+            .map(|claim| format!("{}/{}", claim.namespace, claim.name))
+            .unwrap_or_default();
         let namespace = pool.namespace.as_deref().unwrap_or_default().to_owned();
         let cells = COLUMNS.map(|column| match column {
             "kind" => RESERVATION.to_owned(),
@@ -277,13 +385,19 @@ pub(super) fn write(pools: &[Pool], reservations: &[IPReservation]) -> Result<St
         });
         writer.write_record(&cells)?;
     }
-    let bytes = writer.into_inner().map_err(|error| csv::Error::from(std::io::Error::other(error.to_string())))?;
+    let bytes = writer
+        .into_inner()
+        .map_err(|error| csv::Error::from(std::io::Error::other(error.to_string())))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn cell(value: &Value) -> String {
     match value {
-        Value::Array(entries) => entries.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+        Value::Array(entries) => entries
+            .iter()
+            .filter_map(Value::as_str)
+            .collect::<Vec<_>>()
+            .join(" "),
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
         other => other.to_string(),

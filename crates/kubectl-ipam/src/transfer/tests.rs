@@ -1,4 +1,8 @@
-#![allow(clippy::indexing_slicing, clippy::panic, reason = "test code: a failure ends the test")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "test code: a failure ends the test"
+)]
 
 mod fields;
 mod laws;
@@ -27,7 +31,10 @@ fn problems(text: &str) -> Vec<(Option<u64>, String)> {
 
 fn problems_in(text: &str, existing: &Existing) -> Vec<(Option<u64>, String)> {
     let problems = plan(parse(text, "team-a"), existing, "racks", true).unwrap_err();
-    problems.into_iter().map(|problem| (problem.line, problem.problem)).collect()
+    problems
+        .into_iter()
+        .map(|problem| (problem.line, problem.problem))
+        .collect()
 }
 
 fn planned(text: &str, existing: &Existing, prune: bool) -> Plan {
@@ -43,7 +50,11 @@ fn key(namespace: &str, name: &str) -> NamespacedName {
 }
 
 fn version() -> Identity {
-    Identity { uid: "u".to_owned(), resource_version: "7".to_owned(), generation: 1 }
+    Identity {
+        uid: "u".to_owned(),
+        resource_version: "7".to_owned(),
+        generation: 1,
+    }
 }
 
 /// The objects that the first import of a file creates.
@@ -56,9 +67,18 @@ fn imported(text: &str) -> Existing {
 /// Sets the name of the import that created all objects.
 fn set_import(existing: &mut Existing, import: Option<&str>) {
     let pools = existing.pools.values_mut().map(|pool| &mut pool.metadata);
-    let all = pools.chain(existing.reservations.iter_mut().map(|reservation| &mut reservation.metadata));
+    let all = pools.chain(
+        existing
+            .reservations
+            .iter_mut()
+            .map(|reservation| &mut reservation.metadata),
+    );
     all.for_each(|metadata| match import {
-        Some(import) => drop(metadata.labels.insert(IMPORT_LABEL.to_owned(), import.to_owned())),
+        Some(import) => drop(
+            metadata
+                .labels
+                .insert(IMPORT_LABEL.to_owned(), import.to_owned()),
+        ),
         None => drop(metadata.labels.remove(IMPORT_LABEL)),
     });
 }
@@ -71,10 +91,20 @@ fn web() -> PoolKey {
 #[test]
 fn table_creates_pools_and_reservations() {
     let plan = planned(TABLE, &Existing::default(), false);
-    let lines: Vec<_> = plan.pools.iter().chain(&plan.reservations).map(|change| change.line).collect();
+    let lines: Vec<_> = plan
+        .pools
+        .iter()
+        .chain(&plan.reservations)
+        .map(|change| change.line)
+        .collect();
     assert_eq!(lines, [Some(2), Some(3), Some(5), Some(6)]);
-    let Action::CreatePool(key, pool) = &plan.pools[0].action else { panic!("a pool") };
-    assert_eq!((key, &pool["metadata"]["namespace"]), (&web(), &json!("team-a")));
+    let Action::CreatePool(key, pool) = &plan.pools[0].action else {
+        panic!("a pool")
+    };
+    assert_eq!(
+        (key, &pool["metadata"]["namespace"]),
+        (&web(), &json!("team-a"))
+    );
     let spec = json!({
         "addresses": ["10.0.0.2-10.0.0.9", "10.0.0.20"], "excludedAddresses": ["10.0.0.5"], "prefix": 24,
         "gateway": "10.0.0.1", "network": "lab",
@@ -84,32 +114,63 @@ fn table_creates_pools_and_reservations() {
         .reservations
         .iter()
         .map(|change| {
-            let Action::CreateReservation(new) = &change.action else { panic!("a reservation") };
+            let Action::CreateReservation(new) = &change.action else {
+                panic!("a reservation")
+            };
             assert!(new.slot().is_ok());
-            (new.metadata.name.clone().unwrap(), new.spec.claim_ref.clone().unwrap().namespace)
+            (
+                new.metadata.name.clone().unwrap(),
+                new.spec.claim_ref.clone().unwrap().namespace,
+            )
         })
         .collect();
-    let expected = [("n.lab.10.0.0.7", "team-a"), ("gp.pods.fd00-0000-0000-0007-0000-0000-0000-0000-64", "team-b")];
-    assert_eq!(names, expected.map(|(name, namespace)| (name.to_owned(), namespace.to_owned())));
+    let expected = [
+        ("n.lab.10.0.0.7", "team-a"),
+        (
+            "gp.pods.fd00-0000-0000-0007-0000-0000-0000-0000-64",
+            "team-b",
+        ),
+    ];
+    assert_eq!(
+        names,
+        expected.map(|(name, namespace)| (name.to_owned(), namespace.to_owned()))
+    );
 }
 
 #[test]
 fn second_import_changes_nothing() {
     let plan = planned(TABLE, &imported(TABLE), true);
-    assert_eq!((plan.pools.len(), plan.reservations.len(), plan.deletions.len(), plan.unchanged), (0, 0, 0, 4));
+    assert_eq!(
+        (
+            plan.pools.len(),
+            plan.reservations.len(),
+            plan.deletions.len(),
+            plan.unchanged
+        ),
+        (0, 0, 0, 4)
+    );
 }
 
 #[test]
 fn moved_reservation_is_the_same_one() {
-    // The network selects the pool, and the manager moves the reservation: afterwards, or it is about to.
+    // The network selects the pool, and the manager moves the reservation: afterwards, or it is
+    // about to.
     let text = TABLE.replace(",lab,", ",,").replace(",vm-1", ",");
     for keeps_old in [false, true] {
         let mut existing = imported(&text);
         let scope = Scope::Network("everything".into());
         existing.pools.get_mut(&web()).unwrap().scope = scope.clone();
-        let index = existing.reservations.iter().position(|found| found.pool == web()).unwrap();
+        let index = existing
+            .reservations
+            .iter()
+            .position(|found| found.pool == web())
+            .unwrap();
         let name = "n.everything.10.0.0.7".to_owned();
-        let moved = ExistingReservation { name, scope, ..existing.reservations[index].clone() };
+        let moved = ExistingReservation {
+            name,
+            scope,
+            ..existing.reservations[index].clone()
+        };
         if !keeps_old {
             existing.reservations.remove(index);
         }
@@ -134,15 +195,23 @@ fn export_is_imported_in_every_kind_of_network() {
     // In a cluster in which the network does not select the pool.
     existing.reservations.clear();
     let plan = planned(&exported.to_string(), &existing, false);
-    assert_eq!(plan.reservations[0].action.object(), "IPReservation p.team-a.web.10.0.0.7");
+    assert_eq!(
+        plan.reservations[0].action.object(),
+        "IPReservation p.team-a.web.10.0.0.7"
+    );
     assert_eq!(
         plan.warnings,
-        ["line 1: spec.scope: is n.everything; p.team-a.web is used, the scope of InClusterIPPool team-a/web"]
+        [
+            "line 1: spec.scope: is n.everything; p.team-a.web is used, the scope of InClusterIPPool team-a/web"
+        ]
     );
     // In one in which it does.
     existing.pools.get_mut(&web()).unwrap().scope = Scope::Network("everything".into());
     let plan = planned(&exported.to_string(), &existing, false);
-    assert_eq!(plan.reservations[0].action.object(), "IPReservation n.everything.10.0.0.7");
+    assert_eq!(
+        plan.reservations[0].action.object(),
+        "IPReservation n.everything.10.0.0.7"
+    );
     assert!(plan.warnings.is_empty());
 }
 
@@ -163,8 +232,10 @@ fn changed_pool_is_updated_only_by_its_import() {
 #[test]
 fn reservation_is_never_replaced() {
     // Between a deletion and a creation, a waiting claim would get the address.
-    for (line, found) in [(",vm-3", "reserved for the claim team-a/vm-1"), (",", "reserved for the claim team-a/vm-1")]
-    {
+    for (line, found) in [
+        (",vm-3", "reserved for the claim team-a/vm-1"),
+        (",", "reserved for the claim team-a/vm-1"),
+    ] {
         let text = TABLE.replace(",vm-1", line);
         let problems = problems_in(&text, &imported(TABLE));
         let problem = format!(
@@ -174,9 +245,17 @@ fn reservation_is_never_replaced() {
         assert_eq!(problems, [(Some(5), problem)]);
     }
     let mut existing = imported(TABLE);
-    existing.reservations.iter_mut().for_each(|reservation| reservation.is_held = true);
+    existing
+        .reservations
+        .iter_mut()
+        .for_each(|reservation| reservation.is_held = true);
     let problems = problems_in(TABLE, &existing);
-    assert!(problems[0].1.contains("is held by the claim team-a/vm-1, or cools down"), "{problems:?}");
+    assert!(
+        problems[0]
+            .1
+            .contains("is held by the claim team-a/vm-1, or cools down"),
+        "{problems:?}"
+    );
 }
 
 #[test]
@@ -189,7 +268,10 @@ fn table_does_not_remove_fields_that_it_cannot_state() {
     // The columns are as in the cluster: nothing changes.
     assert!(is_empty(&planned(TABLE, &existing, true)));
     let problem = "InClusterIPPool team-a/web has draining, for which a table has no column; import it as YAML or JSON";
-    assert_eq!(problems_in(&TABLE.replace("10.0.0.20", "10.0.0.30"), &existing), [(Some(2), problem.to_owned())]);
+    assert_eq!(
+        problems_in(&TABLE.replace("10.0.0.20", "10.0.0.30"), &existing),
+        [(Some(2), problem.to_owned())]
+    );
 }
 
 #[test]
@@ -200,21 +282,36 @@ fn prune_deletes_only_what_the_import_created() {
     assert_eq!(plan.deletions.len(), 4);
     assert!(planned(text, &existing, false).deletions.is_empty());
     existing.pools_in_use.insert(web());
-    assert!(problems_in(text, &existing)[0].1.contains("has IPAddresses or claims"));
+    assert!(
+        problems_in(text, &existing)[0]
+            .1
+            .contains("has IPAddresses or claims")
+    );
     set_import(&mut existing, None);
-    existing.reservations[0].metadata.labels.insert(IMPORT_LABEL.to_owned(), "others".to_owned());
-    existing.reservations[1].metadata.labels.insert(IMPORT_LABEL.to_owned(), "racks".to_owned());
+    existing.reservations[0]
+        .metadata
+        .labels
+        .insert(IMPORT_LABEL.to_owned(), "others".to_owned());
+    existing.reservations[1]
+        .metadata
+        .labels
+        .insert(IMPORT_LABEL.to_owned(), "racks".to_owned());
     existing.reservations[1].is_held = true;
     assert!(planned(text, &existing, true).deletions.is_empty());
 }
 
 #[test]
 fn pool_with_reservations_of_the_file_is_not_deleted() {
-    let without_pool: Vec<&str> = TABLE.lines().filter(|line| !line.starts_with("GlobalPrefix")).collect();
+    let without_pool: Vec<&str> = TABLE
+        .lines()
+        .filter(|line| !line.starts_with("GlobalPrefix"))
+        .collect();
     let text = without_pool.join("\n");
-    let problem =
-        "GlobalInClusterPrefixPool pods is not in the file, but this line reserves an address of it; add the pool";
-    assert_eq!(problems_in(&text, &imported(TABLE)), [(Some(5), problem.to_owned())]);
+    let problem = "GlobalInClusterPrefixPool pods is not in the file, but this line reserves an address of it; add the pool";
+    assert_eq!(
+        problems_in(&text, &imported(TABLE)),
+        [(Some(5), problem.to_owned())]
+    );
     assert!(is_empty(&planned(&text, &imported(TABLE), false)));
 }
 
@@ -228,17 +325,36 @@ IPReservation,a,,10.0.0.7,,,one
 IPReservation,a,,10.0.0.7,,,two
 ";
     let existing = imported(text);
-    assert_eq!((existing.reservations.len(), planned(text, &existing, true).unchanged), (1, 4));
+    assert_eq!(
+        (
+            existing.reservations.len(),
+            planned(text, &existing, true).unchanged
+        ),
+        (1, 4)
+    );
     // The line of the other pool still needs the reservation.
-    let without_one: Vec<&str> = text.lines().filter(|line| !line.ends_with(",,,one")).collect();
+    let without_one: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.ends_with(",,,one"))
+        .collect();
     assert!(is_empty(&planned(&without_one.join("\n"), &existing, true)));
-    let promise = text.replace(",two\n", ",two,\n").replace(",pool\n", ",pool,claim\n").replace(",one\n", ",one,vm\n");
-    assert!(problems(&promise)[0].1.contains("10.0.0.7 of network lab is also in line 4"), "{:?}", problems(&promise));
+    let promise = text
+        .replace(",two\n", ",two,\n")
+        .replace(",pool\n", ",pool,claim\n")
+        .replace(",one\n", ",one,vm\n");
+    assert!(
+        problems(&promise)[0]
+            .1
+            .contains("10.0.0.7 of network lab is also in line 4"),
+        "{:?}",
+        problems(&promise)
+    );
 }
 
 #[test]
 fn object_that_is_as_in_the_file_is_not_checked() {
-    // Objects that an earlier version has accepted: the pool does not contain the address, and has an invalid limit.
+    // Objects that an earlier version has accepted: the pool does not contain the address, and has
+    // an invalid limit.
     let mut existing = imported(TABLE);
     let pool = json!({ "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "GlobalInClusterIPPool",
                        "metadata": { "name": "old" },
@@ -250,14 +366,32 @@ fn object_that_is_as_in_the_file_is_not_checked() {
                                         "claimRef": { "namespace": "a", "name": "Bad_Name" } } });
     let file = format!("{pool}\n---\n{reservation}\n");
     let found = problems_in(&file, &existing);
-    let places: Vec<_> = found.iter().map(|(line, problem)| (line.unwrap(), problem.split(": ").nth(1))).collect();
-    assert!(places.contains(&(1, Some("spec.limits.perNamespace"))), "{found:?}");
+    let places: Vec<_> = found
+        .iter()
+        .map(|(line, problem)| (line.unwrap(), problem.split(": ").nth(1)))
+        .collect();
+    assert!(
+        places.contains(&(1, Some("spec.limits.perNamespace"))),
+        "{found:?}"
+    );
     let key = PoolKey::new(InClusterKind::GlobalIPPool, None, "old");
     let stored: Pool = serde_json::from_value(pool).unwrap();
     let (scope, metadata) = (Scope::Pool(key.clone()), Metadata::default());
-    existing.pools.insert(key.clone(), ExistingPool { spec: stored.spec, scope, metadata, version: version() });
+    existing.pools.insert(
+        key.clone(),
+        ExistingPool {
+            spec: stored.spec,
+            scope,
+            metadata,
+            version: version(),
+        },
+    );
     // Everything else is checked if it has to be written.
-    assert!(problems_in(&file, &existing)[0].1.starts_with("spec.claimRef.name: \"Bad_Name\""));
+    assert!(
+        problems_in(&file, &existing)[0]
+            .1
+            .starts_with("spec.claimRef.name: \"Bad_Name\"")
+    );
     let block = Block::address("10.7.0.1".parse().unwrap());
     existing.reservations.push(ExistingReservation {
         name: "g.old.10.7.0.1".to_owned(),
@@ -274,10 +408,20 @@ fn object_that_is_as_in_the_file_is_not_checked() {
 
 #[test]
 fn reservation_for_an_impossible_claim_is_refused() {
-    let table = TABLE.replace(",vm-1", ",kube-system/vm-1").replace("team-b/vm-2", "team-b/a b");
+    let table = TABLE
+        .replace(",vm-1", ",kube-system/vm-1")
+        .replace("team-b/vm-2", "team-b/a b");
     let found = problems(&table);
-    assert!(found[0].1.starts_with("spec.claimRef.namespace: InClusterIPPool team-a/web allocates only"), "{found:?}");
-    assert!(found[1].1.starts_with("spec.claimRef.name: \"a b\""), "{found:?}");
+    assert!(
+        found[0]
+            .1
+            .starts_with("spec.claimRef.namespace: InClusterIPPool team-a/web allocates only"),
+        "{found:?}"
+    );
+    assert!(
+        found[1].1.starts_with("spec.claimRef.name: \"a b\""),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -287,7 +431,12 @@ fn promise_is_not_subject_to_allowed_namespaces() {
          apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: IPReservation\nmetadata: {name: g.g.10.0.0.7}\nspec: \
          {scope: g.g, address: 10.0.0.7, poolRef: {kind: GlobalInClusterIPPool, name: g}, \
          claimRef: {namespace: team-b, name: vm}}\n";
-    assert_eq!(planned(file, &Existing::default(), false).reservations.len(), 1);
+    assert_eq!(
+        planned(file, &Existing::default(), false)
+            .reservations
+            .len(),
+        1
+    );
 }
 
 #[test]
@@ -301,18 +450,26 @@ fn labels_of_the_file_are_set() {
     let mut existing = imported(&text("lab"));
     assert!(is_empty(&planned(&text("lab"), &existing, true)));
     let plan = planned(&text("prod"), &existing, true);
-    let Action::UpdatePool(_, _, update) = &plan.pools[0].action else { panic!("an update") };
-    assert_eq!(update.metadata.labels, [("net".to_owned(), "prod".to_owned())].into());
+    let Action::UpdatePool(_, _, update) = &plan.pools[0].action else {
+        panic!("an update")
+    };
+    assert_eq!(
+        update.metadata.labels,
+        [("net".to_owned(), "prod".to_owned())].into()
+    );
     assert!(update.spec.is_none());
     set_import(&mut existing, None);
-    assert!(problems_in(&text("prod"), &existing)[0].1.contains("exists with other labels or annotations"));
+    assert!(
+        problems_in(&text("prod"), &existing)[0]
+            .1
+            .contains("exists with other labels or annotations")
+    );
     assert!(is_empty(&planned(&text("lab"), &existing, true)));
 }
 
 #[test]
 fn pools_of_a_network_have_one_block_length() {
-    let text =
-        "kind,namespace,name,addresses,prefix,network\nPrefix,a,one,fd00::/48,64,lab\nPrefix,a,two,fd01::/48,56,lab\n";
+    let text = "kind,namespace,name,addresses,prefix,network\nPrefix,a,one,fd00::/48,64,lab\nPrefix,a,two,fd01::/48,56,lab\n";
     let problem = "InClusterPrefixPool a/two: spec.network: allocates IPv6 blocks of length 56, and InClusterPrefixPool \
                    a/one of length 64; use another network for one of them";
     assert_eq!(problems(text), [(Some(3), problem.to_owned())]);
@@ -352,15 +509,27 @@ InClusterIPPool;a;blank;10.3.0.2 - 10.3.0.9;24;;
         (8, "InClusterIPPool a/ok is also in line 7"),
         (9, "InClusterIPPool a/ok does not contain 10.1.0.77"),
         (11, "10.1.0.3 of InClusterIPPool a/ok is also in line 10"),
-        (12, "InClusterIPPool a/none exists neither in the cluster nor in the file"),
+        (
+            12,
+            "InClusterIPPool a/none exists neither in the cluster nor in the file",
+        ),
         (13, "addresses: invalid address 10.1.0"),
         (14, "prefix: a reservation has none"),
         (15, "the row has 9 cells, and the table 7 columns"),
         (16, "name: a reservation has none"),
-        (17, "InClusterIPPool a/Bad_3: metadata.name: must consist of"),
-        (18, "InClusterIPPool A_B/b: metadata.namespace: no namespace can have this name"),
+        (
+            17,
+            "InClusterIPPool a/Bad_3: metadata.name: must consist of",
+        ),
+        (
+            18,
+            "InClusterIPPool A_B/b: metadata.namespace: no namespace can have this name",
+        ),
         (19, "prefix: 024 is not a prefix length; write 24"),
-        (20, "addresses: 10.3.0.2 - 10.3.0.9: blanks separate entries; write a range without blanks"),
+        (
+            20,
+            "addresses: 10.3.0.2 - 10.3.0.9: blanks separate entries; write a range without blanks",
+        ),
     ];
     let found = problems(text);
     assert_eq!(found.len(), expected.len(), "{found:#?}");
@@ -368,11 +537,26 @@ InClusterIPPool;a;blank;10.3.0.2 - 10.3.0.9;24;;
         assert_eq!(*line, Some(expected_line), "{problem}");
         assert!(problem.starts_with(text), "{problem} instead of {text}");
     }
-    assert!(problems("kind,color\n")[0].1.starts_with("unknown columns: color; known are kind, namespace"));
-    assert!(problems("kind,,name\n")[0].1.starts_with("unknown columns: \"\" (an empty name)"));
-    assert_eq!(problems("kind,name,Name\n"), [(Some(1), "the column Name exists twice".to_owned())]);
+    assert!(
+        problems("kind,color\n")[0]
+            .1
+            .starts_with("unknown columns: color; known are kind, namespace")
+    );
+    assert!(
+        problems("kind,,name\n")[0]
+            .1
+            .starts_with("unknown columns: \"\" (an empty name)")
+    );
+    assert_eq!(
+        problems("kind,name,Name\n"),
+        [(Some(1), "the column Name exists twice".to_owned())]
+    );
     assert!(problems("kind\tname\n")[0].1.contains("separated by tabs"));
-    assert!(problems("name\nweb\n")[0].1.contains("with the column kind"));
+    assert!(
+        problems("name\nweb\n")[0]
+            .1
+            .contains("with the column kind")
+    );
 }
 
 #[test]
@@ -380,14 +564,25 @@ fn address_in_use_is_not_reserved() {
     let mut existing = imported(TABLE);
     // A pool that the network selects: the address is in use there too.
     let other = PoolKey::new(InClusterKind::IPPool, Some("team-z"), "other");
-    let ExistingPool { spec, .. } = &existing.pools[&PoolKey::new(InClusterKind::GlobalPrefixPool, None, "pods")];
+    let ExistingPool { spec, .. } =
+        &existing.pools[&PoolKey::new(InClusterKind::GlobalPrefixPool, None, "pods")];
     let (scope, metadata) = (Scope::Network("lab".into()), Metadata::default());
-    let pool = ExistingPool { spec: spec.clone(), scope, metadata, version: version() };
+    let pool = ExistingPool {
+        spec: spec.clone(),
+        scope,
+        metadata,
+        version: version(),
+    };
     existing.pools.insert(other.clone(), pool);
     existing.reservations.clear();
     let address = Block::address("10.0.0.7".parse().unwrap());
-    existing.addresses.push((other, address, key("team-z", "vm-9")));
-    assert_eq!(problems_in(TABLE, &existing)[0].1, "10.0.0.7 of network lab is in use by the claim team-z/vm-9");
+    existing
+        .addresses
+        .push((other, address, key("team-z", "vm-9")));
+    assert_eq!(
+        problems_in(TABLE, &existing)[0].1,
+        "10.0.0.7 of network lab is in use by the claim team-z/vm-9"
+    );
     existing.addresses[0].2 = key("team-a", "vm-1");
     assert_eq!(planned(TABLE, &existing, false).reservations.len(), 2);
 }
@@ -398,7 +593,13 @@ fn table_and_manifest_of_an_export_are_equal() {
     let pools: Vec<Pool> = parse(TABLE, "team-a")
         .records
         .into_iter()
-        .filter_map(|record| if let Entry::Pool(wanted) = record.entry { Some(wanted.pool) } else { None })
+        .filter_map(|record| {
+            if let Entry::Pool(wanted) = record.entry {
+                Some(wanted.pool)
+            } else {
+                None
+            }
+        })
         .collect();
     let reservations: Vec<_> = planned(TABLE, &Existing::default(), false)
         .reservations
@@ -413,7 +614,11 @@ fn table_and_manifest_of_an_export_are_equal() {
         .collect();
     let table = table::write(&pools, &reservations).unwrap();
     let plan = planned(&table, &existing, true);
-    assert_eq!((plan.pools.len(), plan.deletions.len(), plan.unchanged), (0, 0, 4), "{table}");
+    assert_eq!(
+        (plan.pools.len(), plan.deletions.len(), plan.unchanged),
+        (0, 0, 4),
+        "{table}"
+    );
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": reservations });
     let parsed = parse(&serde_json::to_string_pretty(&list).unwrap(), "team-a");
     assert!(parsed.problems.is_empty(), "{:?}", parsed.problems);
@@ -424,9 +629,15 @@ fn table_and_manifest_of_an_export_are_equal() {
 fn ten_thousand_rows_are_planned() {
     use std::fmt::Write;
 
-    let mut text = "kind,namespace,name,addresses,prefix,pool\nIP,a,big,10.0.0.0/16,16,\n".to_owned();
+    let mut text =
+        "kind,namespace,name,addresses,prefix,pool\nIP,a,big,10.0.0.0/16,16,\n".to_owned();
     (1..10_000).for_each(|number: u32| {
-        let _ = writeln!(text, "IPReservation,a,,10.0.{}.{},,big", number / 256, number % 256);
+        let _ = writeln!(
+            text,
+            "IPReservation,a,,10.0.{}.{},,big",
+            number / 256,
+            number % 256
+        );
     });
     let plan = planned(&text, &Existing::default(), true);
     assert_eq!((plan.pools.len(), plan.reservations.len()), (1, 9_999));

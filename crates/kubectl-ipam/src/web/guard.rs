@@ -1,7 +1,8 @@
 //! Which requests are answered: those of this user's browser, for the page itself.
 //!
-//! A page of another origin can send requests to 127.0.0.1 too, and can give its own name this address (DNS rebinding).
-//! So each request needs the name or address of this server in `Host`, the same origin, and a secret.
+//! A page of another origin can send requests to 127.0.0.1 too, and can give its own name this
+//! address (DNS rebinding). So each request needs the name or address of this server in `Host`, the
+//! same origin, and a secret.
 
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 
@@ -33,7 +34,9 @@ impl Refusal {
             Self::Method => "The page is read only: only GET is supported.\n",
             Self::Host => "This server answers to 127.0.0.1 and localhost only.\n",
             Self::Origin => "A page of another origin may not read this one.\n",
-            Self::Secret => "Open the address that kubectl ipam web has printed. It contains a secret.\n",
+            Self::Secret => {
+                "Open the address that kubectl ipam web has printed. It contains a secret.\n"
+            }
         }
     }
 }
@@ -59,7 +62,11 @@ pub(super) struct Guard {
 
 impl Guard {
     pub(super) fn new(port: u16) -> Self {
-        Self { port, token: secret(), session: secret() }
+        Self {
+            port,
+            token: secret(),
+            session: secret(),
+        }
     }
 
     /// The address that opens the page.
@@ -67,9 +74,14 @@ impl Guard {
         format!("http://127.0.0.1:{}/?token={}", self.port, self.token)
     }
 
-    /// The cookie of the page. Browsers send cookies to all ports of a host, so its name contains the port.
+    /// The cookie of the page. Browsers send cookies to all ports of a host, so its name contains
+    /// the port.
     pub(super) fn cookie(&self) -> String {
-        format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie_name(), self.session)
+        format!(
+            "{}={}; Path=/; HttpOnly; SameSite=Strict",
+            self.cookie_name(),
+            self.session
+        )
     }
 
     fn cookie_name(&self) -> String {
@@ -77,25 +89,40 @@ impl Guard {
     }
 
     /// Checks a request.
-    pub(super) fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Access, Refusal> {
+    pub(super) fn check(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Access, Refusal> {
         if *method != Method::GET {
             return Err(Refusal::Method);
         }
-        let hosts = [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)];
+        let hosts = [
+            format!("127.0.0.1:{}", self.port),
+            format!("localhost:{}", self.port),
+        ];
         let host = only(headers, header::HOST.as_str()).ok_or(Refusal::Host)?;
         if !hosts.iter().any(|own| host.eq_ignore_ascii_case(own)) {
             return Err(Refusal::Host);
         }
-        let has_token = uri.path() == "/" && token_of(uri).is_some_and(|token| is_equal(&token, &self.token));
+        let has_token =
+            uri.path() == "/" && token_of(uri).is_some_and(|token| is_equal(&token, &self.token));
         if headers.contains_key(header::ORIGIN) {
             let origin = only(headers, header::ORIGIN.as_str()).ok_or(Refusal::Origin)?;
             let origins = hosts.iter().map(|host| format!("http://{host}"));
-            if !origins.into_iter().any(|own| origin.eq_ignore_ascii_case(&own)) {
+            if !origins
+                .into_iter()
+                .any(|own| origin.eq_ignore_ascii_case(&own))
+            {
                 return Err(Refusal::Origin);
             }
         }
-        // Browsers say which page caused a request. The address with the token may be opened from anywhere.
-        let site = headers.get("sec-fetch-site").map(axum::http::HeaderValue::as_bytes);
+        // Browsers say which page caused a request. The address with the token may be opened from
+        // anywhere.
+        let site = headers
+            .get("sec-fetch-site")
+            .map(axum::http::HeaderValue::as_bytes);
         let is_own = site.is_none_or(|site| site == b"same-origin" || site == b"none");
         if !is_own && !has_token {
             return Err(Refusal::Origin);
@@ -103,13 +130,22 @@ impl Guard {
         if has_token {
             return Ok(Access::Entry);
         }
-        if self.has_cookie(headers) { Ok(Access::Session) } else { Err(Refusal::Secret) }
+        if self.has_cookie(headers) {
+            Ok(Access::Session)
+        } else {
+            Err(Refusal::Secret)
+        }
     }
 
     fn has_cookie(&self, headers: &HeaderMap) -> bool {
         let name = self.cookie_name();
-        let lines = headers.get_all(header::COOKIE).into_iter().filter_map(|line| line.to_str().ok());
-        let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let lines = headers
+            .get_all(header::COOKIE)
+            .into_iter()
+            .filter_map(|line| line.to_str().ok());
+        let mut pairs = lines
+            .flat_map(|line| line.split(';'))
+            .filter_map(|pair| pair.trim().split_once('='));
         pairs.any(|(key, value)| key == name && is_equal(value, &self.session))
     }
 }
@@ -123,12 +159,18 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 fn token_of(uri: &Uri) -> Option<String> {
     let mut pairs = form_urlencoded::parse(uri.query()?.as_bytes());
-    pairs.find(|(name, _)| name == "token").map(|(_, value)| value.into_owned())
+    pairs
+        .find(|(name, _)| name == "token")
+        .map(|(_, value)| value.into_owned())
 }
 
 /// Compares in a time that depends on the length only.
 fn is_equal(a: &str, b: &str) -> bool {
-    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |differences, (a, b)| differences | (a ^ b)) == 0
+    a.len() == b.len()
+        && a.bytes()
+            .zip(b.bytes())
+            .fold(0, |differences, (a, b)| differences | (a ^ b))
+            == 0
 }
 
 /// 192 random bits as hexadecimal digits.
@@ -141,7 +183,11 @@ fn secret() -> String {
 mod tests {
     use super::*;
 
-    fn check(guard: &Guard, path: &str, headers: &[(&'static str, &str)]) -> Result<Access, Refusal> {
+    fn check(
+        guard: &Guard,
+        path: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Result<Access, Refusal> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
@@ -157,36 +203,88 @@ mod tests {
         let host = ("host", "127.0.0.1:4711");
         let session = ("cookie", cookie.as_str());
         assert_eq!(check(&guard, &entry, &[host]), Ok(Access::Entry));
-        assert_eq!(check(&guard, &entry, &[host, ("sec-fetch-site", "cross-site")]), Ok(Access::Entry));
-        assert_eq!(check(&guard, "/api/search?q=a", &[host, session]), Ok(Access::Session));
-        assert_eq!(check(&guard, "/", &[("host", "localhost:4711"), session]), Ok(Access::Session));
+        assert_eq!(
+            check(&guard, &entry, &[host, ("sec-fetch-site", "cross-site")]),
+            Ok(Access::Entry)
+        );
+        assert_eq!(
+            check(&guard, "/api/search?q=a", &[host, session]),
+            Ok(Access::Session)
+        );
+        assert_eq!(
+            check(&guard, "/", &[("host", "localhost:4711"), session]),
+            Ok(Access::Session)
+        );
         let own = ("origin", "http://127.0.0.1:4711");
-        assert_eq!(check(&guard, "/", &[host, session, own]), Ok(Access::Session));
+        assert_eq!(
+            check(&guard, "/", &[host, session, own]),
+            Ok(Access::Session)
+        );
 
-        for name in
-            ["evil.example", "evil.example:4711", "127.0.0.1", "127.0.0.1:80", "127.0.0.1:4711.evil.example", ""]
-        {
-            assert_eq!(check(&guard, &entry, &[("host", name), session]), Err(Refusal::Host), "{name}");
+        for name in [
+            "evil.example",
+            "evil.example:4711",
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "127.0.0.1:4711.evil.example",
+            "",
+        ] {
+            assert_eq!(
+                check(&guard, &entry, &[("host", name), session]),
+                Err(Refusal::Host),
+                "{name}"
+            );
         }
         assert_eq!(check(&guard, "/", &[session]), Err(Refusal::Host));
-        assert_eq!(check(&guard, "/", &[host, ("host", "evil.example"), session]), Err(Refusal::Host));
-        for name in ["http://evil.example", "null", "https://127.0.0.1:4711", "http://127.0.0.1:80", "http://127.0.0.1"]
-        {
-            assert_eq!(check(&guard, &entry, &[host, session, ("origin", name)]), Err(Refusal::Origin), "{name}");
+        assert_eq!(
+            check(&guard, "/", &[host, ("host", "evil.example"), session]),
+            Err(Refusal::Host)
+        );
+        for name in [
+            "http://evil.example",
+            "null",
+            "https://127.0.0.1:4711",
+            "http://127.0.0.1:80",
+            "http://127.0.0.1",
+        ] {
+            assert_eq!(
+                check(&guard, &entry, &[host, session, ("origin", name)]),
+                Err(Refusal::Origin),
+                "{name}"
+            );
         }
         for site in ["cross-site", "same-site", ""] {
-            assert_eq!(check(&guard, "/", &[host, session, ("sec-fetch-site", site)]), Err(Refusal::Origin), "{site}");
+            assert_eq!(
+                check(&guard, "/", &[host, session, ("sec-fetch-site", site)]),
+                Err(Refusal::Origin),
+                "{site}"
+            );
         }
-        for path in ["/", "/?token=", "/?token=0000", "/events", &format!("/events{}", entry.trim_start_matches('/'))] {
+        for path in [
+            "/",
+            "/?token=",
+            "/?token=0000",
+            "/events",
+            &format!("/events{}", entry.trim_start_matches('/')),
+        ] {
             assert_eq!(check(&guard, path, &[host]), Err(Refusal::Secret), "{path}");
         }
-        assert_eq!(check(&guard, "/", &[host, ("cookie", "kubectl-ipam-4711=0")]), Err(Refusal::Secret));
+        assert_eq!(
+            check(&guard, "/", &[host, ("cookie", "kubectl-ipam-4711=0")]),
+            Err(Refusal::Secret)
+        );
     }
 
     #[test]
     fn only_get_is_answered() {
         let guard = Guard::new(1);
-        for method in [Method::POST, Method::PUT, Method::DELETE, Method::HEAD, Method::OPTIONS] {
+        for method in [
+            Method::POST,
+            Method::PUT,
+            Method::DELETE,
+            Method::HEAD,
+            Method::OPTIONS,
+        ] {
             let result = guard.check(&method, &"/".parse().unwrap(), &HeaderMap::new());
             assert_eq!(result, Err(Refusal::Method), "{method}");
         }

@@ -57,7 +57,11 @@ pub(super) struct Page {
 
 impl Page {
     pub(super) fn new(guard: Guard, state: Arc<State>) -> Self {
-        Self { guard: Arc::new(guard), state, updates: watch::Sender::new(Arc::from("")) }
+        Self {
+            guard: Arc::new(guard),
+            state,
+            updates: watch::Sender::new(Arc::from("")),
+        }
     }
 
     /// Answers requests until it fails.
@@ -94,18 +98,30 @@ impl Page {
 
 /// Checks the request, and adds the headers of every response.
 async fn guarded(Extract(page): Extract<Page>, request: Request, next: Next) -> Response {
-    let mut response = match page.guard.check(request.method(), request.uri(), request.headers()) {
+    let mut response = match page
+        .guard
+        .check(request.method(), request.uri(), request.headers())
+    {
         Ok(Access::Session) => next.run(request).await,
         Ok(Access::Entry) => {
             let mut headers = HeaderMap::new();
-            headers.extend(HeaderValue::from_str(&page.guard.cookie()).ok().map(|value| (header::SET_COOKIE, value)));
-            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+            headers.extend(
+                HeaderValue::from_str(&page.guard.cookie())
+                    .ok()
+                    .map(|value| (header::SET_COOKIE, value)),
+            );
+            headers.insert(
+                header::CONTENT_TYPE,
+                HeaderValue::from_static("text/html; charset=utf-8"),
+            );
             (headers, assets::ENTRY).into_response()
         }
         Err(refusal) => (refusal.status(), refusal.text()).into_response(),
     };
     for (name, value) in HEADERS {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
     }
     response
 }
@@ -118,7 +134,9 @@ async fn asset(uri: Uri) -> Response {
 }
 
 /// The newest overview, and each later one.
-async fn events(Extract(page): Extract<Page>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+async fn events(
+    Extract(page): Extract<Page>,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let updates = page.updates.subscribe();
     let stream = futures::stream::unfold((updates, true), async |(mut updates, is_first)| {
         if !is_first {
@@ -128,20 +146,34 @@ async fn events(Extract(page): Extract<Page>) -> Sse<impl Stream<Item = Result<E
         Some((text, (updates, false)))
     });
     let sent = stream.filter(|text| std::future::ready(!text.is_empty()));
-    Sse::new(sent.map(|text| Ok(Event::default().data(text)))).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+    Sse::new(sent.map(|text| Ok(Event::default().data(text))))
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
 
-/// A pool and a window of its map: `kind`, `namespace`, `name`, and `start` with `length`, or `at` an address.
+/// A pool and a window of its map: `kind`, `namespace`, `name`, and `start` with `length`, or `at`
+/// an address.
 async fn pool(Extract(page): Extract<Page>, uri: Uri) -> Response {
     let parameters = Parameters::of(&uri);
-    let Some(kind) = parameters.get("kind").as_deref().and_then(InClusterKind::of) else {
+    let Some(kind) = parameters
+        .get("kind")
+        .as_deref()
+        .and_then(InClusterKind::of)
+    else {
         return bad_request("kind: expected the kind of a pool");
     };
-    let namespace = parameters.get("namespace").filter(|namespace| !namespace.is_empty());
+    let namespace = parameters
+        .get("namespace")
+        .filter(|namespace| !namespace.is_empty());
     let name = parameters.get("name").unwrap_or_default();
     let key = PoolKey::new(kind, namespace.as_deref(), &name);
-    let view = match (parameters.get("at"), parameters.get("start"), parameters.get("length")) {
-        (Some(at), ..) => parse_block(&at).map(View::Around).map_err(|error| error.to_string()),
+    let view = match (
+        parameters.get("at"),
+        parameters.get("start"),
+        parameters.get("length"),
+    ) {
+        (Some(at), ..) => parse_block(&at)
+            .map(View::Around)
+            .map_err(|error| error.to_string()),
         (None, Some(start), Some(length)) => match (start.parse(), length.parse()) {
             (Ok(start), Ok(length)) => Ok(View::Range(start, length)),
             _ => Err("start, length: expected numbers".to_owned()),
@@ -188,6 +220,8 @@ impl<'a> Parameters<'a> {
 
     fn get(&self, name: &str) -> Option<String> {
         let mut pairs = form_urlencoded::parse(self.0.as_bytes());
-        pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+        pairs
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.into_owned())
     }
 }

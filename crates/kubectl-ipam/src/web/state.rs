@@ -18,8 +18,8 @@ use crate::commands::parse_block;
 use crate::error::MissingRight;
 use crate::load::Readable;
 use crate::model::{
-    ClaimLine, Overview, OverviewPool, PoolWindow, SearchResult, Searched, View, networks, pools, ranges,
-    waiting_claims, window,
+    ClaimLine, Overview, OverviewPool, PoolWindow, SearchResult, Searched, View, networks, pools,
+    ranges, waiting_claims, window,
 };
 use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 
@@ -43,13 +43,22 @@ pub(super) struct Table<V> {
 
 impl<V> Default for Table<V> {
     fn default() -> Self {
-        Self { rows: Observed::default(), is_listed: false, missing: Vec::new(), problem: None }
+        Self {
+            rows: Observed::default(),
+            is_listed: false,
+            missing: Vec::new(),
+            problem: None,
+        }
     }
 }
 
 impl<V> Table<V> {
     /// Applies an event of a watch. `row` returns `None` for an object of another provider.
-    pub(super) fn apply<K: kube::Resource>(&mut self, event: Event<MaybeInvalid<K>>, row: impl Fn(&K) -> Option<V>) {
+    pub(super) fn apply<K: kube::Resource>(
+        &mut self,
+        event: Event<MaybeInvalid<K>>,
+        row: impl Fn(&K) -> Option<V>,
+    ) {
         // kube sends `Init` before its request.
         if !matches!(event, Event::Init) {
             self.problem = None;
@@ -62,13 +71,26 @@ impl<V> Table<V> {
                     Err(invalid) => Some(Err(invalid.to_string())),
                 };
                 match shown {
-                    Some(shown) => drop(self.rows.see(Origin::Watch, object.meta(), shown, Instant::now())),
-                    None => drop(self.rows.forget(&object.namespace().unwrap_or_default(), &object.name_any())),
+                    Some(shown) => {
+                        drop(
+                            self.rows
+                                .see(Origin::Watch, object.meta(), shown, Instant::now()),
+                        )
+                    }
+                    None => drop(
+                        self.rows
+                            .forget(&object.namespace().unwrap_or_default(), &object.name_any()),
+                    ),
                 }
             }
             Event::Delete(object) => {
                 let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-                self.rows.delete(&namespace, &name, object.meta().uid.as_deref(), Instant::now());
+                self.rows.delete(
+                    &namespace,
+                    &name,
+                    object.meta().uid.as_deref(),
+                    Instant::now(),
+                );
             }
             Event::InitDone => {
                 self.rows.end_list(Instant::now());
@@ -80,8 +102,13 @@ impl<V> Table<V> {
     #[cfg(test)]
     pub(super) fn insert(&mut self, namespace: &str, name: &str, row: V) {
         let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));
-        let metadata = kube::core::ObjectMeta { namespace, name, ..kube::core::ObjectMeta::default() };
-        self.rows.see(Origin::Watch, &metadata, Ok(row), Instant::now());
+        let metadata = kube::core::ObjectMeta {
+            namespace,
+            name,
+            ..kube::core::ObjectMeta::default()
+        };
+        self.rows
+            .see(Origin::Watch, &metadata, Ok(row), Instant::now());
     }
 
     /// Records a permission that the caller lacks.
@@ -101,10 +128,15 @@ impl<V> Table<V> {
         self.rows.iter().filter_map(|(_, _, row)| row.as_ref().ok())
     }
 
-    /// The objects, with the permissions without which they are not all. What is only not watched is known: it is read
-    /// again and again.
+    /// The objects, with the permissions without which they are not all. What is only not watched
+    /// is known: it is read again and again.
     fn read(&self) -> Readable<impl Iterator<Item = &V>> {
-        let missing = self.missing.iter().filter(|right| right.verb == LIST).cloned().collect();
+        let missing = self
+            .missing
+            .iter()
+            .filter(|right| right.verb == LIST)
+            .cloned()
+            .collect();
         Readable::part(self.iter(), missing)
     }
 
@@ -116,16 +148,25 @@ impl<V> Table<V> {
         if !self.is_listed {
             overview.listing.push(kind.plural());
         }
-        overview.missing.extend(self.missing.iter().map(ToString::to_string));
+        overview
+            .missing
+            .extend(self.missing.iter().map(ToString::to_string));
         overview.problems.extend(self.problem.clone());
         let all = self.rows.iter();
-        let invalid: Vec<_> =
-            all.filter_map(|(namespace, name, row)| Some((namespace, name, row.as_ref().err()?))).collect();
+        let invalid: Vec<_> = all
+            .filter_map(|(namespace, name, row)| Some((namespace, name, row.as_ref().err()?)))
+            .collect();
         let count = invalid.len();
         if let Some((namespace, name, error)) = invalid.first() {
-            let place = if namespace.is_empty() { (*name).to_owned() } else { format!("{namespace}/{name}") };
-            let text =
-                format!("{count} {} cannot be decoded and are missing here, such as {place}: {error}", kind.plural());
+            let place = if namespace.is_empty() {
+                (*name).to_owned()
+            } else {
+                format!("{namespace}/{name}")
+            };
+            let text = format!(
+                "{count} {} cannot be decoded and are missing here, such as {place}: {error}",
+                kind.plural()
+            );
             overview.problems.push(text);
         }
     }
@@ -161,7 +202,9 @@ impl Tables {
 
     fn waiting(&self, keep: impl Fn(&ClaimRow) -> bool) -> Readable<Vec<ClaimRow>> {
         let is_kept = |claim: &&ClaimRow| claim.is_waiting() && keep(claim);
-        self.claims.read().map(|claims| claims.filter(is_kept).cloned().collect())
+        self.claims
+            .read()
+            .map(|claims| claims.filter(is_kept).cloned().collect())
     }
 }
 
@@ -175,7 +218,10 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(server: String) -> Self {
-        Self { server, ..Self::default() }
+        Self {
+            server,
+            ..Self::default()
+        }
     }
 
     /// Changes the objects.
@@ -196,7 +242,9 @@ impl State {
     pub(super) fn sample(&self) {
         let tables = &mut *self.tables.lock();
         let pools: Vec<&PoolRow> = tables.pools.values().flat_map(Table::iter).collect();
-        tables.samples.retain(|key, _| pools.iter().any(|pool| pool.key == *key));
+        tables
+            .samples
+            .retain(|key, _| pools.iter().any(|pool| pool.key == *key));
         for pool in pools {
             let Some(counts) = pool.counts else { continue };
             let samples = tables.samples.entry(pool.key.clone()).or_default();
@@ -210,15 +258,24 @@ impl State {
     #[cfg(test)]
     pub(super) fn sample_of(&self, pool: &str, used: u64) {
         let tables = &mut *self.tables.lock();
-        let keys = tables.pools.values().flat_map(Table::iter).map(|pool| pool.key.clone());
-        let Some(key) = keys.into_iter().find(|key| key.name.as_ref() == pool) else { return };
+        let keys = tables
+            .pools
+            .values()
+            .flat_map(Table::iter)
+            .map(|pool| pool.key.clone());
+        let Some(key) = keys.into_iter().find(|key| key.name.as_ref() == pool) else {
+            return;
+        };
         tables.samples.entry(key).or_default().push_back(used);
     }
 
     #[cfg(test)]
     pub(super) fn finish_lists(&self) {
         self.update(|tables| {
-            tables.pools.values_mut().for_each(|table| table.is_listed = true);
+            tables
+                .pools
+                .values_mut()
+                .for_each(|table| table.is_listed = true);
             tables.addresses.is_listed = true;
             tables.reservations.is_listed = true;
             tables.claims.is_listed = true;
@@ -231,7 +288,10 @@ impl State {
         let waiting = tables.waiting(|_| true);
         let lines = pools(rows.seen(), &waiting.as_ref());
         let number = |count: usize| u64::try_from(count).unwrap_or_default();
-        let bound = tables.claims.read().map(|claims| claims.filter(|claim| claim.bound.is_some()).count());
+        let bound = tables
+            .claims
+            .read()
+            .map(|claims| claims.filter(|claim| claim.bound.is_some()).count());
         let mut overview = Overview {
             version: tables.version,
             time: Timestamp::now(),
@@ -249,9 +309,19 @@ impl State {
             .iter()
             .zip(lines)
             .map(|(row, line)| {
-                let mut trend: Vec<u64> = tables.samples.get(&row.key).into_iter().flatten().copied().collect();
+                let mut trend: Vec<u64> = tables
+                    .samples
+                    .get(&row.key)
+                    .into_iter()
+                    .flatten()
+                    .copied()
+                    .collect();
                 trend.extend(line.counts.map(|counts| counts.used));
-                OverviewPool { line, ranges: ranges(&row.entries()), trend }
+                OverviewPool {
+                    line,
+                    ranges: ranges(&row.entries()),
+                    trend,
+                }
             })
             .collect();
         for (kind, table) in &tables.pools {
@@ -264,22 +334,54 @@ impl State {
     }
 
     /// A pool and a part of its map. An error if it is unknown whether there is such a pool.
-    pub(super) fn pool(&self, key: &PoolKey, view: View) -> Result<Option<PoolWindow>, Vec<MissingRight>> {
+    pub(super) fn pool(
+        &self,
+        key: &PoolKey,
+        view: View,
+    ) -> Result<Option<PoolWindow>, Vec<MissingRight>> {
         let tables = self.tables.lock();
         let all = tables.pools();
         let Some(pool) = all.seen().iter().find(|pool| pool.key == *key) else {
-            return if all.is_complete() { Ok(None) } else { Err(all.missing().to_vec()) };
+            return if all.is_complete() {
+                Ok(None)
+            } else {
+                Err(all.missing().to_vec())
+            };
         };
-        let scopes: HashMap<&PoolKey, &Scope> = all.seen().iter().map(|pool| (&pool.key, &pool.scope)).collect();
-        let is_same = |other: &PoolKey| other == key || scopes.get(other).is_some_and(|scope| **scope == pool.scope);
-        let addresses = tables.addresses.read().map(|rows| rows.filter(|row| is_same(&row.pool)));
+        let scopes: HashMap<&PoolKey, &Scope> = all
+            .seen()
+            .iter()
+            .map(|pool| (&pool.key, &pool.scope))
+            .collect();
+        let is_same = |other: &PoolKey| {
+            other == key || scopes.get(other).is_some_and(|scope| **scope == pool.scope)
+        };
+        let addresses = tables
+            .addresses
+            .read()
+            .map(|rows| rows.filter(|row| is_same(&row.pool)));
         // Which addresses are in a network depends on its pools.
-        let addresses = if pool.network.is_some() { addresses.depends_on(&all) } else { addresses };
-        let reservations = tables.reservations.read().map(|rows| rows.filter(|row| row.slot.scope == pool.scope));
+        let addresses = if pool.network.is_some() {
+            addresses.depends_on(&all)
+        } else {
+            addresses
+        };
+        let reservations = tables
+            .reservations
+            .read()
+            .map(|rows| rows.filter(|row| row.slot.scope == pool.scope));
         let waiting = tables.waiting(|claim| claim.pool == *key);
         let claim_of = |key: &NamespacedName| tables.claims.get(key);
         let pools = all.as_ref().map(Vec::as_slice);
-        Ok(Some(window(pool, &pools, addresses, reservations, waiting, claim_of, view)))
+        Ok(Some(window(
+            pool,
+            &pools,
+            addresses,
+            reservations,
+            waiting,
+            claim_of,
+            view,
+        )))
     }
 
     /// Searches an address or prefix, or a part of a name.

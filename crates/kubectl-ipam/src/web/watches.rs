@@ -36,7 +36,9 @@ pub(super) fn start(cluster: &Cluster, state: &Arc<State>) -> Result<JoinSet<()>
                 None => WatchApi::<Pool>::all_with(client.clone(), &pool),
             };
             let row = |pool: &Pool| Some(PoolRow::from(pool));
-            watches.spawn(watch.run(api, row, move |tables| tables.pools.entry(pool).or_default()));
+            watches.spawn(watch.run(api, row, move |tables| {
+                tables.pools.entry(pool).or_default()
+            }));
         }
     }
     if let Some((watch, _)) = Watch::new(cluster, state, Kind::Reservation)? {
@@ -66,7 +68,10 @@ pub(super) fn start(cluster: &Cluster, state: &Arc<State>) -> Result<JoinSet<()>
 }
 
 fn contract(version: &str) -> ContractVersion {
-    ContractVersion::ALL.into_iter().find(|known| known.as_str() == version).unwrap_or_default()
+    ContractVersion::ALL
+        .into_iter()
+        .find(|known| known.as_str() == version)
+        .unwrap_or_default()
 }
 
 /// The watch of one kind.
@@ -86,10 +91,24 @@ enum Refused {
 
 impl Watch {
     /// The watch and the version of a kind; `None` if the cluster does not have it.
-    fn new(cluster: &Cluster, state: &Arc<State>, kind: Kind) -> Result<Option<(Self, &'static str)>, Error> {
-        let Some(version) = cluster.version(kind)? else { return Ok(None) };
+    fn new(
+        cluster: &Cluster,
+        state: &Arc<State>,
+        kind: Kind,
+    ) -> Result<Option<(Self, &'static str)>, Error> {
+        let Some(version) = cluster.version(kind)? else {
+            return Ok(None);
+        };
         let (client, own_namespace) = (cluster.client.clone(), cluster.namespace.clone());
-        Ok(Some((Self { client, kind, own_namespace, state: Arc::clone(state) }, version)))
+        Ok(Some((
+            Self {
+                client,
+                kind,
+                own_namespace,
+                state: Arc::clone(state),
+            },
+            version,
+        )))
     }
 
     /// Watches the whole cluster. Without the permission, watches the namespace of the caller.
@@ -106,7 +125,9 @@ impl Watch {
             table(tables);
         });
         loop {
-            let config = Config::default().page_size(PAGE_SIZE).timeout(WATCH_TIMEOUT);
+            let config = Config::default()
+                .page_size(PAGE_SIZE)
+                .timeout(WATCH_TIMEOUT);
             let mut events = pin!(start_watch(api(namespace), config));
             while let Some(event) = events.next().await {
                 let error = match event {
@@ -117,14 +138,20 @@ impl Watch {
                     Err(error) => error,
                 };
                 let Some(refused) = refused(&error) else {
-                    let problem = format!("cannot watch {}: {}", self.kind.plural(), error_chain(&error));
-                    self.state.update(|tables| table(tables).failed(Some(problem)));
+                    let problem = format!(
+                        "cannot watch {}: {}",
+                        self.kind.plural(),
+                        error_chain(&error)
+                    );
+                    self.state
+                        .update(|tables| table(tables).failed(Some(problem)));
                     tokio::time::sleep(RETRY_DELAY).await;
                     continue;
                 };
                 let right = self.right(&refused, namespace);
                 self.state.update(|tables| table(tables).missing(right));
-                if matches!(refused, Refused::List) && namespace.is_none() && !self.kind.is_global() {
+                if matches!(refused, Refused::List) && namespace.is_none() && !self.kind.is_global()
+                {
                     namespace = Some(&self.own_namespace);
                 } else {
                     // The rows of a list stay; it is read again, since there is no watch.
@@ -142,16 +169,23 @@ impl Watch {
             Refused::Watch => "watch",
         };
         let resource = format!("{}.{}", self.kind.plural(), names::GROUP);
-        MissingRight { verb, resource, namespace: namespace.map(str::to_owned) }
+        MissingRight {
+            verb,
+            resource,
+            namespace: namespace.map(str::to_owned),
+        }
     }
 }
 
 /// Whether the permissions do not allow a request.
 fn refused(error: &watcher::Error) -> Option<Refused> {
-    let is_forbidden = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 403);
+    let is_forbidden =
+        |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 403);
     match error {
         watcher::Error::InitialListFailed(error) if is_forbidden(error) => Some(Refused::List),
-        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) if is_forbidden(error) => {
+        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error)
+            if is_forbidden(error) =>
+        {
             Some(Refused::Watch)
         }
         watcher::Error::WatchError(status) if status.code == 403 => Some(Refused::Watch),

@@ -1,6 +1,10 @@
 //! A headless Chromium for the tests of the page.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "test code: a failure ends the test")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test code: a failure ends the test"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,7 +38,10 @@ impl Browser {
         let (folder, port) = (TemporaryFolder::new("kubectl-ipam-browser-"), free_port());
         let log = folder.path().join("chromedriver.log");
         let process = Supervised::spawn(&chromedriver(), &[format!("--port={port}")], &[], &log);
-        let profile = format!("--user-data-dir={}", folder.path().join("profile").display());
+        let profile = format!(
+            "--user-data-dir={}",
+            folder.path().join("profile").display()
+        );
         let flags = [
             "--headless",
             "--no-sandbox",
@@ -55,23 +62,39 @@ impl Browser {
         let capabilities = capabilities.as_object().expect("an object").clone();
         let (server, patience) = (format!("http://127.0.0.1:{port}"), Patience::new(TIMEOUT));
         let driver = loop {
-            match ClientBuilder::new(HttpConnector::new()).capabilities(capabilities.clone()).connect(&server).await {
+            match ClientBuilder::new(HttpConnector::new())
+                .capabilities(capabilities.clone())
+                .connect(&server)
+                .await
+            {
                 Ok(driver) => break driver,
-                Err(error) if patience.is_over() => panic!("no browser: {error}\n{}", process.output_tail()),
+                Err(error) if patience.is_over() => {
+                    panic!("no browser: {error}\n{}", process.output_tail())
+                }
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         };
-        Self { driver, _process: process, _folder: folder }
+        Self {
+            driver,
+            _process: process,
+            _folder: folder,
+        }
     }
 
     /// Closes the browser.
     pub(crate) async fn close(self) {
-        self.driver.close().await.expect("the browser can be closed");
+        self.driver
+            .close()
+            .await
+            .expect("the browser can be closed");
     }
 
     /// Opens an address.
     pub(crate) async fn open(&self, address: &str) {
-        self.driver.goto(address).await.unwrap_or_else(|error| panic!("{address}: {error}"));
+        self.driver
+            .goto(address)
+            .await
+            .unwrap_or_else(|error| panic!("{address}: {error}"));
     }
 
     /// Runs the body of a function in the page, and returns its result.
@@ -82,13 +105,17 @@ impl Browser {
 
     /// Waits until an expression is true.
     pub(crate) async fn wait_for(&self, expression: &str) {
-        let script = format!("try {{ return Boolean({expression}) }} catch (error) {{ return false }}");
+        let script =
+            format!("try {{ return Boolean({expression}) }} catch (error) {{ return false }}");
         let patience = Patience::new(TIMEOUT);
         while self.run(&script).await != json!(true) {
             if patience.is_over() {
                 let text = self.run("return document.body.innerText").await;
                 let text = text.as_str().unwrap_or_default();
-                panic!("not true: {expression}; the page is:\n{text}\n{}", self.log().await);
+                panic!(
+                    "not true: {expression}; the page is:\n{text}\n{}",
+                    self.log().await
+                );
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -99,13 +126,17 @@ impl Browser {
         let press = |value| [KeyAction::Down { value }, KeyAction::Up { value }];
         let actions = keys.chars().flat_map(press);
         let actions = actions.fold(KeyActions::new("keyboard".to_owned()), InputSource::then);
-        self.driver.perform_actions(actions).await.expect("the keys can be pressed");
+        self.driver
+            .perform_actions(actions)
+            .await
+            .expect("the keys can be pressed");
     }
 
     /// Sets the size of the page, also below the smallest size of a window.
     pub(crate) async fn resize(&self, width: u32, height: u32) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
-        self.devtools("Emulation.setDeviceMetricsOverride", size).await;
+        self.devtools("Emulation.setDeviceMetricsOverride", size)
+            .await;
     }
 
     /// Sets the color scheme of the system: `light` or `dark`.
@@ -115,20 +146,33 @@ impl Browser {
     }
 
     async fn devtools(&self, command: &str, parameters: Value) {
-        self.send("goog/cdp/execute", json!({ "cmd": command, "params": parameters })).await;
+        self.send(
+            "goog/cdp/execute",
+            json!({ "cmd": command, "params": parameters }),
+        )
+        .await;
     }
 
     /// Sends a command that WebDriver does not define.
     async fn send(&self, path: &'static str, body: Value) -> Value {
-        let answer = self.driver.issue_cmd(OwnCommand { path, body: body.clone() }).await;
+        let answer = self
+            .driver
+            .issue_cmd(OwnCommand {
+                path,
+                body: body.clone(),
+            })
+            .await;
         answer.unwrap_or_else(|error| panic!("{path} {body}: {error}"))
     }
 
-    /// The messages of the console since the last call, with violations of the Content-Security-Policy.
+    /// The messages of the console since the last call, with violations of the
+    /// Content-Security-Policy.
     pub(crate) async fn log(&self) -> String {
         let entries = self.send("se/log", json!({ "type": "browser" })).await;
         let entries = entries.as_array().expect("a list").iter();
-        let lines: Vec<_> = entries.map(|entry| format!("{}: {}", entry["level"], entry["message"])).collect();
+        let lines: Vec<_> = entries
+            .map(|entry| format!("{}: {}", entry["level"], entry["message"]))
+            .collect();
         lines.join("\n")
     }
 }
@@ -142,7 +186,11 @@ struct OwnCommand {
 
 impl WebDriverCompatibleCommand for OwnCommand {
     fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, ParseError> {
-        base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.path))
+        base.join(&format!(
+            "session/{}/{}",
+            session.unwrap_or_default(),
+            self.path
+        ))
     }
 
     fn method_and_body(&self, _: &Url) -> (Method, Option<String>) {
@@ -153,7 +201,14 @@ impl WebDriverCompatibleCommand for OwnCommand {
 /// The driver of Debian's Chromium, which `ensure.sh` installs if it is missing.
 fn chromedriver() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack/control-plane/ensure.sh");
-    let output = Command::new(script).arg("chromium").output().expect("the script can be started");
-    assert!(output.status.success(), "no Chromium: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(script)
+        .arg("chromium")
+        .output()
+        .expect("the script can be started");
+    assert!(
+        output.status.success(),
+        "no Chromium: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()).join("chromedriver")
 }

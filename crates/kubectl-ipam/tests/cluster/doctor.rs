@@ -13,7 +13,11 @@ async fn doctor_finds_each_fault_made_by_hand() {
     let program = manager();
     let plane = ControlPlane::start(Options::default(), &Installation::of(definitions()));
     let admin = plane.kubeconfig();
-    let flags = ["--webhook-port=0", "--leader-elect", "--leader-election-namespace=default"];
+    let flags = [
+        "--webhook-port=0",
+        "--leader-elect",
+        "--leader-election-namespace=default",
+    ];
     let mut manager = Manager::start_program(&plane, &program, admin, &flags);
     manager.wait_until_ready();
     let consumer = Consumer::new(&plane).await;
@@ -21,10 +25,15 @@ async fn doctor_finds_each_fault_made_by_hand() {
     let spec = json!({ "addresses": ["10.0.0.10-10.0.0.99"], "prefix": 24 });
     create(&plane, "InClusterIPPool", Some(namespace), "web", &spec);
     for name in ["one", "two", "three"] {
-        consumer.create_claim_for(name, reference("InClusterIPPool", "web"), json!({})).await;
+        consumer
+            .create_claim_for(name, reference("InClusterIPPool", "web"), json!({}))
+            .await;
         consumer.wait_for_address(name).await;
     }
-    eventually("the cluster is healthy", async || (run(admin, &["doctor"]).0 == 0).then_some(())).await;
+    eventually("the cluster is healthy", async || {
+        (run(admin, &["doctor"]).0 == 0).then_some(())
+    })
+    .await;
 
     create(&plane, "InClusterIPPool", Some(namespace), "copy", &spec);
     remove_schema(&plane);
@@ -32,29 +41,60 @@ async fn doctor_finds_each_fault_made_by_hand() {
     create_without_schema(&plane, &format!("{namespace}-invalid"), &invalid).await;
     let small = json!({ "addresses": ["10.2.0.10-10.2.0.11"], "prefix": 24 });
     create(&plane, "InClusterIPPool", Some(namespace), "small", &small);
-    consumer.create_claim_for("outside", reference("InClusterIPPool", "small"), json!({})).await;
+    consumer
+        .create_claim_for("outside", reference("InClusterIPPool", "small"), json!({}))
+        .await;
     consumer.wait_for_address("outside").await;
     let fewer = json!({ "spec": { "addresses": ["10.2.0.11"] } }).to_string();
-    plane.kubectl(&["patch", "inclusterippool", "small", "-n", namespace, "--type=merge", "-p", &fewer]);
+    plane.kubectl(&[
+        "patch",
+        "inclusterippool",
+        "small",
+        "-n",
+        namespace,
+        "--type=merge",
+        "-p",
+        &fewer,
+    ]);
     eventually("both pools have conditions", async || {
         let (_, output, _) = run(admin, &["doctor"]);
         (output.contains("PoolNotReady") && output.contains("AddressesOutOfRange")).then_some(())
     })
     .await;
     let homeless = json!({ "addresses": ["10.5.0.1"], "prefix": 24, "network": "none" });
-    create(&plane, "InClusterIPPool", Some(namespace), "homeless", &homeless);
+    create(
+        &plane,
+        "InClusterIPPool",
+        Some(namespace),
+        "homeless",
+        &homeless,
+    );
     conflict_while_joining(&plane, &consumer).await;
     manager.stop();
     let remove = |resource: &str| {
         let without = r#"{"metadata":{"finalizers":null}}"#;
         plane.kubectl(&["delete", resource, "-n", namespace, "--wait=false"]);
-        plane.kubectl(&["patch", resource, "-n", namespace, "--type=merge", "-p", without]);
+        plane.kubectl(&[
+            "patch",
+            resource,
+            "-n",
+            namespace,
+            "--type=merge",
+            "-p",
+            without,
+        ]);
     };
     remove("ipaddresses.ipam.cluster.x-k8s.io/two");
     remove("ipaddressclaims.ipam.cluster.x-k8s.io/three");
-    consumer.create_address_for("twin", reference("InClusterIPPool", "web"), "10.0.0.10").await;
-    consumer.create_claim_for("lost", reference("InClusterIPPool", "none"), json!({})).await;
-    consumer.create_address_for("stray", reference("InClusterIPPool", "gone"), "10.3.0.1").await;
+    consumer
+        .create_address_for("twin", reference("InClusterIPPool", "web"), "10.0.0.10")
+        .await;
+    consumer
+        .create_claim_for("lost", reference("InClusterIPPool", "none"), json!({}))
+        .await;
+    consumer
+        .create_address_for("stray", reference("InClusterIPPool", "gone"), "10.3.0.1")
+        .await;
     let unreadable = json!({ "addresses": "10.4.0.1", "prefix": 24 });
     create_without_schema(&plane, &format!("{namespace}-unreadable"), &unreadable).await;
     let webhook = json!({
@@ -93,8 +133,14 @@ async fn doctor_finds_each_fault_made_by_hand() {
         ("MoveStalled", "InClusterIPPool NS/right"),
         ("UnreadableObject", "objects"),
         ("NoLeader", "lease default/7bb7acb4.ipam.cluster.x-k8s.io"),
-        ("WebhookUnavailable", "capi-ipam-in-cluster-validating-webhook-configuration"),
-        ("WebhookUntrusted", "capi-ipam-in-cluster-validating-webhook-configuration"),
+        (
+            "WebhookUnavailable",
+            "capi-ipam-in-cluster-validating-webhook-configuration",
+        ),
+        (
+            "WebhookUntrusted",
+            "capi-ipam-in-cluster-validating-webhook-configuration",
+        ),
         ("OrphanAddress", "ipaddress NS/stray"),
         ("OrphanAddress", "ipaddress NS/three"),
         ("OrphanAddress", "ipaddress NS/twin"),
@@ -103,7 +149,11 @@ async fn doctor_finds_each_fault_made_by_hand() {
         ("PoolsOverlap", "InClusterIPPool NS/web"),
         ("AddressesOutOfRange", "InClusterIPPool NS/small"),
     ];
-    assert_eq!(found, expected.map(|(check, object)| (check.to_owned(), object.to_owned())), "{output}");
+    assert_eq!(
+        found,
+        expected.map(|(check, object)| (check.to_owned(), object.to_owned())),
+        "{output}"
+    );
 }
 
 #[tokio::test]
@@ -114,28 +164,75 @@ async fn claim_of_a_kind_that_is_not_served_is_found() {
     let namespace = consumer.namespace.as_str();
     let other = json!({ "apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": "p" });
     consumer.create_claim_for("other", other, json!({})).await;
-    for (name, kind) in [("case", "inclusterippool"), ("plural", "InClusterIPPools"), ("metal3", "IPPool")] {
-        consumer.create_claim_for(name, reference(kind, "p"), json!({})).await;
+    for (name, kind) in [
+        ("case", "inclusterippool"),
+        ("plural", "InClusterIPPools"),
+        ("metal3", "IPPool"),
+    ] {
+        consumer
+            .create_claim_for(name, reference(kind, "p"), json!({}))
+            .await;
     }
     let group = json!({ "apiGroup": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "InClusterIPPool", "name": "p" });
-    let has_group = consumer.try_create_claim_for("group", group, json!({})).await.is_ok();
+    let has_group = consumer
+        .try_create_claim_for("group", group, json!({}))
+        .await
+        .is_ok();
     let claims = json_of(admin, &["claims", "-n", namespace]);
-    let lines: Vec<_> = claims["claims"].as_array().expect("a list").iter().collect();
-    let names: Vec<_> = lines.iter().map(|line| line["name"].as_str().expect("a name")).collect();
-    assert_eq!(names.iter().filter(|name| **name != "group").collect::<Vec<_>>(), [&"case", &"metal3", &"plural"]);
-    assert!(lines.iter().all(|line| line["state"] == "Unserved" && line["reason"] == "UnknownPoolKind"), "{claims}");
-    assert_eq!(json_of(admin, &["claims", "-n", namespace, "--waiting"])["claims"], claims["claims"]);
+    let lines: Vec<_> = claims["claims"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .collect();
+    let names: Vec<_> = lines
+        .iter()
+        .map(|line| line["name"].as_str().expect("a name"))
+        .collect();
+    assert_eq!(
+        names
+            .iter()
+            .filter(|name| **name != "group")
+            .collect::<Vec<_>>(),
+        [&"case", &"metal3", &"plural"]
+    );
+    assert!(
+        lines
+            .iter()
+            .all(|line| line["state"] == "Unserved" && line["reason"] == "UnknownPoolKind"),
+        "{claims}"
+    );
+    assert_eq!(
+        json_of(admin, &["claims", "-n", namespace, "--waiting"])["claims"],
+        claims["claims"]
+    );
 
     let (code, output, errors) = run(admin, &["doctor"]);
     assert_eq!((code, errors.as_str()), (1, ""), "{output}");
-    assert!(output.contains("kind IPPool is not served; did you mean InClusterIPPool?"), "{output}");
-    assert_eq!(output.contains("of ipam.cluster.x-k8s.io/v1alpha2 is not served"), has_group, "{output}");
+    assert!(
+        output.contains("kind IPPool is not served; did you mean InClusterIPPool?"),
+        "{output}"
+    );
+    assert_eq!(
+        output.contains("of ipam.cluster.x-k8s.io/v1alpha2 is not served"),
+        has_group,
+        "{output}"
+    );
     // The advice: the claim is created again with the right kind.
     for name in ["case", "plural", "metal3", "group"] {
-        plane.try_kubectl(&["delete", "ipaddressclaim", name, "--namespace", namespace]).ok();
+        plane
+            .try_kubectl(&["delete", "ipaddressclaim", name, "--namespace", namespace])
+            .ok();
     }
-    create(&plane, "InClusterIPPool", Some(namespace), "p", &json!({ "addresses": ["10.0.0.10"], "prefix": 24 }));
-    consumer.create_claim_for("case", reference("InClusterIPPool", "p"), json!({})).await;
+    create(
+        &plane,
+        "InClusterIPPool",
+        Some(namespace),
+        "p",
+        &json!({ "addresses": ["10.0.0.10"], "prefix": 24 }),
+    );
+    consumer
+        .create_claim_for("case", reference("InClusterIPPool", "p"), json!({}))
+        .await;
     let (_, output, _) = run(admin, &["doctor"]);
     assert!(!output.contains("UnknownPoolKind"), "{output}");
 }
@@ -144,30 +241,65 @@ async fn claim_of_a_kind_that_is_not_served_is_found() {
 async fn missing_definition_is_not_the_go_provider() {
     let plane = ControlPlane::start(Options::default(), &Installation::of(definitions()));
     let admin = plane.kubeconfig();
-    plane.kubectl(&["delete", "customresourcedefinition", "ipreservations.ipam.cluster.x-k8s.io"]);
-    eventually("the definition is missing", async || (run(admin, &["doctor"]).0 == 5).then_some(())).await;
+    plane.kubectl(&[
+        "delete",
+        "customresourcedefinition",
+        "ipreservations.ipam.cluster.x-k8s.io",
+    ]);
+    eventually("the definition is missing", async || {
+        (run(admin, &["doctor"]).0 == 5).then_some(())
+    })
+    .await;
     let (code, output, errors) = run(admin, &["doctor"]);
     assert_eq!((code, output.as_str()), (5, ""), "{errors}");
-    assert!(errors.contains("ipreservations.ipam.cluster.x-k8s.io is not installed"), "{errors}");
+    assert!(
+        errors.contains("ipreservations.ipam.cluster.x-k8s.io is not installed"),
+        "{errors}"
+    );
 }
 
-/// Two pools in which one address is in use join a network: the reservation of the second one cannot be moved.
+/// Two pools in which one address is in use join a network: the reservation of the second one
+/// cannot be moved.
 async fn conflict_while_joining(plane: &ControlPlane, consumer: &Consumer) {
     let (admin, namespace) = (plane.kubeconfig(), consumer.namespace.as_str());
-    create(plane, "IPNetwork", None, "lab", &json!({ "namespaces": { "from": "All" } }));
+    create(
+        plane,
+        "IPNetwork",
+        None,
+        "lab",
+        &json!({ "namespaces": { "from": "All" } }),
+    );
     for pool in ["left", "right"] {
-        create(plane, "InClusterIPPool", Some(namespace), pool, &json!({ "addresses": ["10.7.0.10"], "prefix": 24 }));
-        consumer.create_claim_for(pool, reference("InClusterIPPool", pool), json!({})).await;
+        create(
+            plane,
+            "InClusterIPPool",
+            Some(namespace),
+            pool,
+            &json!({ "addresses": ["10.7.0.10"], "prefix": 24 }),
+        );
+        consumer
+            .create_claim_for(pool, reference("InClusterIPPool", pool), json!({}))
+            .await;
         consumer.wait_for_address(pool).await;
         let join = json!({ "spec": { "network": "lab" } }).to_string();
-        plane.kubectl(&["patch", "inclusterippool", pool, "-n", namespace, "--type=merge", "-p", &join]);
+        plane.kubectl(&[
+            "patch",
+            "inclusterippool",
+            pool,
+            "-n",
+            namespace,
+            "--type=merge",
+            "-p",
+            &join,
+        ]);
     }
     eventually("a pool has joined, the other one cannot", async || {
         let (_, output, _) = run(admin, &["doctor"]);
         let lab = json_of(admin, &["networks"])["networks"][0].clone();
         let phases = [&lab["members"][0]["phase"], &lab["members"][1]["phase"]];
         let is_joining = phases == [&json!("Joining"), &json!("Member")];
-        (is_joining && output.contains("MoveStalled") && output.contains("IPNetwork none")).then_some(())
+        (is_joining && output.contains("MoveStalled") && output.contains("IPNetwork none"))
+            .then_some(())
     })
     .await;
 }
@@ -178,7 +310,13 @@ fn remove_schema(plane: &ControlPlane) {
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let paths = [0, 1].map(|version| format!("/spec/versions/{version}/schema/openAPIV3Schema"));
     let patch = paths.map(|path| json!({ "op": "replace", "path": path, "value": schema }));
-    plane.kubectl(&["patch", definition, "--type=json", "-p", &json!(patch).to_string()]);
+    plane.kubectl(&[
+        "patch",
+        definition,
+        "--type=json",
+        "-p",
+        &json!(patch).to_string(),
+    ]);
 }
 
 /// Creates a global pool as soon as the API server does not use the schema any more.
@@ -190,5 +328,8 @@ async fn create_without_schema(plane: &ControlPlane, name: &str, spec: &Value) {
     let path = plane.folder().join("pool.json");
     std::fs::write(&path, pool.to_string()).expect("the folder is writable");
     let path = path.display().to_string();
-    eventually("the pool can be created", async || plane.try_kubectl(&["create", "-f", &path]).ok()).await;
+    eventually("the pool can be created", async || {
+        plane.try_kubectl(&["create", "-f", &path]).ok()
+    })
+    .await;
 }

@@ -33,12 +33,22 @@ async fn import_is_repeatable_and_deletes_only_what_it_created() {
     let file = path.to_str().expect("the path is UTF-8");
     let import = |text: &str, flags: &[&str]| -> (i32, Value) {
         std::fs::write(&path, text).expect("the file can be written");
-        let arguments = [&["import", file, "-n", namespace, "-o", "json", "--name", "racks"][..], flags].concat();
+        let arguments = [
+            &[
+                "import", file, "-n", namespace, "-o", "json", "--name", "racks",
+            ][..],
+            flags,
+        ]
+        .concat();
         let (code, output, errors) = run(admin, &arguments);
-        (code, serde_json::from_str(&output).unwrap_or_else(|_| panic!("{output}{errors}")))
+        (
+            code,
+            serde_json::from_str(&output).unwrap_or_else(|_| panic!("{output}{errors}")),
+        )
     };
     let counts = |summary: &Value| {
-        ["created", "updated", "deleted", "unchanged"].map(|name| summary[name].as_u64().expect("a count"))
+        ["created", "updated", "deleted", "unchanged"]
+            .map(|name| summary[name].as_u64().expect("a count"))
     };
 
     let count = rows();
@@ -46,8 +56,17 @@ async fn import_is_repeatable_and_deletes_only_what_it_created() {
     table.push_str("InClusterIPPool,,web,10.0.0.10-10.0.255.250,10.0.1.1,16,,,\nPrefix,,pods,fd00::/56,,64,lab,,\n");
     for number in 2..count {
         let number = number + 1024;
-        let claim = if number % 2 == 0 { format!("vm-{number}") } else { String::new() };
-        let _ = writeln!(table, "IPReservation,,,10.0.{}.{},,,,web,{claim}", number / 250, number % 250);
+        let claim = if number % 2 == 0 {
+            format!("vm-{number}")
+        } else {
+            String::new()
+        };
+        let _ = writeln!(
+            table,
+            "IPReservation,,,10.0.{}.{},,,,web,{claim}",
+            number / 250,
+            number % 250
+        );
     }
     let all = u64::from(count);
     let (code, summary) = import(&table, &["--dry-run=server"]);
@@ -67,25 +86,57 @@ async fn import_is_repeatable_and_deletes_only_what_it_created() {
         let (code, output, errors) = run(admin, &["export", "-n", namespace, "-o", format]);
         assert_eq!((code, errors.as_str()), (0, ""));
         let (code, summary) = import(&output, &["--prune"]);
-        assert_eq!((code, counts(&summary)), (0, [0, 0, 0, all]), "{format}: {summary}");
+        assert_eq!(
+            (code, counts(&summary)),
+            (0, [0, 0, 0, all]),
+            "{format}: {summary}"
+        );
     }
 
     // A claim gets its address, and the reservation of somebody else stays.
-    consumer.create_claim_for("vm-1026", reference("InClusterIPPool", "web"), json!({})).await;
+    consumer
+        .create_claim_for("vm-1026", reference("InClusterIPPool", "web"), json!({}))
+        .await;
     assert_eq!(consumer.wait_for_address("vm-1026").await, "10.0.4.26");
-    assert_eq!(run(admin, &["reserve", "web", "10.0.99.99", "-n", namespace]).0, 0);
-    let short = table.lines().take(3).fold(String::new(), |text, line| text + line + "\n");
+    assert_eq!(
+        run(admin, &["reserve", "web", "10.0.99.99", "-n", namespace]).0,
+        0
+    );
+    let short = table
+        .lines()
+        .take(3)
+        .fold(String::new(), |text, line| text + line + "\n");
     let (code, summary) = import(&short.replace(",10.0.1.1,", ",10.0.1.2,"), &["--prune"]);
-    assert_eq!((code, counts(&summary)), (0, [0, 1, all - 2, 1]), "{summary}");
+    assert_eq!(
+        (code, counts(&summary)),
+        (0, [0, 1, all - 2, 1]),
+        "{summary}"
+    );
     let shown = json_of(admin, &["show", "web", "-n", namespace]);
     assert_eq!(shown["excluded"], json!(["10.0.1.2"]));
-    let held: Vec<&str> =
-        shown["holders"].as_array().expect("a list").iter().filter_map(|it| it["address"].as_str()).collect();
-    assert_eq!(held, ["10.0.4.26", "10.0.99.99"], "the claim keeps its address");
+    let held: Vec<&str> = shown["holders"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|it| it["address"].as_str())
+        .collect();
+    assert_eq!(
+        held,
+        ["10.0.4.26", "10.0.99.99"],
+        "the claim keeps its address"
+    );
     let (code, summary) = import(HEADER, &["--prune"]);
-    let problem = format!("InClusterIPPool {namespace}/web is not in the file, but has IPAddresses or claims");
+    let problem = format!(
+        "InClusterIPPool {namespace}/web is not in the file, but has IPAddresses or claims"
+    );
     assert_eq!((code, counts(&summary)), (1, [0; 4]), "{summary}");
-    assert!(summary["problems"][0]["problem"].as_str().expect("text").starts_with(&problem), "{summary}");
+    assert!(
+        summary["problems"][0]["problem"]
+            .as_str()
+            .expect("text")
+            .starts_with(&problem),
+        "{summary}"
+    );
 }
 
 /// Writes a file, and returns its path.
@@ -111,8 +162,12 @@ async fn repeated_import_keeps_what_the_manager_has_moved() {
     let folder = tempfile::tempdir().expect("a folder can be created");
     let import = |text: &str| -> Value {
         let path = file(folder.path(), text);
-        let (code, output, errors) =
-            run(admin, &["import", &path, "-n", namespace, "-o", "json", "--name", "racks", "--prune"]);
+        let (code, output, errors) = run(
+            admin,
+            &[
+                "import", &path, "-n", namespace, "-o", "json", "--name", "racks", "--prune",
+            ],
+        );
         assert_eq!(code, 0, "{output}{errors}");
         serde_json::from_str(&output).expect("the output is JSON")
     };
@@ -128,13 +183,24 @@ async fn repeated_import_keeps_what_the_manager_has_moved() {
     assert!(is_unchanged(&import(&table)));
 
     // The network selects the pool, and the manager moves the reservations.
-    create(&plane, "IPNetwork", None, "everything", &json!({ "pools": {}, "namespaces": { "from": "All" } }));
+    create(
+        &plane,
+        "IPNetwork",
+        None,
+        "everything",
+        &json!({ "pools": {}, "namespaces": { "from": "All" } }),
+    );
     for _ in 0..10 {
-        assert!(is_unchanged(&import(&table)), "while the reservations are moved");
+        assert!(
+            is_unchanged(&import(&table)),
+            "while the reservations are moved"
+        );
     }
     eventually("the reservations are in the network", async || {
         let found = names(&plane, "ipreservations");
-        let is_moved = ["10", "11"].iter().all(|last| found.contains(&format!("/n.everything.10.0.0.{last}\n")));
+        let is_moved = ["10", "11"]
+            .iter()
+            .all(|last| found.contains(&format!("/n.everything.10.0.0.{last}\n")));
         (is_moved && !found.contains("/p.")).then_some(())
     })
     .await;
@@ -143,9 +209,14 @@ async fn repeated_import_keeps_what_the_manager_has_moved() {
     assert_eq!((code, errors.as_str()), (0, ""), "{exported}");
     assert!(is_unchanged(&import(&exported)));
     // Neither the excluded address nor the one of another claim is allocated.
-    consumer.create_claim_for("other", reference("InClusterIPPool", "web"), json!({})).await;
+    consumer
+        .create_claim_for("other", reference("InClusterIPPool", "web"), json!({}))
+        .await;
     assert_eq!(consumer.wait_for_address("other").await, "10.0.0.12");
-    let short: Vec<&str> = table.lines().filter(|line| !line.contains("10.0.0.10,")).collect();
+    let short: Vec<&str> = table
+        .lines()
+        .filter(|line| !line.contains("10.0.0.10,"))
+        .collect();
     assert_eq!(import(&short.join("\n"))["deleted"], 1);
 }
 
@@ -158,21 +229,36 @@ async fn import_writes_everything_or_nothing() {
     let refused = |text: &str, expected: &[(u64, &str)]| {
         let path = file(folder.path(), text);
         let (code, output, errors) = run(admin, &["import", &path, "-n", "default", "-o", "json"]);
-        let summary: Value = serde_json::from_str(&output).unwrap_or_else(|_| panic!("{output}{errors}"));
+        let summary: Value =
+            serde_json::from_str(&output).unwrap_or_else(|_| panic!("{output}{errors}"));
         let problems = summary["problems"].as_array().expect("a list");
-        let lines: Vec<_> = problems.iter().map(|problem| problem["line"].as_u64().expect("a line")).collect();
-        assert_eq!(lines, expected.iter().map(|(line, _)| *line).collect::<Vec<_>>(), "{summary:#}");
+        let lines: Vec<_> = problems
+            .iter()
+            .map(|problem| problem["line"].as_u64().expect("a line"))
+            .collect();
+        assert_eq!(
+            lines,
+            expected.iter().map(|(line, _)| *line).collect::<Vec<_>>(),
+            "{summary:#}"
+        );
         for (problem, (_, text)) in problems.iter().zip(expected) {
             let problem = problem["problem"].as_str().expect("a text");
             assert!(problem.contains(text), "{problem} instead of {text}");
         }
-        assert_eq!((code, names(&plane, kinds).as_str()), (1, ""), "nothing is written");
+        assert_eq!(
+            (code, names(&plane, kinds).as_str()),
+            (1, ""),
+            "nothing is written"
+        );
     };
     let good = "IP,,good,10.3.0.1-10.3.0.9,,24,,,\n";
     // What the planner finds.
     refused(
         &format!("{HEADER}{good}IP,,Bad_Name,10.3.1.1,,24,,,\nIP,,net,10.3.2.1,,24,Bad_Net,,\n"),
-        &[(3, "InClusterIPPool default/Bad_Name: metadata.name"), (4, "InClusterIPPool default/net: spec.network")],
+        &[
+            (3, "InClusterIPPool default/Bad_Name: metadata.name"),
+            (4, "InClusterIPPool default/net: spec.network"),
+        ],
     );
     // What only the API server knows, also of reservations of the new pool.
     refused(
@@ -189,22 +275,43 @@ async fn import_writes_everything_or_nothing() {
     refused(
         "apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: GlobalInClusterIPPool\nmetadata: {name: a}\nspec:\n  \
          addresses: [10.70.1.10]\n  prefix: 24\n  allowedNamespaces: {from: Selector, selector: {matchlabels: {team: a}}}\n",
-        &[(7, "spec.allowedNamespaces.selector.matchlabels: unknown field; matchLabels exists")],
+        &[(
+            7,
+            "spec.allowedNamespaces.selector.matchlabels: unknown field; matchLabels exists",
+        )],
     );
 
-    // Somebody else's pool without columns does not block the export of a namespace, and can be exported by name.
-    let path = file(folder.path(), &format!("{HEADER}{good}IPReservation,,,10.3.0.5,,,,good,vm\n"));
+    // Somebody else's pool without columns does not block the export of a namespace, and can be
+    // exported by name.
+    let path = file(
+        folder.path(),
+        &format!("{HEADER}{good}IPReservation,,,10.3.0.5,,,,good,vm\n"),
+    );
     assert_eq!(run(admin, &["import", &path, "-n", "default"]).0, 0);
     let spec = json!({ "addresses": ["10.4.0.0/24"], "prefix": 24, "slices": { "size": 16, "per": "Namespace" } });
     create(&plane, "GlobalInClusterIPPool", None, "sliced", &spec);
     let (code, output, errors) = run(admin, &["export", "-n", "default"]);
     assert_eq!((code, output.lines().count()), (8, 3), "{output}{errors}");
-    assert!(errors.contains("GlobalInClusterIPPool sliced is left out: a table has no column for slices"), "{errors}");
+    assert!(
+        errors
+            .contains("GlobalInClusterIPPool sliced is left out: a table has no column for slices"),
+        "{errors}"
+    );
     let (code, output, errors) = run(admin, &["export", "good", "-n", "default"]);
-    assert_eq!((code, errors.as_str(), output.lines().count()), (0, "", 3), "{output}");
-    let (code, output, errors) = run(admin, &["export", "GlobalIP/sliced", "-n", "default", "-o", "yaml"]);
+    assert_eq!(
+        (code, errors.as_str(), output.lines().count()),
+        (0, "", 3),
+        "{output}"
+    );
+    let (code, output, errors) = run(
+        admin,
+        &["export", "GlobalIP/sliced", "-n", "default", "-o", "yaml"],
+    );
     assert_eq!((code, errors.as_str()), (0, ""));
-    assert!(output.contains("Namespace") && !output.contains("good"), "{output}");
+    assert!(
+        output.contains("Namespace") && !output.contains("good"),
+        "{output}"
+    );
     assert_eq!(run(admin, &["export", "nope", "-n", "default"]).0, 6);
 
     // A reservation is not replaced, and a claim that cannot use the pool is refused.
@@ -215,8 +322,17 @@ async fn import_writes_everything_or_nothing() {
         "unreserve IP/good",
     );
     for claim in ["kube-system/vm", "Bad_Claim"] {
-        let (code, _, errors) = run(admin, &["reserve", "good", "10.3.0.6", "--for", claim, "-n", "default"]);
-        assert_eq!((code, errors.contains("spec.claimRef.n")), (2, true), "{errors}");
+        let (code, _, errors) = run(
+            admin,
+            &[
+                "reserve", "good", "10.3.0.6", "--for", claim, "-n", "default",
+            ],
+        );
+        assert_eq!(
+            (code, errors.contains("spec.claimRef.n")),
+            (2, true),
+            "{errors}"
+        );
     }
 }
 
@@ -226,14 +342,27 @@ async fn repeat_completes_an_import_that_failed_half_way() {
     let admin = plane.kubeconfig();
     let folder = tempfile::tempdir().expect("a folder can be created");
     let import = |names: &[&str]| -> (i32, Value) {
-        let rows = names.iter().map(|name| format!("IP,,{name},10.5.0.2-10.5.0.9,,24,,,\n"));
-        let path = file(folder.path(), &(HEADER.to_owned() + &rows.collect::<String>()));
-        let (code, output, errors) =
-            run(admin, &["import", &path, "-n", "default", "-o", "json", "--name", "racks", "--prune"]);
-        (code, serde_json::from_str(&output).unwrap_or_else(|_| panic!("{output}{errors}")))
+        let rows = names
+            .iter()
+            .map(|name| format!("IP,,{name},10.5.0.2-10.5.0.9,,24,,,\n"));
+        let path = file(
+            folder.path(),
+            &(HEADER.to_owned() + &rows.collect::<String>()),
+        );
+        let (code, output, errors) = run(
+            admin,
+            &[
+                "import", &path, "-n", "default", "-o", "json", "--name", "racks", "--prune",
+            ],
+        );
+        (
+            code,
+            serde_json::from_str(&output).unwrap_or_else(|_| panic!("{output}{errors}")),
+        )
     };
     assert_eq!(import(&["old"]).0, 0);
-    // Each creation is allowed alone, and not both: the API server refuses one of them after the check.
+    // Each creation is allowed alone, and not both: the API server refuses one of them after the
+    // check.
     let resource = "count/inclusterippools.ipam.cluster.x-k8s.io";
     let limit = |count: &str| {
         let hard = json!({ resource: count });
@@ -241,24 +370,45 @@ async fn repeat_completes_an_import_that_failed_half_way() {
                             "metadata": { "name": "pools", "namespace": "default" }, "spec": { "hard": hard } });
         plane.kubectl_apply(&quota.to_string());
         let status = json!({ "status": { "hard": hard, "used": { resource: "1" } } }).to_string();
-        let patch = ["patch", "resourcequota", "pools", "-n", "default", "--subresource=status", "--type=merge", "-p"];
+        let patch = [
+            "patch",
+            "resourcequota",
+            "pools",
+            "-n",
+            "default",
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+        ];
         plane.kubectl(&[&patch[..], &[&status]].concat());
     };
     limit("2");
     let (code, summary) = import(&["one", "two"]);
     let counts = |summary: &Value| {
-        ["created", "updated", "deleted", "notMade", "unchanged"].map(|name| summary[name].as_u64().expect("a count"))
+        ["created", "updated", "deleted", "notMade", "unchanged"]
+            .map(|name| summary[name].as_u64().expect("a count"))
     };
-    assert_eq!((code, counts(&summary)), (1, [1, 0, 0, 2, 0]), "{summary:#}");
+    assert_eq!(
+        (code, counts(&summary)),
+        (1, [1, 0, 0, 2, 0]),
+        "{summary:#}"
+    );
     let problem = summary["problems"][0]["problem"].as_str().expect("a text");
     assert!(problem.contains("exceeded quota"), "{problem}");
     let made = summary["changes"][0]["object"].as_str().expect("a name");
     let stored = names(&plane, "inclusterippools");
     let name = made.rsplit('/').next().expect("a name");
-    assert!(stored.contains(&format!("/{name}\n")) && stored.contains("/old\n"), "{made}: {stored}");
+    assert!(
+        stored.contains(&format!("/{name}\n")) && stored.contains("/old\n"),
+        "{made}: {stored}"
+    );
     limit("9");
     let (code, summary) = import(&["one", "two"]);
-    assert_eq!((code, counts(&summary)), (0, [1, 0, 1, 0, 1]), "{summary:#}");
+    assert_eq!(
+        (code, counts(&summary)),
+        (0, [1, 0, 1, 0, 1]),
+        "{summary:#}"
+    );
 }
 
 /// Imports a file that has one problem.
@@ -266,5 +416,8 @@ fn refused_with(admin: &Path, folder: &Path, text: &str, problem: &str) {
     let path = file(folder, text);
     let (code, output, errors) = run(admin, &["import", &path, "-n", "default"]);
     assert_eq!(code, 1, "{output}{errors}");
-    assert!(output.contains(problem) && output.contains("0 created, 0 updated, 0 deleted"), "{output}");
+    assert!(
+        output.contains(problem) && output.contains("0 created, 0 updated, 0 deleted"),
+        "{output}"
+    );
 }

@@ -1,6 +1,11 @@
 //! The program against a real API server with a running manager.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test code: a failure ends the test")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code: a failure ends the test"
+)]
 
 #[path = "../browser/mod.rs"]
 mod browser;
@@ -30,7 +35,11 @@ fn run(kubeconfig: &Path, arguments: &[&str]) -> (i32, String, String) {
         .output()
         .expect("the program can be started");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code().expect("no signal"), text(&output.stdout), text(&output.stderr))
+    (
+        output.status.code().expect("no signal"),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
 }
 
 /// Runs the program with `-o json`; it must succeed.
@@ -40,13 +49,20 @@ fn json_of(kubeconfig: &Path, arguments: &[&str]) -> Value {
     serde_json::from_str(&output).expect("the output is JSON")
 }
 
-/// The manager. `make test` builds it before; otherwise it is built here, with the features of all packages together.
+/// The manager. `make test` builds it before; otherwise it is built here, with the features of all
+/// packages together.
 fn manager() -> PathBuf {
     let path = built("manager");
     if !path.exists() {
         let build = ["test", "--locked", "--workspace", "--no-run"];
-        let status = Command::new(env!("CARGO")).args(build).current_dir(env!("CARGO_MANIFEST_DIR")).status();
-        assert!(status.expect("cargo can be started").success(), "the manager cannot be built");
+        let status = Command::new(env!("CARGO"))
+            .args(build)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status();
+        assert!(
+            status.expect("cargo can be started").success(),
+            "the manager cannot be built"
+        );
     }
     path
 }
@@ -70,7 +86,13 @@ fn reference(kind: &str, name: &str) -> Value {
 }
 
 /// Creates a pool.
-fn create(control_plane: &ControlPlane, kind: &str, namespace: Option<&str>, name: &str, spec: &Value) {
+fn create(
+    control_plane: &ControlPlane,
+    kind: &str,
+    namespace: Option<&str>,
+    name: &str,
+    spec: &Value,
+) {
     let object = json!({
         "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind,
         "metadata": { "name": name, "namespace": namespace }, "spec": spec,

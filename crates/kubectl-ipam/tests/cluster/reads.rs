@@ -19,10 +19,23 @@ async fn every_command_shows_the_objects_of_the_cluster() {
     let namespace = consumer.namespace.as_str();
     let spec = json!({ "addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24, "gateway": "10.0.0.1",
                        "addressReuseGracePeriodSeconds": 600 });
-    create(&control_plane, "InClusterIPPool", Some(namespace), "web", &spec);
-    let prefixes = json!({ "prefixes": ["fd00::/62"], "allocationPrefixLength": 64, "network": "backbone" });
+    create(
+        &control_plane,
+        "InClusterIPPool",
+        Some(namespace),
+        "web",
+        &spec,
+    );
+    let prefixes =
+        json!({ "prefixes": ["fd00::/62"], "allocationPrefixLength": 64, "network": "backbone" });
     create(&control_plane, "IPNetwork", None, "backbone", &json!({}));
-    create(&control_plane, "GlobalInClusterPrefixPool", None, "pods", &prefixes);
+    create(
+        &control_plane,
+        "GlobalInClusterPrefixPool",
+        None,
+        "pods",
+        &prefixes,
+    );
     let web = || reference("InClusterIPPool", "web");
     let labels = json!({ "labels": { "cluster.x-k8s.io/cluster-name": "prod" } });
     consumer.create_cluster("prod", false).await;
@@ -30,14 +43,23 @@ async fn every_command_shows_the_objects_of_the_cluster() {
     assert_eq!(consumer.wait_for_address("one").await, "10.0.0.10");
     consumer.create_claim_for("two", web(), json!({})).await;
     assert_eq!(consumer.wait_for_address("two").await, "10.0.0.11");
-    consumer.create_claim_for("net", reference("GlobalInClusterPrefixPool", "pods"), json!({})).await;
+    consumer
+        .create_claim_for(
+            "net",
+            reference("GlobalInClusterPrefixPool", "pods"),
+            json!({}),
+        )
+        .await;
     assert_eq!(consumer.wait_for_address("net").await, "fd00::");
     let ask = |arguments: &[&str]| json_of(admin, &[&["-n", namespace], arguments].concat());
 
     // The next address is the one that the next claim gets.
     assert_eq!(ask(&["free", "web"])["addresses"], json!(["10.0.0.12"]));
     let next = ask(&["free", "pods", "--count", "2"]);
-    assert_eq!(next["addresses"], json!(["fd00:0:0:1::/64", "fd00:0:0:2::/64"]));
+    assert_eq!(
+        next["addresses"],
+        json!(["fd00:0:0:1::/64", "fd00:0:0:2::/64"])
+    );
 
     // The released address cools down: the next claim does not get it.
     control_plane.kubectl(&["delete", "ipaddressclaim", "two", "--namespace", namespace]);
@@ -49,24 +71,57 @@ async fn every_command_shows_the_objects_of_the_cluster() {
     assert_eq!(ask(&["free", "web"])["addresses"], json!([]));
 
     let waiting = ask(&["claims", "--waiting", "--pool", "ip/web"]);
-    assert_eq!(waiting["claims"].as_array().map(Vec::len), Some(1), "{waiting}");
     assert_eq!(
-        (&waiting["claims"][0]["name"], &waiting["claims"][0]["reason"]),
+        waiting["claims"].as_array().map(Vec::len),
+        Some(1),
+        "{waiting}"
+    );
+    assert_eq!(
+        (
+            &waiting["claims"][0]["name"],
+            &waiting["claims"][0]["reason"]
+        ),
         (&json!("four"), &json!("PoolExhausted"))
     );
     let claims = ask(&["claims"]);
-    let addresses: Vec<_> =
-        claims["claims"].as_array().expect("a list").iter().map(|claim| claim["address"].clone()).collect();
-    assert_eq!(addresses, [Value::Null, json!("fd00::/64"), json!("10.0.0.10"), json!("10.0.0.12")]);
+    let addresses: Vec<_> = claims["claims"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|claim| claim["address"].clone())
+        .collect();
+    assert_eq!(
+        addresses,
+        [
+            Value::Null,
+            json!("fd00::/64"),
+            json!("10.0.0.10"),
+            json!("10.0.0.12")
+        ]
+    );
 
     let holder = ask(&["who", "10.0.0.10"])["holders"][0].clone();
-    assert_eq!(holder["claim"], json!(format!("{namespace}/one")), "{holder}");
-    assert_eq!((&holder["cluster"], &holder["state"]), (&json!("prod"), &json!("Allocated")), "{holder}");
+    assert_eq!(
+        holder["claim"],
+        json!(format!("{namespace}/one")),
+        "{holder}"
+    );
+    assert_eq!(
+        (&holder["cluster"], &holder["state"]),
+        (&json!("prod"), &json!("Allocated")),
+        "{holder}"
+    );
     let cooling = ask(&["who", "10.0.0.11"])["holders"][0].clone();
-    assert_eq!((&cooling["state"], &cooling["claim"]), (&json!("CoolingDown"), &json!(format!("{namespace}/two"))));
+    assert_eq!(
+        (&cooling["state"], &cooling["claim"]),
+        (&json!("CoolingDown"), &json!(format!("{namespace}/two")))
+    );
     let inside = ask(&["who", "fd00::77"]);
     assert_eq!(
-        (&inside["holders"][0]["address"], &inside["pools"][0]["network"]),
+        (
+            &inside["holders"][0]["address"],
+            &inside["pools"][0]["network"]
+        ),
         (&json!("fd00::/64"), &json!("backbone"))
     );
 
@@ -76,21 +131,32 @@ async fn every_command_shows_the_objects_of_the_cluster() {
     assert_eq!(shown["waiting"][0]["name"], json!("four"));
     eventually("the counts of the status", async || {
         let pools = ask(&["pools"]);
-        let web = pools["pools"].as_array()?.iter().find(|line| line["pool"]["name"] == "web")?.clone();
+        let web = pools["pools"]
+            .as_array()?
+            .iter()
+            .find(|line| line["pool"]["name"] == "web")?
+            .clone();
         (web["counts"] == counts && web["waiting"] == 1 && web["ready"] == "True").then_some(())
     })
     .await;
 
-    // The status of a network is written every 2 seconds. The first one is without the pool, which waits for the block
-    // length in it.
+    // The status of a network is written every 2 seconds. The first one is without the pool, which
+    // waits for the block length in it.
     let network = eventually("the network is ready and counts the pool", async || {
         let network = ask(&["networks"])["networks"][0].clone();
         (network["ready"] == "True" && network["pools"] == 1).then_some(network)
     })
     .await;
     assert_eq!(network["name"], "backbone");
-    assert_eq!((&network["pools"], &network["ipv6Length"]), (&json!(1), &json!(64)), "{network}");
-    assert_eq!(network["members"][0]["pool"], json!({ "kind": "GlobalInClusterPrefixPool", "name": "pods" }));
+    assert_eq!(
+        (&network["pools"], &network["ipv6Length"]),
+        (&json!(1), &json!(64)),
+        "{network}"
+    );
+    assert_eq!(
+        network["members"][0]["pool"],
+        json!({ "kind": "GlobalInClusterPrefixPool", "name": "pods" })
+    );
 
     for format in ["table", "wide", "yaml", "csv", "name"] {
         for command in [
@@ -102,35 +168,69 @@ async fn every_command_shows_the_objects_of_the_cluster() {
         ] {
             let (code, output, errors) = run(admin, &[command, &["-o", format]].concat());
             assert_eq!((code, errors.as_str()), (0, ""), "{command:?} {format}");
-            assert!(!output.is_empty() && !output.contains('\u{1b}'), "{command:?} {format}: {output}");
+            assert!(
+                !output.is_empty() && !output.contains('\u{1b}'),
+                "{command:?} {format}: {output}"
+            );
         }
     }
-    for (arguments, expected) in
-        [(&["show", "none"][..], 6), (&["who", "192.0.2.1"], 6), (&["who", "10.0.0"], 2), (&["who"], 2)]
-    {
+    for (arguments, expected) in [
+        (&["show", "none"][..], 6),
+        (&["who", "192.0.2.1"], 6),
+        (&["who", "10.0.0"], 2),
+        (&["who"], 2),
+    ] {
         let (code, output, errors) = run(admin, arguments);
-        assert_eq!((code, output.as_str()), (expected, ""), "{arguments:?}: {errors}");
+        assert_eq!(
+            (code, output.as_str()),
+            (expected, ""),
+            "{arguments:?}: {errors}"
+        );
     }
 
     missing_rights_are_named(&control_plane, namespace).await;
 }
 
 async fn missing_rights_are_named(control_plane: &ControlPlane, namespace: &str) {
-    control_plane.kubectl(&["create", "serviceaccount", "nobody", "--namespace", namespace]);
+    control_plane.kubectl(&[
+        "create",
+        "serviceaccount",
+        "nobody",
+        "--namespace",
+        namespace,
+    ]);
     let nobody = control_plane.kubeconfig_of_account(namespace, "nobody");
     let (code, _, errors) = run(&nobody, &["pools"]);
     assert_eq!(code, 4, "{errors}");
-    let right = format!("ask for the verb list on inclusterippools.ipam.cluster.x-k8s.io in {namespace} (Role)");
+    let right = format!(
+        "ask for the verb list on inclusterippools.ipam.cluster.x-k8s.io in {namespace} (Role)"
+    );
     assert!(errors.contains(&right), "{errors}");
     // A tenant sees the pools and claims of the namespace.
     // With the group: networking.k8s.io has IPAddresses too.
-    let resources =
-        ["inclusterippools", "ipaddressclaims", "ipaddresses"].map(|it| format!("{it}.ipam.cluster.x-k8s.io"));
+    let resources = ["inclusterippools", "ipaddressclaims", "ipaddresses"]
+        .map(|it| format!("{it}.ipam.cluster.x-k8s.io"));
     let resources = format!("--resource={}", resources.join(","));
-    let role = ["create", "role", "reader", "--verb=list", &resources, "--namespace", namespace];
+    let role = [
+        "create",
+        "role",
+        "reader",
+        "--verb=list",
+        &resources,
+        "--namespace",
+        namespace,
+    ];
     control_plane.kubectl(&role);
     let binding = format!("--serviceaccount={namespace}:nobody");
-    control_plane.kubectl(&["create", "rolebinding", "reader", "--role=reader", &binding, "--namespace", namespace]);
+    control_plane.kubectl(&[
+        "create",
+        "rolebinding",
+        "reader",
+        "--role=reader",
+        &binding,
+        "--namespace",
+        namespace,
+    ]);
     // The API server uses a new role with a delay.
     eventually("the claims are listed", async || {
         let (code, _, errors) = run(&nobody, &["claims"]);
@@ -139,7 +239,10 @@ async fn missing_rights_are_named(control_plane: &ControlPlane, namespace: &str)
     .await;
     let (code, output, errors) = run(&nobody, &["pools"]);
     assert_eq!(code, 4, "{errors}");
-    assert!(output.contains("web") && errors.contains("globalinclusterippools"), "{output}{errors}");
+    assert!(
+        output.contains("web") && errors.contains("globalinclusterippools"),
+        "{output}{errors}"
+    );
     let (code, output, errors) = run(&nobody, &["free", "web"]);
     assert_eq!((code, output.as_str()), (4, ""), "{errors}");
     assert!(errors.contains("ipreservations"), "{errors}");
@@ -147,32 +250,71 @@ async fn missing_rights_are_named(control_plane: &ControlPlane, namespace: &str)
 
 #[tokio::test]
 async fn cluster_without_definitions_and_go_provider_are_supported() {
-    let bare = ControlPlane::start(Options { bare: true, ..Options::default() }, &Installation::default());
+    let bare = ControlPlane::start(
+        Options {
+            bare: true,
+            ..Options::default()
+        },
+        &Installation::default(),
+    );
     let (code, output, errors) = run(bare.kubeconfig(), &["pools"]);
     assert_eq!((code, output.as_str()), (5, ""), "{errors}");
-    assert!(errors.contains("inclusterippools.ipam.cluster.x-k8s.io is not installed"), "{errors}");
+    assert!(
+        errors.contains("inclusterippools.ipam.cluster.x-k8s.io is not installed"),
+        "{errors}"
+    );
     drop(bare);
 
     // The Go provider has only pools of addresses, and writes no conditions.
-    let own = ["inclusterprefixpools", "globalinclusterprefixpools", "ipnetworks", "ipreservations", "ipslices"];
+    let own = [
+        "inclusterprefixpools",
+        "globalinclusterprefixpools",
+        "ipnetworks",
+        "ipreservations",
+        "ipslices",
+    ];
     let is_go = |document: &&str| {
         let definition: Value = serde_json::from_str(document).expect("a definition is JSON");
-        !own.contains(&definition["spec"]["names"]["plural"].as_str().expect("a plural"))
+        !own.contains(
+            &definition["spec"]["names"]["plural"]
+                .as_str()
+                .expect("a plural"),
+        )
     };
     let all = definitions();
     let documents: Vec<&str> = all.split("\n---\n").filter(is_go).collect();
-    let control_plane = ControlPlane::start(Options::default(), &Installation::of(documents.join("\n---\n")));
+    let control_plane = ControlPlane::start(
+        Options::default(),
+        &Installation::of(documents.join("\n---\n")),
+    );
     let consumer = Consumer::new(&control_plane).await;
     let namespace = consumer.namespace.as_str();
     let spec = json!({ "addresses": ["10.0.0.10"], "prefix": 24 });
-    create(&control_plane, "InClusterIPPool", Some(namespace), "web", &spec);
-    consumer.create_address_for("vm", reference("InClusterIPPool", "web"), "10.0.0.10").await;
+    create(
+        &control_plane,
+        "InClusterIPPool",
+        Some(namespace),
+        "web",
+        &spec,
+    );
+    consumer
+        .create_address_for("vm", reference("InClusterIPPool", "web"), "10.0.0.10")
+        .await;
     let admin = control_plane.kubeconfig();
     let pools = json_of(admin, &["pools", "-n", namespace]);
-    assert_eq!((&pools["pools"][0]["ready"], &pools["pools"][0]["counts"]), (&json!("Unknown"), &Value::Null));
+    assert_eq!(
+        (&pools["pools"][0]["ready"], &pools["pools"][0]["counts"]),
+        (&json!("Unknown"), &Value::Null)
+    );
     let shown = json_of(admin, &["show", "web", "-n", namespace]);
-    assert_eq!((&shown["counts"]["used"], &shown["counts"]["free"]), (&json!(1), &json!(0)));
-    assert_eq!(json_of(admin, &["who", "10.0.0.10"])["holders"][0]["claim"], json!(format!("{namespace}/vm")));
+    assert_eq!(
+        (&shown["counts"]["used"], &shown["counts"]["free"]),
+        (&json!(1), &json!(0))
+    );
+    assert_eq!(
+        json_of(admin, &["who", "10.0.0.10"])["holders"][0]["claim"],
+        json!(format!("{namespace}/vm"))
+    );
 }
 
 #[test]
@@ -182,7 +324,10 @@ fn unreachable_cluster_has_its_own_exit_code() {
     let path = folder.join("kubeconfig");
     let (code, _, errors) = run(&path, &["pools"]);
     assert_eq!(code, 3, "{errors}");
-    assert!(errors.starts_with("error: no cluster is configured"), "{errors}");
+    assert!(
+        errors.starts_with("error: no cluster is configured"),
+        "{errors}"
+    );
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "a",
         "clusters": [{ "name": "a", "cluster": { "server": "https://127.0.0.1:1" } }],
@@ -192,7 +337,10 @@ fn unreachable_cluster_has_its_own_exit_code() {
     std::fs::write(&path, config.to_string()).expect("the kubeconfig can be written");
     let (code, _, errors) = run(&path, &["pools"]);
     assert_eq!(code, 3, "{errors}");
-    assert!(errors.contains("cannot reach the API server https://127.0.0.1:1"), "{errors}");
+    assert!(
+        errors.contains("cannot reach the API server https://127.0.0.1:1"),
+        "{errors}"
+    );
     let (code, _, errors) = run(&path, &["pools", "--context", "none"]);
     assert_eq!((code, errors.lines().count()), (3, 1), "{errors}");
     std::fs::remove_dir_all(&folder).expect("the folder can be removed");

@@ -34,12 +34,24 @@ async fn slices_are_shown_and_diagnosed() {
     pin(&plane, &scope, "10.0.0.32/28", "r2");
     eventually("the manager has observed the slice", async || {
         let assigned = "--output=jsonpath={.status.slices.assigned}";
-        (plane.kubectl(&["get", "inclusterippool", "web", "--namespace", namespace, assigned]) == "1").then_some(())
+        (plane.kubectl(&[
+            "get",
+            "inclusterippool",
+            "web",
+            "--namespace",
+            namespace,
+            assigned,
+        ]) == "1")
+            .then_some(())
     })
     .await;
     for (name, rack) in [("one", "r1"), ("two", "r2")] {
         consumer
-            .create_claim_for(name, reference("InClusterIPPool", "web"), json!({ "labels": { "rack": rack } }))
+            .create_claim_for(
+                name,
+                reference("InClusterIPPool", "web"),
+                json!({ "labels": { "rack": rack } }),
+            )
             .await;
         consumer.wait_for_address(name).await;
     }
@@ -48,14 +60,34 @@ async fn slices_are_shown_and_diagnosed() {
     let lines = shown["slices"].as_array().expect("the pool has slices");
     let described: Vec<_> = lines
         .iter()
-        .map(|line| (line["block"].as_str(), line["owner"]["name"].as_str(), &line["used"], &line["pinned"]))
+        .map(|line| {
+            (
+                line["block"].as_str(),
+                line["owner"]["name"].as_str(),
+                &line["used"],
+                &line["pinned"],
+            )
+        })
         .collect();
-    let (first, second) = ((Some("10.0.0.0/28"), Some("r1")), (Some("10.0.0.32/28"), Some("r2")));
+    let (first, second) = (
+        (Some("10.0.0.0/28"), Some("r1")),
+        (Some("10.0.0.32/28"), Some("r2")),
+    );
     let (unpinned, pinned) = (json!(false), json!(true));
     let used = json!(1);
-    assert_eq!(described, [(first.0, first.1, &used, &unpinned), (second.0, second.1, &used, &pinned)], "{shown}");
+    assert_eq!(
+        described,
+        [
+            (first.0, first.1, &used, &unpinned),
+            (second.0, second.1, &used, &pinned)
+        ],
+        "{shown}"
+    );
     let (code, text, _) = run(admin, &["show", "web", "-n", namespace]);
-    assert!(code == 0 && text.contains("10.0.0.32/28") && text.contains("Pinned"), "{text}");
+    assert!(
+        code == 0 && text.contains("10.0.0.32/28") && text.contains("Pinned"),
+        "{text}"
+    );
 
     let (code, _, errors) = run(admin, &["reserve", "web", "-n", namespace]);
     assert!(code == 2 && errors.contains("slices"), "{errors}");
@@ -77,13 +109,26 @@ async fn slices_are_shown_and_diagnosed() {
         .filter(|finding| finding["check"] == "SliceWithoutEffect")
         .filter_map(|finding| finding["object"].as_str())
         .collect();
-    for name in [format!("{scope}.10.0.0.32-29"), format!("{scope}.10.9.0.0-28"), "g.none.10.0.0.0-28".to_owned()] {
-        assert!(of_slices.iter().any(|object| object.ends_with(&name)), "{name} in {of_slices:?}");
+    for name in [
+        format!("{scope}.10.0.0.32-29"),
+        format!("{scope}.10.9.0.0-28"),
+        "g.none.10.0.0.0-28".to_owned(),
+    ] {
+        assert!(
+            of_slices.iter().any(|object| object.ends_with(&name)),
+            "{name} in {of_slices:?}"
+        );
     }
     assert_eq!(of_slices.len(), 3, "{of_slices:?}");
 
     let (code, exported, errors) = run(admin, &["export", "-A", "-o", "yaml"]);
-    assert!(code == 0 && exported.contains("label: rack"), "{errors} {exported}");
+    assert!(
+        code == 0 && exported.contains("label: rack"),
+        "{errors} {exported}"
+    );
     let (code, _, errors) = run(admin, &["export", "-A", "-o", "csv"]);
-    assert!(code == 8 && errors.contains("a table has no column for slices"), "{code} {errors}");
+    assert!(
+        code == 8 && errors.contains("a table has no column for slices"),
+        "{code} {errors}"
+    );
 }

@@ -33,11 +33,22 @@ impl Page {
         let process = Supervised::spawn(program, &arguments, &[], &folder.path().join("log"));
         let address = eventually("the address of the page", async || {
             let output = process.output();
-            output.lines().find(|line| line.starts_with("http://127.0.0.1:")).map(str::to_owned)
+            output
+                .lines()
+                .find(|line| line.starts_with("http://127.0.0.1:"))
+                .map(str::to_owned)
         })
         .await;
-        let port = address.split([':', '/']).find_map(|part| part.parse().ok()).expect("the address has a port");
-        Self { _process: process, address, port, _folder: folder }
+        let port = address
+            .split([':', '/'])
+            .find_map(|part| part.parse().ok())
+            .expect("the address has a port");
+        Self {
+            _process: process,
+            address,
+            port,
+            _folder: folder,
+        }
     }
 
     /// The address of a view.
@@ -49,9 +60,13 @@ impl Page {
     fn send(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the page is served");
         let request = request.replace('\n', "\r\n") + "\r\nConnection: close\r\n\r\n";
-        stream.write_all(request.as_bytes()).expect("the request can be sent");
+        stream
+            .write_all(request.as_bytes())
+            .expect("the request can be sent");
         let mut response = String::new();
-        stream.read_to_string(&mut response).expect("the response is a text");
+        stream
+            .read_to_string(&mut response)
+            .expect("the response is a text");
         response
     }
 }
@@ -61,30 +76,62 @@ const CELLS: &str = "[...document.querySelectorAll('.map .cell')]";
 #[tokio::test(flavor = "multi_thread")]
 async fn page_shows_the_cluster_as_it_changes() {
     let manager = manager();
-    let options = Options { audit: true, ..Options::default() };
+    let options = Options {
+        audit: true,
+        ..Options::default()
+    };
     let control_plane = ControlPlane::start(options, &Installation::of(definitions()));
     // The audit log contains the requests of one user: only the page is this user.
-    let manager = Manager::start_program(&control_plane, &manager, control_plane.kubeconfig(), &["--webhook-port=0"]);
+    let manager = Manager::start_program(
+        &control_plane,
+        &manager,
+        control_plane.kubeconfig(),
+        &["--webhook-port=0"],
+    );
     manager.wait_until_ready();
     let consumer = Consumer::new(&control_plane).await;
     let namespace = consumer.namespace.as_str();
     let spec = json!({ "addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24, "gateway": "10.0.0.1" });
-    create(&control_plane, "InClusterIPPool", Some(namespace), "web", &spec);
+    create(
+        &control_plane,
+        "InClusterIPPool",
+        Some(namespace),
+        "web",
+        &spec,
+    );
     let large = json!({ "addresses": ["172.16.0.0/16"], "prefix": 16, "gateway": "172.16.0.1" });
-    create(&control_plane, "GlobalInClusterIPPool", None, "large", &large);
+    create(
+        &control_plane,
+        "GlobalInClusterIPPool",
+        None,
+        "large",
+        &large,
+    );
     let page = Page::start(control_plane.provider_kubeconfig()).await;
     let browser = Browser::start().await;
 
     // The overview.
     browser.open(&page.address).await;
-    browser.wait_for("document.querySelectorAll('.pools tbody tr').length === 2").await;
-    browser.wait_for("document.querySelector('#live').dataset.state === 'live'").await;
-    assert_eq!(browser.run("return location.search").await, json!(""), "the secret is not kept in the address");
+    browser
+        .wait_for("document.querySelectorAll('.pools tbody tr').length === 2")
+        .await;
+    browser
+        .wait_for("document.querySelector('#live').dataset.state === 'live'")
+        .await;
+    assert_eq!(
+        browser.run("return location.search").await,
+        json!(""),
+        "the secret is not kept in the address"
+    );
 
     // Claims appear without a reload.
-    browser.open(&page.view(&format!("pool/InClusterIPPool/{namespace}/web"))).await;
     browser
-        .wait_for(&format!("{CELLS}.length === 3 && {CELLS}.every((cell) => cell.matches(':not(.allocated)'))"))
+        .open(&page.view(&format!("pool/InClusterIPPool/{namespace}/web")))
+        .await;
+    browser
+        .wait_for(&format!(
+            "{CELLS}.length === 3 && {CELLS}.every((cell) => cell.matches(':not(.allocated)'))"
+        ))
         .await;
     browser.run("window.isSame = true").await;
     let web = || reference("InClusterIPPool", "web");
@@ -95,86 +142,181 @@ async fn page_shows_the_cluster_as_it_changes() {
     });
     consumer.create_cluster("prod", false).await;
     for name in ["one", "two", "three"] {
-        consumer.create_claim_for(name, web(), metadata.clone()).await;
+        consumer
+            .create_claim_for(name, web(), metadata.clone())
+            .await;
         consumer.wait_for_address(name).await;
     }
-    browser.wait_for(&format!("{CELLS}.every((cell) => cell.matches('.allocated.level-8'))")).await;
-    browser.wait_for("document.querySelector('.panel').innerText.includes('prod')").await;
+    browser
+        .wait_for(&format!(
+            "{CELLS}.every((cell) => cell.matches('.allocated.level-8'))"
+        ))
+        .await;
+    browser
+        .wait_for("document.querySelector('.panel').innerText.includes('prod')")
+        .await;
     consumer.create_claim_for("four", web(), metadata).await;
     consumer.wait_for_reason("four", "PoolExhausted").await;
-    browser.wait_for("document.querySelector('.claims').innerText.includes('PoolExhausted')").await;
+    browser
+        .wait_for("document.querySelector('.claims').innerText.includes('PoolExhausted')")
+        .await;
     assert_eq!(browser.run("return window.isSame").await, json!(true));
 
     // Waiting claims with their reasons.
     browser.open(&page.view("waiting")).await;
-    browser.wait_for(&format!("document.querySelector('.claims').innerText.includes('{namespace}/four')")).await;
-    browser.wait_for("document.querySelector('#waiting-count').innerText === '1'").await;
+    browser
+        .wait_for(&format!(
+            "document.querySelector('.claims').innerText.includes('{namespace}/four')"
+        ))
+        .await;
+    browser
+        .wait_for("document.querySelector('#waiting-count').innerText === '1'")
+        .await;
 
     // Search by address, and by name with the keyboard.
     browser.press("/").await;
     browser.press(&("10.0.0.11" + &Key::Enter)).await;
-    browser.wait_for(&format!("document.querySelector('.holders').innerText.includes('{namespace}/two')")).await;
-    browser.run("document.querySelector('#query').select()").await;
+    browser
+        .wait_for(&format!(
+            "document.querySelector('.holders').innerText.includes('{namespace}/two')"
+        ))
+        .await;
+    browser
+        .run("document.querySelector('#query').select()")
+        .await;
     browser.press(&("prod" + &Key::Enter)).await;
-    browser.wait_for("document.querySelectorAll('.claims tbody tr').length === 4").await;
+    browser
+        .wait_for("document.querySelectorAll('.claims tbody tr').length === 4")
+        .await;
     // Names are shown as they are, and never as HTML.
-    browser.wait_for("document.querySelector('.claims').innerText.includes('<img src=x onerror=alert(1)>')").await;
-    assert_eq!(browser.run("return document.querySelectorAll('main img').length").await, json!(0));
+    browser
+        .wait_for(
+            "document.querySelector('.claims').innerText.includes('<img src=x onerror=alert(1)>')",
+        )
+        .await;
+    assert_eq!(
+        browser
+            .run("return document.querySelectorAll('main img').length")
+            .await,
+        json!(0)
+    );
 
     // Free addresses are shown when a claim is deleted.
-    browser.open(&page.view(&format!("pool/InClusterIPPool/{namespace}/web"))).await;
-    browser.wait_for(&format!("{CELLS}.filter((cell) => cell.matches('.allocated')).length === 3")).await;
-    control_plane.kubectl(&["delete", "ipaddressclaim", "one", "four", "--namespace", namespace]);
-    browser.wait_for(&format!("{CELLS}.filter((cell) => cell.matches('.allocated')).length === 2")).await;
+    browser
+        .open(&page.view(&format!("pool/InClusterIPPool/{namespace}/web")))
+        .await;
+    browser
+        .wait_for(&format!(
+            "{CELLS}.filter((cell) => cell.matches('.allocated')).length === 3"
+        ))
+        .await;
+    control_plane.kubectl(&[
+        "delete",
+        "ipaddressclaim",
+        "one",
+        "four",
+        "--namespace",
+        namespace,
+    ]);
+    browser
+        .wait_for(&format!(
+            "{CELLS}.filter((cell) => cell.matches('.allocated')).length === 2"
+        ))
+        .await;
 
     // The map zooms with the keyboard alone, down to one address and back.
     browser.open(&page.view("")).await;
-    browser.wait_for("document.querySelectorAll('.pools tbody tr').length === 2").await;
+    browser
+        .wait_for("document.querySelectorAll('.pools tbody tr').length === 2")
+        .await;
     tab_to(&browser, "a.name[href$=large]").await;
     browser.press(&Key::Enter).await;
     browser.wait_for(&format!("{CELLS}.length > 3")).await;
     tab_to(&browser, ".cell").await;
     browser.press(&(Key::Right + &Key::Down)).await;
-    let focused = browser.run("return document.activeElement.getAttribute('aria-label')").await;
-    let focused = focused.as_str().expect("a cell has a label").split(',').next().expect("an address").to_owned();
+    let focused = browser
+        .run("return document.activeElement.getAttribute('aria-label')")
+        .await;
+    let focused = focused
+        .as_str()
+        .expect("a cell has a label")
+        .split(',')
+        .next()
+        .expect("an address")
+        .to_owned();
     browser.press(&Key::Enter).await;
-    browser.wait_for("document.querySelector('.map-section .hint').innerText === 'One cell is one address.'").await;
-    let inside = format!("document.activeElement.getAttribute('aria-label').startsWith('{focused},')");
+    browser
+        .wait_for(
+            "document.querySelector('.map-section .hint').innerText === 'One cell is one address.'",
+        )
+        .await;
+    let inside =
+        format!("document.activeElement.getAttribute('aria-label').startsWith('{focused},')");
     browser.wait_for(&inside).await;
     browser.press(&Key::Escape).await;
-    browser.wait_for("document.querySelector('.trail').hidden").await;
+    browser
+        .wait_for("document.querySelector('.trail').hidden")
+        .await;
 
     // A phone, in both color schemes.
     for scheme in ["light", "dark"] {
         browser.set_color_scheme(scheme).await;
         browser.resize(390, 844).await;
-        for view in [String::new(), format!("pool/InClusterIPPool/{namespace}/web"), "search?q=10.0.0.11".to_owned()] {
+        for view in [
+            String::new(),
+            format!("pool/InClusterIPPool/{namespace}/web"),
+            "search?q=10.0.0.11".to_owned(),
+        ] {
             browser.open(&page.view(&view)).await;
-            browser.wait_for("document.querySelector('table:not([hidden]) tbody tr, .map .cell')").await;
-            let width = browser.run("return document.documentElement.scrollWidth").await;
+            browser
+                .wait_for("document.querySelector('table:not([hidden]) tbody tr, .map .cell')")
+                .await;
+            let width = browser
+                .run("return document.documentElement.scrollWidth")
+                .await;
             assert_eq!(width, json!(390), "{view} {scheme} is too wide");
         }
-        let background = browser.run("return getComputedStyle(document.body).backgroundColor").await;
-        let light = background.as_str().is_some_and(|color| color.starts_with("rgb(2"));
+        let background = browser
+            .run("return getComputedStyle(document.body).backgroundColor")
+            .await;
+        let light = background
+            .as_str()
+            .is_some_and(|color| color.starts_with("rgb(2"));
         assert_eq!(light, scheme == "light", "{scheme}: {background}");
     }
 
-    assert_eq!(browser.log().await, "", "no error, and no violation of the Content-Security-Policy");
+    assert_eq!(
+        browser.log().await,
+        "",
+        "no error, and no violation of the Content-Security-Policy"
+    );
     let loaded = "return performance.getEntriesByType('resource').map((entry) => entry.name)";
     let loaded = browser.run(loaded).await;
     let base = page.view("").replace("/#/", "");
-    let mut names = loaded.as_array().expect("a list").iter().filter_map(Value::as_str);
+    let mut names = loaded
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(Value::as_str);
     assert!(names.all(|name| name.starts_with(&base)), "{loaded}");
     browser.close().await;
 
     // The page has only read.
     let requests = eventually("the audit log", async || {
         let requests = control_plane.provider_requests();
-        (requests.iter().filter(|request| request.verb == "watch").count() >= 7).then_some(requests)
+        (requests
+            .iter()
+            .filter(|request| request.verb == "watch")
+            .count()
+            >= 7)
+            .then_some(requests)
     })
     .await;
     for request in requests {
-        assert!(["get", "list", "watch"].contains(&request.verb.as_str()), "{request:?}");
+        assert!(
+            ["get", "list", "watch"].contains(&request.verb.as_str()),
+            "{request:?}"
+        );
     }
 }
 
@@ -182,7 +324,13 @@ async fn page_shows_the_cluster_as_it_changes() {
 async fn tab_to(browser: &Browser, selector: &str) {
     for _ in 0..40 {
         browser.press(&Key::Tab).await;
-        if browser.run(&format!("return document.activeElement.matches('{selector}')")).await == json!(true) {
+        if browser
+            .run(&format!(
+                "return document.activeElement.matches('{selector}')"
+            ))
+            .await
+            == json!(true)
+        {
             return;
         }
     }
@@ -194,31 +342,86 @@ async fn other_origins_and_other_names_are_refused() {
     let control_plane = ControlPlane::start(Options::default(), &Installation::of(definitions()));
     let page = Page::start(control_plane.kubeconfig()).await;
     let port = page.port;
-    let entry = page.address.split_once(&port.to_string()).expect("the address has a port").1.to_owned();
-    let status = |request: &str| page.send(request).split(' ').nth(1).map(str::to_owned).unwrap_or_default();
+    let entry = page
+        .address
+        .split_once(&port.to_string())
+        .expect("the address has a port")
+        .1
+        .to_owned();
+    let status = |request: &str| {
+        page.send(request)
+            .split(' ')
+            .nth(1)
+            .map(str::to_owned)
+            .unwrap_or_default()
+    };
     let response = page.send(&format!("GET {entry} HTTP/1.1\nHost: 127.0.0.1:{port}"));
-    let cookie = response.lines().find_map(|line| line.strip_prefix("set-cookie: ")).expect("a cookie");
-    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
-    assert!(response.contains("content-security-policy: default-src 'none';"), "{response}");
+    let cookie = response
+        .lines()
+        .find_map(|line| line.strip_prefix("set-cookie: "))
+        .expect("a cookie");
+    assert!(
+        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"),
+        "{cookie}"
+    );
+    assert!(
+        response.contains("content-security-policy: default-src 'none';"),
+        "{response}"
+    );
     assert!(!response.contains("unsafe"), "{response}");
     let cookie = cookie.split(';').next().expect("a value").to_owned();
     let own = format!("HTTP/1.1\nHost: 127.0.0.1:{port}\nCookie: {cookie}");
     assert_eq!(status(&format!("GET /api/waiting {own}")), "200");
-    assert_eq!(status(&format!("GET /api/waiting {own}\nOrigin: http://evil.example")), "403");
-    assert_eq!(status(&format!("GET /api/waiting {own}\nSec-Fetch-Site: cross-site")), "403");
-    assert_eq!(status(&format!("GET /api/waiting HTTP/1.1\nHost: 127.0.0.1:{port}")), "401");
-    assert_eq!(status(&format!("GET /api/waiting HTTP/1.1\nHost: evil.example:{port}\nCookie: {cookie}")), "421");
-    assert_eq!(status(&format!("POST /api/waiting {own}\nContent-Length: 0")), "405");
-    assert!(TcpStream::connect(("127.0.0.2", port)).is_err(), "the page is served on the loopback address only");
+    assert_eq!(
+        status(&format!(
+            "GET /api/waiting {own}\nOrigin: http://evil.example"
+        )),
+        "403"
+    );
+    assert_eq!(
+        status(&format!(
+            "GET /api/waiting {own}\nSec-Fetch-Site: cross-site"
+        )),
+        "403"
+    );
+    assert_eq!(
+        status(&format!(
+            "GET /api/waiting HTTP/1.1\nHost: 127.0.0.1:{port}"
+        )),
+        "401"
+    );
+    assert_eq!(
+        status(&format!(
+            "GET /api/waiting HTTP/1.1\nHost: evil.example:{port}\nCookie: {cookie}"
+        )),
+        "421"
+    );
+    assert_eq!(
+        status(&format!("POST /api/waiting {own}\nContent-Length: 0")),
+        "405"
+    );
+    assert!(
+        TcpStream::connect(("127.0.0.2", port)).is_err(),
+        "the page is served on the loopback address only"
+    );
 
     // A name of another site that has the address of this machine.
     let browser = Browser::start().await;
-    browser.open(&format!("http://evil.example:{port}{entry}")).await;
+    browser
+        .open(&format!("http://evil.example:{port}{entry}"))
+        .await;
     let text = browser.run("return document.body.innerText").await;
-    assert!(text.as_str().is_some_and(|text| text.contains("127.0.0.1 and localhost only")), "{text}");
-    // A page of another site, in a browser that has opened the page. Nothing is answered, and nothing can be read.
+    assert!(
+        text.as_str()
+            .is_some_and(|text| text.contains("127.0.0.1 and localhost only")),
+        "{text}"
+    );
+    // A page of another site, in a browser that has opened the page. Nothing is answered, and
+    // nothing can be read.
     browser.open(&page.address).await;
-    browser.wait_for("document.querySelector('#live').dataset.state === 'live'").await;
+    browser
+        .wait_for("document.querySelector('#live').dataset.state === 'live'")
+        .await;
     browser.open(&format!("http://evil.example:{port}/")).await;
     for path in ["/", "/api/waiting", "/events", entry.as_str()] {
         let script = format!(
@@ -231,6 +434,10 @@ async fn other_origins_and_other_names_are_refused() {
         "const frame = document.createElement('iframe'); frame.src = 'http://127.0.0.1:{port}/'; \
          document.body.append(frame); return new Promise((done) => {{ frame.onload = () => done(frame.contentDocument === null) }})"
     );
-    assert_eq!(browser.run(&framed).await, json!(true), "a frame of another site cannot be read");
+    assert_eq!(
+        browser.run(&framed).await,
+        json!(true),
+        "a frame of another site cannot be read"
+    );
     browser.close().await;
 }

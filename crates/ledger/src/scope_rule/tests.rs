@@ -12,11 +12,21 @@ const STATES: [NetworkState; 6] = [
 ];
 
 fn network(name: &str, state: NetworkState, selects: bool, allows: bool) -> NetworkForPool {
-    NetworkForPool { name: name.into(), state, selects, allows, lengths: None }
+    NetworkForPool {
+        name: name.into(),
+        state,
+        selects,
+        allows,
+        lengths: None,
+    }
 }
 
 fn recorded(name: &str, is_named: bool, is_inherited: bool) -> Record {
-    Record::Network(NetworkRecord { name: name.into(), is_named, is_inherited })
+    Record::Network(NetworkRecord {
+        name: name.into(),
+        is_named,
+        is_inherited,
+    })
 }
 
 /// The decision for a pool, in a cluster with these networks.
@@ -27,16 +37,31 @@ fn decide_with(
     networks: &[NetworkForPool],
 ) -> Decision {
     let named: Option<Arc<str>> = named.map(Into::into);
-    let selecting: Vec<NetworkForPool> = networks.iter().filter(|network| network.selects).cloned().collect();
-    let facts = Facts { record, named: named.as_ref(), status, reserved_in: None, selecting: &selecting };
+    let selecting: Vec<NetworkForPool> = networks
+        .iter()
+        .filter(|network| network.selects)
+        .cloned()
+        .collect();
+    let facts = Facts {
+        record,
+        named: named.as_ref(),
+        status,
+        reserved_in: None,
+        selecting: &selecting,
+    };
     decide(&facts, |name| {
         let known = networks.iter().find(|network| network.name == *name);
-        known.cloned().unwrap_or_else(|| network(name, NetworkState::Missing, false, false))
+        known
+            .cloned()
+            .unwrap_or_else(|| network(name, NetworkState::Missing, false, false))
     })
 }
 
 fn scope_of(decision: &Decision) -> String {
-    decision.record.scope(&PoolKey::new(InClusterKind::GlobalIPPool, None, "p")).name()
+    decision
+        .record
+        .scope(&PoolKey::new(InClusterKind::GlobalIPPool, None, "p"))
+        .name()
 }
 
 #[test]
@@ -46,12 +71,24 @@ fn selected_pool_stays_unless_a_valid_selector_excludes_it() {
             for allows in [false, true] {
                 for is_inherited in [false, true] {
                     let record = recorded("lab", false, is_inherited);
-                    let decision = decide_with(&record, None, None, &[network("lab", state, selects, allows)]);
-                    let is_valid =
-                        matches!(state, NetworkState::Ready | NetworkState::Initializing | NetworkState::Deleting);
-                    let case = format!("{state:?} selects: {selects} allows: {allows}: {decision:?}");
+                    let decision = decide_with(
+                        &record,
+                        None,
+                        None,
+                        &[network("lab", state, selects, allows)],
+                    );
+                    let is_valid = matches!(
+                        state,
+                        NetworkState::Ready | NetworkState::Initializing | NetworkState::Deleting
+                    );
+                    let case =
+                        format!("{state:?} selects: {selects} allows: {allows}: {decision:?}");
                     let leaves = is_valid && !selects;
-                    assert_eq!(scope_of(&decision), if leaves { "g.p" } else { "n.lab" }, "{case}");
+                    assert_eq!(
+                        scope_of(&decision),
+                        if leaves { "g.p" } else { "n.lab" },
+                        "{case}"
+                    );
                     let can_allocate = decision.can_allocate();
                     let is_member = state == NetworkState::Ready && allows;
                     assert_eq!(can_allocate, leaves || is_member, "{case}");
@@ -63,15 +100,30 @@ fn selected_pool_stays_unless_a_valid_selector_excludes_it() {
 
 #[test]
 fn unusable_network_is_not_joined_and_refuses_the_pool() {
-    for state in STATES.into_iter().filter(|state| *state != NetworkState::Ready) {
+    for state in STATES
+        .into_iter()
+        .filter(|state| *state != NetworkState::Ready)
+    {
         for named in [None, Some("lab")] {
             let networks = [network("lab", state, true, true)];
-            let networks = if state == NetworkState::Missing { &[][..] } else { &networks };
+            let networks = if state == NetworkState::Missing {
+                &[][..]
+            } else {
+                &networks
+            };
             let decision = decide_with(&Record::Unknown, named, None, networks);
             let is_upgrade = state == NetworkState::Upgrading && named.is_some();
-            assert_eq!(scope_of(&decision), if is_upgrade { "n.lab" } else { "g.p" }, "{state:?} {named:?}");
+            assert_eq!(
+                scope_of(&decision),
+                if is_upgrade { "n.lab" } else { "g.p" },
+                "{state:?} {named:?}"
+            );
             let can_allocate = decision.can_allocate();
-            assert_eq!(can_allocate, state == NetworkState::Missing && named.is_none(), "{state:?} {named:?}");
+            assert_eq!(
+                can_allocate,
+                state == NetworkState::Missing && named.is_none(),
+                "{state:?} {named:?}"
+            );
         }
     }
 }
@@ -96,12 +148,30 @@ fn pool_that_no_longer_names_a_lost_network_leaves_it() {
 fn pool_moves_only_to_a_network_that_accepts_it() {
     let lab = network("lab", NetworkState::Missing, false, false);
     for (other, expected) in [
-        (network("other", NetworkState::Ready, false, true), "n.other"),
-        (network("other", NetworkState::Initializing, false, true), "n.lab"),
-        (network("other", NetworkState::Deleting, false, true), "n.lab"),
-        (network("other", NetworkState::Invalid, false, true), "n.lab"),
+        (
+            network("other", NetworkState::Ready, false, true),
+            "n.other",
+        ),
+        (
+            network("other", NetworkState::Initializing, false, true),
+            "n.lab",
+        ),
+        (
+            network("other", NetworkState::Deleting, false, true),
+            "n.lab",
+        ),
+        (
+            network("other", NetworkState::Invalid, false, true),
+            "n.lab",
+        ),
         (network("other", NetworkState::Ready, false, false), "n.lab"),
-        (NetworkForPool { lengths: Some((32, 28)), ..network("other", NetworkState::Ready, false, true) }, "n.lab"),
+        (
+            NetworkForPool {
+                lengths: Some((32, 28)),
+                ..network("other", NetworkState::Ready, false, true)
+            },
+            "n.lab",
+        ),
     ] {
         for record in [recorded("lab", false, false), recorded("lab", true, true)] {
             let decision = decide_with(&record, Some("other"), None, &[lab.clone(), other.clone()]);
@@ -115,30 +185,61 @@ fn pool_moves_only_to_a_network_that_accepts_it() {
 #[test]
 fn network_of_a_selected_pool_wins_over_a_second_selection() {
     let second = network("other", NetworkState::Ready, true, true);
-    for state in [NetworkState::Missing, NetworkState::Invalid, NetworkState::Deleting, NetworkState::Ready] {
+    for state in [
+        NetworkState::Missing,
+        NetworkState::Invalid,
+        NetworkState::Deleting,
+        NetworkState::Ready,
+    ] {
         let first = network("lab", state, state != NetworkState::Missing, true);
-        let decision = decide_with(&recorded("lab", false, false), None, None, &[first, second.clone()]);
+        let decision = decide_with(
+            &recorded("lab", false, false),
+            None,
+            None,
+            &[first, second.clone()],
+        );
         assert_eq!(scope_of(&decision), "n.lab", "{state:?}");
         assert!(decision.refusal.is_some(), "{state:?}");
     }
     let first = network("lab", NetworkState::Ready, false, true);
     let decision = decide_with(&recorded("lab", false, false), None, None, &[first, second]);
-    assert_eq!((scope_of(&decision).as_str(), decision.refusal), ("n.other", None));
+    assert_eq!(
+        (scope_of(&decision).as_str(), decision.refusal),
+        ("n.other", None)
+    );
 }
 
 #[test]
 fn status_and_reservations_show_the_scope_after_a_restart() {
     let member = StatusRecord::Member("lab".into());
     let left = StatusRecord::Left("lab".into());
-    assert_eq!(scope_of(&decide_with(&Record::Unknown, None, Some(&member), &[])), "n.lab");
-    assert_eq!(scope_of(&decide_with(&Record::Unknown, None, Some(&left), &[])), "g.p");
+    assert_eq!(
+        scope_of(&decide_with(&Record::Unknown, None, Some(&member), &[])),
+        "n.lab"
+    );
+    assert_eq!(
+        scope_of(&decide_with(&Record::Unknown, None, Some(&left), &[])),
+        "g.p"
+    );
     let reserved_in = "lab".into();
-    let facts =
-        Facts { record: &Record::Unknown, named: None, status: None, reserved_in: Some(&reserved_in), selecting: &[] };
+    let facts = Facts {
+        record: &Record::Unknown,
+        named: None,
+        status: None,
+        reserved_in: Some(&reserved_in),
+        selecting: &[],
+    };
     let missing = |name: &Arc<str>| network(name, NetworkState::Missing, false, false);
     assert_eq!(scope_of(&decide(&facts, missing)), "n.lab");
-    let facts = Facts { record: &Record::LEFT, ..facts };
-    assert_eq!(scope_of(&decide(&facts, missing)), "g.p", "it has left the network");
+    let facts = Facts {
+        record: &Record::LEFT,
+        ..facts
+    };
+    assert_eq!(
+        scope_of(&decide(&facts, missing)),
+        "g.p",
+        "it has left the network"
+    );
 }
 
 #[test]
@@ -146,29 +247,71 @@ fn managers_that_observed_other_states_agree_by_the_status() {
     // One has observed that the pool was unlabelled for a moment, the other one has not.
     let networks = [network("lab", NetworkState::Invalid, true, true)];
     let member = StatusRecord::Member("lab".into());
-    assert_eq!(scope_of(&decide_with(&Record::LEFT, None, None, &networks)), "g.p");
-    assert_eq!(scope_of(&decide_with(&Record::LEFT, None, Some(&member), &networks)), "n.lab");
+    assert_eq!(
+        scope_of(&decide_with(&Record::LEFT, None, None, &networks)),
+        "g.p"
+    );
+    assert_eq!(
+        scope_of(&decide_with(&Record::LEFT, None, Some(&member), &networks)),
+        "n.lab"
+    );
     // What a manager knows from the status only, another one knows better.
     let left = StatusRecord::Left("lab".into());
-    assert_eq!(scope_of(&decide_with(&recorded("lab", false, true), None, Some(&left), &[])), "g.p");
-    assert_eq!(scope_of(&decide_with(&recorded("lab", false, false), None, Some(&left), &[])), "n.lab");
+    assert_eq!(
+        scope_of(&decide_with(
+            &recorded("lab", false, true),
+            None,
+            Some(&left),
+            &[]
+        )),
+        "g.p"
+    );
+    assert_eq!(
+        scope_of(&decide_with(
+            &recorded("lab", false, false),
+            None,
+            Some(&left),
+            &[]
+        )),
+        "n.lab"
+    );
 }
 
 /// Two networks in all states, each of which selects the pool or does not.
 fn two_networks() -> Vec<[NetworkForPool; 2]> {
     let mut all = Vec::new();
-    for (one, two) in STATES.into_iter().flat_map(|one| STATES.map(|two| (one, two))) {
-        for (one_selects, two_selects) in [(false, false), (false, true), (true, false), (true, true)] {
-            let lab = network("lab", one, one_selects && one != NetworkState::Missing, true);
-            let other = network("other", two, two_selects && two != NetworkState::Missing, true);
+    for (one, two) in STATES
+        .into_iter()
+        .flat_map(|one| STATES.map(|two| (one, two)))
+    {
+        for (one_selects, two_selects) in
+            [(false, false), (false, true), (true, false), (true, true)]
+        {
+            let lab = network(
+                "lab",
+                one,
+                one_selects && one != NetworkState::Missing,
+                true,
+            );
+            let other = network(
+                "other",
+                two,
+                two_selects && two != NetworkState::Missing,
+                true,
+            );
             all.push([lab, other]);
         }
     }
     all
 }
 
-/// What two managers record in the end that write the status of a pool in turns, each with what it has recorded before.
-fn agreed(mut records: [Record; 2], status: Option<&StatusRecord>, networks: &[NetworkForPool]) -> Vec<Record> {
+/// What two managers record in the end that write the status of a pool in turns, each with what it
+/// has recorded before.
+fn agreed(
+    mut records: [Record; 2],
+    status: Option<&StatusRecord>,
+    networks: &[NetworkForPool],
+) -> Vec<Record> {
     let mut status = status.cloned();
     let mut writes = 0;
     for writer in [0, 1].into_iter().cycle().take(12) {
@@ -187,26 +330,42 @@ fn agreed(mut records: [Record; 2], status: Option<&StatusRecord>, networks: &[N
             *record = decide_with(record, None, status.as_ref(), networks).record;
         }
     }
-    assert!(writes <= 4, "the managers write the status in turns: {records:?}");
+    assert!(
+        writes <= 4,
+        "the managers write the status in turns: {records:?}"
+    );
     records.into_iter().collect()
 }
 
 #[test]
 fn two_managers_agree_whatever_each_has_recorded() {
     let members = || ["lab", "other"].map(|name| StatusRecord::Member(name.into()));
-    let statuses = || [None, Some(StatusRecord::Left("lab".into()))].into_iter().chain(members().map(Some));
+    let statuses = || {
+        [None, Some(StatusRecord::Left("lab".into()))]
+            .into_iter()
+            .chain(members().map(Some))
+    };
     let records = || {
-        let networks = ["lab", "other"].map(|name| [recorded(name, false, false), recorded(name, false, true)]);
-        [Record::LEFT, Record::Left { is_contested: true }].into_iter().chain(networks.into_iter().flatten())
+        let networks = ["lab", "other"]
+            .map(|name| [recorded(name, false, false), recorded(name, false, true)]);
+        [Record::LEFT, Record::Left { is_contested: true }]
+            .into_iter()
+            .chain(networks.into_iter().flatten())
     };
     for networks in two_networks() {
         for (one, two) in records().flat_map(|one| records().map(move |two| (one.clone(), two))) {
             for status in statuses() {
-                let scopes: Vec<Scope> = agreed([one.clone(), two.clone()], status.as_ref(), &networks)
-                    .iter()
-                    .map(|record| record.scope(&PoolKey::new(InClusterKind::GlobalIPPool, None, "p")))
-                    .collect();
-                assert_eq!(scopes[0], scopes[1], "{one:?} {two:?} {status:?} {networks:?}");
+                let scopes: Vec<Scope> =
+                    agreed([one.clone(), two.clone()], status.as_ref(), &networks)
+                        .iter()
+                        .map(|record| {
+                            record.scope(&PoolKey::new(InClusterKind::GlobalIPPool, None, "p"))
+                        })
+                        .collect();
+                assert_eq!(
+                    scopes[0], scopes[1],
+                    "{one:?} {two:?} {status:?} {networks:?}"
+                );
             }
         }
     }
@@ -216,25 +375,40 @@ fn two_managers_agree_whatever_each_has_recorded() {
 fn manager_that_can_allocate_does_not_follow_the_status() {
     let networks = [network("lab", NetworkState::Invalid, false, true)];
     let member = StatusRecord::Member("lab".into());
-    // It has observed that the pool left the network; another manager has observed that only afterwards.
+    // It has observed that the pool left the network; another manager has observed that only
+    // afterwards.
     let contested = Record::Left { is_contested: true };
     let decision = decide_with(&contested, None, Some(&member), &networks);
     assert_eq!((decision.record, decision.refusal), (Record::LEFT, None));
-    // The other one follows, also if the status names another network in which the pool still has reservations.
+    // The other one follows, also if the status names another network in which the pool still has
+    // reservations.
     let left = StatusRecord::Left("other".into());
     let mut record = recorded("lab", false, false);
-    assert_eq!(decide_with(&record, None, Some(&left), &networks).record, record, "the status can be older");
+    assert_eq!(
+        decide_with(&record, None, Some(&left), &networks).record,
+        record,
+        "the status can be older"
+    );
     record.note_status_change(Some(&member), Some(&left));
-    assert_eq!(decide_with(&record, None, Some(&left), &networks).record, Record::LEFT);
+    assert_eq!(
+        decide_with(&record, None, Some(&left), &networks).record,
+        Record::LEFT
+    );
 }
 
 #[test]
 fn refused_managers_agree_on_the_network_of_the_pool() {
-    let networks =
-        [network("lab", NetworkState::Deleting, true, true), network("other", NetworkState::Ready, false, true)];
+    let networks = [
+        network("lab", NetworkState::Deleting, true, true),
+        network("other", NetworkState::Ready, false, true),
+    ];
     let member = StatusRecord::Member("other".into());
     let mut record = Record::LEFT;
-    assert_eq!(decide_with(&record, None, Some(&member), &networks).record, record, "the status can be older");
+    assert_eq!(
+        decide_with(&record, None, Some(&member), &networks).record,
+        record,
+        "the status can be older"
+    );
     record.note_status_change(None, Some(&member));
     let decision = decide_with(&record, None, Some(&member), &networks);
     assert_eq!(decision.record, recorded("other", false, true));

@@ -40,11 +40,19 @@ impl fmt::Display for SliceRefusal {
         match self {
             Self::Pending { owner } => write!(formatter, "a slice is being assigned to {owner}"),
             Self::Limit { owner, most } => {
-                write!(formatter, "the {most} slices that {owner} may have (spec.slices.mostEach) have no free address")
+                write!(
+                    formatter,
+                    "the {most} slices that {owner} may have (spec.slices.mostEach) have no free address"
+                )
             }
-            Self::NoFreeSlice { owner, slices: 0 } => write!(formatter, "no slice is free for {owner}"),
+            Self::NoFreeSlice { owner, slices: 0 } => {
+                write!(formatter, "no slice is free for {owner}")
+            }
             Self::NoFreeSlice { owner, slices } => {
-                write!(formatter, "the {slices} slices of {owner} have no free address, and no slice is free")
+                write!(
+                    formatter,
+                    "the {slices} slices of {owner} have no free address, and no slice is free"
+                )
             }
         }
     }
@@ -75,8 +83,9 @@ pub(in super::super) enum Choice {
 }
 
 impl Slices {
-    /// Chooses what a claim of an owner gets: a free number, else the one that is remembered for the longest time, else
-    /// another slice. Numbers for which `is_granted` returns true are avoided.
+    /// Chooses what a claim of an owner gets: a free number, else the one that is remembered for
+    /// the longest time, else another slice. Numbers for which `is_granted` returns true are
+    /// avoided.
     pub(in super::super) fn choose(
         &mut self,
         owner: &Arc<SliceOwner>,
@@ -85,13 +94,26 @@ impl Slices {
         is_granted: impl Fn(u128) -> bool,
         draw: impl FnMut(u128) -> u128,
     ) -> Choice {
-        if let Some(holding) = self.owners.get_mut(owner).filter(|holding| !holding.free.is_empty()) {
-            let Holding { order: state, all, free, .. } = holding;
+        if let Some(holding) = self
+            .owners
+            .get_mut(owner)
+            .filter(|holding| !holding.free.is_empty())
+        {
+            let Holding {
+                order: state,
+                all,
+                free,
+                ..
+            } = holding;
             let number = state.choose(order, usable, || all.spans().collect(), free, 0, draw);
             let above = std::iter::successors(number, |number| free.next_above(*number));
-            let tries = usize::try_from(free.len()).unwrap_or(usize::MAX).min(MAX_TRIES);
+            let tries = usize::try_from(free.len())
+                .unwrap_or(usize::MAX)
+                .min(MAX_TRIES);
             let other = above.take(tries).find(|number| !is_granted(*number));
-            return other.or(number).map_or(Choice::None, |number| self.in_slice(number));
+            return other
+                .or(number)
+                .map_or(Choice::None, |number| self.in_slice(number));
         }
         let oldest = self.owners.get(owner).and_then(|holding| {
             let mut remembered = holding.remembered.iter().map(|(_, number)| *number);
@@ -103,8 +125,12 @@ impl Slices {
         if !self.can_assign(owner) {
             return Choice::None;
         }
-        let Some(group) = self.assignable.lowest() else { return Choice::None };
-        let Some(block) = self.block(usable, group) else { return Choice::None };
+        let Some(group) = self.assignable.lowest() else {
+            return Choice::None;
+        };
+        let Some(block) = self.block(usable, group) else {
+            return Choice::None;
+        };
         self.begin(group, block, Arc::clone(owner));
         Choice::Assign(block)
     }
@@ -121,7 +147,9 @@ impl Slices {
             SliceAccess::Denied => Choice::None,
             SliceAccess::Assignable => {
                 let group = self.group(number);
-                let Some(block) = self.block(usable, group) else { return Choice::None };
+                let Some(block) = self.block(usable, group) else {
+                    return Choice::None;
+                };
                 self.begin(group, block, Arc::clone(owner));
                 Choice::Assign(block)
             }
@@ -139,8 +167,14 @@ impl Slices {
     /// Whether an owner may have a number.
     pub(in super::super) fn access(&self, owner: &SliceOwner, number: u128) -> SliceAccess {
         match self.slice_of(number) {
-            Some(slice) if slice.info.owner.as_deref() == Some(owner) && !slice.info.is_returning => SliceAccess::Own,
-            None if self.can_assign(owner) && self.assignable.contains(self.group(number)) => SliceAccess::Assignable,
+            Some(slice)
+                if slice.info.owner.as_deref() == Some(owner) && !slice.info.is_returning =>
+            {
+                SliceAccess::Own
+            }
+            None if self.can_assign(owner) && self.assignable.contains(self.group(number)) => {
+                SliceAccess::Assignable
+            }
             Some(_) | None => SliceAccess::Denied,
         }
     }
@@ -149,15 +183,26 @@ impl Slices {
         let holding = self.owners.get(owner);
         let is_pending = holding.is_some_and(|holding| holding.is_pending);
         let count = holding.map(|holding| holding.slices).unwrap_or_default();
-        !is_pending && !self.assignable.is_empty() && self.rules.most_each.is_none_or(|most| count < most)
+        !is_pending
+            && !self.assignable.is_empty()
+            && self.rules.most_each.is_none_or(|most| count < most)
     }
 
     /// How many more addresses an owner may have.
     pub(in super::super) fn room(&self, owner: &SliceOwner) -> usize {
         let holding = self.owners.get(owner);
-        let free = holding.map(|holding| holding.free.len().saturating_add(holding.remembered.len() as u128));
+        let free = holding.map(|holding| {
+            holding
+                .free
+                .len()
+                .saturating_add(holding.remembered.len() as u128)
+        });
         let free = free.unwrap_or_default();
-        let more = if self.can_assign(owner) { self.rules.size() } else { 0 };
+        let more = if self.can_assign(owner) {
+            self.rules.size()
+        } else {
+            0
+        };
         usize::try_from(free.saturating_add(more)).unwrap_or(usize::MAX)
     }
 
@@ -166,11 +211,17 @@ impl Slices {
         let holding = self.owners.get(owner);
         let slices = holding.map(|holding| holding.slices).unwrap_or_default();
         match self.rules.most_each {
-            _ if holding.is_some_and(|holding| holding.is_pending) => {
-                SliceRefusal::Pending { owner: Arc::clone(owner) }
-            }
-            Some(most) if slices >= most => SliceRefusal::Limit { owner: Arc::clone(owner), most },
-            _ => SliceRefusal::NoFreeSlice { owner: Arc::clone(owner), slices },
+            _ if holding.is_some_and(|holding| holding.is_pending) => SliceRefusal::Pending {
+                owner: Arc::clone(owner),
+            },
+            Some(most) if slices >= most => SliceRefusal::Limit {
+                owner: Arc::clone(owner),
+                most,
+            },
+            _ => SliceRefusal::NoFreeSlice {
+                owner: Arc::clone(owner),
+                slices,
+            },
         }
     }
 }

@@ -25,7 +25,13 @@ fn key_of(namespace: &str, name: &str) -> NamespacedName {
     NamespacedName::new(namespace, name)
 }
 
-fn reservation_of(number: u8, namespace: &str, name: &str, cluster: Option<&str>, version: u32) -> IPReservation {
+fn reservation_of(
+    number: u8,
+    namespace: &str,
+    name: &str,
+    cluster: Option<&str>,
+    version: u32,
+) -> IPReservation {
     let object = json!({
         "metadata": {"name": format!("g.shared.10.0.0.{number}"), "uid": format!("r-{number}"),
                      "resourceVersion": version.to_string()},
@@ -47,31 +53,61 @@ fn address_of(number: u8, namespace: &str, name: &str, cluster: Option<&str>) ->
 }
 
 fn slot_of(number: u8) -> Slot {
-    Slot { scope: Scope::Pool(global()), block: Block::address([10, 0, 0, number].into()) }
+    Slot {
+        scope: Scope::Pool(global()),
+        block: Block::address([10, 0, 0, number].into()),
+    }
 }
 
 fn in_cluster(cluster: &str) -> ClaimAttributes {
-    ClaimAttributes { priority: 1, cluster: Some(cluster.into()), ..ClaimAttributes::default() }
+    ClaimAttributes {
+        priority: 1,
+        cluster: Some(cluster.into()),
+        ..ClaimAttributes::default()
+    }
 }
 
 fn check(ledger: &Ledger, number: u8, namespace: &str, name: &str) -> LimitCheck {
-    ledger.check_limits(&global(), &slot_of(number), &key_of(namespace, name), Uid::of(&format!("uid-{name}")))
+    ledger.check_limits(
+        &global(),
+        &slot_of(number),
+        &key_of(namespace, name),
+        Uid::of(&format!("uid-{name}")),
+    )
 }
 
 #[test]
 fn claims_beyond_a_limit_wait_until_an_address_is_released() {
     let (ledger, woken) = recording();
-    apply(&ledger, 1, &json!({"limits": {"perNamespace": 2, "perCluster": 1}}));
+    apply(
+        &ledger,
+        1,
+        &json!({"limits": {"perNamespace": 2, "perCluster": 1}}),
+    );
     let propose = |namespace: &str, name: &str, cluster: &str| {
         ledger.propose(&global(), &key_of(namespace, name), in_cluster(cluster))
     };
     assert_eq!(propose("a", "c1", "one"), Proposal::Slot(slot_of(1)));
-    let limit = LimitReached { limit: 1, cluster: Some("one".into()) };
-    assert_eq!(propose("a", "c2", "one"), Proposal::LimitReached(limit), "the first proposal counts");
+    let limit = LimitReached {
+        limit: 1,
+        cluster: Some("one".into()),
+    };
+    assert_eq!(
+        propose("a", "c2", "one"),
+        Proposal::LimitReached(limit),
+        "the first proposal counts"
+    );
     assert_eq!(propose("a", "c3", "two"), Proposal::Slot(slot_of(2)));
-    let limit = LimitReached { limit: 2, cluster: None };
+    let limit = LimitReached {
+        limit: 2,
+        cluster: None,
+    };
     assert_eq!(propose("a", "c4", "three"), Proposal::LimitReached(limit));
-    assert_eq!(propose("b", "c5", "one"), Proposal::Slot(slot_of(3)), "another namespace");
+    assert_eq!(
+        propose("b", "c5", "one"),
+        Proposal::Slot(slot_of(3)),
+        "another namespace"
+    );
     let first = reservation_of(1, "a", "c1", Some("one"), 5);
     ledger.insert_reservation(&first);
     assert!(take(&woken).is_empty());
@@ -80,7 +116,8 @@ fn claims_beyond_a_limit_wait_until_an_address_is_released() {
     assert_eq!(propose("a", "c2", "one"), Proposal::Slot(slot_of(1)));
 }
 
-/// A user who promises addresses does not use up the limit of the namespace, until its claims have them.
+/// A user who promises addresses does not use up the limit of the namespace, until its claims have
+/// them.
 #[test]
 fn promise_counts_when_its_claim_has_the_address() {
     let (ledger, _) = recording();
@@ -89,11 +126,16 @@ fn promise_counts_when_its_claim_has_the_address() {
     promise.spec.claim_ref.as_mut().unwrap().uid = None;
     ledger.apply(&promise);
     let propose = |name: &str| ledger.propose(&global(), &key_of("a", name), in_cluster("one"));
-    let Proposal::Slot(slot) = propose("one") else { panic!("the promise takes the quota") };
+    let Proposal::Slot(slot) = propose("one") else {
+        panic!("the promise takes the quota")
+    };
     ledger.drop_candidate(&slot);
     let vip = address_of(1, "a", "vip", None);
     EventHandler::<IPAddress>::apply(&ledger, &vip);
-    assert!(matches!(propose("two"), Proposal::LimitReached(LimitReached { limit: 1, .. })));
+    assert!(matches!(
+        propose("two"),
+        Proposal::LimitReached(LimitReached { limit: 1, .. })
+    ));
     EventHandler::<IPAddress>::delete(&ledger, &vip);
     assert!(matches!(propose("two"), Proposal::Slot(_)));
 }
@@ -103,19 +145,41 @@ fn tightened_limit_keeps_addresses_and_reports_them() {
     let (ledger, woken) = recording();
     apply(&ledger, 1, &json!({}));
     for number in 1..=4 {
-        ledger.insert_reservation(&reservation_of(number, "a", &format!("c{number}"), None, number.into()));
+        ledger.insert_reservation(&reservation_of(
+            number,
+            "a",
+            &format!("c{number}"),
+            None,
+            number.into(),
+        ));
     }
     assert_eq!(ledger.over_limit(&global()), None);
     let rules = json!({"limits": {"perNamespace": 3}, "allowedNamespaces": {"from": "Names", "names": ["b"]}});
     apply(&ledger, 2, &rules);
-    assert_eq!(ledger.over_limit(&global()), Some(OverLimit { groups: 1, addresses: 1, not_allowed: 4 }));
-    let is_allowed = |namespace: &str| ledger.is_allowed_or_waits(&global(), &key_of(namespace, "c"));
+    assert_eq!(
+        ledger.over_limit(&global()),
+        Some(OverLimit {
+            groups: 1,
+            addresses: 1,
+            not_allowed: 4
+        })
+    );
+    let is_allowed =
+        |namespace: &str| ledger.is_allowed_or_waits(&global(), &key_of(namespace, "c"));
     assert!(!is_allowed("a") && is_allowed("b"));
-    let is_limited = |name: &str| matches!(ledger.propose(&global(), &key_of("a", name), 1), Proposal::LimitReached(_));
+    let is_limited = |name: &str| {
+        matches!(
+            ledger.propose(&global(), &key_of("a", name), 1),
+            Proposal::LimitReached(_)
+        )
+    };
     assert!(is_limited("x"));
     apply(&ledger, 3, &json!({"limits": {"perNamespace": 5}}));
     let reconciled = take(&woken);
-    assert!(reconciled.contains(&key_of("a", "x")) && reconciled.contains(&key_of("a", "c")), "{reconciled:?}");
+    assert!(
+        reconciled.contains(&key_of("a", "x")) && reconciled.contains(&key_of("a", "c")),
+        "{reconciled:?}"
+    );
     assert!(!is_limited("x") && is_limited("y"));
 }
 
@@ -124,13 +188,19 @@ fn order_of_reservations_decides_between_managers() {
     let (ledger, woken) = recording();
     apply(&ledger, 1, &json!({"limits": {"perNamespace": 1}}));
     // Another manager has reserved .2 before, but its watch event arrives after our response.
-    let (ours, other) = (reservation_of(1, "a", "ours", None, 11), reservation_of(2, "a", "other", None, 10));
+    let (ours, other) = (
+        reservation_of(1, "a", "ours", None, 11),
+        reservation_of(2, "a", "other", None, 10),
+    );
     ledger.insert_reservation(&ours);
     assert_eq!(check(&ledger, 1, "a", "ours"), LimitCheck::Unknown);
     EventHandler::<IPReservation>::apply(&ledger, &other);
     EventHandler::<IPReservation>::apply(&ledger, &ours);
     assert_eq!(check(&ledger, 2, "a", "other"), LimitCheck::Within);
-    assert!(matches!(check(&ledger, 1, "a", "ours"), LimitCheck::Exceeded(_)));
+    assert!(matches!(
+        check(&ledger, 1, "a", "ours"),
+        LimitCheck::Exceeded(_)
+    ));
     take(&woken);
     EventHandler::<IPReservation>::delete(&ledger, &other);
     assert_eq!(take(&woken), [key_of("a", "ours")]);
@@ -143,7 +213,11 @@ fn limits_are_not_checked_during_a_list() {
     apply(&ledger, 1, &json!({"limits": {"perNamespace": 1}}));
     EventHandler::<IPReservation>::init(&ledger);
     EventHandler::<IPReservation>::apply(&ledger, &reservation_of(1, "a", "c", None, 3));
-    assert_eq!(check(&ledger, 1, "a", "c"), LimitCheck::Unknown, "an earlier one may follow");
+    assert_eq!(
+        check(&ledger, 1, "a", "c"),
+        LimitCheck::Unknown,
+        "an earlier one may follow"
+    );
     EventHandler::<IPReservation>::init_done(&ledger);
     assert_eq!(check(&ledger, 1, "a", "c"), LimitCheck::Within);
 }
@@ -152,8 +226,13 @@ fn limits_are_not_checked_during_a_list() {
 fn labelled_namespace_wakes_its_claims() {
     let (ledger, woken) = recording();
     let selector = json!({"matchLabels": {"tenant": "platform"}});
-    apply(&ledger, 1, &json!({"allowedNamespaces": {"from": "Selector", "selector": selector}}));
-    let is_allowed = |namespace: &str| ledger.is_allowed_or_waits(&global(), &key_of(namespace, "c"));
+    apply(
+        &ledger,
+        1,
+        &json!({"allowedNamespaces": {"from": "Selector", "selector": selector}}),
+    );
+    let is_allowed =
+        |namespace: &str| ledger.is_allowed_or_waits(&global(), &key_of(namespace, "c"));
     assert!(!is_allowed("a") && !is_allowed("b"));
     take(&woken);
     let namespace = json!({"metadata": {"name": "a", "labels": {"tenant": "platform"}}});
@@ -166,11 +245,28 @@ fn labelled_namespace_wakes_its_claims() {
 fn headroom_is_for_selected_claims() {
     let (ledger, _) = recording();
     let selector = json!({"matchLabels": {"role": "control-plane"}});
-    apply(&ledger, 1, &json!({"headroom": {"addresses": 8, "for": selector}}));
-    assert_eq!(ledger.propose(&global(), &key_of("a", "worker"), 1), Proposal::Slot(slot_of(1)));
-    assert_eq!(ledger.propose(&global(), &key_of("a", "late-worker"), 1), Proposal::Wait);
-    let selected = ClaimAttributes { priority: 2, uses_headroom: true, ..ClaimAttributes::default() };
-    assert_eq!(ledger.propose(&global(), &key_of("a", "first"), selected), Proposal::Slot(slot_of(2)));
+    apply(
+        &ledger,
+        1,
+        &json!({"headroom": {"addresses": 8, "for": selector}}),
+    );
+    assert_eq!(
+        ledger.propose(&global(), &key_of("a", "worker"), 1),
+        Proposal::Slot(slot_of(1))
+    );
+    assert_eq!(
+        ledger.propose(&global(), &key_of("a", "late-worker"), 1),
+        Proposal::Wait
+    );
+    let selected = ClaimAttributes {
+        priority: 2,
+        uses_headroom: true,
+        ..ClaimAttributes::default()
+    };
+    assert_eq!(
+        ledger.propose(&global(), &key_of("a", "first"), selected),
+        Proposal::Slot(slot_of(2))
+    );
 }
 
 #[test]
@@ -179,11 +275,20 @@ fn cluster_of_an_address_counts_without_that_of_its_reservation() {
     apply(&ledger, 1, &json!({"limits": {"perCluster": 1}}));
     ledger.insert_reservation(&reservation_of(1, "a", "old", None, 1));
     let attributes = in_cluster("one");
-    assert!(matches!(ledger.propose(&global(), &key_of("a", "x"), attributes.clone()), Proposal::Slot(_)));
+    assert!(matches!(
+        ledger.propose(&global(), &key_of("a", "x"), attributes.clone()),
+        Proposal::Slot(_)
+    ));
     ledger.drop_candidate(&slot_of(2));
     EventHandler::<IPAddress>::apply(&ledger, &address_of(1, "a", "old", Some("one")));
-    let limit = LimitReached { limit: 1, cluster: Some(Arc::from("one")) };
-    assert_eq!(ledger.propose(&global(), &key_of("a", "y"), attributes), Proposal::LimitReached(limit));
+    let limit = LimitReached {
+        limit: 1,
+        cluster: Some(Arc::from("one")),
+    };
+    assert_eq!(
+        ledger.propose(&global(), &key_of("a", "y"), attributes),
+        Proposal::LimitReached(limit)
+    );
 }
 
 #[test]
@@ -193,5 +298,9 @@ fn deleted_claims_do_not_wait_for_permission() {
     assert!(!ledger.is_allowed_or_waits(&global(), &key_of("a", "c")));
     ledger.prune_wait_queues(|_| false);
     ledger.remove_pool(&global());
-    assert_eq!(ledger.state.lock().pools.len(), 0, "no claim waits for the pool");
+    assert_eq!(
+        ledger.state.lock().pools.len(),
+        0,
+        "no claim waits for the pool"
+    );
 }

@@ -6,11 +6,15 @@ use std::thread;
 use super::*;
 
 fn names(count: usize) -> Vec<NamespacedName> {
-    (0..count).map(|number| claim(&format!("c{}", (number * 7) % count))).collect()
+    (0..count)
+        .map(|number| claim(&format!("c{}", (number * 7) % count)))
+        .collect()
 }
 
 fn last_of(proposal: &Proposal) -> u8 {
-    let Proposal::Slot(slot) = proposal else { panic!("{proposal:?}") };
+    let Proposal::Slot(slot) = proposal else {
+        panic!("{proposal:?}")
+    };
     (0..=255).find(|last| block(*last) == slot.block).unwrap()
 }
 
@@ -24,17 +28,27 @@ fn claim_that_started_first_gets_the_next_address() {
         let ledger = ledger();
         ledger.apply_pool(&large(order));
         let claims = names(32);
-        claims.iter().for_each(|claim| ledger.start(&key(), claim, Uid::of(claim.name()), 1));
+        claims
+            .iter()
+            .for_each(|claim| ledger.start(&key(), claim, Uid::of(claim.name()), 1));
         // In the reverse order, and in one that depends on the scheduler.
         for claims in [&claims[16..], &claims[..16]] {
             for claim in claims.iter().rev() {
                 let position = names(32).iter().position(|known| known == claim).unwrap();
                 let expected = u8::try_from(position).unwrap() + 1;
-                assert_eq!(last_of(&ledger.propose(&key(), claim, 1)), expected, "{order}");
+                assert_eq!(
+                    last_of(&ledger.propose(&key(), claim, 1)),
+                    expected,
+                    "{order}"
+                );
             }
         }
         claims.iter().for_each(|claim| ledger.end(&key(), claim));
-        assert_eq!(last_of(&ledger.propose(&key(), &claim("next"), 1)), 33, "{order}");
+        assert_eq!(
+            last_of(&ledger.propose(&key(), &claim("next"), 1)),
+            33,
+            "{order}"
+        );
     }
 }
 
@@ -43,7 +57,9 @@ fn racing_workers_keep_the_order_of_the_claims() {
     let ledger = Arc::new(ledger());
     ledger.apply_pool(&large("LowestFirst"));
     let claims = names(32);
-    claims.iter().for_each(|claim| ledger.start(&key(), claim, Uid::of(claim.name()), 1));
+    claims
+        .iter()
+        .for_each(|claim| ledger.start(&key(), claim, Uid::of(claim.name()), 1));
     let barrier = Arc::new(Barrier::new(claims.len()));
     let workers: Vec<_> = claims
         .into_iter()
@@ -55,7 +71,10 @@ fn racing_workers_keep_the_order_of_the_claims() {
             })
         })
         .collect();
-    let taken: Vec<u8> = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
+    let taken: Vec<u8> = workers
+        .into_iter()
+        .map(|worker| worker.join().unwrap())
+        .collect();
     assert_eq!(taken, (1..=32).collect::<Vec<u8>>());
 }
 
@@ -92,9 +111,17 @@ fn claim_that_ends_without_a_request_leaves_no_gap() {
     for name in ["a", "b", "c"] {
         ledger.start(&key(), &claim(name), Uid::of(name), 1);
     }
-    assert_eq!(last_of(&ledger.propose(&key(), &claim("b"), 1)), 2, "the first one is for a");
+    assert_eq!(
+        last_of(&ledger.propose(&key(), &claim("b"), 1)),
+        2,
+        "the first one is for a"
+    );
     ledger.end(&key(), &claim("a"));
-    assert_eq!(last_of(&ledger.propose(&key(), &claim("c"), 1)), 1, "a does not request one");
+    assert_eq!(
+        last_of(&ledger.propose(&key(), &claim("c"), 1)),
+        1,
+        "a does not request one"
+    );
     for name in ["b", "c"] {
         ledger.end(&key(), &claim(name));
     }
@@ -112,13 +139,18 @@ fn last_addresses_are_not_left_to_claims_ahead() {
     for name in ["a", "b", "c"] {
         ledger.start(&key(), &claim(name), Uid::of(name), 1);
     }
-    assert_eq!(last_of(&ledger.propose(&key(), &claim("c"), 1)), 1, "a and b may not need one");
+    assert_eq!(
+        last_of(&ledger.propose(&key(), &claim("c"), 1)),
+        1,
+        "a and b may not need one"
+    );
 }
 
 /// The claims that a ledger has enqueued.
 type Enqueued = Arc<Mutex<Vec<NamespacedName>>>;
 
-/// A pool without a free address, and the claims that are woken and rechecked. Three claims wait for an address.
+/// A pool without a free address, and the claims that are woken and rechecked. Three claims wait
+/// for an address.
 fn with_waiting_claims() -> (Ledger, Enqueued, Enqueued) {
     let (ledger, woken) = recording();
     let rechecked = Enqueued::default();
@@ -128,7 +160,10 @@ fn with_waiting_claims() -> (Ledger, Enqueued, Enqueued) {
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
     ledger.apply(&address("x", 1));
     for (name, priority) in [("b", 2), ("a", 1), ("c", 3)] {
-        assert_eq!(ledger.propose(&key(), &claim(name), priority), Proposal::Wait);
+        assert_eq!(
+            ledger.propose(&key(), &claim(name), priority),
+            Proposal::Wait
+        );
     }
     take(&woken);
     (ledger, woken, rechecked)
@@ -149,13 +184,23 @@ fn waiting_claims_are_rechecked_when_their_pool_stops() {
             ledger.remove_pool(&key());
             assert!(!ledger.recheck(9));
             assert_eq!(take(&rechecked), ["a", "b", "c"].map(claim));
-            assert_eq!(ledger.pool_or_wait(&key(), &claim("a"), 1), PoolLookup::Missing, "it has seen the pool");
+            assert_eq!(
+                ledger.pool_or_wait(&key(), &claim("a"), 1),
+                PoolLookup::Missing,
+                "it has seen the pool"
+            );
             continue;
         };
         json_patch::merge(&mut object, &change);
         ledger.apply_pool(&pool(object));
-        assert!(ledger.recheck(2) && take(&rechecked) == ["a", "b"].map(claim), "{change}");
-        assert!(!ledger.recheck(2) && take(&rechecked) == [claim("c")], "{change}");
+        assert!(
+            ledger.recheck(2) && take(&rechecked) == ["a", "b"].map(claim),
+            "{change}"
+        );
+        assert!(
+            !ledger.recheck(2) && take(&rechecked) == [claim("c")],
+            "{change}"
+        );
         assert_eq!(take(&woken), [], "{change}: they have low priority");
     }
 }
@@ -163,8 +208,12 @@ fn waiting_claims_are_rechecked_when_their_pool_stops() {
 #[test]
 fn waiting_claims_are_not_rechecked_at_other_changes() {
     let (ledger, woken, rechecked) = with_waiting_claims();
-    ledger.apply_pool(&pool(json!({"metadata": {"labels": {"a": "b"}}, "spec": {"addresses": ["10.0.0.1"]}})));
-    ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1"], "addressReuseGracePeriodSeconds": 9}})));
+    ledger.apply_pool(&pool(
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"addresses": ["10.0.0.1"]}}),
+    ));
+    ledger.apply_pool(&pool(
+        json!({"spec": {"addresses": ["10.0.0.1"], "addressReuseGracePeriodSeconds": 9}}),
+    ));
     assert!(!ledger.recheck(9));
     assert_eq!((take(&woken), take(&rechecked)), (Vec::new(), Vec::new()));
 }

@@ -7,14 +7,28 @@ fn unused_turn_is_for_the_next_claim() {
     let before = Instant::now();
     let ledger = with_one_turn();
     ledger.end_unused_turn(&key(), &claim("first"), Uid::of("uid-first"), before);
-    assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Wait, "it was granted during the reconcile");
-    ledger.end_unused_turn(&key(), &claim("first"), Uid::of("uid-first"), Instant::now());
-    assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Slot(value(1)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("second"), 2),
+        Proposal::Wait,
+        "it was granted during the reconcile"
+    );
+    ledger.end_unused_turn(
+        &key(),
+        &claim("first"),
+        Uid::of("uid-first"),
+        Instant::now(),
+    );
+    assert_eq!(
+        ledger.propose(&key(), &claim("second"), 2),
+        Proposal::Slot(value(1))
+    );
 }
 
-/// A pool with two addresses in use, and a claim `a` that requests one although another manager has bound it. `b` waits
-/// behind it.
-fn with_served_claim_in_the_queue(is_reservation_observed: bool) -> (Ledger, Arc<Mutex<Vec<NamespacedName>>>) {
+/// A pool with two addresses in use, and a claim `a` that requests one although another manager has
+/// bound it. `b` waits behind it.
+fn with_served_claim_in_the_queue(
+    is_reservation_observed: bool,
+) -> (Ledger, Arc<Mutex<Vec<NamespacedName>>>) {
     let (ledger, woken) = recording();
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.2"]}})));
     ledger.apply(&reservation(2, held_by("other"), None));
@@ -50,8 +64,14 @@ fn pool_with_a_candidate_is_in_use() {
     let ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     assert!(!ledger.is_in_use(&key()));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(1)));
-    assert!(!ledger.hold_candidate(&key(), &value(1)), "it is held already");
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), 1),
+        Proposal::Slot(value(1))
+    );
+    assert!(
+        !ledger.hold_candidate(&key(), &value(1)),
+        "it is held already"
+    );
     assert!(ledger.is_in_use(&key()));
     // The address of a candidate may be outside of the pool, and the pool may be deleted meanwhile.
     ledger.remove_pool(&key());
@@ -71,8 +91,10 @@ fn claim_holds_reservations_and_promises() {
         let held = ledger.held_by(&claim("a"), Uid::of("uid-a")).into_iter();
         held.map(|held| (held.slot, held.is_promise)).collect()
     };
-    let (reserved, promised) =
-        (reservation(1, held_by("a"), None), reservation(2, json!({"namespace": "n", "name": "a"}), None));
+    let (reserved, promised) = (
+        reservation(1, held_by("a"), None),
+        reservation(2, json!({"namespace": "n", "name": "a"}), None),
+    );
     ledger.insert_reservation(&reserved);
     ledger.insert_reservation(&promised);
     assert_eq!(held(), [(value(1), false), (value(2), true)]);
@@ -94,9 +116,19 @@ fn manual_reservations_without_label_are_found() {
     invalid.spec.address = "oops".to_owned();
     let manual = [reservation(2, json!(null), None), invalid];
     ledger.apply(&reservation(1, held_by("a"), None));
-    manual.iter().for_each(|reservation| ledger.apply(reservation));
+    manual
+        .iter()
+        .for_each(|reservation| ledger.apply(reservation));
     let found = || ledger.unlabelled().into_iter().collect::<BTreeSet<_>>();
-    assert_eq!(found(), manual.iter().filter_map(|manual| manual.metadata.name.clone()).collect());
-    manual.into_iter().for_each(|reservation| ledger.apply(&label(reservation)));
+    assert_eq!(
+        found(),
+        manual
+            .iter()
+            .filter_map(|manual| manual.metadata.name.clone())
+            .collect()
+    );
+    manual
+        .into_iter()
+        .for_each(|reservation| ledger.apply(&label(reservation)));
     assert_eq!(found(), BTreeSet::new());
 }

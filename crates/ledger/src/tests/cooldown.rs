@@ -5,31 +5,54 @@ use super::*;
 
 /// The addresses whose cool-down has ended at `now`.
 pub(super) fn cooled_down_slots(ledger: &Ledger, now: i64) -> Vec<Slot> {
-    ledger.cooled_down(now, |_| true, 0).into_iter().map(|ended| ended.slot).collect()
+    ledger
+        .cooled_down(now, |_| true, 0)
+        .into_iter()
+        .map(|ended| ended.slot)
+        .collect()
 }
 
 #[test]
 fn cooldown_ends_after_the_grace_period_or_without_a_pool() {
     let ledger = ledger();
-    ledger.apply_pool(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    ledger.apply_pool(&pool(
+        json!({"spec": {"addressReuseGracePeriodSeconds": 60}}),
+    ));
     let released = reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z"));
     ledger.insert_reservation(&released);
     assert_eq!(counts(&ledger), (8, 7, 0, 0));
-    assert!(held_slots(&ledger, "a", "uid-a").is_empty(), "no claim holds an address that cools down");
-    assert_eq!((cooled_down_slots(&ledger, 1060), ledger.cooldown_end(&key())), (vec![], Some(1061)));
+    assert!(
+        held_slots(&ledger, "a", "uid-a").is_empty(),
+        "no claim holds an address that cools down"
+    );
+    assert_eq!(
+        (
+            cooled_down_slots(&ledger, 1060),
+            ledger.cooldown_end(&key())
+        ),
+        (vec![], Some(1061))
+    );
     assert_eq!(cooled_down_slots(&ledger, 1061), [value(1)]);
     ledger.remove_pool(&PoolKey::of(&pool(json!({}))));
     assert_eq!(cooled_down_slots(&ledger, 1000), [value(1)]);
     ledger.remove_reservation(&released);
-    assert_eq!((ledger.next_cooldown_end(|_| true, 0), known_pools(&ledger)), (None, vec![]));
+    assert_eq!(
+        (ledger.next_cooldown_end(|_| true, 0), known_pools(&ledger)),
+        (None, vec![])
+    );
 }
 
 #[test]
 fn cooldowns_depend_on_the_objects_only() {
     let ledger = ledger();
-    ledger.apply_pool(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    ledger.apply_pool(&pool(
+        json!({"spec": {"addressReuseGracePeriodSeconds": 60}}),
+    ));
     // Whatever the clock of the process that observes them says, in the past and in the future.
-    for (last, released, since) in [(1, "1970-01-01T00:16:40Z", 1_000), (2, "2999-01-01T00:00:00Z", 32_472_144_000)] {
+    for (last, released, since) in [
+        (1, "1970-01-01T00:16:40Z", 1_000),
+        (2, "2999-01-01T00:00:00Z", 32_472_144_000),
+    ] {
         let reservation = reservation(last, held_by("a"), Some(released));
         ledger.insert_reservation(&reservation);
         assert_eq!(ledger.cooldown_end(&key()), Some(since + 61), "{released}");
@@ -48,15 +71,26 @@ fn releases_in_the_future_are_found() {
         for (last, released) in [(1, "1970-01-01T00:16:40Z"), (2, "1970-01-01T00:33:20Z")] {
             ledger.insert_reservation(&reservation(last, held_by("a"), Some(released)));
         }
-        let after = |second| ledger.released_after(second).into_iter().map(|found| found.slot).collect::<Vec<_>>();
-        assert_eq!((after(999), after(1_999), after(2_000)), (vec![value(2), value(1)], vec![value(2)], vec![]));
+        let after = |second| {
+            ledger
+                .released_after(second)
+                .into_iter()
+                .map(|found| found.slot)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (after(999), after(1_999), after(2_000)),
+            (vec![value(2), value(1)], vec![value(2)], vec![])
+        );
     }
 }
 
 #[test]
 fn cooling_address_in_use_is_found() {
     let ledger = ledger();
-    ledger.apply_pool(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    ledger.apply_pool(&pool(
+        json!({"spec": {"addressReuseGracePeriodSeconds": 60}}),
+    ));
     let released = Some("1970-01-01T00:16:40Z");
     for (name, last) in [("a", 1), ("another", 2)] {
         ledger.apply(&address(name, last));
@@ -66,7 +100,11 @@ fn cooling_address_in_use_is_found() {
     }
     let found = ledger.cooling_down_in_use();
     let by_a = (value(1), claim("a"), Some(Uid::of("uid-a")));
-    assert_eq!(found, [by_a, (value(2), claim("another"), None)], "the third is not in use");
+    assert_eq!(
+        found,
+        [by_a, (value(2), claim("another"), None)],
+        "the third is not in use"
+    );
 }
 
 #[test]
@@ -85,9 +123,23 @@ fn counts_add_up_while_addresses_cool_down() {
     ledger.apply(&reservation(2, json!(null), None));
     ledger.apply(&address("c", 3));
     let counts = ledger.counts(&key());
-    assert_eq!((counts.cooling_down, counts.reserved, counts.used, counts.free), (1, 1, 1, 5));
+    assert_eq!(
+        (
+            counts.cooling_down,
+            counts.reserved,
+            counts.used,
+            counts.free
+        ),
+        (1, 1, 1, 5)
+    );
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.2-10.0.0.8"]}})));
-    assert_eq!((ledger.counts(&key()).cooling_down, ledger.counts(&key()).reserved), (0, 1));
+    assert_eq!(
+        (
+            ledger.counts(&key()).cooling_down,
+            ledger.counts(&key()).reserved
+        ),
+        (0, 1)
+    );
 }
 
 #[tokio::test]

@@ -17,14 +17,18 @@ fn propose(ledger: &Ledger, name: &str) -> Option<u8> {
 
 fn counts(ledger: &Ledger) -> (i64, i64, i64, i64) {
     let counts = ledger.counts(&key());
-    assert_eq!(counts.total, counts.free + counts.used + counts.reserved + counts.cooling_down + counts.drained);
+    assert_eq!(
+        counts.total,
+        counts.free + counts.used + counts.reserved + counts.cooling_down + counts.drained
+    );
     (counts.free, counts.used, counts.reserved, counts.drained)
 }
 
 #[test]
 fn draining_addresses_are_not_proposed_in_any_order() {
     for order in ["LowestFirst", "RoundRobin", "Random"] {
-        let ledger = with_spec(json!({"draining": ["10.0.0.1-10.0.0.6"], "allocation": {"order": order}}));
+        let ledger =
+            with_spec(json!({"draining": ["10.0.0.1-10.0.0.6"], "allocation": {"order": order}}));
         assert_eq!(counts(&ledger), (2, 0, 0, 6));
         let mut proposed = [propose(&ledger, "a"), propose(&ledger, "b")];
         proposed.sort_unstable();
@@ -40,9 +44,14 @@ fn addresses_in_use_are_counted_until_they_are_released() {
         ledger.apply(&reservation(last, held_by(&format!("c{last}")), None));
     }
     assert_eq!(ledger.draining_use(&key()), None);
-    ledger.apply_pool(&pool(json!({"metadata": {"generation": 2}, "spec": {"draining": ["10.0.0.1-10.0.0.4"]}})));
+    ledger.apply_pool(&pool(
+        json!({"metadata": {"generation": 2}, "spec": {"draining": ["10.0.0.1-10.0.0.4"]}}),
+    ));
     let left = |addresses: usize, names: &[&str]| {
-        Some(DrainingUse { addresses, claims: names.iter().map(|name| claim(name)).collect() })
+        Some(DrainingUse {
+            addresses,
+            claims: names.iter().map(|name| claim(name)).collect(),
+        })
     };
     assert_eq!(ledger.draining_use(&key()), left(2, &["c1", "c2"]));
     assert_eq!(counts(&ledger), (3, 0, 3, 2));
@@ -64,7 +73,9 @@ fn lowest_first_uses_the_ranges_in_their_order() {
         {"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24},
     ]);
     let ledger = with_spec(json!({"addresses": ["10.0.0.4"], "ranges": ranges}));
-    let proposed: Vec<_> = (0..5).map(|number| propose(&ledger, &format!("c{number}")).unwrap()).collect();
+    let proposed: Vec<_> = (0..5)
+        .map(|number| propose(&ledger, &format!("c{number}")).unwrap())
+        .collect();
     assert_eq!(proposed, [4, 7, 8, 1, 2]);
     ledger.drop_candidate(&value(8));
     ledger.drop_candidate(&value(1));

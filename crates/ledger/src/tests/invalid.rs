@@ -1,11 +1,15 @@
-//! Objects that are no valid reservations, or cannot be decoded: their names reserve addresses all the same.
+//! Objects that are no valid reservations, or cannot be decoded: their names reserve addresses all
+//! the same.
 
 use capi_ipam_controller::watch::{Invalid, MaybeInvalid};
 
 use super::*;
 
 fn undecodable(reservation: &IPReservation) -> Invalid {
-    Invalid { error: "no date".to_owned(), metadata: Box::new(reservation.metadata.clone()) }
+    Invalid {
+        error: "no date".to_owned(),
+        metadata: Box::new(reservation.metadata.clone()),
+    }
 }
 
 fn apply_invalid(ledger: &Ledger, reservation: &IPReservation) {
@@ -42,13 +46,22 @@ fn name_of_an_invalid_reservation_takes_its_address() {
             apply_invalid(&ledger, &misnamed());
         }
         assert_eq!(counts(&ledger), (2, 1, 0, 0));
-        assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(2)));
+        assert_eq!(
+            ledger.propose(&key(), &claim("a"), 1),
+            Proposal::Slot(value(2))
+        );
         assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Wait);
-        let requested = ClaimAttributes { requested: Some(block(1)), ..1.into() };
+        let requested = ClaimAttributes {
+            requested: Some(block(1)),
+            ..1.into()
+        };
         let answer = ledger.propose(&key(), &claim("c"), requested);
         assert_eq!(answer, Proposal::Unavailable(Unavailable::Excluded));
         let found = ledger.invalid_reservations();
-        assert!(found.len() == 1 && found[0].problem.contains("10.0.0.1 is not allocated"), "{found:?}");
+        assert!(
+            found.len() == 1 && found[0].problem.contains("10.0.0.1 is not allocated"),
+            "{found:?}"
+        );
         // A list shows it again, and then no longer.
         begin_list(&ledger);
         if is_decodable {
@@ -60,8 +73,14 @@ fn name_of_an_invalid_reservation_takes_its_address() {
         assert_eq!(take(&woken), []);
         begin_list(&ledger);
         end_list(&ledger);
-        assert_eq!((take(&woken), ledger.invalid_reservations()), (vec![claim("b")], Vec::new()));
-        assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(value(1)));
+        assert_eq!(
+            (take(&woken), ledger.invalid_reservations()),
+            (vec![claim("b")], Vec::new())
+        );
+        assert_eq!(
+            ledger.propose(&key(), &claim("b"), 1),
+            Proposal::Slot(value(1))
+        );
     }
 }
 
@@ -71,15 +90,28 @@ fn deleted_invalid_reservation_frees_its_address() {
     ledger.apply_pool(&pool(json!({})));
     ledger.apply(&misnamed());
     ledger.delete(&misnamed());
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(1)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), 1),
+        Proposal::Slot(value(1))
+    );
     apply_invalid(&ledger, &reservation(2, held_by("x"), None));
-    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(value(3)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("b"), 1),
+        Proposal::Slot(value(3))
+    );
     let mut later = reservation(2, held_by("x"), None);
     later.metadata.uid = Some("later".to_owned());
     delete_invalid(&ledger, &later);
-    assert_eq!(ledger.propose(&key(), &claim("c"), 1), Proposal::Slot(value(4)), "another object was deleted");
+    assert_eq!(
+        ledger.propose(&key(), &claim("c"), 1),
+        Proposal::Slot(value(4)),
+        "another object was deleted"
+    );
     delete_invalid(&ledger, &reservation(2, held_by("x"), None));
-    assert_eq!(ledger.propose(&key(), &claim("d"), 1), Proposal::Slot(value(2)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("d"), 1),
+        Proposal::Slot(value(2))
+    );
 }
 
 #[test]
@@ -97,61 +129,98 @@ fn reservation_that_becomes_undecodable_stays_known() {
     assert_eq!(ledger.invalid_reservations(), []);
     apply_invalid(&ledger, &held);
     delete_invalid(&ledger, &held);
-    assert_eq!((held_slots(&ledger, "a", "uid-a"), counts(&ledger)), (Vec::new(), (8, 8, 0, 0)));
+    assert_eq!(
+        (held_slots(&ledger, "a", "uid-a"), counts(&ledger)),
+        (Vec::new(), (8, 8, 0, 0))
+    );
 }
 
 #[test]
 fn name_with_a_hash_takes_its_address() {
     let (long, ledger) = (format!("p{}", "x".repeat(240)), ledger());
-    let (key, slot) = (named(&long), Slot { scope: Scope::Pool(named(&long)), block: block(1) });
+    let (key, slot) = (
+        named(&long),
+        Slot {
+            scope: Scope::Pool(named(&long)),
+            block: block(1),
+        },
+    );
     let mut hashed = misnamed();
     hashed.metadata.name = Some(slot.reservation_name());
     assert!(slot.reservation_name().starts_with("h."));
     // The pool is not known: nothing says what the hash means before the name is found to be taken.
     ledger.apply(&hashed);
     ledger.apply_pool(&pool(json!({"metadata": {"name": long}})));
-    assert_eq!(ledger.propose(&key, &claim("a"), 1), Proposal::Slot(slot.clone()));
+    assert_eq!(
+        ledger.propose(&key, &claim("a"), 1),
+        Proposal::Slot(slot.clone())
+    );
     ledger.insert_found(&slot, &MaybeInvalid(Ok(hashed.clone())));
     ledger.drop_candidate(&slot);
-    let next = Slot { block: block(2), ..slot.clone() };
+    let next = Slot {
+        block: block(2),
+        ..slot.clone()
+    };
     assert_eq!(ledger.propose(&key, &claim("a"), 1), Proposal::Slot(next));
     ledger.apply(&hashed);
     ledger.delete(&hashed);
-    assert_eq!(ledger.propose(&key, &claim("b"), 1), Proposal::Slot(slot.clone()));
+    assert_eq!(
+        ledger.propose(&key, &claim("b"), 1),
+        Proposal::Slot(slot.clone())
+    );
     ledger.drop_candidate(&slot);
     apply_invalid(&ledger, &hashed);
-    assert!(!matches!(ledger.propose(&key, &claim("c"), 1), Proposal::Slot(found) if found == slot), "it is known now");
+    assert!(
+        !matches!(ledger.propose(&key, &claim("c"), 1), Proposal::Slot(found) if found == slot),
+        "it is known now"
+    );
 }
 
 #[test]
 fn reservation_that_waits_for_a_finalizer_keeps_its_address() {
     for released_at in [None, Some("1970-01-01T00:16:40Z")] {
         let (ledger, woken) = recording();
-        ledger.apply_pool(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+        ledger.apply_pool(&pool(
+            json!({"spec": {"addressReuseGracePeriodSeconds": 60}}),
+        ));
         let held = reservation(1, held_by("a"), released_at);
         ledger.apply(&held);
         let mut terminating = held.clone();
-        terminating.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+        terminating.metadata.deletion_timestamp =
+            Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
         // The response to the deletion.
         ledger.insert_reservation(&terminating);
         ledger.apply(&terminating);
-        assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(value(2)), "{released_at:?}");
+        assert_eq!(
+            ledger.propose(&key(), &claim("b"), 1),
+            Proposal::Slot(value(2)),
+            "{released_at:?}"
+        );
         // Nothing deletes it again and again.
         assert_eq!(ledger.cooled_down(i64::MAX, |_| true, 0), []);
         assert_eq!(ledger.next_cooldown_end(|_| true, 0), None);
         assert_eq!(ledger.abandoned_reservations(|_, _, _| false), []);
         ledger.delete(&terminating);
         take(&woken);
-        assert_eq!(ledger.propose(&key(), &claim("c"), 1), Proposal::Slot(value(1)));
+        assert_eq!(
+            ledger.propose(&key(), &claim("c"), 1),
+            Proposal::Slot(value(1))
+        );
     }
 }
 
 #[test]
 fn undecodable_pool_keeps_its_addresses_and_its_cooldowns() {
     let decodable = pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}}));
-    let pools = PoolEventHandler { ledger: Arc::new(ledger()), kind: InClusterKind::IPPool };
+    let pools = PoolEventHandler {
+        ledger: Arc::new(ledger()),
+        kind: InClusterKind::IPPool,
+    };
     let ledger = &pools.ledger;
-    let invalid = Invalid { error: "no list".to_owned(), metadata: Box::new(decodable.metadata.clone()) };
+    let invalid = Invalid {
+        error: "no list".to_owned(),
+        metadata: Box::new(decodable.metadata.clone()),
+    };
     pools.apply(&decodable);
     ledger.apply(&reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z")));
     for is_listed in [false, true] {
@@ -163,12 +232,18 @@ fn undecodable_pool_keeps_its_addresses_and_its_cooldowns() {
             pools.init_done();
         }
         let info = ledger.pool_info(&key()).expect("it exists");
-        assert!(!info.can_allocate() && info.cooldown_seconds == 60, "{info:?}");
+        assert!(
+            !info.can_allocate() && info.cooldown_seconds == 60,
+            "{info:?}"
+        );
         assert_eq!(ledger.cooled_down(1060, |_| true, 0), []);
         assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Wait);
     }
     pools.apply(&decodable);
-    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(value(2)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("b"), 1),
+        Proposal::Slot(value(2))
+    );
     ledger.drop_candidate(&value(2));
     pools.delete_invalid(&invalid);
     assert_eq!(ledger.pool_info(&key()), None);

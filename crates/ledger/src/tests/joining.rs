@@ -7,7 +7,9 @@ use super::*;
 /// A pool that belongs to the network if it has the label.
 fn selected(name: &str, addresses: &str, is_member: bool) -> Pool {
     let labels = json!({"net": is_member.then_some("lab")});
-    pool(json!({"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {"addresses": [addresses]}}))
+    pool(
+        json!({"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {"addresses": [addresses]}}),
+    )
 }
 
 /// The network, which selects pools by the label.
@@ -16,7 +18,10 @@ fn by_label() -> IPNetwork {
 }
 
 fn reserved(pool: &str, scope: &Scope, last: u8, claim_ref: serde_json::Value) -> IPReservation {
-    let slot = Slot { scope: scope.clone(), block: block(last) };
+    let slot = Slot {
+        scope: scope.clone(),
+        block: block(last),
+    };
     serde_json::from_value(json!({
         "metadata": {"name": slot.reservation_name(), "uid": format!("{}-{pool}", slot.reservation_name())},
         "spec": {"scope": scope.name(), "address": block(last).to_string(), "claimRef": claim_ref,
@@ -46,22 +51,51 @@ fn addresses_of_a_joining_pool_are_not_free_in_the_network() {
 
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", true));
     assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (3, 3));
-    assert_eq!(ledger.propose(&named("q"), &claim("x"), 1), Proposal::Slot(in_lab(6)));
-    assert_eq!((ledger.misplaced(10).len(), ledger.misplaced(2).len()), (4, 2));
-    assert_eq!(ledger.network("lab").members[0], (key(), MemberPhase::Joining));
-    assert!(ledger.unreserved(10, |_| true).is_empty(), "the reservation is moved, not made up");
-    assert!(ledger.abandoned_reservations(|_, _, has_address| has_address).iter().all(|it| it.slot.block == block(2)));
+    assert_eq!(
+        ledger.propose(&named("q"), &claim("x"), 1),
+        Proposal::Slot(in_lab(6))
+    );
+    assert_eq!(
+        (ledger.misplaced(10).len(), ledger.misplaced(2).len()),
+        (4, 2)
+    );
+    assert_eq!(
+        ledger.network("lab").members[0],
+        (key(), MemberPhase::Joining)
+    );
+    assert!(
+        ledger.unreserved(10, |_| true).is_empty(),
+        "the reservation is moved, not made up"
+    );
+    assert!(
+        ledger
+            .abandoned_reservations(|_, _, has_address| has_address)
+            .iter()
+            .all(|it| it.slot.block == block(2))
+    );
 
     // A reservation is moved: first the new one, then the old one is deleted.
-    ledger.insert_reservation(&reserved("p", &Scope::Network("lab".into()), 1, held_by("a")));
+    ledger.insert_reservation(&reserved(
+        "p",
+        &Scope::Network("lab".into()),
+        1,
+        held_by("a"),
+    ));
     ledger.remove_reservation(&reservation(1, held_by("a"), None));
     ledger.remove_reservation(&reservation(2, held_by("b"), None));
     ledger.remove_reservation(&reservation(3, held_by("c"), None));
     ledger.drop_candidate(&value(5));
-    assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (5, 5), "in use: 1, excluded: 4, proposed: 6");
+    assert_eq!(
+        (free(&ledger, "p"), free(&ledger, "q")),
+        (5, 5),
+        "in use: 1, excluded: 4, proposed: 6"
+    );
     assert_eq!(ledger.misplaced(10).len(), 1);
     ledger.remove_reservation(&reservation(4, json!(null), None));
-    assert_eq!(ledger.network("lab").members[0], (key(), MemberPhase::Member));
+    assert_eq!(
+        ledger.network("lab").members[0],
+        (key(), MemberPhase::Member)
+    );
 }
 
 #[test]
@@ -75,7 +109,10 @@ fn addresses_of_a_leaving_pool_stay_reserved_in_the_network() {
     ledger.insert_reservation(&reserved("p", &lab, 1, held_by("a")));
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", false));
     assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (7, 7));
-    assert_eq!(ledger.network("lab").members[0], (key(), MemberPhase::Leaving));
+    assert_eq!(
+        ledger.network("lab").members[0],
+        (key(), MemberPhase::Leaving)
+    );
     let expected = Misplaced {
         pool: key(),
         slot: in_lab(1),
@@ -84,7 +121,11 @@ fn addresses_of_a_leaving_pool_stay_reserved_in_the_network() {
         is_in_use: true,
     };
     assert_eq!(ledger.misplaced(10), [expected]);
-    assert_eq!(ledger.held_in(&key()), Some(in_lab(1)), "it prevents the deletion of the pool");
+    assert_eq!(
+        ledger.held_in(&key()),
+        Some(in_lab(1)),
+        "it prevents the deletion of the pool"
+    );
     assert_eq!(ledger.in_use(&key(), &|_| true), [block(1)]);
     ledger.insert_reservation(&reserved("p", &own("p"), 1, held_by("a")));
     ledger.remove_reservation(&reserved("p", &lab, 1, held_by("a")));
@@ -99,13 +140,25 @@ fn refused_pool_keeps_its_reservations_where_they_are() {
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.8"));
     ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
     ledger.apply(&address("a", 1));
-    ledger.insert_reservation(&reserved("p", &Scope::Network("lab".into()), 1, held_by("a")));
+    ledger.insert_reservation(&reserved(
+        "p",
+        &Scope::Network("lab".into()),
+        1,
+        held_by("a"),
+    ));
     ledger.apply_network(&lab(json!({"spec": {"namespaces": {"from": "None"}}})));
     assert!(ledger.misplaced(10).is_empty() && ledger.unreserved(10, |_| true).is_empty());
-    assert!(ledger.abandoned_reservations(|_, _, has_address| has_address).is_empty());
+    assert!(
+        ledger
+            .abandoned_reservations(|_, _, has_address| has_address)
+            .is_empty()
+    );
     let view = ledger.network("lab");
     let members = [named("p"), named("q")].map(|pool| (pool, MemberPhase::Member));
-    assert_eq!((view.reservations, view.members.as_slice()), (1, &members[..]));
+    assert_eq!(
+        (view.reservations, view.members.as_slice()),
+        (1, &members[..])
+    );
     assert_eq!(view.needed_by, 1, "the other pool holds no address");
     ledger.apply_network(&lab(json!({})));
     assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (7, 7));
@@ -115,26 +168,49 @@ fn refused_pool_keeps_its_reservations_where_they_are() {
 fn possible_scopes_are_those_before_and_after_a_move() {
     let ledger = ledger();
     let in_network = Scope::Network("lab".into());
-    assert_eq!(ledger.possible_scopes(&key()), [own("p")], "the pool is not known");
+    assert_eq!(
+        ledger.possible_scopes(&key()),
+        [own("p")],
+        "the pool is not known"
+    );
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", false));
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
     assert_eq!(ledger.possible_scopes(&key()), [own("p")]);
     // The network selects the pool; at first it is not initialized.
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", true));
-    ledger.apply_network(&lab(json!({"spec": {"pools": {"matchLabels": {"net": "lab"}}}, "status": null})));
-    assert_eq!(ledger.possible_scopes(&key()), [own("p"), in_network.clone()], "another manager may know the length");
+    ledger.apply_network(&lab(
+        json!({"spec": {"pools": {"matchLabels": {"net": "lab"}}}, "status": null}),
+    ));
+    assert_eq!(
+        ledger.possible_scopes(&key()),
+        [own("p"), in_network.clone()],
+        "another manager may know the length"
+    );
     ledger.apply_network(&by_label());
-    assert_eq!(ledger.possible_scopes(&key()), [in_network.clone(), own("p")]);
+    assert_eq!(
+        ledger.possible_scopes(&key()),
+        [in_network.clone(), own("p")]
+    );
     ledger.insert_reservation(&reserved("p", &in_network, 1, held_by("a")));
     ledger.remove_reservation(&reservation(1, held_by("a"), None));
-    assert_eq!(ledger.possible_scopes(&key()), [in_network.clone(), own("p")], "the manager lags behind");
+    assert_eq!(
+        ledger.possible_scopes(&key()),
+        [in_network.clone(), own("p")],
+        "the manager lags behind"
+    );
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", false));
-    assert_eq!(ledger.possible_scopes(&key()), [own("p"), in_network.clone()]);
+    assert_eq!(
+        ledger.possible_scopes(&key()),
+        [own("p"), in_network.clone()]
+    );
     ledger.remove_reservation(&reserved("p", &in_network, 1, held_by("a")));
     assert_eq!(ledger.possible_scopes(&key()), [own("p")]);
     // The network that the pool names need not exist.
     ledger.apply_pool(&pool(json!({"spec": {"network": "other"}})));
-    assert_eq!(ledger.possible_scopes(&key()), [own("p"), Scope::Network("other".into())]);
+    assert_eq!(
+        ledger.possible_scopes(&key()),
+        [own("p"), Scope::Network("other".into())]
+    );
 }
 
 /// The pools: names and address ranges, first and last.
@@ -166,8 +242,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// An address is free in a pool unless it is held or in use in the scope of the pool, or held anywhere by a pool
-    /// of that scope.
+    /// An address is free in a pool unless it is held or in use in the scope of the pool, or held
+    /// anywhere by a pool of that scope.
     #[test]
     fn joining_and_leaving_agree_with_a_naive_model(steps in steps()) {
         let ledger = ledger();
@@ -254,6 +330,9 @@ fn attempt_is_not_repeated_in_the_scope_that_the_pool_has_left() {
     assert_eq!(ledger.attempt(claim_uid, &key()), Some(value(1)));
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", true));
     // Another pool of the network allocates the address meanwhile.
-    assert_eq!(ledger.propose(&named("q"), &claim("x"), 1), Proposal::Slot(in_lab(1)));
+    assert_eq!(
+        ledger.propose(&named("q"), &claim("x"), 1),
+        Proposal::Slot(in_lab(1))
+    );
     assert_eq!(ledger.attempt(claim_uid, &key()), None);
 }

@@ -1,4 +1,5 @@
-//! Responses that are older than what the watch has reported, and manually created IPAddress objects.
+//! Responses that are older than what the watch has reported, and manually created IPAddress
+//! objects.
 
 use capi_ipam_api::IPNetwork;
 
@@ -14,7 +15,9 @@ pub(super) fn at_version(version: u32, holder: &str, released_at: Option<&str>) 
 
 pub(super) fn with_pool() -> Ledger {
     let ledger = ledger();
-    ledger.apply_pool(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    ledger.apply_pool(&pool(
+        json!({"spec": {"addressReuseGracePeriodSeconds": 60}}),
+    ));
     ledger
 }
 
@@ -24,12 +27,19 @@ fn late_response_does_not_restore_a_deleted_reservation() {
     ledger.apply(&at_version(5, "a", None));
     EventHandler::<IPReservation>::delete(&ledger, &at_version(6, "a", None));
     ledger.insert_reservation(&at_version(5, "a", None));
-    assert_eq!((ledger.is_reserved(&value(1)), counts(&ledger)), (false, (8, 8, 0, 0)));
+    assert_eq!(
+        (ledger.is_reserved(&value(1)), counts(&ledger)),
+        (false, (8, 8, 0, 0))
+    );
     ledger.insert_reservation(&at_version(7, "b", None));
-    assert!(ledger.is_reserved(&value(1)), "another reservation of the address is accepted");
+    assert!(
+        ledger.is_reserved(&value(1)),
+        "another reservation of the address is accepted"
+    );
 }
 
-/// Otherwise an address stays reserved after a restore: every live read of its reservation is refused as older.
+/// Otherwise an address stays reserved after a restore: every live read of its reservation is
+/// refused as older.
 #[test]
 fn restored_reservations_replace_what_was_known() {
     let of_the_past = at_version(5, "a", None);
@@ -46,11 +56,20 @@ fn restored_reservations_replace_what_was_known() {
     assert_eq!(restored(&released), (vec![], vec![(value(1), key())]));
     let allocated_again = with_pool();
     allocated_again.apply(&at_version(700, "b", None));
-    assert_eq!(restored(&allocated_again), (vec![], vec![(value(1), key())]));
+    assert_eq!(
+        restored(&allocated_again),
+        (vec![], vec![(value(1), key())])
+    );
     // Until the next list shows the truth, the precondition of a write fails.
-    assert_eq!(allocated_again.held_by(&claim("a"), Uid::of("uid-a"))[0].version, "5");
+    assert_eq!(
+        allocated_again.held_by(&claim("a"), Uid::of("uid-a"))[0].version,
+        "5"
+    );
     EventHandler::<IPReservation>::restored(&allocated_again);
-    assert_eq!(allocated_again.held_by(&claim("a"), Uid::of("uid-a"))[0].version, "1");
+    assert_eq!(
+        allocated_again.held_by(&claim("a"), Uid::of("uid-a"))[0].version,
+        "1"
+    );
 }
 
 #[test]
@@ -68,7 +87,11 @@ fn late_response_does_not_undo_a_release() {
     let ledger = with_pool();
     ledger.apply(&at_version(6, "a", Some("1970-01-01T00:16:40Z")));
     ledger.insert_reservation(&at_version(5, "a", None));
-    assert_eq!(cooled_down_slots(&ledger, 1061), [value(1)], "it is still cooling down");
+    assert_eq!(
+        cooled_down_slots(&ledger, 1061),
+        [value(1)],
+        "it is still cooling down"
+    );
 }
 
 #[test]
@@ -78,11 +101,18 @@ fn late_response_restores_no_deleted_or_older_pool() {
         pool(json!({"metadata": metadata, "spec": {"addresses": [addresses]}}))
     };
     let ledger = ledger();
-    let watch = PoolEventHandler { ledger: Arc::new(ledger), kind: InClusterKind::IPPool };
+    let watch = PoolEventHandler {
+        ledger: Arc::new(ledger),
+        kind: InClusterKind::IPPool,
+    };
     let ledger = Arc::clone(&watch.ledger);
     watch.apply(&at(7, "one", "10.0.0.1-10.0.0.2"));
     ledger.insert_pool(&at(6, "one", "10.0.0.1-10.0.0.8"));
-    assert_eq!(ledger.counts(&key()).total, 2, "the response is older than what the watch has shown");
+    assert_eq!(
+        ledger.counts(&key()).total,
+        2,
+        "the response is older than what the watch has shown"
+    );
     ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
     assert_eq!(ledger.counts(&key()).total, 3);
     watch.delete(&at(9, "one", "10.0.0.1-10.0.0.3"));
@@ -91,11 +121,19 @@ fn late_response_restores_no_deleted_or_older_pool() {
 
     watch.apply(&at(11, "two", "10.0.0.1-10.0.0.4"));
     ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
-    assert_eq!(ledger.counts(&key()).total, 4, "the response is of an earlier pool");
+    assert_eq!(
+        ledger.counts(&key()).total,
+        4,
+        "the response is of an earlier pool"
+    );
     watch.init();
     watch.init_done();
     ledger.insert_pool(&at(11, "two", "10.0.0.1-10.0.0.4"));
-    assert_eq!(ledger.pool_info(&key()), None, "a list does not show the pool");
+    assert_eq!(
+        ledger.pool_info(&key()),
+        None,
+        "a list does not show the pool"
+    );
     // A restore of etcd has lowered the versions.
     watch.init();
     watch.apply(&at(5, "two", "10.0.0.1-10.0.0.5"));
@@ -129,13 +167,19 @@ fn late_response_restores_no_deleted_or_older_network() {
     assert_eq!(ledger.network_length("lab", version_4), None);
     EventHandler::<IPNetwork>::restored(&ledger);
     ledger.insert_network(&at(8, 30));
-    assert_eq!(ledger.network_length("lab", version_4), Some(30), "it exists again");
+    assert_eq!(
+        ledger.network_length("lab", version_4),
+        Some(30),
+        "it exists again"
+    );
 }
 
 #[test]
 fn generation_from_before_a_restore_proves_nothing() {
     let pool_with = |addresses: &str| {
-        pool(json!({"metadata": {"generation": 2}, "spec": {"addresses": [addresses], "network": "lab"}}))
+        pool(
+            json!({"metadata": {"generation": 2}, "spec": {"addresses": [addresses], "network": "lab"}}),
+        )
     };
     let network_without = |excluded: &str| -> IPNetwork {
         let network = json!({
@@ -147,7 +191,10 @@ fn generation_from_before_a_restore_proves_nothing() {
         serde_json::from_value(network).unwrap()
     };
     let ledger = ledger();
-    let pools = PoolEventHandler { ledger: Arc::new(ledger), kind: InClusterKind::IPPool };
+    let pools = PoolEventHandler {
+        ledger: Arc::new(ledger),
+        kind: InClusterKind::IPPool,
+    };
     let ledger = &pools.ledger;
     ledger.apply_network(&network_without("10.0.0.1"));
     pools.apply(&pool_with("10.0.0.1-10.0.0.4"));
@@ -177,7 +224,13 @@ fn late_watch_does_not_undo_a_takeover() {
     ledger.apply(&state_of(7, "a", Some("1970-01-01T00:16:40Z")));
     assert_eq!(held_slots(&ledger, "b", "uid-b"), [(value(1), key())]);
     ledger.apply(&state_of(9, "b", None));
-    assert_eq!((held_slots(&ledger, "b", "uid-b").len(), cooled_down_slots(&ledger, 5_000)), (1, Vec::new()));
+    assert_eq!(
+        (
+            held_slots(&ledger, "b", "uid-b").len(),
+            cooled_down_slots(&ledger, 5_000)
+        ),
+        (1, Vec::new())
+    );
 
     // A new list is believed: a restore of etcd has lowered the versions.
     EventHandler::<IPReservation>::init(&ledger);
@@ -218,7 +271,10 @@ fn ipv4_mapped_address_counts_as_in_use() {
     let mut mapped = address("mapped", 1);
     mapped.spec.address = "::ffff:10.0.0.1".to_owned();
     ledger.apply(&mapped);
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(2)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), 1),
+        Proposal::Slot(value(2))
+    );
     ledger.delete(&mapped);
     assert_eq!(counts(&ledger).1, 7);
 }
@@ -230,7 +286,10 @@ fn filtered_addresses_do_not_count_towards_the_limit() {
         ledger.apply(&address(name, last));
     }
     let found = ledger.unreserved(1, |name| *name == claim("b"));
-    assert_eq!(found.iter().map(|found| &found.slot).collect::<Vec<_>>(), [&value(2)]);
+    assert_eq!(
+        found.iter().map(|found| &found.slot).collect::<Vec<_>>(),
+        [&value(2)]
+    );
 }
 
 #[test]
@@ -240,19 +299,33 @@ fn attempt_with_unknown_outcome_is_returned_once() {
     ledger.remember_attempt(uid, &key(), &value(1));
     assert_eq!(ledger.attempt(Uid::of("uid-b"), &key()), None);
     assert_eq!(ledger.attempt(uid, &key()), Some(value(1)));
-    assert_eq!(ledger.attempt(uid, &key()), Some(value(1)), "a retry without an outcome does not forget the attempt");
+    assert_eq!(
+        ledger.attempt(uid, &key()),
+        Some(value(1)),
+        "a retry without an outcome does not forget the attempt"
+    );
     ledger.forget_attempt(uid);
     assert_eq!(ledger.attempt(uid, &key()), None);
     ledger.remember_attempt(uid, &key(), &value(1));
-    assert_eq!(ledger.attempt(uid, &named("other")), None, "the attempt was for another pool");
+    assert_eq!(
+        ledger.attempt(uid, &named("other")),
+        None,
+        "the attempt was for another pool"
+    );
 }
 
 #[test]
 fn claim_that_waits_is_woken_by_its_late_reservation() {
-    // The reply to the creation was lost, and the pool is deleted before the watch reports the reservation.
+    // The reply to the creation was lost, and the pool is deleted before the watch reports the
+    // reservation.
     let (ledger, woken) = recording();
-    ledger.apply_pool(&pool(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})));
-    assert!(matches!(ledger.pool_or_wait(&key(), &claim("a"), 1), PoolLookup::Found(_)));
+    ledger.apply_pool(&pool(
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+    ));
+    assert!(matches!(
+        ledger.pool_or_wait(&key(), &claim("a"), 1),
+        PoolLookup::Found(_)
+    ));
     take(&woken);
     ledger.apply(&at_version(5, "a", None));
     assert_eq!(take(&woken), [claim("a")]);

@@ -1,4 +1,5 @@
-//! Property tests against naive models: pools that share addresses, and prefixes of different lengths.
+//! Property tests against naive models: pools that share addresses, and prefixes of different
+//! lengths.
 
 use super::*;
 
@@ -123,7 +124,8 @@ proptest! {
         }
     }
 
-    /// Prefixes of any length are added and removed. Those blocks are free that overlap with none of them.
+    /// Prefixes of any length are added and removed. Those blocks are free that overlap with none
+    /// of them.
     #[test]
     fn prefixes_of_any_length_agree_with_a_naive_model(
         steps in proptest::collection::vec((60..=67_u8, 0..64_u128, proptest::bool::ANY), 0..60),

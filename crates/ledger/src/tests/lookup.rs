@@ -5,19 +5,38 @@ use super::*;
 #[test]
 fn pool_is_missing_at_the_second_lookup() {
     let ledger = ledger();
-    assert_eq!(ledger.pool_or_wait(&key(), &claim("a"), 1), PoolLookup::NotSeenYet);
-    assert_eq!(ledger.pool_or_wait(&key(), &claim("a"), 1), PoolLookup::Missing);
-    assert_eq!(ledger.pool_or_wait(&key(), &claim("b"), 1), PoolLookup::NotSeenYet);
+    assert_eq!(
+        ledger.pool_or_wait(&key(), &claim("a"), 1),
+        PoolLookup::NotSeenYet
+    );
+    assert_eq!(
+        ledger.pool_or_wait(&key(), &claim("a"), 1),
+        PoolLookup::Missing
+    );
+    assert_eq!(
+        ledger.pool_or_wait(&key(), &claim("b"), 1),
+        PoolLookup::NotSeenYet
+    );
     ledger.apply_pool(&pool(json!({})));
-    assert!(matches!(ledger.pool_or_wait(&key(), &claim("a"), 1), PoolLookup::Found(_)));
+    assert!(matches!(
+        ledger.pool_or_wait(&key(), &claim("a"), 1),
+        PoolLookup::Found(_)
+    ));
 }
 
 #[test]
 fn pool_that_is_created_again_wakes_claims_of_its_deletion() {
     let (ledger, woken) = recording();
     ledger.apply_pool(&pool(json!({})));
-    assert!(matches!(ledger.pool_or_wait(&key(), &claim("a"), 1), PoolLookup::Found(_)));
-    let found = |serves: fn(&PoolInfo) -> bool| ledger.serving_or_wait(&key(), &claim("a"), 1, serves).is_some();
+    assert!(matches!(
+        ledger.pool_or_wait(&key(), &claim("a"), 1),
+        PoolLookup::Found(_)
+    ));
+    let found = |serves: fn(&PoolInfo) -> bool| {
+        ledger
+            .serving_or_wait(&key(), &claim("a"), 1, serves)
+            .is_some()
+    };
     assert!(found(PoolInfo::can_bind) && found(PoolInfo::can_allocate));
     let deleting = pool(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     ledger.apply_pool(&deleting);

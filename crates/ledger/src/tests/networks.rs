@@ -8,10 +8,22 @@ fn pools_of_one_network_never_propose_the_same_address() {
     ledger.apply_network(&lab(json!({})));
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
     ledger.apply_pool(&member("q", "10.0.0.2-10.0.0.4"));
-    assert!(ledger.overlapping(&named("p")).is_empty(), "they are in one network");
-    assert_eq!(ledger.propose(&named("q"), &claim("a"), 1), Proposal::Slot(in_lab(2)));
-    assert_eq!(ledger.propose(&named("p"), &claim("b"), 1), Proposal::Slot(in_lab(1)));
-    assert_eq!(ledger.propose(&named("p"), &claim("c"), 1), Proposal::Slot(in_lab(3)));
+    assert!(
+        ledger.overlapping(&named("p")).is_empty(),
+        "they are in one network"
+    );
+    assert_eq!(
+        ledger.propose(&named("q"), &claim("a"), 1),
+        Proposal::Slot(in_lab(2))
+    );
+    assert_eq!(
+        ledger.propose(&named("p"), &claim("b"), 1),
+        Proposal::Slot(in_lab(1))
+    );
+    assert_eq!(
+        ledger.propose(&named("p"), &claim("c"), 1),
+        Proposal::Slot(in_lab(3))
+    );
     assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (0, 1));
     ledger.drop_candidate(&in_lab(2));
     assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (1, 2));
@@ -26,9 +38,19 @@ fn address_observed_before_its_pool_joins_the_network() {
     assert_eq!(free(&ledger, "q"), 3, "the network of p is not known yet");
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
     assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (2, 2));
-    assert_eq!((ledger.counts(&named("p")).used, ledger.counts(&named("q")).used), (1, 0));
+    assert_eq!(
+        (
+            ledger.counts(&named("p")).used,
+            ledger.counts(&named("q")).used
+        ),
+        (1, 0)
+    );
     ledger.remove_pool(&PoolKey::of(&member("p", "")));
-    assert_eq!(free(&ledger, "q"), 2, "the pool is deleted, its address is still in use");
+    assert_eq!(
+        free(&ledger, "q"),
+        2,
+        "the pool is deleted, its address is still in use"
+    );
     ledger.delete(&address("a", 2));
     assert_eq!(free(&ledger, "q"), 3);
     assert!(ledger.pool_info(&named("p")).is_none() && !known_pools(&ledger).contains(&named("p")));
@@ -40,12 +62,26 @@ fn pool_needs_the_block_length_of_its_network() {
     ledger.apply_network(&lab(json!({"status": null})));
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
-    assert_eq!(ledger.network("lab").oldest_lengths.ipv4, Some(32), "the length of the only pool");
+    assert_eq!(
+        ledger.network("lab").oldest_lengths.ipv4,
+        Some(32),
+        "the length of the only pool"
+    );
     ledger.apply_network(&lab(json!({"status": {"blockLengths": {"ipv4": 24}}})));
     let problem = refusal(&ledger, &key()).unwrap();
-    assert_eq!(problem, NetworkRefusal::LengthMismatch { network: "lab".into(), theirs: 24, ours: 32 });
+    assert_eq!(
+        problem,
+        NetworkRefusal::LengthMismatch {
+            network: "lab".into(),
+            theirs: 24,
+            ours: 32
+        }
+    );
     ledger.apply_network(&lab(json!({})));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(in_lab(1)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), 1),
+        Proposal::Slot(in_lab(1))
+    );
 }
 
 /// Why the network does not accept a pool.
@@ -57,14 +93,20 @@ fn refusal(ledger: &Ledger, pool: &PoolKey) -> Option<NetworkRefusal> {
 fn network_must_exist_and_allow_the_namespace() {
     let ledger = ledger();
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
-    assert_eq!(refusal(&ledger, &key()), Some(NetworkRefusal::NotFound("lab".into())));
+    assert_eq!(
+        refusal(&ledger, &key()),
+        Some(NetworkRefusal::NotFound("lab".into()))
+    );
     let not_allowed = Some(NetworkRefusal::NotAllowed("lab".into()));
     let by_label = json!({"from": "Selector", "selector": {"matchLabels": {"tenant": "a"}}});
     for (namespaces, expected) in [
         (json!({"from": "None"}), not_allowed.clone()),
         (json!(null), not_allowed.clone()),
         (json!({"from": "Names", "names": ["m", "n"]}), None),
-        (json!({"from": "Names", "names": ["m"]}), not_allowed.clone()),
+        (
+            json!({"from": "Names", "names": ["m"]}),
+            not_allowed.clone(),
+        ),
         (json!({"from": "All"}), None),
         (by_label.clone(), not_allowed.clone()),
     ] {
@@ -82,7 +124,10 @@ fn network_must_exist_and_allow_the_namespace() {
     ledger.remove_namespace("n");
     assert_eq!(refusal(&ledger, &key()), not_allowed);
     ledger.remove_network("lab");
-    assert_eq!(refusal(&ledger, &key()), Some(NetworkRefusal::NotFound("lab".into())));
+    assert_eq!(
+        refusal(&ledger, &key()),
+        Some(NetworkRefusal::NotFound("lab".into()))
+    );
 }
 
 #[test]
@@ -95,7 +140,11 @@ fn refused_pool_neither_allocates_nor_uses_addresses_of_the_network() {
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.8"));
     ledger.apply(&address("a", 2));
     let global = PoolKey::new(InClusterKind::GlobalIPPool, None, "g");
-    assert_eq!(ledger.counts(&global).free, 8, "an IPAddress of a pool that is not allowed");
+    assert_eq!(
+        ledger.counts(&global).free,
+        8,
+        "an IPAddress of a pool that is not allowed"
+    );
     assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Wait);
     assert!(ledger.unreserved(10, |_| true).is_empty());
     let view = ledger.network("lab");
@@ -112,25 +161,41 @@ fn network_selects_pools_that_name_no_other() {
     ledger.apply_pool(&labelled("p", "a", None));
     ledger.apply_pool(&labelled("q", "b", None));
     ledger.apply_pool(&labelled("r", "a", Some("other")));
-    ledger.apply_network(&lab(json!({"spec": {"pools": {"matchLabels": {"site": "a"}}}})));
+    ledger.apply_network(&lab(
+        json!({"spec": {"pools": {"matchLabels": {"site": "a"}}}}),
+    ));
     let lab_scope = Scope::Network("lab".into());
     assert_eq!(ledger.scope(&named("p")), lab_scope);
     assert_eq!(ledger.scope(&named("q")), Scope::Pool(named("q")));
-    assert_eq!(refusal(&ledger, &named("r")), Some(NetworkRefusal::NotFound("other".into())));
+    assert_eq!(
+        refusal(&ledger, &named("r")),
+        Some(NetworkRefusal::NotFound("other".into()))
+    );
     ledger.apply_pool(&labelled("q", "a", None));
     assert_eq!(ledger.scope(&named("q")), lab_scope);
-    // An empty selector selects all pools. Members stay in the network if it no longer allows their namespace.
+    // An empty selector selects all pools. Members stay in the network if it no longer allows their
+    // namespace.
     ledger.apply_pool(&labelled("q", "b", None));
     ledger.apply_network(&lab(json!({"spec": {"pools": {}}})));
     assert_eq!(ledger.members("lab").len(), 2);
-    ledger.apply_network(&lab(json!({"spec": {"pools": {}, "namespaces": {"from": "None"}}})));
+    ledger.apply_network(&lab(
+        json!({"spec": {"pools": {}, "namespaces": {"from": "None"}}}),
+    ));
     let not_allowed = Some(NetworkRefusal::NotAllowed("lab".into()));
-    assert_eq!((ledger.members("lab").len(), refusal(&ledger, &named("p"))), (2, not_allowed));
+    assert_eq!(
+        (ledger.members("lab").len(), refusal(&ledger, &named("p"))),
+        (2, not_allowed)
+    );
     ledger.apply_pool(&labelled("s", "a", None));
-    assert_eq!((ledger.scope(&named("s")), refusal(&ledger, &named("s"))), (Scope::Pool(named("s")), None));
+    assert_eq!(
+        (ledger.scope(&named("s")), refusal(&ledger, &named("s"))),
+        (Scope::Pool(named("s")), None)
+    );
     // Two networks that select one pool: none of them wins.
     ledger.apply_network(&lab(json!({"spec": {"pools": {}}})));
-    ledger.apply_network(&lab(json!({"metadata": {"name": "lab-2"}, "spec": {"pools": {}}})));
+    ledger.apply_network(&lab(
+        json!({"metadata": {"name": "lab-2"}, "spec": {"pools": {}}}),
+    ));
     let ambiguous = NetworkRefusal::Ambiguous("lab".into(), "lab-2".into());
     assert_eq!(refusal(&ledger, &named("p")), Some(ambiguous));
     // The pool stays in its network, until it names another one.
@@ -140,7 +205,10 @@ fn network_selects_pools_that_name_no_other() {
         (lab_scope, Some(NetworkRefusal::Lost("lab".into())))
     );
     ledger.apply_pool(&labelled("p", "a", Some("lab-2")));
-    assert_eq!((ledger.scope(&named("p")), refusal(&ledger, &named("p"))), (Scope::Network("lab-2".into()), None));
+    assert_eq!(
+        (ledger.scope(&named("p")), refusal(&ledger, &named("p"))),
+        (Scope::Network("lab-2".into()), None)
+    );
 }
 
 #[test]
@@ -163,7 +231,9 @@ fn addresses_of_several_pools_of_a_network_are_shared() {
 #[test]
 fn gateways_and_exclusions_of_a_network_hold_for_all_its_pools() {
     let ledger = ledger();
-    ledger.apply_network(&lab(json!({"spec": {"excluded": ["10.0.0.3-10.0.0.4", "fd00::/64"]}})));
+    ledger.apply_network(&lab(
+        json!({"spec": {"excluded": ["10.0.0.3-10.0.0.4", "fd00::/64"]}}),
+    ));
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.8"));
     assert_eq!(free(&ledger, "p"), 6);
     let with_gateway = |gateway: &str| {
@@ -173,12 +243,19 @@ fn gateways_and_exclusions_of_a_network_hold_for_all_its_pools() {
     ledger.apply_pool(&with_gateway("10.0.0.1"));
     assert_eq!(free(&ledger, "p"), 5, "the gateway of the other pool");
     ledger.apply_pool(&with_gateway("10.0.0.2"));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(in_lab(1)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), 1),
+        Proposal::Slot(in_lab(1))
+    );
     ledger.remove_pool(&named("q"));
     assert_eq!(free(&ledger, "p"), 5);
     ledger.apply(&address("b", 3));
     let counts = ledger.counts(&key());
-    assert_eq!((counts.used, counts.out_of_range), (0, 1), "an address in use is excluded later");
+    assert_eq!(
+        (counts.used, counts.out_of_range),
+        (0, 1),
+        "an address in use is excluded later"
+    );
     ledger.apply_network(&lab(json!({})));
     assert_eq!((ledger.counts(&key()).used, free(&ledger, "p")), (1, 6));
 }
@@ -186,8 +263,9 @@ fn gateways_and_exclusions_of_a_network_hold_for_all_its_pools() {
 #[test]
 fn overlapping_pools_are_found_unless_in_one_network() {
     let ledger = ledger();
-    let other =
-        |name: &str, addresses: &str| pool(json!({"metadata": {"name": name}, "spec": {"addresses": [addresses]}}));
+    let other = |name: &str, addresses: &str| {
+        pool(json!({"metadata": {"name": name}, "spec": {"addresses": [addresses]}}))
+    };
     ledger.apply_pool(&pool(json!({})));
     ledger.apply_pool(&other("q", "10.0.0.8-10.0.0.20"));
     ledger.apply_pool(&other("r", "10.0.0.9-10.0.0.20"));

@@ -18,7 +18,9 @@ fn with_order(order: &str) -> Ledger {
 /// The last part of the address that is proposed to a claim.
 fn propose(ledger: &Ledger, name: &str) -> u8 {
     match ledger.propose(&key(), &claim(name), 1) {
-        Proposal::Slot(slot) => (1..=SIZE).find(|last| block(*last) == slot.block).expect("an address of the pool"),
+        Proposal::Slot(slot) => (1..=SIZE)
+            .find(|last| block(*last) == slot.block)
+            .expect("an address of the pool"),
         other => panic!("{other:?}"),
     }
 }
@@ -27,14 +29,27 @@ fn propose(ledger: &Ledger, name: &str) -> u8 {
 pub(super) fn allocated(last: u8, at: i64) -> IPAddress {
     let mut address = address(&format!("c{last}"), last);
     let at = jiff::Timestamp::from_microsecond(at).unwrap();
-    address.metadata.annotations = Some([(names::ALLOCATED_AT_ANNOTATION.to_owned(), format!("{at:.6}"))].into());
+    address.metadata.annotations = Some(
+        [(
+            names::ALLOCATED_AT_ANNOTATION.to_owned(),
+            format!("{at:.6}"),
+        )]
+        .into(),
+    );
     address
 }
 
 #[test]
 fn round_robin_proposes_the_next_address() {
     let ledger = with_order("RoundRobin");
-    assert_eq!([propose(&ledger, "a"), propose(&ledger, "b"), propose(&ledger, "c")], [1, 2, 3]);
+    assert_eq!(
+        [
+            propose(&ledger, "a"),
+            propose(&ledger, "b"),
+            propose(&ledger, "c")
+        ],
+        [1, 2, 3]
+    );
     ledger.drop_candidate(&value(1));
     ledger.drop_candidate(&value(2));
     let rest: Vec<u8> = (4..=8).map(|_| propose(&ledger, "d")).collect();
@@ -49,7 +64,9 @@ fn round_robin_continues_above_the_newest_address() {
     for (last, at) in [(1, 500), (2, 600), (3, 100), (5, 300)] {
         ledger.apply(&allocated(last, at));
     }
-    ledger.apply_pool(&pool(json!({"spec": {"allocation": {"order": "RoundRobin"}}})));
+    ledger.apply_pool(&pool(
+        json!({"spec": {"allocation": {"order": "RoundRobin"}}}),
+    ));
     assert_eq!(propose(&ledger, "a"), 4);
     // An older allocation does not move the position.
     ledger.apply(&allocated(6, 200));
@@ -63,7 +80,9 @@ fn round_robin_continues_above_the_newest_address() {
 #[test]
 fn random_order_proposes_every_address_once() {
     let ledger = with_order("Random");
-    let proposed: BTreeSet<u8> = (0..SIZE).map(|number| propose(&ledger, &format!("c{number}"))).collect();
+    let proposed: BTreeSet<u8> = (0..SIZE)
+        .map(|number| propose(&ledger, &format!("c{number}")))
+        .collect();
     assert_eq!(proposed.len(), usize::from(SIZE));
     assert_eq!(ledger.propose(&key(), &claim("more"), 1), Proposal::Wait);
     ledger.drop_candidate(&value(5));
@@ -85,8 +104,9 @@ fn highest_addresses_are_kept_in_every_order() {
         let mut chosen = BTreeSet::new();
         for _ in 0..5 {
             let draw = |count: u128| count - 1;
-            let number =
-                state.choose(order, &usable, || usable.set.clone(), &free, 3, draw).expect("an address is free");
+            let number = state
+                .choose(order, &usable, || usable.set.clone(), &free, 3, draw)
+                .expect("an address is free");
             free.take(number);
             state.set_free(number, false);
             chosen.insert(number - first);
@@ -95,7 +115,8 @@ fn highest_addresses_are_kept_in_every_order() {
     }
 }
 
-/// What managers that know nothing of each other choose as the last address outside of the headroom.
+/// What managers that know nothing of each other choose as the last address outside of the
+/// headroom.
 fn last_choices(order: AllocationOrder) -> BTreeSet<u128> {
     let usable = usable();
     let choose = |seed: u8| {
@@ -104,7 +125,16 @@ fn last_choices(order: AllocationOrder) -> BTreeSet<u128> {
             free.take(usable.number(block(last)).unwrap());
         }
         state.record(block(seed), 1);
-        state.choose(order, &usable, || usable.set.clone(), &free, 4, |count| u128::from(seed) % count).unwrap()
+        state
+            .choose(
+                order,
+                &usable,
+                || usable.set.clone(),
+                &free,
+                4,
+                |count| u128::from(seed) % count,
+            )
+            .unwrap()
     };
     (1..=SIZE).map(choose).collect()
 }

@@ -16,12 +16,17 @@ fn search_for_overlaps_ends_after_twenty() {
     }
     let found = ledger.overlapping(&named("p049"));
     assert_eq!(found.len(), MAX_OVERLAPS);
-    let first: Vec<PoolKey> = (0..MAX_OVERLAPS).map(|number| named(&format!("p{number:03}"))).collect();
-    assert_eq!(found, first, "the order is stable, so that a status does not change without a cause");
+    let first: Vec<PoolKey> = (0..MAX_OVERLAPS)
+        .map(|number| named(&format!("p{number:03}")))
+        .collect();
+    assert_eq!(
+        found, first,
+        "the order is stable, so that a status does not change without a cause"
+    );
 }
 
-/// The advice of the condition for two pools, which then are as it says. Returns whether both can allocate and whether
-/// the overlap is gone.
+/// The advice of the condition for two pools, which then are as it says. Returns whether both can
+/// allocate and whether the overlap is gone.
 fn follow(advice: &str, length: i64) -> (bool, bool) {
     let ledger = ledger();
     ledger.apply_network(&lab(json!({})));
@@ -36,7 +41,10 @@ fn follow(advice: &str, length: i64) -> (bool, bool) {
     };
     let (mut own, mut other) = (json!({}), json!({}));
     if advice.contains("name the same IPNetwork") {
-        (own, other) = (json!({"spec": {"network": "lab"}}), json!({"spec": {"network": "lab"}}));
+        (own, other) = (
+            json!({"spec": {"network": "lab"}}),
+            json!({"spec": {"network": "lab"}}),
+        );
     } else if advice.starts_with("exclude the shared range") {
         other = json!({"spec": {"excludedPrefixes": ["10.0.0.0/28"]}});
     }
@@ -47,7 +55,10 @@ fn follow(advice: &str, length: i64) -> (bool, bool) {
         let info = ledger.pool_info(key).unwrap();
         info.usable.is_ok() && info.network_problem.is_none()
     };
-    (is_usable(&key()) && is_usable(&prefix_pool), ledger.overlapping(&key()).is_empty())
+    (
+        is_usable(&key()) && is_usable(&prefix_pool),
+        ledger.overlapping(&key()).is_empty(),
+    )
 }
 
 #[test]
@@ -57,10 +68,19 @@ fn advice_about_an_overlap_ends_it() {
     let scope = Scope::Pool(key());
     for (length, has_one_length) in [(28, false), (32, true)] {
         assert_eq!(follow("", length), (true, false), "the pools overlap");
-        assert_eq!(follow(advice::overlap(&scope, has_one_length), length), (true, true), "length {length}");
+        assert_eq!(
+            follow(advice::overlap(&scope, has_one_length), length),
+            (true, true),
+            "length {length}"
+        );
     }
-    // One network cannot have both lengths: a pool that it refuses stays outside of it, and overlaps.
-    assert_eq!(follow(advice::overlap(&scope, true), 28), (false, false), "the pools need the other advice");
+    // One network cannot have both lengths: a pool that it refuses stays outside of it, and
+    // overlaps.
+    assert_eq!(
+        follow(advice::overlap(&scope, true), 28),
+        (false, false),
+        "the pools need the other advice"
+    );
 }
 
 #[test]
@@ -82,11 +102,13 @@ fn spec_is_parsed_once_per_generation() {
     };
     ledger.apply_pool(&at(1, "10.0.0.1-10.0.0.8"));
     let read = ledger.pool_info(&key()).unwrap().usable.unwrap();
-    // An API server never sends this: it shows that the spec of a known generation is not parsed again.
+    // An API server never sends this: it shows that the spec of a known generation is not parsed
+    // again.
     ledger.apply_pool(&at(1, "nothing"));
     assert!(ledger.is_current(&key(), &read));
     let mut paused = at(1, "nothing");
-    paused.metadata.annotations = Some([("cluster.x-k8s.io/paused".to_owned(), String::new())].into());
+    paused.metadata.annotations =
+        Some([("cluster.x-k8s.io/paused".to_owned(), String::new())].into());
     ledger.apply_pool(&paused);
     assert!(ledger.is_current(&key(), &read) && ledger.pool_info(&key()).unwrap().paused);
     ledger.apply_pool(&at(2, "10.0.0.1-10.0.0.4"));
@@ -94,7 +116,11 @@ fn spec_is_parsed_once_per_generation() {
     let mut another = at(2, "10.0.0.1-10.0.0.2");
     another.metadata.uid = Some("recreated".to_owned());
     ledger.apply_pool(&another);
-    assert_eq!(counts(&ledger), (2, 2, 0, 0), "a recreated pool has another spec");
+    assert_eq!(
+        counts(&ledger),
+        (2, 2, 0, 0),
+        "a recreated pool has another spec"
+    );
 }
 
 #[test]
@@ -115,7 +141,10 @@ fn pools_that_wait_for_one_network_do_not_overlap() {
     let enqueued = Arc::<Mutex<Vec<PoolKey>>>::default();
     let record = Arc::clone(&enqueued);
     let pools = Box::new(move |pool: &PoolKey| record.lock().push(pool.clone()));
-    let ledger = Ledger { pools, ..Ledger::read_only() };
+    let ledger = Ledger {
+        pools,
+        ..Ledger::read_only()
+    };
     ledger.apply_network(&lab(json!({"status": null})));
     ledger.apply_pool(&pool(json!({"metadata": {"name": "own", "uid": "own"}})));
     ledger.apply_pool(&pool(json!({"metadata": {"name": "q", "uid": "q"}})));
@@ -126,9 +155,19 @@ fn pools_that_wait_for_one_network_do_not_overlap() {
     }
     enqueued.lock().clear();
     ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
-    assert_eq!((ledger.overlapping(&key()), ledger.overlapping(&named("q"))), (vec![named("own")], vec![named("own")]));
-    assert!(enqueued.lock().contains(&named("own")), "its condition names other pools");
-    assert_eq!(ledger.network("lab").shared, 0, "they do not belong to it yet");
+    assert_eq!(
+        (ledger.overlapping(&key()), ledger.overlapping(&named("q"))),
+        (vec![named("own")], vec![named("own")])
+    );
+    assert!(
+        enqueued.lock().contains(&named("own")),
+        "its condition names other pools"
+    );
+    assert_eq!(
+        ledger.network("lab").shared,
+        0,
+        "they do not belong to it yet"
+    );
     ledger.apply_network(&lab(json!({})));
     assert_eq!(ledger.overlapping(&key()), [named("own")]);
     assert_eq!(ledger.network("lab").shared, 3);

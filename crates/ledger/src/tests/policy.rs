@@ -40,7 +40,11 @@ fn proposed(ledger: &Ledger, name: &str) -> Option<u8> {
 }
 
 fn request(ledger: &Ledger, name: &str, last: u8, priority: i64) -> Proposal {
-    let attributes = ClaimAttributes { priority, requested: Some(block(last)), ..ClaimAttributes::default() };
+    let attributes = ClaimAttributes {
+        priority,
+        requested: Some(block(last)),
+        ..ClaimAttributes::default()
+    };
     ledger.propose(&key(), &claim(name), attributes)
 }
 
@@ -51,11 +55,24 @@ fn claim_gets_its_former_address_back() {
         release(&ledger, 3, "a", now() - 5);
         release(&ledger, 5, "a", now());
         release(&ledger, 1, "b", now());
-        assert_eq!(ledger.counts(&key()).free, if cooldown == 0 { 8 } else { 5 });
-        assert_eq!(proposed(&ledger, "new"), Some(2), "other claims get addresses that are not kept");
-        assert_eq!(proposed(&ledger, "a"), Some(5), "the one that was released last");
+        assert_eq!(
+            ledger.counts(&key()).free,
+            if cooldown == 0 { 8 } else { 5 }
+        );
+        assert_eq!(
+            proposed(&ledger, "new"),
+            Some(2),
+            "other claims get addresses that are not kept"
+        );
+        assert_eq!(
+            proposed(&ledger, "a"),
+            Some(5),
+            "the one that was released last"
+        );
         assert_eq!(proposed(&ledger, "b"), Some(1));
-        let released = ledger.released_reservation(&value(5), &claim("a")).expect("its reservation is kept");
+        let released = ledger
+            .released_reservation(&value(5), &claim("a"))
+            .expect("its reservation is kept");
         ledger.remove_reservation_of(&value(5), &released.uid);
         assert_eq!(ledger.released_reservation(&value(5), &claim("a")), None);
     }
@@ -68,29 +85,51 @@ fn cooling_address_is_taken_over_by_the_claim_of_its_name_only() {
     for ledger in [&sticky, &not_sticky] {
         release(ledger, 3, "a", now());
     }
-    assert!(sticky.released_reservation(&value(3), &claim("a")).is_some());
+    assert!(
+        sticky
+            .released_reservation(&value(3), &claim("a"))
+            .is_some()
+    );
     assert_eq!(
         sticky.released_reservation(&value(3), &claim("b")),
         None,
         "another claim attempted to reserve it before"
     );
-    assert_eq!(not_sticky.released_reservation(&value(3), &claim("a")), None);
+    assert_eq!(
+        not_sticky.released_reservation(&value(3), &claim("a")),
+        None
+    );
 }
 
 #[test]
 fn sticky_pool_is_never_exhausted_by_absent_claims() {
     let (ledger, woken) = sticky(0);
     for last in 1..=8 {
-        release(&ledger, last, &format!("c{last}"), now() - 100 + i64::from(last));
+        release(
+            &ledger,
+            last,
+            &format!("c{last}"),
+            now() - 100 + i64::from(last),
+        );
     }
     assert_eq!(ledger.counts(&key()).free, 8);
     assert_eq!(proposed(&ledger, "c4"), Some(4));
-    let others: Vec<_> = (0..7).map(|number| proposed(&ledger, &format!("x{number}"))).collect();
-    assert_eq!(others, [1, 2, 3, 5, 6, 7, 8].map(Some), "those released first are allocated first");
+    let others: Vec<_> = (0..7)
+        .map(|number| proposed(&ledger, &format!("x{number}")))
+        .collect();
+    assert_eq!(
+        others,
+        [1, 2, 3, 5, 6, 7, 8].map(Some),
+        "those released first are allocated first"
+    );
     assert_eq!(proposed(&ledger, "y"), None);
     ledger.drop_candidate(&value(6));
     assert_eq!(take(&woken), [claim("y")]);
-    assert_eq!(proposed(&ledger, "c6"), None, "the address is for the claim that waited");
+    assert_eq!(
+        proposed(&ledger, "c6"),
+        None,
+        "the address is for the claim that waited"
+    );
     assert_eq!(proposed(&ledger, "y"), Some(6));
 }
 
@@ -98,12 +137,19 @@ fn sticky_pool_is_never_exhausted_by_absent_claims() {
 fn kept_addresses_are_available_after_a_change_of_the_pool() {
     let (ledger, _) = sticky(0);
     for last in 1..=8 {
-        release(&ledger, last, &format!("c{last}"), now() - 100 + i64::from(last));
+        release(
+            &ledger,
+            last,
+            &format!("c{last}"),
+            now() - 100 + i64::from(last),
+        );
     }
     let spec = json!({"allocation": {"sticky": true}, "excludedAddresses": ["10.0.0.2"]});
     ledger.apply_pool(&pool(json!({"spec": spec})));
     assert_eq!(ledger.counts(&key()).free, 7);
-    let others: Vec<_> = (0..7).map(|number| proposed(&ledger, &format!("x{number}"))).collect();
+    let others: Vec<_> = (0..7)
+        .map(|number| proposed(&ledger, &format!("x{number}")))
+        .collect();
     assert_eq!(others, [1, 3, 4, 5, 6, 7, 8].map(Some));
     assert_eq!(proposed(&ledger, "y"), None);
 }
@@ -116,20 +162,39 @@ fn kept_address_becomes_available_when_the_cooldown_ends() {
     for last in 2..=8 {
         ledger.apply(&reservation(last, held_by(&format!("c{last}")), None));
     }
-    assert_eq!((proposed(&ledger, "new"), ledger.counts(&key()).cooling_down), (None, 1));
+    assert_eq!(
+        (proposed(&ledger, "new"), ledger.counts(&key()).cooling_down),
+        (None, 1)
+    );
     assert_eq!(ledger.next_cooldown_end(|_| true, 0), Some(since + 61));
     ledger.end_cooldowns(since + 60);
     assert!(take(&woken).is_empty());
     ledger.end_cooldowns(since + 61);
     assert_eq!(take(&woken), [claim("new")]);
-    assert_eq!((ledger.counts(&key()).cooling_down, ledger.counts(&key()).free), (0, 1));
-    assert!(ledger.is_remembered(&value(1), &ledger.released_reservation(&value(1), &claim("new")).unwrap().uid));
+    assert_eq!(
+        (
+            ledger.counts(&key()).cooling_down,
+            ledger.counts(&key()).free
+        ),
+        (0, 1)
+    );
+    assert!(
+        ledger.is_remembered(
+            &value(1),
+            &ledger
+                .released_reservation(&value(1), &claim("new"))
+                .unwrap()
+                .uid
+        )
+    );
     let end = since + STICKY_SECONDS + 1;
     assert_eq!(ledger.next_cooldown_end(|_| true, 0), Some(end));
     let deleted = |second| ledger.cooled_down(second, |_| true, 0).len();
     assert_eq!((deleted(end - 1), deleted(end)), (0, 1));
     // Without the policy, nothing is kept.
-    ledger.apply_pool(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 0}, "metadata": {"generation": 2}})));
+    ledger.apply_pool(&pool(
+        json!({"spec": {"addressReuseGracePeriodSeconds": 0}, "metadata": {"generation": 2}}),
+    ));
     assert_eq!(deleted(since), 1);
 }
 
@@ -144,7 +209,11 @@ fn policy_can_be_switched_on_while_addresses_cool_down() {
     let policy = json!({"allocation": {"sticky": true}});
     release(&ledger, 8, "b", now());
     ledger.apply_pool(&pool(json!({"spec": policy})));
-    assert_eq!((proposed(&ledger, "x"), ledger.counts(&key()).free), (Some(2), 5), "the last one is free now");
+    assert_eq!(
+        (proposed(&ledger, "x"), ledger.counts(&key()).free),
+        (Some(2), 5),
+        "the last one is free now"
+    );
 }
 
 #[test]
@@ -171,28 +240,62 @@ fn released_reservation_without_a_claim_is_not_kept() {
 fn requested_address_is_allocated_or_nothing() {
     let (ledger, woken) = requests();
     assert_eq!(request(&ledger, "a", 5, 1), Proposal::Slot(value(5)));
-    assert_eq!(request(&ledger, "b", 5, 2), Proposal::Unavailable(Unavailable::InUse(None)));
-    assert_eq!(request(&ledger, "c", 5, 1), Proposal::Unavailable(Unavailable::InUse(None)));
-    assert_eq!(request(&ledger, "d", 200, 1), Proposal::Unavailable(Unavailable::NotInPool));
-    assert_eq!(proposed(&ledger, "other"), Some(1), "other claims are not delayed");
+    assert_eq!(
+        request(&ledger, "b", 5, 2),
+        Proposal::Unavailable(Unavailable::InUse(None))
+    );
+    assert_eq!(
+        request(&ledger, "c", 5, 1),
+        Proposal::Unavailable(Unavailable::InUse(None))
+    );
+    assert_eq!(
+        request(&ledger, "d", 200, 1),
+        Proposal::Unavailable(Unavailable::NotInPool)
+    );
+    assert_eq!(
+        proposed(&ledger, "other"),
+        Some(1),
+        "other claims are not delayed"
+    );
     ledger.drop_candidate(&value(5));
-    assert_eq!(take(&woken), [claim("c")], "the first one that requested it");
-    assert_eq!(request(&ledger, "b", 5, 2), Proposal::Unavailable(Unavailable::RequestedBefore));
-    let others: Vec<_> = (0..6).map(|number| proposed(&ledger, &format!("x{number}"))).collect();
-    assert_eq!(others, [2, 3, 4, 6, 7, 8].map(Some), "the requested one is kept during the turn");
+    assert_eq!(
+        take(&woken),
+        [claim("c")],
+        "the first one that requested it"
+    );
+    assert_eq!(
+        request(&ledger, "b", 5, 2),
+        Proposal::Unavailable(Unavailable::RequestedBefore)
+    );
+    let others: Vec<_> = (0..6)
+        .map(|number| proposed(&ledger, &format!("x{number}")))
+        .collect();
+    assert_eq!(
+        others,
+        [2, 3, 4, 6, 7, 8].map(Some),
+        "the requested one is kept during the turn"
+    );
     assert_eq!(proposed(&ledger, "x"), None);
     assert_eq!(request(&ledger, "c", 5, 1), Proposal::Slot(value(5)));
-    ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.8", "10.0.0.200"]}})));
+    ledger.apply_pool(&pool(
+        json!({"spec": {"addresses": ["10.0.0.1-10.0.0.8", "10.0.0.200"]}}),
+    ));
     assert!(take(&woken).contains(&claim("d")));
 }
 
 #[test]
 fn each_reason_is_distinguished() {
-    let (ledger, _) = with_policy(json!({"allocation": {"requests": true}, "addressReuseGracePeriodSeconds": 600}));
+    let (ledger, _) = with_policy(
+        json!({"allocation": {"requests": true}, "addressReuseGracePeriodSeconds": 600}),
+    );
     let since = now();
     ledger.apply(&reservation(1, held_by("holder"), None));
     ledger.apply(&address("owner", 2));
-    ledger.apply(&reservation(3, json!({"namespace": "n", "name": "promised"}), None));
+    ledger.apply(&reservation(
+        3,
+        json!({"namespace": "n", "name": "promised"}),
+        None,
+    ));
     ledger.apply(&reservation(4, json!(null), None));
     release(&ledger, 5, "former", since);
     let why = |last: u8| match request(&ledger, "a", last, 1) {
@@ -204,8 +307,15 @@ fn each_reason_is_distinguished() {
     assert_eq!(why(3), Unavailable::Promised(claim("promised")));
     assert_eq!(why(4), Unavailable::Excluded);
     assert_eq!(why(5), Unavailable::CoolingDown(since + 601));
-    assert_eq!(request(&ledger, "former", 5, 1), Proposal::Unavailable(Unavailable::CoolingDown(since + 601)));
-    assert_eq!(request(&ledger, "a", 6, 1), Proposal::Slot(value(6)), "the request has changed");
+    assert_eq!(
+        request(&ledger, "former", 5, 1),
+        Proposal::Unavailable(Unavailable::CoolingDown(since + 601))
+    );
+    assert_eq!(
+        request(&ledger, "a", 6, 1),
+        Proposal::Slot(value(6)),
+        "the request has changed"
+    );
 }
 
 #[test]
@@ -214,15 +324,27 @@ fn request_waits_behind_claims_of_an_exhausted_pool() {
     for last in 1..=8 {
         ledger.apply(&reservation(last, held_by(&format!("c{last}")), None));
     }
-    let free = |last: u8| ledger.remove_reservation(&reservation(last, held_by(&format!("c{last}")), None));
+    let free = |last: u8| {
+        ledger.remove_reservation(&reservation(last, held_by(&format!("c{last}")), None))
+    };
     assert_eq!(proposed(&ledger, "older"), None);
-    assert_eq!(request(&ledger, "younger", 4, 2), Proposal::Unavailable(Unavailable::InUse(Some(claim("c4")))));
+    assert_eq!(
+        request(&ledger, "younger", 4, 2),
+        Proposal::Unavailable(Unavailable::InUse(Some(claim("c4"))))
+    );
     free(4);
     assert_eq!(take(&woken), [claim("older")]);
-    assert_eq!(request(&ledger, "younger", 4, 2), Proposal::Unavailable(Unavailable::NotYet));
+    assert_eq!(
+        request(&ledger, "younger", 4, 2),
+        Proposal::Unavailable(Unavailable::NotYet)
+    );
     free(6);
     assert_eq!(take(&woken), [claim("younger")]);
-    assert_eq!(proposed(&ledger, "older"), Some(6), "the requested one is for the other claim");
+    assert_eq!(
+        proposed(&ledger, "older"),
+        Some(6),
+        "the requested one is for the other claim"
+    );
     assert_eq!(request(&ledger, "younger", 4, 2), Proposal::Slot(value(4)));
 }
 
@@ -231,7 +353,10 @@ fn unused_turn_for_a_requested_address_passes_on() {
     let (ledger, woken) = requests();
     ledger.apply(&reservation(4, held_by("c"), None));
     for (name, priority) in [("a", 1), ("b", 2)] {
-        assert!(matches!(request(&ledger, name, 4, priority), Proposal::Unavailable(_)));
+        assert!(matches!(
+            request(&ledger, name, 4, priority),
+            Proposal::Unavailable(_)
+        ));
     }
     ledger.remove_reservation(&reservation(4, held_by("c"), None));
     assert_eq!(take(&woken), [claim("a")]);
@@ -268,9 +393,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Claims with and without requests in a sticky pool: nobody gets an address that is in use or another than it
-    /// requests, a claim without a request gets an address if one is not in use, its former one if possible, and the
-    /// counts are right.
+    /// Claims with and without requests in a sticky pool: nobody gets an address that is in use or
+    /// another than it requests, a claim without a request gets an address if one is not in use,
+    /// its former one if possible, and the counts are right.
     #[test]
     fn policies_agree_with_a_naive_model(steps in steps()) {
         let (ledger, woken) = with_policy(json!({"allocation": {"sticky": true, "requests": true}}));

@@ -7,10 +7,18 @@ fn prefixes_are_counted_and_proposed_like_addresses() {
     let ledger = ledger();
     ledger.apply_pool(&prefix_pool(64));
     ledger.apply(&prefix_address("a", "fd00::", 64));
-    let Proposal::Slot(slot) = ledger.propose(&prefix_key(), &claim("b"), 1) else { panic!("prefixes are free") };
-    assert_eq!(reservation_name(&slot.scope, slot.block), "pp.n.p.fd00-0000-0000-0001-0000-0000-0000-0000-64");
+    let Proposal::Slot(slot) = ledger.propose(&prefix_key(), &claim("b"), 1) else {
+        panic!("prefixes are free")
+    };
+    assert_eq!(
+        reservation_name(&slot.scope, slot.block),
+        "pp.n.p.fd00-0000-0000-0001-0000-0000-0000-0000-64"
+    );
     let counts = ledger.counts(&prefix_key());
-    assert_eq!((counts.total, counts.free, counts.used, counts.out_of_range), (8, 6, 1, 0));
+    assert_eq!(
+        (counts.total, counts.free, counts.used, counts.out_of_range),
+        (8, 6, 1, 0)
+    );
 }
 
 #[test]
@@ -30,7 +38,10 @@ fn prefix_of_another_length_blocks_all_overlapping_ones() {
     ledger.apply(&prefix_address("inside", "fd00:0:0:1::", 64));
     ledger.delete(&prefix_address("wide", "fd00::", 62));
     assert_eq!(counts(&ledger), (8, 6, 1, 1));
-    let wide = Slot { scope: Scope::Pool(prefix_key()), block: Block::new("fd00::".parse().unwrap(), 62) };
+    let wide = Slot {
+        scope: Scope::Pool(prefix_key()),
+        block: Block::new("fd00::".parse().unwrap(), 62),
+    };
     assert!(ledger.overlaps_other_claim(&wide, &claim("wide")));
     assert!(!ledger.overlaps_other_claim(&wide, &claim("inside")));
 }

@@ -5,7 +5,9 @@ use capi_ipam_api::ScopeChange;
 
 fn labelled(name: &str, last: u8, net: Option<&str>) -> Pool {
     let addresses = format!("10.0.0.1-10.0.0.{last}");
-    pool(json!({"metadata": {"name": name, "uid": name, "labels": {"net": net}}, "spec": {"addresses": [addresses]}}))
+    pool(
+        json!({"metadata": {"name": name, "uid": name, "labels": {"net": net}}, "spec": {"addresses": [addresses]}}),
+    )
 }
 
 fn selecting(value: &str) -> IPNetwork {
@@ -13,7 +15,10 @@ fn selecting(value: &str) -> IPNetwork {
 }
 
 fn held_in(pool: &str, scope: &Scope, last: u8) -> IPReservation {
-    let slot = Slot { scope: scope.clone(), block: block(last) };
+    let slot = Slot {
+        scope: scope.clone(),
+        block: block(last),
+    };
     serde_json::from_value(json!({
         "metadata": {"name": slot.reservation_name(), "uid": format!("{}-{pool}", slot.reservation_name())},
         "spec": {"scope": scope.name(), "address": block(last).to_string(), "claimRef": held_by(pool),
@@ -32,18 +37,36 @@ fn network() -> Scope {
 
 /// The name of the pool, whether it leaves and joins, and the last bytes of the affected addresses.
 fn summary(change: &ScopeChange) -> (String, bool, bool, Vec<Block>) {
-    let moves = (change.left_network().is_some(), change.joined_network().is_some());
-    (change.pool.name.to_string(), moves.0, moves.1, change.affected.clone())
+    let moves = (
+        change.left_network().is_some(),
+        change.joined_network().is_some(),
+    );
+    (
+        change.pool.name.to_string(),
+        moves.0,
+        moves.1,
+        change.affected.clone(),
+    )
 }
 
 /// The pools p and q are members with one address in use each; r and s are not.
 fn ledger_with_pools() -> Ledger {
     let ledger = ledger();
     ledger.apply_network(&selecting("lab"));
-    for (name, net) in [("p", Some("lab")), ("q", Some("lab")), ("r", Some("other")), ("s", Some("other"))] {
+    for (name, net) in [
+        ("p", Some("lab")),
+        ("q", Some("lab")),
+        ("r", Some("other")),
+        ("s", Some("other")),
+    ] {
         ledger.apply_pool(&labelled(name, 8, net));
     }
-    for (pool, scope, last) in [("p", network(), 1), ("q", network(), 2), ("r", own("r"), 1), ("s", own("s"), 3)] {
+    for (pool, scope, last) in [
+        ("p", network(), 1),
+        ("q", network(), 2),
+        ("r", own("r"), 1),
+        ("s", own("s"), 3),
+    ] {
         ledger.insert_reservation(&held_in(pool, &scope, last));
     }
     ledger
@@ -52,25 +75,55 @@ fn ledger_with_pools() -> Ledger {
 #[test]
 fn pool_that_leaves_affects_its_addresses_in_use() {
     let ledger = ledger_with_pools();
-    let preview = |name: &str, net: Option<&str>| summary(&ledger.preview_pool(&named(name), &labelled(name, 8, net)));
-    assert_eq!(preview("p", None), ("p".to_owned(), true, false, vec![block(1)]));
-    assert_eq!(preview("p", Some("lab")), ("p".to_owned(), false, false, vec![]));
+    let preview = |name: &str, net: Option<&str>| {
+        summary(&ledger.preview_pool(&named(name), &labelled(name, 8, net)))
+    };
+    assert_eq!(
+        preview("p", None),
+        ("p".to_owned(), true, false, vec![block(1)])
+    );
+    assert_eq!(
+        preview("p", Some("lab")),
+        ("p".to_owned(), false, false, vec![])
+    );
     // It joins: 10.0.0.1 is in use in the network, 10.0.0.3 is not.
-    assert_eq!(preview("r", Some("lab")), ("r".to_owned(), false, true, vec![block(1)]));
-    assert_eq!(preview("s", Some("lab")), ("s".to_owned(), false, true, vec![]));
+    assert_eq!(
+        preview("r", Some("lab")),
+        ("r".to_owned(), false, true, vec![block(1)])
+    );
+    assert_eq!(
+        preview("s", Some("lab")),
+        ("s".to_owned(), false, true, vec![])
+    );
     assert_eq!(ledger.scope(&named("p")), network(), "nothing has changed");
 }
 
 #[test]
 fn network_change_affects_the_pools_that_it_moves() {
     let ledger = ledger_with_pools();
-    let preview = |network: &IPNetwork| ledger.preview_network(network).iter().map(summary).collect::<Vec<_>>();
+    let preview = |network: &IPNetwork| {
+        ledger
+            .preview_network(network)
+            .iter()
+            .map(summary)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(preview(&selecting("lab")), []);
     let gone = |name: &str, last: u8| (name.to_owned(), true, false, vec![block(last)]);
-    assert_eq!(preview(&lab(json!({"spec": {}}))), [gone("p", 1), gone("q", 2)]);
-    let all = [("r".to_owned(), false, true, vec![block(1)]), ("s".to_owned(), false, true, vec![])];
+    assert_eq!(
+        preview(&lab(json!({"spec": {}}))),
+        [gone("p", 1), gone("q", 2)]
+    );
+    let all = [
+        ("r".to_owned(), false, true, vec![block(1)]),
+        ("s".to_owned(), false, true, vec![]),
+    ];
     assert_eq!(preview(&lab(json!({"spec": {"pools": {}}}))), all);
-    assert_eq!(preview(&lab(json!({"spec": {"pools": {}}, "status": null}))), all, "its block length is not set yet");
+    assert_eq!(
+        preview(&lab(json!({"spec": {"pools": {}}, "status": null}))),
+        all,
+        "its block length is not set yet"
+    );
     // Two pools that join at the same time share an address that is not in use in the network.
     ledger.insert_reservation(&held_in("r", &own("r"), 5));
     ledger.insert_reservation(&held_in("s", &own("s"), 5));

@@ -1,4 +1,5 @@
-//! Changes of a pool count only the blocks that they add or remove, and agree with a count of all blocks.
+//! Changes of a pool count only the blocks that they add or remove, and agree with a count of all
+//! blocks.
 
 use super::super::pool::PoolEntry;
 use super::super::usage::UsageMap;
@@ -20,7 +21,8 @@ enum Step {
 
 fn spec() -> impl Strategy<Value = serde_json::Value> {
     let entries = || {
-        let entry = (1..=12_u8, 0..6_u8).prop_map(|(first, more)| format!("10.0.0.{first}-10.0.0.{}", first + more));
+        let entry = (1..=12_u8, 0..6_u8)
+            .prop_map(|(first, more)| format!("10.0.0.{first}-10.0.0.{}", first + more));
         proptest::collection::vec(entry, 0..3)
     };
     let invalid = proptest::bool::weighted(0.1);
@@ -56,16 +58,30 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn now_and_recounted(ledger: &Ledger) -> [String; 2] {
     let mut state = ledger.state.lock();
     let state = &mut *state;
-    let Some(entry) = state.pools.get_mut(&key()) else { return Default::default() };
+    let Some(entry) = state.pools.get_mut(&key()) else {
+        return Default::default();
+    };
     let describe = |entry: &PoolEntry| {
-        let usable = entry.usable().map(|usable| usable.set.clone()).unwrap_or_default();
-        let free = entry.free.clone().unwrap_or_else(|| capi_ipam_ip::FreeSet::new(&usable));
+        let usable = entry
+            .usable()
+            .map(|usable| usable.set.clone())
+            .unwrap_or_default();
+        let free = entry
+            .free
+            .clone()
+            .unwrap_or_else(|| capi_ipam_ip::FreeSet::new(&usable));
         let counts = (entry.used, entry.out_of_range, entry.cooling_down);
-        format!("{free:?} {counts:?} {:?} {:?}", entry.remembered, entry.draining)
+        format!(
+            "{free:?} {counts:?} {:?} {:?}",
+            entry.remembered, entry.draining
+        )
     };
     let now = describe(entry);
     let none = UsageMap::default();
-    let usage = state.scopes.get(&Scope::Pool(key())).map_or(&none, |scope| &scope.usage);
+    let usage = state
+        .scopes
+        .get(&Scope::Pool(key()))
+        .map_or(&none, |scope| &scope.usage);
     entry.recount(&key(), usage);
     [now, describe(entry)]
 }
@@ -111,7 +127,10 @@ fn block_of_another_length_is_not_allocated_when_a_pool_grows() {
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.3"]}})));
     let mut prefix = reservation(4, held_by("block"), None);
     prefix.spec.prefix_length = Some(30);
-    let slot = Slot { scope: Scope::Pool(key()), block: Block::new(block(4).base(), 30) };
+    let slot = Slot {
+        scope: Scope::Pool(key()),
+        block: Block::new(block(4).base(), 30),
+    };
     prefix.metadata.name = Some(slot.reservation_name());
     ledger.apply(&prefix);
     assert_eq!(counts(&ledger), (3, 3, 0, 0));
@@ -130,7 +149,9 @@ fn many_blocks_are_looked_up_by_their_usage() {
     ledger.apply(&reservation(9, held_by("outside"), None));
     ledger.apply(&address("outside", 9));
     assert_eq!(counts(&ledger), (8, 8, 0, 1));
-    ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.200"]}})));
+    ledger.apply_pool(&pool(
+        json!({"spec": {"addresses": ["10.0.0.1-10.0.0.200"]}}),
+    ));
     assert_eq!(counts(&ledger), (200, 199, 1, 0));
     ledger.remove_pool(&key());
     assert_eq!(counts(&ledger), (0, 0, 0, 1));

@@ -1,7 +1,10 @@
-//! A pool never changes its scope without an explicit change of the pool or of a valid network, whatever two managers
-//! observe, and in whatever order.
+//! A pool never changes its scope without an explicit change of the pool or of a valid network,
+//! whatever two managers observe, and in whatever order.
 
-#![allow(clippy::option_option, reason = "an absent selector differs from an empty one")]
+#![allow(
+    clippy::option_option,
+    reason = "an absent selector differs from an empty one"
+)]
 
 use capi_ipam_api::{MemberPhase, PoolNetwork};
 
@@ -61,7 +64,13 @@ enum Kind {
     Reservations,
 }
 
-const KINDS: [Kind; 5] = [Kind::Pools, Kind::Network(0), Kind::Network(1), Kind::Namespaces, Kind::Reservations];
+const KINDS: [Kind; 5] = [
+    Kind::Pools,
+    Kind::Network(0),
+    Kind::Network(1),
+    Kind::Namespaces,
+    Kind::Reservations,
+];
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -90,8 +99,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let pool = || 0..POOLS.len();
     let network = || 0..NETWORKS.len();
     let manager = || 0..2_usize;
-    let selector = prop_oneof![Just(None), Just(Some(None)), (0..SITES.len()).prop_map(|site| Some(Some(site)))];
-    let allows = prop_oneof![4 => Just(Allows::All), 1 => Just(Allows::None), 2 => Just(Allows::Labelled)];
+    let selector = prop_oneof![
+        Just(None),
+        Just(Some(None)),
+        (0..SITES.len()).prop_map(|site| Some(Some(site)))
+    ];
+    let allows =
+        prop_oneof![4 => Just(Allows::All), 1 => Just(Allows::None), 2 => Just(Allows::Labelled)];
     let length = prop_oneof![4 => Just(Some(32)), 1 => Just(Some(28)), 1 => Just(None)];
     let step = prop_oneof![
         2 => (pool(), 0..SITES.len()).prop_map(|(pool, site)| Step::Label(pool, site)),
@@ -116,7 +130,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 impl Objects {
     fn new() -> Self {
-        let pool = PoolObject { generation: 1, site: 1, names: None, status: None };
+        let pool = PoolObject {
+            generation: 1,
+            site: 1,
+            names: None,
+            status: None,
+        };
         let lab = NetworkObject {
             uid: 0,
             generation: 1,
@@ -148,9 +167,16 @@ impl Objects {
     }
 
     fn pool(&self, index: usize) -> Pool {
-        let PoolObject { generation, site, names, status } = &self.pools[index];
+        let PoolObject {
+            generation,
+            site,
+            names,
+            status,
+        } = &self.pools[index];
         let name = POOLS[index];
-        let status = status.as_ref().map(|network| json!({"observedGeneration": 1, "network": network}));
+        let status = status
+            .as_ref()
+            .map(|network| json!({"observedGeneration": 1, "network": network}));
         pool(json!({
             "metadata": {"name": name, "uid": name, "generation": generation, "labels": {"site": SITES[*site]}},
             "spec": {"network": names.map(|network| NETWORKS[network])},
@@ -159,20 +185,35 @@ impl Objects {
     }
 
     fn network(&self, index: usize) -> Option<IPNetwork> {
-        let NetworkObject { uid, generation, selector, allows, is_valid, is_deleting, length } =
-            self.networks[index].as_ref()?;
+        let NetworkObject {
+            uid,
+            generation,
+            selector,
+            allows,
+            is_valid,
+            is_deleting,
+            length,
+        } = self.networks[index].as_ref()?;
         let name = NETWORKS[index];
         let selector = selector.map(|site| match site.map(|site| SITES[site]) {
             Some(Some(site)) => json!({"matchLabels": {"site": site}}),
-            Some(None) => json!({"matchExpressions": [{"key": "site", "operator": "DoesNotExist"}]}),
+            Some(None) => {
+                json!({"matchExpressions": [{"key": "site", "operator": "DoesNotExist"}]})
+            }
             None => json!({}),
         });
         let namespaces = match allows {
             Allows::All => json!({"from": "All"}),
             Allows::None => json!({"from": "None"}),
-            Allows::Labelled => json!({"from": "Selector", "selector": {"matchLabels": {"tenant": "a"}}}),
+            Allows::Labelled => {
+                json!({"from": "Selector", "selector": {"matchLabels": {"tenant": "a"}}})
+            }
         };
-        let excluded = if *is_valid { json!(null) } else { json!(["fd00::9-fd00::1"]) };
+        let excluded = if *is_valid {
+            json!(null)
+        } else {
+            json!(["fd00::9-fd00::1"])
+        };
         let deletion = is_deleting.then_some("2026-01-01T00:00:00Z");
         Some(lab(json!({
             "metadata": {"name": name, "uid": format!("{name}-{uid}"), "generation": generation,
@@ -183,13 +224,17 @@ impl Objects {
     }
 
     fn selects(&self, network: usize, pool: usize) -> bool {
-        let selector = self.networks[network].as_ref().and_then(|network| network.selector);
+        let selector = self.networks[network]
+            .as_ref()
+            .and_then(|network| network.selector);
         selector.is_some_and(|site| site.is_none_or(|site| site == self.pools[pool].site))
     }
 
     /// Whether pools can join a network, or stay in it and allocate.
     fn is_usable(&self, network: usize) -> bool {
-        let Some(found) = &self.networks[network] else { return false };
+        let Some(found) = &self.networks[network] else {
+            return false;
+        };
         let is_allowed = match found.allows {
             Allows::All => true,
             Allows::None => false,
@@ -219,8 +264,13 @@ impl Manager {
     fn started(objects: &Objects, kinds: &[Kind]) -> Self {
         let mut empty = Objects::new();
         empty.networks = [None, None];
-        let mut manager = Self { ledger: ledger(), seen: empty };
-        kinds.iter().for_each(|kind| manager.observe(objects, *kind));
+        let mut manager = Self {
+            ledger: ledger(),
+            seen: empty,
+        };
+        kinds
+            .iter()
+            .for_each(|kind| manager.observe(objects, *kind));
         manager
     }
 
@@ -239,7 +289,9 @@ impl Manager {
                 seen.networks[network].clone_from(&objects.networks[network]);
             }
             Kind::Namespaces => {
-                let labels = objects.has_label.then(|| ("tenant".to_owned(), "a".to_owned()));
+                let labels = objects
+                    .has_label
+                    .then(|| ("tenant".to_owned(), "a".to_owned()));
                 ledger.apply_namespace("n", &labels.into_iter().collect());
                 seen.has_label = objects.has_label;
             }
@@ -249,7 +301,10 @@ impl Manager {
                         ledger.remove_reservation(&reserved(slot, *pool));
                     }
                 }
-                objects.reservations.iter().for_each(|(slot, pool)| ledger.apply(&reserved(slot, *pool)));
+                objects
+                    .reservations
+                    .iter()
+                    .for_each(|(slot, pool)| ledger.apply(&reserved(slot, *pool)));
                 seen.reservations.clone_from(&objects.reservations);
             }
         }
@@ -260,12 +315,16 @@ impl Manager {
     }
 
     fn can_allocate(&self, pool: usize) -> bool {
-        self.ledger.pool_info(&named(POOLS[pool])).is_some_and(|info| info.can_allocate())
+        self.ledger
+            .pool_info(&named(POOLS[pool]))
+            .is_some_and(|info| info.can_allocate())
     }
 }
 
 fn index_of(scope: &Scope) -> Option<usize> {
-    NETWORKS.iter().position(|network| scope.network() == Some(network))
+    NETWORKS
+        .iter()
+        .position(|network| scope.network() == Some(network))
 }
 
 /// Whether what a manager has observed permits that a pool leaves or joins a network.
@@ -273,26 +332,45 @@ fn is_explicit(manager: &Manager, before: &Objects, pool: usize, from: &Scope, t
     let (seen, object) = (&manager.seen, &manager.seen.pools[pool]);
     let status = object.status.clone().flatten();
     let may_leave = index_of(from).is_none_or(|network| {
-        let is_valid = seen.networks[network].as_ref().is_some_and(|network| network.is_valid);
-        let is_deselected = is_valid && !seen.selects(network, pool) && object.names != Some(network);
+        let is_valid = seen.networks[network]
+            .as_ref()
+            .is_some_and(|network| network.is_valid);
+        let is_deselected =
+            is_valid && !seen.selects(network, pool) && object.names != Some(network);
         // It may have named another network in between, which has not accepted it.
         let is_unnamed = before.pools[pool].names.is_some() && object.names.is_none();
-        let names_another = object.names.is_some_and(|other| other != network && seen.is_usable(other));
+        let names_another = object
+            .names
+            .is_some_and(|other| other != network && seen.is_usable(other));
         is_deselected || is_unnamed || names_another
     });
     let may_join = index_of(to).is_none_or(|network| {
-        let asks = object.names.map_or_else(|| seen.selects(network, pool), |name| name == network);
-        let is_reserved =
-            seen.reservations.iter().any(|(slot, by)| *by == pool && index_of(&slot.scope) == Some(network));
-        let is_recorded = status.as_ref().is_some_and(|status| status.name == NETWORKS[network]) || is_reserved;
+        let asks = object
+            .names
+            .map_or_else(|| seen.selects(network, pool), |name| name == network);
+        let is_reserved = seen
+            .reservations
+            .iter()
+            .any(|(slot, by)| *by == pool && index_of(&slot.scope) == Some(network));
+        let is_recorded = status
+            .as_ref()
+            .is_some_and(|status| status.name == NETWORKS[network])
+            || is_reserved;
         (asks && seen.is_usable(network)) || (is_recorded && !manager.can_allocate(pool))
     });
     may_leave && may_join
 }
 
-/// Whether a manager has adopted the scope of a pool that another one has recorded, after an explicit change that it has
-/// not observed itself. It does so only for a pool that cannot allocate. The pool may have left that scope since.
-fn is_adopted(manager: &Manager, before: &Objects, pool: usize, could_allocate: bool, scope: &Scope) -> bool {
+/// Whether a manager has adopted the scope of a pool that another one has recorded, after an
+/// explicit change that it has not observed itself. It does so only for a pool that cannot
+/// allocate. The pool may have left that scope since.
+fn is_adopted(
+    manager: &Manager,
+    before: &Objects,
+    pool: usize,
+    could_allocate: bool,
+    scope: &Scope,
+) -> bool {
     let status = manager.seen.pools[pool].status.clone().flatten();
     let member = status.filter(|status| status.phase != MemberPhase::Leaving);
     let own = Scope::Pool(named(POOLS[pool]));
@@ -301,20 +379,28 @@ fn is_adopted(manager: &Manager, before: &Objects, pool: usize, could_allocate: 
     is_recorded || (!could_allocate && is_explicit(manager, before, pool, &recorded, scope))
 }
 
-/// Executes a step, and checks that no manager changes the scope of a pool without an explicit change.
+/// Executes a step, and checks that no manager changes the scope of a pool without an explicit
+/// change.
 fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
     match step {
         Step::Label(pool, site) => objects.edit_pool(*pool, |pool| pool.site = *site),
         Step::Name(pool, network) => objects.edit_pool(*pool, |pool| pool.names = *network),
-        Step::Select(network, selector) => objects.edit_network(*network, |it| it.selector = *selector),
+        Step::Select(network, selector) => {
+            objects.edit_network(*network, |it| it.selector = *selector)
+        }
         Step::Allow(network, allows) => objects.edit_network(*network, |it| it.allows = *allows),
-        Step::Validate(network, is_valid) => objects.edit_network(*network, |it| it.is_valid = *is_valid),
+        Step::Validate(network, is_valid) => {
+            objects.edit_network(*network, |it| it.is_valid = *is_valid)
+        }
         Step::Delete(network) => objects.edit_network(*network, |it| it.is_deleting = true),
         Step::Force(network) => objects.networks[*network] = None,
         Step::Create(network) => {
             if objects.networks[*network].is_none() {
                 let created = Objects::new().networks[0].clone();
-                objects.networks[*network] = created.map(|created| NetworkObject { uid: objects.created, ..created });
+                objects.networks[*network] = created.map(|created| NetworkObject {
+                    uid: objects.created,
+                    ..created
+                });
                 objects.created += 1;
             }
         }
@@ -323,7 +409,9 @@ fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
         Step::Observe(by, kind) => {
             let manager = &mut managers[*by];
             let pools = 0..POOLS.len();
-            let before: Vec<_> = pools.map(|pool| (manager.scope(pool), manager.can_allocate(pool))).collect();
+            let before: Vec<_> = pools
+                .map(|pool| (manager.scope(pool), manager.can_allocate(pool)))
+                .collect();
             let seen = manager.seen.clone();
             manager.observe(objects, *kind);
             for (pool, (before, could_allocate)) in before.iter().enumerate() {
@@ -331,14 +419,20 @@ fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
                 let is_permitted = *before == after
                     || is_explicit(manager, &seen, pool, before, &after)
                     || is_adopted(manager, &seen, pool, *could_allocate, &after);
-                assert!(is_permitted, "{}: {before} -> {after}, {:?}", POOLS[pool], manager.seen);
+                assert!(
+                    is_permitted,
+                    "{}: {before} -> {after}, {:?}",
+                    POOLS[pool], manager.seen
+                );
             }
         }
         Step::Restart(by, kinds) => {
             managers[*by] = Manager::started(objects, kinds);
             let manager = &managers[*by];
             for (pool, name) in POOLS.iter().enumerate() {
-                let Some(Some(status)) = &objects.pools[pool].status else { continue };
+                let Some(Some(status)) = &objects.pools[pool].status else {
+                    continue;
+                };
                 let recorded = Scope::Network(status.name.as_str().into());
                 let after = manager.scope(pool);
                 let mut unnamed = manager.seen.clone();
@@ -346,16 +440,25 @@ fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
                 let is_permitted = status.phase == MemberPhase::Leaving
                     || recorded == after
                     || is_explicit(manager, &unnamed, pool, &recorded, &after);
-                assert!(is_permitted, "{name}: {recorded} -> {after} after a restart, {:?}", manager.seen);
+                assert!(
+                    is_permitted,
+                    "{name}: {recorded} -> {after} after a restart, {:?}",
+                    manager.seen
+                );
             }
         }
         Step::Allocate(by, pool, last) => {
-            let slot = Slot { scope: managers[*by].scope(*pool), block: block(*last) };
+            let slot = Slot {
+                scope: managers[*by].scope(*pool),
+                block: block(*last),
+            };
             if managers[*by].can_allocate(*pool) {
                 objects.reservations.entry(slot).or_insert(*pool);
             }
         }
-        Step::Release(last) => objects.reservations.retain(|slot, _| slot.block != block(*last)),
+        Step::Release(last) => objects
+            .reservations
+            .retain(|slot, _| slot.block != block(*last)),
         Step::WriteStatus(by, pool) => write_status(objects, &managers[*by], *pool),
         Step::Move(by) => move_reservations(objects, &managers[*by]),
     }
@@ -363,7 +466,11 @@ fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
         for (pool, name) in POOLS.iter().enumerate() {
             let network = index_of(&manager.scope(pool));
             let is_usable = network.is_none_or(|network| manager.seen.is_usable(network));
-            assert!(is_usable || !manager.can_allocate(pool), "{name} allocates, {:?}", manager.seen);
+            assert!(
+                is_usable || !manager.can_allocate(pool),
+                "{name} allocates, {:?}",
+                manager.seen
+            );
         }
     }
 }
@@ -377,7 +484,10 @@ fn write_status(objects: &mut Objects, manager: &Manager, pool: usize) {
 
 fn move_reservations(objects: &mut Objects, manager: &Manager) {
     for misplaced in manager.ledger.misplaced(100) {
-        let target = Slot { scope: misplaced.scope, block: misplaced.slot.block };
+        let target = Slot {
+            scope: misplaced.scope,
+            block: misplaced.slot.block,
+        };
         if let Some(pool) = objects.reservations.get(&misplaced.slot).copied()
             && *objects.reservations.entry(target).or_insert(pool) == pool
         {

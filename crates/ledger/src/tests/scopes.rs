@@ -50,9 +50,17 @@ fn two_members() -> Ledger {
 /// Both pools are in the network, allocate nothing, and nothing of them is moved.
 fn assert_kept(ledger: &Ledger, case: &str) {
     for name in ["p", "q"] {
-        assert_eq!(ledger.scope(&named(name)), network_scope(), "{case}: {name}");
+        assert_eq!(
+            ledger.scope(&named(name)),
+            network_scope(),
+            "{case}: {name}"
+        );
         assert!(!can_allocate(ledger, name), "{case}: {name}");
-        assert_eq!(ledger.propose(&named(name), &claim("x"), 1), Proposal::Wait, "{case}: {name}");
+        assert_eq!(
+            ledger.propose(&named(name), &claim("x"), 1),
+            Proposal::Wait,
+            "{case}: {name}"
+        );
     }
     assert!(ledger.misplaced(10).is_empty(), "{case}");
     let view = ledger.network("lab");
@@ -62,17 +70,24 @@ fn assert_kept(ledger: &Ledger, case: &str) {
 #[test]
 fn selected_pools_stay_in_a_network_that_is_unusable() {
     let invalid = json!({"metadata": {"generation": 2}, "spec": {"excluded": ["fd00::9-fd00::1"]}});
-    let operator = json!({"matchExpressions": [{"key": "site", "operator": "Like", "values": ["a"]}]});
+    let operator =
+        json!({"matchExpressions": [{"key": "site", "operator": "Like", "values": ["a"]}]});
     let unreadable = json!({"metadata": {"generation": 3}, "spec": {"pools": operator}});
     let narrowed = json!({"metadata": {"generation": 4}, "spec": {"namespaces": {"from": "None"}}});
-    for (case, change) in
-        [("deleting", being_deleted()), ("invalid", invalid), ("unreadable", unreadable), ("narrowed", narrowed)]
-    {
+    for (case, change) in [
+        ("deleting", being_deleted()),
+        ("invalid", invalid),
+        ("unreadable", unreadable),
+        ("narrowed", narrowed),
+    ] {
         let ledger = two_members();
         ledger.apply_network(&selecting(change));
         assert_kept(&ledger, case);
         ledger.apply_network(&selecting(json!({"metadata": {"generation": 5}})));
-        assert!(can_allocate(&ledger, "p") && can_allocate(&ledger, "q"), "{case}: it is usable again");
+        assert!(
+            can_allocate(&ledger, "p") && can_allocate(&ledger, "q"),
+            "{case}: it is usable again"
+        );
         ledger.remove_network("lab");
         assert_kept(&ledger, &format!("{case}, then missing"));
     }
@@ -90,13 +105,19 @@ fn network_that_cannot_be_decoded_keeps_its_pools() {
     EventHandler::<IPNetwork>::init(&ledger);
     ledger.apply_invalid_network(&metadata);
     EventHandler::<IPNetwork>::init_done(&ledger);
-    assert_eq!(ledger.pool_info(&key()).unwrap().network_problem, Some(NetworkRefusal::Invalid("lab".into())));
+    assert_eq!(
+        ledger.pool_info(&key()).unwrap().network_problem,
+        Some(NetworkRefusal::Invalid("lab".into()))
+    );
 }
 
 #[test]
 fn namespace_that_loses_its_label_keeps_pools_in_the_network() {
     let ledger = two_members();
-    ledger.apply_namespace("n", &BTreeMap::from([("tenant".to_owned(), "a".to_owned())]));
+    ledger.apply_namespace(
+        "n",
+        &BTreeMap::from([("tenant".to_owned(), "a".to_owned())]),
+    );
     let namespaces = json!({"from": "Selector", "selector": {"matchLabels": {"tenant": "a"}}});
     ledger.apply_network(&selecting(json!({"spec": {"namespaces": namespaces}})));
     assert!(can_allocate(&ledger, "p"));
@@ -125,7 +146,9 @@ fn restarted_manager_keeps_pools_in_a_missing_network() {
     ledger.apply_pool(&labelled("r", None, json!({"status": status})));
     assert!(can_allocate(&ledger, "r"), "it has left the network");
     // The way out: the network exists again, with a selector.
-    ledger.apply_network(&selecting(json!({"spec": {"pools": {"matchLabels": {"site": "b"}}}})));
+    ledger.apply_network(&selecting(
+        json!({"spec": {"pools": {"matchLabels": {"site": "b"}}}}),
+    ));
     assert_eq!(ledger.scope(&named("p")), Scope::Pool(key()));
     assert!(can_allocate(&ledger, "p"));
     assert_eq!(ledger.misplaced(10).len(), 2);
@@ -147,7 +170,10 @@ fn pools_restored_before_their_network_do_not_allocate() {
         assert!(ledger.misplaced(10).is_empty());
         ledger.apply_network(&selecting(json!({})));
         assert!(can_allocate(&ledger, "p"));
-        assert_eq!(ledger.propose(&key(), &claim("x"), 1), Proposal::Slot(in_lab(2)));
+        assert_eq!(
+            ledger.propose(&key(), &claim("x"), 1),
+            Proposal::Slot(in_lab(2))
+        );
     }
     // An exclusion that a user has created in any scope is no evidence.
     let ledger = ledger();
@@ -177,16 +203,27 @@ fn refused_pool_keeps_addresses_without_a_reservation_in_scope() {
     // An IPAddress that another provider has created.
     ledger.apply(&address("go", 5));
     assert_eq!(free(&ledger, "q"), 5);
-    ledger.apply_network(&selecting(json!({"metadata": {"generation": 2}, "spec": {"namespaces": {"from": "None"}}})));
+    ledger.apply_network(&selecting(
+        json!({"metadata": {"generation": 2}, "spec": {"namespaces": {"from": "None"}}}),
+    ));
     let global = json!({"kind": "GlobalInClusterIPPool", "spec": {"network": "lab"},
                         "metadata": {"name": "g", "uid": "g", "namespace": null}});
     ledger.apply_pool(&pool(global));
     let global = PoolKey::new(InClusterKind::GlobalIPPool, None, "g");
-    assert_eq!(ledger.counts(&global).free, 5, "10.0.0.1, 2 and 5 are in use");
+    assert_eq!(
+        ledger.counts(&global).free,
+        5,
+        "10.0.0.1, 2 and 5 are in use"
+    );
     ledger.apply_network(&selecting(json!({})));
-    ledger.apply_network(&selecting(json!({"metadata": {"name": "other", "uid": "other"}})));
+    ledger.apply_network(&selecting(
+        json!({"metadata": {"name": "other", "uid": "other"}}),
+    ));
     assert!(!can_allocate(&ledger, "p"), "two networks select it");
-    assert_eq!((ledger.scope(&key()), ledger.counts(&global).free), (network_scope(), 5));
+    assert_eq!(
+        (ledger.scope(&key()), ledger.counts(&global).free),
+        (network_scope(), 5)
+    );
 }
 
 /// A pool of prefixes of length 28, with the label of the network or without it.
@@ -198,7 +235,10 @@ fn prefixes(site: Option<&str>) -> Pool {
 }
 
 fn reserved_prefix(scope: &Scope, last: u8) -> IPReservation {
-    let slot = Slot { scope: scope.clone(), block: Block::new([10, 9, 0, last].into(), 28) };
+    let slot = Slot {
+        scope: scope.clone(),
+        block: Block::new([10, 9, 0, last].into(), 28),
+    };
     serde_json::from_value(json!({
         "metadata": {"name": slot.reservation_name(), "uid": slot.reservation_name()},
         "spec": {"scope": scope.name(), "address": format!("10.9.0.{last}"), "prefixLength": 28,
@@ -220,7 +260,10 @@ fn pool_with_another_block_length_does_not_join_by_label() {
     assert!(!ledger.pool_info(&key).unwrap().can_allocate());
     assert!(ledger.misplaced(10).is_empty());
     let view = ledger.network("lab");
-    assert_eq!((view.members.len(), view.reserved_lengths.ipv4), (2, Some(32)));
+    assert_eq!(
+        (view.members.len(), view.reserved_lengths.ipv4),
+        (2, Some(32))
+    );
     assert!(can_allocate(&ledger, "p"));
     // A pool that names the network, too.
     let mut naming = prefixes(None);
@@ -241,13 +284,20 @@ fn json_patch_spec(pool: &mut Pool, network: &str) {
 #[test]
 fn only_pool_recreated_with_another_length_is_not_stuck() {
     let ledger = ledger();
-    ledger.apply_network(&selecting(json!({"status": {"blockLengths": {"ipv4": 32}}})));
+    ledger.apply_network(&selecting(
+        json!({"status": {"blockLengths": {"ipv4": 32}}}),
+    ));
     ledger.apply_pool(&prefixes(Some("a")));
     let view = ledger.network("lab");
-    assert!(!view.keeps_lengths, "its length is that of no pool and no reservation");
+    assert!(
+        !view.keeps_lengths,
+        "its length is that of no pool and no reservation"
+    );
     ledger.apply_network(&selecting(json!({"status": null})));
     assert_eq!(ledger.network("lab").oldest_lengths.ipv4, Some(28));
-    ledger.apply_network(&selecting(json!({"status": {"blockLengths": {"ipv4": 28}}})));
+    ledger.apply_network(&selecting(
+        json!({"status": {"blockLengths": {"ipv4": 28}}}),
+    ));
     let key = PoolKey::new(InClusterKind::PrefixPool, Some("n"), "r");
     assert_eq!(ledger.scope(&key), network_scope());
     assert!(ledger.pool_info(&key).unwrap().can_allocate());
@@ -284,10 +334,18 @@ fn change_of_a_network_reaches_all_pools() {
     let ledger = ledger();
     ledger.apply_network(&selecting(json!({})));
     let names: Vec<String> = (0..300).map(|number| format!("p{number}")).collect();
-    names.iter().for_each(|name| ledger.apply_pool(&labelled(name, Some("a"), json!({}))));
+    names
+        .iter()
+        .for_each(|name| ledger.apply_pool(&labelled(name, Some("a"), json!({}))));
     for (change, expected) in [(being_deleted(), 0), (json!({}), 300)] {
         ledger.apply_network(&selecting(change));
-        assert_eq!(names.iter().filter(|name| can_allocate(&ledger, name)).count(), expected);
+        assert_eq!(
+            names
+                .iter()
+                .filter(|name| can_allocate(&ledger, name))
+                .count(),
+            expected
+        );
         assert_eq!(ledger.network("lab").members.len(), 300);
     }
 }

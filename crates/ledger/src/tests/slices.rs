@@ -9,24 +9,38 @@ use super::order::allocated;
 use super::*;
 
 fn owner(name: &str) -> Arc<SliceOwner> {
-    Arc::new(SliceOwner { kind: SliceOwnerKind::Label, namespace: None, name: name.to_owned() })
+    Arc::new(SliceOwner {
+        kind: SliceOwnerKind::Label,
+        namespace: None,
+        name: name.to_owned(),
+    })
 }
 
 fn of(name: &str) -> ClaimAttributes {
-    ClaimAttributes { priority: 1, slice_owner: Some(owner(name)), ..ClaimAttributes::default() }
+    ClaimAttributes {
+        priority: 1,
+        slice_owner: Some(owner(name)),
+        ..ClaimAttributes::default()
+    }
 }
 
 /// A pool of eight addresses in slices of four: .0 to .3 has three usable addresses, and .8 one.
 fn sliced() -> (Ledger, Arc<Mutex<Vec<NamespacedName>>>) {
     let (ledger, woken) = recording();
-    ledger.apply_pool(&pool(json!({"spec": {"slices": {"size": 4, "per": "Label", "label": "rack"}}})));
+    ledger.apply_pool(&pool(
+        json!({"spec": {"slices": {"size": 4, "per": "Label", "label": "rack"}}}),
+    ));
     take(&woken);
     (ledger, woken)
 }
 
 fn slice(block_of: &str, name: &str) -> IPSlice {
     let pool = key();
-    let text = format!("{}.{}", Scope::Pool(pool).name(), block_of.replace('/', "-"));
+    let text = format!(
+        "{}.{}",
+        Scope::Pool(pool).name(),
+        block_of.replace('/', "-")
+    );
     serde_json::from_value(json!({
         "metadata": {"name": text, "uid": format!("uid-{block_of}"), "resourceVersion": "5"},
         "spec": {"scope": Scope::Pool(key()).name(), "block": block_of, "assignedAt": "2026-01-01T00:00:00Z",
@@ -55,11 +69,22 @@ fn claims_of_an_owner_wait_for_one_slice() {
     assert_eq!(assign(&ledger, "a1", "a"), "10.0.0.0/30");
     let pending = Proposal::SliceUnavailable(SliceRefusal::Pending { owner: owner("a") });
     assert_eq!(ledger.propose(&key(), &claim("a2"), of("a")), pending);
-    assert_eq!(assign(&ledger, "b1", "b"), "10.0.0.4/30", "another owner does not wait");
+    assert_eq!(
+        assign(&ledger, "b1", "b"),
+        "10.0.0.4/30",
+        "another owner does not wait"
+    );
     ledger.insert_slice(&slice("10.0.0.0/30", "a"));
     assert_eq!(take(&woken), [claim("a2")]);
     assert_eq!((last(&ledger, "a1", "a"), last(&ledger, "a2", "a")), (1, 2));
-    assert_eq!(ledger.slice_counts(&key()), Some(SliceCounts { total: 3, assigned: 1, free: 2 }));
+    assert_eq!(
+        ledger.slice_counts(&key()),
+        Some(SliceCounts {
+            total: 3,
+            assigned: 1,
+            free: 2
+        })
+    );
 }
 
 #[test]
@@ -74,8 +99,8 @@ fn failed_assignment_wakes_the_claim_that_waits_for_it() {
     assert_eq!(assign(&ledger, "a2", "a"), "10.0.0.0/30");
 }
 
-/// The request that assigns a slice ends after the pool has changed its family, its slice size or its addresses, or has
-/// lost its slices, and after it is as before.
+/// The request that assigns a slice ends after the pool has changed its family, its slice size or
+/// its addresses, or has lost its slices, and after it is as before.
 #[test]
 fn assignment_ends_although_the_pool_has_changed() {
     let slices = |size: u32| json!({"size": size, "per": "Label", "label": "rack"});
@@ -89,20 +114,32 @@ fn assignment_ends_although_the_pool_has_changed() {
     for (number, change) in changes.into_iter().enumerate() {
         for is_undone in [false, true] {
             let (ledger, woken) = recording();
-            let before = pool(json!({"metadata": {"generation": 1}, "spec": {"slices": slices(4)}}));
+            let before =
+                pool(json!({"metadata": {"generation": 1}, "spec": {"slices": slices(4)}}));
             ledger.apply_pool(&before);
             assert_eq!(assign(&ledger, "a1", "a"), "10.0.0.0/30");
-            assert!(matches!(ledger.propose(&key(), &claim("a2"), of("a")), Proposal::SliceUnavailable(_)));
+            assert!(matches!(
+                ledger.propose(&key(), &claim("a2"), of("a")),
+                Proposal::SliceUnavailable(_)
+            ));
             let mut object = json!({"metadata": {"generation": 2}, "spec": {"slices": slices(4)}});
             json_patch::merge(&mut object, &change);
             ledger.apply_pool(&pool(object));
             if is_undone {
-                ledger.apply_pool(&pool(json!({"metadata": {"generation": 3}, "spec": {"slices": slices(4)}})));
+                ledger.apply_pool(&pool(
+                    json!({"metadata": {"generation": 3}, "spec": {"slices": slices(4)}}),
+                ));
             }
             ledger.end_slice_assignment(&key(), Block::new([10, 0, 0, 0].into(), 30));
             take(&woken);
-            ledger.apply_pool(&pool(json!({"metadata": {"generation": 4}, "spec": {"slices": slices(4)}})));
-            assert_eq!(assign(&ledger, "a3", "a"), "10.0.0.0/30", "change {number}, undone: {is_undone}");
+            ledger.apply_pool(&pool(
+                json!({"metadata": {"generation": 4}, "spec": {"slices": slices(4)}}),
+            ));
+            assert_eq!(
+                assign(&ledger, "a3", "a"),
+                "10.0.0.0/30",
+                "change {number}, undone: {is_undone}"
+            );
             assert_eq!(ledger.slice_counts(&key()).unwrap().assigned, 0);
         }
     }
@@ -114,13 +151,23 @@ fn invalid_slice_takes_the_block_of_its_name() {
     let mut invalid = slice("10.0.0.0/30", "b");
     invalid.spec.block = "10.0.0.4/30".to_owned();
     ledger.apply(&invalid);
-    assert_eq!(assign(&ledger, "a1", "a"), "10.0.0.4/30", "the API server has the name of the first one");
+    assert_eq!(
+        assign(&ledger, "a1", "a"),
+        "10.0.0.4/30",
+        "the API server has the name of the first one"
+    );
     assert_eq!(ledger.slices(), [], "it is never returned");
     ledger.delete(&invalid);
     assert_eq!(assign(&ledger, "c1", "c"), "10.0.0.0/30");
-    let undecodable = Invalid { error: "no date".to_owned(), metadata: Box::new(slice("10.0.0.8/30", "d").metadata) };
+    let undecodable = Invalid {
+        error: "no date".to_owned(),
+        metadata: Box::new(slice("10.0.0.8/30", "d").metadata),
+    };
     EventHandler::<IPSlice>::apply_invalid(&ledger, &undecodable);
-    assert!(matches!(ledger.propose(&key(), &claim("e1"), of("e")), Proposal::SliceUnavailable(_)));
+    assert!(matches!(
+        ledger.propose(&key(), &claim("e1"), of("e")),
+        Proposal::SliceUnavailable(_)
+    ));
     EventHandler::<IPSlice>::delete_invalid(&ledger, &undecodable);
     assert_eq!(assign(&ledger, "e1", "e"), "10.0.0.8/30");
 }
@@ -128,15 +175,30 @@ fn invalid_slice_takes_the_block_of_its_name() {
 #[test]
 fn full_owner_does_not_delay_others() {
     let (ledger, woken) = sliced();
-    for (block, name) in [("10.0.0.0/30", "a"), ("10.0.0.4/30", "b"), ("10.0.0.8/30", "c")] {
+    for (block, name) in [
+        ("10.0.0.0/30", "a"),
+        ("10.0.0.4/30", "b"),
+        ("10.0.0.8/30", "c"),
+    ] {
         ledger.apply(&slice(block, name));
     }
-    let taken: Vec<u8> = (0..3).map(|number| last(&ledger, &format!("a{number}"), "a")).collect();
+    let taken: Vec<u8> = (0..3)
+        .map(|number| last(&ledger, &format!("a{number}"), "a"))
+        .collect();
     assert_eq!(taken, [1, 2, 3]);
     let full = ledger.propose(&key(), &claim("a3"), of("a"));
-    assert_eq!(full, Proposal::SliceUnavailable(SliceRefusal::NoFreeSlice { owner: owner("a"), slices: 1 }));
+    assert_eq!(
+        full,
+        Proposal::SliceUnavailable(SliceRefusal::NoFreeSlice {
+            owner: owner("a"),
+            slices: 1
+        })
+    );
     assert_eq!(last(&ledger, "b0", "b"), 4);
-    assert!(matches!(ledger.propose(&key(), &claim("d0"), of("d")), Proposal::SliceUnavailable(_)));
+    assert!(matches!(
+        ledger.propose(&key(), &claim("d0"), of("d")),
+        Proposal::SliceUnavailable(_)
+    ));
     assert_eq!(take(&woken), []);
     ledger.drop_candidate(&value(2));
     assert_eq!(take(&woken), [claim("a3")]);
@@ -157,7 +219,11 @@ fn slice_in_use_is_not_returned() {
     assert!(view().is_in_use && !ledger.begin_slice_return(&view()));
     ledger.drop_candidate(&value(4));
     assert!(ledger.begin_slice_return(&view()));
-    assert_eq!(assign(&ledger, "a0", "a"), "10.0.0.0/30", "no address of a slice that is being returned");
+    assert_eq!(
+        assign(&ledger, "a0", "a"),
+        "10.0.0.0/30",
+        "no address of a slice that is being returned"
+    );
     ledger.cancel_slice_return(&view());
     assert_eq!(last(&ledger, "a0", "a"), 4);
     // Addresses of a deleted pool are in use as well.
@@ -172,28 +238,39 @@ fn slices_are_known_before_their_pool() {
     EventHandler::<IPSlice>::init(&ledger);
     ledger.apply(&slice("10.0.0.4/30", "a"));
     EventHandler::<IPSlice>::init_done(&ledger);
-    ledger.apply_pool(&pool(json!({"spec": {"slices": {"size": 4, "per": "Label", "label": "rack"}}})));
+    ledger.apply_pool(&pool(
+        json!({"spec": {"slices": {"size": 4, "per": "Label", "label": "rack"}}}),
+    ));
     assert_eq!(last(&ledger, "a0", "a"), 4);
     // The slices are removed from the pool: claims get any address.
     assert_eq!(assign(&ledger, "b0", "b"), "10.0.0.0/30");
-    assert!(matches!(ledger.propose(&key(), &claim("b1"), of("b")), Proposal::SliceUnavailable(_)));
+    assert!(matches!(
+        ledger.propose(&key(), &claim("b1"), of("b")),
+        Proposal::SliceUnavailable(_)
+    ));
     ledger.apply_pool(&pool(json!({"metadata": {"generation": 2}})));
     assert!(take(&woken).contains(&claim("b1")));
-    assert_eq!((ledger.slice_counts(&key()), last(&ledger, "b1", "b")), (None, 1));
+    assert_eq!(
+        (ledger.slice_counts(&key()), last(&ledger, "b1", "b")),
+        (None, 1)
+    );
     // A list without the slice.
     EventHandler::<IPSlice>::init(&ledger);
     EventHandler::<IPSlice>::init_done(&ledger);
     assert_eq!(ledger.slices(), []);
 }
 
-/// Observes a pool with the order RoundRobin, its slices and its addresses; `order` is the order of the three.
+/// Observes a pool with the order RoundRobin, its slices and its addresses; `order` is the order of
+/// the three.
 fn with_round_robin(order: [usize; 3]) -> Ledger {
     let ledger = ledger();
     for step in order {
         match step {
             0 => {
                 let slices = json!({"size": 4, "per": "Label", "label": "rack"});
-                ledger.apply_pool(&pool(json!({"spec": {"slices": slices, "allocation": {"order": "RoundRobin"}}})));
+                ledger.apply_pool(&pool(
+                    json!({"spec": {"slices": slices, "allocation": {"order": "RoundRobin"}}}),
+                ));
             }
             1 => {
                 ledger.insert_slice(&slice("10.0.0.0/30", "0"));
@@ -211,11 +288,26 @@ fn with_round_robin(order: [usize; 3]) -> Ledger {
 
 #[test]
 fn round_robin_continues_in_the_slices_of_each_owner() {
-    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+    for order in [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ] {
         let ledger = with_round_robin(order);
         ledger.delete(&allocated(2, 100));
-        assert_eq!((last(&ledger, "a", "0"), last(&ledger, "b", "4")), (2, 7), "{order:?}");
-        assert_eq!((last(&ledger, "c", "0"), last(&ledger, "d", "4")), (3, 4), "{order:?}");
+        assert_eq!(
+            (last(&ledger, "a", "0"), last(&ledger, "b", "4")),
+            (2, 7),
+            "{order:?}"
+        );
+        assert_eq!(
+            (last(&ledger, "c", "0"), last(&ledger, "d", "4")),
+            (3, 4),
+            "{order:?}"
+        );
     }
 }
 
@@ -226,7 +318,9 @@ fn change_of_the_pool_keeps_the_position_of_each_owner() {
     ledger.delete(&allocated(6, 700));
     let slices = json!({"size": 4, "per": "Label", "label": "rack", "mostEach": 3});
     let order = json!({"order": "RoundRobin"});
-    ledger.apply_pool(&pool(json!({"metadata": {"generation": 2}, "spec": {"slices": slices, "allocation": order}})));
+    ledger.apply_pool(&pool(
+        json!({"metadata": {"generation": 2}, "spec": {"slices": slices, "allocation": order}}),
+    ));
     assert_eq!(last(&ledger, "a", "4"), 7);
 }
 
@@ -235,48 +329,88 @@ fn requested_address_is_in_a_slice_of_the_owner() {
     let (ledger, woken) = sliced();
     ledger.apply(&slice("10.0.0.4/30", "a"));
     let request = |name: &str, owner: &str, last: u8| {
-        let attributes = ClaimAttributes { requested: Some(block(last)), ..of(owner) };
+        let attributes = ClaimAttributes {
+            requested: Some(block(last)),
+            ..of(owner)
+        };
         ledger.propose(&key(), &claim(name), attributes)
     };
     assert_eq!(request("a0", "a", 6), Proposal::Slot(value(6)));
-    assert_eq!(request("b0", "b", 5), Proposal::Unavailable(Unavailable::InOtherSlice));
-    assert_eq!(request("c0", "c", 2), Proposal::AssignSlice(Block::new([10, 0, 0, 0].into(), 30)));
+    assert_eq!(
+        request("b0", "b", 5),
+        Proposal::Unavailable(Unavailable::InOtherSlice)
+    );
+    assert_eq!(
+        request("c0", "c", 2),
+        Proposal::AssignSlice(Block::new([10, 0, 0, 0].into(), 30))
+    );
     ledger.apply(&slice("10.0.0.0/30", "c"));
     assert_eq!(request("c0", "c", 2), Proposal::Slot(value(2)));
-    assert_eq!(take(&woken).last(), Some(&claim("b0")), "the slices have changed");
-    assert_eq!(request("b0", "b", 5), Proposal::Unavailable(Unavailable::InOtherSlice));
+    assert_eq!(
+        take(&woken).last(),
+        Some(&claim("b0")),
+        "the slices have changed"
+    );
+    assert_eq!(
+        request("b0", "b", 5),
+        Proposal::Unavailable(Unavailable::InOtherSlice)
+    );
     // The slice is returned, and the claim can have it.
     ledger.drop_candidate(&value(6));
     ledger.delete(&slice("10.0.0.4/30", "a"));
     assert!(take(&woken).contains(&claim("b0")));
-    assert_eq!(request("b0", "b", 5), Proposal::AssignSlice(Block::new([10, 0, 0, 4].into(), 30)));
+    assert_eq!(
+        request("b0", "b", 5),
+        Proposal::AssignSlice(Block::new([10, 0, 0, 4].into(), 30))
+    );
 }
 
 #[test]
 fn sticky_address_is_in_a_slice_of_the_owner() {
     let (ledger, _) = recording();
     let slices = json!({"size": 4, "per": "Label", "label": "rack"});
-    ledger.apply_pool(&pool(json!({"spec": {"slices": slices, "allocation": {"sticky": true}}})));
+    ledger.apply_pool(&pool(
+        json!({"spec": {"slices": slices, "allocation": {"sticky": true}}}),
+    ));
     ledger.apply(&slice("10.0.0.4/30", "a"));
     ledger.apply(&slice("10.0.0.0/30", "b"));
     let now = jiff::Timestamp::now().to_string();
     ledger.apply(&reservation(6, held_by("a0"), Some(&now)));
-    assert!(ledger.slices().iter().find(|slice| slice.owner.name == "a").unwrap().is_in_use, "it is remembered");
-    assert_eq!(last(&ledger, "a0", "b"), 1, "the claim has another owner now");
+    assert!(
+        ledger
+            .slices()
+            .iter()
+            .find(|slice| slice.owner.name == "a")
+            .unwrap()
+            .is_in_use,
+        "it is remembered"
+    );
+    assert_eq!(
+        last(&ledger, "a0", "b"),
+        1,
+        "the claim has another owner now"
+    );
     ledger.drop_candidate(&value(1));
     assert_eq!(last(&ledger, "a0", "a"), 6);
     ledger.drop_candidate(&value(6));
     // Remembered addresses of the owner are the last ones.
-    let taken: Vec<u8> = (1..=4).map(|number| last(&ledger, &format!("a{number}"), "a")).collect();
+    let taken: Vec<u8> = (1..=4)
+        .map(|number| last(&ledger, &format!("a{number}"), "a"))
+        .collect();
     assert_eq!(taken, [4, 5, 7, 6]);
-    assert!(matches!(ledger.propose(&key(), &claim("a9"), of("a")), Proposal::AssignSlice(_)));
+    assert!(matches!(
+        ledger.propose(&key(), &claim("a9"), of("a")),
+        Proposal::AssignSlice(_)
+    ));
 }
 
 /// A state of the slice 10.0.0.4/30 in the order of the resource versions.
 fn state(version: u32, uid: &str, name: &str, is_marked: bool) -> IPSlice {
     let mut slice = slice("10.0.0.4/30", name);
-    (slice.metadata.uid, slice.metadata.resource_version) = (Some(uid.to_owned()), Some(version.to_string()));
-    slice.spec.empty_since = is_marked.then(|| serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+    (slice.metadata.uid, slice.metadata.resource_version) =
+        (Some(uid.to_owned()), Some(version.to_string()));
+    slice.spec.empty_since =
+        is_marked.then(|| serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
     slice
 }
 
@@ -308,7 +442,10 @@ fn restored_slice_replaces_what_was_known() {
     let (ledger, _) = sliced();
     ledger.apply(&state(9, "first", "a", true));
     ledger.insert_slice(&state(5, "first", "a", false));
-    assert!(ledger.slices()[0].empty_since.is_some(), "the response is older");
+    assert!(
+        ledger.slices()[0].empty_since.is_some(),
+        "the response is older"
+    );
     EventHandler::<IPSlice>::restored(&ledger);
     ledger.insert_slice(&state(5, "first", "a", false));
     assert!(ledger.slices()[0].empty_since.is_none());

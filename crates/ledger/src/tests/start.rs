@@ -26,24 +26,42 @@ fn gateway_of_a_pool_that_is_listed_later_is_not_proposed() {
     let (ledger, woken) = listing();
     ledger.apply_network(&lab(json!({})));
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.4"));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait, "the other pool is not listed");
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), 1),
+        Proposal::Wait,
+        "the other pool is not listed"
+    );
     ledger.apply_pool(&with_gateway("q", "10.0.0.20", "10.0.0.1"));
     end_network_list(&ledger);
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait, "another pool may follow");
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), 1),
+        Proposal::Wait,
+        "another pool may follow"
+    );
     assert_eq!(take(&woken), []);
     ledger.end_pool_list(InClusterKind::IPPool);
     assert!(take(&woken).contains(&claim("a")));
     assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (3, 1));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(in_lab(2)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), 1),
+        Proposal::Slot(in_lab(2))
+    );
     // A pool that is created later, and a list that is repeated.
     ledger.apply_pool(&with_gateway("r", "10.0.0.30", "10.0.0.3"));
-    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(in_lab(4)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("b"), 1),
+        Proposal::Slot(in_lab(4))
+    );
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.apply_pool(&with_gateway("r", "10.0.0.30", "10.0.0.5"));
-    assert_eq!(ledger.propose(&key(), &claim("c"), 1), Proposal::Slot(in_lab(3)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("c"), 1),
+        Proposal::Slot(in_lab(3))
+    );
 }
 
-/// A change is applied to the pools of a network in several steps. A claim can be served between two of them.
+/// A change is applied to the pools of a network in several steps. A claim can be served between
+/// two of them.
 #[test]
 fn proposal_is_made_by_the_newest_state_of_the_pool() {
     let ledger = ledger();
@@ -53,7 +71,10 @@ fn proposal_is_made_by_the_newest_state_of_the_pool() {
     let declared = PoolInfo::of(&with_gateway("q", "10.0.0.20", "10.0.0.1"));
     state.set_pool(&named("q"), Some(declared));
     assert_eq!(state.pools_to_refresh, [key()]);
-    assert_eq!(state.propose(&key(), &claim("a"), &ClaimAttributes::from(1)), Proposal::Slot(in_lab(2)));
+    assert_eq!(
+        state.propose(&key(), &claim("a"), &ClaimAttributes::from(1)),
+        Proposal::Slot(in_lab(2))
+    );
 }
 
 #[test]
@@ -68,7 +89,10 @@ fn claims_wait_until_all_initial_lists_are_complete() {
     end_network_list(&ledger);
     assert!(take(&woken).contains(&claim("a")));
     assert_eq!(ledger.scope(&key()), Scope::Network("lab".into()));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(in_lab(1)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), 1),
+        Proposal::Slot(in_lab(1))
+    );
 }
 
 #[test]
@@ -77,7 +101,10 @@ fn ledger_without_pools_completes_its_start() {
     end_network_list(&ledger);
     ledger.end_pool_list(InClusterKind::IPPool);
     ledger.apply_pool(&pool(json!({})));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(1)));
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), 1),
+        Proposal::Slot(value(1))
+    );
 }
 
 /// An object of a list.
@@ -98,13 +125,22 @@ fn listed() -> impl Strategy<Value = Vec<Listed>> {
     let maybe = || proptest::option::of(last());
     let pool = |name| {
         let pool = (last(), 0..4_u8, maybe());
-        pool.prop_map(move |(first, more, gateway)| Listed::Pool(name, first, more, gateway)).boxed()
+        pool.prop_map(move |(first, more, gateway)| Listed::Pool(name, first, more, gateway))
+            .boxed()
     };
-    let network = (any::<bool>(), maybe()).prop_map(|(by_label, excluded)| Listed::Network(by_label, excluded));
+    let network = (any::<bool>(), maybe())
+        .prop_map(|(by_label, excluded)| Listed::Network(by_label, excluded));
     let namespace = any::<bool>().prop_map(Listed::Namespace);
     let mut objects: Vec<BoxedStrategy<Listed>> = NAMES.map(pool).into();
-    objects.extend([network.boxed(), namespace.boxed(), last().prop_map(Listed::Address).boxed()]);
-    let all = objects.into_iter().map(proptest::option::of).collect::<Vec<_>>();
+    objects.extend([
+        network.boxed(),
+        namespace.boxed(),
+        last().prop_map(Listed::Address).boxed(),
+    ]);
+    let all = objects
+        .into_iter()
+        .map(proptest::option::of)
+        .collect::<Vec<_>>();
     all.prop_flat_map(|all| Just(all.into_iter().flatten().collect::<Vec<_>>()).prop_shuffle())
 }
 
@@ -117,13 +153,21 @@ fn apply(ledger: &Ledger, object: &Listed) {
                 "addresses": [format!("10.0.0.{first}-10.0.0.{}", first + more)],
                 "gateway": gateway.map(|gateway| format!("10.0.0.{gateway}")),
             });
-            ledger.apply_pool(&pool(json!({"metadata": {"name": name, "uid": name}, "spec": spec})));
+            ledger.apply_pool(&pool(
+                json!({"metadata": {"name": name, "uid": name}, "spec": spec}),
+            ));
         }
         Listed::Network(by_label, excluded) => {
-            let by_label = by_label.then(|| json!({"from": "Selector", "selector": {"matchLabels": {"tenant": "a"}}}));
-            let excluded: Vec<String> = excluded.iter().map(|last| format!("10.0.0.{last}")).collect();
+            let by_label = by_label
+                .then(|| json!({"from": "Selector", "selector": {"matchLabels": {"tenant": "a"}}}));
+            let excluded: Vec<String> = excluded
+                .iter()
+                .map(|last| format!("10.0.0.{last}"))
+                .collect();
             let namespaces = by_label.unwrap_or(json!({"from": "All"}));
-            ledger.apply_network(&lab(json!({"spec": {"pools": {}, "namespaces": namespaces, "excluded": excluded}})));
+            ledger.apply_network(&lab(
+                json!({"spec": {"pools": {}, "namespaces": namespaces, "excluded": excluded}}),
+            ));
         }
         Listed::Namespace(is_tenant) => {
             let labels = is_tenant.then(|| ("tenant".to_owned(), "a".to_owned()));
@@ -134,8 +178,8 @@ fn apply(ledger: &Ledger, object: &Listed) {
 }
 
 proptest! {
-    /// In whatever order the objects of the initial lists arrive, the pools are as if the namespace and the network had
-    /// been known before, and each change had been processed at once.
+    /// In whatever order the objects of the initial lists arrive, the pools are as if the namespace
+    /// and the network had been known before, and each change had been processed at once.
     #[test]
     fn order_of_the_initial_lists_does_not_matter(objects in listed()) {
         let (ledger, _) = listing();

@@ -20,15 +20,21 @@ pub(in super::super) struct Freed {
 }
 
 impl WaitQueue {
-    /// The first waiting claim for which an address is free. Claims whose group is full are blocked on the way.
+    /// The first waiting claim for which an address is free. Claims whose group is full are blocked
+    /// on the way.
     pub(super) fn next(&mut self, supply: Supply<'_>) -> Option<NamespacedName> {
         let available = supply.free.saturating_sub(self.turns.len() as u128);
         loop {
             let [others, privileged] = &self.waiting;
             let privileged = privileged.first_key_value().filter(|_| available > 0);
-            let other = others.first_key_value().filter(|_| available > supply.headroom);
+            let other = others
+                .first_key_value()
+                .filter(|_| available > supply.headroom);
             let may_use = |claim: &NamespacedName| {
-                let uses_headroom = self.queued.get(claim).is_some_and(|queued| queued.uses_headroom);
+                let uses_headroom = self
+                    .queued
+                    .get(claim)
+                    .is_some_and(|queued| queued.uses_headroom);
                 available > if uses_headroom { 0 } else { supply.headroom }
             };
             let requests = self.requests.ready().filter(|(_, claim)| may_use(claim));
@@ -42,60 +48,97 @@ impl WaitQueue {
         }
     }
 
-    /// Ends expired turns, then grants a turn to the first waiting claims as long as there are more free addresses than
-    /// turns. `freed` is what has changed since the last call. Returns the claims that have to be reconciled: those that
-    /// were granted a turn, and those of groups with fewer addresses that have reserved one.
-    pub(in super::super) fn grant(&mut self, supply: Supply<'_>, freed: Freed, now: Instant) -> Vec<NamespacedName> {
-        let is_expired = |granted_at: &Instant| now.saturating_duration_since(*granted_at) >= TURN_TIMEOUT;
-        let expired = self.turns.iter().filter(|(_, granted_at)| is_expired(granted_at));
+    /// Ends expired turns, then grants a turn to the first waiting claims as long as there are more
+    /// free addresses than turns. `freed` is what has changed since the last call. Returns the
+    /// claims that have to be reconciled: those that were granted a turn, and those of groups with
+    /// fewer addresses that have reserved one.
+    pub(in super::super) fn grant(
+        &mut self,
+        supply: Supply<'_>,
+        freed: Freed,
+        now: Instant,
+    ) -> Vec<NamespacedName> {
+        let is_expired =
+            |granted_at: &Instant| now.saturating_duration_since(*granted_at) >= TURN_TIMEOUT;
+        let expired = self
+            .turns
+            .iter()
+            .filter(|(_, granted_at)| is_expired(granted_at));
         let expired: Vec<NamespacedName> = expired.map(|(claim, _)| claim.clone()).collect();
         for claim in &expired {
             self.remove_turn(claim);
         }
-        let Freed { groups, is_slice_free } = freed;
-        let freed: Vec<Group> = groups.into_iter().chain(std::mem::take(&mut self.freed)).collect();
-        freed.iter().for_each(|group| self.unblock(group, Some(supply), usize::MAX));
+        let Freed {
+            groups,
+            is_slice_free,
+        } = freed;
+        let freed: Vec<Group> = groups
+            .into_iter()
+            .chain(std::mem::take(&mut self.freed))
+            .collect();
+        freed
+            .iter()
+            .for_each(|group| self.unblock(group, Some(supply), usize::MAX));
         if is_slice_free || freed.iter().any(|group| matches!(group, Group::Owner(_))) {
             self.unblock_owners(supply);
         }
-        let mut granted: Vec<NamespacedName> =
-            freed.iter().filter_map(|it| self.beyond_limit.remove(it)).flatten().collect();
+        let mut granted: Vec<NamespacedName> = freed
+            .iter()
+            .filter_map(|it| self.beyond_limit.remove(it))
+            .flatten()
+            .collect();
         while let Some(claim) = self.next(supply) {
             self.remove_waiting(&claim);
             self.set_request_turn(&claim, true);
             self.count_turn(&claim, true);
             self.turns.insert(claim.clone(), now);
-            let queued = self.queued.get(&claim).filter(|queued| queued.requested.is_none());
+            let queued = self
+                .queued
+                .get(&claim)
+                .filter(|queued| queued.requested.is_none());
             self.due.extend(queued.map(|queued| queued.position));
             granted.push(claim);
         }
         granted
     }
 
-    /// Lets the first blocked claim of some owners wait again: as many as there are slices that can be assigned, in the
-    /// order of these claims.
+    /// Lets the first blocked claim of some owners wait again: as many as there are slices that can
+    /// be assigned, in the order of these claims.
     fn unblock_owners(&mut self, supply: Supply<'_>) {
         let free_slices = supply.slices.map(Slices::free_slices).unwrap_or_default();
         if free_slices == 0 {
             return;
         }
-        let blocked = self
-            .blocked
-            .iter()
-            .filter(|(group, _)| matches!(group, Group::Owner(_)) && supply.room(group).is_some_and(|room| room > 0));
+        let blocked = self.blocked.iter().filter(|(group, _)| {
+            matches!(group, Group::Owner(_)) && supply.room(group).is_some_and(|room| room > 0)
+        });
         let mut owners: Vec<(Position, Group)> = blocked
-            .filter_map(|(group, claims)| claims.first_key_value().map(|(position, _)| (*position, group.clone())))
+            .filter_map(|(group, claims)| {
+                claims
+                    .first_key_value()
+                    .map(|(position, _)| (*position, group.clone()))
+            })
             .collect();
         owners.sort_unstable_by_key(|(position, _)| *position);
-        owners.iter().take(free_slices).for_each(|(_, owner)| self.unblock(owner, Some(supply), 1));
+        owners
+            .iter()
+            .take(free_slices)
+            .for_each(|(_, owner)| self.unblock(owner, Some(supply), 1));
     }
 
-    /// Lets the first blocked claims of a group wait again, as many as it may have further addresses, at most `most`.
+    /// Lets the first blocked claims of a group wait again, as many as it may have further
+    /// addresses, at most `most`.
     fn unblock(&mut self, group: &Group, supply: Option<Supply<'_>>, most: usize) {
         let turns = self.turns_of.get(group).copied().unwrap_or_default();
-        let room = supply.and_then(|supply| supply.room(group)).map_or(usize::MAX, |room| room.saturating_sub(turns));
-        let Some(blocked) = self.blocked.get_mut(group) else { return };
-        let unblocked: Vec<_> = (0..room.min(most)).map_while(|_| blocked.pop_first()).collect();
+        let room = supply
+            .and_then(|supply| supply.room(group))
+            .map_or(usize::MAX, |room| room.saturating_sub(turns));
+        let Some(blocked) = self.blocked.get_mut(group) else {
+            return;
+        };
+        let unblocked: Vec<_> = (0..room.min(most))
+            .map_while(|_| blocked.pop_first())
+            .collect();
         if blocked.is_empty() {
             self.blocked.remove(group);
         }
@@ -104,12 +147,16 @@ impl WaitQueue {
         }
     }
 
-    /// Records that the limits, the headroom or the slices of the pool have changed. Returns all claims that wait: they
-    /// have to be reconciled.
+    /// Records that the limits, the headroom or the slices of the pool have changed. Returns all
+    /// claims that wait: they have to be reconciled.
     pub(in super::super) fn rules_changed(&mut self) -> Vec<NamespacedName> {
         let groups: Vec<Group> = self.blocked.keys().cloned().collect();
-        groups.iter().for_each(|group| self.unblock(group, None, usize::MAX));
-        let beyond_limit = std::mem::take(&mut self.beyond_limit).into_values().flatten();
+        groups
+            .iter()
+            .for_each(|group| self.unblock(group, None, usize::MAX));
+        let beyond_limit = std::mem::take(&mut self.beyond_limit)
+            .into_values()
+            .flatten();
         self.sorted(beyond_limit.chain(self.queued.keys().cloned()))
     }
 
@@ -126,7 +173,9 @@ impl WaitQueue {
 
     fn set_request_turn(&mut self, claim: &NamespacedName, has_turn: bool) {
         let requested = self.queued.get(claim).and_then(|queued| queued.requested);
-        requested.iter().for_each(|block| self.requests.set_turn(*block, has_turn));
+        requested
+            .iter()
+            .for_each(|block| self.requests.set_turn(*block, has_turn));
     }
 
     /// The number of blocks for which a claim that requests one has a turn.
@@ -140,8 +189,15 @@ impl WaitQueue {
     }
 
     fn count_turn(&mut self, claim: &NamespacedName, is_added: bool) {
-        let consumer = self.queued.get(claim).and_then(|queued| queued.consumer.as_ref());
-        for group in consumer.into_iter().flat_map(Consumer::groups).collect::<Vec<_>>() {
+        let consumer = self
+            .queued
+            .get(claim)
+            .and_then(|queued| queued.consumer.as_ref());
+        for group in consumer
+            .into_iter()
+            .flat_map(Consumer::groups)
+            .collect::<Vec<_>>()
+        {
             if is_added {
                 let count = self.turns_of.entry(group).or_default();
                 *count = count.saturating_add(1);

@@ -31,7 +31,9 @@ struct Requested {
 
 impl RequestedBlocks {
     fn change(&mut self, block: Block, change: impl FnOnce(&mut Requested)) {
-        let Some(requested) = self.blocks.get_mut(&block) else { return };
+        let Some(requested) = self.blocks.get_mut(&block) else {
+            return;
+        };
         let had_turn = requested.has_turn;
         change(requested);
         let (before, after) = (usize::from(had_turn), usize::from(requested.has_turn));
@@ -57,14 +59,24 @@ impl RequestedBlocks {
         requested.claims = requested.claims.saturating_add(1);
     }
 
-    /// Stops counting a claim that requests the block, and that neither waits for it nor has a turn.
+    /// Stops counting a claim that requests the block, and that neither waits for it nor has a
+    /// turn.
     pub(super) fn remove_claim(&mut self, block: Block) {
-        self.change(block, |requested| requested.claims = requested.claims.saturating_sub(1));
+        self.change(block, |requested| {
+            requested.claims = requested.claims.saturating_sub(1)
+        });
     }
 
     /// Lets a claim wait for its block.
-    pub(super) fn insert_waiting(&mut self, block: Block, position: Position, claim: NamespacedName) {
-        self.change(block, |requested| drop(requested.waiting.insert(position, claim)));
+    pub(super) fn insert_waiting(
+        &mut self,
+        block: Block,
+        position: Position,
+        claim: NamespacedName,
+    ) {
+        self.change(block, |requested| {
+            drop(requested.waiting.insert(position, claim))
+        });
     }
 
     pub(super) fn remove_waiting(&mut self, block: Block, position: &Position) {
@@ -83,12 +95,16 @@ impl RequestedBlocks {
 
     /// Whether a claim waits for the block, or has a turn for it.
     pub(super) fn is_contested(&self, block: Block) -> bool {
-        self.blocks.get(&block).is_some_and(|requested| requested.has_turn || !requested.waiting.is_empty())
+        self.blocks
+            .get(&block)
+            .is_some_and(|requested| requested.has_turn || !requested.waiting.is_empty())
     }
 
     /// Whether a claim has a turn for the block.
     pub(super) fn has_turn(&self, block: Block) -> bool {
-        self.blocks.get(&block).is_some_and(|requested| requested.has_turn)
+        self.blocks
+            .get(&block)
+            .is_some_and(|requested| requested.has_turn)
     }
 
     /// The number of blocks for which a claim has a turn.
@@ -103,6 +119,8 @@ impl RequestedBlocks {
 
     /// The first claims that wait for blocks which are free now, one for each block.
     pub(super) fn ready(&self) -> impl Iterator<Item = (&Position, &NamespacedName)> {
-        self.ready.iter().filter_map(|block| self.blocks.get(block)?.waiting.first_key_value())
+        self.ready
+            .iter()
+            .filter_map(|block| self.blocks.get(block)?.waiting.first_key_value())
     }
 }

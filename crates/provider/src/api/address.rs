@@ -23,8 +23,14 @@ pub struct IPAddress {
     pub spec: IPAddressSpec,
 }
 
-impl_resource!(IPAddress, names::GROUP, "ipaddresses", NamespaceResourceScope, ContractVersion, |version| version
-    .as_str());
+impl_resource!(
+    IPAddress,
+    names::GROUP,
+    "ipaddresses",
+    NamespaceResourceScope,
+    ContractVersion,
+    |version| version.as_str()
+);
 
 /// The specification of an [`IPAddress`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

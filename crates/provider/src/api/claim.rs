@@ -33,15 +33,21 @@ pub struct IPAddressClaim {
     pub is_trimmed: bool,
 }
 
-impl_resource!(IPAddressClaim, names::GROUP, "ipaddressclaims", NamespaceResourceScope, ContractVersion, |version| {
-    version.as_str()
-});
+impl_resource!(
+    IPAddressClaim,
+    names::GROUP,
+    "ipaddressclaims",
+    NamespaceResourceScope,
+    ContractVersion,
+    |version| { version.as_str() }
+);
 
 /// The specification of an [`IPAddressClaim`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IPAddressClaimSpec {
-    /// Name of the Cluster that the claim belongs to. Many clients set only the label `cluster.x-k8s.io/cluster-name`.
+    /// Name of the Cluster that the claim belongs to. Many clients set only the label
+    /// `cluster.x-k8s.io/cluster-name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_name: Option<String>,
     /// The pool to allocate an address from.
@@ -51,14 +57,16 @@ pub struct IPAddressClaimSpec {
 /// The status of an [`IPAddressClaim`].
 ///
 /// The versions of the contract have the same two lists of conditions in different fields. Use
-/// [`conditions`](Self::conditions) and [`v1beta1_conditions_mut`](Self::v1beta1_conditions_mut) to access them.
+/// [`conditions`](Self::conditions) and [`v1beta1_conditions_mut`](Self::v1beta1_conditions_mut) to
+/// access them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IPAddressClaimStatus {
     /// The IPAddress that the claim is bound to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address_ref: Option<LocalReference>,
-    /// Conditions in the form of the contract version: as in metav1 in `v1beta2`, with a severity in `v1beta1`.
+    /// Conditions in the form of the contract version: as in metav1 in `v1beta2`, with a severity
+    /// in `v1beta1`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// In `v1beta2`: contains the conditions with a severity.
@@ -91,17 +99,33 @@ impl IPAddressClaim {
     /// The name of the Cluster that the claim belongs to: `spec.clusterName`, or else the label
     /// `cluster.x-k8s.io/cluster-name`. `None` if both are missing or empty.
     pub fn cluster_name(&self) -> Option<&str> {
-        let label = || self.metadata.labels.as_ref()?.get(names::CLUSTER_NAME_LABEL).map(String::as_str);
-        self.spec.cluster_name.as_deref().filter(|name| !name.is_empty()).or_else(label).filter(|name| !name.is_empty())
+        let label = || {
+            self.metadata
+                .labels
+                .as_ref()?
+                .get(names::CLUSTER_NAME_LABEL)
+                .map(String::as_str)
+        };
+        self.spec
+            .cluster_name
+            .as_deref()
+            .filter(|name| !name.is_empty())
+            .or_else(label)
+            .filter(|name| !name.is_empty())
     }
 
-    /// The text of the annotation [`names::REQUESTED_ADDRESS`], or else of [`names::METAL3_REQUESTED_ADDRESS`]. `None` if
-    /// both are missing or empty. Of a watched claim it is truncated after [`MAX_REQUEST_LENGTH`] bytes, which is longer
-    /// than any address or prefix.
+    /// The text of the annotation [`names::REQUESTED_ADDRESS`], or else of
+    /// [`names::METAL3_REQUESTED_ADDRESS`]. `None` if both are missing or empty. Of a watched claim
+    /// it is truncated after [`MAX_REQUEST_LENGTH`] bytes, which is longer than any address or
+    /// prefix.
     pub fn requested_address(&self) -> Option<&str> {
         let annotations = self.metadata.annotations.as_ref()?;
         let names = [names::REQUESTED_ADDRESS, names::METAL3_REQUESTED_ADDRESS];
-        names.into_iter().filter_map(|name| annotations.get(name)).map(String::as_str).find(|text| !text.is_empty())
+        names
+            .into_iter()
+            .filter_map(|name| annotations.get(name))
+            .map(String::as_str)
+            .find(|text| !text.is_empty())
     }
 
     /// The name of the IPAddress that the claim is bound to; `None` if the claim is not bound.
@@ -112,8 +136,8 @@ impl IPAddressClaim {
 }
 
 impl IPAddressClaimStatus {
-    /// The conditions as in metav1, from the field that `version` has for them. The definitions of the first releases of
-    /// `v1beta1` do not have this field: then those with a severity.
+    /// The conditions as in metav1, from the field that `version` has for them. The definitions of
+    /// the first releases of `v1beta1` do not have this field: then those with a severity.
     pub fn conditions(&self, version: ContractVersion) -> &[Condition] {
         match version {
             ContractVersion::V1Beta2 => &self.conditions,
@@ -136,7 +160,12 @@ impl IPAddressClaimStatus {
     pub fn v1beta1_conditions_mut(&mut self, version: ContractVersion) -> &mut Vec<Condition> {
         match version {
             ContractVersion::V1Beta2 => {
-                &mut self.deprecated.get_or_insert_default().v1beta1.get_or_insert_default().conditions
+                &mut self
+                    .deprecated
+                    .get_or_insert_default()
+                    .v1beta1
+                    .get_or_insert_default()
+                    .conditions
             }
             ContractVersion::V1Beta1 => &mut self.conditions,
         }

@@ -16,8 +16,14 @@ pub struct Cluster {
     pub spec: ClusterSpec,
 }
 
-impl_resource!(Cluster, names::CLUSTER_GROUP, "clusters", NamespaceResourceScope, ContractVersion, |version| version
-    .as_str());
+impl_resource!(
+    Cluster,
+    names::CLUSTER_GROUP,
+    "clusters",
+    NamespaceResourceScope,
+    ContractVersion,
+    |version| version.as_str()
+);
 
 /// The part of the specification of a Cluster that this crate reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +34,8 @@ pub struct ClusterSpec {
 }
 
 impl Cluster {
-    /// Returns whether the Cluster is paused, by `spec.paused` or by the annotation `cluster.x-k8s.io/paused`.
+    /// Returns whether the Cluster is paused, by `spec.paused` or by the annotation
+    /// `cluster.x-k8s.io/paused`.
     pub fn is_paused(&self) -> bool {
         self.spec.paused.unwrap_or_default() || is_paused(&self.metadata)
     }

@@ -1,6 +1,7 @@
 //! Conditions, with their types and reasons as constants.
 //!
-//! `Ready` follows the kstatus convention: True if the object is fully reconciled, otherwise False with a reason.
+//! `Ready` follows the kstatus convention: True if the object is fully reconciled, otherwise False
+//! with a reason.
 
 use std::borrow::Cow;
 
@@ -16,12 +17,14 @@ pub const PAUSED: &str = "Paused";
 /// Condition type of claims: the Machine of the claim reports the address in its status.
 pub const IN_USE: &str = "AddressInUse";
 
-/// Condition type of claims: the claim was restored without its IPAddress, or may have been, and has a new address.
+/// Condition type of claims: the claim was restored without its IPAddress, or may have been, and
+/// has a new address.
 pub const RESTORED_WITHOUT_ADDRESS: &str = "RestoredWithoutAddress";
 
 /// Reason of `RestoredWithoutAddress` if the claim was created with the finalizer of the provider.
 pub const FINALIZER_AT_CREATION: &str = "FinalizerAtCreation";
-/// Reason of `RestoredWithoutAddress` if the claim was restored, and its IPAddress was not restored in time.
+/// Reason of `RestoredWithoutAddress` if the claim was restored, and its IPAddress was not restored
+/// in time.
 pub const ADDRESS_NOT_RESTORED: &str = "AddressNotRestored";
 /// Reason of `AddressInUse` if the Machine reports the address.
 pub const MACHINE_HAS_ADDRESS: &str = "MachineHasAddress";
@@ -39,7 +42,8 @@ pub const ADDRESS_ALLOCATED: &str = "AddressAllocated";
 pub const ALLOCATION_FAILED: &str = "AllocationFailed";
 /// Reason of a claim that is being deleted and whose address cannot be released.
 pub const RELEASE_FAILED: &str = "ReleaseFailed";
-/// Reason of a claim that is being deleted and whose address is released although other finalizers are left on it.
+/// Reason of a claim that is being deleted and whose address is released although other finalizers
+/// are left on it.
 pub const RELEASED_EARLY: &str = "ReleasedEarly";
 /// Reason of the event on a claim with an annotation `release-now` that has no effect.
 pub const RELEASE_REQUEST_IGNORED: &str = "ReleaseRequestIgnored";
@@ -59,11 +63,13 @@ pub const REQUESTED_ADDRESS_UNAVAILABLE: &str = "RequestedAddressUnavailable";
 pub const DUPLICATE_ADDRESS: &str = "DuplicateAddress";
 /// Reason of a claim whose Cluster does not exist.
 pub const CLUSTER_NOT_FOUND: &str = "ClusterNotFound";
-/// Reason of a claim that was moved or restored to this cluster and whose IPAddress is not restored yet.
+/// Reason of a claim that was moved or restored to this cluster and whose IPAddress is not restored
+/// yet.
 pub const AWAITING_ADDRESS: &str = "AwaitingAddress";
 /// Reason of the event on a bound claim whose address is no longer allocated to it.
 pub const ADDRESS_LOST: &str = "AddressLost";
-/// Reason of the event on an IPAddress without a claim that is kept: a user created it, or nothing is swept.
+/// Reason of the event on an IPAddress without a claim that is kept: a user created it, or nothing
+/// is swept.
 pub const NO_CLAIM: &str = "NoClaim";
 /// Reason of the event on an IPAddress without a claim that is deleted.
 pub const ORPHAN_FREED: &str = "OrphanFreed";
@@ -72,12 +78,12 @@ pub const PAUSED_REASON: &str = "Paused";
 /// Reason of an object that is being deleted.
 pub const DELETING: &str = "Deleting";
 
-/// Maximum length of the message of a condition, in bytes; a longer message is truncated. The `v1beta1` conditions of
-/// the contract allow 10,240.
+/// Maximum length of the message of a condition, in bytes; a longer message is truncated. The
+/// `v1beta1` conditions of the contract allow 10,240.
 pub const MAX_MESSAGE_LENGTH: usize = 2048;
 
-/// A condition as in metav1 or, with a severity, as in `v1beta1` of the contract. All fields are optional when it is
-/// read.
+/// A condition as in metav1 or, with a severity, as in `v1beta1` of the contract. All fields are
+/// optional when it is read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
@@ -86,7 +92,8 @@ pub struct Condition {
     pub type_: Cow<'static, str>,
     /// `True`, `False` or `Unknown`.
     pub status: Cow<'static, str>,
-    /// `Error`, `Warning`, `Info` or empty; only in `v1beta1` of the contract, and only if the status is False.
+    /// `Error`, `Warning`, `Info` or empty; only in `v1beta1` of the contract, and only if the
+    /// status is False.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<Cow<'static, str>>,
     /// Machine-readable reason for the status.
@@ -105,7 +112,12 @@ pub struct Condition {
 
 impl Condition {
     /// Creates a condition as in metav1. `message` is truncated to [`MAX_MESSAGE_LENGTH`].
-    pub fn new(type_: &'static str, status: bool, reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(
+        type_: &'static str,
+        status: bool,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             type_: type_.into(),
             status: if status { "True" } else { "False" }.into(),
@@ -124,15 +136,18 @@ impl Condition {
         self
     }
 
-    /// Converts the condition to the form of `v1beta1` of the contract: reason, message and severity only if it is
-    /// False, and no empty message.
+    /// Converts the condition to the form of `v1beta1` of the contract: reason, message and
+    /// severity only if it is False, and no empty message.
     #[must_use]
     pub fn to_v1beta1(&self, severity: &'static str) -> Self {
         let failed = self.status == "False";
         Self {
             severity: failed.then(|| severity.into()),
             reason: self.reason.clone().filter(|_| failed),
-            message: self.message.clone().filter(|text| failed && !text.is_empty()),
+            message: self
+                .message
+                .clone()
+                .filter(|text| failed && !text.is_empty()),
             observed_generation: None,
             ..self.clone()
         }
@@ -140,7 +155,10 @@ impl Condition {
 
     /// Returns whether both conditions are equal apart from the transition time.
     pub fn equals_ignoring_time(&self, other: &Self) -> bool {
-        let timeless = |condition: &Self| Self { last_transition_time: None, ..condition.clone() };
+        let timeless = |condition: &Self| Self {
+            last_transition_time: None,
+            ..condition.clone()
+        };
         timeless(self) == timeless(other)
     }
 }
@@ -150,10 +168,13 @@ pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Conditio
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Adds `condition` to the list, or replaces the condition of the same type. The last transition time becomes `now` if
-/// the status changes. Returns whether the list changed.
+/// Adds `condition` to the list, or replaces the condition of the same type. The last transition
+/// time becomes `now` if the status changes. Returns whether the list changed.
 pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition, now: Time) -> bool {
-    let Some(present) = conditions.iter_mut().find(|present| present.type_ == condition.type_) else {
+    let Some(present) = conditions
+        .iter_mut()
+        .find(|present| present.type_ == condition.type_)
+    else {
         condition.last_transition_time = Some(now);
         conditions.push(condition);
         return true;
@@ -161,7 +182,9 @@ pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition, now: Time)
     if present.equals_ignoring_time(&condition) && present.last_transition_time.is_some() {
         return false;
     }
-    let unchanged = (present.status == condition.status).then(|| present.last_transition_time.clone()).flatten();
+    let unchanged = (present.status == condition.status)
+        .then(|| present.last_transition_time.clone())
+        .flatten();
     condition.last_transition_time = Some(unchanged.unwrap_or(now));
     *present = condition;
     true
@@ -232,11 +255,27 @@ mod tests {
     #[test]
     fn transition_time_changes_with_the_status_only() {
         let mut list = vec![];
-        assert!(set(&mut list, Condition::new(READY, false, POOL_NOT_READY, "a"), at(1)));
-        assert!(!set(&mut list, Condition::new(READY, false, POOL_NOT_READY, "a"), at(2)));
-        assert!(set(&mut list, Condition::new(READY, false, POOL_EXHAUSTED, "b"), at(3)));
+        assert!(set(
+            &mut list,
+            Condition::new(READY, false, POOL_NOT_READY, "a"),
+            at(1)
+        ));
+        assert!(!set(
+            &mut list,
+            Condition::new(READY, false, POOL_NOT_READY, "a"),
+            at(2)
+        ));
+        assert!(set(
+            &mut list,
+            Condition::new(READY, false, POOL_EXHAUSTED, "b"),
+            at(3)
+        ));
         assert_eq!(list[0].last_transition_time, Some(at(1)));
-        assert!(set(&mut list, Condition::new(READY, true, ADDRESS_ALLOCATED, ""), at(4)));
+        assert!(set(
+            &mut list,
+            Condition::new(READY, true, ADDRESS_ALLOCATED, ""),
+            at(4)
+        ));
         assert_eq!(list[0].last_transition_time, Some(at(4)));
         assert!(remove(&mut list, READY));
         assert!(!remove(&mut list, READY));
@@ -245,21 +284,27 @@ mod tests {
     #[test]
     fn v1beta1_form_has_no_empty_text() {
         let ready = Condition::new(READY, true, ADDRESS_ALLOCATED, "").to_v1beta1("Warning");
-        assert_eq!((ready.severity, ready.reason, ready.message), (None, None, None));
-        let failed = Condition::new(READY, false, POOL_EXHAUSTED, "none left").to_v1beta1("Warning");
+        assert_eq!(
+            (ready.severity, ready.reason, ready.message),
+            (None, None, None)
+        );
+        let failed =
+            Condition::new(READY, false, POOL_EXHAUSTED, "none left").to_v1beta1("Warning");
         assert_eq!(failed.severity.as_deref(), Some("Warning"));
         assert_eq!(failed.message.as_deref(), Some("none left"));
     }
 
     #[test]
     fn long_message_is_truncated_at_a_character() {
-        let condition = Condition::new(READY, false, POOL_NOT_READY, "ü".repeat(MAX_MESSAGE_LENGTH));
+        let condition =
+            Condition::new(READY, false, POOL_NOT_READY, "ü".repeat(MAX_MESSAGE_LENGTH));
         assert!(condition.message.unwrap().len() <= MAX_MESSAGE_LENGTH);
     }
 
     #[test]
     fn unknown_fields_are_ignored() {
-        let condition: Condition = serde_json::from_value(serde_json::json!({"type": "Ready", "new": 1})).unwrap();
+        let condition: Condition =
+            serde_json::from_value(serde_json::json!({"type": "Ready", "new": 1})).unwrap();
         assert_eq!(condition.type_, READY);
     }
 }

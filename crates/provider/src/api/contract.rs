@@ -1,11 +1,12 @@
-//! Types that the contract kinds share: versions, references, and the implementation of [`kube::Resource`].
+//! Types that the contract kinds share: versions, references, and the implementation of
+//! [`kube::Resource`].
 
 use serde::{Deserialize, Serialize};
 
 /// A version of the Cluster API contract as served by an API server.
 ///
-/// It is the dynamic type of the contract kinds, because the served version is discovered at run time. `v1beta2` is
-/// preferred; releases of Cluster API before 1.11 serve `v1beta1` only.
+/// It is the dynamic type of the contract kinds, because the served version is discovered at run
+/// time. `v1beta2` is preferred; releases of Cluster API before 1.11 serve `v1beta1` only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ContractVersion {
     /// `v1beta2`, served since Cluster API 1.11.
@@ -28,8 +29,8 @@ impl ContractVersion {
     }
 }
 
-/// A reference to a pool by group, kind and name. The namespace is that of the referring object, unless the kind is
-/// cluster-scoped.
+/// A reference to a pool by group, kind and name. The namespace is that of the referring object,
+/// unless the kind is cluster-scoped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PoolReference {

@@ -18,8 +18,14 @@ pub struct Machine {
     pub status: MachineStatus,
 }
 
-impl_resource!(Machine, names::CLUSTER_GROUP, "machines", NamespaceResourceScope, ContractVersion, |version| version
-    .as_str());
+impl_resource!(
+    Machine,
+    names::CLUSTER_GROUP,
+    "machines",
+    NamespaceResourceScope,
+    ContractVersion,
+    |version| version.as_str()
+);
 
 /// The part of the specification of a Machine that this crate reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

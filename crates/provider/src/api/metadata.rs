@@ -6,14 +6,20 @@ use serde::{Deserialize, Deserializer};
 
 use super::names;
 
-/// Whether an object with this metadata has the annotation `cluster.x-k8s.io/paused`, with any value.
+/// Whether an object with this metadata has the annotation `cluster.x-k8s.io/paused`, with any
+/// value.
 pub fn is_paused(metadata: &ObjectMeta) -> bool {
-    metadata.annotations.as_ref().is_some_and(|all| all.contains_key(names::PAUSED_ANNOTATION))
+    metadata
+        .annotations
+        .as_ref()
+        .is_some_and(|all| all.contains_key(names::PAUSED_ANNOTATION))
 }
 
-/// Deserializes metadata without `managedFields`, which are more than half of most objects and expensive to parse. To
-/// read them, request the metadata only ([`kube::core::PartialObjectMeta`]).
-pub fn without_managed_fields<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+/// Deserializes metadata without `managedFields`, which are more than half of most objects and
+/// expensive to parse. To read them, request the metadata only ([`kube::core::PartialObjectMeta`]).
+pub fn without_managed_fields<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<ObjectMeta, D::Error> {
     let Metadata {
         name,
         generate_name,
@@ -86,6 +92,9 @@ mod tests {
         sent["selfLink"] = json!("/a");
         let read = without_managed_fields(sent).unwrap();
         assert_eq!(serde_json::to_value(read).unwrap(), expected);
-        assert_eq!(without_managed_fields(json!({})).unwrap(), ObjectMeta::default());
+        assert_eq!(
+            without_managed_fields(json!({})).unwrap(),
+            ObjectMeta::default()
+        );
     }
 }

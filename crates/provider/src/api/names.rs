@@ -26,26 +26,27 @@ pub const REQUESTED_ADDRESS: &str = "ipam.cluster.x-k8s.io/requested-address";
 
 /// The annotation of Metal3 with the meaning of [`REQUESTED_ADDRESS`], which has precedence.
 pub const METAL3_REQUESTED_ADDRESS: &str = "ipAddress";
-/// Annotation on a claim that is being deleted: its address is released although other finalizers are left on the claim.
-/// The value is the uid of the claim.
+/// Annotation on a claim that is being deleted: its address is released although other finalizers
+/// are left on the claim. The value is the uid of the claim.
 pub const RELEASE_NOW_ANNOTATION: &str = "ipam.cluster.x-k8s.io/release-now";
 
-/// Annotation on objects that `clusterctl move` deletes in the source cluster after it created them in the target
-/// cluster.
+/// Annotation on objects that `clusterctl move` deletes in the source cluster after it created them
+/// in the target cluster.
 pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 
-/// Label on an object: `clusterctl move` moves it although no moved object owns it. The provider sets it on claims
-/// without an owner and on reservations that users create.
+/// Label on an object: `clusterctl move` moves it although no moved object owns it. The provider
+/// sets it on claims without an owner and on reservations that users create.
 pub const MOVE_LABEL: &str = "clusterctl.cluster.x-k8s.io/move";
 
 /// Finalizer of the API server for foreground deletion. It does not mean that an address is in use.
 pub const FOREGROUND_DELETION: &str = "foregroundDeletion";
 
-/// Finalizer of the API server for deletion that orphans dependents. It does not mean that an address is in use.
+/// Finalizer of the API server for deletion that orphans dependents. It does not mean that an
+/// address is in use.
 pub const ORPHAN_DEPENDENTS: &str = "orphan";
 
-/// Returns whether a finalizer of a claim belongs to another controller: it is neither [`RELEASE_ADDRESS`] nor one of the
-/// API server itself.
+/// Returns whether a finalizer of a claim belongs to another controller: it is neither
+/// [`RELEASE_ADDRESS`] nor one of the API server itself.
 pub fn is_foreign_finalizer(finalizer: &str) -> bool {
     ![RELEASE_ADDRESS, FOREGROUND_DELETION, ORPHAN_DEPENDENTS].contains(&finalizer)
 }
@@ -56,7 +57,11 @@ mod tests {
 
     #[test]
     fn deletion_propagation_finalizers_are_not_foreign() {
-        assert!(!["foregroundDeletion", "orphan", RELEASE_ADDRESS].into_iter().any(is_foreign_finalizer));
+        assert!(
+            !["foregroundDeletion", "orphan", RELEASE_ADDRESS]
+                .into_iter()
+                .any(is_foreign_finalizer)
+        );
         assert!(is_foreign_finalizer("example.com/in-use"));
     }
 }

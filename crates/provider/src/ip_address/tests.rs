@@ -13,7 +13,11 @@ fn claim() -> IPAddressClaim {
 }
 
 fn pool() -> PoolView {
-    PoolView { api_version: "ipam.cluster.x-k8s.io/v1alpha2".into(), uid: "p-uid".into(), ..PoolView::default() }
+    PoolView {
+        api_version: "ipam.cluster.x-k8s.io/v1alpha2".into(),
+        uid: "p-uid".into(),
+        ..PoolView::default()
+    }
 }
 
 fn allocation() -> Allocation {
@@ -49,20 +53,37 @@ fn new_address_satisfies_the_contract() {
 #[test]
 fn cluster_label_requires_a_valid_label_value() {
     let longest = "a".repeat(63);
-    for (name, is_label) in
-        [("a.b_c-d", true), (&longest, true), (&"a".repeat(64), false), ("a b", false), ("-a", false), ("ü", false)]
-    {
+    for (name, is_label) in [
+        ("a.b_c-d", true),
+        (&longest, true),
+        (&"a".repeat(64), false),
+        ("a b", false),
+        ("-a", false),
+        ("ü", false),
+    ] {
         let mut claim = claim();
         claim.spec.cluster_name = Some(name.to_owned());
-        let labels = new_ip_address(ContractVersion::V1Beta2, &claim, &pool(), &allocation()).metadata.labels.unwrap();
-        assert_eq!(labels.get(names::CLUSTER_NAME_LABEL).map(String::as_str), is_label.then_some(name));
+        let labels = new_ip_address(ContractVersion::V1Beta2, &claim, &pool(), &allocation())
+            .metadata
+            .labels
+            .unwrap();
+        assert_eq!(
+            labels.get(names::CLUSTER_NAME_LABEL).map(String::as_str),
+            is_label.then_some(name)
+        );
     }
 }
 
 #[test]
 fn repair_keeps_foreign_metadata() {
     let mut address = new_ip_address(ContractVersion::V1Beta2, &claim(), &pool(), &allocation());
-    let same = repaired(ContractVersion::V1Beta2, &address, &claim(), &pool(), &allocation());
+    let same = repaired(
+        ContractVersion::V1Beta2,
+        &address,
+        &claim(),
+        &pool(),
+        &allocation(),
+    );
     assert_eq!(same, address);
 
     address.metadata.finalizers = Some(vec!["other.io/keep".into()]);
@@ -73,8 +94,17 @@ fn repair_keeps_foreign_metadata() {
         uid: "s-uid".into(),
         ..OwnerReference::default()
     }]);
-    let repaired = repaired(ContractVersion::V1Beta2, &address, &claim(), &pool(), &allocation());
-    assert_eq!(repaired.finalizers(), ["other.io/keep", names::PROTECT_ADDRESS]);
+    let repaired = repaired(
+        ContractVersion::V1Beta2,
+        &address,
+        &claim(),
+        &pool(),
+        &allocation(),
+    );
+    assert_eq!(
+        repaired.finalizers(),
+        ["other.io/keep", names::PROTECT_ADDRESS]
+    );
     assert_eq!(repaired.owner_references().len(), 3);
     assert_eq!(owning_claim(&repaired), Some("c-uid"));
 }
@@ -85,22 +115,51 @@ fn owner_references_in_an_older_version_are_kept() {
     for owner in address.metadata.owner_references.iter_mut().flatten() {
         owner.api_version = owner.api_version.replace("v1beta1", "v1alpha1");
     }
-    assert_eq!(repaired(ContractVersion::V1Beta2, &address, &claim(), &pool(), &allocation()), address);
+    assert_eq!(
+        repaired(
+            ContractVersion::V1Beta2,
+            &address,
+            &claim(),
+            &pool(),
+            &allocation()
+        ),
+        address
+    );
 }
 
 #[test]
 fn allocation_labels_do_not_replace_contract_labels() {
     let labels = [(names::CLUSTER_NAME_LABEL, "beta"), ("example.com/id", "7")];
-    let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let labels = labels
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
     let annotations = [("example.com/dns".to_owned(), "c.example.com".to_owned())].into();
-    let allocation = Allocation { labels, annotations, ..allocation() };
-    let present = new_ip_address(ContractVersion::V1Beta2, &claim(), &pool(), &self::allocation());
+    let allocation = Allocation {
+        labels,
+        annotations,
+        ..allocation()
+    };
+    let present = new_ip_address(
+        ContractVersion::V1Beta2,
+        &claim(),
+        &pool(),
+        &self::allocation(),
+    );
     for address in [
         new_ip_address(ContractVersion::V1Beta2, &claim(), &pool(), &allocation),
-        repaired(ContractVersion::V1Beta2, &present, &claim(), &pool(), &allocation),
+        repaired(
+            ContractVersion::V1Beta2,
+            &present,
+            &claim(),
+            &pool(),
+            &allocation,
+        ),
     ] {
         assert_eq!(
-            (&*address.labels()[names::CLUSTER_NAME_LABEL], &*address.labels()["example.com/id"]),
+            (
+                &*address.labels()[names::CLUSTER_NAME_LABEL],
+                &*address.labels()["example.com/id"]
+            ),
             ("alpha", "7")
         );
         assert_eq!(address.annotations()["example.com/dns"], "c.example.com");

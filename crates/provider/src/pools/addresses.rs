@@ -1,4 +1,5 @@
-//! Which address of a pool each IPAddress has, to detect a provider that allocates an address twice.
+//! Which address of a pool each IPAddress has, to detect a provider that allocates an address
+//! twice.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -43,7 +44,10 @@ impl State {
 
 impl PoolAddresses {
     pub(super) fn new(kind: PoolKind) -> Self {
-        Self { kind, state: Mutex::default() }
+        Self {
+            kind,
+            state: Mutex::default(),
+        }
     }
 
     /// Returns the name of another IPAddress of the claim's pool that has this address.
@@ -52,7 +56,12 @@ impl PoolAddresses {
         let pool = NamespacedName::new(claim_name.namespace(), &claim.spec.pool_ref.name);
         let slot = (pool, address.to_canonical());
         let state = self.state.lock();
-        state.names.get(&slot)?.iter().find(|owner| ***owner != *claim_name.name()).map(ToString::to_string)
+        state
+            .names
+            .get(&slot)?
+            .iter()
+            .find(|owner| ***owner != *claim_name.name())
+            .map(ToString::to_string)
     }
 }
 
@@ -64,7 +73,8 @@ impl EventHandler<IPAddress> for PoolAddresses {
     fn init_done(&self) {
         let mut state = self.state.lock();
         for (address, slot) in state.slots.end_list(Instant::now()) {
-            slot.iter().for_each(|slot| state.remove(slot, address.name()));
+            slot.iter()
+                .for_each(|slot| state.remove(slot, address.name()));
         }
     }
 
@@ -73,15 +83,34 @@ impl EventHandler<IPAddress> for PoolAddresses {
         let object = NamespacedName::of(&address.metadata);
         let (namespace, name) = object.parts();
         let mut state = self.state.lock();
-        let Some(value) = address.spec.address.parse::<IpAddr>().ok().filter(|_| self.kind.matches(pool)) else {
+        let Some(value) = address
+            .spec
+            .address
+            .parse::<IpAddr>()
+            .ok()
+            .filter(|_| self.kind.matches(pool))
+        else {
             let before = state.slots.forget(namespace, name);
             before.iter().for_each(|before| state.remove(before, name));
             return;
         };
-        let slot = (NamespacedName::new(namespace, &pool.name), value.to_canonical());
-        let change = state.slots.see(Origin::Watch, &address.metadata, slot.clone(), Instant::now());
-        let Some(change) = change.filter(|change| change.before.as_ref() != Some(&slot)) else { return };
-        change.before.iter().for_each(|before| state.remove(before, name));
+        let slot = (
+            NamespacedName::new(namespace, &pool.name),
+            value.to_canonical(),
+        );
+        let change = state.slots.see(
+            Origin::Watch,
+            &address.metadata,
+            slot.clone(),
+            Instant::now(),
+        );
+        let Some(change) = change.filter(|change| change.before.as_ref() != Some(&slot)) else {
+            return;
+        };
+        change
+            .before
+            .iter()
+            .for_each(|before| state.remove(before, name));
         state.names.entry(slot).or_default().push(name.into());
     }
 
@@ -89,7 +118,12 @@ impl EventHandler<IPAddress> for PoolAddresses {
         let object = NamespacedName::of(&address.metadata);
         let mut state = self.state.lock();
         let (namespace, name) = object.parts();
-        let before = state.slots.delete(namespace, name, address.metadata.uid.as_deref(), Instant::now());
+        let before = state.slots.delete(
+            namespace,
+            name,
+            address.metadata.uid.as_deref(),
+            Instant::now(),
+        );
         before.iter().for_each(|before| state.remove(before, name));
     }
 
@@ -118,7 +152,10 @@ mod tests {
         let addresses = PoolAddresses::new(PoolKind::new("example.com", "ListPool"));
         let owner = |name: &str, value: [u8; 4]| {
             let metadata = address(name, "p", "10.0.0.1").metadata;
-            let mut claim = IPAddressClaim { metadata, ..IPAddressClaim::default() };
+            let mut claim = IPAddressClaim {
+                metadata,
+                ..IPAddressClaim::default()
+            };
             claim.spec.pool_ref.name = "p".to_owned();
             addresses.other_owner(&claim, value.into())
         };
@@ -126,7 +163,13 @@ mod tests {
         addresses.apply(&address("a", "p", "10.0.0.1"));
         addresses.apply(&address("b", "other", "10.0.0.2"));
         addresses.init_done();
-        assert_eq!((owner("c", [10, 0, 0, 1]).as_deref(), owner("a", [10, 0, 0, 1])), (Some("a"), None));
+        assert_eq!(
+            (
+                owner("c", [10, 0, 0, 1]).as_deref(),
+                owner("a", [10, 0, 0, 1])
+            ),
+            (Some("a"), None)
+        );
         assert_eq!(owner("c", [10, 0, 0, 2]), None, "it is of another pool");
         addresses.apply(&address("b", "p", "10.0.0.1"));
         assert_eq!(owner("a", [10, 0, 0, 1]).as_deref(), Some("b"));

@@ -1,5 +1,5 @@
-//! The pools as last seen by their watch, the claims that wait for a change of their pool, and the claims that wait for
-//! an address.
+//! The pools as last seen by their watch, the claims that wait for a change of their pool, and the
+//! claims that wait for an address.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,19 +25,29 @@ struct State<K> {
     pools: Observed<Arc<K>>,
     /// The claims that wait for a change of their pool.
     waiting: WaitingClaims,
-    /// The claims that request an address, and those that got none because their pool is exhausted. A claim that is being
-    /// deleted is not among them, however long its release takes.
+    /// The claims that request an address, and those that got none because their pool is exhausted.
+    /// A claim that is being deleted is not among them, however long its release takes.
     requesting: WaitingClaims,
 }
 
 fn pool_of(claim: &IPAddressClaim) -> NamespacedName {
-    NamespacedName::new(claim.metadata.namespace.as_deref().unwrap_or_default(), &claim.spec.pool_ref.name)
+    NamespacedName::new(
+        claim.metadata.namespace.as_deref().unwrap_or_default(),
+        &claim.spec.pool_ref.name,
+    )
 }
 
 impl<K> PoolCache<K> {
     pub(super) fn new(trigger: Trigger<IPAddressClaim>) -> Self {
         let (pools, waiting, requesting) = <(Observed<_>, WaitingClaims, WaitingClaims)>::default();
-        Self { state: Mutex::new(State { pools, waiting, requesting }), trigger }
+        Self {
+            state: Mutex::new(State {
+                pools,
+                waiting,
+                requesting,
+            }),
+            trigger,
+        }
     }
 
     /// Returns the pool of a claim. From now on the claim is enqueued when its pool changes, until
@@ -59,11 +69,19 @@ impl<K> PoolCache<K> {
 
     /// The claim requests an address now. An address that is released from now on wakes the claim.
     pub(super) fn request<'a>(&'a self, claim: &'a IPAddressClaim) -> AddressRequest<'a, K> {
-        self.state.lock().requesting.add(&claim.metadata, &pool_of(claim));
-        AddressRequest { cache: self, claim, is_exhausted: false }
+        self.state
+            .lock()
+            .requesting
+            .add(&claim.metadata, &pool_of(claim));
+        AddressRequest {
+            cache: self,
+            claim,
+            is_exhausted: false,
+        }
     }
 
-    /// Enqueues the oldest claim that waits for an address of the pool of `released`, which has released its address.
+    /// Enqueues the oldest claim that waits for an address of the pool of `released`, which has
+    /// released its address.
     pub(super) fn wake_oldest(&self, released: &IPAddressClaim) {
         let oldest = self.state.lock().requesting.take_oldest(&pool_of(released));
         if let Some(claim) = oldest {
@@ -73,7 +91,12 @@ impl<K> PoolCache<K> {
 
     fn remove(&self, pool: &ObjectMeta) {
         let key = NamespacedName::of(pool);
-        self.state.lock().pools.delete(key.namespace(), key.name(), pool.uid.as_deref(), Instant::now());
+        self.state.lock().pools.delete(
+            key.namespace(),
+            key.name(),
+            pool.uid.as_deref(),
+            Instant::now(),
+        );
         self.wake_all(&key);
     }
 
@@ -85,7 +108,8 @@ impl<K> PoolCache<K> {
     }
 }
 
-/// A claim that requests an address. Dropped at the end of the request, also by a panic or a timeout.
+/// A claim that requests an address. Dropped at the end of the request, also by a panic or a
+/// timeout.
 pub(super) struct AddressRequest<'a, K> {
     cache: &'a PoolCache<K>,
     claim: &'a IPAddressClaim,
@@ -95,8 +119,16 @@ pub(super) struct AddressRequest<'a, K> {
 
 impl<K> Drop for AddressRequest<'_, K> {
     fn drop(&mut self) {
-        // A claim that was woken, and does not need or cannot use the released address, wakes the next one.
-        if !self.is_exhausted && !self.cache.state.lock().requesting.remove(&NamespacedName::of(&self.claim.metadata)) {
+        // A claim that was woken, and does not need or cannot use the released address, wakes the
+        // next one.
+        if !self.is_exhausted
+            && !self
+                .cache
+                .state
+                .lock()
+                .requesting
+                .remove(&NamespacedName::of(&self.claim.metadata))
+        {
             self.cache.wake_oldest(self.claim);
         }
     }
@@ -104,11 +136,21 @@ impl<K> Drop for AddressRequest<'_, K> {
 
 /// Whether more than the status of a pool may differ.
 fn is_changed(before: &ObjectMeta, after: &ObjectMeta) -> bool {
-    let properties = |meta: &ObjectMeta| (meta.uid.clone(), meta.generation, meta.deletion_timestamp.is_some());
-    properties(before) != properties(after) || before.annotations != after.annotations || before.labels != after.labels
+    let properties = |meta: &ObjectMeta| {
+        (
+            meta.uid.clone(),
+            meta.generation,
+            meta.deletion_timestamp.is_some(),
+        )
+    };
+    properties(before) != properties(after)
+        || before.annotations != after.annotations
+        || before.labels != after.labels
 }
 
-impl<K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static> EventHandler<K> for PoolCache<K> {
+impl<K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static> EventHandler<K>
+    for PoolCache<K>
+{
     fn init(&self) {
         self.state.lock().pools.begin_list();
     }
@@ -123,9 +165,16 @@ impl<K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static> EventHandler
     fn apply(&self, pool: &K) {
         let key = NamespacedName::of(pool.meta());
         let value = Arc::new(pool.clone());
-        let change = self.state.lock().pools.see(Origin::Watch, pool.meta(), value, Instant::now());
+        let change = self
+            .state
+            .lock()
+            .pools
+            .see(Origin::Watch, pool.meta(), value, Instant::now());
         let Some(change) = change else { return };
-        if change.before.is_none_or(|before| is_changed(before.meta(), pool.meta())) {
+        if change
+            .before
+            .is_none_or(|before| is_changed(before.meta(), pool.meta()))
+        {
             self.wake_all(&key);
         }
     }
@@ -139,7 +188,10 @@ impl<K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static> EventHandler
     }
 
     fn apply_invalid(&self, pool: &Invalid) {
-        self.state.lock().pools.see_undecodable(Origin::Watch, &pool.metadata, Instant::now());
+        self.state
+            .lock()
+            .pools
+            .see_undecodable(Origin::Watch, &pool.metadata, Instant::now());
     }
 
     fn delete_invalid(&self, pool: &Invalid) {
@@ -176,7 +228,11 @@ mod tests {
     }
 
     fn waiting(cache: &PoolCache<ConfigMap>) -> Vec<String> {
-        let claims = cache.state.lock().waiting.take(&NamespacedName::new("n", "p"));
+        let claims = cache
+            .state
+            .lock()
+            .waiting
+            .take(&NamespacedName::new("n", "p"));
         claims.iter().map(ToString::to_string).collect()
     }
 
@@ -186,9 +242,19 @@ mod tests {
         assert!(cache.get_or_wait(&claim("a", 1)).is_none());
         cache.apply(&pool(1));
         assert_eq!(waiting(&cache), Vec::<String>::new());
-        assert_eq!(cache.get_or_wait(&claim("a", 1)).unwrap().metadata.generation, Some(1));
+        assert_eq!(
+            cache
+                .get_or_wait(&claim("a", 1))
+                .unwrap()
+                .metadata
+                .generation,
+            Some(1)
+        );
         // Its status changed.
-        cache.apply(&ConfigMap { data: Some([("a".to_owned(), "b".to_owned())].into()), ..pool(1) });
+        cache.apply(&ConfigMap {
+            data: Some([("a".to_owned(), "b".to_owned())].into()),
+            ..pool(1)
+        });
         assert_eq!(waiting(&cache), ["n/a"]);
         for change in [pool(2), pool(3)] {
             cache.get_or_wait(&claim("a", 1));
@@ -202,13 +268,18 @@ mod tests {
     }
 
     fn requesting(cache: &PoolCache<ConfigMap>) -> Vec<String> {
-        let claims = cache.state.lock().requesting.take(&NamespacedName::new("n", "p"));
+        let claims = cache
+            .state
+            .lock()
+            .requesting
+            .take(&NamespacedName::new("n", "p"));
         claims.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn release_wakes_the_oldest_claim_without_an_address() {
-        let cache = PoolCache::<ConfigMap>::new(ControllerBuilder::<_, ()>::new("claims").trigger());
+        let cache =
+            PoolCache::<ConfigMap>::new(ControllerBuilder::<_, ()>::new("claims").trigger());
         let exhausted = |name, second| cache.request(&claim(name, second)).is_exhausted = true;
         // A claim that is being deleted.
         cache.get_or_wait(&claim("d", 1));
@@ -222,16 +293,24 @@ mod tests {
 
     #[test]
     fn unused_address_wakes_the_next_claim() {
-        let cache = PoolCache::<ConfigMap>::new(ControllerBuilder::<_, ()>::new("claims").trigger());
+        let cache =
+            PoolCache::<ConfigMap>::new(ControllerBuilder::<_, ()>::new("claims").trigger());
         let (a, b, c) = (claim("a", 1), claim("b", 2), claim("c", 3));
         for waiting in [&b, &c] {
             cache.request(waiting).is_exhausted = true;
         }
         drop(cache.request(&a));
-        assert_eq!(cache.state.lock().requesting.take_oldest(&pool_of(&b)), Some(NamespacedName::new("n", "b")));
+        assert_eq!(
+            cache.state.lock().requesting.take_oldest(&pool_of(&b)),
+            Some(NamespacedName::new("n", "b"))
+        );
         let request = cache.request(&a);
         cache.wake_oldest(&b);
         drop(request);
-        assert_eq!(requesting(&cache), Vec::<String>::new(), "a was woken, and then c");
+        assert_eq!(
+            requesting(&cache),
+            Vec::<String>::new(),
+            "a was woken, and then c"
+        );
     }
 }

@@ -19,7 +19,11 @@ pub struct PoolHandler<P: PoolProvider> {
 
 impl<P: PoolProvider> PoolHandler<P> {
     pub(super) fn new(shared: Arc<Shared<P>>, claim: Arc<IPAddressClaim>) -> Self {
-        Self { shared, claim, pool: None }
+        Self {
+            shared,
+            claim,
+            pool: None,
+        }
     }
 
     /// The name of the pool for messages.
@@ -32,9 +36,13 @@ impl<P: PoolProvider> PoolHandler<P> {
         self.pool.as_deref().ok_or_else(missing)
     }
 
-    /// Reads a pool that the watch has not reported: it was just created, or its object is not valid.
+    /// Reads a pool that the watch has not reported: it was just created, or its object is not
+    /// valid.
     async fn read_pool(&self) -> Result<Arc<P::Pool>, HandlerError> {
-        let (namespace, name) = (self.claim.namespace().unwrap_or_default(), &self.claim.spec.pool_ref.name);
+        let (namespace, name) = (
+            self.claim.namespace().unwrap_or_default(),
+            &self.claim.spec.pool_ref.name,
+        );
         match self.shared.pool_client(&namespace).get(name).await {
             Ok(Some(pool)) => Ok(Arc::new(pool)),
             Ok(None) => {
@@ -44,7 +52,10 @@ impl<P: PoolProvider> PoolHandler<P> {
             }
             Err(error) => match error.invalid_response() {
                 Some(problem) => {
-                    let text = format!("{} is not valid: {problem}; correct the pool", self.pool_name());
+                    let text = format!(
+                        "{} is not valid: {problem}; correct the pool",
+                        self.pool_name()
+                    );
                     Err(HandlerError::PoolNotReady(text))
                 }
                 None => Err(error.into()),
@@ -52,11 +63,16 @@ impl<P: PoolProvider> PoolHandler<P> {
         }
     }
 
-    /// Returns the name of another IPAddress of the pool that has this address. Confirmed by a live read: the watch may
-    /// show an IPAddress that was just deleted.
+    /// Returns the name of another IPAddress of the pool that has this address. Confirmed by a live
+    /// read: the watch may show an IPAddress that was just deleted.
     async fn other_owner(&self, address: IpAddr) -> Result<Option<String>, HandlerError> {
-        let Some(name) = self.shared.addresses.other_owner(&self.claim, address) else { return Ok(None) };
-        let addresses = self.shared.contract.addresses(&self.claim.namespace().unwrap_or_default());
+        let Some(name) = self.shared.addresses.other_owner(&self.claim, address) else {
+            return Ok(None);
+        };
+        let addresses = self
+            .shared
+            .contract
+            .addresses(&self.claim.namespace().unwrap_or_default());
         let found = addresses.get(&name).await?;
         let has_address = |found: &IPAddress| {
             found.spec.pool_ref == self.claim.spec.pool_ref
@@ -66,13 +82,17 @@ impl<P: PoolProvider> PoolHandler<P> {
                     .parse::<IpAddr>()
                     .is_ok_and(|present| present.to_canonical() == address.to_canonical())
         };
-        Ok(found.is_some_and(|found| has_address(&found)).then_some(name))
+        Ok(found
+            .is_some_and(|found| has_address(&found))
+            .then_some(name))
     }
 
     fn parse(address: &IPAddress) -> Result<IpAddr, HandlerError> {
         address.spec.address.parse().map_err(|_| {
             let (name, text) = (address.name_any(), &address.spec.address);
-            HandlerError::Permanent(format!("IPAddress {name} has {text:?}, which is not an IP address; delete it"))
+            HandlerError::Permanent(format!(
+                "IPAddress {name} has {text:?}, which is not an IP address; delete it"
+            ))
         })
     }
 }
@@ -84,19 +104,31 @@ impl<P: PoolProvider> ClaimHandler for PoolHandler<P> {
             None => self.read_pool().await?,
         };
         let release_terminating_after = self.shared.provider.release_terminating_after(&pool);
-        let view = PoolView { release_terminating_after, ..PoolView::of(pool.as_ref()) };
+        let view = PoolView {
+            release_terminating_after,
+            ..PoolView::of(pool.as_ref())
+        };
         if !view.paused && !view.deleting {
-            let invalid = |problem| HandlerError::PoolNotReady(format!("{} is not valid: {problem}", self.pool_name()));
+            let invalid = |problem| {
+                HandlerError::PoolNotReady(format!("{} is not valid: {problem}", self.pool_name()))
+            };
             self.shared.provider.validate(&pool).map_err(invalid)?;
         }
         self.pool = Some(pool);
         Ok(view)
     }
 
-    async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
+    async fn ensure_address(
+        &mut self,
+        existing: Option<&IPAddress>,
+    ) -> Result<Ensured, HandlerError> {
         let existing = existing.map(Self::parse).transpose()?;
         let mut request = self.shared.pools.request(&self.claim);
-        let allocated = self.shared.provider.allocate(&self.claim, self.pool()?, existing).await;
+        let allocated = self
+            .shared
+            .provider
+            .allocate(&self.claim, self.pool()?, existing)
+            .await;
         request.is_exhausted = matches!(allocated, Err(HandlerError::PoolExhausted(_)));
         drop(request);
         let allocation = allocated?;
@@ -121,7 +153,11 @@ impl<P: PoolProvider> ClaimHandler for PoolHandler<P> {
     }
 
     async fn verify(&mut self, address: &IPAddress) -> Result<bool, HandlerError> {
-        let result = self.shared.provider.verify(&self.claim, self.pool()?, Self::parse(address)?).await;
+        let result = self
+            .shared
+            .provider
+            .verify(&self.claim, self.pool()?, Self::parse(address)?)
+            .await;
         self.shared.pools.stop_waiting(&self.claim);
         result
     }

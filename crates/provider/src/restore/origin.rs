@@ -1,18 +1,18 @@
 //! Where a claim with our finalizer was originally created, as far as the object shows.
 //!
 //! A provider adds its finalizer only to an existing claim. The managed fields show who set it:
-//! - If the managed fields were restored too, the finalizer was set well before the claim was created. `clusterctl
-//!   move` and Velero restore them with a second write.
-//! - If they were not, the creator of the claim set the finalizer. Most controllers have the field manager `manager`,
-//!   which makes an infrastructure provider and the Go provider indistinguishable; this name is therefore not
-//!   considered.
+//! - If the managed fields were restored too, the finalizer was set well before the claim was
+//!   created. `clusterctl move` and Velero restore them with a second write.
+//! - If they were not, the creator of the claim set the finalizer. Most controllers have the field
+//!   manager `manager`, which makes an infrastructure provider and the Go provider
+//!   indistinguishable; this name is therefore not considered.
 //!
-//! A status is written only after the creation. So an entry of the status subresource that is older than the claim
-//! shows a restore, whatever wrote the finalizer, and so does a status that is older itself, or that is part of what
-//! `kubectl apply` records of a backup.
+//! A status is written only after the creation. So an entry of the status subresource that is older
+//! than the claim shows a restore, whatever wrote the finalizer, and so does a status that is older
+//! itself, or that is part of what `kubectl apply` records of a backup.
 //!
-//! A finalizer that an admission policy added when the claim was created is in no managed fields. Such a claim was
-//! moved only if there is other evidence.
+//! A finalizer that an admission policy added when the claim was created is in no managed fields.
+//! Such a claim was moved only if there is other evidence.
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
@@ -53,25 +53,40 @@ pub(super) fn origin(claim: &ObjectMeta, status: Option<&IPAddressClaimStatus>) 
     let is_local = creator != Origin::Unknown;
     let skew = if is_local { MAX_SKEW } else { TYPICAL_SKEW };
     let entries = claim.managed_fields.as_deref().unwrap_or_default();
-    let mut status_entries = entries.iter().filter(|entry| entry.subresource.as_deref() == Some("status"));
+    let mut status_entries = entries
+        .iter()
+        .filter(|entry| entry.subresource.as_deref() == Some("status"));
     let was_written_before = status_entries.any(|entry| is_older(claim, entry.time.as_ref(), skew));
     // This provider binds no claim without conditions.
-    let was_bound_before = status.is_some_and(|status| is_status_older(claim, status, skew, !is_local));
-    if was_written_before || was_bound_before || is_applied_backup(claim) { Origin::Elsewhere } else { creator }
+    let was_bound_before =
+        status.is_some_and(|status| is_status_older(claim, status, skew, !is_local));
+    if was_written_before || was_bound_before || is_applied_backup(claim) {
+        Origin::Elsewhere
+    } else {
+        creator
+    }
 }
 
 /// What the writers of finalizer and specification show.
 fn creator(claim: &ObjectMeta) -> Origin {
     let entries = claim.managed_fields.as_deref().unwrap_or_default();
-    // The first write of the creator has the creation time of the claim. If the clocks of two API servers differ, a
-    // later write may seem older.
-    let is_entry_older = |entry: &ManagedFieldsEntry, skew| is_older(claim, entry.time.as_ref(), skew);
+    // The first write of the creator has the creation time of the claim. If the clocks of two API
+    // servers differ, a later write may seem older.
+    let is_entry_older =
+        |entry: &ManagedFieldsEntry, skew| is_older(claim, entry.time.as_ref(), skew);
     let mut creators = entries.iter().filter(|entry| owns_spec(entry)).peekable();
-    let spec_is_older = creators.peek().is_some() && creators.all(|entry| is_entry_older(entry, TYPICAL_SKEW));
+    let spec_is_older =
+        creators.peek().is_some() && creators.all(|entry| is_entry_older(entry, TYPICAL_SKEW));
     let Some(finalizer_entry) = entries.iter().find(|entry| owns_finalizer(entry)) else {
-        return if spec_is_older { Origin::Elsewhere } else { Origin::Here };
+        return if spec_is_older {
+            Origin::Elsewhere
+        } else {
+            Origin::Here
+        };
     };
-    if is_entry_older(finalizer_entry, MAX_SKEW) || (is_entry_older(finalizer_entry, TYPICAL_SKEW) && spec_is_older) {
+    if is_entry_older(finalizer_entry, MAX_SKEW)
+        || (is_entry_older(finalizer_entry, TYPICAL_SKEW) && spec_is_older)
+    {
         return Origin::Elsewhere;
     }
     match finalizer_entry.manager.as_deref() {
@@ -84,12 +99,18 @@ fn creator(claim: &ObjectMeta) -> Origin {
 
 fn owns_finalizer(entry: &ManagedFieldsEntry) -> bool {
     let finalizer = format!("v:\"{}\"", names::RELEASE_ADDRESS);
-    let fields = entry.fields_v1.as_ref().and_then(|fields| fields.0.pointer("/f:metadata/f:finalizers"));
+    let fields = entry
+        .fields_v1
+        .as_ref()
+        .and_then(|fields| fields.0.pointer("/f:metadata/f:finalizers"));
     fields.is_some_and(|all| all.get(&finalizer).is_some())
 }
 
 fn owns_spec(entry: &ManagedFieldsEntry) -> bool {
-    entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:poolRef").is_some())
+    entry
+        .fields_v1
+        .as_ref()
+        .is_some_and(|fields| fields.0.pointer("/f:spec/f:poolRef").is_some())
 }
 
 /// Whether the claim was created more than `skew` after a time.
@@ -98,22 +119,40 @@ fn is_older(claim: &ObjectMeta, time: Option<&Time>, skew: SignedDuration) -> bo
     times.is_some_and(|(time, created)| created.0.duration_since(time.0) > skew)
 }
 
-/// Whether the status is that of a bound claim, and all its conditions are older than the claim. `undated` is the
-/// result for a status without a time.
-fn is_status_older(claim: &ObjectMeta, status: &IPAddressClaimStatus, skew: SignedDuration, undated: bool) -> bool {
-    let is_bound = status.address_ref.as_ref().is_some_and(|address| !address.name.is_empty());
-    let mut times = status.conditions.iter().filter_map(|condition| condition.last_transition_time.as_ref()).peekable();
+/// Whether the status is that of a bound claim, and all its conditions are older than the claim.
+/// `undated` is the result for a status without a time.
+fn is_status_older(
+    claim: &ObjectMeta,
+    status: &IPAddressClaimStatus,
+    skew: SignedDuration,
+    undated: bool,
+) -> bool {
+    let is_bound = status
+        .address_ref
+        .as_ref()
+        .is_some_and(|address| !address.name.is_empty());
+    let mut times = status
+        .conditions
+        .iter()
+        .filter_map(|condition| condition.last_transition_time.as_ref())
+        .peekable();
     let is_dated = times.peek().is_some();
     is_bound && (is_dated || undated) && times.all(|time| is_older(claim, Some(time), skew))
 }
 
-/// Whether the claim was created by `kubectl apply` from what `kubectl get` wrote of an earlier claim, which was bound.
+/// Whether the claim was created by `kubectl apply` from what `kubectl get` wrote of an earlier
+/// claim, which was bound.
 fn is_applied_backup(claim: &ObjectMeta) -> bool {
     let annotations = claim.annotations.as_ref();
-    let Some(text) = annotations.and_then(|annotations| annotations.get(LAST_APPLIED)) else { return false };
-    let Ok(applied) = serde_json::from_str::<Value>(text) else { return false };
+    let Some(text) = annotations.and_then(|annotations| annotations.get(LAST_APPLIED)) else {
+        return false;
+    };
+    let Ok(applied) = serde_json::from_str::<Value>(text) else {
+        return false;
+    };
     let field = |path: &str| applied.pointer(path).and_then(Value::as_str);
-    let is_of_earlier_claim = field("/metadata/uid").is_some_and(|uid| Some(uid) != claim.uid.as_deref());
+    let is_of_earlier_claim =
+        field("/metadata/uid").is_some_and(|uid| Some(uid) != claim.uid.as_deref());
     // The copy of a claim under another name has the name of the original in its status.
     let address = field("/status/addressRef/name");
     is_of_earlier_claim && address.is_some() && address == claim.name.as_deref()

@@ -12,16 +12,23 @@ pub struct Lasting<T> {
 
 impl<T> Default for Lasting<T> {
     fn default() -> Self {
-        Self { found: HashMap::new() }
+        Self {
+            found: HashMap::new(),
+        }
     }
 }
 
 impl<T: Clone + Eq + Hash> Lasting<T> {
-    /// Takes the findings of a pass. Returns those that the pass before found too, and that were not returned since.
+    /// Takes the findings of a pass. Returns those that the pass before found too, and that were
+    /// not returned since.
     pub fn update(&mut self, found: Vec<T>) -> Vec<T> {
         let before = std::mem::take(&mut self.found);
         let new = |finding: &T| before.get(finding) == Some(&false);
-        let lasting = found.iter().filter(|finding| new(finding)).cloned().collect();
+        let lasting = found
+            .iter()
+            .filter(|finding| new(finding))
+            .cloned()
+            .collect();
         self.found = found
             .into_iter()
             .map(|finding| {

@@ -16,7 +16,9 @@ pub(super) async fn missing_pool(scene: &Scene) -> Result<(), Violation> {
 /// A claim for a pool without a free address is bound when an address is released.
 pub(super) async fn exhausted_pool(scene: &Scene) -> Result<(), Violation> {
     scene.create_pool(json!(null)).await;
-    let names: Vec<_> = (0..scene.pool.addresses).map(|number| format!("c{number}")).collect();
+    let names: Vec<_> = (0..scene.pool.addresses)
+        .map(|number| format!("c{number}"))
+        .collect();
     scene.create_claims(&names).await;
     scene.all_bound(&names).await?;
     scene.create_claim("late", json!({})).await;
@@ -29,5 +31,8 @@ pub(super) async fn exhausted_pool(scene: &Scene) -> Result<(), Violation> {
         .await?;
     scene.release("c1").await?;
     scene.bound("late").await?;
-    scene.all_bound(&[&names[..1], &names[2..]].concat()).await.map(drop)
+    scene
+        .all_bound(&[&names[..1], &names[2..]].concat())
+        .await
+        .map(drop)
 }

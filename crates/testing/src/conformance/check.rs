@@ -3,9 +3,11 @@
 /// A check, which runs in its own namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Check {
-    /// Claims are bound: names, finalizers, owner references, labels, conditions, different addresses.
+    /// Claims are bound: names, finalizers, owner references, labels, conditions, different
+    /// addresses.
     Bind,
-    /// A deleted claim is removed with its IPAddress, and all addresses of the pool can be allocated again.
+    /// A deleted claim is removed with its IPAddress, and all addresses of the pool can be
+    /// allocated again.
     Release,
     /// A Cluster pauses its claims.
     PausedCluster,
@@ -13,15 +15,18 @@ pub enum Check {
     PausedClaim,
     /// The annotation on a pool pauses its claims.
     PausedPool,
-    /// A deleted claim with the finalizer of another controller keeps its address until the finalizer is removed.
+    /// A deleted claim with the finalizer of another controller keeps its address until the
+    /// finalizer is removed.
     ForeignFinalizer,
-    /// A claim without a status and an IPAddress of its name, as after a restore, are bound with this address.
+    /// A claim without a status and an IPAddress of its name, as after a restore, are bound with
+    /// this address.
     Adoption,
     /// A claim is deleted and created with the same name 20 times; no address leaks.
     NameReuse,
     /// A claim for a pool that does not exist reports it, and is bound when the pool is created.
     MissingPool,
-    /// A claim for a pool without a free address reports it, and is bound when another claim releases its address.
+    /// A claim for a pool without a free address reports it, and is bound when another claim
+    /// releases its address.
     ExhaustedPool,
     /// The API server is killed and started again.
     Outage,
@@ -29,7 +34,8 @@ pub enum Check {
     LeaderElection,
     /// A restart while many claims are bound causes no write.
     Restart,
-    /// The program is killed before and after each of its writes while a claim is bound and released.
+    /// The program is killed before and after each of its writes while a claim is bound and
+    /// released.
     Kills,
 }
 

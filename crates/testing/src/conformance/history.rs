@@ -23,7 +23,8 @@ pub(super) struct Recorder {
     watches: [JoinHandle<()>; 2],
 }
 
-/// The IPAddresses of a namespace, the resource versions at which claims are bound, and the first violation.
+/// The IPAddresses of a namespace, the resource versions at which claims are bound, and the first
+/// violation.
 #[derive(Debug, Default)]
 struct History {
     /// The name of an IPAddress that must not be deleted.
@@ -41,7 +42,10 @@ impl History {
     fn put(&mut self, address: IPAddress, is_listed: bool) {
         if let Some(version) = version_of(&address) {
             let version = if is_listed { 0 } else { version };
-            let claims = address.owner_references().iter().filter(|owner| owner.controller == Some(true));
+            let claims = address
+                .owner_references()
+                .iter()
+                .filter(|owner| owner.controller == Some(true));
             for claim in claims {
                 self.created.entry(claim.uid.clone()).or_insert(version);
             }
@@ -56,13 +60,19 @@ impl History {
         self.present.remove(&address.name_any());
         if address.name_any() == self.kept {
             let expected = format!("the IPAddress of claim {} is not deleted", self.kept);
-            self.violation.get_or_insert(Violation::new(Rule::Lasting, expected, describe_address(address)));
+            self.violation.get_or_insert(Violation::new(
+                Rule::Lasting,
+                expected,
+                describe_address(address),
+            ));
         }
     }
 
     fn put_claim(&mut self, claim: &IPAddressClaim) {
         if let (Some(_), Some(version)) = (claim.bound_address(), version_of(claim)) {
-            self.bound.entry(claim.uid().unwrap_or_default()).or_insert(version);
+            self.bound
+                .entry(claim.uid().unwrap_or_default())
+                .or_insert(version);
         }
     }
 
@@ -70,7 +80,8 @@ impl History {
     fn check(&self) -> Result<(), Violation> {
         let early = self.bound.iter().find_map(|(uid, bound)| {
             let created = self.created.get(uid).filter(|created| *created > bound)?;
-            let expected = format!("the claim with uid {uid} is bound after its IPAddress is created");
+            let expected =
+                format!("the claim with uid {uid} is bound after its IPAddress is created");
             let seen = format!("bound at resource version {bound}, IPAddress created at {created}");
             Some(Violation::new(Rule::Order, expected, seen))
         });
@@ -140,7 +151,10 @@ fn apply<K: Recorded>(history: &mut History, event: WatchEvent<K>) -> Option<Str
 impl Recorder {
     /// Starts to watch. The IPAddress with the name `kept` must not be deleted.
     pub(super) fn start(scene: &Scene, kept: &str) -> Self {
-        let history = Arc::new(Mutex::new(History { kept: kept.to_owned(), ..History::default() }));
+        let history = Arc::new(Mutex::new(History {
+            kept: kept.to_owned(),
+            ..History::default()
+        }));
         let watches = [
             tokio::spawn(watch(api::<IPAddress>(scene), Arc::clone(&history))),
             tokio::spawn(watch(api::<IPAddressClaim>(scene), Arc::clone(&history))),
@@ -150,7 +164,10 @@ impl Recorder {
 
     /// The first violation that the watches have delivered.
     pub(super) fn check(&self) -> Result<(), Violation> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner).check()
+        self.history
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .check()
     }
 }
 
@@ -161,7 +178,8 @@ impl Drop for Recorder {
 }
 
 fn api<K: Recorded>(scene: &Scene) -> Api<K> {
-    Api::all_with(scene.consumer.client.clone(), &ContractVersion::V1Beta2).constrain(&scene.consumer.namespace)
+    Api::all_with(scene.consumer.client.clone(), &ContractVersion::V1Beta2)
+        .constrain(&scene.consumer.namespace)
 }
 
 async fn watch<K: Recorded>(api: Api<K>, history: Arc<Mutex<History>>) {
@@ -172,10 +190,14 @@ async fn watch<K: Recorded>(api: Api<K>, history: Arc<Mutex<History>>) {
             continue;
         };
         K::restart(&mut locked());
-        list.items.into_iter().for_each(|object| object.put(&mut locked(), true));
+        list.items
+            .into_iter()
+            .for_each(|object| object.put(&mut locked(), true));
         let mut from = list.metadata.resource_version;
         while let Some(version) = from.take() {
-            let Ok(events) = api.watch(&WatchParams::default(), &version).await else { break };
+            let Ok(events) = api.watch(&WatchParams::default(), &version).await else {
+                break;
+            };
             let mut events = std::pin::pin!(events);
             from = Some(version);
             while let Ok(Some(event)) = events.try_next().await {
@@ -202,9 +224,15 @@ mod tests {
 
     /// The rule that a sequence of events violates.
     fn violated(events: &[(&str, &str, &str)]) -> Option<Rule> {
-        let mut history = History { kept: "kept".to_owned(), ..History::default() };
+        let mut history = History {
+            kept: "kept".to_owned(),
+            ..History::default()
+        };
         for (kind, name, address) in events {
-            assert_eq!(apply(&mut history, event(kind, name, address)).as_deref(), Some("7"));
+            assert_eq!(
+                apply(&mut history, event(kind, name, address)).as_deref(),
+                Some("7")
+            );
         }
         history.check().err().map(|violation| violation.rule)
     }
@@ -212,15 +240,29 @@ mod tests {
     #[test]
     fn address_may_be_reused_after_deletion_only() {
         let [a, b] = [("ADDED", "a", "10.0.0.1"), ("ADDED", "b", "10.0.0.1")];
-        assert_eq!(violated(&[a, ("MODIFIED", "a", "10.0.0.1"), ("DELETED", "a", "10.0.0.1"), b]), None);
-        assert_eq!(violated(&[a, b, ("DELETED", "a", "10.0.0.1")]), Some(Rule::Unique));
+        assert_eq!(
+            violated(&[
+                a,
+                ("MODIFIED", "a", "10.0.0.1"),
+                ("DELETED", "a", "10.0.0.1"),
+                b
+            ]),
+            None
+        );
+        assert_eq!(
+            violated(&[a, b, ("DELETED", "a", "10.0.0.1")]),
+            Some(Rule::Unique)
+        );
     }
 
     #[test]
     fn deletion_of_a_kept_address_is_detected() {
         let kept = ("ADDED", "kept", "10.0.0.1");
         assert_eq!(violated(&[kept, ("MODIFIED", "kept", "10.0.0.1")]), None);
-        assert_eq!(violated(&[kept, ("DELETED", "kept", "10.0.0.1")]), Some(Rule::Lasting));
+        assert_eq!(
+            violated(&[kept, ("DELETED", "kept", "10.0.0.1")]),
+            Some(Rule::Lasting)
+        );
     }
 
     #[test]
@@ -232,10 +274,13 @@ mod tests {
                 "spec": { "poolRef": {} }, "status": { "addressRef": { "name": "a" } },
             });
             history.put_claim(&serde_json::from_value(claim).unwrap());
-            let owner =
-                json!({ "apiVersion": "v1", "kind": "IPAddressClaim", "name": "a", "uid": "u", "controller": true });
-            let metadata = json!({ "name": "a", "resourceVersion": created, "ownerReferences": [owner] });
-            history.put(serde_json::from_value(json!({ "metadata": metadata, "spec": {} })).unwrap(), false);
+            let owner = json!({ "apiVersion": "v1", "kind": "IPAddressClaim", "name": "a", "uid": "u", "controller": true });
+            let metadata =
+                json!({ "name": "a", "resourceVersion": created, "ownerReferences": [owner] });
+            history.put(
+                serde_json::from_value(json!({ "metadata": metadata, "spec": {} })).unwrap(),
+                false,
+            );
             history.check().err().map(|violation| violation.rule)
         };
         assert_eq!(bound_at("8", "7"), None);

@@ -12,7 +12,8 @@ use crate::patience::Patience;
 
 /// How long the API server is stopped, without its start.
 const OUTAGE: Duration = Duration::from_secs(2);
-/// How long no write happens before a restart. On a loaded machine there can be seconds between two writes.
+/// How long no write happens before a restart. On a loaded machine there can be seconds between two
+/// writes.
 const SETTLED: Duration = Duration::from_secs(5);
 /// How long no write may happen after a restart.
 const QUIET: Duration = Duration::from_secs(2);
@@ -24,7 +25,10 @@ const QUIET_TIMEOUT: Duration = Duration::from_mins(2);
 const STANDBY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The provider continues after an outage of the API server.
-pub(super) async fn outage(environment: &mut Environment<'_>, scene: &Scene) -> Result<(), Violation> {
+pub(super) async fn outage(
+    environment: &mut Environment<'_>,
+    scene: &Scene,
+) -> Result<(), Violation> {
     scene.create_pool(json!(null)).await;
     scene.create_claim("before", json!({})).await;
     let before = scene.bound("before").await?;
@@ -41,14 +45,21 @@ pub(super) async fn outage(environment: &mut Environment<'_>, scene: &Scene) -> 
     let now = scene.bound("before").await?;
     if now.spec != before.spec {
         let expected = format!("claim before keeps the address {}", before.spec.address);
-        return Err(Violation::new(Rule::Lasting, expected, describe_address(&now)));
+        return Err(Violation::new(
+            Rule::Lasting,
+            expected,
+            describe_address(&now),
+        ));
     }
     scene.release("before").await?;
     environment.check_running()
 }
 
 /// A standby continues after the leader was killed.
-pub(super) async fn leader_election(environment: &mut Environment<'_>, scene: &Scene) -> Result<(), Violation> {
+pub(super) async fn leader_election(
+    environment: &mut Environment<'_>,
+    scene: &Scene,
+) -> Result<(), Violation> {
     environment.stop();
     scene.create_pool(json!(null)).await;
     let flags = &environment.provider.leader_election;
@@ -63,7 +74,11 @@ pub(super) async fn leader_election(environment: &mut Environment<'_>, scene: &S
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     if !standby.is_running() {
-        return Err(Violation::new(Rule::Program, "a standby runs beside the leader", standby.log()));
+        return Err(Violation::new(
+            Rule::Program,
+            "a standby runs beside the leader",
+            standby.log(),
+        ));
     }
     scene.create_claim("two", json!({})).await;
     scene.bound("two").await?;
@@ -72,14 +87,19 @@ pub(super) async fn leader_election(environment: &mut Environment<'_>, scene: &S
     scene.consumer.delete("one").await;
     scene.bound("three").await?;
     scene.released("one").await?;
-    scene.all_bound(&["two", "three"].map(str::to_owned)).await?;
+    scene
+        .all_bound(&["two", "three"].map(str::to_owned))
+        .await?;
     scene.end().await?;
     standby.stop();
     Ok(())
 }
 
 /// A restart causes no write while all claims are bound.
-pub(super) async fn restart(environment: &mut Environment<'_>, scene: &Scene) -> Result<(), Violation> {
+pub(super) async fn restart(
+    environment: &mut Environment<'_>,
+    scene: &Scene,
+) -> Result<(), Violation> {
     scene.create_pool(json!(null)).await;
     let count = environment.provider.claims.min(scene.pool.addresses);
     let names: Vec<_> = (0..count).map(|number| format!("c{number}")).collect();
@@ -92,15 +112,27 @@ pub(super) async fn restart(environment: &mut Environment<'_>, scene: &Scene) ->
     environment.run().await?;
     tokio::time::sleep(QUIET).await;
     let all = writes(environment);
-    let new: Vec<_> = all.iter().skip(known).map(|write| format!("{} {}", write.verb, write.uri)).collect();
+    let new: Vec<_> = all
+        .iter()
+        .skip(known)
+        .map(|write| format!("{} {}", write.verb, write.uri))
+        .collect();
     if !new.is_empty() {
         let expected = format!("no write after a restart with {count} bound claims");
-        return Err(Violation::new(Rule::Quiet, expected, format!("{} writes:\n{}", new.len(), new.join("\n"))));
+        return Err(Violation::new(
+            Rule::Quiet,
+            expected,
+            format!("{} writes:\n{}", new.len(), new.join("\n")),
+        ));
     }
     let after = scene.all_bound(&names).await?;
     if after != before {
         let seen = "other addresses after the restart";
-        return Err(Violation::new(Rule::Lasting, "all claims keep their addresses", seen));
+        return Err(Violation::new(
+            Rule::Lasting,
+            "all claims keep their addresses",
+            seen,
+        ));
     }
     Ok(())
 }
@@ -114,8 +146,15 @@ async fn wait_until_quiet(environment: &Environment<'_>) -> Result<(), Violation
             (count, since) = (all.len(), Instant::now());
         }
         if patience.is_over() {
-            let seen = all.last().map(|write| format!("{} {}", write.verb, write.uri)).unwrap_or_default();
-            return Err(Violation::new(Rule::Quiet, "no write happens when all claims are bound", seen));
+            let seen = all
+                .last()
+                .map(|write| format!("{} {}", write.verb, write.uri))
+                .unwrap_or_default();
+            return Err(Violation::new(
+                Rule::Quiet,
+                "no write happens when all claims are bound",
+                seen,
+            ));
         }
         tokio::time::sleep(INTERVAL).await;
     }
@@ -129,5 +168,10 @@ fn writes(environment: &Environment<'_>) -> Vec<ProviderRequest> {
             && request.resource != "leases"
             && !request.resource.ends_with("reviews")
     };
-    environment.plane.provider_requests().into_iter().filter(is_write).collect()
+    environment
+        .plane
+        .provider_requests()
+        .into_iter()
+        .filter(is_write)
+        .collect()
 }

@@ -23,7 +23,11 @@ pub(super) enum Moment {
 
 impl Display for Moment {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(if *self == Self::Before { "before" } else { "after" })
+        formatter.write_str(if *self == Self::Before {
+            "before"
+        } else {
+            "after"
+        })
     }
 }
 
@@ -51,7 +55,11 @@ struct State {
 impl KillProxy {
     pub(super) async fn start(plane: &ControlPlane) -> Self {
         let upstream = ProxyServer::upstream(plane).await;
-        let shared = Arc::new(Shared { upstream, state: Mutex::default(), dead: watch::Sender::new(false) });
+        let shared = Arc::new(Shared {
+            upstream,
+            state: Mutex::default(),
+            dead: watch::Sender::new(false),
+        });
         let handled = Arc::clone(&shared);
         let accept = move || {
             let shared = Arc::clone(&handled);
@@ -68,10 +76,14 @@ impl KillProxy {
 
     /// Lets the program be killed at its n-th write from now on, from 1.
     pub(super) fn kill_at(&self, nth: usize, moment: Moment) {
-        *self.shared.state() = State { kill: Some((nth, moment)), killed_at: None };
+        *self.shared.state() = State {
+            kill: Some((nth, moment)),
+            killed_at: None,
+        };
     }
 
-    /// The write at which the program was killed since the last call of [`Self::kill_at`]. No later write kills it.
+    /// The write at which the program was killed since the last call of [`Self::kill_at`]. No later
+    /// write kills it.
     pub(super) fn end(&self) -> Option<String> {
         let mut state = self.shared.state();
         state.kill = None;
@@ -109,13 +121,26 @@ impl Shared {
             return None;
         }
         state.kill = None;
-        let ApiRequest { verb, resource, name, subresource } = write;
-        state.killed_at = Some(format!("{verb:?} {resource} {name} {subresource}").trim_end().to_owned());
+        let ApiRequest {
+            verb,
+            resource,
+            name,
+            subresource,
+        } = write;
+        state.killed_at = Some(
+            format!("{verb:?} {resource} {name} {subresource}")
+                .trim_end()
+                .to_owned(),
+        );
         Some(moment)
     }
 
     async fn write(&self, write: ApiRequest, forward: Forward) -> Result<ProxyResponse, Broken> {
-        let moment = if is_counted(&write) { self.count(&write) } else { None };
+        let moment = if is_counted(&write) {
+            self.count(&write)
+        } else {
+            None
+        };
         match moment {
             None => forward.send().await,
             Some(moment) => {
@@ -144,6 +169,8 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Proxy
         Verb::Watch => forward.stream().await,
         Verb::Read => forward.send().await,
         // In a separate task, which continues when the program is killed.
-        _ => tokio::spawn(async move { shared.write(parsed, forward).await }).await.map_err(|_| Broken)?,
+        _ => tokio::spawn(async move { shared.write(parsed, forward).await })
+            .await
+            .map_err(|_| Broken)?,
     }
 }

@@ -14,9 +14,12 @@ use crate::manager::Manager;
 /// The maximum number of writes that bind and release one claim. More would be a loop.
 const MAX_WRITES: usize = 60;
 
-/// Binds and releases a claim again and again, and kills the program once each time: before and after its first write,
-/// its second one, and so on, until it finishes before it is killed.
-pub(super) async fn kills(environment: &mut Environment<'_>, scene: &Scene) -> Result<(), Violation> {
+/// Binds and releases a claim again and again, and kills the program once each time: before and
+/// after its first write, its second one, and so on, until it finishes before it is killed.
+pub(super) async fn kills(
+    environment: &mut Environment<'_>,
+    scene: &Scene,
+) -> Result<(), Violation> {
     environment.stop();
     scene.create_pool(json!(null)).await;
     let proxy = KillProxy::start(&environment.plane).await;
@@ -32,8 +35,15 @@ pub(super) async fn kills(environment: &mut Environment<'_>, scene: &Scene) -> R
             let killed = proxy.end();
             let context = |violation: Violation| {
                 let write = killed.as_deref().unwrap_or("none yet");
-                let expected = format!("{}; the program was killed {moment} write {nth}: {write}", violation.expected);
-                Violation { expected, seen: format!("{}\nlog:\n{}", violation.seen, program.log()), ..violation }
+                let expected = format!(
+                    "{}; the program was killed {moment} write {nth}: {write}",
+                    violation.expected
+                );
+                Violation {
+                    expected,
+                    seen: format!("{}\nlog:\n{}", violation.seen, program.log()),
+                    ..violation
+                }
             };
             result.and_then(|()| recorder.check()).map_err(context)?;
             if killed.is_none() {
@@ -45,12 +55,20 @@ pub(super) async fn kills(environment: &mut Environment<'_>, scene: &Scene) -> R
     environment.note = format!("{count} kills");
     if !(1..2 * MAX_WRITES).contains(&count) {
         let expected = format!("1 to {MAX_WRITES} writes bind and release a claim");
-        return Err(Violation::new(Rule::Program, expected, format!("the program was killed {count} times")));
+        return Err(Violation::new(
+            Rule::Program,
+            expected,
+            format!("the program was killed {count} times"),
+        ));
     }
     let now = scene.bound("kept").await?;
     if now.spec != kept.spec {
         let expected = format!("claim kept keeps the address {}", kept.spec.address);
-        return Err(Violation::new(Rule::Lasting, expected, describe_address(&now)));
+        return Err(Violation::new(
+            Rule::Lasting,
+            expected,
+            describe_address(&now),
+        ));
     }
     scene.fill(1).await?;
     recorder.check()?;

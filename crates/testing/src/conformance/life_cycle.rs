@@ -19,12 +19,21 @@ pub(super) async fn bind(scene: &Scene) -> Result<(), Violation> {
     scene.consumer.create_cluster("alpha", false).await;
     scene.create_claim("plain", json!({})).await;
     let label = json!({ "cluster.x-k8s.io/cluster-name": "alpha" });
-    scene.create_claim("of-cluster", json!({ "clusterName": "alpha", "labels": label })).await;
+    scene
+        .create_claim(
+            "of-cluster",
+            json!({ "clusterName": "alpha", "labels": label }),
+        )
+        .await;
     // Many clients only set the label.
-    scene.create_claim("labelled", json!({ "labels": label })).await;
+    scene
+        .create_claim("labelled", json!({ "labels": label }))
+        .await;
     let names = ["plain", "of-cluster", "labelled"].map(str::to_owned);
     let first = scene.all_bound(&names).await?;
-    scene.always(async || check_same(&first, &scene.all_bound(&names).await?)).await
+    scene
+        .always(async || check_same(&first, &scene.all_bound(&names).await?))
+        .await
 }
 
 /// Released addresses can be allocated again.
@@ -43,16 +52,24 @@ pub(super) async fn release(scene: &Scene) -> Result<(), Violation> {
 /// A finalizer of another controller means that the address is in use.
 pub(super) async fn foreign_finalizer(scene: &Scene) -> Result<(), Violation> {
     scene.create_pool(json!(null)).await;
-    scene.create_claim("used", json!({ "finalizers": [FOREIGN] })).await;
+    scene
+        .create_claim("used", json!({ "finalizers": [FOREIGN] }))
+        .await;
     let address = scene.bound("used").await?;
     scene.consumer.delete("used").await;
     scene.create_claim("other", json!({})).await;
     let other = scene.bound("other").await?;
     if other.spec.address == address.spec.address {
         let expected = "another claim is bound to another address";
-        return Err(Violation::new(Rule::InUse, expected, describe_address(&other)));
+        return Err(Violation::new(
+            Rule::InUse,
+            expected,
+            describe_address(&other),
+        ));
     }
-    scene.always(async || check_kept(scene, "used", Rule::InUse).await).await?;
+    scene
+        .always(async || check_kept(scene, "used", Rule::InUse).await)
+        .await?;
     scene
         .consumer
         .modify(&scene.consumer.claims(), "used", |claim| {
@@ -82,18 +99,34 @@ pub(super) async fn adoption(scene: &Scene) -> Result<(), Violation> {
         "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
         "metadata": { "name": "restored", "namespace": scene.consumer.namespace }, "spec": address.spec,
     }));
-    scene.consumer.addresses().create(&restored).await.expect("the IPAddress can be created");
-    scene.consumer.set_paused(&scene.consumer.claims(), "restored", false).await;
+    scene
+        .consumer
+        .addresses()
+        .create(&restored)
+        .await
+        .expect("the IPAddress can be created");
+    scene
+        .consumer
+        .set_paused(&scene.consumer.claims(), "restored", false)
+        .await;
     let adopted = scene.bound("restored").await?;
     if adopted.spec != address.spec {
         let expected = format!("claim restored is bound to {}", address.spec.address);
-        return Err(Violation::new(Rule::Adopted, expected, describe_address(&adopted)));
+        return Err(Violation::new(
+            Rule::Adopted,
+            expected,
+            describe_address(&adopted),
+        ));
     }
     scene.create_claim("new", json!({})).await;
     let new = scene.bound("new").await?;
     if new.spec.address == address.spec.address {
         let expected = "a new claim is not bound to the adopted address";
-        return Err(Violation::new(Rule::Unique, expected, describe_address(&new)));
+        return Err(Violation::new(
+            Rule::Unique,
+            expected,
+            describe_address(&new),
+        ));
     }
     scene.release("restored").await?;
     scene.release("new").await?;
@@ -120,9 +153,13 @@ async fn create_again(scene: &Scene, name: &str) -> Result<(), Violation> {
     scene
         .until(async || {
             let pool = json!(scene.pool.reference());
-            let created = scene.consumer.try_create_claim_for(name, pool, json!({})).await;
+            let created = scene
+                .consumer
+                .try_create_claim_for(name, pool, json!({}))
+                .await;
             created.map(drop).map_err(|error| {
-                let expected = format!("the deleted claim {name} is removed, and can be created again");
+                let expected =
+                    format!("the deleted claim {name} is removed, and can be created again");
                 Violation::new(Rule::Released, expected, error_chain(&error))
             })
         })
@@ -140,7 +177,11 @@ pub(super) async fn check_kept(scene: &Scene, name: &str, rule: Rule) -> Result<
     match address {
         Some(address) if is_bound && address.metadata.deletion_timestamp.is_none() => Ok(()),
         Some(address) => Err(Violation::new(rule, expected(), describe_address(&address))),
-        None => Err(Violation::new(rule, expected(), format!("no IPAddress of {}", describe(&claim)))),
+        None => Err(Violation::new(
+            rule,
+            expected(),
+            format!("no IPAddress of {}", describe(&claim)),
+        )),
     }
 }
 
@@ -148,5 +189,9 @@ fn check_same<T: PartialEq + std::fmt::Debug>(before: &T, after: &T) -> Result<(
     if before == after {
         return Ok(());
     }
-    Err(Violation::new(Rule::Lasting, format!("claims keep their addresses: {before:?}"), format!("{after:?}")))
+    Err(Violation::new(
+        Rule::Lasting,
+        format!("claims keep their addresses: {before:?}"),
+        format!("{after:?}"),
+    ))
 }

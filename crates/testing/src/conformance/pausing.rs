@@ -20,19 +20,31 @@ pub(super) enum By {
     Pool,
 }
 
-/// A claim is not bound while it is paused from the start, and a bound claim is not released while it is paused.
+/// A claim is not bound while it is paused from the start, and a bound claim is not released while
+/// it is paused.
 pub(super) async fn pausing(scene: &Scene, by: By) -> Result<(), Violation> {
     let annotation = json!({ "cluster.x-k8s.io/paused": "true" });
     // Paused before the claim is created, so that no provider can bind it in time.
-    scene.consumer.create_cluster("alpha", by == By::Cluster).await;
-    scene.create_pool(if by == By::Pool { annotation.clone() } else { json!(null) }).await;
+    scene
+        .consumer
+        .create_cluster("alpha", by == By::Cluster)
+        .await;
+    scene
+        .create_pool(if by == By::Pool {
+            annotation.clone()
+        } else {
+            json!(null)
+        })
+        .await;
     let mut metadata = metadata_of_claim();
     if by == By::Claim {
         metadata["annotations"] = annotation;
     }
     scene.create_claim("paused", metadata).await;
     reported(scene, "paused").await?;
-    scene.always(async || check_untouched(scene, "paused").await).await?;
+    scene
+        .always(async || check_untouched(scene, "paused").await)
+        .await?;
     set_paused(scene, by, false).await;
     let address = scene.bound("paused").await?;
 
@@ -41,10 +53,16 @@ pub(super) async fn pausing(scene: &Scene, by: By) -> Result<(), Violation> {
         wait_until_observed(scene).await?;
     }
     scene.consumer.delete("paused").await;
-    scene.always(async || check_kept(scene, "paused", Rule::Paused).await).await?;
+    scene
+        .always(async || check_kept(scene, "paused", Rule::Paused).await)
+        .await?;
     let (_, kept) = scene.read("paused").await?;
     if kept.is_none_or(|kept| kept.spec != address.spec) {
-        return Err(Violation::new(Rule::Paused, "the IPAddress of the claim does not change", "it has changed"));
+        return Err(Violation::new(
+            Rule::Paused,
+            "the IPAddress of the claim does not change",
+            "it has changed",
+        ));
     }
     set_paused(scene, by, false).await;
     scene.released("paused").await
@@ -61,8 +79,16 @@ async fn set_paused(scene: &Scene, by: By, paused: bool) {
             let change = |cluster: &mut Value| cluster["spec"]["paused"] = json!(paused);
             consumer.modify(&consumer.clusters(), "alpha", change).await;
         }
-        By::Claim => consumer.set_paused(&consumer.claims(), "paused", paused).await,
-        By::Pool => consumer.set_paused(&scene.pools(), &scene.pool_name(), paused).await,
+        By::Claim => {
+            consumer
+                .set_paused(&consumer.claims(), "paused", paused)
+                .await
+        }
+        By::Pool => {
+            consumer
+                .set_paused(&scene.pools(), &scene.pool_name(), paused)
+                .await
+        }
     }
 }
 
@@ -75,7 +101,9 @@ async fn reported(scene: &Scene, name: &str) -> Result<(), Violation> {
             match claim {
                 Some(claim) if reports_paused(&claim) => Ok(()),
                 claim => {
-                    let seen = claim.as_ref().map_or_else(|| "no claim".to_owned(), describe);
+                    let seen = claim
+                        .as_ref()
+                        .map_or_else(|| "no claim".to_owned(), describe);
                     Err(Violation::new(Rule::Paused, expected(), seen))
                 }
             }
@@ -90,14 +118,20 @@ async fn check_untouched(scene: &Scene, name: &str) -> Result<(), Violation> {
     match claim {
         Some(claim) if claim.bound_address().is_none() && address.is_none() => Ok(()),
         claim => {
-            let seen = claim.as_ref().map_or_else(|| "no claim".to_owned(), describe);
-            Err(Violation::new(Rule::Paused, expected(), format!("{seen}, IPAddress: {}", address.is_some())))
+            let seen = claim
+                .as_ref()
+                .map_or_else(|| "no claim".to_owned(), describe);
+            Err(Violation::new(
+                Rule::Paused,
+                expected(),
+                format!("{seen}, IPAddress: {}", address.is_some()),
+            ))
         }
     }
 }
 
-/// Waits until the provider has observed that the Cluster or the pool is paused: a new claim reports it. A claim that
-/// the provider binds before is released again.
+/// Waits until the provider has observed that the Cluster or the pool is paused: a new claim
+/// reports it. A claim that the provider binds before is released again.
 async fn wait_until_observed(scene: &Scene) -> Result<(), Violation> {
     for number in 0.. {
         let name = format!("probe-{number}");
@@ -111,7 +145,9 @@ async fn wait_until_observed(scene: &Scene) -> Result<(), Violation> {
                     Some(claim) if reports_paused(&claim) => Ok(true),
                     Some(claim) if claim.bound_address().is_some() => Ok(false),
                     claim => {
-                        let seen = claim.as_ref().map_or_else(|| "no claim".to_owned(), describe);
+                        let seen = claim
+                            .as_ref()
+                            .map_or_else(|| "no claim".to_owned(), describe);
                         Err(Violation::new(Rule::Paused, expected, seen))
                     }
                 }
@@ -124,7 +160,11 @@ async fn wait_until_observed(scene: &Scene) -> Result<(), Violation> {
         scene.consumer.delete(&name).await;
         if number > 50 {
             let expected = "the provider observes that the Cluster or the pool is paused";
-            return Err(Violation::new(Rule::Paused, expected, "it binds new claims"));
+            return Err(Violation::new(
+                Rule::Paused,
+                expected,
+                "it binds new claims",
+            ));
         }
         pause(start).await;
     }

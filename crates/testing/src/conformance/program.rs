@@ -33,9 +33,24 @@ pub(super) struct Environment<'a> {
 impl<'a> Environment<'a> {
     /// Starts a control plane.
     pub(super) async fn start(provider: &'a Provider) -> Self {
-        let plane = ControlPlane::start(Options { audit: true, ..Options::default() }, &provider.installation);
-        let client = connect(Some(plane.kubeconfig()), "conformance").await.expect("the kubeconfig is valid");
-        Self { provider, plane, client, note: String::new(), program: None, log: String::new() }
+        let plane = ControlPlane::start(
+            Options {
+                audit: true,
+                ..Options::default()
+            },
+            &provider.installation,
+        );
+        let client = connect(Some(plane.kubeconfig()), "conformance")
+            .await
+            .expect("the kubeconfig is valid");
+        Self {
+            provider,
+            plane,
+            client,
+            note: String::new(),
+            program: None,
+            log: String::new(),
+        }
     }
 
     /// A namespace for a check, without a pool.
@@ -45,14 +60,24 @@ impl<'a> Environment<'a> {
 
     /// Starts a program, and does not wait. It can run beside the one that [`Self::run`] starts.
     pub(super) fn launch(&self, kubeconfig: &Path, more: &[String]) -> Manager {
-        let arguments: Vec<&str> = self.provider.arguments.iter().chain(more).map(String::as_str).collect();
+        let arguments: Vec<&str> = self
+            .provider
+            .arguments
+            .iter()
+            .chain(more)
+            .map(String::as_str)
+            .collect();
         Manager::start_program(&self.plane, &self.provider.program, kubeconfig, &arguments)
     }
 
-    /// Runs the program without leader election until [`Self::stop`], and waits until it is ready. Does nothing if it
-    /// runs.
+    /// Runs the program without leader election until [`Self::stop`], and waits until it is ready.
+    /// Does nothing if it runs.
     pub(super) async fn run(&mut self) -> Result<(), Violation> {
-        if self.program.as_mut().is_none_or(|program| !program.is_running()) {
+        if self
+            .program
+            .as_mut()
+            .is_none_or(|program| !program.is_running())
+        {
             let mut program = self.launch(self.plane.provider_kubeconfig(), &[]);
             let ready = wait_until_ready(&mut program, self.provider.timeout).await;
             self.program = Some(program);
@@ -71,28 +96,50 @@ impl<'a> Environment<'a> {
 
     /// Checks that the program has not exited.
     pub(super) fn check_running(&mut self) -> Result<(), Violation> {
-        let Some(status) = self.program.as_mut().and_then(Manager::exit_status) else { return Ok(()) };
-        Err(Violation::new(Rule::Program, "the program runs", format!("it has exited with {status}")))
+        let Some(status) = self.program.as_mut().and_then(Manager::exit_status) else {
+            return Ok(());
+        };
+        Err(Violation::new(
+            Rule::Program,
+            "the program runs",
+            format!("it has exited with {status}"),
+        ))
     }
 
     /// The end of the log of the program.
     pub(super) fn log(&self) -> String {
-        last_lines(&self.program.as_ref().map_or_else(|| self.log.clone(), Manager::log))
+        last_lines(
+            &self
+                .program
+                .as_ref()
+                .map_or_else(|| self.log.clone(), Manager::log),
+        )
     }
 }
 
-/// Waits until a program is ready. A start takes longer than the reaction to a change, so it has at least [`TIMEOUT`].
-pub(super) async fn wait_until_ready(program: &mut Manager, timeout: Duration) -> Result<(), Violation> {
+/// Waits until a program is ready. A start takes longer than the reaction to a change, so it has at
+/// least [`TIMEOUT`].
+pub(super) async fn wait_until_ready(
+    program: &mut Manager,
+    timeout: Duration,
+) -> Result<(), Violation> {
     let timeout = timeout.max(TIMEOUT);
     let patience = Patience::new(timeout);
     while !program.is_ready() {
         if let Some(status) = program.exit_status() {
-            let seen = format!("it has exited with {status}; its log ends:\n{}", last_lines(&program.log()));
+            let seen = format!(
+                "it has exited with {status}; its log ends:\n{}",
+                last_lines(&program.log())
+            );
             return Err(Violation::new(Rule::Program, "the program starts", seen));
         }
         if patience.is_over() {
             let seen = format!("it is not; its log ends:\n{}", last_lines(&program.log()));
-            return Err(Violation::new(Rule::Program, format!("/readyz succeeds within {timeout:?}"), seen));
+            return Err(Violation::new(
+                Rule::Program,
+                format!("/readyz succeeds within {timeout:?}"),
+                seen,
+            ));
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

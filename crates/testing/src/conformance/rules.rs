@@ -67,23 +67,37 @@ impl Rule {
                 "the IPAddress is owned by its claim (controller: true, blockOwnerDeletion: true) and by its pool \
                  (controller: false, blockOwnerDeletion: true)"
             }
-            Self::Specification => "the IPAddress has a valid address and a prefix length that fits its family",
+            Self::Specification => {
+                "the IPAddress has a valid address and a prefix length that fits its family"
+            }
             Self::Unique => "an address is allocated to at most one claim of a pool at a time",
-            Self::Status => "a bound claim has status.addressRef, and the condition Ready is True with a reason",
-            Self::Order => "a claim is bound after its IPAddress exists, because clients read the IPAddress at once",
+            Self::Status => {
+                "a bound claim has status.addressRef, and the condition Ready is True with a reason"
+            }
+            Self::Order => {
+                "a claim is bound after its IPAddress exists, because clients read the IPAddress at once"
+            }
             Self::OldConditions => {
                 "status.deprecated.v1beta1.conditions has the condition Ready too, for clients of v1beta1"
             }
-            Self::ClusterLabel => "the IPAddress has the label cluster.x-k8s.io/cluster-name of its claim",
+            Self::ClusterLabel => {
+                "the IPAddress has the label cluster.x-k8s.io/cluster-name of its claim"
+            }
             Self::Released => "a deleted claim is removed with its IPAddress",
             Self::NoLeak => "the address of a deleted claim can be allocated again",
             Self::Paused => {
                 "nothing is allocated or released while the claim, its pool or its Cluster is paused, the condition \
                  Paused reports it, and the provider continues afterwards"
             }
-            Self::InUse => "a claim with finalizers of other controllers keeps its address, also while it is deleted",
-            Self::Adopted => "an existing IPAddress with the name of a claim is adopted with its address",
-            Self::Reason => "a claim that cannot be bound has the condition Ready=False with a reason and a message",
+            Self::InUse => {
+                "a claim with finalizers of other controllers keeps its address, also while it is deleted"
+            }
+            Self::Adopted => {
+                "an existing IPAddress with the name of a claim is adopted with its address"
+            }
+            Self::Reason => {
+                "a claim that cannot be bound has the condition Ready=False with a reason and a message"
+            }
             Self::Quiet => "a restart causes no write if all claims are bound",
             Self::Lasting => "the address of a claim does not change until the claim is deleted",
         }
@@ -109,49 +123,114 @@ pub struct Violation {
 
 impl Violation {
     pub(super) fn new(rule: Rule, expected: impl Into<String>, seen: impl Into<String>) -> Self {
-        Self { rule, expected: expected.into(), seen: seen.into() }
+        Self {
+            rule,
+            expected: expected.into(),
+            seen: seen.into(),
+        }
     }
 }
 
 impl Display for Violation {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        let Self { rule, expected, seen } = self;
-        write!(formatter, "expected: {expected}\nrule:     {rule}\nseen:     {seen}")
+        let Self {
+            rule,
+            expected,
+            seen,
+        } = self;
+        write!(
+            formatter,
+            "expected: {expected}\nrule:     {rule}\nseen:     {seen}"
+        )
     }
 }
 
 /// Checks a bound claim and its IPAddress, which is `None` if it does not exist.
-pub(super) fn check_bound(claim: &IPAddressClaim, address: Option<&IPAddress>) -> Result<(), Violation> {
+pub(super) fn check_bound(
+    claim: &IPAddressClaim,
+    address: Option<&IPAddress>,
+) -> Result<(), Violation> {
     let name = claim.name_any();
     let expect = |rule, holds: bool, expected: &str, seen: &dyn Fn() -> String| {
-        if holds { Ok(()) } else { Err(Violation::new(rule, format!("claim {name}: {expected}"), seen())) }
+        if holds {
+            Ok(())
+        } else {
+            Err(Violation::new(
+                rule,
+                format!("claim {name}: {expected}"),
+                seen(),
+            ))
+        }
     };
     let claimed = || describe(claim);
-    expect(Rule::Served, claim.bound_address().is_some(), "it is bound", &claimed)?;
+    expect(
+        Rule::Served,
+        claim.bound_address().is_some(),
+        "it is bound",
+        &claimed,
+    )?;
     expect(
         Rule::Names,
         claim.bound_address() == Some(&name),
         "status.addressRef names the IPAddress of its name",
         &claimed,
     )?;
-    let has_finalizer = claim.finalizers().iter().any(|finalizer| finalizer == names::RELEASE_ADDRESS);
-    expect(Rule::Finalizers, has_finalizer, "it has the finalizer ReleaseAddress", &claimed)?;
-    let is_true = |condition: Option<&Condition>| condition.is_some_and(|condition| condition.status == "True");
+    let has_finalizer = claim
+        .finalizers()
+        .iter()
+        .any(|finalizer| finalizer == names::RELEASE_ADDRESS);
+    expect(
+        Rule::Finalizers,
+        has_finalizer,
+        "it has the finalizer ReleaseAddress",
+        &claimed,
+    )?;
+    let is_true = |condition: Option<&Condition>| {
+        condition.is_some_and(|condition| condition.status == "True")
+    };
     let status = claim.status.clone().unwrap_or_default();
     let ready = conditions::find(&status.conditions, conditions::READY);
-    expect(Rule::Status, is_true(ready) && reason_of(ready).is_some(), "Ready is True with a reason", &claimed)?;
-    let old = status.deprecated.and_then(|deprecated| deprecated.v1beta1).unwrap_or_default().conditions;
+    expect(
+        Rule::Status,
+        is_true(ready) && reason_of(ready).is_some(),
+        "Ready is True with a reason",
+        &claimed,
+    )?;
+    let old = status
+        .deprecated
+        .and_then(|deprecated| deprecated.v1beta1)
+        .unwrap_or_default()
+        .conditions;
     let old_is_ready = is_true(conditions::find(&old, conditions::READY));
-    expect(Rule::OldConditions, old_is_ready, "Ready is True in status.deprecated.v1beta1", &|| format!("{old:?}"))?;
+    expect(
+        Rule::OldConditions,
+        old_is_ready,
+        "Ready is True in status.deprecated.v1beta1",
+        &|| format!("{old:?}"),
+    )?;
 
     let Some(address) = address else {
         return expect(Rule::Served, false, "its IPAddress exists", &claimed);
     };
     let found = || describe_address(address);
-    let refers = address.spec.claim_ref.name == name && address.spec.pool_ref == claim.spec.pool_ref;
-    expect(Rule::Names, refers, "its IPAddress refers to the claim and to its pool", &found)?;
-    let is_protected = address.finalizers().iter().any(|finalizer| finalizer == names::PROTECT_ADDRESS);
-    expect(Rule::Finalizers, is_protected, "its IPAddress has the finalizer ProtectAddress", &found)?;
+    let refers =
+        address.spec.claim_ref.name == name && address.spec.pool_ref == claim.spec.pool_ref;
+    expect(
+        Rule::Names,
+        refers,
+        "its IPAddress refers to the claim and to its pool",
+        &found,
+    )?;
+    let is_protected = address
+        .finalizers()
+        .iter()
+        .any(|finalizer| finalizer == names::PROTECT_ADDRESS);
+    expect(
+        Rule::Finalizers,
+        is_protected,
+        "its IPAddress has the finalizer ProtectAddress",
+        &found,
+    )?;
     let owners = address.owner_references();
     let is_owned = owners.iter().any(|owner| {
         Some(&owner.uid) == claim.metadata.uid.as_ref()
@@ -159,7 +238,12 @@ pub(super) fn check_bound(claim: &IPAddressClaim, address: Option<&IPAddress>) -
             && owner.controller == Some(true)
             && owner.block_owner_deletion == Some(true)
     });
-    expect(Rule::Owners, is_owned, "its IPAddress is controlled by the claim", &found)?;
+    expect(
+        Rule::Owners,
+        is_owned,
+        "its IPAddress is controlled by the claim",
+        &found,
+    )?;
     let pool = &claim.spec.pool_ref;
     let is_of_pool = owners.iter().any(|owner| {
         owner.name == pool.name
@@ -167,59 +251,113 @@ pub(super) fn check_bound(claim: &IPAddressClaim, address: Option<&IPAddress>) -
             && owner.controller != Some(true)
             && owner.block_owner_deletion == Some(true)
     });
-    expect(Rule::Owners, is_of_pool, "its IPAddress is owned by the pool", &found)?;
-    let longest = address.spec.address.parse().map(|ip: IpAddr| if ip.is_ipv4() { 32 } else { 128 });
+    expect(
+        Rule::Owners,
+        is_of_pool,
+        "its IPAddress is owned by the pool",
+        &found,
+    )?;
+    let longest = address
+        .spec
+        .address
+        .parse()
+        .map(|ip: IpAddr| if ip.is_ipv4() { 32 } else { 128 });
     let is_valid = longest.is_ok_and(|longest| (0..=longest).contains(&address.spec.prefix));
     let gateway = address.spec.gateway.as_deref();
     let has_valid_gateway = gateway.is_none_or(|gateway| gateway.parse::<IpAddr>().is_ok());
-    expect(Rule::Specification, is_valid && has_valid_gateway, "its IPAddress is valid", &found)?;
-    let label = address.labels().get(names::CLUSTER_NAME_LABEL).map(String::as_str);
-    let is_labelled = claim.cluster_name().is_none_or(|cluster| label == Some(cluster));
-    expect(Rule::ClusterLabel, is_labelled, "its IPAddress has the label of its Cluster", &|| format!("{label:?}"))
+    expect(
+        Rule::Specification,
+        is_valid && has_valid_gateway,
+        "its IPAddress is valid",
+        &found,
+    )?;
+    let label = address
+        .labels()
+        .get(names::CLUSTER_NAME_LABEL)
+        .map(String::as_str);
+    let is_labelled = claim
+        .cluster_name()
+        .is_none_or(|cluster| label == Some(cluster));
+    expect(
+        Rule::ClusterLabel,
+        is_labelled,
+        "its IPAddress has the label of its Cluster",
+        &|| format!("{label:?}"),
+    )
 }
 
 /// Checks that no two IPAddresses of a pool have the same address.
-pub(super) fn check_unique<'a>(addresses: impl IntoIterator<Item = &'a IPAddress>) -> Result<(), Violation> {
+pub(super) fn check_unique<'a>(
+    addresses: impl IntoIterator<Item = &'a IPAddress>,
+) -> Result<(), Violation> {
     let mut known = BTreeMap::new();
     for address in addresses {
         let name = address.name_any();
         let slot = (&address.spec.pool_ref, canonical(&address.spec.address));
         if let Some(other) = known.insert(slot, name.clone()) {
             let expected = format!("the IPAddresses {other} and {name} have different addresses");
-            return Err(Violation::new(Rule::Unique, expected, describe_address(address)));
+            return Err(Violation::new(
+                Rule::Unique,
+                expected,
+                describe_address(address),
+            ));
         }
     }
     Ok(())
 }
 
 /// Checks that each IPAddress belongs to an existing claim of its name.
-pub(super) fn check_owned(claims: &[IPAddressClaim], addresses: &[IPAddress]) -> Result<(), Violation> {
+pub(super) fn check_owned(
+    claims: &[IPAddressClaim],
+    addresses: &[IPAddress],
+) -> Result<(), Violation> {
     let is_owned = |address: &&IPAddress| {
-        let claim = claims.iter().find(|claim| claim.metadata.name == address.metadata.name);
-        let uid = claim.and_then(|claim| claim.metadata.uid.clone()).unwrap_or_default();
-        address.owner_references().iter().any(|owner| owner.uid == uid)
+        let claim = claims
+            .iter()
+            .find(|claim| claim.metadata.name == address.metadata.name);
+        let uid = claim
+            .and_then(|claim| claim.metadata.uid.clone())
+            .unwrap_or_default();
+        address
+            .owner_references()
+            .iter()
+            .any(|owner| owner.uid == uid)
     };
-    let Some(leaked) = addresses.iter().find(|address| !is_owned(address)) else { return Ok(()) };
+    let Some(leaked) = addresses.iter().find(|address| !is_owned(address)) else {
+        return Ok(());
+    };
     let expected = format!("IPAddress {} is removed with its claim", leaked.name_any());
-    Err(Violation::new(Rule::NoLeak, expected, describe_address(leaked)))
+    Err(Violation::new(
+        Rule::NoLeak,
+        expected,
+        describe_address(leaked),
+    ))
 }
 
 /// Checks the condition `Ready` of a claim that cannot be bound.
 pub(super) fn check_reason(claim: &IPAddressClaim) -> Result<(), Violation> {
     let status = claim.status.clone().unwrap_or_default();
     let ready = conditions::find(&status.conditions, conditions::READY);
-    let has_message = ready.and_then(|ready| ready.message.as_deref()).is_some_and(|message| !message.is_empty());
+    let has_message = ready
+        .and_then(|ready| ready.message.as_deref())
+        .is_some_and(|message| !message.is_empty());
     let is_false = ready.is_some_and(|ready| ready.status == "False");
     if is_false && has_message && reason_of(ready).is_some() && claim.bound_address().is_none() {
         return Ok(());
     }
-    let expected = format!("claim {} is not bound, and Ready=False has a reason and a message", claim.name_any());
+    let expected = format!(
+        "claim {} is not bound, and Ready=False has a reason and a message",
+        claim.name_any()
+    );
     Err(Violation::new(Rule::Reason, expected, describe(claim)))
 }
 
 /// Whether the condition `Paused` of a claim is True.
 pub(super) fn reports_paused(claim: &IPAddressClaim) -> bool {
-    let paused = claim.status.as_ref().and_then(|status| conditions::find(&status.conditions, conditions::PAUSED));
+    let paused = claim
+        .status
+        .as_ref()
+        .and_then(|status| conditions::find(&status.conditions, conditions::PAUSED));
     paused.is_some_and(|paused| paused.status == "True")
 }
 
@@ -228,11 +366,21 @@ pub(super) fn describe(claim: &IPAddressClaim) -> String {
     let status = claim.status.clone().unwrap_or_default();
     let conditions = status.conditions.iter().map(|condition| {
         let text = |text: Option<&str>| text.unwrap_or("-").to_owned();
-        let (reason, message) = (text(condition.reason.as_deref()), text(condition.message.as_deref()));
-        format!("{}={} ({reason}: {message})", condition.type_, condition.status)
+        let (reason, message) = (
+            text(condition.reason.as_deref()),
+            text(condition.message.as_deref()),
+        );
+        format!(
+            "{}={} ({reason}: {message})",
+            condition.type_, condition.status
+        )
     });
     let conditions: Vec<_> = conditions.collect();
-    let deleting = if claim.metadata.deletion_timestamp.is_some() { ", being deleted" } else { "" };
+    let deleting = if claim.metadata.deletion_timestamp.is_some() {
+        ", being deleted"
+    } else {
+        ""
+    };
     format!(
         "claim {}{deleting}, finalizers {:?}, addressRef {:?}, conditions {conditions:?}",
         claim.name_any(),
@@ -245,25 +393,41 @@ pub(super) fn describe(claim: &IPAddressClaim) -> String {
 pub(super) fn describe_address(address: &IPAddress) -> String {
     let owners = address.owner_references().iter().map(|owner| {
         let (controller, block) = (owner.controller, owner.block_owner_deletion);
-        format!("{} {} (controller: {controller:?}, blockOwnerDeletion: {block:?})", owner.kind, owner.name)
+        format!(
+            "{} {} (controller: {controller:?}, blockOwnerDeletion: {block:?})",
+            owner.kind, owner.name
+        )
     });
     let owners: Vec<_> = owners.collect();
-    let deleting = if address.metadata.deletion_timestamp.is_some() { ", being deleted" } else { "" };
+    let deleting = if address.metadata.deletion_timestamp.is_some() {
+        ", being deleted"
+    } else {
+        ""
+    };
     let (name, finalizers, spec) = (address.name_any(), address.finalizers(), &address.spec);
     format!(
         "IPAddress {name}{deleting}: {}/{} of {} {}, gateway {:?}, claimRef {:?}, finalizers {finalizers:?}, owners \
          {owners:?}",
-        spec.address, spec.prefix, spec.pool_ref.kind, spec.pool_ref.name, spec.gateway, spec.claim_ref.name,
+        spec.address,
+        spec.prefix,
+        spec.pool_ref.kind,
+        spec.pool_ref.name,
+        spec.gateway,
+        spec.claim_ref.name,
     )
 }
 
 fn reason_of(condition: Option<&Condition>) -> Option<&str> {
-    condition.and_then(|condition| condition.reason.as_deref()).filter(|reason| !reason.is_empty())
+    condition
+        .and_then(|condition| condition.reason.as_deref())
+        .filter(|reason| !reason.is_empty())
 }
 
 /// The canonical form of an address, so that two forms of one address are equal.
 fn canonical(address: &str) -> String {
-    address.parse::<IpAddr>().map_or_else(|_| address.to_owned(), |address| address.to_string())
+    address
+        .parse::<IpAddr>()
+        .map_or_else(|_| address.to_owned(), |address| address.to_string())
 }
 
 #[cfg(test)]

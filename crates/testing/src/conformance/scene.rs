@@ -15,7 +15,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::provider::Pool;
-use super::rules::{Rule, Violation, check_bound, check_owned, check_reason, check_unique, describe, describe_address};
+use super::rules::{
+    Rule, Violation, check_bound, check_owned, check_reason, check_unique, describe,
+    describe_address,
+};
 use crate::consumer::{Consumer, object};
 use crate::patience::Patience;
 use crate::wait::pause;
@@ -38,18 +41,31 @@ impl Scene {
     /// A new namespace without objects.
     pub(super) async fn new(client: &Client, pool: &Pool, timeout: Duration) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let (version, kind) = (text(&pool.manifest["apiVersion"]), text(&pool.manifest["kind"]));
+        let (version, kind) = (
+            text(&pool.manifest["apiVersion"]),
+            text(&pool.manifest["kind"]),
+        );
         let (group, version) = version.split_once('/').unwrap_or(("", &version));
         let kind = GroupVersionKind::gvk(group, version, &kind);
         let served = kube::discovery::pinned_kind(client, &kind).await;
-        let (kind, _) = served.unwrap_or_else(|error| panic!("the API server does not serve {kind:?}: {error}"));
+        let (kind, _) = served
+            .unwrap_or_else(|error| panic!("the API server does not serve {kind:?}: {error}"));
         let consumer = Consumer::with_client(client.clone()).await;
-        Self { consumer, pool: pool.clone(), kind, timeout }
+        Self {
+            consumer,
+            pool: pool.clone(),
+            kind,
+            timeout,
+        }
     }
 
     /// The pools of the namespace.
     pub(super) fn pools(&self) -> ResourceClient<DynamicObject> {
-        let api = Api::namespaced_with(self.consumer.client.clone(), &self.consumer.namespace, &self.kind);
+        let api = Api::namespaced_with(
+            self.consumer.client.clone(),
+            &self.consumer.namespace,
+            &self.kind,
+        );
         ResourceClient::new(api, &self.kind)
     }
 
@@ -65,50 +81,88 @@ impl Scene {
         if !annotations.is_null() {
             manifest["metadata"]["annotations"] = annotations;
         }
-        self.pools().create(&object(manifest)).await.expect("the pool can be created");
+        self.pools()
+            .create(&object(manifest))
+            .await
+            .expect("the pool can be created");
     }
 
     /// Creates a claim for the pool. `metadata` is as in [`Consumer::create_claim_for`].
     pub(super) async fn create_claim(&self, name: &str, metadata: Value) -> IPAddressClaim {
-        self.consumer.create_claim_for(name, json!(self.pool.reference()), metadata).await
+        self.consumer
+            .create_claim_for(name, json!(self.pool.reference()), metadata)
+            .await
     }
 
     /// Creates claims.
     pub(super) async fn create_claims(&self, names: &[String]) {
         futures::stream::iter(names)
-            .for_each_concurrent(CONCURRENCY, |name| async { drop(self.create_claim(name, json!({})).await) })
+            .for_each_concurrent(CONCURRENCY, |name| async {
+                drop(self.create_claim(name, json!({})).await)
+            })
             .await;
     }
 
     /// Deletes claims and does not wait.
     pub(super) async fn delete_claims(&self, names: &[String]) {
         futures::stream::iter(names)
-            .for_each_concurrent(CONCURRENCY, |name| async { self.consumer.delete(name).await })
+            .for_each_concurrent(CONCURRENCY, |name| async {
+                self.consumer.delete(name).await
+            })
             .await;
     }
 
     /// Reads a claim and its IPAddress.
-    pub(super) async fn read(&self, name: &str) -> Result<(Option<IPAddressClaim>, Option<IPAddress>), Violation> {
-        let claim = self.consumer.claims().get(name).await.map_err(|error| unread(&error))?;
-        let address = self.consumer.addresses().get(name).await.map_err(|error| unread(&error))?;
+    pub(super) async fn read(
+        &self,
+        name: &str,
+    ) -> Result<(Option<IPAddressClaim>, Option<IPAddress>), Violation> {
+        let claim = self
+            .consumer
+            .claims()
+            .get(name)
+            .await
+            .map_err(|error| unread(&error))?;
+        let address = self
+            .consumer
+            .addresses()
+            .get(name)
+            .await
+            .map_err(|error| unread(&error))?;
         Ok((claim, address))
     }
 
     /// Lists all claims and IPAddresses.
     pub(super) async fn list(&self) -> Result<(Vec<IPAddressClaim>, Vec<IPAddress>), Violation> {
-        let claims = self.consumer.claims().list().await.map_err(|error| unread(&error))?;
-        let addresses = self.consumer.addresses().list().await.map_err(|error| unread(&error))?;
+        let claims = self
+            .consumer
+            .claims()
+            .list()
+            .await
+            .map_err(|error| unread(&error))?;
+        let addresses = self
+            .consumer
+            .addresses()
+            .list()
+            .await
+            .map_err(|error| unread(&error))?;
         Ok((claims, addresses))
     }
 
     /// Calls `poll` until it succeeds, and returns its last error at the end of the timeout.
-    pub(super) async fn until<T>(&self, mut poll: impl AsyncFnMut() -> Result<T, Violation>) -> Result<T, Violation> {
+    pub(super) async fn until<T>(
+        &self,
+        mut poll: impl AsyncFnMut() -> Result<T, Violation>,
+    ) -> Result<T, Violation> {
         let (start, patience) = (Instant::now(), Patience::new(self.timeout));
         loop {
             match poll().await {
                 Err(violation) if patience.is_over() => {
                     let expected = format!("{} (within {:?})", violation.expected, self.timeout);
-                    return Err(Violation { expected, ..violation });
+                    return Err(Violation {
+                        expected,
+                        ..violation
+                    });
                 }
                 Err(_) => pause(start).await,
                 found => return found,
@@ -117,7 +171,10 @@ impl Scene {
     }
 
     /// Calls `poll` for a while, and returns its first error.
-    pub(super) async fn always(&self, mut poll: impl AsyncFnMut() -> Result<(), Violation>) -> Result<(), Violation> {
+    pub(super) async fn always(
+        &self,
+        mut poll: impl AsyncFnMut() -> Result<(), Violation>,
+    ) -> Result<(), Violation> {
         let start = Instant::now();
         while start.elapsed() < UNCHANGED {
             poll().await?;
@@ -138,17 +195,28 @@ impl Scene {
     }
 
     /// Waits until all these claims are bound, and returns the address of each.
-    pub(super) async fn all_bound(&self, names: &[String]) -> Result<BTreeMap<String, String>, Violation> {
+    pub(super) async fn all_bound(
+        &self,
+        names: &[String],
+    ) -> Result<BTreeMap<String, String>, Violation> {
         self.until(async || {
             let (claims, addresses) = self.list().await?;
             check_unique(&addresses)?;
-            let claims: BTreeMap<_, _> = claims.iter().map(|claim| (claim.name_any(), claim)).collect();
-            let addresses: BTreeMap<_, _> = addresses.iter().map(|address| (address.name_any(), address)).collect();
+            let claims: BTreeMap<_, _> = claims
+                .iter()
+                .map(|claim| (claim.name_any(), claim))
+                .collect();
+            let addresses: BTreeMap<_, _> = addresses
+                .iter()
+                .map(|address| (address.name_any(), address))
+                .collect();
             for name in names {
                 let claim = claims.get(name).ok_or_else(|| self.missing(name))?;
                 check_bound(claim, addresses.get(name).copied())?;
             }
-            let found = names.iter().filter_map(|name| Some((name.clone(), addresses.get(name)?.spec.address.clone())));
+            let found = names
+                .iter()
+                .filter_map(|name| Some((name.clone(), addresses.get(name)?.spec.address.clone())));
             Ok(found.collect())
         })
         .await
@@ -173,7 +241,10 @@ impl Scene {
     pub(super) async fn released(&self, name: &str) -> Result<(), Violation> {
         self.until(async || {
             let (claim, address) = self.read(name).await?;
-            let left = claim.as_ref().map(describe).or_else(|| address.as_ref().map(describe_address));
+            let left = claim
+                .as_ref()
+                .map(describe)
+                .or_else(|| address.as_ref().map(describe_address));
             left.map_or(Ok(()), |left| {
                 let expected = format!("claim {name} and its IPAddress are removed");
                 Err(Violation::new(Rule::Released, expected, left))
@@ -182,15 +253,29 @@ impl Scene {
         .await
     }
 
-    /// Allocates all addresses of the pool but `used`, and releases them: an address that leaked is missing.
+    /// Allocates all addresses of the pool but `used`, and releases them: an address that leaked is
+    /// missing.
     pub(super) async fn fill(&self, used: usize) -> Result<(), Violation> {
-        let names: Vec<_> = (used..self.pool.addresses).map(|number| format!("all-{number}")).collect();
+        let names: Vec<_> = (used..self.pool.addresses)
+            .map(|number| format!("all-{number}"))
+            .collect();
         self.create_claims(&names).await;
         let leaked = |violation: Violation| {
             let (all, unused) = (self.pool.addresses, names.len());
-            let expected = format!("the {unused} unused of {all} addresses can be allocated: {}", violation.expected);
-            let rule = if violation.rule == Rule::Served { Rule::NoLeak } else { violation.rule };
-            Violation { rule, expected, seen: violation.seen }
+            let expected = format!(
+                "the {unused} unused of {all} addresses can be allocated: {}",
+                violation.expected
+            );
+            let rule = if violation.rule == Rule::Served {
+                Rule::NoLeak
+            } else {
+                violation.rule
+            };
+            Violation {
+                rule,
+                expected,
+                seen: violation.seen,
+            }
         };
         self.all_bound(&names).await.map_err(leaked)?;
         self.delete_claims(&names).await;
@@ -206,15 +291,32 @@ impl Scene {
         let client = self.consumer.claims();
         futures::stream::iter(claims)
             .for_each_concurrent(CONCURRENCY, |claim| {
-                let (client, name, uid) = (client.clone(), claim.name_any(), claim.uid().unwrap_or_default());
-                async move { drop(client.delete(&name, &uid).await.expect("the claim can be deleted")) }
+                let (client, name, uid) = (
+                    client.clone(),
+                    claim.name_any(),
+                    claim.uid().unwrap_or_default(),
+                );
+                async move {
+                    drop(
+                        client
+                            .delete(&name, &uid)
+                            .await
+                            .expect("the claim can be deleted"),
+                    )
+                }
             })
             .await;
         self.until(async || {
             let (claims, addresses) = self.list().await?;
             check_owned(&claims, &addresses)?;
-            let Some(left) = claims.first() else { return Ok(()) };
-            Err(Violation::new(Rule::Released, "all deleted claims are removed", describe(left)))
+            let Some(left) = claims.first() else {
+                return Ok(());
+            };
+            Err(Violation::new(
+                Rule::Released,
+                "all deleted claims are removed",
+                describe(left),
+            ))
         })
         .await?;
         self.delete_pool().await
@@ -224,18 +326,27 @@ impl Scene {
     async fn delete_pool(&self) -> Result<(), Violation> {
         let (pools, name) = (self.pools(), self.pool_name());
         self.until(async || {
-            let Some(pool) = pools.get(&name).await.map_err(|error| unread(&error))? else { return Ok(()) };
-            // A webhook may deny it until the provider has observed the release of the last address.
+            let Some(pool) = pools.get(&name).await.map_err(|error| unread(&error))? else {
+                return Ok(());
+            };
+            // A webhook may deny it until the provider has observed the release of the last
+            // address.
             let _ = pools.delete(&name, &pool.uid().unwrap_or_default()).await;
             let expected = format!("the deleted pool {name} is removed when no claim uses it");
-            Err(Violation::new(Rule::Released, expected, format!("finalizers {:?}", pool.finalizers())))
+            Err(Violation::new(
+                Rule::Released,
+                expected,
+                format!("finalizers {:?}", pool.finalizers()),
+            ))
         })
         .await
     }
 
     /// Removes all claims and IPAddresses with their finalizers, after a failed check.
     pub(super) async fn force_end(&self) {
-        let Ok((claims, addresses)) = self.list().await else { return };
+        let Ok((claims, addresses)) = self.list().await else {
+            return;
+        };
         for name in claims.iter().map(ResourceExt::name_any) {
             self.force_delete(&self.consumer.claims(), &name).await;
         }
@@ -252,7 +363,11 @@ impl Scene {
             let _ = client.delete(name, &object.uid().unwrap_or_default()).await;
         }
         if let Ok(Some(_)) = client.get(name).await {
-            self.consumer.modify(client, name, |object| object["metadata"]["finalizers"] = json!([])).await;
+            self.consumer
+                .modify(client, name, |object| {
+                    object["metadata"]["finalizers"] = json!([])
+                })
+                .await;
         }
     }
 
@@ -263,5 +378,9 @@ impl Scene {
 }
 
 fn unread(error: &CallError) -> Violation {
-    Violation::new(Rule::Served, "claims and IPAddresses can be read", error_chain(error))
+    Violation::new(
+        Rule::Served,
+        "claims and IPAddresses can be read",
+        error_chain(error),
+    )
 }

@@ -25,17 +25,21 @@ impl Consumer {
         K: Resource + Clone + Debug + Serialize + DeserializeOwned,
     {
         let uid = read(client, name).await.uid().unwrap_or_default();
-        retry_unanswered(|| client.delete(name, &uid)).await.expect("the object can be deleted");
+        retry_unanswered(|| client.delete(name, &uid))
+            .await
+            .expect("the object can be deleted");
     }
 
-    /// Deletes a pool as soon as admission allows it, and waits until it does not exist. Admission denies the deletion
-    /// until the manager has observed the deletion of the last address.
+    /// Deletes a pool as soon as admission allows it, and waits until it does not exist. Admission
+    /// denies the deletion until the manager has observed the deletion of the last address.
     pub async fn delete_unused_pool<K>(&self, pools: &ResourceClient<K>, name: &str)
     where
         K: Resource + Clone + Debug + Serialize + DeserializeOwned,
     {
         eventually(&format!("the pool {name} is deleted"), || async {
-            let Some(pool) = answered(pools.get(name).await)? else { return Some(()) };
+            let Some(pool) = answered(pools.get(name).await)? else {
+                return Some(());
+            };
             let _ = pools.delete(name, &pool.uid().unwrap_or_default()).await;
             None
         })
@@ -48,7 +52,10 @@ impl Consumer {
         K: Resource + Clone + Debug + Serialize + DeserializeOwned,
     {
         self.delete_object(client, name).await;
-        self.modify(client, name, |object| object["metadata"]["finalizers"] = json!([])).await;
+        self.modify(client, name, |object| {
+            object["metadata"]["finalizers"] = json!([])
+        })
+        .await;
     }
 
     /// Sets or removes the annotation that pauses an object.
@@ -74,7 +81,12 @@ impl Consumer {
     }
 
     /// Changes an object by merge patch through a closure over its JSON.
-    pub async fn modify<K>(&self, client: &ResourceClient<K>, name: &str, change: impl Fn(&mut Value)) -> K
+    pub async fn modify<K>(
+        &self,
+        client: &ResourceClient<K>,
+        name: &str,
+        change: impl Fn(&mut Value),
+    ) -> K
     where
         K: Resource + Clone + Debug + Serialize + DeserializeOwned,
     {
@@ -86,10 +98,15 @@ impl Consumer {
             let after: K = serde_json::from_value(after).expect("the changed object is valid");
             match patch::write(client, &before, &after).await {
                 Ok(written) => return written.unwrap_or(before),
-                // After an unknown outcome the next attempt finds nothing to change if this one was applied.
-                Err(error) if error.is_conflict() || error.outcome_is_unknown() => failure = error_chain(&error),
+                // After an unknown outcome the next attempt finds nothing to change if this one was
+                // applied.
+                Err(error) if error.is_conflict() || error.outcome_is_unknown() => {
+                    failure = error_chain(&error)
+                }
                 // A part of the patch does not fit to an object that has changed since it was read.
-                Err(error) if error.is_invalid() && has_changed(client, &before).await => failure = error_chain(&error),
+                Err(error) if error.is_invalid() && has_changed(client, &before).await => {
+                    failure = error_chain(&error)
+                }
                 Err(error) => panic!("{name} cannot be changed: {}", error_chain(&error)),
             }
         }
@@ -102,7 +119,9 @@ async fn read<K>(client: &ResourceClient<K>, name: &str) -> K
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
-    let found = retry_unanswered(|| client.get(name)).await.expect("objects can be read");
+    let found = retry_unanswered(|| client.get(name))
+        .await
+        .expect("objects can be read");
     found.expect("the object exists")
 }
 
@@ -112,6 +131,8 @@ where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
     let name = before.name_any();
-    let found = retry_unanswered(|| client.get(&name)).await.expect("objects can be read");
+    let found = retry_unanswered(|| client.get(&name))
+        .await
+        .expect("objects can be read");
     found.is_none_or(|found| found.resource_version() != before.resource_version())
 }

@@ -1,5 +1,5 @@
-//! HTTPS requests to the API server in this process: a start needs many, and each run of kubectl costs 0.1 s of
-//! processor time.
+//! HTTPS requests to the API server in this process: a start needs many, and each run of kubectl
+//! costs 0.1 s of processor time.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -46,13 +46,22 @@ impl Endpoint<'_> {
     }
 
     fn send(&self, head: &str, body: &str) -> Result<String, String> {
-        let response = self.exchange(head, body).map_err(|error| error.to_string())?;
-        let (status, content) = response.split_once("\r\n\r\n").ok_or("the response is incomplete")?;
+        let response = self
+            .exchange(head, body)
+            .map_err(|error| error.to_string())?;
+        let (status, content) = response
+            .split_once("\r\n\r\n")
+            .ok_or("the response is incomplete")?;
         let code = status.split(' ').nth(1).unwrap_or_default();
-        if ["200", "201"].contains(&code) { Ok(content.to_owned()) } else { Err(response) }
+        if ["200", "201"].contains(&code) {
+            Ok(content.to_owned())
+        } else {
+            Err(response)
+        }
     }
 
-    /// Sends a request of HTTP 1.0, so that the response ends with the connection and is not chunked.
+    /// Sends a request of HTTP 1.0, so that the response ends with the connection and is not
+    /// chunked.
     fn exchange(&self, head: &str, body: &str) -> Result<String, Box<dyn std::error::Error>> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(&fs::read(&self.certificate)?) {
@@ -66,19 +75,26 @@ impl Endpoint<'_> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         let mut stream = StreamOwned::new(ClientConnection::new(Arc::new(config), name)?, stream);
-        write!(stream, "{head}Host: 127.0.0.1\r\nAuthorization: Bearer {}\r\n\r\n{body}", self.token)?;
+        write!(
+            stream,
+            "{head}Host: 127.0.0.1\r\nAuthorization: Bearer {}\r\n\r\n{body}",
+            self.token
+        )?;
         let mut response = String::new();
         stream.read_to_string(&mut response)?;
         Ok(response)
     }
 }
 
-/// The causes in the response to a rejected request, each in a line with its field. None if the response has no causes.
+/// The causes in the response to a rejected request, each in a line with its field. None if the
+/// response has no causes.
 pub(super) fn causes(response: &str) -> Option<String> {
     let (_, body) = response.split_once("\r\n\r\n")?;
     let status: Value = serde_json::from_str(body).ok()?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let causes = status["details"]["causes"].as_array()?.iter();
-    let lines: Vec<_> = causes.map(|cause| format!("{}: {}", text(&cause["field"]), text(&cause["message"]))).collect();
+    let lines: Vec<_> = causes
+        .map(|cause| format!("{}: {}", text(&cause["field"]), text(&cause["message"])))
+        .collect();
     Some(lines.join("\n"))
 }

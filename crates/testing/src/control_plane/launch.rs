@@ -14,17 +14,20 @@ use crate::patience::Patience;
 use crate::ports::free_port;
 use crate::process::Supervised;
 
-/// How long a program may do nothing before it is ready. It is ready after 2 s on a machine that is not busy.
+/// How long a program may do nothing before it is ready. It is ready after 2 s on a machine that is
+/// not busy.
 const STALL_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How long a program that does something may take until it is ready.
 const START_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// The soft memory limit of kube-apiserver, from which on it collects garbage more often. It needs 8 GiB for 300,000
-/// objects; without a limit its heap doubles, and a machine with 24 GiB runs out of memory.
+/// The soft memory limit of kube-apiserver, from which on it collects garbage more often. It needs
+/// 8 GiB for 300,000 objects; without a limit its heap doubles, and a machine with 24 GiB runs out
+/// of memory.
 const MEMORY_LIMIT: (&str, &str) = ("GOMEMLIMIT", "13GiB");
 
-/// Fewer garbage collections of kube-apiserver: a test needs little of its memory, and shares the processor.
+/// Fewer garbage collections of kube-apiserver: a test needs little of its memory, and shares the
+/// processor.
 const RARE_COLLECTIONS: (&str, &str) = ("GOGC", "400");
 
 /// A program exited because another one took its port between the choice of the port and the start.
@@ -74,16 +77,31 @@ pub(super) fn etcd(folder: &Path, [client, peer]: [u16; 2]) -> Result<Supervised
         "--quota-backend-bytes=8589934592".into(),
         "--log-level=warn".into(),
     ];
-    let etcd = Supervised::spawn(&programs().join("etcd"), &arguments, &[], &folder.join("etcd.log"));
+    let etcd = Supervised::spawn(
+        &programs().join("etcd"),
+        &arguments,
+        &[],
+        &folder.join("etcd.log"),
+    );
     wait_until_ready("etcd", etcd, || is_healthy(client))
 }
 
 /// Starts kube-apiserver and waits until it is `ready`.
-pub(super) fn api_server(server: &ApiServer<'_>, ready: impl Fn() -> bool) -> Result<Supervised, PortTaken> {
-    let ApiServer { options, folder, port, etcd_url, provider } = *server;
+pub(super) fn api_server(
+    server: &ApiServer<'_>,
+    ready: impl Fn() -> bool,
+) -> Result<Supervised, PortTaken> {
+    let ApiServer {
+        options,
+        folder,
+        port,
+        etcd_url,
+        provider,
+    } = *server;
     let certificates = certificates(folder);
     let tokens = folder.join("tokens.csv");
-    // The API server writes its certificate and key before it reads this file, so the key can sign tokens too.
+    // The API server writes its certificate and key before it reads this file, so the key can sign
+    // tokens too.
     let key = certificates.join("apiserver.key");
     let mut arguments = vec![
         format!("--etcd-servers={etcd_url}"),
@@ -106,7 +124,11 @@ pub(super) fn api_server(server: &ApiServer<'_>, ready: impl Fn() -> bool) -> Re
         (options.in_pages, "WatchList"),
         (options.in_pages, "WatchListClient"),
     ];
-    let off: Vec<_> = gates.iter().filter(|(off, _)| *off).map(|(_, gate)| format!("{gate}=false")).collect();
+    let off: Vec<_> = gates
+        .iter()
+        .filter(|(off, _)| *off)
+        .map(|(_, gate)| format!("{gate}=false"))
+        .collect();
     if !off.is_empty() {
         arguments.push(format!("--feature-gates={}", off.join(",")));
     }
@@ -116,15 +138,24 @@ pub(super) fn api_server(server: &ApiServer<'_>, ready: impl Fn() -> bool) -> Re
         let content = json!({
             "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules,
         });
-        std::fs::write(&policy, content.to_string()).expect("the folder of the control plane is writable");
+        std::fs::write(&policy, content.to_string())
+            .expect("the folder of the control plane is writable");
         arguments.push(format!("--audit-policy-file={}", policy.display()));
-        arguments.push(format!("--audit-log-path={}", folder.join("audit.log").display()));
+        arguments.push(format!(
+            "--audit-log-path={}",
+            folder.join("audit.log").display()
+        ));
     }
     let log = folder.join("kube-apiserver.log");
     let steady = [MEMORY_LIMIT];
     let shared = [MEMORY_LIMIT, RARE_COLLECTIONS];
     let environment: &[_] = if options.steady { &steady } else { &shared };
-    let server = Supervised::spawn(&programs().join("kube-apiserver"), &arguments, environment, &log);
+    let server = Supervised::spawn(
+        &programs().join("kube-apiserver"),
+        &arguments,
+        environment,
+        &log,
+    );
     wait_until_ready("kube-apiserver", server, ready)
 }
 
@@ -137,7 +168,11 @@ pub(super) fn controller_manager(options: Options, folder: &Path, kubeconfig: &P
         ),
         (options.endpoint_slices, "endpointslice-controller"),
     ];
-    let controllers: Vec<_> = wanted.iter().filter(|(wanted, _)| *wanted).map(|(_, names)| *names).collect();
+    let controllers: Vec<_> = wanted
+        .iter()
+        .filter(|(wanted, _)| *wanted)
+        .map(|(_, names)| *names)
+        .collect();
     let arguments = [
         format!("--kubeconfig={}", kubeconfig.display()),
         format!("--controllers={}", controllers.join(",")),
@@ -146,7 +181,12 @@ pub(super) fn controller_manager(options: Options, folder: &Path, kubeconfig: &P
         "--profiling=false".into(),
     ];
     let log = folder.join("kube-controller-manager.log");
-    Supervised::spawn(&programs().join("kube-controller-manager"), &arguments, &[], &log)
+    Supervised::spawn(
+        &programs().join("kube-controller-manager"),
+        &arguments,
+        &[],
+        &log,
+    )
 }
 
 /// Retries while the chosen port is taken.
@@ -166,7 +206,11 @@ pub(super) fn free_ports<const N: usize>() -> [u16; N] {
 }
 
 /// Waits until the program is ready, as long as it lives and does something.
-fn wait_until_ready(what: &str, mut program: Supervised, ready: impl Fn() -> bool) -> Result<Supervised, PortTaken> {
+fn wait_until_ready(
+    what: &str,
+    mut program: Supervised,
+    ready: impl Fn() -> bool,
+) -> Result<Supervised, PortTaken> {
     let start = Instant::now();
     let (mut patience, mut activity) = (Patience::new(STALL_TIMEOUT), program.activity());
     loop {
@@ -175,7 +219,10 @@ fn wait_until_ready(what: &str, mut program: Supervised, ready: impl Fn() -> boo
             if program.output().contains("address already in use") {
                 return Err(PortTaken);
             }
-            panic!("{what} ended while it started, {status}; the end of its log:\n{}", program.output_tail());
+            panic!(
+                "{what} ended while it started, {status}; the end of its log:\n{}",
+                program.output_tail()
+            );
         }
         if is_ready {
             return Ok(program);

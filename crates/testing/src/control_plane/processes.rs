@@ -13,7 +13,8 @@ impl ControlPlane {
         self.api_server = None;
     }
 
-    /// Starts the API server again at its old address and waits until it is ready; does nothing when it runs.
+    /// Starts the API server again at its old address and waits until it is ready; does nothing
+    /// when it runs.
     ///
     /// # Panics
     /// When it does not start; the message contains the end of its log.
@@ -29,13 +30,16 @@ impl ControlPlane {
         self.etcd = None;
     }
 
-    /// Starts etcd again with its data at its old address, and waits until it is healthy; does nothing when it runs.
+    /// Starts etcd again with its data at its old address, and waits until it is healthy; does
+    /// nothing when it runs.
     ///
     /// # Panics
     /// When it does not start; the message contains the end of its log.
     pub fn start_etcd(&mut self) {
         if !self.etcd.as_mut().is_some_and(Supervised::is_running) {
-            self.etcd = Some(with_retries("etcd", || launch::etcd(self.folder(), self.etcd_ports)));
+            self.etcd = Some(with_retries("etcd", || {
+                launch::etcd(self.folder(), self.etcd_ports)
+            }));
         }
     }
 
@@ -52,6 +56,10 @@ impl ControlPlane {
 
     /// The process ids of all programs of this control plane.
     pub fn pids(&self) -> Vec<u32> {
-        [&self.api_server, &self.controller_manager, &self.etcd].into_iter().flatten().map(Supervised::pid).collect()
+        [&self.api_server, &self.controller_manager, &self.etcd]
+            .into_iter()
+            .flatten()
+            .map(Supervised::pid)
+            .collect()
     }
 }

@@ -1,10 +1,12 @@
-//! The programs of a control plane, which `hack/control-plane/ensure.sh` of this repository finds or builds.
+//! The programs of a control plane, which `hack/control-plane/ensure.sh` of this repository finds
+//! or builds.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// The folder of etcd, kube-apiserver, kube-controller-manager and kubectl, found or built once per process.
+/// The folder of etcd, kube-apiserver, kube-controller-manager and kubectl, found or built once per
+/// process.
 pub(super) fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| PathBuf::from(ensure(&[])))
@@ -23,8 +25,15 @@ pub fn ensure(arguments: &[&str]) -> String {
         .stderr(Stdio::inherit())
         .output()
         .unwrap_or_else(|error| panic!("cannot run {}: {error}", script.display()));
-    assert!(output.status.success(), "{} {arguments:?} failed, see its output above", script.display());
-    String::from_utf8(output.stdout).expect("the output is a path in UTF-8").trim_end().to_owned()
+    assert!(
+        output.status.success(),
+        "{} {arguments:?} failed, see its output above",
+        script.display()
+    );
+    String::from_utf8(output.stdout)
+        .expect("the output is a path in UTF-8")
+        .trim_end()
+        .to_owned()
 }
 
 /// The output of `kubectl kustomize` for a folder.
@@ -32,8 +41,15 @@ pub fn ensure(arguments: &[&str]) -> String {
 /// # Panics
 /// When kubectl cannot build it.
 pub fn kustomize(folder: &Path) -> String {
-    let output = Command::new(programs().join("kubectl")).arg("kustomize").arg(folder).output();
+    let output = Command::new(programs().join("kubectl"))
+        .arg("kustomize")
+        .arg(folder)
+        .output();
     let output = output.expect("kubectl can be started");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).expect("kubectl writes UTF-8")
 }

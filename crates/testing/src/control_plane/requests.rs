@@ -9,7 +9,8 @@ use serde_json::Value;
 /// A class of requests to the API server: the labels of its request metric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestKey {
-    /// In upper case: `GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`, `DELETE`, `DELETECOLLECTION`.
+    /// In upper case: `GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`, `DELETE`,
+    /// `DELETECOLLECTION`.
     pub verb: String,
     /// The API group, empty for the core group.
     pub group: String,
@@ -55,25 +56,35 @@ pub struct ProviderRequest {
 pub(super) fn counts_in(metrics: &str) -> BTreeMap<RequestKey, u64> {
     let mut counts = BTreeMap::new();
     for line in metrics.lines() {
-        let Some((labels, value)) = line.strip_prefix("apiserver_request_total{").and_then(|l| l.split_once("} "))
+        let Some((labels, value)) = line
+            .strip_prefix("apiserver_request_total{")
+            .and_then(|l| l.split_once("} "))
         else {
             continue;
         };
         // No label of this metric has a comma or a quotation mark in its value.
         let label = |wanted: &str| {
             let mut pairs = labels.split(',').filter_map(|pair| pair.split_once('='));
-            pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value.trim_matches('"').to_owned())
+            pairs
+                .find(|(name, _)| *name == wanted)
+                .map(|(_, value)| value.trim_matches('"').to_owned())
         };
         let key = RequestKey {
             verb: label("verb").unwrap_or_default(),
             group: label("group").unwrap_or_default(),
             resource: label("resource").unwrap_or_default(),
             subresource: label("subresource").unwrap_or_default(),
-            code: label("code").and_then(|code| code.parse().ok()).unwrap_or_default(),
+            code: label("code")
+                .and_then(|code| code.parse().ok())
+                .unwrap_or_default(),
         };
         // Large counts are printed as 1.234567e+06.
         let value: f64 = value.trim().parse().expect("a metric's value is a number");
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count, below 2^53")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a count, below 2^53"
+        )]
         let value = value as u64;
         *counts.entry(key).or_default() += value;
     }
@@ -109,7 +120,10 @@ fn events_in(log: &Path) -> Vec<Value> {
     let log = fs::read_to_string(log).expect("the API server writes it");
     // The last line may be incomplete.
     let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    whole.lines().map(|line| serde_json::from_str(line).expect("each line is an event")).collect()
+    whole
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("each line is an event"))
+        .collect()
 }
 
 fn text(value: &Value) -> String {
@@ -119,6 +133,9 @@ fn text(value: &Value) -> String {
 /// The plural of the objects of an event, with the subresource after a slash.
 fn resource(event: &Value) -> String {
     let object = &event["objectRef"];
-    let subresource = object.get("subresource").map(|name| format!("/{}", text(name))).unwrap_or_default();
+    let subresource = object
+        .get("subresource")
+        .map(|name| format!("/{}", text(name)))
+        .unwrap_or_default();
     text(&object["resource"]) + &subresource
 }

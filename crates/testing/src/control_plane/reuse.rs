@@ -1,10 +1,11 @@
-//! Control planes that a later test of the same process uses again. A start costs seconds of processor time; the
-//! removal of the objects of a test costs milliseconds.
+//! Control planes that a later test of the same process uses again. A start costs seconds of
+//! processor time; the removal of the objects of a test costs milliseconds.
 //!
-//! A dropped control plane is kept when its test passed, its options are the defaults, and neither its API server nor
-//! its etcd was disturbed. Before its next use everything that was created in it is deleted from etcd. It is stopped
-//! instead when anything else has changed, for example a CRD, a role, or the configuration of a webhook: the API server
-//! notices such changes with a delay, and a new one has none.
+//! A dropped control plane is kept when its test passed, its options are the defaults, and neither
+//! its API server nor its etcd was disturbed. Before its next use everything that was created in it
+//! is deleted from etcd. It is stopped instead when anything else has changed, for example a CRD, a
+//! role, or the configuration of a webhook: the API server notices such changes with a delay, and a
+//! new one has none.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,13 +28,21 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The range of keys that the API server uses.
 const KEYS: [&str; 2] = ["/registry/", "/registry0"];
 
-/// The keys of objects that a test may leave behind in addition to those of the installed kinds: no component of the API
-/// server depends on them.
-const DELETABLE: [&str; 3] = ["/registry/events/", "/registry/leases/", "/registry/namespaces/"];
+/// The keys of objects that a test may leave behind in addition to those of the installed kinds: no
+/// component of the API server depends on them.
+const DELETABLE: [&str; 3] = [
+    "/registry/events/",
+    "/registry/leases/",
+    "/registry/namespaces/",
+];
 
 /// The keys of objects that the API server itself writes at any time.
-const OF_API_SERVER: [&str; 4] =
-    ["/registry/leases/kube-system/", "/registry/masterleases/", "/registry/peerserverleases/", "/registry/ranges/"];
+const OF_API_SERVER: [&str; 4] = [
+    "/registry/leases/kube-system/",
+    "/registry/masterleases/",
+    "/registry/peerserverleases/",
+    "/registry/ranges/",
+];
 
 /// The number of deletions in one transaction; the default maximum of etcd is 128.
 const MAX_DELETIONS: usize = 100;
@@ -52,10 +61,15 @@ pub(super) struct FirstState {
 impl FirstState {
     /// Records the current content. `kinds` are those of the installed CRDs.
     pub(super) fn record(etcd_port: u16, kinds: Vec<ServedKind>) -> io::Result<Self> {
-        Ok(Self { etcd_port, revisions: revisions(etcd_port)?, kinds })
+        Ok(Self {
+            etcd_port,
+            revisions: revisions(etcd_port)?,
+            kinds,
+        })
     }
 
-    /// Deletes what was created since [`Self::record`], and waits until the API server has noticed it.
+    /// Deletes what was created since [`Self::record`], and waits until the API server has noticed
+    /// it.
     ///
     /// # Errors
     /// When something else has changed, or a program does not respond.
@@ -65,13 +79,18 @@ impl FirstState {
         self.wait_until_caches_are_empty(endpoint)
     }
 
-    /// Deletes the keys that were created since [`Self::record`], and returns whether there were any.
+    /// Deletes the keys that were created since [`Self::record`], and returns whether there were
+    /// any.
     fn delete_created(&self) -> Result<bool, String> {
         let initial = &self.revisions;
         let now = revisions(self.etcd_port).map_err(|error| error.to_string())?;
-        let is_in = |folders: &[&str], key: &str| folders.iter().any(|folder| key.starts_with(folder));
+        let is_in =
+            |folders: &[&str], key: &str| folders.iter().any(|folder| key.starts_with(folder));
         let is_of_installed_kind = |key: &str| self.kinds.iter().any(|kind| is_key_of(kind, key));
-        if let Some(missing) = initial.keys().find(|key| !now.contains_key(*key) && !is_in(&OF_API_SERVER, key)) {
+        if let Some(missing) = initial
+            .keys()
+            .find(|key| !now.contains_key(*key) && !is_in(&OF_API_SERVER, key))
+        {
             return Err(format!("{missing} was deleted"));
         }
         let mut created = Vec::new();
@@ -85,9 +104,12 @@ impl FirstState {
             }
         }
         for keys in created.chunks(MAX_DELETIONS) {
-            let deletions = keys.iter().map(|key| json!({ "requestDeleteRange": { "key": bytes(key) } }));
+            let deletions = keys
+                .iter()
+                .map(|key| json!({ "requestDeleteRange": { "key": bytes(key) } }));
             let transaction = json!({ "success": deletions.collect::<Vec<_>>() });
-            call_etcd(self.etcd_port, "/v3/kv/txn", &transaction).map_err(|error| error.to_string())?;
+            call_etcd(self.etcd_port, "/v3/kv/txn", &transaction)
+                .map_err(|error| error.to_string())?;
         }
         Ok(!created.is_empty())
     }
@@ -95,12 +117,19 @@ impl FirstState {
     /// Waits until no list from the watch cache of the API server contains a deleted object.
     fn wait_until_caches_are_empty(&self, endpoint: &Endpoint<'_>) -> Result<(), String> {
         let patience = Patience::new(TIMEOUT);
-        let namespaces = self.revisions.keys().filter(|key| key.starts_with("/registry/namespaces/")).count();
+        let namespaces = self
+            .revisions
+            .keys()
+            .filter(|key| key.starts_with("/registry/namespaces/"))
+            .count();
         let kinds = self.kinds.iter().map(|kind| (kind.path.as_str(), 0));
         for (path, expected) in kinds.chain([("/api/v1/namespaces", namespaces)]) {
             let url = format!("{path}?resourceVersion=0");
             // Status code 429 means that the cache is not initialized.
-            while !endpoint.get(&url, "application/json").is_ok_and(|listed| has_items(&listed, expected)) {
+            while !endpoint
+                .get(&url, "application/json")
+                .is_ok_and(|listed| has_items(&listed, expected))
+            {
                 if patience.is_over() {
                     return Err(format!("{path} still lists deleted objects"));
                 }
@@ -119,7 +148,11 @@ pub(super) fn remove_files(folder: &Path, kept: &[&str]) -> io::Result<()> {
         if kept.iter().any(|name| entry.file_name() == *name) {
             continue;
         }
-        if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
+        if path.is_dir() {
+            fs::remove_dir_all(path)?
+        } else {
+            fs::remove_file(path)?
+        }
     }
     Ok(())
 }
@@ -127,15 +160,28 @@ pub(super) fn remove_files(folder: &Path, kept: &[&str]) -> io::Result<()> {
 /// All keys of etcd.
 fn revisions(etcd_port: u16) -> io::Result<Revisions> {
     let [key, range_end] = KEYS.map(bytes);
-    let listed =
-        call_etcd(etcd_port, "/v3/kv/range", &json!({ "key": key, "range_end": range_end, "keys_only": true }))?;
+    let listed = call_etcd(
+        etcd_port,
+        "/v3/kv/range",
+        &json!({ "key": key, "range_end": range_end, "keys_only": true }),
+    )?;
     let entry = |entry: &Value| {
         let key: ByteString = serde_json::from_value(entry["key"].clone())?;
         // JSON has 64-bit numbers in strings.
-        let revision = entry["mod_revision"].as_str().and_then(|revision| revision.parse().ok());
-        Ok((String::from_utf8_lossy(&key.0).into_owned(), revision.ok_or(io::ErrorKind::InvalidData)?))
+        let revision = entry["mod_revision"]
+            .as_str()
+            .and_then(|revision| revision.parse().ok());
+        Ok((
+            String::from_utf8_lossy(&key.0).into_owned(),
+            revision.ok_or(io::ErrorKind::InvalidData)?,
+        ))
     };
-    listed["kvs"].as_array().into_iter().flatten().map(entry).collect()
+    listed["kvs"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(entry)
+        .collect()
 }
 
 /// Calls the JSON API of etcd.
@@ -143,7 +189,11 @@ fn call_etcd(port: u16, path: &str, request: &Value) -> io::Result<Value> {
     let body = request.to_string();
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(TIMEOUT))?;
-    write!(stream, "POST {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
+    write!(
+        stream,
+        "POST {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )?;
     let mut response = String::new();
     stream.read_to_string(&mut response)?;
     match response.split_once("\r\n\r\n") {
@@ -155,14 +205,20 @@ fn call_etcd(port: u16, path: &str, request: &Value) -> io::Result<Value> {
 /// Whether a key of etcd belongs to an object of this kind.
 fn is_key_of(kind: &ServedKind, key: &str) -> bool {
     let group = kind.path.split('/').nth(2).unwrap_or_default();
-    let rest = key.strip_prefix(KEYS[0]).and_then(|key| key.strip_prefix(group)).and_then(|key| key.strip_prefix('/'));
-    rest.and_then(|rest| rest.strip_prefix(kind.plural.as_str())).is_some_and(|rest| rest.starts_with('/'))
+    let rest = key
+        .strip_prefix(KEYS[0])
+        .and_then(|key| key.strip_prefix(group))
+        .and_then(|key| key.strip_prefix('/'));
+    rest.and_then(|rest| rest.strip_prefix(kind.plural.as_str()))
+        .is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Whether a list has this number of items.
 fn has_items(list: &str, expected: usize) -> bool {
     let list: Value = serde_json::from_str(list).unwrap_or_default();
-    list["items"].as_array().is_some_and(|items| items.len() == expected)
+    list["items"]
+        .as_array()
+        .is_some_and(|items| items.len() == expected)
 }
 
 /// A key of etcd in JSON.

@@ -1,6 +1,6 @@
-//! The state of a control plane after its first start: the data of etcd, with the CRDs and the other objects of an
-//! installation, and the certificates of the API server. Later control planes start with a copy, which saves the
-//! installation of all these objects.
+//! The state of a control plane after its first start: the data of etcd, with the CRDs and the
+//! other objects of an installation, and the certificates of the API server. Later control planes
+//! start with a copy, which saves the installation of all these objects.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File};
@@ -22,8 +22,9 @@ const COMPLETE: &str = "complete";
 /// The folders of a control plane that a template contains.
 const FOLDERS: [&str; 2] = ["etcd", "certificates"];
 
-/// Copies the template of an installation into the folder of a control plane. The first caller of all processes creates
-/// it: `install` installs the objects in a new control plane, stops it, and returns its folder.
+/// Copies the template of an installation into the folder of a control plane. The first caller of
+/// all processes creates it: `install` installs the objects in a new control plane, stops it, and
+/// returns its folder.
 pub(super) fn copy_template(
     installation: &Installation,
     folder: &Path,
@@ -41,7 +42,8 @@ pub(super) fn copy_template(
         fs::create_dir(&template).expect("the build folder is writable");
         let installed = install();
         for name in FOLDERS {
-            copy(&installed.path().join(name), &template.join(name)).expect("a template can be written");
+            copy(&installed.path().join(name), &template.join(name))
+                .expect("a template can be written");
         }
         File::create(template.join(COMPLETE)).expect("the build folder is writable");
     }
@@ -52,7 +54,11 @@ pub(super) fn copy_template(
 
 fn is_complete(template: &Path) -> bool {
     let created = fs::metadata(template.join(COMPLETE)).and_then(|complete| complete.modified());
-    created.is_ok_and(|created| SystemTime::now().duration_since(created).is_ok_and(|age| age < MAX_AGE))
+    created.is_ok_and(|created| {
+        SystemTime::now()
+            .duration_since(created)
+            .is_ok_and(|age| age < MAX_AGE)
+    })
 }
 
 /// A hash of everything that the template depends on.
@@ -67,7 +73,8 @@ fn inputs(installation: &Installation) -> u64 {
     hasher.finish()
 }
 
-/// Copies a folder without the zeros at the end of its files: etcd allocates 64 MB for a log that is almost empty.
+/// Copies a folder without the zeros at the end of its files: etcd allocates 64 MB for a log that
+/// is almost empty.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     fs::set_permissions(to, fs::metadata(from)?.permissions())?;
@@ -76,10 +83,20 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             copy(&entry.path(), &target)?;
-        } else if entry.path().extension().is_none_or(|extension| extension != "tmp") {
+        } else if entry
+            .path()
+            .extension()
+            .is_none_or(|extension| extension != "tmp")
+        {
             let mut content = fs::read(entry.path())?;
-            if target.extension().is_some_and(|extension| extension == "wal") {
-                let used = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| (last + 1).next_multiple_of(8));
+            if target
+                .extension()
+                .is_some_and(|extension| extension == "wal")
+            {
+                let used = content
+                    .iter()
+                    .rposition(|byte| *byte != 0)
+                    .map_or(0, |last| (last + 1).next_multiple_of(8));
                 content.truncate(used);
             }
             fs::write(&target, content)?;

@@ -43,15 +43,24 @@ impl Request {
             Some("apis") => parts.next().is_some() && parts.next().is_some(),
             _ => false,
         };
-        let mut parts: Vec<&str> = if is_resource { parts.collect() } else { Vec::new() };
+        let mut parts: Vec<&str> = if is_resource {
+            parts.collect()
+        } else {
+            Vec::new()
+        };
         // Namespaces are resources, too.
-        if parts.len() > 2 && parts.first() == Some(&"namespaces") && !["status", "finalize"].contains(&parts[2]) {
+        if parts.len() > 2
+            && parts.first() == Some(&"namespaces")
+            && !["status", "finalize"].contains(&parts[2])
+        {
             parts.drain(..2);
         }
         let mut parts = parts.into_iter().map(str::to_owned);
         let mut next = || parts.next().unwrap_or_default();
         let (resource, name, subresource) = (next(), next(), next());
-        let watches = query.split('&').any(|pair| ["watch=true", "watch=1", "watch"].contains(&pair));
+        let watches = query
+            .split('&')
+            .any(|pair| ["watch=true", "watch=1", "watch"].contains(&pair));
         let verb = match *method {
             Method::POST => Verb::Create,
             Method::PUT => Verb::Replace,
@@ -60,7 +69,12 @@ impl Request {
             _ if watches => Verb::Watch,
             _ => Verb::Read,
         };
-        Self { verb, resource, name, subresource }
+        Self {
+            verb,
+            resource,
+            name,
+            subresource,
+        }
     }
 
     /// Whether the request can change an object.
@@ -79,18 +93,39 @@ mod tests {
     fn paths_are_parsed() {
         let get = |path: &str| {
             let request = Request::of(&Method::GET, path);
-            (request.verb, request.resource, request.name, request.subresource)
+            (
+                request.verb,
+                request.resource,
+                request.name,
+                request.subresource,
+            )
         };
         let parts = |verb, resource: &str, name: &str, subresource: &str| {
-            (verb, resource.to_owned(), name.to_owned(), subresource.to_owned())
+            (
+                verb,
+                resource.to_owned(),
+                name.to_owned(),
+                subresource.to_owned(),
+            )
         };
         assert_eq!(
-            get(&format!("{IPAM}/namespaces/n/ipaddressclaims/c/status?timeout=10s")),
+            get(&format!(
+                "{IPAM}/namespaces/n/ipaddressclaims/c/status?timeout=10s"
+            )),
             parts(Verb::Read, "ipaddressclaims", "c", "status")
         );
-        assert_eq!(get(&format!("{IPAM}/ipaddresses?&watch=true")), parts(Verb::Watch, "ipaddresses", "", ""));
-        assert_eq!(get("/api/v1/namespaces/n"), parts(Verb::Read, "namespaces", "n", ""));
-        assert_eq!(get("/api/v1/namespaces/n/secrets"), parts(Verb::Read, "secrets", "", ""));
+        assert_eq!(
+            get(&format!("{IPAM}/ipaddresses?&watch=true")),
+            parts(Verb::Watch, "ipaddresses", "", "")
+        );
+        assert_eq!(
+            get("/api/v1/namespaces/n"),
+            parts(Verb::Read, "namespaces", "n", "")
+        );
+        assert_eq!(
+            get("/api/v1/namespaces/n/secrets"),
+            parts(Verb::Read, "secrets", "", "")
+        );
         assert_eq!(get("/version"), parts(Verb::Read, "", "", ""));
     }
 }

@@ -1,4 +1,5 @@
-//! Delegated authorization: the API server authenticates and authorizes clients, and its decisions are cached.
+//! Delegated authorization: the API server authenticates and authorizes clients, and its decisions
+//! are cached.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,14 +15,17 @@ use capi_ipam_controller::expiring_map::ExpiringMap;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
-use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tracing::warn;
 
-/// How long decisions are cached. A denial expires sooner, since the permission may be granted shortly after.
+/// How long decisions are cached. A denial expires sooner, since the permission may be granted
+/// shortly after.
 const GRANT_TTL: Duration = Duration::from_mins(1);
 const DENIAL_TTL: Duration = Duration::from_secs(10);
 
@@ -76,15 +80,28 @@ impl Authorizer {
     }
 
     pub(super) fn new(
-        review: impl Fn(String, String) -> BoxFuture<'static, Result<Access, CallError>> + Send + Sync + 'static,
+        review: impl Fn(String, String) -> BoxFuture<'static, Result<Access, CallError>>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         let reviewing = Arc::new(Semaphore::new(MAX_CONCURRENT_REVIEWS));
-        Self { review: Arc::new(review), reviewing, cache: Arc::default(), clock: Arc::new(Instant::now) }
+        Self {
+            review: Arc::new(review),
+            reviewing,
+            cache: Arc::default(),
+            clock: Arc::new(Instant::now),
+        }
     }
 
     /// Whether the owner of the token may get the path.
     async fn access(&self, token: &str, path: &str) -> Result<Access, CallError> {
-        let key = Sha256::new().chain_update(path).chain_update([0]).chain_update(token).finalize().into();
+        let key = Sha256::new()
+            .chain_update(path)
+            .chain_update([0])
+            .chain_update(token)
+            .finalize()
+            .into();
         if let Some(access) = self.cached(&key) {
             return Ok(access);
         }
@@ -95,7 +112,11 @@ impl Authorizer {
             return Ok(access);
         }
         let access = (self.review)(token.to_owned(), path.to_owned()).await?;
-        let ttl = if access == Access::Granted { GRANT_TTL } else { DENIAL_TTL };
+        let ttl = if access == Access::Granted {
+            GRANT_TTL
+        } else {
+            DENIAL_TTL
+        };
         let (mut cache, now) = (self.cache.lock(), (self.clock)());
         if cache.purge(now) < MAX_CACHED {
             cache.insert(key, access.clone(), ttl, now);
@@ -109,7 +130,11 @@ impl Authorizer {
 }
 
 /// Middleware that responds with 401 or 403 to clients that are not authorized.
-pub(super) async fn authorize(State(authorizer): State<Authorizer>, request: Request, next: Next) -> Response {
+pub(super) async fn authorize(
+    State(authorizer): State<Authorizer>,
+    request: Request,
+    next: Next,
+) -> Response {
     let Some(token) = bearer(request.headers()) else {
         return unauthorized("a bearer token is needed");
     };
@@ -117,16 +142,30 @@ pub(super) async fn authorize(State(authorizer): State<Authorizer>, request: Req
     match authorizer.access(token, path).await {
         Ok(Access::Granted) => next.run(request).await,
         Ok(Access::Unauthenticated) => unauthorized("the bearer token is not valid"),
-        Ok(Access::Forbidden { user }) => (StatusCode::FORBIDDEN, format!("{user} may not get {path}")).into_response(),
+        Ok(Access::Forbidden { user }) => {
+            (StatusCode::FORBIDDEN, format!("{user} may not get {path}")).into_response()
+        }
         Err(error) => {
-            warn!(error = error_chain(&error), "cannot authorize a client of the metrics endpoint");
-            (StatusCode::SERVICE_UNAVAILABLE, "cannot reach the API server to authorize the request").into_response()
+            warn!(
+                error = error_chain(&error),
+                "cannot authorize a client of the metrics endpoint"
+            );
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "cannot reach the API server to authorize the request",
+            )
+                .into_response()
         }
     }
 }
 
 fn unauthorized(text: &'static str) -> Response {
-    (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], text).into_response()
+    (
+        StatusCode::UNAUTHORIZED,
+        [(WWW_AUTHENTICATE, "Bearer")],
+        text,
+    )
+        .into_response()
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -136,9 +175,17 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 async fn review_token(client: Client, token: String, path: String) -> Result<Access, CallError> {
-    let spec = TokenReviewSpec { token: Some(token), audiences: None };
-    let review = TokenReview { spec, ..TokenReview::default() };
-    let review = ResourceClient::new(Api::all(client.clone()), &()).create(&review).await?;
+    let spec = TokenReviewSpec {
+        token: Some(token),
+        audiences: None,
+    };
+    let review = TokenReview {
+        spec,
+        ..TokenReview::default()
+    };
+    let review = ResourceClient::new(Api::all(client.clone()), &())
+        .create(&review)
+        .await?;
     let status = review.status.unwrap_or_default();
     let user = status.user.unwrap_or_default();
     if status.authenticated != Some(true) {
@@ -150,13 +197,27 @@ async fn review_token(client: Client, token: String, path: String) -> Result<Acc
         uid: user.uid,
         groups: user.groups,
         extra: user.extra,
-        non_resource_attributes: Some(NonResourceAttributes { path: Some(path), verb: Some("get".to_owned()) }),
+        non_resource_attributes: Some(NonResourceAttributes {
+            path: Some(path),
+            verb: Some("get".to_owned()),
+        }),
         ..SubjectAccessReviewSpec::default()
     };
-    let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-    let review = ResourceClient::new(Api::all(client), &()).create(&review).await?;
-    let granted = review.status.is_some_and(|status| status.allowed && status.denied != Some(true));
-    Ok(if granted { Access::Granted } else { Access::Forbidden { user: name } })
+    let review = SubjectAccessReview {
+        spec,
+        ..SubjectAccessReview::default()
+    };
+    let review = ResourceClient::new(Api::all(client), &())
+        .create(&review)
+        .await?;
+    let granted = review
+        .status
+        .is_some_and(|status| status.allowed && status.denied != Some(true));
+    Ok(if granted {
+        Access::Granted
+    } else {
+        Access::Forbidden { user: name }
+    })
 }
 
 #[cfg(test)]
@@ -171,8 +232,8 @@ mod tests {
 
     use super::*;
 
-    /// Grants tokens that begin with "good", authenticates those that begin with "other", fails for "broken". Counts
-    /// the reviews. Its clock is ahead by a number of seconds.
+    /// Grants tokens that begin with "good", authenticates those that begin with "other", fails for
+    /// "broken". Counts the reviews. Its clock is ahead by a number of seconds.
     fn authorizer() -> (Authorizer, Arc<AtomicUsize>, Arc<AtomicU64>) {
         let (reviews, ahead) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
         let (counter, seconds) = (Arc::clone(&reviews), Arc::clone(&ahead));
@@ -182,13 +243,24 @@ mod tests {
             assert_eq!(path, "/metrics");
             let access = match token.get(..4) {
                 Some("good") => Ok(Access::Granted),
-                Some("othe") => Ok(Access::Forbidden { user: "me".to_owned() }),
-                Some("brok") => Err(CallError::TimedOut { operation: "test".to_owned() }),
+                Some("othe") => Ok(Access::Forbidden {
+                    user: "me".to_owned(),
+                }),
+                Some("brok") => Err(CallError::TimedOut {
+                    operation: "test".to_owned(),
+                }),
                 _ => Ok(Access::Unauthenticated),
             };
             std::future::ready(access).boxed()
         };
-        (Authorizer { clock: Arc::new(clock), ..Authorizer::new(review) }, reviews, ahead)
+        (
+            Authorizer {
+                clock: Arc::new(clock),
+                ..Authorizer::new(review)
+            },
+            reviews,
+            ahead,
+        )
     }
 
     async fn status(authorizer: &Authorizer, authorization: Option<&str>) -> u16 {
@@ -198,7 +270,12 @@ mod tests {
         if let Some(authorization) = authorization {
             request = request.header("authorization", authorization);
         }
-        router.oneshot(request.body(Body::empty()).unwrap()).await.unwrap().status().as_u16()
+        router
+            .oneshot(request.body(Body::empty()).unwrap())
+            .await
+            .unwrap()
+            .status()
+            .as_u16()
     }
 
     #[tokio::test]
@@ -214,7 +291,11 @@ mod tests {
             (Some("Bearer good"), 200),
             (Some("bearer  good"), 200),
         ] {
-            assert_eq!(status(&authorizer, authorization).await, expected, "{authorization:?}");
+            assert_eq!(
+                status(&authorizer, authorization).await,
+                expected,
+                "{authorization:?}"
+            );
         }
     }
 

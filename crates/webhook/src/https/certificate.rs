@@ -1,8 +1,10 @@
-//! The certificate of a server, which can change at any time. It is loaded from two files, or set by another component.
+//! The certificate of a server, which can change at any time. It is loaded from two files, or set
+//! by another component.
 //!
-//! The files are read every second and compared with their previous contents. This needs no notification by the file
-//! system, and detects every kind of renewal: a rewritten file, or a mounted Secret whose directory is swapped. A
-//! certificate and a key that do not match, since only one file is written so far, have no effect until they do.
+//! The files are read every second and compared with their previous contents. This needs no
+//! notification by the file system, and detects every kind of renewal: a rewritten file, or a
+//! mounted Secret whose directory is swapped. A certificate and a key that do not match, since only
+//! one file is written so far, have no effect until they do.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -29,7 +31,8 @@ use super::Validity;
 /// Interval at which the files are read.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time before its expiry at which a certificate causes a warning. It should be renewed long before.
+/// Time before its expiry at which a certificate causes a warning. It should be renewed long
+/// before.
 const EXPIRY_WARNING: Duration = Duration::from_hours(24);
 
 /// Why the certificate cannot be loaded.
@@ -70,12 +73,28 @@ pub(crate) enum CertificateError {
 
 const fn descriptions([loads, refusals, expiry]: [&'static str; 3]) -> [Description; 3] {
     let loads_help = "Number of times that a certificate was loaded, including the first";
-    let refusals_help = "Number of times that the files of the certificate changed to unusable contents";
+    let refusals_help =
+        "Number of times that the files of the certificate changed to unusable contents";
     let expiry_help = "Expiry of the certificate in seconds since 1970; 0 if there is none";
     [
-        Description { name: loads, kind: "counter", labels: &[], help: loads_help },
-        Description { name: refusals, kind: "counter", labels: &[], help: refusals_help },
-        Description { name: expiry, kind: "gauge", labels: &[], help: expiry_help },
+        Description {
+            name: loads,
+            kind: "counter",
+            labels: &[],
+            help: loads_help,
+        },
+        Description {
+            name: refusals,
+            kind: "counter",
+            labels: &[],
+            help: refusals_help,
+        },
+        Description {
+            name: expiry,
+            kind: "gauge",
+            labels: &[],
+            help: expiry_help,
+        },
     ]
 }
 
@@ -93,8 +112,8 @@ pub(crate) const DIAGNOSTICS_METRICS: [Description; 3] = descriptions([
     "diagnostics_certificate_expiry_timestamp_seconds",
 ]);
 
-/// The paths of a certificate and its key, in PEM format. The file of the certificate may contain its issuers too; the
-/// format of the key is PKCS #8, PKCS #1 or SEC 1.
+/// The paths of a certificate and its key, in PEM format. The file of the certificate may contain
+/// its issuers too; the format of the key is PKCS #8, PKCS #1 or SEC 1.
 #[derive(Clone, Debug)]
 pub(crate) struct CertificateFiles {
     /// Path of the certificate.
@@ -134,7 +153,10 @@ impl Certificates {
 
     /// Replaces the certificate, for all handshakes from now on. Returns its expiry.
     pub(crate) fn set(&self, certificate: CertifiedKey) -> Option<Timestamp> {
-        let validity = certificate.cert.first().and_then(|certificate| Validity::of(certificate));
+        let validity = certificate
+            .cert
+            .first()
+            .and_then(|certificate| Validity::of(certificate));
         let expiry = validity.map(|validity| validity.not_after);
         *self.current.write() = Some(Arc::new(certificate));
         self.loaded.inc();
@@ -142,8 +164,8 @@ impl Certificates {
         expiry
     }
 
-    /// Reloads the files periodically until the token is cancelled. `health` becomes ready when there is a certificate,
-    /// and shows the problem until then.
+    /// Reloads the files periodically until the token is cancelled. `health` becomes ready when
+    /// there is a certificate, and shows the problem until then.
     pub(crate) async fn watch(
         self,
         files: CertificateFiles,
@@ -151,10 +173,20 @@ impl Certificates {
         health: ReadinessGate,
         stop: CancellationToken,
     ) {
-        let mut watcher = Watcher { certificates: self, files, health, last: None, problem: String::new() };
+        let mut watcher = Watcher {
+            certificates: self,
+            files,
+            health,
+            last: None,
+            problem: String::new(),
+        };
         loop {
             watcher.poll().await;
-            if stop.run_until_cancelled(tokio::time::sleep(interval)).await.is_none() {
+            if stop
+                .run_until_cancelled(tokio::time::sleep(interval))
+                .await
+                .is_none()
+            {
                 return;
             }
         }
@@ -212,13 +244,24 @@ impl Watcher {
     }
 
     fn check_expiry(&mut self) {
-        let Ok(end) = Timestamp::from_second(self.certificates.expiry.get()) else { return };
+        let Ok(end) = Timestamp::from_second(self.certificates.expiry.get()) else {
+            return;
+        };
         let left = end.duration_since(Timestamp::now());
-        if end == Timestamp::UNIX_EPOCH || left > jiff::SignedDuration::try_from(EXPIRY_WARNING).unwrap_or_default() {
+        if end == Timestamp::UNIX_EPOCH
+            || left > jiff::SignedDuration::try_from(EXPIRY_WARNING).unwrap_or_default()
+        {
             return;
         }
-        let state = if left.is_negative() { "has expired" } else { "expires soon" };
-        self.report(format!("the certificate in {} {state}: {end}", self.files.certificate.display()));
+        let state = if left.is_negative() {
+            "has expired"
+        } else {
+            "expires soon"
+        };
+        self.report(format!(
+            "the certificate in {} {state}: {end}",
+            self.files.certificate.display()
+        ));
     }
 
     fn report(&mut self, problem: String) {
@@ -226,9 +269,15 @@ impl Watcher {
             return;
         }
         if self.certificates.is_loaded() {
-            warn!(problem, "a problem with the certificate; the one loaded last stays in use");
+            warn!(
+                problem,
+                "a problem with the certificate; the one loaded last stays in use"
+            );
         } else {
-            warn!(problem, "no certificate is loaded yet; TLS handshakes fail until there is one");
+            warn!(
+                problem,
+                "no certificate is loaded yet; TLS handshakes fail until there is one"
+            );
             self.health.failing(&problem);
         }
         self.problem = problem;
@@ -238,25 +287,44 @@ impl Watcher {
 impl Contents {
     fn read(files: &CertificateFiles) -> Result<Self, CertificateError> {
         let read = |path: &Path| {
-            std::fs::read(path).map_err(|source| CertificateError::Read { path: path.display().to_string(), source })
+            std::fs::read(path).map_err(|source| CertificateError::Read {
+                path: path.display().to_string(),
+                source,
+            })
         };
-        Ok(Self { certificate: read(&files.certificate)?, key: read(&files.key)? })
+        Ok(Self {
+            certificate: read(&files.certificate)?,
+            key: read(&files.key)?,
+        })
     }
 
     fn load(&self, files: &CertificateFiles) -> Result<CertifiedKey, CertificateError> {
         let failed = |path: &Path, expected| {
             let path = path.display().to_string();
-            move |source| CertificateError::Pem { path, expected, source }
+            move |source| CertificateError::Pem {
+                path,
+                expected,
+                source,
+            }
         };
         let chain: Vec<_> = CertificateDer::pem_slice_iter(&self.certificate)
             .collect::<Result<_, _>>()
-            .and_then(|chain: Vec<_>| if chain.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(chain) })
+            .and_then(|chain: Vec<_>| {
+                if chain.is_empty() {
+                    Err(pem::Error::NoItemsFound)
+                } else {
+                    Ok(chain)
+                }
+            })
             .map_err(failed(&files.certificate, "certificate"))?;
-        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(failed(&files.key, "private key"))?;
-        CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|source| CertificateError::Pair {
-            certificate: files.certificate.display().to_string(),
-            key: files.key.display().to_string(),
-            source,
+        let key =
+            PrivateKeyDer::from_pem_slice(&self.key).map_err(failed(&files.key, "private key"))?;
+        CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|source| {
+            CertificateError::Pair {
+                certificate: files.certificate.display().to_string(),
+                key: files.key.display().to_string(),
+                source,
+            }
         })
     }
 }

@@ -30,7 +30,8 @@ use super::Limits;
 /// Number of concurrent requests on one HTTP/2 connection, as in Go's servers.
 const MAX_STREAMS: u32 = 250;
 
-/// Bytes that a client may send on an HTTP/2 connection before they are read, on one stream and on all.
+/// Bytes that a client may send on an HTTP/2 connection before they are read, on one stream and on
+/// all.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 512 * 1024;
 
@@ -51,10 +52,18 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(tls: Arc<ServerConfig>, router: Router, limits: Limits, stop: CancellationToken) -> Self {
+    pub(super) fn new(
+        tls: Arc<ServerConfig>,
+        router: Router,
+        limits: Limits,
+        stop: CancellationToken,
+    ) -> Self {
         let mut http = Builder::new(TokioExecutor::new());
         // `Activity` limits the time for headers: hyper's own timer would count idle time too.
-        http.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(64 * 1024);
+        http.http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(None)
+            .max_buf_size(64 * 1024);
         http.http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(MAX_STREAMS)
@@ -62,10 +71,18 @@ impl Shared {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(MAX_HEADER_SIZE);
         let requests = Semaphore::new(limits.requests);
-        Self { acceptor: tls.into(), http, router, limits, requests, stop }
+        Self {
+            acceptor: tls.into(),
+            http,
+            router,
+            limits,
+            requests,
+            stop,
+        }
     }
 
-    /// Serves one connection until it ends. `is_full` returns whether the maximum number of connections is reached.
+    /// Serves one connection until it ends. `is_full` returns whether the maximum number of
+    /// connections is reached.
     pub(super) async fn serve(self: Arc<Self>, stream: TcpStream, is_full: impl Fn() -> bool) {
         // Responses are small and should be sent immediately.
         let _ = stream.set_nodelay(true);
@@ -88,7 +105,10 @@ impl Shared {
                 }
             })
         };
-        let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
+        let mut connection = pin!(
+            self.http
+                .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+        );
         tokio::select! {
             ended = connection.as_mut() => return log_end(ended),
             () = self.stop.cancelled() => {}
@@ -103,7 +123,11 @@ impl Shared {
 
     async fn respond(&self, request: Request<Body>) -> Response {
         let Ok(_slot) = self.requests.try_acquire() else {
-            return (StatusCode::SERVICE_UNAVAILABLE, "too many concurrent requests").into_response();
+            return (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too many concurrent requests",
+            )
+                .into_response();
         };
         let path = request.uri().path().to_owned();
         let response = AssertUnwindSafe(self.router.clone().oneshot(request)).catch_unwind();
@@ -151,7 +175,12 @@ impl Activity {
             if in_flight == 0 && left.is_zero() {
                 return;
             }
-            sleep(if in_flight == 0 { left.min(IDLE_CHECK_INTERVAL) } else { IDLE_CHECK_INTERVAL }).await;
+            sleep(if in_flight == 0 {
+                left.min(IDLE_CHECK_INTERVAL)
+            } else {
+                IDLE_CHECK_INTERVAL
+            })
+            .await;
         }
     }
 }

@@ -17,7 +17,8 @@ pub struct TlsOptions {
     #[arg(long, value_enum, value_name = "VERSION", default_value_t = TlsVersion::Tls12)]
     pub tls_min_version: TlsVersion,
 
-    /// Cipher suites for TLS 1.2, separated by commas; by default all secure ones. Those of TLS 1.3 are always enabled.
+    /// Cipher suites for TLS 1.2, separated by commas; by default all secure ones. Those of TLS 1.3
+    /// are always enabled.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub tls_cipher_suites: Vec<String>,
 }
@@ -44,7 +45,10 @@ pub enum TlsVersion {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The cipher suite is unknown or insecure.
-    #[error("--tls-cipher-suites: {name:?} is not supported; supported are: {}", Names(supported))]
+    #[error(
+        "--tls-cipher-suites: {name:?} is not supported; supported are: {}",
+        Names(supported)
+    )]
     CipherSuite {
         /// The name of the flag's value.
         name: String,
@@ -66,12 +70,17 @@ impl fmt::Display for Names<'_> {
 
 impl TlsOptions {
     /// Creates the configuration of a server that uses the certificate of `certificates`.
-    pub fn server_config(&self, certificates: Arc<dyn ResolvesServerCert>) -> Result<Arc<ServerConfig>, TlsError> {
+    pub fn server_config(
+        &self,
+        certificates: Arc<dyn ResolvesServerCert>,
+    ) -> Result<Arc<ServerConfig>, TlsError> {
         let versions: &[&SupportedProtocolVersion] = match self.tls_min_version {
             TlsVersion::Tls13 => &[&version::TLS13],
             TlsVersion::Tls12 => &[&version::TLS13, &version::TLS12],
             TlsVersion::Tls10 | TlsVersion::Tls11 => {
-                warn!("TLS 1.0 and 1.1 are not supported (--tls-min-version); the minimum version is 1.2");
+                warn!(
+                    "TLS 1.0 and 1.1 are not supported (--tls-min-version); the minimum version is 1.2"
+                );
                 &[&version::TLS13, &version::TLS12]
             }
         };
@@ -86,22 +95,39 @@ impl TlsOptions {
         Ok(Arc::new(config))
     }
 
-    /// The cipher suites of the flag, in the order of preference of rustls; Go ignores the order of the flag too.
-    fn cipher_suites(&self, all: &[SupportedCipherSuite]) -> Result<Vec<SupportedCipherSuite>, TlsError> {
-        let names = self.tls_cipher_suites.iter().map(|name| name.trim()).filter(|name| !name.is_empty());
+    /// The cipher suites of the flag, in the order of preference of rustls; Go ignores the order of
+    /// the flag too.
+    fn cipher_suites(
+        &self,
+        all: &[SupportedCipherSuite],
+    ) -> Result<Vec<SupportedCipherSuite>, TlsError> {
+        let names = self
+            .tls_cipher_suites
+            .iter()
+            .map(|name| name.trim())
+            .filter(|name| !name.is_empty());
         let mut chosen = Vec::new();
         for name in names {
             let name = long_name(name);
             if !all.iter().any(|suite| suite_name(suite) == name) {
-                let supported = all.iter().filter(|suite| suite.tls13().is_none()).map(suite_name).collect();
-                return Err(TlsError::CipherSuite { name: name.to_owned(), supported });
+                let supported = all
+                    .iter()
+                    .filter(|suite| suite.tls13().is_none())
+                    .map(suite_name)
+                    .collect();
+                return Err(TlsError::CipherSuite {
+                    name: name.to_owned(),
+                    supported,
+                });
             }
             chosen.push(name);
         }
         if chosen.is_empty() {
             return Ok(all.to_vec());
         }
-        let is_enabled = |suite: &&SupportedCipherSuite| suite.tls13().is_some() || chosen.contains(&suite_name(suite));
+        let is_enabled = |suite: &&SupportedCipherSuite| {
+            suite.tls13().is_some() || chosen.contains(&suite_name(suite))
+        };
         Ok(all.iter().filter(is_enabled).copied().collect())
     }
 }
@@ -131,7 +157,10 @@ mod tests {
 
     fn chosen(names: &[&str]) -> Result<Vec<&'static str>, TlsError> {
         let tls_cipher_suites = names.iter().map(|name| (*name).to_owned()).collect();
-        let options = TlsOptions { tls_cipher_suites, ..TlsOptions::default() };
+        let options = TlsOptions {
+            tls_cipher_suites,
+            ..TlsOptions::default()
+        };
         let suites = options.cipher_suites(&ring::default_provider().cipher_suites)?;
         Ok(suites.iter().map(suite_name).collect())
     }
@@ -144,7 +173,11 @@ mod tests {
 
     #[test]
     fn flag_selects_suites_of_tls_1_2_only() {
-        let found = chosen(&["TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", "TLS_AES_128_GCM_SHA256"]).unwrap();
+        let found = chosen(&[
+            "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+            "TLS_AES_128_GCM_SHA256",
+        ])
+        .unwrap();
         assert_eq!(
             found,
             [
@@ -159,8 +192,12 @@ mod tests {
     #[test]
     fn error_of_an_unknown_suite_lists_the_supported() {
         for name in ["TLS_RSA_WITH_AES_128_CBC_SHA", "x"] {
-            let text = chosen(&["TLS_AES_128_GCM_SHA256", name]).unwrap_err().to_string();
-            let expected = format!("--tls-cipher-suites: {name:?} is not supported; supported are: TLS_ECDHE_");
+            let text = chosen(&["TLS_AES_128_GCM_SHA256", name])
+                .unwrap_err()
+                .to_string();
+            let expected = format!(
+                "--tls-cipher-suites: {name:?} is not supported; supported are: TLS_ECDHE_"
+            );
             assert!(text.starts_with(&expected), "{text}");
         }
     }

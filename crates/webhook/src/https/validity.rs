@@ -19,7 +19,10 @@ impl Validity {
     pub fn of(certificate: &[u8]) -> Option<Self> {
         let certificate = Certificate::from_der(certificate).ok()?;
         let validity = certificate.tbs_certificate().validity();
-        Some(Self { not_before: timestamp(validity.not_before)?, not_after: timestamp(validity.not_after)? })
+        Some(Self {
+            not_before: timestamp(validity.not_before)?,
+            not_after: timestamp(validity.not_after)?,
+        })
     }
 }
 
@@ -43,7 +46,10 @@ mod tests {
             let certificate = params.self_signed(&key).unwrap();
             let validity = Validity::of(certificate.der()).unwrap();
             assert_eq!(
-                (validity.not_before.to_string(), validity.not_after.to_string()),
+                (
+                    validity.not_before.to_string(),
+                    validity.not_after.to_string()
+                ),
                 (from.to_owned(), until.to_owned())
             );
         }
@@ -51,8 +57,14 @@ mod tests {
 
     #[test]
     fn malformed_certificate_has_no_validity() {
-        for text in [&b""[..], b"\x30", b"\x30\x82\xff\xff", b"\x30\x84\xff\xff\xff\xff", b"\x30\x80\x00\x00", &[0; 99]]
-        {
+        for text in [
+            &b""[..],
+            b"\x30",
+            b"\x30\x82\xff\xff",
+            b"\x30\x84\xff\xff\xff\xff",
+            b"\x30\x80\x00\x00",
+            &[0; 99],
+        ] {
             assert_eq!(Validity::of(text), None, "{text:?}");
         }
     }

@@ -14,7 +14,8 @@ pub(super) struct SecretState {
     pub(super) cas: Result<Vec<Validity>, Reason>,
     /// Whether the key of the newest CA is usable.
     pub(super) ca_key: Result<(), Reason>,
-    /// The validity of the serving certificate, if its key matches, a CA signed it, and it has all names.
+    /// The validity of the serving certificate, if its key matches, a CA signed it, and it has all
+    /// names.
     pub(super) serving: Result<Validity, Reason>,
 }
 
@@ -67,14 +68,24 @@ pub(super) fn decide(state: &SecretState, now: Timestamp) -> Action {
     if let Err(reason) = state.ca_key.and_then(|()| check_validity(*newest, now)) {
         return Action::RotateCa(reason);
     }
-    if let Err(reason) = state.serving.and_then(|serving| check_validity(serving, now)) {
+    if let Err(reason) = state
+        .serving
+        .and_then(|serving| check_validity(serving, now))
+    {
         return Action::IssueCert(reason);
     }
-    if cas.iter().any(|ca| ca.not_after < now) { Action::Prune } else { Action::Keep }
+    if cas.iter().any(|ca| ca.not_after < now) {
+        Action::Prune
+    } else {
+        Action::Keep
+    }
 }
 
 fn check_validity(validity: Validity, now: Timestamp) -> Result<(), Reason> {
-    let (life, left) = (validity.not_after.duration_since(validity.not_before), validity.not_after.duration_since(now));
+    let (life, left) = (
+        validity.not_after.duration_since(validity.not_before),
+        validity.not_after.duration_since(now),
+    );
     if validity.not_before > now {
         Err(Reason::NotYetValid)
     } else if left.saturating_mul(3) <= life {
@@ -108,15 +119,18 @@ pub(super) enum Switch {
     Later(Duration),
 }
 
-/// Decides when to switch to the certificate in the Secret. `injected` is the time since its CA bundle was written to
-/// the webhook configuration and the CustomResourceDefinitions; API servers take up to `propagation` to load it.
+/// Decides when to switch to the certificate in the Secret. `injected` is the time since its CA
+/// bundle was written to the webhook configuration and the CustomResourceDefinitions; API servers
+/// take up to `propagation` to load it.
 pub(super) fn plan_switch(
     active: Option<&ActiveCert>,
     injected: Option<Duration>,
     propagation: Duration,
     now: Timestamp,
 ) -> Switch {
-    let Some(active) = active else { return Switch::Now };
+    let Some(active) = active else {
+        return Switch::Now;
+    };
     if active.is_current {
         return Switch::Done;
     }
@@ -139,12 +153,19 @@ mod tests {
     }
 
     fn validity(not_before: i64, not_after: i64) -> Validity {
-        Validity { not_before: at(not_before), not_after: at(not_after) }
+        Validity {
+            not_before: at(not_before),
+            not_after: at(not_after),
+        }
     }
 
     /// A state that needs no change at second 100.
     fn good() -> SecretState {
-        SecretState { cas: Ok(vec![validity(0, 1000)]), ca_key: Ok(()), serving: Ok(validity(50, 200)) }
+        SecretState {
+            cas: Ok(vec![validity(0, 1000)]),
+            ca_key: Ok(()),
+            serving: Ok(validity(50, 200)),
+        }
     }
 
     #[test]
@@ -168,29 +189,76 @@ mod tests {
     fn ca_is_rotated_if_it_cannot_sign() {
         let unusable = Reason::Unusable("broken");
         for (state, reason) in [
-            (SecretState { cas: Err(Reason::Missing), ..good() }, Reason::Missing),
-            (SecretState { cas: Err(unusable), ..good() }, unusable),
-            (SecretState { cas: Ok(Vec::new()), ..good() }, Reason::Missing),
-            (SecretState { ca_key: Err(unusable), ..good() }, unusable),
+            (
+                SecretState {
+                    cas: Err(Reason::Missing),
+                    ..good()
+                },
+                Reason::Missing,
+            ),
+            (
+                SecretState {
+                    cas: Err(unusable),
+                    ..good()
+                },
+                unusable,
+            ),
+            (
+                SecretState {
+                    cas: Ok(Vec::new()),
+                    ..good()
+                },
+                Reason::Missing,
+            ),
+            (
+                SecretState {
+                    ca_key: Err(unusable),
+                    ..good()
+                },
+                unusable,
+            ),
             // Takes precedence over an unusable serving certificate.
-            (SecretState { ca_key: Err(unusable), serving: Err(Reason::Missing), ..good() }, unusable),
-            (SecretState { cas: Ok(vec![validity(0, 120), validity(0, 1000)]), ..good() }, Reason::Expiring),
+            (
+                SecretState {
+                    ca_key: Err(unusable),
+                    serving: Err(Reason::Missing),
+                    ..good()
+                },
+                unusable,
+            ),
+            (
+                SecretState {
+                    cas: Ok(vec![validity(0, 120), validity(0, 1000)]),
+                    ..good()
+                },
+                Reason::Expiring,
+            ),
         ] {
-            assert_eq!(decide(&state, at(100)), Action::RotateCa(reason), "{state:?}");
+            assert_eq!(
+                decide(&state, at(100)),
+                Action::RotateCa(reason),
+                "{state:?}"
+            );
         }
     }
 
     #[test]
     fn unusable_certificate_is_reissued_by_the_same_ca() {
         for reason in [Reason::Missing, Reason::Unusable("broken")] {
-            let state = SecretState { serving: Err(reason), ..good() };
+            let state = SecretState {
+                serving: Err(reason),
+                ..good()
+            };
             assert_eq!(decide(&state, at(100)), Action::IssueCert(reason));
         }
     }
 
     #[test]
     fn old_cas_are_kept_until_they_expire() {
-        let state = SecretState { cas: Ok(vec![validity(0, 1000), validity(0, 110)]), ..good() };
+        let state = SecretState {
+            cas: Ok(vec![validity(0, 1000), validity(0, 110)]),
+            ..good()
+        };
         assert_eq!(decide(&state, at(100)), Action::Keep);
         assert_eq!(decide(&state, at(110)), Action::Keep);
         assert_eq!(decide(&state, at(111)), Action::Prune);
@@ -201,24 +269,94 @@ mod tests {
     #[test]
     fn switch_waits_until_the_new_ca_is_trusted() {
         let [second, ten] = [1, 10].map(Duration::from_secs);
-        let old = ActiveCert { is_current: false, has_same_ca: false, is_trusted: true, not_after: at(200) };
+        let old = ActiveCert {
+            is_current: false,
+            has_same_ca: false,
+            is_trusted: true,
+            not_after: at(200),
+        };
         for (active, injected, expected) in [
             (None, None, Switch::Now),
-            (Some(ActiveCert { is_current: true, ..old }), None, Switch::Done),
-            (Some(ActiveCert { is_current: true, is_trusted: false, ..old }), Some(ten), Switch::Done),
-            (Some(ActiveCert { has_same_ca: true, ..old }), None, Switch::Now),
+            (
+                Some(ActiveCert {
+                    is_current: true,
+                    ..old
+                }),
+                None,
+                Switch::Done,
+            ),
+            (
+                Some(ActiveCert {
+                    is_current: true,
+                    is_trusted: false,
+                    ..old
+                }),
+                Some(ten),
+                Switch::Done,
+            ),
+            (
+                Some(ActiveCert {
+                    has_same_ca: true,
+                    ..old
+                }),
+                None,
+                Switch::Now,
+            ),
             (Some(old), None, Switch::Later(ten)),
             (Some(old), Some(Duration::ZERO), Switch::Later(ten)),
-            (Some(old), Some(second), Switch::Later(Duration::from_secs(9))),
+            (
+                Some(old),
+                Some(second),
+                Switch::Later(Duration::from_secs(9)),
+            ),
             (Some(old), Some(ten), Switch::Now),
             // The active certificate is no longer trusted, or expires soon.
-            (Some(ActiveCert { is_trusted: false, ..old }), None, Switch::Now),
-            (Some(ActiveCert { not_after: at(99), ..old }), None, Switch::Now),
-            (Some(ActiveCert { not_after: at(100), ..old }), Some(second), Switch::Now),
-            (Some(ActiveCert { not_after: at(101), ..old }), Some(second), Switch::Later(second)),
-            (Some(ActiveCert { not_after: at(101), ..old }), None, Switch::Later(second)),
+            (
+                Some(ActiveCert {
+                    is_trusted: false,
+                    ..old
+                }),
+                None,
+                Switch::Now,
+            ),
+            (
+                Some(ActiveCert {
+                    not_after: at(99),
+                    ..old
+                }),
+                None,
+                Switch::Now,
+            ),
+            (
+                Some(ActiveCert {
+                    not_after: at(100),
+                    ..old
+                }),
+                Some(second),
+                Switch::Now,
+            ),
+            (
+                Some(ActiveCert {
+                    not_after: at(101),
+                    ..old
+                }),
+                Some(second),
+                Switch::Later(second),
+            ),
+            (
+                Some(ActiveCert {
+                    not_after: at(101),
+                    ..old
+                }),
+                None,
+                Switch::Later(second),
+            ),
         ] {
-            assert_eq!(plan_switch(active.as_ref(), injected, ten, at(100)), expected, "{active:?} {injected:?}");
+            assert_eq!(
+                plan_switch(active.as_ref(), injected, ten, at(100)),
+                expected,
+                "{active:?} {injected:?}"
+            );
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Writes the CA bundle to the objects from which API servers read it: the ValidatingWebhookConfiguration, and the
-//! CustomResourceDefinitions with a conversion webhook.
+//! Writes the CA bundle to the objects from which API servers read it: the
+//! ValidatingWebhookConfiguration, and the CustomResourceDefinitions with a conversion webhook.
 //!
-//! The bundle is read from the Secret *after* the target object, and the write has the resourceVersion of the target as
-//! a precondition. So a slow replica never overwrites a newer bundle with an older one.
+//! The bundle is read from the Secret *after* the target object, and the write has the
+//! resourceVersion of the target as a precondition. So a slow replica never overwrites a newer
+//! bundle with an older one.
 
 use std::fmt::Debug;
 
@@ -69,13 +70,21 @@ struct WebhookRef<'a> {
 
 impl Targets {
     /// The targets of these names. Only webhooks that refer to `service` or to a URL are written.
-    pub(super) fn new(client: &Client, service: Service, configuration: &str, definitions: &[String]) -> Self {
+    pub(super) fn new(
+        client: &Client,
+        service: Service,
+        configuration: &str,
+        definitions: &[String],
+    ) -> Self {
         let definition_names = definitions.iter().cloned().map(Name::Definition);
         Self {
             configurations: ResourceClient::new(Api::all(client.clone()), &()),
             definitions: ResourceClient::new(Api::all(client.clone()), &()),
             service,
-            names: [Name::Configuration(configuration.to_owned())].into_iter().chain(definition_names).collect(),
+            names: [Name::Configuration(configuration.to_owned())]
+                .into_iter()
+                .chain(definition_names)
+                .collect(),
         }
     }
 
@@ -85,11 +94,19 @@ impl Targets {
             let (target, kind, name) = match name {
                 Name::Configuration(name) => {
                     let found = self.configurations.get(name).await?;
-                    (found.map(|found| Target::Configuration(Box::new(found))), "ValidatingWebhookConfiguration", name)
+                    (
+                        found.map(|found| Target::Configuration(Box::new(found))),
+                        "ValidatingWebhookConfiguration",
+                        name,
+                    )
                 }
                 Name::Definition(name) => {
                     let found = self.definitions.get(name).await?;
-                    (found.map(|found| Target::Definition(Box::new(found))), "CustomResourceDefinition", name)
+                    (
+                        found.map(|found| Target::Definition(Box::new(found))),
+                        "CustomResourceDefinition",
+                        name,
+                    )
                 }
             };
             target.ok_or_else(|| InjectError::Missing(format!("{kind} {name}")))
@@ -97,13 +114,26 @@ impl Targets {
         futures::future::join_all(self.names.iter().map(read)).await
     }
 
-    /// Writes the bundle to a target, unless it has it already. Returns whether there was something to write.
+    /// Writes the bundle to a target, unless it has it already. Returns whether there was something
+    /// to write.
     pub(super) async fn inject(&self, target: &Target, bundle: &[u8]) -> Result<bool, CallError> {
         match target {
             Target::Configuration(found) => {
-                write(&self.configurations, found.as_ref(), self.missing(target, bundle)).await
+                write(
+                    &self.configurations,
+                    found.as_ref(),
+                    self.missing(target, bundle),
+                )
+                .await
             }
-            Target::Definition(found) => write(&self.definitions, found.as_ref(), self.missing(target, bundle)).await,
+            Target::Definition(found) => {
+                write(
+                    &self.definitions,
+                    found.as_ref(),
+                    self.missing(target, bundle),
+                )
+                .await
+            }
         }
     }
 
@@ -113,7 +143,8 @@ impl Targets {
             let Service { namespace, name } = &self.service;
             webhook.has_url || webhook.service == Some((namespace, name))
         };
-        let lacks_bundle = |webhook: &WebhookRef<'_>| webhook.bundle.is_none_or(|present| present.0 != bundle);
+        let lacks_bundle =
+            |webhook: &WebhookRef<'_>| webhook.bundle.is_none_or(|present| present.0 != bundle);
         let operation = |webhook: WebhookRef<'_>| {
             let path: Vec<&str> = webhook.path.iter().map(String::as_str).collect();
             set(&path, json!(ByteString(bundle.to_vec())))
@@ -131,7 +162,9 @@ impl Target {
     /// Kind and name for logs.
     pub(super) fn describe(&self) -> String {
         match self {
-            Self::Configuration(found) => format!("ValidatingWebhookConfiguration {}", found.name_any()),
+            Self::Configuration(found) => {
+                format!("ValidatingWebhookConfiguration {}", found.name_any())
+            }
             Self::Definition(found) => format!("CustomResourceDefinition {}", found.name_any()),
         }
     }
@@ -142,7 +175,9 @@ impl Target {
             Self::Configuration(found) => found.annotations(),
             Self::Definition(found) => found.annotations(),
         };
-        annotations.keys().any(|annotation| annotation.starts_with(CERT_MANAGER_PREFIX))
+        annotations
+            .keys()
+            .any(|annotation| annotation.starts_with(CERT_MANAGER_PREFIX))
     }
 
     fn webhooks(&self) -> Vec<WebhookRef<'_>> {
@@ -154,7 +189,10 @@ impl Target {
                     let config = &webhook.client_config;
                     WebhookRef {
                         path: owned(&["webhooks", &index.to_string(), "clientConfig", "caBundle"]),
-                        service: config.service.as_ref().map(|to| (to.namespace.as_str(), to.name.as_str())),
+                        service: config
+                            .service
+                            .as_ref()
+                            .map(|to| (to.namespace.as_str(), to.name.as_str())),
                         has_url: config.url.is_some(),
                         bundle: config.ca_bundle.as_ref(),
                     }
@@ -162,11 +200,18 @@ impl Target {
                 refs.collect()
             }
             Self::Definition(found) => {
-                let webhook = found.spec.conversion.as_ref().and_then(|conversion| conversion.webhook.as_ref());
+                let webhook = found
+                    .spec
+                    .conversion
+                    .as_ref()
+                    .and_then(|conversion| conversion.webhook.as_ref());
                 let config = webhook.and_then(|webhook| webhook.client_config.as_ref());
                 let webhook_ref = config.map(|config| WebhookRef {
                     path: owned(&["spec", "conversion", "webhook", "clientConfig", "caBundle"]),
-                    service: config.service.as_ref().map(|to| (to.namespace.as_str(), to.name.as_str())),
+                    service: config
+                        .service
+                        .as_ref()
+                        .map(|to| (to.namespace.as_str(), to.name.as_str())),
                     has_url: config.url.is_some(),
                     bundle: config.ca_bundle.as_ref(),
                 });
@@ -176,14 +221,21 @@ impl Target {
     }
 }
 
-async fn write<K>(calls: &ResourceClient<K>, found: &K, operations: Vec<PatchOperation>) -> Result<bool, CallError>
+async fn write<K>(
+    calls: &ResourceClient<K>,
+    found: &K,
+    operations: Vec<PatchOperation>,
+) -> Result<bool, CallError>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
     if operations.is_empty() {
         return Ok(false);
     }
-    calls.patch(&found.name_any(), with_preconditions(found, operations)).await.map(|_| true)
+    calls
+        .patch(&found.name_any(), with_preconditions(found, operations))
+        .await
+        .map(|_| true)
 }
 
 #[cfg(test)]
@@ -195,7 +247,10 @@ mod tests {
     fn missing(target: &Target) -> Value {
         let config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
         let client = Client::try_from(config).unwrap();
-        let service = Service { namespace: "system".to_owned(), name: "webhooks".to_owned() };
+        let service = Service {
+            namespace: "system".to_owned(),
+            name: "webhooks".to_owned(),
+        };
         let targets = Targets::new(&client, service, "all", &["things.example.com".to_owned()]);
         serde_json::to_value(targets.missing(target, b"new")).unwrap()
     }
@@ -212,7 +267,8 @@ mod tests {
         let webhooks = configs.iter().map(|config| {
             json!({ "name": "w", "clientConfig": config, "admissionReviewVersions": ["v1"], "sideEffects": "None" })
         });
-        let found = json!({ "metadata": { "name": "all" }, "webhooks": webhooks.collect::<Vec<_>>() });
+        let found =
+            json!({ "metadata": { "name": "all" }, "webhooks": webhooks.collect::<Vec<_>>() });
         Target::Configuration(serde_json::from_value(found).unwrap())
     }
 
@@ -221,7 +277,9 @@ mod tests {
         let spec = json!({
             "group": "example.com", "names": names, "scope": "Cluster", "versions": [], "conversion": conversion,
         });
-        Target::Definition(serde_json::from_value(json!({ "metadata": { "name": "t" }, "spec": spec })).unwrap())
+        Target::Definition(
+            serde_json::from_value(json!({ "metadata": { "name": "t" }, "spec": spec })).unwrap(),
+        )
     }
 
     #[tokio::test]
@@ -236,7 +294,8 @@ mod tests {
             service("others", "webhooks", "old"),
             json!({ "url": "https://127.0.0.1/x" }),
         ]);
-        let expected = [0, 1, 5].map(|index| at(&format!("/webhooks/{index}/clientConfig/caBundle")));
+        let expected =
+            [0, 1, 5].map(|index| at(&format!("/webhooks/{index}/clientConfig/caBundle")));
         assert_eq!(missing(&target), json!(expected));
         assert_eq!(missing(&configuration(&[])), json!([]));
     }
@@ -249,11 +308,28 @@ mod tests {
         };
         let path = "/spec/conversion/webhook/clientConfig/caBundle";
         let expected = json!([{ "op": "add", "path": path, "value": "bmV3" }]);
-        assert_eq!(missing(&definition(&webhook(service("system", "webhooks", "")))), expected);
-        assert_eq!(missing(&definition(&webhook(json!({ "url": "https://127.0.0.1/x" })))), expected);
-        assert_eq!(missing(&definition(&webhook(service("system", "webhooks", "new")))), json!([]));
-        assert_eq!(missing(&definition(&webhook(service("other", "webhooks", "")))), json!([]));
-        assert_eq!(missing(&definition(&json!({ "strategy": "None" }))), json!([]));
+        assert_eq!(
+            missing(&definition(&webhook(service("system", "webhooks", "")))),
+            expected
+        );
+        assert_eq!(
+            missing(&definition(&webhook(
+                json!({ "url": "https://127.0.0.1/x" })
+            ))),
+            expected
+        );
+        assert_eq!(
+            missing(&definition(&webhook(service("system", "webhooks", "new")))),
+            json!([])
+        );
+        assert_eq!(
+            missing(&definition(&webhook(service("other", "webhooks", "")))),
+            json!([])
+        );
+        assert_eq!(
+            missing(&definition(&json!({ "strategy": "None" }))),
+            json!([])
+        );
         assert_eq!(missing(&definition(&Value::Null)), json!([]));
     }
 

@@ -72,13 +72,22 @@ pub(super) struct ServingCert {
 }
 
 impl CertBundle {
-    /// Parses and verifies the contents. `names` are the names that the serving certificate must have.
+    /// Parses and verifies the contents. `names` are the names that the serving certificate must
+    /// have.
     pub(super) fn parse(contents: Contents, names: &[String]) -> Self {
         let cas = parse_cas(&contents.ca_bundle);
         let newest = cas.as_ref().ok().and_then(|cas| cas.first());
         let ca_key = parse_ca_key(newest, &contents.ca_key);
-        let serving = cas.as_ref().map_err(|reason| *reason).and_then(|cas| parse_serving_cert(&contents, cas, names));
-        Self { cas, ca_key, serving, contents }
+        let serving = cas
+            .as_ref()
+            .map_err(|reason| *reason)
+            .and_then(|cas| parse_serving_cert(&contents, cas, names));
+        Self {
+            cas,
+            ca_key,
+            serving,
+            contents,
+        }
     }
 
     /// The state that [`decide`](super::decision::decide) needs.
@@ -98,7 +107,9 @@ impl CertBundle {
 
     /// Whether a CA is in the bundle.
     pub(super) fn trusts(&self, certificate: &CertificateDer<'_>) -> bool {
-        self.cas.as_ref().is_ok_and(|cas| cas.iter().any(|ca| ca.certificate == *certificate))
+        self.cas
+            .as_ref()
+            .is_ok_and(|cas| cas.iter().any(|ca| ca.certificate == *certificate))
     }
 
     /// The serving certificate.
@@ -107,9 +118,18 @@ impl CertBundle {
     }
 
     /// The contents after an action.
-    pub(super) fn after(&self, action: &Action, spec: &CertSpec, now: Timestamp) -> Result<Contents, rcgen::Error> {
+    pub(super) fn after(
+        &self,
+        action: &Action,
+        spec: &CertSpec,
+        now: Timestamp,
+    ) -> Result<Contents, rcgen::Error> {
         let mut contents = self.contents.clone();
-        let unexpired = self.cas.iter().flatten().filter(|ca| now <= ca.validity.not_after);
+        let unexpired = self
+            .cas
+            .iter()
+            .flatten()
+            .filter(|ca| now <= ca.validity.not_after);
         let mut bundle: String = unexpired.map(|ca| ca.pem.as_str()).collect();
         match (action, &self.cas, &self.ca_key) {
             (Action::Keep, ..) => return Ok(contents),
@@ -118,7 +138,10 @@ impl CertBundle {
                 contents.issue_cert(key, cas.first().map(|ca| ca.validity), spec, now)?;
             }
             (Action::IssueCert(_) | Action::RotateCa(_), ..) => {
-                let (key, validity) = (KeyPair::generate()?, issue::validity(spec.ca_lifetime, now, None));
+                let (key, validity) = (
+                    KeyPair::generate()?,
+                    issue::validity(spec.ca_lifetime, now, None),
+                );
                 bundle.insert_str(0, &issue::ca_certificate(&key, validity)?.pem());
                 contents.ca_key = key.serialize_pem().into_bytes();
                 contents.issue_cert(&key, Some(validity), spec, now)?;
@@ -138,8 +161,13 @@ impl Contents {
         spec: &CertSpec,
         now: Timestamp,
     ) -> Result<(), rcgen::Error> {
-        let (key, validity) = (KeyPair::generate()?, issue::validity(spec.cert_lifetime, now, ca));
-        self.certificate = issue::serving_certificate(&key, &spec.names, validity, ca_key)?.pem().into_bytes();
+        let (key, validity) = (
+            KeyPair::generate()?,
+            issue::validity(spec.cert_lifetime, now, ca),
+        );
+        self.certificate = issue::serving_certificate(&key, &spec.names, validity, ca_key)?
+            .pem()
+            .into_bytes();
         self.key = key.serialize_pem().into_bytes();
         Ok(())
     }
@@ -155,9 +183,15 @@ fn parse_cas(bundle: &[u8]) -> Result<Vec<Ca>, Reason> {
         let certificate = CertificateDer::from_pem_slice(section.as_bytes()).ok()?;
         let validity = Validity::of(&certificate)?;
         RootCertStore::empty().add(certificate.clone()).ok()?;
-        Some(Ca { pem: format!("{}\n", section.trim()), certificate, validity })
+        Some(Ca {
+            pem: format!("{}\n", section.trim()),
+            certificate,
+            validity,
+        })
     };
-    let sections = text.split_inclusive(PEM_END).filter(|section| !section.trim().is_empty());
+    let sections = text
+        .split_inclusive(PEM_END)
+        .filter(|section| !section.trim().is_empty());
     sections.map(parse).collect::<Option<_>>().ok_or(unusable)
 }
 
@@ -171,9 +205,14 @@ fn parse_ca_key(newest: Option<&Ca>, key: &[u8]) -> Result<KeyPair, Reason> {
     Ok(pair)
 }
 
-fn parse_serving_cert(contents: &Contents, cas: &[Ca], names: &[String]) -> Result<ServingCert, Reason> {
+fn parse_serving_cert(
+    contents: &Contents,
+    cas: &[Ca],
+    names: &[String],
+) -> Result<ServingCert, Reason> {
     let malformed = Reason::Unusable("the certificate cannot be parsed");
-    let certificate = CertificateDer::from_pem_slice(&contents.certificate).map_err(|_| malformed)?;
+    let certificate =
+        CertificateDer::from_pem_slice(&contents.certificate).map_err(|_| malformed)?;
     let validity = Validity::of(&certificate).ok_or(malformed)?;
     let key = PrivateKeyDer::from_pem_slice(&contents.key)
         .map_err(|_| Reason::Unusable("the key of the certificate cannot be parsed"))?;
@@ -182,27 +221,41 @@ fn parse_serving_cert(contents: &Contents, cas: &[Ca], names: &[String]) -> Resu
         .map_err(|_| Reason::Unusable("the key of the certificate does not match it"))?;
     let parsed = ParsedCertificate::try_from(&certificate).map_err(|_| malformed)?;
     // Verified at the beginning of the validity: whether it is valid now is decided later.
-    let start = validity.not_before.as_second().try_into().unwrap_or_default();
+    let start = validity
+        .not_before
+        .as_second()
+        .try_into()
+        .unwrap_or_default();
     let time = UnixTime::since_unix_epoch(Duration::from_secs(start));
     let algorithms = provider.signature_verification_algorithms.all;
     let has_signed = |ca: &&Ca| {
         let mut roots = RootCertStore::empty();
         roots.add(ca.certificate.clone()).is_ok()
-            && verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], time, algorithms).is_ok()
+            && verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], time, algorithms)
+                .is_ok()
     };
     let ca = cas
         .iter()
         .find(has_signed)
-        .ok_or(Reason::Unusable("none of the CAs has signed the certificate"))?
+        .ok_or(Reason::Unusable(
+            "none of the CAs has signed the certificate",
+        ))?
         .certificate
         .clone();
     let has_name = |name: &String| {
-        ServerName::try_from(name.as_str()).is_ok_and(|name| verify_server_name(&parsed, &name).is_ok())
+        ServerName::try_from(name.as_str())
+            .is_ok_and(|name| verify_server_name(&parsed, &name).is_ok())
     };
     if !names.iter().all(has_name) {
-        return Err(Reason::Unusable("the certificate does not have all names of the webhooks"));
+        return Err(Reason::Unusable(
+            "the certificate does not have all names of the webhooks",
+        ));
     }
-    Ok(ServingCert { certified, ca, validity })
+    Ok(ServingCert {
+        certified,
+        ca,
+        validity,
+    })
 }
 
 impl fmt::Debug for Contents {
@@ -217,8 +270,14 @@ mod tests {
     use crate::self_managed::decision::decide;
 
     fn spec() -> CertSpec {
-        let names = ["webhooks.system.svc", "127.0.0.1"].map(str::to_owned).to_vec();
-        CertSpec { names, ca_lifetime: Duration::from_hours(1000), cert_lifetime: Duration::from_hours(100) }
+        let names = ["webhooks.system.svc", "127.0.0.1"]
+            .map(str::to_owned)
+            .to_vec();
+        CertSpec {
+            names,
+            ca_lifetime: Duration::from_hours(1000),
+            cert_lifetime: Duration::from_hours(100),
+        }
     }
 
     fn at(hour: i64) -> Timestamp {
@@ -242,12 +301,18 @@ mod tests {
         let bundle = parse(contents);
         let action = decide(&bundle.state(), at(hour));
         let next = bundle.after(&action, &spec(), at(hour)).unwrap();
-        assert_eq!(decide(&parse(&next).state(), at(hour)), Action::Keep, "after {action:?}");
+        assert_eq!(
+            decide(&parse(&next).state(), at(hour)),
+            Action::Keep,
+            "after {action:?}"
+        );
         (action, next)
     }
 
     fn count_cas(contents: &Contents) -> usize {
-        String::from_utf8_lossy(&contents.ca_bundle).matches(PEM_END).count()
+        String::from_utf8_lossy(&contents.ca_bundle)
+            .matches(PEM_END)
+            .count()
     }
 
     #[test]
@@ -256,8 +321,14 @@ mod tests {
         assert_eq!(step(&first, 1), (Action::Keep, first.clone()));
         let (action, second) = step(&first, 67);
         assert_eq!(action, Action::IssueCert(Reason::Expiring));
-        assert_eq!((&second.ca_bundle, &second.ca_key), (&first.ca_bundle, &first.ca_key));
-        assert_ne!((&second.certificate, &second.key), (&first.certificate, &first.key));
+        assert_eq!(
+            (&second.ca_bundle, &second.ca_key),
+            (&first.ca_bundle, &first.ca_key)
+        );
+        assert_ne!(
+            (&second.certificate, &second.key),
+            (&first.certificate, &first.key)
+        );
         let (action, third) = step(&second, 667);
         assert_eq!(action, Action::RotateCa(Reason::Expiring));
         assert_eq!(count_cas(&third), 2);
@@ -271,7 +342,9 @@ mod tests {
         let (_, fourth) = step(&third, 760);
         let (action, fifth) = step(&fourth, 761);
         assert_eq!((action, count_cas(&fifth)), (Action::Keep, 2));
-        let renewed = parse(&fifth).after(&Action::IssueCert(Reason::Expiring), &spec(), at(999)).unwrap();
+        let renewed = parse(&fifth)
+            .after(&Action::IssueCert(Reason::Expiring), &spec(), at(999))
+            .unwrap();
         let (action, last) = step(&renewed, 1001);
         assert_eq!((action, count_cas(&last)), (Action::Prune, 1));
         assert_eq!(last.certificate, renewed.certificate);
@@ -280,33 +353,128 @@ mod tests {
     #[test]
     fn only_unusable_parts_are_regenerated() {
         let (good, other) = (generated(), generated());
-        let issues_cert = |action: &Action| matches!(action, Action::IssueCert(Reason::Unusable(_)));
+        let issues_cert =
+            |action: &Action| matches!(action, Action::IssueCert(Reason::Unusable(_)));
         let rotates_ca = |action: &Action| matches!(action, Action::RotateCa(Reason::Unusable(_)));
         let junk = b"junk".to_vec();
         for (contents, expected, cas_after) in [
-            (Contents { certificate: Vec::new(), ..good.clone() }, &issues_cert as &dyn Fn(&Action) -> bool, 1),
-            (Contents { certificate: junk.clone(), ..good.clone() }, &issues_cert, 1),
-            (Contents { certificate: other.certificate.clone(), ..good.clone() }, &issues_cert, 1),
-            (Contents { key: junk.clone(), ..good.clone() }, &issues_cert, 1),
-            (Contents { key: other.key.clone(), ..good.clone() }, &issues_cert, 1),
             (
-                Contents { certificate: other.certificate.clone(), key: other.key.clone(), ..good.clone() },
+                Contents {
+                    certificate: Vec::new(),
+                    ..good.clone()
+                },
+                &issues_cert as &dyn Fn(&Action) -> bool,
+                1,
+            ),
+            (
+                Contents {
+                    certificate: junk.clone(),
+                    ..good.clone()
+                },
                 &issues_cert,
                 1,
             ),
-            (Contents { ca_key: Vec::new(), ..good.clone() }, &rotates_ca, 2),
-            (Contents { ca_key: junk.clone(), ..good.clone() }, &rotates_ca, 2),
-            (Contents { ca_key: other.ca_key.clone(), ..good.clone() }, &rotates_ca, 2),
-            (Contents { ca_bundle: other.ca_bundle.clone(), ..good.clone() }, &rotates_ca, 2),
-            (Contents { ca_bundle: junk.clone(), ..good.clone() }, &rotates_ca, 1),
-            (Contents { ca_bundle: [&good.ca_bundle[..], &junk].concat(), ..good.clone() }, &rotates_ca, 1),
-            (Contents { ca_bundle: vec![0xff], ..good.clone() }, &rotates_ca, 1),
+            (
+                Contents {
+                    certificate: other.certificate.clone(),
+                    ..good.clone()
+                },
+                &issues_cert,
+                1,
+            ),
+            (
+                Contents {
+                    key: junk.clone(),
+                    ..good.clone()
+                },
+                &issues_cert,
+                1,
+            ),
+            (
+                Contents {
+                    key: other.key.clone(),
+                    ..good.clone()
+                },
+                &issues_cert,
+                1,
+            ),
+            (
+                Contents {
+                    certificate: other.certificate.clone(),
+                    key: other.key.clone(),
+                    ..good.clone()
+                },
+                &issues_cert,
+                1,
+            ),
+            (
+                Contents {
+                    ca_key: Vec::new(),
+                    ..good.clone()
+                },
+                &rotates_ca,
+                2,
+            ),
+            (
+                Contents {
+                    ca_key: junk.clone(),
+                    ..good.clone()
+                },
+                &rotates_ca,
+                2,
+            ),
+            (
+                Contents {
+                    ca_key: other.ca_key.clone(),
+                    ..good.clone()
+                },
+                &rotates_ca,
+                2,
+            ),
+            (
+                Contents {
+                    ca_bundle: other.ca_bundle.clone(),
+                    ..good.clone()
+                },
+                &rotates_ca,
+                2,
+            ),
+            (
+                Contents {
+                    ca_bundle: junk.clone(),
+                    ..good.clone()
+                },
+                &rotates_ca,
+                1,
+            ),
+            (
+                Contents {
+                    ca_bundle: [&good.ca_bundle[..], &junk].concat(),
+                    ..good.clone()
+                },
+                &rotates_ca,
+                1,
+            ),
+            (
+                Contents {
+                    ca_bundle: vec![0xff],
+                    ..good.clone()
+                },
+                &rotates_ca,
+                1,
+            ),
         ] {
             let (action, next) = step(&contents, 1);
             assert!(expected(&action), "{action:?}");
             assert_eq!(count_cas(&next), cas_after, "{action:?}");
         }
-        let (action, _) = step(&Contents { ca_bundle: Vec::new(), ..good.clone() }, 1);
+        let (action, _) = step(
+            &Contents {
+                ca_bundle: Vec::new(),
+                ..good.clone()
+            },
+            1,
+        );
         assert_eq!(action, Action::RotateCa(Reason::Missing));
     }
 
@@ -317,6 +485,10 @@ mod tests {
             CertBundle::parse(generated(), &names).serving().is_ok()
         };
         assert!(names(&["webhooks.system.svc"]) && names(&["127.0.0.1"]) && names(&[]));
-        assert!(!names(&["webhooks.system.svc", "other.system.svc"]) && !names(&["127.0.0.2"]) && !names(&["no name"]));
+        assert!(
+            !names(&["webhooks.system.svc", "other.system.svc"])
+                && !names(&["127.0.0.2"])
+                && !names(&["no name"])
+        );
     }
 }

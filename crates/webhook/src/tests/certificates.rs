@@ -22,10 +22,13 @@ async fn wait_until_presented(server: &Server, pair: &Pair) {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), presented).await.expect("the certificate is presented");
+    tokio::time::timeout(Duration::from_secs(10), presented)
+        .await
+        .expect("the certificate is presented");
 }
 
-/// Writes a pair as the kubelet updates a mounted Secret: into a new directory, to which a symlink is switched.
+/// Writes a pair as the kubelet updates a mounted Secret: into a new directory, to which a symlink
+/// is switched.
 fn mount(folder: &Path, name: &str, pair: &Pair) {
     create_dir(folder.join(name)).unwrap();
     pair.write(&folder.join(name));
@@ -41,7 +44,10 @@ async fn missing_certificate_is_loaded_later() {
     let server = Server::start_without_certificate(things, Limits::default(), tls()).await;
     let missing = |file: &str| {
         let path = server.folder.path().join(file);
-        format!("certificate for webhooks: cannot read {}: No such file", path.display())
+        format!(
+            "certificate for webhooks: cannot read {}: No such file",
+            path.display()
+        )
     };
     let pair = server.authority.issue();
     for file in ["tls.crt", "tls.key"] {
@@ -99,10 +105,15 @@ async fn no_request_fails_while_certificates_change() {
 #[tokio::test]
 async fn mismatched_pair_is_ignored() {
     let server = Server::start(things).await;
-    let (folder, presented) = (server.folder.path().to_owned(), server.presented().await.unwrap());
+    let (folder, presented) = (
+        server.folder.path().to_owned(),
+        server.presented().await.unwrap(),
+    );
     let refusals = || {
         let text = server.metrics.encode().unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix("webhook_certificate_refusals_total "));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("webhook_certificate_refusals_total "));
         line.unwrap().parse::<u32>().unwrap()
     };
     let refused = async |certificate: &[u8]| {
@@ -129,7 +140,12 @@ async fn mismatched_pair_is_ignored() {
 #[tokio::test]
 async fn old_tls_versions_are_rejected() {
     let server = Server::start(things).await;
-    assert!(server.connect_with(&[&rustls::version::TLS12], false).await.is_ok());
+    assert!(
+        server
+            .connect_with(&[&rustls::version::TLS12], false)
+            .await
+            .is_ok()
+    );
     // The ClientHello of a client that supports TLS 1.1 at most.
     let suites = [0, 2, 0xc0, 0x13];
     // Without signature algorithms the server would not check the version.
@@ -137,29 +153,61 @@ async fn old_tls_versions_are_rejected() {
     let hello: Vec<u8> = [&[3, 2][..], &[7; 32], &[0], &suites, &[1, 0], &extensions].concat();
     let length = u8::try_from(hello.len()).unwrap();
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    stream.write_all(&[&[22, 3, 1, 0, length + 4, 1, 0, 0, length], hello.as_slice()].concat()).await.unwrap();
+    stream
+        .write_all(
+            &[
+                &[22, 3, 1, 0, length + 4, 1, 0, 0, length],
+                hello.as_slice(),
+            ]
+            .concat(),
+        )
+        .await
+        .unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
     // A fatal alert: protocol_version.
-    assert_eq!((answer.first(), answer.get(5..)), (Some(&21), Some(&[2, 70][..])), "{answer:?}");
+    assert_eq!(
+        (answer.first(), answer.get(5..)),
+        (Some(&21), Some(&[2, 70][..])),
+        "{answer:?}"
+    );
     server.stop().await;
 }
 
 #[tokio::test]
 async fn minimum_tls_version_can_be_set() {
-    let options = TlsOptions { tls_min_version: TlsVersion::Tls13, ..tls() };
+    let options = TlsOptions {
+        tls_min_version: TlsVersion::Tls13,
+        ..tls()
+    };
     let server = Server::start_with(things, Limits::default(), options).await;
-    assert!(server.connect_with(&[&rustls::version::TLS12], false).await.is_err());
-    assert!(server.connect_with(&[&rustls::version::TLS13], false).await.is_ok());
+    assert!(
+        server
+            .connect_with(&[&rustls::version::TLS12], false)
+            .await
+            .is_err()
+    );
+    assert!(
+        server
+            .connect_with(&[&rustls::version::TLS13], false)
+            .await
+            .is_ok()
+    );
     server.stop().await;
 }
 
 #[tokio::test]
 async fn cipher_suites_can_be_set() {
     let suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384";
-    let options = TlsOptions { tls_cipher_suites: vec![suite.to_owned()], ..tls() };
+    let options = TlsOptions {
+        tls_cipher_suites: vec![suite.to_owned()],
+        ..tls()
+    };
     let server = Server::start_with(things, Limits::default(), options).await;
-    let stream = server.connect_with(&[&rustls::version::TLS12], false).await.unwrap();
+    let stream = server
+        .connect_with(&[&rustls::version::TLS12], false)
+        .await
+        .unwrap();
     let used = stream.get_ref().1.negotiated_cipher_suite().unwrap();
     assert_eq!(used.suite().as_str(), Some(suite));
     server.stop().await;

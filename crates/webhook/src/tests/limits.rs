@@ -20,7 +20,9 @@ async fn thousand_concurrent_reviews_are_served() {
     let server = Arc::new(Server::start(things).await);
     let mut clients = Vec::new();
     for _ in 0..3 {
-        let Client::Http2(sender) = server.client(true).await.unwrap() else { panic!("HTTP/2 was asked for") };
+        let Client::Http2(sender) = server.client(true).await.unwrap() else {
+            panic!("HTTP/2 was asked for")
+        };
         clients.push(sender);
     }
     let asked = (0..1000).map(|index: usize| {
@@ -37,21 +39,36 @@ async fn thousand_concurrent_reviews_are_served() {
     }
     drop(clients);
     let text = server.metrics.encode().unwrap();
-    assert!(text.contains(r#"webhook_reviews_total{path="/validate",outcome="allowed"} 100"#), "{text}");
-    assert!(text.contains(r#"webhook_reviews_total{path="/validate",outcome="denied"} 900"#), "{text}");
+    assert!(
+        text.contains(r#"webhook_reviews_total{path="/validate",outcome="allowed"} 100"#),
+        "{text}"
+    );
+    assert!(
+        text.contains(r#"webhook_reviews_total{path="/validate",outcome="denied"} 900"#),
+        "{text}"
+    );
     Arc::into_inner(server).unwrap().stop().await;
 }
 
 #[tokio::test]
 async fn missing_body_ends_the_request() {
-    let limits = Limits { request: SHORT, ..Limits::default() };
+    let limits = Limits {
+        request: SHORT,
+        ..Limits::default()
+    };
     let server = Server::start_with(things, limits, tls()).await;
     let mut stream = server.connect(false).await.unwrap();
     let head = "POST /validate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    let _ = timeout(Duration::from_secs(5), stream.read_to_end(&mut answer)).await.expect("the connection ends");
-    assert!(answer.starts_with(b"HTTP/1.1 504 "), "{}", String::from_utf8_lossy(&answer));
+    let _ = timeout(Duration::from_secs(5), stream.read_to_end(&mut answer))
+        .await
+        .expect("the connection ends");
+    assert!(
+        answer.starts_with(b"HTTP/1.1 504 "),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
     server.stop().await;
 }
 
@@ -59,13 +76,21 @@ async fn missing_body_ends_the_request() {
 async fn silent_clients_are_disconnected() {
     // Long enough for a TLS handshake on a busy machine.
     let limit = Duration::from_secs(2);
-    let limits = Limits { handshake: limit, idle: limit, linger: limit, ..Limits::default() };
+    let limits = Limits {
+        handshake: limit,
+        idle: limit,
+        linger: limit,
+        ..Limits::default()
+    };
     let server = Server::start_with(things, limits, tls()).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     let mut unused = server.connect(false).await.unwrap();
     let mut unused_http2 = server.connect(true).await.unwrap();
     let mut incomplete = server.connect(false).await.unwrap();
-    incomplete.write_all(b"POST /validate HTTP/1.1\r\nhost").await.unwrap();
+    incomplete
+        .write_all(b"POST /validate HTTP/1.1\r\nhost")
+        .await
+        .unwrap();
     let mut buffer = Vec::new();
     let ended = async {
         let _ = silent.read_to_end(&mut buffer).await;
@@ -73,18 +98,27 @@ async fn silent_clients_are_disconnected() {
         let _ = unused_http2.read_to_end(&mut buffer).await;
         let _ = incomplete.read_to_end(&mut buffer).await;
     };
-    timeout(Duration::from_secs(30), ended).await.expect("all are disconnected");
+    timeout(Duration::from_secs(30), ended)
+        .await
+        .expect("all are disconnected");
     server.stop().await;
 }
 
 #[tokio::test]
 async fn idle_connections_close_at_the_maximum() {
-    let limits = Limits { connections: 2, idle_when_full: SHORT, ..Limits::default() };
+    let limits = Limits {
+        connections: 2,
+        idle_when_full: SHORT,
+        ..Limits::default()
+    };
     let server = Server::start_with(things, limits, tls()).await;
     let mut first = server.client(false).await.unwrap();
     assert_eq!(first.send(Request::review(1)).await.unwrap().0, 200);
     let second = server.connect(true).await.unwrap();
-    let (status, _) = timeout(Duration::from_secs(5), server.ask(Request::review(1))).await.unwrap().unwrap();
+    let (status, _) = timeout(Duration::from_secs(5), server.ask(Request::review(1)))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(status, 200);
     drop((first, second));
     server.stop().await;
@@ -92,7 +126,10 @@ async fn idle_connections_close_at_the_maximum() {
 
 #[tokio::test]
 async fn requests_beyond_the_limit_are_rejected() {
-    let limits = Limits { requests: 1, ..Limits::default() };
+    let limits = Limits {
+        requests: 1,
+        ..Limits::default()
+    };
     let server = Arc::new(Server::start_with(things, limits, tls()).await);
     let slow = tokio::spawn({
         let server = server.clone();
@@ -100,7 +137,10 @@ async fn requests_beyond_the_limit_are_rejected() {
     });
     server.wait_until_in_flight(1).await;
     let (status, text) = server.ask(Request::review(1)).await.unwrap();
-    assert_eq!((status, text.as_str()), (503, "too many concurrent requests"));
+    assert_eq!(
+        (status, text.as_str()),
+        (503, "too many concurrent requests")
+    );
     assert_eq!(slow.await.unwrap().0, 200);
     Arc::into_inner(server).unwrap().stop().await;
 }
@@ -108,7 +148,10 @@ async fn requests_beyond_the_limit_are_rejected() {
 #[tokio::test]
 async fn shutdown_answers_requests_in_flight() {
     for http2 in [false, true] {
-        let limits = Limits { linger: Duration::from_secs(20), ..Limits::default() };
+        let limits = Limits {
+            linger: Duration::from_secs(20),
+            ..Limits::default()
+        };
         let server = Server::start_with(things, limits, tls()).await;
         let idle = server.client(http2).await.unwrap();
         let mut client = server.client(http2).await.unwrap();
@@ -116,7 +159,10 @@ async fn shutdown_answers_requests_in_flight() {
         server.wait_until_in_flight(1).await;
         let (address, started) = (server.address, Instant::now());
         server.stop().await;
-        assert!(started.elapsed() < Duration::from_secs(15), "idle connections do not delay the shutdown");
+        assert!(
+            started.elapsed() < Duration::from_secs(15),
+            "idle connections do not delay the shutdown"
+        );
         assert_eq!(slow.await.unwrap(), 200);
         assert!(TcpStream::connect(address).await.is_err());
         drop(idle);
@@ -125,7 +171,10 @@ async fn shutdown_answers_requests_in_flight() {
 
 #[tokio::test]
 async fn shutdown_closes_requests_that_do_not_end() {
-    let limits = Limits { linger: SHORT, ..Limits::default() };
+    let limits = Limits {
+        linger: SHORT,
+        ..Limits::default()
+    };
     let server = Server::start_with(things, limits, tls()).await;
     let mut stream = server.connect(false).await.unwrap();
     let head = "POST /validate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n";
@@ -149,7 +198,9 @@ async fn send_without_body(server: &Server, length: usize) -> TlsStream<TcpStrea
 
 async fn answer_of(mut stream: TlsStream<TcpStream>) -> String {
     let mut answer = Vec::new();
-    let _ = timeout(Duration::from_secs(30), stream.read_to_end(&mut answer)).await.expect("the connection ends");
+    let _ = timeout(Duration::from_secs(30), stream.read_to_end(&mut answer))
+        .await
+        .expect("the connection ends");
     String::from_utf8_lossy(&answer).into_owned()
 }
 
@@ -159,24 +210,45 @@ async fn large_requests_wait_in_a_bounded_queue() {
     let mut held = Vec::new();
     for number in 1..=LARGE_CONCURRENCY + MAX_LARGE_WAITING {
         held.push(send_without_body(&server, 1024 * 1024).await);
-        server.wait_until_in_flight(u32::try_from(number).unwrap()).await;
+        server
+            .wait_until_in_flight(u32::try_from(number).unwrap())
+            .await;
     }
     let answer = answer_of(send_without_body(&server, 1024 * 1024).await).await;
-    assert!(answer.starts_with("HTTP/1.1 429 ") && answer.contains("retry-after: 1\r\n"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 429 ") && answer.contains("retry-after: 1\r\n"),
+        "{answer}"
+    );
     // A small request that becomes large when it is parsed is one of them.
-    let junk = format!("{{\"request\": {{\"object\": [{}0]}}}}", "{\"\":0},".repeat(8_000));
+    let junk = format!(
+        "{{\"request\": {{\"object\": [{}0]}}}}",
+        "{\"\":0},".repeat(8_000)
+    );
     assert!(junk.len() <= MAX_SMALL_BODY);
-    let heavy = Request { body: junk.into(), ..Request::review(1) };
+    let heavy = Request {
+        body: junk.into(),
+        ..Request::review(1)
+    };
     assert_eq!(server.ask(heavy.clone()).await.unwrap().0, 429);
     // Small requests are still served.
     assert_eq!(server.ask(Request::review(1)).await.unwrap().0, 200);
     let text = server.metrics.encode().unwrap();
-    assert!(text.contains(r#"webhook_reviews_total{path="/validate",outcome="overloaded"} 2"#), "{text}");
+    assert!(
+        text.contains(r#"webhook_reviews_total{path="/validate",outcome="overloaded"} 2"#),
+        "{text}"
+    );
     // A request whose body does not arrive leaves the queue.
     let first = answer_of(held.remove(0)).await;
-    assert!(first.starts_with("HTTP/1.1 408 ") && first.contains("did not arrive within 5s"), "{first}");
+    assert!(
+        first.starts_with("HTTP/1.1 408 ") && first.contains("did not arrive within 5s"),
+        "{first}"
+    );
     drop(held);
     server.wait_until_in_flight(0).await;
-    assert_eq!(server.ask(heavy).await.unwrap().0, 400, "it is parsed, and is no review");
+    assert_eq!(
+        server.ask(heavy).await.unwrap().0,
+        400,
+        "it is parsed, and is no review"
+    );
     server.stop().await;
 }

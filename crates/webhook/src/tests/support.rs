@@ -36,7 +36,8 @@ use crate::server::listen_at;
 
 const ALL: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12, &rustls::version::TLS13];
 
-/// Allows things of size 10 and less. Panics for size 666; takes as many milliseconds as the size from 1000 on.
+/// Allows things of size 10 and less. Panics for size 666; takes as many milliseconds as the size
+/// from 1000 on.
 pub(crate) fn things(endpoints: Endpoints) -> Endpoints {
     let review = |request: &AdmissionRequest| {
         let size = request.object.as_ref().unwrap()["spec"]["size"].clone();
@@ -55,15 +56,19 @@ pub(crate) fn things(endpoints: Endpoints) -> Endpoints {
         object["apiVersion"] = desired.into();
         Ok(object)
     };
-    endpoints.review("/validate", review).convert("/convert", convert)
+    endpoints
+        .review("/validate", review)
+        .convert("/convert", convert)
 }
 
 /// An admission review of a thing of that size.
 pub(crate) fn review(size: u64) -> Bytes {
     let kind = json!({"group": "example.com", "version": "v1", "kind": "Thing"});
     let object = json!({"spec": {"size": size}});
-    let request = json!({"uid": format!("u-{size}"), "kind": kind, "operation": "CREATE", "object": object});
-    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+    let request =
+        json!({"uid": format!("u-{size}"), "kind": kind, "operation": "CREATE", "object": object});
+    let review =
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
     review.to_string().into()
 }
 
@@ -96,14 +101,21 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let certificate = params.self_signed(&key).unwrap();
-        Self { issuer: Issuer::new(params, key), certificate }
+        Self {
+            issuer: Issuer::new(params, key),
+            certificate,
+        }
     }
 
     pub(crate) fn issue(&self) -> Pair {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(["webhooks.test".to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        Pair { certificate: certificate.pem(), key: key.serialize_pem(), der: certificate.der().to_vec() }
+        Pair {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+            der: certificate.der().to_vec(),
+        }
     }
 
     pub(crate) fn trusted(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
@@ -141,7 +153,11 @@ impl Server {
         Self::start_with(endpoints, Limits::default(), tls()).await
     }
 
-    pub(crate) async fn start_with(endpoints: fn(Endpoints) -> Endpoints, limits: Limits, tls: TlsOptions) -> Self {
+    pub(crate) async fn start_with(
+        endpoints: fn(Endpoints) -> Endpoints,
+        limits: Limits,
+        tls: TlsOptions,
+    ) -> Self {
         let server = Self::start_without_certificate(endpoints, limits, tls).await;
         server.authority.issue().write(server.folder.path());
         server.ready().await;
@@ -153,15 +169,39 @@ impl Server {
         limits: Limits,
         tls: TlsOptions,
     ) -> Self {
-        let (folder, health, metrics) = (TempDir::new().unwrap(), Health::default(), Metrics::default());
-        let flags = Flags::parse_from(["test".into(), format!("--webhook-cert-dir={}", folder.path().display())]);
-        let options = WebhookOptions { tls, ..flags.webhooks };
-        let server = listen_at("127.0.0.1:0", &options, &health, &metrics, limits).await.unwrap();
-        let (address, certificates, stopping) =
-            (server.address().unwrap(), server.certificates(), CancellationToken::new());
+        let (folder, health, metrics) = (
+            TempDir::new().unwrap(),
+            Health::default(),
+            Metrics::default(),
+        );
+        let flags = Flags::parse_from([
+            "test".into(),
+            format!("--webhook-cert-dir={}", folder.path().display()),
+        ]);
+        let options = WebhookOptions {
+            tls,
+            ..flags.webhooks
+        };
+        let server = listen_at("127.0.0.1:0", &options, &health, &metrics, limits)
+            .await
+            .unwrap();
+        let (address, certificates, stopping) = (
+            server.address().unwrap(),
+            server.certificates(),
+            CancellationToken::new(),
+        );
         let router = endpoints(Endpoints::new(&metrics)).router();
         let running = tokio::spawn(server.serve(router, stopping.clone()));
-        Self { folder, authority: Authority::new(), address, health, metrics, certificates, stopping, running }
+        Self {
+            folder,
+            authority: Authority::new(),
+            address,
+            health,
+            metrics,
+            certificates,
+            stopping,
+            running,
+        }
     }
 
     /// Waits for the certificate.
@@ -181,7 +221,10 @@ impl Server {
 
     pub(crate) async fn stop(self) {
         self.stopping.cancel();
-        tokio::time::timeout(Duration::from_secs(30), self.running).await.expect("the server ends").unwrap();
+        tokio::time::timeout(Duration::from_secs(30), self.running)
+            .await
+            .expect("the server ends")
+            .unwrap();
     }
 
     /// Opens a connection without a request.
@@ -195,9 +238,15 @@ impl Server {
         http2: bool,
     ) -> Result<TlsStream<TcpStream>, Error> {
         let mut config = self.authority.trusted(versions);
-        config.alpn_protocols = vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
+        config.alpn_protocols = vec![if http2 {
+            b"h2".to_vec()
+        } else {
+            b"http/1.1".to_vec()
+        }];
         let stream = TcpStream::connect(self.address).await?;
-        TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("webhooks.test").unwrap(), stream).await
+        TlsConnector::from(Arc::new(config))
+            .connect(ServerName::try_from("webhooks.test").unwrap(), stream)
+            .await
     }
 
     /// The certificate that the server presents.
@@ -209,7 +258,9 @@ impl Server {
     pub(crate) async fn client(&self, http2: bool) -> Result<Client, Error> {
         let stream = TokioIo::new(self.connect(http2).await?);
         if http2 {
-            let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.map_err(Error::other)?;
+            let (sender, connection) = http2::handshake(TokioExecutor::new(), stream)
+                .await
+                .map_err(Error::other)?;
             tokio::spawn(connection);
             return Ok(Client::Http2(sender));
         }
@@ -238,7 +289,13 @@ pub(crate) struct Request {
 impl Request {
     pub(crate) fn review(size: u64) -> Self {
         let content_type = "application/json";
-        Self { method: "POST", path: "/validate", content_type, body: review(size), chunked: false }
+        Self {
+            method: "POST",
+            path: "/validate",
+            content_type,
+            body: review(size),
+            chunked: false,
+        }
     }
 }
 
@@ -251,8 +308,11 @@ pub(crate) enum Client {
 impl Client {
     pub(crate) async fn send(&mut self, request: Request) -> Result<(u16, String), Error> {
         let body = if request.chunked {
-            let parts: Vec<Result<Bytes, Error>> =
-                request.body.chunks(64 * 1024).map(|part| Ok(Bytes::copy_from_slice(part))).collect();
+            let parts: Vec<Result<Bytes, Error>> = request
+                .body
+                .chunks(64 * 1024)
+                .map(|part| Ok(Bytes::copy_from_slice(part)))
+                .collect();
             Body::from_stream(futures::stream::iter(parts).boxed())
         } else {
             Body::from(request.body)
@@ -270,7 +330,12 @@ impl Client {
         };
         let answer = answer.map_err(Error::other)?;
         let status = answer.status().as_u16();
-        let body = answer.into_body().collect().await.map_err(Error::other)?.to_bytes();
+        let body = answer
+            .into_body()
+            .collect()
+            .await
+            .map_err(Error::other)?
+            .to_bytes();
         Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }
 }

@@ -16,10 +16,12 @@ pub enum Mode {
     Open,
     /// It closes them: etcd is down.
     Closed,
-    /// It forwards requests and drops the answers. Connections without an answer are closed when it is open again.
+    /// It forwards requests and drops the answers. Connections without an answer are closed when it
+    /// is open again.
     Mute,
-    /// It forwards the requests of a connection until one contains this text. It holds that one and all later ones, and
-    /// forwards them when it is open again, even if the client has closed the connection.
+    /// It forwards the requests of a connection until one contains this text. It holds that one and
+    /// all later ones, and forwards them when it is open again, even if the client has closed the
+    /// connection.
     Held(&'static str),
 }
 
@@ -34,17 +36,28 @@ impl Relay {
     /// Starts a relay to an URL `http://host:port`.
     pub async fn start(url: &str) -> Self {
         let target = url.trim_start_matches("http://").to_owned();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("the machine has a free port");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .expect("the machine has a free port");
         let address = listener.local_addr().expect("a listener has an address");
         let (mode, modes) = watch::channel(Mode::Open);
         let is_holding = Arc::new(AtomicBool::new(false));
         let holding = Arc::clone(&is_holding);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(relay(client, target.clone(), modes.clone(), Arc::clone(&holding)));
+                tokio::spawn(relay(
+                    client,
+                    target.clone(),
+                    modes.clone(),
+                    Arc::clone(&holding),
+                ));
             }
         });
-        Self { address, mode, is_holding }
+        Self {
+            address,
+            mode,
+            is_holding,
+        }
     }
 
     /// The URL of the relay.
@@ -59,13 +72,22 @@ impl Relay {
 
     /// Waits until the relay holds a request.
     pub async fn wait_until_holding(&self) {
-        eventually("the relay holds a request", || async { self.is_holding.load(Ordering::Relaxed).then_some(()) })
-            .await;
+        eventually("the relay holds a request", || async {
+            self.is_holding.load(Ordering::Relaxed).then_some(())
+        })
+        .await;
     }
 }
 
-async fn relay(mut client: TcpStream, target: String, mut modes: watch::Receiver<Mode>, is_holding: Arc<AtomicBool>) {
-    let Ok(mut server) = TcpStream::connect(target).await else { return };
+async fn relay(
+    mut client: TcpStream,
+    target: String,
+    mut modes: watch::Receiver<Mode>,
+    is_holding: Arc<AtomicBool>,
+) {
+    let Ok(mut server) = TcpStream::connect(target).await else {
+        return;
+    };
     let (mut request, mut answer) = (vec![0; 16 * 1024], vec![0; 16 * 1024]);
     let mut held = Vec::new();
     let (mut has_dropped, mut is_client_open) = (false, true);
@@ -74,7 +96,10 @@ async fn relay(mut client: TcpStream, target: String, mut modes: watch::Receiver
         if mode == Mode::Closed || (has_dropped && mode == Mode::Open) {
             return;
         }
-        if mode == Mode::Open && !held.is_empty() && server.write_all(&std::mem::take(&mut held)).await.is_err() {
+        if mode == Mode::Open
+            && !held.is_empty()
+            && server.write_all(&std::mem::take(&mut held)).await.is_err()
+        {
             return;
         }
         tokio::select! {
@@ -111,5 +136,7 @@ async fn relay(mut client: TcpStream, target: String, mut modes: watch::Receiver
 
 fn must_hold(mode: Mode, request: &[u8]) -> bool {
     let Mode::Held(text) = mode else { return false };
-    request.windows(text.len()).any(|bytes| bytes == text.as_bytes())
+    request
+        .windows(text.len())
+        .any(|bytes| bytes == text.as_bytes())
 }

@@ -39,15 +39,22 @@ fn values() -> impl Strategy<Value = Value> {
 
 /// A JSON object with some of these fields.
 fn some_of(fields: Vec<(&'static str, BoxedStrategy<Value>)>) -> impl Strategy<Value = Value> {
-    let fields = fields.into_iter().map(|(name, value)| (Just(name), prop::option::of(value))).collect::<Vec<_>>();
+    let fields = fields
+        .into_iter()
+        .map(|(name, value)| (Just(name), prop::option::of(value)))
+        .collect::<Vec<_>>();
     fields.prop_map(|fields| {
-        let present = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let present = fields
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)));
         Value::Object(present.collect())
     })
 }
 
 fn lists() -> BoxedStrategy<Value> {
-    prop::collection::vec(texts(), 0..4).prop_map(Value::from).boxed()
+    prop::collection::vec(texts(), 0..4)
+        .prop_map(Value::from)
+        .boxed()
 }
 
 fn one() -> BoxedStrategy<Value> {
@@ -56,7 +63,9 @@ fn one() -> BoxedStrategy<Value> {
 
 /// Specs that the schema of `v1alpha1` accepts.
 fn old_specs() -> impl Strategy<Value = Value> {
-    let prefixes = prop_oneof![0_i64..=128, i64::MIN..=128].prop_map(Value::from).boxed();
+    let prefixes = prop_oneof![0_i64..=128, i64::MIN..=128]
+        .prop_map(Value::from)
+        .boxed();
     some_of(vec![
         ("addresses", lists()),
         ("subnet", one()),
@@ -71,9 +80,15 @@ fn old_specs() -> impl Strategy<Value = Value> {
 fn new_specs() -> impl Strategy<Value = Value> {
     let rest = some_of(vec![
         ("gateway", one()),
-        ("allocateReservedIPAddresses", any::<bool>().prop_map(Value::from).boxed()),
+        (
+            "allocateReservedIPAddresses",
+            any::<bool>().prop_map(Value::from).boxed(),
+        ),
         ("excludedAddresses", lists()),
-        ("addressReuseGracePeriodSeconds", any::<i32>().prop_map(Value::from).boxed()),
+        (
+            "addressReuseGracePeriodSeconds",
+            any::<i32>().prop_map(Value::from).boxed(),
+        ),
         ("network", one()),
         ("allocation", values().boxed()),
         ("reclaim", values().boxed()),
@@ -83,24 +98,29 @@ fn new_specs() -> impl Strategy<Value = Value> {
         ("subnet", values().boxed()),
         ("tomorrow", values().boxed()),
     ]);
-    (lists(), 0..=128_i64, rest, any::<[bool; 2]>()).prop_map(|(addresses, prefix, mut spec, missing)| {
-        // A pool with ranges may have no addresses.
-        let [no_addresses, no_prefix] = missing.map(|missing| missing && spec.get("ranges").is_some());
-        if !no_addresses {
-            spec["addresses"] = addresses;
-        }
-        if !no_prefix {
-            spec["prefix"] = json!(prefix);
-        }
-        spec
-    })
+    (lists(), 0..=128_i64, rest, any::<[bool; 2]>()).prop_map(
+        |(addresses, prefix, mut spec, missing)| {
+            // A pool with ranges may have no addresses.
+            let [no_addresses, no_prefix] =
+                missing.map(|missing| missing && spec.get("ranges").is_some());
+            if !no_addresses {
+                spec["addresses"] = addresses;
+            }
+            if !no_prefix {
+                spec["prefix"] = json!(prefix);
+            }
+            spec
+        },
+    )
 }
 
 fn ranges() -> BoxedStrategy<Value> {
     let range = (lists(), 0..=128_i64, one()).prop_map(
         |(addresses, prefix, gateway)| json!({ "addresses": addresses, "prefix": prefix, "gateway": gateway }),
     );
-    prop::collection::vec(range, 1..3).prop_map(Value::from).boxed()
+    prop::collection::vec(range, 1..3)
+        .prop_map(Value::from)
+        .boxed()
 }
 
 fn statuses() -> impl Strategy<Value = Option<Value>> {
@@ -110,16 +130,31 @@ fn statuses() -> impl Strategy<Value = Option<Value>> {
 
 /// Metadata without the conversion-data annotation.
 fn metadata() -> impl Strategy<Value = Value> {
-    let maps = || prop::collection::btree_map("[a-z]{1,3}", any::<String>(), 0..3).prop_map(|map| json!(map)).boxed();
-    let fields = [("labels", maps()), ("annotations", maps()), ("tomorrow", values().boxed())];
+    let maps = || {
+        prop::collection::btree_map("[a-z]{1,3}", any::<String>(), 0..3)
+            .prop_map(|map| json!(map))
+            .boxed()
+    };
+    let fields = [
+        ("labels", maps()),
+        ("annotations", maps()),
+        ("tomorrow", values().boxed()),
+    ];
     some_of(fields.into()).prop_map(|mut metadata| {
         metadata["name"] = json!("p");
         metadata
     })
 }
 
-fn object(version: &str, kind: &str, metadata: &Value, spec: &Value, status: Option<Value>) -> Value {
-    let mut object = json!({ "apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec });
+fn object(
+    version: &str,
+    kind: &str,
+    metadata: &Value,
+    spec: &Value,
+    status: Option<Value>,
+) -> Value {
+    let mut object =
+        json!({ "apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec });
     if let Some(status) = status {
         object["status"] = status;
     }
@@ -136,7 +171,8 @@ fn old_objects() -> impl Strategy<Value = Value> {
         .prop_map(|(kind, metadata, spec, status)| object(OLD, kind, &metadata, &spec, status))
 }
 
-/// Without the annotation, or with that of an object created in `v1alpha1`, of another spec, or of another format.
+/// Without the annotation, or with that of an object created in `v1alpha1`, of another spec, or of
+/// another format.
 fn new_objects() -> impl Strategy<Value = Value> {
     let created_new = (kinds(), metadata(), new_specs(), statuses())
         .prop_map(|(kind, metadata, spec, status)| object(NEW, kind, &metadata, &spec, status));
@@ -144,7 +180,8 @@ fn new_objects() -> impl Strategy<Value = Value> {
         |(old, new_spec, status, [stale, more, pretty])| {
             let mut object = to_new(&old);
             let fields = new_spec.as_object().unwrap().iter();
-            let fields = fields.filter(|(name, _)| if spec::is_shared(name) { stale } else { more });
+            let fields =
+                fields.filter(|(name, _)| if spec::is_shared(name) { stale } else { more });
             fields.for_each(|(name, value)| object["spec"][name] = value.clone());
             if pretty {
                 let text = format!("{:#}", conversion_data(&object));
@@ -161,7 +198,12 @@ fn new_objects() -> impl Strategy<Value = Value> {
 
 /// The fields that only `v1alpha2` has.
 fn rest(spec: &Value) -> Map<String, Value> {
-    spec.as_object().unwrap().clone().into_iter().filter(|(name, _)| !spec::is_shared(name)).collect()
+    spec.as_object()
+        .unwrap()
+        .clone()
+        .into_iter()
+        .filter(|(name, _)| !spec::is_shared(name))
+        .collect()
 }
 
 proptest! {
@@ -202,7 +244,8 @@ proptest! {
         prop_assert_eq!(back.get("status"), object.get("status"));
         prop_assert_eq!(&back["metadata"]["labels"], &changed["metadata"]["labels"]);
         prop_assert_eq!(&back["metadata"]["annotations"]["mine"], &changed["metadata"]["annotations"]["mine"]);
-        // The change has the effect that it has on a pool created in v1alpha1, and v1alpha1 shows it.
+        // The change has the effect that it has on a pool created in v1alpha1, and v1alpha1 shows
+        // it.
         let direct = spec::to_v1alpha2(changed["spec"].as_object().unwrap());
         prop_assert_eq!(spec::with_required_fields(back["spec"].as_object().unwrap()), direct);
         let with_subnet = spec::with_subnet_fields(changed["spec"].as_object().unwrap());

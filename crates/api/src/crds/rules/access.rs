@@ -10,8 +10,13 @@ const MAX_NAMES: usize = 1_000;
 /// The maximum length of a DNS label.
 const MAX_LABEL_LENGTH: usize = 63;
 
-/// Adds the limits and rules of a choice of namespaces at `path`, with the paths of its names and of each name.
-pub(super) fn namespaces(schema: &mut Value, path: &'static str, names: [&'static str; 2]) -> Result<(), CrdError> {
+/// Adds the limits and rules of a choice of namespaces at `path`, with the paths of its names and
+/// of each name.
+pub(super) fn namespaces(
+    schema: &mut Value,
+    path: &'static str,
+    names: [&'static str; 2],
+) -> Result<(), CrdError> {
     let [list, name] = names;
     limit(schema, list, "maxItems", MAX_NAMES)?;
     limit(schema, name, "maxLength", MAX_LABEL_LENGTH)?;
@@ -20,13 +25,20 @@ pub(super) fn namespaces(schema: &mut Value, path: &'static str, names: [&'stati
         "(self.from == 'Selector') == has(self.selector)",
         "is required with from: Selector, and not possible otherwise",
     );
-    let only_names = Rule::of("names", "self.from == 'Names' || !has(self.names)", "is only possible with from: Names");
+    let only_names = Rule::of(
+        "names",
+        "self.from == 'Names' || !has(self.names)",
+        "is only possible with from: Names",
+    );
     add(schema, path, [selector, only_names])
 }
 
 /// Adds the limits and rules of who may use a global pool.
 pub(super) fn pools(schema: &mut Value) -> Result<(), CrdError> {
-    let names = ["spec.allowedNamespaces.names", "spec.allowedNamespaces.names[]"];
+    let names = [
+        "spec.allowedNamespaces.names",
+        "spec.allowedNamespaces.names[]",
+    ];
     namespaces(schema, "spec.allowedNamespaces", names)?;
     let selects = Rule::of(
         "for",

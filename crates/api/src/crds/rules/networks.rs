@@ -10,12 +10,15 @@ const MAX_ITEMS: usize = 1_000;
 
 const IMMUTABLE: &str = "field is immutable once it is set; create another network";
 
-/// The rule that a block length is neither changed nor removed once it is set. It is a rule of the whole object: the API
-/// server does not evaluate the transition rules of a field that an update removes.
+/// The rule that a block length is neither changed nor removed once it is set. It is a rule of the
+/// whole object: the API server does not evaluate the transition rules of a field that an update
+/// removes.
 fn immutable_block_length((family, field): (&str, &'static str)) -> Rule {
     let length_of = |object: &str| format!("{object}.?spec.?blockLengths.?{family}");
     let (before, after) = (length_of("oldSelf"), length_of("self"));
-    let expression = format!("!{before}.hasValue() || {after}.hasValue() && {after}.value() == {before}.value()");
+    let expression = format!(
+        "!{before}.hasValue() || {after}.hasValue() && {after}.value() == {before}.value()"
+    );
     Rule::of(field, expression, IMMUTABLE)
 }
 
@@ -26,10 +29,17 @@ pub(in crate::crds) fn networks(schema: &mut Value) -> Result<(), CrdError> {
         "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",
         "the name must be a DNS label: at most 63 lower case letters, digits and dashes, without a dash at either end",
     );
-    let [ipv4, ipv6] =
-        [("ipv4", "spec.blockLengths.ipv4"), ("ipv6", "spec.blockLengths.ipv6")].map(immutable_block_length);
+    let [ipv4, ipv6] = [
+        ("ipv4", "spec.blockLengths.ipv4"),
+        ("ipv6", "spec.blockLengths.ipv6"),
+    ]
+    .map(immutable_block_length);
     add(schema, "", [name, ipv4, ipv6])?;
     pools::entries(schema, "spec.excluded", "spec.excluded[]")?;
     limit(schema, "spec.excluded", "maxItems", MAX_ITEMS)?;
-    access::namespaces(schema, "spec.namespaces", ["spec.namespaces.names", "spec.namespaces.names[]"])
+    access::namespaces(
+        schema,
+        "spec.namespaces",
+        ["spec.namespaces.names", "spec.namespaces.names[]"],
+    )
 }

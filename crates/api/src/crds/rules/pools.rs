@@ -1,8 +1,9 @@
 //! Validation rules for pools.
 //!
-//! Only the webhooks check what CEL cannot express: that a range of IPv6 addresses is not reversed, that the ranges of a
-//! pool do not overlap, that all pools of a network allocate blocks of the same length, and everything that depends on
-//! other objects, such as addresses in use. The rules do not apply to writes in `v1alpha1`, but the limits do.
+//! Only the webhooks check what CEL cannot express: that a range of IPv6 addresses is not reversed,
+//! that the ranges of a pool do not overlap, that all pools of a network allocate blocks of the
+//! same length, and everything that depends on other objects, such as addresses in use. The rules
+//! do not apply to writes in `v1alpha1`, but the limits do.
 
 mod ranges;
 
@@ -12,8 +13,8 @@ use serde_json::Value;
 use super::{Rule, access, add, decimal, limit, metadata, slices};
 use crate::crds::CrdError;
 
-/// Maximum number of entries of a list. With this many full-length IPv6 ranges, each rule stays below the cost limit of
-/// the API server; tests/crds.rs verifies it.
+/// Maximum number of entries of a list. With this many full-length IPv6 ranges, each rule stays
+/// below the cost limit of the API server; tests/crds.rs verifies it.
 const MAX_ENTRIES: usize = 4096;
 /// Maximum length of an address in bytes: a full IPv6 address with an embedded IPv4 address.
 const MAX_ADDRESS_LENGTH: usize = 45;
@@ -27,8 +28,9 @@ const REVERSED_RANGE: &str = "ends before it begins; write the lower address fir
 const MIXED_FAMILIES: &str = "all entries must have the same IP family, IPv4 or IPv6";
 const IMMUTABLE: &str = "field is immutable; create another pool";
 
-/// Adds the limits to the schema of a pool of single addresses in the deprecated version: those of the same fields of the
-/// stored version. The rules are left to the webhooks, since the fields of the two versions differ.
+/// Adds the limits to the schema of a pool of single addresses in the deprecated version: those of
+/// the same fields of the stored version. The rules are left to the webhooks, since the fields of
+/// the two versions differ.
 pub(in crate::crds) fn old_addresses(schema: &mut Value) -> Result<(), CrdError> {
     limits(schema, "spec.addresses", "spec.addresses[]")?;
     limit(schema, "spec.subnet", "maxLength", MAX_ENTRY_LENGTH)?;
@@ -134,10 +136,15 @@ fn shared(schema: &mut Value, is_global: bool) -> Result<(), CrdError> {
         access::pools(schema)?;
     }
     slices::policy(schema)?;
-    // An old object without a specification can still be updated, so that its finalizer can be removed.
+    // An old object without a specification can still be updated, so that its finalizer can be
+    // removed.
     let has_spec = Rule {
         reason: Some("FieldValueRequired"),
-        ..Rule::of("spec", "has(self.spec) || oldSelf.hasValue() && !has(oldSelf.value().spec)", "spec is required")
+        ..Rule::of(
+            "spec",
+            "has(self.spec) || oldSelf.hasValue() && !has(oldSelf.value().spec)",
+            "spec is required",
+        )
     };
     add(schema, "", [has_spec.with_optional_old_self()])?;
     limit(schema, "spec.gateway", "maxLength", MAX_ADDRESS_LENGTH)?;
@@ -159,7 +166,11 @@ fn limits(schema: &mut Value, list: &'static str, entry: &'static str) -> Result
 }
 
 /// Adds the limits and rules of a list of addresses, networks and ranges.
-pub(super) fn entries(schema: &mut Value, list: &'static str, entry: &'static str) -> Result<(), CrdError> {
+pub(super) fn entries(
+    schema: &mut Value,
+    list: &'static str,
+    entry: &'static str,
+) -> Result<(), CrdError> {
     limits(schema, list, entry)?;
     add(schema, entry, [entry_rule()])
 }
@@ -175,8 +186,13 @@ fn entry_rule() -> Rule {
         is_v6(&to)
     );
     let of_one_family = format!("{} == {}", is_v6(&from), is_v6(&to));
-    let message = format!("self.contains('-') && {range} && {of_one_family} ? '{REVERSED_RANGE}' : '{INVALID_ENTRY}'");
-    Rule { message_expression: Some(message), ..Rule::new(rule, INVALID_ENTRY) }
+    let message = format!(
+        "self.contains('-') && {range} && {of_one_family} ? '{REVERSED_RANGE}' : '{INVALID_ENTRY}'"
+    );
+    Rule {
+        message_expression: Some(message),
+        ..Rule::new(rule, INVALID_ENTRY)
+    }
 }
 
 /// The rules of a prefix.
@@ -185,7 +201,13 @@ fn prefix_rules() -> [Rule; 2] {
         "!isCIDR(self) || cidr(self).masked() == cidr(self)",
         "has host bits set; write the first address of the prefix, a slash, and the length",
     );
-    [Rule::new("isCIDR(self)", "is not a prefix in CIDR notation, such as fd00:1::/48"), aligned]
+    [
+        Rule::new(
+            "isCIDR(self)",
+            "is not a prefix in CIDR notation, such as fd00:1::/48",
+        ),
+        aligned,
+    ]
 }
 
 fn gateway_rule() -> Rule {
@@ -193,11 +215,17 @@ fn gateway_rule() -> Rule {
 }
 
 fn required(message: &'static str) -> Rule {
-    Rule { reason: Some("FieldValueRequired"), ..Rule::new("size(self) > 0", message) }
+    Rule {
+        reason: Some("FieldValueRequired"),
+        ..Rule::new("size(self) > 0", message)
+    }
 }
 
 fn required_in(field: &'static str, expression: &str, message: &'static str) -> Rule {
-    Rule { reason: Some("FieldValueRequired"), ..Rule::of(field, expression, message) }
+    Rule {
+        reason: Some("FieldValueRequired"),
+        ..Rule::of(field, expression, message)
+    }
 }
 
 fn one_family() -> Rule {
@@ -208,7 +236,8 @@ fn one_family() -> Rule {
     Rule::new(rule, MIXED_FAMILIES).with_optional_old_self()
 }
 
-/// The first entry of a pool, whose family all others must have: that of `list`, or that of the first range.
+/// The first entry of a pool, whose family all others must have: that of `list`, or that of the
+/// first range.
 struct FirstEntry {
     list: &'static str,
     /// CEL: the entry; empty if there is none.
@@ -269,21 +298,34 @@ impl FirstEntry {
     /// The gateway has the family of this entry.
     fn family_of_gateway(&self, message: &'static str) -> Rule {
         let no = |other: &str| format!("!{other}");
-        let same = of_family_of(&self.text, &no(&is_v4("self.gateway")), &no(&is_v6("self.gateway")));
+        let same = of_family_of(
+            &self.text,
+            &no(&is_v4("self.gateway")),
+            &no(&is_v6("self.gateway")),
+        );
         Rule::of("gateway", format!("!has(self.gateway) || {same}"), message)
     }
 }
 
-/// CEL: a list is unchanged. Rules that iterate over a long list check it first. Otherwise each update of the status
-/// would evaluate them too, which takes the API server about 0.1 s for a list of the maximum length.
+/// CEL: a list is unchanged. Rules that iterate over a long list check it first. Otherwise each
+/// update of the status would evaluate them too, which takes the API server about 0.1 s for a list
+/// of the maximum length.
 fn same_list(list: &str) -> String {
-    // Not `self.?list`: the API server does not know the size of an optional list, and estimates a cost beyond its limit.
-    format!("(has(self.{list}) ? oldSelf.?{list}.orValue([]) == self.{list} : !oldSelf.?{list}.hasValue())")
+    // Not `self.?list`: the API server does not know the size of an optional list, and estimates a
+    // cost beyond its limit.
+    format!(
+        "(has(self.{list}) ? oldSelf.?{list}.orValue([]) == self.{list} : !oldSelf.?{list}.hasValue())"
+    )
 }
 
-/// CEL: no value has a different family than `first`. A text that is not an address is not of a different family.
+/// CEL: no value has a different family than `first`. A text that is not an address is not of a
+/// different family.
 fn of_family_of(first: &str, no_v4: &str, no_v6: &str) -> String {
-    format!("({} ? {no_v4} : !{} || {no_v6})", is_v6(first), is_v4(first))
+    format!(
+        "({} ? {no_v4} : !{} || {no_v6})",
+        is_v6(first),
+        is_v4(first)
+    )
 }
 
 /// CEL: a text is IPv4 if it is an address. An IPv6 address may end with an embedded IPv4 address.
@@ -309,7 +351,13 @@ fn last_of_range(text: &str) -> String {
 /// CEL: an IPv4 address as a number.
 fn number(address: &str) -> String {
     let byte = |index, weight| format!("int({address}.split('.')[{index}]) * {weight}");
-    [byte(0, 1 << 24), byte(1, 1 << 16), byte(2, 1 << 8), byte(3, 1)].join(" + ")
+    [
+        byte(0, 1 << 24),
+        byte(1, 1 << 16),
+        byte(2, 1 << 8),
+        byte(3, 1),
+    ]
+    .join(" + ")
 }
 
 /// CEL: all entries that are valid and have the family of `first` are in its subnet.

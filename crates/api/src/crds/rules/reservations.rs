@@ -1,6 +1,6 @@
-//! Validation rules for reservations. Only `spec.releasedAt` is mutable, and a reservation can be taken over: a released
-//! one gets another claim, which may be of another pool of its network, and one that is not released gets the uid of
-//! another claim of the same name.
+//! Validation rules for reservations. Only `spec.releasedAt` is mutable, and a reservation can be
+//! taken over: a released one gets another claim, which may be of another pool of its network, and
+//! one that is not released gets the uid of another claim of the same name.
 
 use serde_json::Value;
 
@@ -9,8 +9,7 @@ use crate::crds::CrdError;
 
 const IMMUTABLE: &str = "cannot be changed; delete the reservation and create another one";
 
-const UNLESS_RELEASED: &str =
-    "cannot be changed unless the address is released; delete the reservation and create another one";
+const UNLESS_RELEASED: &str = "cannot be changed unless the address is released; delete the reservation and create another one";
 
 /// Adds the rules to the schema of reservations.
 pub(in crate::crds) fn reservations(schema: &mut Value) -> Result<(), CrdError> {
@@ -22,22 +21,31 @@ pub(in crate::crds) fn reservations(schema: &mut Value) -> Result<(), CrdError> 
         "the name must be spec.scope, a dot, and the address",
     );
     add(schema, "", [name.with_optional_old_self()])?;
-    add(schema, "spec.address", [Rule::new("isIP(self)", "is not an IPv4 or IPv6 address")])?;
+    add(
+        schema,
+        "spec.address",
+        [Rule::new("isIP(self)", "is not an IPv4 or IPv6 address")],
+    )?;
     let prefix = format!("self.address + '/' + {}", decimal("self.prefixLength"));
     let aligned = format!(
         "!has(self.prefixLength) || self.prefixLength < 0 || self.prefixLength > 128 || !isIP(self.address) || \
          isCIDR({prefix}) && cidr({prefix}).masked() == cidr({prefix})"
     );
-    let required = ["scope", "address"].map(|field| (field, format!("self.{field} == oldSelf.{field}")));
+    let required =
+        ["scope", "address"].map(|field| (field, format!("self.{field} == oldSelf.{field}")));
     let optional = ["prefixLength", "claimRef"].map(|field| {
         let same = format!("self.{field} == oldSelf.{field}");
-        (field, format!("has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || {same})"))
+        (
+            field,
+            format!("has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || {same})"),
+        )
     });
     let taken_over = "has(oldSelf.releasedAt) && !has(self.releasedAt) && has(self.claimRef) && has(self.claimRef.uid)";
     let [prefix_length, (claim_field, same_claim)] = optional;
     let same_pool = "self.poolRef == oldSelf.poolRef";
     // A reserved word of CEL is escaped.
-    let same_name = ["__namespace__", "name"].map(|part| format!("self.claimRef.{part} == oldSelf.claimRef.{part}"));
+    let same_name = ["__namespace__", "name"]
+        .map(|part| format!("self.claimRef.{part} == oldSelf.claimRef.{part}"));
     let other_uid = format!(
         "!has(self.releasedAt) && !has(oldSelf.releasedAt) && has(self.claimRef) && has(oldSelf.claimRef) && \
          has(self.claimRef.uid) && has(oldSelf.claimRef.uid) && {} && \
@@ -47,14 +55,24 @@ pub(in crate::crds) fn reservations(schema: &mut Value) -> Result<(), CrdError> 
     );
     let mutable = [
         ("poolRef", format!("{same_pool} || {taken_over}")),
-        (claim_field, format!("{same_claim} || {taken_over} || {other_uid}")),
+        (
+            claim_field,
+            format!("{same_claim} || {taken_over} || {other_uid}"),
+        ),
     ];
     add(
         schema,
         "spec",
-        [Rule::of("prefixLength", aligned, "the address is not the first one of a prefix of this length")],
+        [Rule::of(
+            "prefixLength",
+            aligned,
+            "the address is not the first one of a prefix of this length",
+        )],
     )?;
-    let fixed = required.into_iter().chain([prefix_length]).map(|(field, rule)| Rule::of(field, rule, IMMUTABLE));
+    let fixed = required
+        .into_iter()
+        .chain([prefix_length])
+        .map(|(field, rule)| Rule::of(field, rule, IMMUTABLE));
     let mutable = mutable.map(|(field, rule)| Rule::of(field, rule, UNLESS_RELEASED));
     add(schema, "spec", fixed.chain(mutable))
 }

@@ -36,20 +36,37 @@ pub(in crate::crds) fn slices(schema: &mut Value) -> Result<(), CrdError> {
         "is required for a Cluster, and not possible otherwise",
     );
     add(schema, "spec.owner", [namespace])?;
-    let required = ["scope", "block", "owner"].map(|field| (field, format!("self.{field} == oldSelf.{field}")));
+    let required = ["scope", "block", "owner"]
+        .map(|field| (field, format!("self.{field} == oldSelf.{field}")));
     let assigned_at = "has(self.assignedAt) == has(oldSelf.assignedAt) && (!has(self.assignedAt) || self.assignedAt == \
                        oldSelf.assignedAt)";
-    let all = required.into_iter().chain([("assignedAt", assigned_at.to_owned())]);
-    add(schema, "spec", all.map(|(field, rule)| Rule::of(field, rule, IMMUTABLE)))
+    let all = required
+        .into_iter()
+        .chain([("assignedAt", assigned_at.to_owned())]);
+    add(
+        schema,
+        "spec",
+        all.map(|(field, rule)| Rule::of(field, rule, IMMUTABLE)),
+    )
 }
 
 /// Adds the limits and rules of how a pool is divided into slices.
 pub(super) fn policy(schema: &mut Value) -> Result<(), CrdError> {
-    limit(schema, "spec.slices.label", "maxLength", MAX_LABEL_NAME_LENGTH)?;
-    let power = (0..=20).map(|exponent| (1 << exponent).to_string()).collect::<Vec<_>>().join(", ");
+    limit(
+        schema,
+        "spec.slices.label",
+        "maxLength",
+        MAX_LABEL_NAME_LENGTH,
+    )?;
+    let power = (0..=20)
+        .map(|exponent| (1 << exponent).to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
     let size = Rule::new(format!("self in [{power}]"), "must be a power of two");
-    let same_size =
-        Rule::new("self == oldSelf", "field is immutable while spec.slices is set; remove spec.slices first");
+    let same_size = Rule::new(
+        "self == oldSelf",
+        "field is immutable while spec.slices is set; remove spec.slices first",
+    );
     add(schema, "spec.slices.size", [size, same_size])?;
     let label = Rule::of(
         "label",

@@ -30,7 +30,15 @@ impl Server {
         });
         let _ = rustls::crypto::ring::default_provider().install_default();
         let config = Config::new(format!("http://{address}").parse().unwrap());
-        client(&config, RequestPolicy { timeout: REQUEST_TIMEOUT, retry_reads }, RequestMetrics::default()).unwrap()
+        client(
+            &config,
+            RequestPolicy {
+                timeout: REQUEST_TIMEOUT,
+                retry_reads,
+            },
+            RequestMetrics::default(),
+        )
+        .unwrap()
     }
 
     async fn serve(self, mut stream: TcpStream, number: usize) {
@@ -46,7 +54,10 @@ impl Server {
             // Long enough for concurrent requests to need another connection.
             tokio::time::sleep(Duration::from_millis(20)).await;
             let stalls = request.starts_with(b"GET /stall");
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\nok", if stalls { 9 } else { 2 });
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\nok",
+                if stalls { 9 } else { 2 }
+            );
             if number > self.dead.load(Ordering::Relaxed) {
                 stream.write_all(head.as_bytes()).await.unwrap();
             }
@@ -54,13 +65,21 @@ impl Server {
     }
 
     fn kill_connections(&self) {
-        self.dead.store(self.connections.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.dead
+            .store(self.connections.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
 async fn call(client: &Client, method: Method, path: &str) -> Result<String, String> {
-    let request = Request::builder().method(method).uri(path).body(Vec::new()).unwrap();
-    client.request_text(request).await.map_err(|error| crate::client::error_chain(&error))
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .body(Vec::new())
+        .unwrap();
+    client
+        .request_text(request)
+        .await
+        .map_err(|error| crate::client::error_chain(&error))
 }
 
 #[tokio::test]
@@ -74,10 +93,17 @@ async fn unanswered_request_drops_idle_connections() {
 
     server.kill_connections();
     let lost = call(&client, Method::GET, "/").await.unwrap_err();
-    assert!(lost.contains("no answer from the API server within 400ms"), "{lost}");
+    assert!(
+        lost.contains("no answer from the API server within 400ms"),
+        "{lost}"
+    );
     let started = Instant::now();
     assert_eq!(call(&client, Method::GET, "/").await.as_deref(), Ok("ok"));
-    assert!(started.elapsed() < REQUEST_TIMEOUT, "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < REQUEST_TIMEOUT,
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -88,9 +114,16 @@ async fn read_is_retried_over_another_connection() {
     server.kill_connections();
     let started = Instant::now();
     assert_eq!(call(&client, Method::GET, "/").await.as_deref(), Ok("ok"));
-    assert!(started.elapsed() < REQUEST_TIMEOUT, "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < REQUEST_TIMEOUT,
+        "{:?}",
+        started.elapsed()
+    );
     server.kill_connections();
-    assert!(call(&client, Method::POST, "/").await.is_err(), "it may have been applied");
+    assert!(
+        call(&client, Method::POST, "/").await.is_err(),
+        "it may have been applied"
+    );
 }
 
 #[tokio::test]
@@ -98,25 +131,46 @@ async fn stalled_body_times_out() {
     let client = Server::default().client(false).await;
     let started = Instant::now();
     assert!(call(&client, Method::GET, "/stall").await.is_err());
-    assert!((REQUEST_TIMEOUT..REQUEST_TIMEOUT * 3).contains(&started.elapsed()), "{:?}", started.elapsed());
+    assert!(
+        (REQUEST_TIMEOUT..REQUEST_TIMEOUT * 3).contains(&started.elapsed()),
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[tokio::test]
 async fn shorter_timeout_of_a_caller_drops_dead_connections() {
     let server = Server::default();
     let client = server.client(false).await;
-    assert!(join_all((0..5).map(|_| call(&client, Method::GET, "/"))).await.iter().all(Result::is_ok));
+    assert!(
+        join_all((0..5).map(|_| call(&client, Method::GET, "/")))
+            .await
+            .iter()
+            .all(Result::is_ok)
+    );
     server.kill_connections();
-    assert!(timeout(REQUEST_TIMEOUT / 100 * 95, call(&client, Method::GET, "/")).await.is_err());
+    assert!(
+        timeout(REQUEST_TIMEOUT / 100 * 95, call(&client, Method::GET, "/"))
+            .await
+            .is_err()
+    );
     let started = Instant::now();
     assert_eq!(call(&client, Method::GET, "/").await.as_deref(), Ok("ok"));
-    assert!(started.elapsed() < REQUEST_TIMEOUT, "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < REQUEST_TIMEOUT,
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[test]
 fn watch_timeout_is_read_from_the_request() {
-    let watch = |uri: &str| watch_timeout(&Request::builder().uri(uri).body(Body::empty()).unwrap());
-    assert_eq!(watch("/x?&watch=true&timeoutSeconds=30"), Some(Duration::from_secs(30)));
+    let watch =
+        |uri: &str| watch_timeout(&Request::builder().uri(uri).body(Body::empty()).unwrap());
+    assert_eq!(
+        watch("/x?&watch=true&timeoutSeconds=30"),
+        Some(Duration::from_secs(30))
+    );
     assert_eq!(watch("/x?&watch=true"), Some(MAX_WATCH_DURATION));
     assert_eq!(watch("/x?timeoutSeconds=30"), None);
 }
@@ -125,10 +179,24 @@ fn watch_timeout_is_read_from_the_request() {
 fn silent_watch_is_suspicious_only_after_its_own_duration() {
     let limit = |uri: &str| {
         let request = Request::builder().uri(uri).body(Body::empty()).unwrap();
-        watch_timeout(&request).unwrap().saturating_add(WATCH_MARGIN)
+        watch_timeout(&request)
+            .unwrap()
+            .saturating_add(WATCH_MARGIN)
     };
-    let (short, long) = (limit("/x?watch=true&timeoutSeconds=30"), limit("/x?watch=true&timeoutSeconds=290"));
-    assert!(!is_suspicious(Duration::from_secs(30), short), "the API server is about to end it");
-    assert!(is_suspicious(Duration::from_secs(34), short), "the API server should have ended it");
-    assert!(!is_suspicious(Duration::from_secs(35), long) && is_suspicious(Duration::from_secs(290), long));
+    let (short, long) = (
+        limit("/x?watch=true&timeoutSeconds=30"),
+        limit("/x?watch=true&timeoutSeconds=290"),
+    );
+    assert!(
+        !is_suspicious(Duration::from_secs(30), short),
+        "the API server is about to end it"
+    );
+    assert!(
+        is_suspicious(Duration::from_secs(34), short),
+        "the API server should have ended it"
+    );
+    assert!(
+        !is_suspicious(Duration::from_secs(35), long)
+            && is_suspicious(Duration::from_secs(290), long)
+    );
 }

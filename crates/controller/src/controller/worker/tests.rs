@@ -25,8 +25,15 @@ impl Reconciler for Recorder {
         object.data = None;
     }
 
-    async fn reconcile(&self, object: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
-        self.names.lock().unwrap().push(object.metadata.name.clone().unwrap_or_default());
+    async fn reconcile(
+        &self,
+        object: Arc<ConfigMap>,
+        _: &mut Attempt<()>,
+    ) -> Result<Action, Infallible> {
+        self.names
+            .lock()
+            .unwrap()
+            .push(object.metadata.name.clone().unwrap_or_default());
         Ok(Action::AwaitChange)
     }
 }
@@ -39,7 +46,12 @@ fn named(name: &str) -> ConfigMap {
 
 fn options(concurrency: usize) -> WorkerOptions {
     let (name, metrics) = ("test".to_owned(), Metrics::default().controllers.of("test"));
-    WorkerOptions { name, concurrency, metrics, priorities: Priorities::default() }
+    WorkerOptions {
+        name,
+        concurrency,
+        metrics,
+        priorities: Priorities::default(),
+    }
 }
 
 fn synced() -> ReadinessGate {
@@ -62,14 +74,26 @@ async fn main_kind_is_listed_last_and_reconciled_while_listed() {
     });
     sender.send(Event::Init).unwrap();
     sender.send(Event::InitApply(named("a"))).unwrap();
-    let (other, stop) = (Health::default().register_watch("another kind"), CancellationToken::new());
+    let (other, stop) = (
+        Health::default().register_watch("another kind"),
+        CancellationToken::new(),
+    );
     let (_trigger, triggered) = mpsc::unbounded_channel();
-    let worker = Worker::new(options(2), Arc::clone(&reconciler), Arc::new(()), Store::default(), synced());
+    let worker = Worker::new(
+        options(2),
+        Arc::clone(&reconciler),
+        Arc::new(()),
+        Store::default(),
+        synced(),
+    );
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(forward_events(events.boxed(), vec![other.clone()], sender));
     let worker = tokio::spawn(worker.run(receiver, triggered, stop.clone()));
     tokio::task::yield_now().await;
-    assert!(!*polled.lock().unwrap(), "it is listed before another kind is synced");
+    assert!(
+        !*polled.lock().unwrap(),
+        "it is listed before another kind is synced"
+    );
 
     other.ready();
     // The list never completes.
@@ -85,12 +109,22 @@ async fn main_kind_is_listed_last_and_reconciled_while_listed() {
 async fn gate_is_ready_when_the_store_has_the_list() {
     let (synced, store, stop) = (synced(), Store::default(), CancellationToken::new());
     let (sender, events) = mpsc::channel(8);
-    for event in [Event::Init, Event::InitApply(named("a")), Event::InitApply(named("b"))] {
+    for event in [
+        Event::Init,
+        Event::InitApply(named("a")),
+        Event::InitApply(named("b")),
+    ] {
         sender.send(event).await.unwrap();
     }
     let (_trigger, triggered) = mpsc::unbounded_channel();
     let reconciler = Arc::new(Recorder::default());
-    let worker = Worker::new(options(2), Arc::clone(&reconciler), Arc::new(()), store.clone(), synced.clone());
+    let worker = Worker::new(
+        options(2),
+        Arc::clone(&reconciler),
+        Arc::new(()),
+        store.clone(),
+        synced.clone(),
+    );
     let worker = tokio::spawn(worker.run(events, triggered, stop.clone()));
     while reconciler.names.lock().unwrap().len() < 2 {
         tokio::task::yield_now().await;
@@ -113,7 +147,13 @@ struct Deletions(Mutex<Vec<Option<usize>>>);
 impl EventHandler<ConfigMap> for Deletions {
     fn apply(&self, _: &ConfigMap) {}
     fn delete(&self, object: &ConfigMap) {
-        self.0.lock().unwrap().push(object.metadata.labels.as_ref().map(std::collections::BTreeMap::len));
+        self.0.lock().unwrap().push(
+            object
+                .metadata
+                .labels
+                .as_ref()
+                .map(std::collections::BTreeMap::len),
+        );
     }
 }
 
@@ -121,15 +161,29 @@ impl EventHandler<ConfigMap> for Deletions {
 async fn stored_object_is_trimmed() {
     let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
     let recorder = Arc::new(Recorder::default());
-    let mut worker = Worker::new(options(1), recorder, Arc::clone(&handler) as _, store.clone(), synced());
+    let mut worker = Worker::new(
+        options(1),
+        recorder,
+        Arc::clone(&handler) as _,
+        store.clone(),
+        synced(),
+    );
     let mut full = named("a");
     full.data = Some([("k".to_owned(), "long".to_owned())].into());
     full.metadata.labels = Some([("l".to_owned(), "v".to_owned())].into());
-    for event in [Event::Init, Event::InitApply(full.clone()), Event::InitDone, Event::Apply(full)] {
+    for event in [
+        Event::Init,
+        Event::InitApply(full.clone()),
+        Event::InitDone,
+        Event::Apply(full),
+    ] {
         worker.handle_event(event);
         if let Some(cached) = store.get(None, "a") {
             let Cached::Full(object) = cached;
-            assert_eq!((object.data.as_ref(), object.metadata.labels.is_some()), (None, true));
+            assert_eq!(
+                (object.data.as_ref(), object.metadata.labels.is_some()),
+                (None, true)
+            );
         }
     }
     assert!(store.get(None, "a").is_some());
@@ -147,7 +201,11 @@ impl Reconciler for Compacts {
     type State = ();
     type Error = Infallible;
 
-    async fn reconcile(&self, _: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
+    async fn reconcile(
+        &self,
+        _: Arc<ConfigMap>,
+        _: &mut Attempt<()>,
+    ) -> Result<Action, Infallible> {
         Ok(Action::AwaitChange)
     }
 
@@ -163,17 +221,30 @@ impl Reconciler for Compacts {
 #[tokio::test]
 async fn compact_object_missing_in_a_new_list_is_reported() {
     let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
-    let mut worker = Worker::new(options(1), Arc::new(Compacts), Arc::clone(&handler) as _, store, synced());
+    let mut worker = Worker::new(
+        options(1),
+        Arc::new(Compacts),
+        Arc::clone(&handler) as _,
+        store,
+        synced(),
+    );
     let list = |names: &[&str]| {
         let listed = names.iter().map(|name| Event::InitApply(named(name)));
         let mut events: Vec<_> = std::iter::once(Event::Init).chain(listed).collect();
         events.push(Event::InitDone);
         events
     };
-    list(&["a", "b"]).into_iter().for_each(|event| worker.handle_event(event));
+    list(&["a", "b"])
+        .into_iter()
+        .for_each(|event| worker.handle_event(event));
     worker.handle_event(Event::Init);
-    assert!(handler.0.lock().unwrap().is_empty(), "the list is not complete");
-    list(&["b"]).into_iter().for_each(|event| worker.handle_event(event));
+    assert!(
+        handler.0.lock().unwrap().is_empty(),
+        "the list is not complete"
+    );
+    list(&["b"])
+        .into_iter()
+        .for_each(|event| worker.handle_event(event));
     assert_eq!(handler.0.lock().unwrap().len(), 1);
     assert!(worker.store.get(None, "a").is_none() && worker.store.get(None, "b").is_some());
 }
@@ -187,7 +258,11 @@ impl Reconciler for Panics {
     type State = ();
     type Error = Infallible;
 
-    async fn reconcile(&self, _: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
+    async fn reconcile(
+        &self,
+        _: Arc<ConfigMap>,
+        _: &mut Attempt<()>,
+    ) -> Result<Action, Infallible> {
         Ok(Action::AwaitChange)
     }
 
@@ -206,16 +281,24 @@ impl Reconciler for Panics {
 
 #[tokio::test]
 async fn object_whose_fetch_panicked_is_retried() {
-    let (store, events) = (Store::default(), [Event::Init, Event::InitApply(named("a")), Event::InitDone]);
+    let (store, events) = (
+        Store::default(),
+        [Event::Init, Event::InitApply(named("a")), Event::InitDone],
+    );
     let mut worker = Worker::new(options(1), Arc::new(Panics), Arc::new(()), store, synced());
-    events.into_iter().for_each(|event| worker.handle_event(event));
+    events
+        .into_iter()
+        .for_each(|event| worker.handle_event(event));
     let mut running = JoinSet::new();
     worker.start_due(&mut running);
     let ended = running.join_next().await.unwrap();
     worker.handle_end(ended);
     let due = worker.queue.next_due().expect("it is in the queue");
     assert!(due.saturating_duration_since(Instant::now()) <= PANIC_RETRY_DELAY);
-    let next = worker.queue.next(due, true).map(|(key, reason)| (key, reason.cause));
+    let next = worker
+        .queue
+        .next(due, true)
+        .map(|(key, reason)| (key, reason.cause));
     assert_eq!(next, Some((NamespacedName::new("", "a"), Cause::Requeued)));
 }
 
@@ -230,7 +313,11 @@ impl Reconciler for Slow {
     type State = ();
     type Error = Infallible;
 
-    async fn reconcile(&self, object: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
+    async fn reconcile(
+        &self,
+        object: Arc<ConfigMap>,
+        _: &mut Attempt<()>,
+    ) -> Result<Action, Infallible> {
         if object.metadata.name.as_deref() != Some("slow") {
             return Ok(Action::Requeue(DELAY / 30));
         }
@@ -242,15 +329,27 @@ impl Reconciler for Slow {
 #[tokio::test]
 async fn loop_sleeps_at_full_concurrency() {
     let (sender, events) = mpsc::channel(8);
-    for event in [Event::Init, Event::InitApply(named("soon")), Event::InitApply(named("slow"))] {
+    for event in [
+        Event::Init,
+        Event::InitApply(named("soon")),
+        Event::InitApply(named("slow")),
+    ] {
         sender.send(event).await.unwrap();
     }
     let (_trigger, triggered) = mpsc::unbounded_channel();
-    let worker = Worker::new(options(1), Arc::new(Slow), Arc::new(()), Store::default(), synced());
+    let worker = Worker::new(
+        options(1),
+        Arc::new(Slow),
+        Arc::new(()),
+        Store::default(),
+        synced(),
+    );
     tokio::spawn(worker.run(events, triggered, CancellationToken::new()));
     tokio::time::sleep(DELAY).await;
     // The object that is due and has to wait must not keep the loop busy.
-    let busy = tokio::runtime::Handle::current().metrics().worker_total_busy_duration(0);
+    let busy = tokio::runtime::Handle::current()
+        .metrics()
+        .worker_total_busy_duration(0);
     assert!(busy < DELAY / 2, "{busy:?}");
 }
 
@@ -266,9 +365,16 @@ impl Reconciler for Faulty {
     type State = ();
     type Error = std::fmt::Error;
 
-    async fn reconcile(&self, object: Arc<ConfigMap>, attempt: &mut Attempt<()>) -> Result<Action, std::fmt::Error> {
+    async fn reconcile(
+        &self,
+        object: Arc<ConfigMap>,
+        attempt: &mut Attempt<()>,
+    ) -> Result<Action, std::fmt::Error> {
         let name = object.metadata.name.clone().unwrap_or_default();
-        self.attempts.lock().unwrap().push((name.clone(), attempt.cause, attempt.failures));
+        self.attempts
+            .lock()
+            .unwrap()
+            .push((name.clone(), attempt.cause, attempt.failures));
         match name.as_str() {
             "hangs" => std::future::pending().await,
             "panics" => panic!("a bug"),
@@ -278,20 +384,35 @@ impl Reconciler for Faulty {
     }
 
     fn retry(&self, _: &std::fmt::Error, failures: u32) -> Retry {
-        if failures < 3 { Retry::After(Duration::from_millis(1)) } else { Retry::GiveUp }
+        if failures < 3 {
+            Retry::After(Duration::from_millis(1))
+        } else {
+            Retry::GiveUp
+        }
     }
 }
 
 impl Faulty {
     fn of(&self, name: &str) -> Vec<(Cause, u32)> {
         let attempts = self.attempts.lock().unwrap();
-        attempts.iter().filter(|(other, ..)| other == name).map(|(_, cause, failures)| (*cause, *failures)).collect()
+        attempts
+            .iter()
+            .filter(|(other, ..)| other == name)
+            .map(|(_, cause, failures)| (*cause, *failures))
+            .collect()
     }
 }
 
-/// Runs a worker with a short timeout until `events` are handled and all reconciles have ended or wait.
+/// Runs a worker with a short timeout until `events` are handled and all reconciles have ended or
+/// wait.
 async fn run_faulty(reconciler: &Arc<Faulty>, events: Vec<Event<ConfigMap>>) -> Worker<Faulty> {
-    let mut worker = Worker::new(options(8), Arc::clone(reconciler), Arc::new(()), Store::default(), synced());
+    let mut worker = Worker::new(
+        options(8),
+        Arc::clone(reconciler),
+        Arc::new(()),
+        Store::default(),
+        synced(),
+    );
     Arc::get_mut(&mut worker.context).unwrap().timeout = Duration::from_millis(20);
     let mut running = JoinSet::new();
     for event in events {
@@ -313,33 +434,53 @@ async fn settle(worker: &mut Worker<Faulty>, running: &mut JoinSet<Ended>) {
 async fn panic_or_hang_fails_one_reconcile_only() {
     let reconciler = Arc::new(Faulty::default());
     let events = ["panics", "hangs", "good"].map(|name| Event::InitApply(named(name)));
-    let mut worker = run_faulty(&reconciler, [Event::Init].into_iter().chain(events).collect()).await;
+    let mut worker = run_faulty(
+        &reconciler,
+        [Event::Init].into_iter().chain(events).collect(),
+    )
+    .await;
     assert_eq!(reconciler.of("good"), [(Cause::Resumed, 0)]);
     // Both are retried after the default delay.
     tokio::time::sleep(Duration::from_millis(60)).await;
     settle(&mut worker, &mut JoinSet::new()).await;
     for name in ["panics", "hangs"] {
-        assert_eq!(reconciler.of(name).get(..2), Some(&[(Cause::Resumed, 0), (Cause::Requeued, 1)][..]), "{name}");
+        assert_eq!(
+            reconciler.of(name).get(..2),
+            Some(&[(Cause::Resumed, 0), (Cause::Requeued, 1)][..]),
+            "{name}"
+        );
     }
 }
 
 #[tokio::test]
 async fn object_is_given_up_until_it_changes() {
     let reconciler = Arc::new(Faulty::default());
-    let mut worker = run_faulty(&reconciler, vec![Event::Init, Event::InitDone, Event::Apply(named("fails"))]).await;
+    let mut worker = run_faulty(
+        &reconciler,
+        vec![Event::Init, Event::InitDone, Event::Apply(named("fails"))],
+    )
+    .await;
     let mut running = JoinSet::new();
     for _ in 0..5 {
         tokio::time::sleep(Duration::from_millis(3)).await;
         settle(&mut worker, &mut running).await;
     }
-    let attempts = [(Cause::Created, 0), (Cause::Requeued, 1), (Cause::Requeued, 2)];
+    let attempts = [
+        (Cause::Created, 0),
+        (Cause::Requeued, 1),
+        (Cause::Requeued, 2),
+    ];
     assert_eq!(reconciler.of("fails"), attempts);
     assert_eq!(worker.queue.next_due(), None);
     let mut changed = named("fails");
     changed.metadata.resource_version = Some("2".to_owned());
     worker.handle_event(Event::Apply(changed.clone()));
     settle(&mut worker, &mut running).await;
-    assert_eq!(reconciler.of("fails"), attempts, "it has not changed apart from its status");
+    assert_eq!(
+        reconciler.of("fails"),
+        attempts,
+        "it has not changed apart from its status"
+    );
     changed.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
     worker.handle_event(Event::Apply(changed));
     settle(&mut worker, &mut running).await;
@@ -366,13 +507,26 @@ async fn attempt_has_the_cause_of_the_event() {
     let mut worker = run_faulty(&reconciler, events).await;
     worker.handle_trigger(NamespacedName::new("", "new"), Cause::Triggered);
     settle(&mut worker, &mut JoinSet::new()).await;
-    let causes = |name: &str| reconciler.of(name).into_iter().map(|(cause, _)| cause).collect::<Vec<_>>();
-    assert_eq!(causes("old"), [Cause::Resumed, Cause::Changed, Cause::Deleting]);
-    assert_eq!(causes("new"), [Cause::Created, Cause::Changed, Cause::Triggered]);
+    let causes = |name: &str| {
+        reconciler
+            .of(name)
+            .into_iter()
+            .map(|(cause, _)| cause)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        causes("old"),
+        [Cause::Resumed, Cause::Changed, Cause::Deleting]
+    );
+    assert_eq!(
+        causes("new"),
+        [Cause::Created, Cause::Changed, Cause::Triggered]
+    );
     assert_eq!(causes("newest"), [Cause::Created]);
 }
 
-/// Objects whose name begins with `low` have low priority. Every reconcile waits until it is allowed to end.
+/// Objects whose name begins with `low` have low priority. Every reconcile waits until it is
+/// allowed to end.
 struct ByName {
     started: Mutex<Vec<String>>,
     end: tokio::sync::Semaphore,
@@ -386,13 +540,28 @@ impl Reconciler for ByName {
 
     fn priority(&self, object: &Cached<ConfigMap, Infallible>, _: Cause) -> Priority {
         match object {
-            Cached::Full(object) if object.metadata.name.iter().any(|name| name.starts_with("low")) => Priority::Low,
+            Cached::Full(object)
+                if object
+                    .metadata
+                    .name
+                    .iter()
+                    .any(|name| name.starts_with("low")) =>
+            {
+                Priority::Low
+            }
             _ => Priority::Normal,
         }
     }
 
-    async fn reconcile(&self, object: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
-        self.started.lock().unwrap().push(object.metadata.name.clone().unwrap_or_default());
+    async fn reconcile(
+        &self,
+        object: Arc<ConfigMap>,
+        _: &mut Attempt<()>,
+    ) -> Result<Action, Infallible> {
+        self.started
+            .lock()
+            .unwrap()
+            .push(object.metadata.name.clone().unwrap_or_default());
         self.end.acquire().await.unwrap().forget();
         Ok(Action::AwaitChange)
     }
@@ -400,11 +569,20 @@ impl Reconciler for ByName {
 
 #[tokio::test]
 async fn low_priority_leaves_most_of_the_concurrency() {
-    let reconciler = Arc::new(ByName { started: Mutex::default(), end: tokio::sync::Semaphore::new(0) });
+    let reconciler = Arc::new(ByName {
+        started: Mutex::default(),
+        end: tokio::sync::Semaphore::new(0),
+    });
     let (sender, events) = mpsc::channel(8);
     let (_trigger, triggered) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
-    let worker = Worker::new(options(4), Arc::clone(&reconciler), Arc::new(()), Store::default(), synced());
+    let worker = Worker::new(
+        options(4),
+        Arc::clone(&reconciler),
+        Arc::new(()),
+        Store::default(),
+        synced(),
+    );
     let worker = tokio::spawn(worker.run(events, triggered, stop.clone()));
     let names = || reconciler.started.lock().unwrap().clone();
     for name in ["low-1", "low-2", "low-3"] {

@@ -23,7 +23,13 @@ struct Pool {
 
 impl Pool {
     fn new(addresses: &[&str], prefix: i64) -> Pool {
-        Pool { addresses: strings(addresses), excluded: Vec::new(), prefix, gateway: None, allocate_reserved: false }
+        Pool {
+            addresses: strings(addresses),
+            excluded: Vec::new(),
+            prefix,
+            gateway: None,
+            allocate_reserved: false,
+        }
     }
 
     fn excluding(mut self, excluded: &[&str]) -> Pool {
@@ -55,9 +61,15 @@ impl Pool {
 
     /// The spans of the usable set in canonical form.
     fn spans(&self) -> Vec<String> {
-        let usable = self.usable().unwrap_or_else(|problems| panic!("{problems:?}"));
+        let usable = self
+            .usable()
+            .unwrap_or_else(|problems| panic!("{problems:?}"));
         let family = usable.family;
-        let texts = usable.set.spans().iter().map(|&span| Entry { family, span }.to_string());
+        let texts = usable
+            .set
+            .spans()
+            .iter()
+            .map(|&span| Entry { family, span }.to_string());
         texts.collect()
     }
 
@@ -71,22 +83,51 @@ impl Pool {
 fn reserved_addresses_and_gateway_are_not_usable() {
     let cases: Vec<(Pool, &[&str])> = vec![
         (Pool::new(&["10.0.0.0/24"], 24), &["10.0.0.1-10.0.0.254"]),
-        (Pool::new(&["10.0.0.0/24"], 24).with_reserved(), &["10.0.0.0/24"]),
+        (
+            Pool::new(&["10.0.0.0/24"], 24).with_reserved(),
+            &["10.0.0.0/24"],
+        ),
         (Pool::new(&["10.0.0.0/24"], 16), &["10.0.0.1-10.0.0.255"]),
-        (Pool::new(&["10.0.255.0/24"], 16), &["10.0.255.0-10.0.255.254"]),
+        (
+            Pool::new(&["10.0.255.0/24"], 16),
+            &["10.0.255.0-10.0.255.254"],
+        ),
         (Pool::new(&["10.0.0.4/30"], 30), &["10.0.0.5-10.0.0.6"]),
         (Pool::new(&["10.0.0.4/31"], 31), &["10.0.0.4/31"]),
         (Pool::new(&["10.0.0.4"], 32), &["10.0.0.4"]),
-        (Pool::new(&["fd00::/64"], 64), &["fd00::1-fd00::ffff:ffff:ffff:ffff"]),
-        (Pool::new(&["fd00::/64"], 64).with_reserved(), &["fd00::/64"]),
+        (
+            Pool::new(&["fd00::/64"], 64),
+            &["fd00::1-fd00::ffff:ffff:ffff:ffff"],
+        ),
+        (
+            Pool::new(&["fd00::/64"], 64).with_reserved(),
+            &["fd00::/64"],
+        ),
         (Pool::new(&["fd00::4/126"], 126), &["fd00::5-fd00::7"]),
         (Pool::new(&["fd00::4/127"], 127), &["fd00::4/127"]),
         (Pool::new(&["fd00::4"], 128), &["fd00::4"]),
-        (Pool::new(&["10.0.0.0/29"], 24).gateway("10.0.0.1"), &["10.0.0.2-10.0.0.7"]),
-        (Pool::new(&["10.0.0.0/29"], 29).gateway("10.0.0.3").with_reserved(), &["10.0.0.0-10.0.0.2", "10.0.0.4/30"]),
-        (Pool::new(&["10.0.0.8/30"], 24).gateway("192.168.0.1"), &["10.0.0.8/30"]),
-        (Pool::new(&["10.0.0.8/30"], 24).gateway(""), &["10.0.0.8/30"]),
-        (Pool::new(&["10.0.0.4/31"], 31).gateway("10.0.0.4"), &["10.0.0.5"]),
+        (
+            Pool::new(&["10.0.0.0/29"], 24).gateway("10.0.0.1"),
+            &["10.0.0.2-10.0.0.7"],
+        ),
+        (
+            Pool::new(&["10.0.0.0/29"], 29)
+                .gateway("10.0.0.3")
+                .with_reserved(),
+            &["10.0.0.0-10.0.0.2", "10.0.0.4/30"],
+        ),
+        (
+            Pool::new(&["10.0.0.8/30"], 24).gateway("192.168.0.1"),
+            &["10.0.0.8/30"],
+        ),
+        (
+            Pool::new(&["10.0.0.8/30"], 24).gateway(""),
+            &["10.0.0.8/30"],
+        ),
+        (
+            Pool::new(&["10.0.0.4/31"], 31).gateway("10.0.0.4"),
+            &["10.0.0.5"],
+        ),
     ];
     for (pool, expected) in cases {
         assert_eq!(pool.spans(), expected, "{pool:?}");
@@ -96,13 +137,25 @@ fn reserved_addresses_and_gateway_are_not_usable() {
 #[test]
 fn exclusions_are_subtracted_and_entries_merged() {
     let cases: Vec<(Pool, &[&str])> = vec![
-        (Pool::new(&["10.0.0.20-10.0.0.29", "10.0.0.10-10.0.0.19", "10.0.0.25"], 24), &["10.0.0.10-10.0.0.29"]),
+        (
+            Pool::new(
+                &["10.0.0.20-10.0.0.29", "10.0.0.10-10.0.0.19", "10.0.0.25"],
+                24,
+            ),
+            &["10.0.0.10-10.0.0.29"],
+        ),
         (
             Pool::new(&["10.0.0.10-10.0.0.29"], 24).excluding(&["10.0.0.16/29", "10.0.0.29"]),
             &["10.0.0.10-10.0.0.15", "10.0.0.24-10.0.0.28"],
         ),
-        (Pool::new(&["10.0.0.8/30"], 24).excluding(&["172.16.0.0/12", "0.0.0.0/24"]), &["10.0.0.8/30"]),
-        (Pool::new(&["10.0.0.8/30"], 24).excluding(&["0.0.0.0/0"]), &[]),
+        (
+            Pool::new(&["10.0.0.8/30"], 24).excluding(&["172.16.0.0/12", "0.0.0.0/24"]),
+            &["10.0.0.8/30"],
+        ),
+        (
+            Pool::new(&["10.0.0.8/30"], 24).excluding(&["0.0.0.0/0"]),
+            &[],
+        ),
         (Pool::new(&["10.0.0.1"], 24).gateway("10.0.0.1"), &[]),
         (Pool::new(&["10.0.0.0", "10.0.0.255"], 24), &[]),
     ];
@@ -117,11 +170,20 @@ fn usable_blocks_have_prefix_gateway_and_subnet() {
     let usable = pool.usable().expect("no problems");
     assert_eq!(usable.family, Family::V4);
     let range = &usable.ranges[0];
-    assert_eq!((range.prefix, range.gateway), (16, Some(IpAddr::from([10, 1, 0, 1]))));
+    assert_eq!(
+        (range.prefix, range.gateway),
+        (16, Some(IpAddr::from([10, 1, 0, 1])))
+    );
     assert_eq!(range.subnet.expect("a subnet").to_string(), "10.0.0.0/16");
-    let none = Pool::new(&["fd00:0:0:1::5"], 48).gateway("").usable().expect("no problems");
+    let none = Pool::new(&["fd00:0:0:1::5"], 48)
+        .gateway("")
+        .usable()
+        .expect("no problems");
     assert_eq!((none.family, none.ranges[0].gateway), (Family::V6, None));
-    assert_eq!(none.ranges[0].subnet.expect("a subnet").to_string(), "fd00::/48");
+    assert_eq!(
+        none.ranges[0].subnet.expect("a subnet").to_string(),
+        "fd00::/48"
+    );
 }
 
 #[test]
@@ -135,7 +197,10 @@ fn largest_pools_are_supported() {
     assert_eq!(all.spans(), ["::1-::fffe:ffff:ffff", &above]);
     let all = all.with_reserved();
     assert_eq!(all.spans(), ["::-::fffe:ffff:ffff", &above]);
-    assert_eq!(all.usable().expect("no problems").set.len(), u128::MAX - (1 << 32) + 1);
+    assert_eq!(
+        all.usable().expect("no problems").set.len(),
+        u128::MAX - (1 << 32) + 1
+    );
 }
 
 #[test]
@@ -161,7 +226,10 @@ fn every_problem_names_its_field() {
             Pool::new(&["10.0.0.0/16", "10.1.0.0/24"], 16),
             &["spec.addresses[1]: 10.1.0.0/24 is not within the subnet 10.0.0.0/16"],
         ),
-        (Pool::new(&["10.0.0.0/24"], 26), &["spec.addresses[0]: 10.0.0.0/24 is not within the subnet 10.0.0.0/26"]),
+        (
+            Pool::new(&["10.0.0.0/24"], 26),
+            &["spec.addresses[0]: 10.0.0.0/24 is not within the subnet 10.0.0.0/26"],
+        ),
         (
             Pool::new(&["10.0.0.250-10.0.1.5"], 24),
             &["spec.addresses[0]: 10.0.0.250-10.0.1.5 is not within the subnet 10.0.0.0/24"],
@@ -171,7 +239,9 @@ fn every_problem_names_its_field() {
             &["spec.addresses[1]: 10.0.0.250-10.0.1.5 is not within the subnet 10.0.1.0/24"],
         ),
         (
-            Pool::new(&["", "fd00::1", "10.0.0.1"], 24).excluding(&["10.0.0.2"]).gateway("10.0.0.3"),
+            Pool::new(&["", "fd00::1", "10.0.0.1"], 24)
+                .excluding(&["10.0.0.2"])
+                .gateway("10.0.0.3"),
             &[
                 "spec.addresses[0]: the text \"\" is empty; write an IPv4 or IPv6 address",
                 "spec.addresses[2]: 10.0.0.1 is IPv4, but the pool's first entry is IPv6",
@@ -179,10 +249,22 @@ fn every_problem_names_its_field() {
                 "spec.gateway: 10.0.0.3 is IPv4, but the pool's first entry is IPv6",
             ],
         ),
-        (Pool::new(&["10.0.0.1"], -1), &["spec.prefix: -1 is not between 0 and 32"]),
-        (Pool::new(&["10.0.0.1"], 33), &["spec.prefix: 33 is not between 0 and 32"]),
-        (Pool::new(&["10.0.0.1"], 256 + 24), &["spec.prefix: 280 is not between 0 and 32"]),
-        (Pool::new(&["fd00::1"], 129), &["spec.prefix: 129 is not between 0 and 128"]),
+        (
+            Pool::new(&["10.0.0.1"], -1),
+            &["spec.prefix: -1 is not between 0 and 32"],
+        ),
+        (
+            Pool::new(&["10.0.0.1"], 33),
+            &["spec.prefix: 33 is not between 0 and 32"],
+        ),
+        (
+            Pool::new(&["10.0.0.1"], 256 + 24),
+            &["spec.prefix: 280 is not between 0 and 32"],
+        ),
+        (
+            Pool::new(&["fd00::1"], 129),
+            &["spec.prefix: 129 is not between 0 and 128"],
+        ),
         (
             Pool::new(&["10.0.0.1"], 24).gateway("10.0.0.1/24"),
             &["spec.gateway: \"10.0.0.1/24\" is not an IPv4 or IPv6 address"],
@@ -205,7 +287,8 @@ fn every_problem_names_its_field() {
 #[test]
 fn first_problems_are_returned() {
     let mut pool = Pool::new(&["10.0.0.1"], 24);
-    pool.addresses.extend((0..500).map(|index| format!("10.9.0.{}", index % 256)));
+    pool.addresses
+        .extend((0..500).map(|index| format!("10.9.0.{}", index % 256)));
     pool.excluded = vec!["x".to_owned(); 500];
     let problems = pool.usable().expect_err("the pool has problems");
     let fields: Vec<Field> = problems.iter().map(|problem| problem.field).collect();
@@ -220,7 +303,8 @@ fn thousands_of_entries_are_fast() {
         let high = index / 200;
         let low = index % 200;
         pool.addresses.push(format!("10.{high}.{low}.0/25"));
-        pool.excluded.push(format!("10.{high}.{low}.3-10.{high}.{low}.9"));
+        pool.excluded
+            .push(format!("10.{high}.{low}.3-10.{high}.{low}.9"));
     }
     let start = Instant::now();
     let usable = pool.usable().expect("no problems");

@@ -16,7 +16,11 @@ fn with_ranges<T>(given: &[Given<'_>], call: impl FnOnce(&[PoolRange<'_>]) -> T)
     let ranges: Vec<PoolRange<'_>> = given
         .iter()
         .zip(&entries)
-        .map(|((_, prefix, gateway), entries)| PoolRange { entries, prefix: *prefix, gateway: *gateway })
+        .map(|((_, prefix, gateway), entries)| PoolRange {
+            entries,
+            prefix: *prefix,
+            gateway: *gateway,
+        })
         .collect();
     call(&ranges)
 }
@@ -42,11 +46,21 @@ fn addresses(
     })
 }
 
-fn prefixes(prefixes: &[&str], given: &[Given<'_>], draining: &[&str]) -> Result<UsableBlocks, Vec<PoolProblem>> {
+fn prefixes(
+    prefixes: &[&str],
+    given: &[Given<'_>],
+    draining: &[&str],
+) -> Result<UsableBlocks, Vec<PoolProblem>> {
     let (prefixes, draining) = (strings(prefixes), strings(draining));
     with_ranges(given, |ranges| {
-        PoolPrefixes { prefixes: &prefixes, length: 64, ranges, draining: &draining, ..PoolPrefixes::default() }
-            .usable()
+        PoolPrefixes {
+            prefixes: &prefixes,
+            length: 64,
+            ranges,
+            draining: &draining,
+            ..PoolPrefixes::default()
+        }
+        .usable()
     })
 }
 
@@ -57,14 +71,25 @@ fn in_order(usable: &UsableBlocks) -> Vec<String> {
         let number = usable.first_free(&free)?;
         free.take(number);
         let block = usable.block(number);
-        let gateway = usable.gateway_of(block).map(|gateway| format!(" {gateway}")).unwrap_or_default();
-        Some(format!("{}/{}{gateway}", block.base(), usable.prefix_of(block)))
+        let gateway = usable
+            .gateway_of(block)
+            .map(|gateway| format!(" {gateway}"))
+            .unwrap_or_default();
+        Some(format!(
+            "{}/{}{gateway}",
+            block.base(),
+            usable.prefix_of(block)
+        ))
     };
     std::iter::from_fn(next).collect()
 }
 
 fn texts(problems: Result<UsableBlocks, Vec<PoolProblem>>) -> Vec<String> {
-    problems.expect_err("the pool has problems").iter().map(ToString::to_string).collect()
+    problems
+        .expect_err("the pool has problems")
+        .iter()
+        .map(ToString::to_string)
+        .collect()
 }
 
 #[test]
@@ -72,37 +97,81 @@ fn ranges_are_used_in_their_order() {
     let first: Given<'_> = (&["10.9.0.4/30"], 30, Some("10.9.0.5"));
     let second: Given<'_> = (&["10.2.0.3", "10.2.0.1"], 24, None);
     let usable = addresses(&["10.0.0.0/30"], 30, &[first, second], &[]).unwrap();
-    assert_eq!(in_order(&usable), ["10.0.0.2/30 10.0.0.1", "10.9.0.6/30 10.9.0.5", "10.2.0.1/24", "10.2.0.3/24"]);
+    assert_eq!(
+        in_order(&usable),
+        [
+            "10.0.0.2/30 10.0.0.1",
+            "10.9.0.6/30 10.9.0.5",
+            "10.2.0.1/24",
+            "10.2.0.3/24"
+        ]
+    );
     let only_ranges = addresses(&[], 0, &[second, first], &[]).unwrap();
-    assert_eq!(in_order(&only_ranges), ["10.2.0.1/24", "10.2.0.3/24", "10.9.0.6/30 10.9.0.5"]);
+    assert_eq!(
+        in_order(&only_ranges),
+        ["10.2.0.1/24", "10.2.0.3/24", "10.9.0.6/30 10.9.0.5"]
+    );
     // Two ranges in one subnet, whose entries alternate.
     let odd: Given<'_> = (&["10.2.0.5", "10.2.0.3", "10.2.0.7"], 24, Some("10.2.0.1"));
     let even: Given<'_> = (&["10.2.0.6", "10.2.0.4"], 24, Some("10.2.0.2"));
     let expected = [3, 5, 7].map(|byte| format!("10.2.0.{byte}/24 10.2.0.1"));
-    let expected = expected.into_iter().chain([4, 6].map(|byte| format!("10.2.0.{byte}/24 10.2.0.2")));
-    assert_eq!(in_order(&addresses(&[], 0, &[odd, even], &[]).unwrap()), expected.collect::<Vec<_>>());
+    let expected = expected
+        .into_iter()
+        .chain([4, 6].map(|byte| format!("10.2.0.{byte}/24 10.2.0.2")));
+    assert_eq!(
+        in_order(&addresses(&[], 0, &[odd, even], &[]).unwrap()),
+        expected.collect::<Vec<_>>()
+    );
 }
 
 #[test]
 fn ranges_of_ipv6_and_of_prefixes() {
-    let given: [Given<'_>; 2] =
-        [(&["fd00:2::/127"], 127, Some("fd00:9::1")), (&["fd00:1::1-fd00:1::2"], 64, Some("fd00:1::1"))];
+    let given: [Given<'_>; 2] = [
+        (&["fd00:2::/127"], 127, Some("fd00:9::1")),
+        (&["fd00:1::1-fd00:1::2"], 64, Some("fd00:1::1")),
+    ];
     let usable = addresses(&[], 0, &given, &[]).unwrap();
-    assert_eq!(in_order(&usable), ["fd00:2::/127 fd00:9::1", "fd00:2::1/127 fd00:9::1", "fd00:1::2/64 fd00:1::1"]);
+    assert_eq!(
+        in_order(&usable),
+        [
+            "fd00:2::/127 fd00:9::1",
+            "fd00:2::1/127 fd00:9::1",
+            "fd00:1::2/64 fd00:1::1"
+        ]
+    );
     let given: [Given<'_>; 1] = [(&["fd00:1::/63"], 0, Some("fe80::1"))];
     let usable = prefixes(&["fd00:2::/64"], &given, &[]).unwrap();
-    assert_eq!(in_order(&usable), ["fd00:2::/64", "fd00:1::/64 fe80::1", "fd00:1:0:1::/64 fe80::1"]);
-    assert_eq!(in_order(&prefixes(&[], &given, &["fd00:1::5"]).unwrap()), ["fd00:1:0:1::/64 fe80::1"]);
+    assert_eq!(
+        in_order(&usable),
+        [
+            "fd00:2::/64",
+            "fd00:1::/64 fe80::1",
+            "fd00:1:0:1::/64 fe80::1"
+        ]
+    );
+    assert_eq!(
+        in_order(&prefixes(&[], &given, &["fd00:1::5"]).unwrap()),
+        ["fd00:1:0:1::/64 fe80::1"]
+    );
 }
 
 #[test]
 fn draining_addresses_are_in_the_pool() {
     let given: [Given<'_>; 1] = [(&["10.2.0.1-10.2.0.4"], 24, None)];
-    let usable = addresses(&["10.0.0.2", "10.0.0.3"], 24, &given, &["10.0.0.0/24", "10.2.0.2-10.2.0.3"]).unwrap();
+    let usable = addresses(
+        &["10.0.0.2", "10.0.0.3"],
+        24,
+        &given,
+        &["10.0.0.0/24", "10.2.0.2-10.2.0.3"],
+    )
+    .unwrap();
     assert_eq!(in_order(&usable), ["10.2.0.1/24", "10.2.0.4/24"]);
     let block = |text: &str| Block::address(text.parse().unwrap());
     assert!(usable.contains(block("10.0.0.2")) && usable.is_draining(block("10.0.0.2")));
-    assert!(!usable.is_draining(block("10.0.0.1")), "the gateway is not in the pool");
+    assert!(
+        !usable.is_draining(block("10.0.0.1")),
+        "the gateway is not in the pool"
+    );
     assert_eq!((usable.set.len(), usable.draining.len()), (6, 4));
 }
 
@@ -110,9 +179,17 @@ fn draining_addresses_are_in_the_pool() {
 fn every_problem_of_a_range_names_its_field() {
     let good: Given<'_> = (&["10.1.0.0/24"], 24, Some("10.9.0.1"));
     let cases: [(Given<'_>, &[&str], &[&str]); 8] = [
-        ((&[], 24, None), &[], &["spec.ranges[1].addresses: is required"]),
         (
-            (&["10.2.0.1", "10.0.0.9-10.0.0.12", "10.1.0.255/32"], 8, None),
+            (&[], 24, None),
+            &[],
+            &["spec.ranges[1].addresses: is required"],
+        ),
+        (
+            (
+                &["10.2.0.1", "10.0.0.9-10.0.0.12", "10.1.0.255/32"],
+                8,
+                None,
+            ),
             &[],
             &[
                 "spec.ranges[1].addresses[1]: 10.0.0.9-10.0.0.12 overlaps with spec.addresses; an address is in one \
@@ -126,8 +203,16 @@ fn every_problem_of_a_range_names_its_field() {
             &[],
             &["spec.ranges[1].addresses[1]: 10.3.0.1 is not within the subnet 10.2.0.0/24"],
         ),
-        ((&["10.2.0.1"], 33, None), &[], &["spec.ranges[1].prefix: 33 is not between 0 and 32"]),
-        ((&["10.2.0.1"], -1, None), &[], &["spec.ranges[1].prefix: -1 is not between 0 and 32"]),
+        (
+            (&["10.2.0.1"], 33, None),
+            &[],
+            &["spec.ranges[1].prefix: 33 is not between 0 and 32"],
+        ),
+        (
+            (&["10.2.0.1"], -1, None),
+            &[],
+            &["spec.ranges[1].prefix: -1 is not between 0 and 32"],
+        ),
         (
             (&["fd00::1"], 64, Some("fd00::2")),
             &[],
@@ -148,9 +233,16 @@ fn every_problem_of_a_range_names_its_field() {
         ),
     ];
     for (range, draining, expected) in cases {
-        assert_eq!(texts(addresses(&["10.0.0.10"], 24, &[good, range], draining)), expected, "{range:?}");
+        assert_eq!(
+            texts(addresses(&["10.0.0.10"], 24, &[good, range], draining)),
+            expected,
+            "{range:?}"
+        );
     }
-    let given: [Given<'_>; 2] = [(&[], 0, None), (&["fd00:2::/64", "fd00::/65", "fd00:3::1/64"], 0, None)];
+    let given: [Given<'_>; 2] = [
+        (&[], 0, None),
+        (&["fd00:2::/64", "fd00::/65", "fd00:3::1/64"], 0, None),
+    ];
     let expected = [
         "spec.ranges[0].prefixes: is required",
         "spec.ranges[1].prefixes[1]: fd00::/65 is longer than the allocation prefix length 64",
@@ -160,8 +252,14 @@ fn every_problem_of_a_range_names_its_field() {
     assert_eq!(texts(prefixes(&["fd00::/64"], &given, &[])), expected);
     let many = vec![good; MAX_RANGES + 1];
     let problems = texts(addresses(&[], 0, &many, &[]));
-    assert!(problems.contains(&"spec.ranges: has 65 ranges, which is more than 64".to_owned()), "{problems:?}");
-    assert_eq!(texts(addresses(&[], 0, &[], &[])), ["spec.addresses: is required"]);
+    assert!(
+        problems.contains(&"spec.ranges: has 65 ranges, which is more than 64".to_owned()),
+        "{problems:?}"
+    );
+    assert_eq!(
+        texts(addresses(&[], 0, &[], &[])),
+        ["spec.addresses: is required"]
+    );
 }
 
 proptest! {

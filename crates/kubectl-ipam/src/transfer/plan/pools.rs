@@ -1,6 +1,8 @@
 //! The pools of a file.
 
-use capi_ipam_api::{FieldProblem, Pool, PoolKey, PoolSpec, Scope, is_dns_label, is_dns_subdomain, names};
+use capi_ipam_api::{
+    FieldProblem, Pool, PoolKey, PoolSpec, Scope, is_dns_label, is_dns_subdomain, names,
+};
 use serde_json::{Value, json};
 
 use super::super::existing::{ExistingPool, Metadata};
@@ -25,45 +27,77 @@ impl Planner<'_> {
         let existing = self.existing.pools.get(&key);
         let scope = self.scope_after(&key, &pool, &metadata, existing);
         // Reservations of the file are compared with it also if the pool has a problem.
-        self.pools.insert(key.clone(), PlannedPool::new(&pool.spec, scope.clone()));
+        self.pools
+            .insert(key.clone(), PlannedPool::new(&pool.spec, scope.clone()));
         let Some(existing) = existing else {
             self.check_names(line, &key);
             self.check_spec(line, &key, &pool.spec, &scope, out_of_bounds);
             self.changed_pools.insert(key.clone());
             let action = Action::CreatePool(key, self.new_pool(&pool, metadata, &spec));
-            self.plan.pools.push(Change { line: Some(line), action, follows_pool: false });
+            self.plan.pools.push(Change {
+                line: Some(line),
+                action,
+                follows_pool: false,
+            });
             return Ok(());
         };
-        let is_same = existing.spec == pool.spec || self.is_table && table::has_columns_of(&existing.spec, &pool.spec);
+        let is_same = existing.spec == pool.spec
+            || self.is_table && table::has_columns_of(&existing.spec, &pool.spec);
         let missing = missing_metadata(&metadata, &existing.metadata);
         if is_same && missing.is_empty() {
             self.is_unchanged();
             return Ok(());
         }
         self.require_own(&existing.metadata).map_err(|why| {
-            let differs = if is_same { "other labels or annotations" } else { "another specification" };
+            let differs = if is_same {
+                "other labels or annotations"
+            } else {
+                "another specification"
+            };
             format!("{key} exists with {differs} and {why}; change it with kubectl edit")
         })?;
         if !is_same {
-            let lost = if self.is_table { table::fields_without_column(&existing.spec) } else { Vec::new() };
+            let lost = if self.is_table {
+                table::fields_without_column(&existing.spec)
+            } else {
+                Vec::new()
+            };
             if !lost.is_empty() {
                 let lost = lost.join(", ");
-                return Err(format!("{key} has {lost}, for which a table has no column; import it as YAML or JSON"));
+                return Err(format!(
+                    "{key} has {lost}, for which a table has no column; import it as YAML or JSON"
+                ));
             }
             self.check_spec(line, &key, &pool.spec, &scope, out_of_bounds);
         }
         self.changed_pools.insert(key.clone());
-        let update = Update { spec: (!is_same).then_some(spec), metadata: missing };
+        let update = Update {
+            spec: (!is_same).then_some(spec),
+            metadata: missing,
+        };
         let action = Action::UpdatePool(key, existing.version.clone(), Box::new(update));
-        self.plan.pools.push(Change { line: Some(line), action, follows_pool: false });
+        self.plan.pools.push(Change {
+            line: Some(line),
+            action,
+            follows_pool: false,
+        });
         Ok(())
     }
 
-    /// The scope of a pool after the import. A network can select the pool by the labels that it will have.
-    fn scope_after(&self, key: &PoolKey, pool: &Pool, metadata: &Metadata, existing: Option<&ExistingPool>) -> Scope {
+    /// The scope of a pool after the import. A network can select the pool by the labels that it
+    /// will have.
+    fn scope_after(
+        &self,
+        key: &PoolKey,
+        pool: &Pool,
+        metadata: &Metadata,
+        existing: Option<&ExistingPool>,
+    ) -> Scope {
         let mut labels = metadata.labels.clone();
         if let Some(existing) = existing {
-            let has_same_labels = missing_metadata(metadata, &existing.metadata).labels.is_empty();
+            let has_same_labels = missing_metadata(metadata, &existing.metadata)
+                .labels
+                .is_empty();
             if has_same_labels && existing.spec.network() == pool.spec.network() {
                 return existing.scope.clone();
             }
@@ -79,9 +113,13 @@ impl Planner<'_> {
         self.existing.networks.preview_pool(key, &labelled).after
     }
 
-    /// The object to create: the document of the file, with the metadata that users own and the label of the import.
+    /// The object to create: the document of the file, with the metadata that users own and the
+    /// label of the import.
     fn new_pool(&self, pool: &Pool, metadata: Metadata, spec: &Value) -> Value {
-        let Metadata { mut labels, annotations } = metadata;
+        let Metadata {
+            mut labels,
+            annotations,
+        } = metadata;
         labels.insert(IMPORT_LABEL.to_owned(), self.import.to_owned());
         let mut object = json!({
             "apiVersion": format!("{}/{}", names::GROUP, names::POOL_VERSION),
@@ -90,7 +128,12 @@ impl Planner<'_> {
             "spec": spec,
         });
         if let Some(fields) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            if let Some(namespace) = pool.metadata.namespace.as_ref().filter(|_| !pool.kind.is_global()) {
+            if let Some(namespace) = pool
+                .metadata
+                .namespace
+                .as_ref()
+                .filter(|_| !pool.kind.is_global())
+            {
                 fields.insert("namespace".to_owned(), json!(namespace));
             }
             if !annotations.is_empty() {
@@ -107,8 +150,15 @@ impl Planner<'_> {
                         at both ends and beside each dot";
             self.problem(line, format!("{key}: metadata.name: {text}"));
         }
-        if key.namespace.as_deref().is_some_and(|namespace| !is_dns_label(namespace)) {
-            self.problem(line, format!("{key}: metadata.namespace: no namespace can have this name"));
+        if key
+            .namespace
+            .as_deref()
+            .is_some_and(|namespace| !is_dns_label(namespace))
+        {
+            self.problem(
+                line,
+                format!("{key}: metadata.namespace: no namespace can have this name"),
+            );
         }
     }
 
@@ -121,8 +171,10 @@ impl Planner<'_> {
         scope: &Scope,
         out_of_bounds: Vec<ImportProblem>,
     ) {
-        let named =
-            |problem: ImportProblem| ImportProblem { problem: format!("{key}: {}", problem.problem), ..problem };
+        let named = |problem: ImportProblem| ImportProblem {
+            problem: format!("{key}: {}", problem.problem),
+            ..problem
+        };
         self.problems.extend(out_of_bounds.into_iter().map(named));
         let usable = spec.usable();
         let of_fields = spec.field_problems(usable.as_ref().ok());
@@ -130,17 +182,26 @@ impl Planner<'_> {
             self.problem(line, format!("{key}: {problem}"));
         }
         for FieldProblem { field, value, text } in of_fields {
-            self.problem(line, format!("{key}: {field}: Invalid value: {value}: {text}"));
+            self.problem(
+                line,
+                format!("{key}: {field}: Invalid value: {value}: {text}"),
+            );
         }
         self.check_length(line, key, scope);
     }
 
-    /// Pools of a network allocate blocks of one length. The API server sees only what exists, not the file.
+    /// Pools of a network allocate blocks of one length. The API server sees only what exists, not
+    /// the file.
     fn check_length(&mut self, line: u64, key: &PoolKey, scope: &Scope) {
         let usable = self.pools.get(key).and_then(|pool| pool.usable.as_ref());
-        let (Some(network), Some(usable)) = (scope.network(), usable) else { return };
+        let (Some(network), Some(usable)) = (scope.network(), usable) else {
+            return;
+        };
         let (family, length) = (usable.family, usable.length);
-        let first = self.lengths.entry((network.to_owned(), family)).or_insert_with(|| (length, key.clone()));
+        let first = self
+            .lengths
+            .entry((network.to_owned(), family))
+            .or_insert_with(|| (length, key.clone()));
         if first.0 != length {
             let (other, first) = first.clone();
             let problem = format!(

@@ -11,14 +11,25 @@ use crate::load::short;
 use crate::reserve::{promised_to, reservation};
 
 impl<'a> Planner<'a> {
-    /// Plans a reservation. One that is as in the file is not checked: it is never a reason to stop an import.
+    /// Plans a reservation. One that is as in the file is not checked: it is never a reason to stop
+    /// an import.
     pub(super) fn reservation(&mut self, line: u64, wanted: &Wanted) -> Result<(), String> {
         let key = (wanted.pool.clone(), wanted.block);
         if let Some(other) = self.reservation_lines.insert(key, line) {
-            return Err(format!("{} of {} is also in line {other}", wanted.block, wanted.pool));
+            return Err(format!(
+                "{} of {} is also in line {other}",
+                wanted.block, wanted.pool
+            ));
         }
-        let found = self.by_block.get(&(&wanted.pool, wanted.block)).cloned().unwrap_or_default();
-        let same = found.iter().copied().find(|found| !found.is_held && found.claim == wanted.claim);
+        let found = self
+            .by_block
+            .get(&(&wanted.pool, wanted.block))
+            .cloned()
+            .unwrap_or_default();
+        let same = found
+            .iter()
+            .copied()
+            .find(|found| !found.is_held && found.claim == wanted.claim);
         if let Some(same) = same {
             return self.same_reservation(line, wanted, same);
         }
@@ -38,15 +49,26 @@ impl<'a> Planner<'a> {
             return Err(format!("{slot} is also in line {other}"));
         }
         self.check_reservation(&slot, wanted)?;
-        self.slot_lines.insert(slot.clone(), (line, wanted.claim.clone()));
+        self.slot_lines
+            .insert(slot.clone(), (line, wanted.claim.clone()));
         let follows_pool = self.changed_pools.contains(&wanted.pool);
         let action = Action::CreateReservation(Box::new(self.new_reservation(&slot, wanted)));
-        self.plan.reservations.push(Change { line: Some(line), action, follows_pool });
+        self.plan.reservations.push(Change {
+            line: Some(line),
+            action,
+            follows_pool,
+        });
         Ok(())
     }
 
-    /// The reservation exists, perhaps in the scope that the pool leaves. Only its labels and annotations can differ.
-    fn same_reservation(&mut self, line: u64, wanted: &Wanted, found: &'a ExistingReservation) -> Result<(), String> {
+    /// The reservation exists, perhaps in the scope that the pool leaves. Only its labels and
+    /// annotations can differ.
+    fn same_reservation(
+        &mut self,
+        line: u64,
+        wanted: &Wanted,
+        found: &'a ExistingReservation,
+    ) -> Result<(), String> {
         let missing = missing_metadata(&wanted_metadata(wanted), &found.metadata);
         if missing.is_empty() {
             self.is_unchanged();
@@ -59,7 +81,11 @@ impl<'a> Planner<'a> {
             )
         })?;
         let action = Action::UpdateReservation(name.clone(), version.clone(), missing);
-        self.plan.reservations.push(Change { line: Some(line), action, follows_pool: false });
+        self.plan.reservations.push(Change {
+            line: Some(line),
+            action,
+            follows_pool: false,
+        });
         Ok(())
     }
 
@@ -67,21 +93,35 @@ impl<'a> Planner<'a> {
     fn slot(&mut self, line: u64, wanted: &Wanted) -> Result<Slot, String> {
         let scope = match self.pool_after(&wanted.pool) {
             Some(pool) => pool.scope.clone(),
-            None => return Err(format!("{} exists neither in the cluster nor in the file", wanted.pool)),
+            None => {
+                return Err(format!(
+                    "{} exists neither in the cluster nor in the file",
+                    wanted.pool
+                ));
+            }
         };
         if let Some(stated) = wanted.scope.as_ref().filter(|stated| **stated != scope) {
             let first = (line, stated.name(), 0);
-            let (.., count) = self.other_scopes.entry(wanted.pool.clone()).or_insert(first);
+            let (.., count) = self
+                .other_scopes
+                .entry(wanted.pool.clone())
+                .or_insert(first);
             *count = count.saturating_add(1);
         }
-        Ok(Slot { scope, block: wanted.block })
+        Ok(Slot {
+            scope,
+            block: wanted.block,
+        })
     }
 
     /// A pool as it will be after the import.
     fn pool_after(&mut self, key: &PoolKey) -> Option<&PlannedPool> {
         if !self.pools.contains_key(key) {
             let existing = self.existing.pools.get(key)?;
-            self.pools.insert(key.clone(), PlannedPool::new(&existing.spec, existing.scope.clone()));
+            self.pools.insert(
+                key.clone(),
+                PlannedPool::new(&existing.spec, existing.scope.clone()),
+            );
         }
         self.pools.get(key)
     }
@@ -110,7 +150,10 @@ impl<'a> Planner<'a> {
         if usable.is_some_and(|usable| !usable.contains(slot.block)) {
             return Err(format!("{} does not contain {}", wanted.pool, slot.block));
         }
-        if let Some(user) = self.user(slot).filter(|user| Some(*user) != wanted.claim.as_ref()) {
+        if let Some(user) = self
+            .user(slot)
+            .filter(|user| Some(*user) != wanted.claim.as_ref())
+        {
             return Err(format!("{slot} is in use by the claim {user}"));
         }
         let claim = wanted.claim.as_ref().map(promised_to);
@@ -124,7 +167,10 @@ impl<'a> Planner<'a> {
     fn user(&self, slot: &Slot) -> Option<&'a NamespacedName> {
         let users = self.users.get(&slot.block)?;
         let is_here = |pool: &PoolKey| self.scope_of(pool) == slot.scope;
-        users.iter().find(|(pool, _)| is_here(pool)).map(|(_, claim)| *claim)
+        users
+            .iter()
+            .find(|(pool, _)| is_here(pool))
+            .map(|(_, claim)| *claim)
     }
 
     fn scope_of(&self, pool: &PoolKey) -> Scope {
@@ -134,7 +180,10 @@ impl<'a> Planner<'a> {
     }
 
     fn new_reservation(&self, slot: &Slot, wanted: &Wanted) -> IPReservation {
-        let Metadata { mut labels, annotations } = wanted_metadata(wanted);
+        let Metadata {
+            mut labels,
+            annotations,
+        } = wanted_metadata(wanted);
         labels.insert(IMPORT_LABEL.to_owned(), self.import.to_owned());
         let mut new = reservation(slot, &wanted.pool, wanted.claim.as_ref());
         new.metadata.labels = Some(labels);
@@ -148,8 +197,14 @@ impl<'a> Planner<'a> {
         for (key, (line, stated, count)) in &self.other_scopes {
             let scope = self.scope_of(key).name();
             let more = count.saturating_sub(1);
-            let more = if more > 0 { format!(" and {more} more objects") } else { String::new() };
-            warnings.push(format!("line {line}{more}: spec.scope: is {stated}; {scope} is used, the scope of {key}"));
+            let more = if more > 0 {
+                format!(" and {more} more objects")
+            } else {
+                String::new()
+            };
+            warnings.push(format!(
+                "line {line}{more}: spec.scope: is {stated}; {scope} is used, the scope of {key}"
+            ));
         }
         warnings
     }
@@ -159,11 +214,14 @@ impl<'a> Planner<'a> {
 fn wanted_metadata(wanted: &Wanted) -> Metadata {
     let mut labels = wanted.labels.clone();
     labels.remove(IMPORT_LABEL);
-    Metadata { labels, annotations: wanted.annotations.clone() }
+    Metadata {
+        labels,
+        annotations: wanted.annotations.clone(),
+    }
 }
 
-/// Why a reservation with another claim stays: to delete it and to create another one would make the address free for a
-/// moment.
+/// Why a reservation with another claim stays: to delete it and to create another one would make
+/// the address free for a moment.
 fn cannot_change(slot: &Slot, found: &ExistingReservation) -> String {
     match &found.claim {
         Some(claim) if found.is_held => {
@@ -176,13 +234,23 @@ fn cannot_change(slot: &Slot, found: &ExistingReservation) -> String {
                 |claim| format!("reserved for the claim {claim}"),
             );
             let command = unreserve_command(&found.pool, found.block);
-            format!("{slot} is {purpose}, which cannot be changed; delete the reservation first: {command}")
+            format!(
+                "{slot} is {purpose}, which cannot be changed; delete the reservation first: {command}"
+            )
         }
     }
 }
 
 /// The command that deletes a reservation.
 fn unreserve_command(pool: &PoolKey, block: Block) -> String {
-    let namespace = pool.namespace.as_deref().map(|name| format!(" --namespace {name}")).unwrap_or_default();
-    format!("kubectl ipam unreserve {}/{} {block}{namespace}", short(pool.kind), pool.name)
+    let namespace = pool
+        .namespace
+        .as_deref()
+        .map(|name| format!(" --namespace {name}"))
+        .unwrap_or_default();
+    format!(
+        "kubectl ipam unreserve {}/{} {block}{namespace}",
+        short(pool.kind),
+        pool.name
+    )
 }

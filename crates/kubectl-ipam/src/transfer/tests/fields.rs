@@ -5,8 +5,13 @@ use serde_json::{Map, Value, json};
 use super::super::{manifest, schema};
 use super::*;
 
-const KINDS: [&str; 5] =
-    ["InClusterIPPool", "GlobalInClusterIPPool", "InClusterPrefixPool", "GlobalInClusterPrefixPool", "IPReservation"];
+const KINDS: [&str; 5] = [
+    "InClusterIPPool",
+    "GlobalInClusterIPPool",
+    "InClusterPrefixPool",
+    "GlobalInClusterPrefixPool",
+    "IPReservation",
+];
 
 /// A value with all fields that a schema has.
 fn example(schema: &Value) -> Value {
@@ -17,7 +22,10 @@ fn example(schema: &Value) -> Value {
                 fields.insert(name.clone(), example(schema));
             }
             if schema["additionalProperties"].is_object() {
-                fields.insert("example.com/key".to_owned(), example(&schema["additionalProperties"]));
+                fields.insert(
+                    "example.com/key".to_owned(),
+                    example(&schema["additionalProperties"]),
+                );
             }
             Value::Object(fields)
         }
@@ -25,20 +33,39 @@ fn example(schema: &Value) -> Value {
         "integer" => json!(1),
         "boolean" => json!(true),
         _ if schema["format"] == "date-time" => json!("2026-01-31T12:00:00Z"),
-        _ => schema["enum"].get(0).cloned().unwrap_or_else(|| json!("text")),
+        _ => schema["enum"]
+            .get(0)
+            .cloned()
+            .unwrap_or_else(|| json!("text")),
     }
 }
 
 /// The JSON pointers of all fields that the schema names, with their paths.
-fn fields(value: &Value, schema: &Value, pointer: &str, path: &str, found: &mut Vec<(String, String)>) {
+fn fields(
+    value: &Value,
+    schema: &Value,
+    pointer: &str,
+    path: &str,
+    found: &mut Vec<(String, String)>,
+) {
     for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
-        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let path = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
         let pointer = format!("{pointer}/{name}");
         fields(&value[name], schema, &pointer, &path, found);
         found.push((pointer, path));
     }
     if value.is_array() {
-        fields(&value[0], &schema["items"], &format!("{pointer}/0"), &format!("{path}[0]"), found);
+        fields(
+            &value[0],
+            &schema["items"],
+            &format!("{pointer}/0"),
+            &format!("{path}[0]"),
+            found,
+        );
     }
 }
 
@@ -56,7 +83,11 @@ fn misspelt_field_of_every_kind_is_a_problem() {
         object["apiVersion"] = json!("ipam.cluster.x-k8s.io/v1alpha2");
         object["kind"] = json!(kind);
         let parsed = manifest::parse(&object.to_string(), "team-a");
-        let unknown: Vec<_> = parsed.problems.iter().filter(|it| it.problem.contains("unknown field")).collect();
+        let unknown: Vec<_> = parsed
+            .problems
+            .iter()
+            .filter(|it| it.problem.contains("unknown field"))
+            .collect();
         assert!(unknown.is_empty(), "{unknown:?}");
         let mut found = Vec::new();
         fields(&object, schema, "", "", &mut found);
@@ -64,19 +95,36 @@ fn misspelt_field_of_every_kind_is_a_problem() {
             let (parent, name) = pointer.rsplit_once('/').unwrap();
             let (parent_path, _) = path.rsplit_once('.').unwrap_or(("", path));
             let mut changed = object.clone();
-            let parent = changed.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+            let parent = changed
+                .pointer_mut(parent)
+                .unwrap()
+                .as_object_mut()
+                .unwrap();
             let value = parent.remove(name).unwrap();
             let misspelt = format!("{name}x");
             parent.insert(misspelt.clone(), value);
             // One field in each line.
             let text = serde_json::to_string_pretty(&changed).unwrap();
-            let at = text.lines().position(|line| line.trim_start().starts_with(&format!("\"{misspelt}\":")));
+            let at = text
+                .lines()
+                .position(|line| line.trim_start().starts_with(&format!("\"{misspelt}\":")));
             let line = u64::try_from(at.unwrap() + 1).unwrap();
-            let place = if parent_path.is_empty() { misspelt } else { format!("{parent_path}.{misspelt}") };
+            let place = if parent_path.is_empty() {
+                misspelt
+            } else {
+                format!("{parent_path}.{misspelt}")
+            };
             let problem = format!("{place}: unknown field; {name} exists");
             let parsed = manifest::parse(&text, "team-a");
-            let is_reported = parsed.problems.iter().any(|it| it.line == Some(line) && it.problem == problem);
-            assert!(is_reported, "{kind}: {problem} in line {line}: {:?}", parsed.problems);
+            let is_reported = parsed
+                .problems
+                .iter()
+                .any(|it| it.line == Some(line) && it.problem == problem);
+            assert!(
+                is_reported,
+                "{kind}: {problem} in line {line}: {:?}",
+                parsed.problems
+            );
             assert!(parsed.records.is_empty(), "{kind}: {path}");
             count += 1;
         }
@@ -102,19 +150,40 @@ spec:
 ";
     let found: Vec<_> = problems(text);
     let expected = [
-        (3, "metadata.labels[a]: is yes, but must be a text; write \"yes\" with quotes"),
-        (5, "spec.addresses: is the text \"10.0.0.2\", but must be a list; write [\"10.0.0.2\"]"),
-        (6, "spec.prefix: is 024, but must be a whole number; write 24"),
-        (7, "spec.gateway: is empty, but must be a text; write a value, or remove the field"),
+        (
+            3,
+            "metadata.labels[a]: is yes, but must be a text; write \"yes\" with quotes",
+        ),
+        (
+            5,
+            "spec.addresses: is the text \"10.0.0.2\", but must be a list; write [\"10.0.0.2\"]",
+        ),
+        (
+            6,
+            "spec.prefix: is 024, but must be a whole number; write 24",
+        ),
+        (
+            7,
+            "spec.gateway: is empty, but must be a text; write a value, or remove the field",
+        ),
         (
             8,
             "spec.allocateReservedIPAddresses: is the text \"true\", but must be true or false; write true without quotes",
         ),
-        (10, "spec.ranges[0].prefix: is the text \"24\", but must be a whole number; write 24 without quotes"),
-        (11, "spec.allowedNamespaces.from: \"Everybody\" is none of All, None, Selector, Names"),
+        (
+            10,
+            "spec.ranges[0].prefix: is the text \"24\", but must be a whole number; write 24 without quotes",
+        ),
+        (
+            11,
+            "spec.allowedNamespaces.from: \"Everybody\" is none of All, None, Selector, Names",
+        ),
         (12, "spec.limits: is a list, but must be an object"),
     ];
-    assert_eq!(found, expected.map(|(line, problem)| (Some(line), problem.to_owned())));
+    assert_eq!(
+        found,
+        expected.map(|(line, problem)| (Some(line), problem.to_owned()))
+    );
 }
 
 #[test]
@@ -140,13 +209,20 @@ items:
 ";
     let parsed = parse(text, "team-a");
     assert_eq!((parsed.records.len(), parsed.records[0].line), (1, 3));
-    let found: Vec<_> = parsed.problems.iter().map(|it| (it.line.unwrap(), it.problem.as_str())).collect();
+    let found: Vec<_> = parsed
+        .problems
+        .iter()
+        .map(|it| (it.line.unwrap(), it.problem.as_str()))
+        .collect();
     assert_eq!(
         found,
         [
             (10, "extra: unknown field"),
             (15, "spec.adresses: unknown field; addresses exists"),
-            (16, "apiVersion: is \"v1\"; ipam.cluster.x-k8s.io/v1alpha2 is supported")
+            (
+                16,
+                "apiVersion: is \"v1\"; ipam.cluster.x-k8s.io/v1alpha2 is supported"
+            )
         ]
     );
     let parsed = parse("{\"apiVersion\": [\n", "a");
@@ -173,9 +249,19 @@ fn fields_that_are_not_imported_are_named() {
             "line 1 and 1 more objects: status is not imported",
         ]
     );
-    let text = serde_json::to_string(&json!({ "apiVersion": "v1", "kind": "List", "items": [pool("a")] })).unwrap();
+    let text =
+        serde_json::to_string(&json!({ "apiVersion": "v1", "kind": "List", "items": [pool("a")] }))
+            .unwrap();
     let plan = plan(parse(&text, "team-a"), &Existing::default(), "racks", false).unwrap();
-    let Action::CreatePool(_, object) = &plan.pools[0].action else { panic!("a pool") };
-    assert_eq!(object["metadata"]["labels"], json!({ IMPORT_LABEL: "racks" }));
-    assert_eq!((&object["status"], &object["metadata"]["uid"]), (&Value::Null, &Value::Null));
+    let Action::CreatePool(_, object) = &plan.pools[0].action else {
+        panic!("a pool")
+    };
+    assert_eq!(
+        object["metadata"]["labels"],
+        json!({ IMPORT_LABEL: "racks" })
+    );
+    assert_eq!(
+        (&object["status"], &object["metadata"]["uid"]),
+        (&Value::Null, &Value::Null)
+    );
 }

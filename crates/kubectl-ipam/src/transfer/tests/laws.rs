@@ -9,20 +9,34 @@ fn table() -> impl Strategy<Value = String> {
     let network = prop_oneof![Just(""), Just("lab")];
     let pool = (0..3_usize, network, 0..3_u8).prop_map(|(index, network, last)| {
         let (kind, namespace, name) = POOLS[index];
-        format!("{kind},{namespace},{name},10.0.0.2-10.0.0.{},24,{network},,\n", 7 + last)
+        format!(
+            "{kind},{namespace},{name},10.0.0.2-10.0.0.{},24,{network},,\n",
+            7 + last
+        )
     });
     let claim = prop_oneof![Just(""), Just("team-a/vm-1"), Just("team-b/vm-2")];
     let reservation = (0..3_usize, 2..10_u8, claim).prop_map(|(index, address, claim)| {
         let (kind, namespace, name) = POOLS[index];
         format!("IPReservation,{namespace},,10.0.0.{address},,,{kind}/{name},{claim}\n")
     });
-    let rows = (proptest::collection::vec(pool, 0..4), proptest::collection::vec(reservation, 0..5));
+    let rows = (
+        proptest::collection::vec(pool, 0..4),
+        proptest::collection::vec(reservation, 0..5),
+    );
     rows.prop_map(|(pools, reservations)| {
-        format!("kind,namespace,name,addresses,prefix,network,pool,claim\n{}{}", pools.concat(), reservations.concat())
+        format!(
+            "kind,namespace,name,addresses,prefix,network,pool,claim\n{}{}",
+            pools.concat(),
+            reservations.concat()
+        )
     })
 }
 
-const POOLS: [(&str, &str, &str); 3] = [("IP", "team-a", "one"), ("IP", "team-b", "two"), ("GlobalIP", "", "all")];
+const POOLS: [(&str, &str, &str); 3] = [
+    ("IP", "team-a", "one"),
+    ("IP", "team-b", "two"),
+    ("GlobalIP", "", "all"),
+];
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]

@@ -47,50 +47,110 @@ fn unchanged(_: &mut Value) {}
 
 /// The rule that a wrong IPAddress violates.
 fn wrong_address(change: impl FnOnce(&mut Value)) -> Option<Rule> {
-    check_bound(&claim(unchanged), Some(&address(change))).err().map(|violation| violation.rule)
+    check_bound(&claim(unchanged), Some(&address(change)))
+        .err()
+        .map(|violation| violation.rule)
 }
 
 /// The rule that a wrong claim violates.
 fn wrong_claim(change: impl FnOnce(&mut Value)) -> Option<Rule> {
-    check_bound(&claim(change), Some(&address(unchanged))).err().map(|violation| violation.rule)
+    check_bound(&claim(change), Some(&address(unchanged)))
+        .err()
+        .map(|violation| violation.rule)
 }
 
 #[test]
 fn correct_objects_violate_no_rule() {
     assert_eq!(wrong_claim(unchanged), None);
-    assert_eq!(check_owned(&[claim(unchanged)], &[address(unchanged)]), Ok(()));
+    assert_eq!(
+        check_owned(&[claim(unchanged)], &[address(unchanged)]),
+        Ok(())
+    );
     assert_eq!(check_unique([&address(unchanged)]), Ok(()));
 }
 
 #[test]
 fn wrong_claims_are_detected() {
-    assert_eq!(wrong_claim(|claim| claim["status"] = Value::Null), Some(Rule::Served));
-    assert_eq!(wrong_claim(|claim| claim["status"]["addressRef"]["name"] = json!("b")), Some(Rule::Names));
-    assert_eq!(wrong_claim(|claim| claim["metadata"]["finalizers"] = json!(["x/y"])), Some(Rule::Finalizers));
-    assert_eq!(wrong_claim(|claim| claim["status"]["conditions"] = json!([])), Some(Rule::Status));
-    assert_eq!(wrong_claim(|claim| claim["status"]["conditions"][0]["reason"] = json!("")), Some(Rule::Status));
-    assert_eq!(wrong_claim(|claim| claim["status"]["deprecated"] = Value::Null), Some(Rule::OldConditions));
-    assert_eq!(check_bound(&claim(unchanged), None).map_err(|violation| violation.rule), Err(Rule::Served));
+    assert_eq!(
+        wrong_claim(|claim| claim["status"] = Value::Null),
+        Some(Rule::Served)
+    );
+    assert_eq!(
+        wrong_claim(|claim| claim["status"]["addressRef"]["name"] = json!("b")),
+        Some(Rule::Names)
+    );
+    assert_eq!(
+        wrong_claim(|claim| claim["metadata"]["finalizers"] = json!(["x/y"])),
+        Some(Rule::Finalizers)
+    );
+    assert_eq!(
+        wrong_claim(|claim| claim["status"]["conditions"] = json!([])),
+        Some(Rule::Status)
+    );
+    assert_eq!(
+        wrong_claim(|claim| claim["status"]["conditions"][0]["reason"] = json!("")),
+        Some(Rule::Status)
+    );
+    assert_eq!(
+        wrong_claim(|claim| claim["status"]["deprecated"] = Value::Null),
+        Some(Rule::OldConditions)
+    );
+    assert_eq!(
+        check_bound(&claim(unchanged), None).map_err(|violation| violation.rule),
+        Err(Rule::Served)
+    );
 }
 
 #[test]
 fn wrong_addresses_are_detected() {
     let owners = |address: &mut Value| address["metadata"]["ownerReferences"].take();
-    assert_eq!(wrong_address(|address| drop(owners(address))), Some(Rule::Owners));
+    assert_eq!(
+        wrong_address(|address| drop(owners(address))),
+        Some(Rule::Owners)
+    );
     for index in [0, 1] {
         let set = |field: &'static str, value: bool| {
-            move |address: &mut Value| address["metadata"]["ownerReferences"][index][field] = json!(value)
+            move |address: &mut Value| {
+                address["metadata"]["ownerReferences"][index][field] = json!(value)
+            }
         };
-        assert_eq!(wrong_address(set("blockOwnerDeletion", false)), Some(Rule::Owners));
-        assert_eq!(wrong_address(set("controller", index == 1)), Some(Rule::Owners));
+        assert_eq!(
+            wrong_address(set("blockOwnerDeletion", false)),
+            Some(Rule::Owners)
+        );
+        assert_eq!(
+            wrong_address(set("controller", index == 1)),
+            Some(Rule::Owners)
+        );
     }
-    assert_eq!(wrong_address(|address| address["metadata"]["finalizers"] = json!([])), Some(Rule::Finalizers));
-    assert_eq!(wrong_address(|address| address["metadata"]["labels"] = json!({})), Some(Rule::ClusterLabel));
-    assert_eq!(wrong_address(|address| address["spec"]["claimRef"]["name"] = json!("b")), Some(Rule::Names));
-    assert_eq!(wrong_address(|address| address["spec"]["poolRef"]["name"] = json!("b")), Some(Rule::Names));
-    assert_eq!(wrong_address(|address| address["spec"]["prefix"] = json!(33)), Some(Rule::Specification));
-    assert_eq!(wrong_address(|address| address["spec"]["address"] = json!("10.0.0.1/24")), Some(Rule::Specification));
-    assert_eq!(wrong_address(|address| address["spec"]["gateway"] = json!("")), Some(Rule::Specification));
+    assert_eq!(
+        wrong_address(|address| address["metadata"]["finalizers"] = json!([])),
+        Some(Rule::Finalizers)
+    );
+    assert_eq!(
+        wrong_address(|address| address["metadata"]["labels"] = json!({})),
+        Some(Rule::ClusterLabel)
+    );
+    assert_eq!(
+        wrong_address(|address| address["spec"]["claimRef"]["name"] = json!("b")),
+        Some(Rule::Names)
+    );
+    assert_eq!(
+        wrong_address(|address| address["spec"]["poolRef"]["name"] = json!("b")),
+        Some(Rule::Names)
+    );
+    assert_eq!(
+        wrong_address(|address| address["spec"]["prefix"] = json!(33)),
+        Some(Rule::Specification)
+    );
+    assert_eq!(
+        wrong_address(|address| address["spec"]["address"] = json!("10.0.0.1/24")),
+        Some(Rule::Specification)
+    );
+    assert_eq!(
+        wrong_address(|address| address["spec"]["gateway"] = json!("")),
+        Some(Rule::Specification)
+    );
 }
 
 #[test]
@@ -102,17 +162,30 @@ fn duplicates_are_detected_in_any_form() {
             address["spec"]["poolRef"]["name"] = json!(pool);
         })
     };
-    let all = [of("a", "fd00::1", "one"), of("b", "fd00::2", "one"), of("c", "fd00::1", "two")];
+    let all = [
+        of("a", "fd00::1", "one"),
+        of("b", "fd00::2", "one"),
+        of("c", "fd00::1", "two"),
+    ];
     assert_eq!(check_unique(&all), Ok(()));
     let twice = [of("a", "fd00::1", "one"), of("b", "fd00:0::1", "one")];
     let violation = check_unique(&twice).unwrap_err();
     assert_eq!(violation.rule, Rule::Unique);
-    assert!(violation.to_string().contains("the IPAddresses a and b have different addresses"), "{violation}");
+    assert!(
+        violation
+            .to_string()
+            .contains("the IPAddresses a and b have different addresses"),
+        "{violation}"
+    );
 }
 
 #[test]
 fn leaked_addresses_are_detected() {
-    let leaked = |claims: &[IPAddressClaim]| check_owned(claims, &[address(unchanged)]).err().map(|found| found.rule);
+    let leaked = |claims: &[IPAddressClaim]| {
+        check_owned(claims, &[address(unchanged)])
+            .err()
+            .map(|found| found.rule)
+    };
     assert_eq!(leaked(&[]), Some(Rule::NoLeak));
     let recreated = claim(|claim| claim["metadata"]["uid"] = json!("other-uid"));
     assert_eq!(leaked(&[recreated]), Some(Rule::NoLeak));
@@ -126,9 +199,14 @@ fn unbound_claim_needs_reason_and_message() {
     for (field, value) in [("status", "True"), ("reason", ""), ("message", "")] {
         let mut wrong = ready.clone();
         wrong[field] = json!(value);
-        assert_eq!(check_reason(&with(wrong)).map_err(|violation| violation.rule), Err(Rule::Reason));
+        assert_eq!(
+            check_reason(&with(wrong)).map_err(|violation| violation.rule),
+            Err(Rule::Reason)
+        );
     }
     assert!(check_reason(&claim(unchanged)).is_err());
     assert!(!reports_paused(&with(ready)));
-    assert!(reports_paused(&with(json!({ "type": "Paused", "status": "True" }))));
+    assert!(reports_paused(&with(
+        json!({ "type": "Paused", "status": "True" })
+    )));
 }

@@ -1,13 +1,17 @@
-//! Validation rules for the ranges of a pool. A range is an entry of a list, so that its rules cannot use the old value.
+//! Validation rules for the ranges of a pool. A range is an entry of a list, so that its rules
+//! cannot use the old value.
 
 use capi_ipam_ip::{MAX_ENTRY_LENGTH, MAX_RANGES};
 use serde_json::Value;
 
-use super::{MAX_ADDRESS_LENGTH, entry_rule, gateway_rule, is_v4, prefix_rules, required, within_subnet};
+use super::{
+    MAX_ADDRESS_LENGTH, entry_rule, gateway_rule, is_v4, prefix_rules, required, within_subnet,
+};
 use crate::crds::CrdError;
 use crate::crds::rules::{Rule, add, limit};
 
-/// The maximum number of entries of a range. All ranges together have as many entries as the other lists.
+/// The maximum number of entries of a range. All ranges together have as many entries as the other
+/// lists.
 pub(super) const MAX_ENTRIES: usize = 64;
 
 /// Adds the limits and rules of the ranges of a pool of single addresses.
@@ -25,7 +29,10 @@ pub(super) fn addresses(schema: &mut Value) -> Result<(), CrdError> {
         [
             Rule::of(
                 "prefix",
-                format!("size(self.addresses) == 0 || !{} || self.prefix <= 32", is_v4(first)),
+                format!(
+                    "size(self.addresses) == 0 || !{} || self.prefix <= 32",
+                    is_v4(first)
+                ),
                 "is at most 32 for IPv4 addresses",
             ),
             Rule::of(
@@ -49,6 +56,11 @@ pub(super) fn prefixes(schema: &mut Value) -> Result<(), CrdError> {
 
 fn shared(schema: &mut Value) -> Result<(), CrdError> {
     limit(schema, "spec.ranges", "maxItems", MAX_RANGES)?;
-    limit(schema, "spec.ranges[].gateway", "maxLength", MAX_ADDRESS_LENGTH)?;
+    limit(
+        schema,
+        "spec.ranges[].gateway",
+        "maxLength",
+        MAX_ADDRESS_LENGTH,
+    )?;
     add(schema, "spec.ranges[].gateway", [gateway_rule()])
 }
