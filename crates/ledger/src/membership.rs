@@ -89,7 +89,7 @@ impl NetworkCounts {
 
 impl Ledger {
     /// At most `limit` reservations that have to be moved to the scope of their pool. Pools that
-    /// are paused, deleted or refused by their network keep their reservations where they are.
+    /// are paused, deleted, undecodable or refused by their network keep their reservations.
     pub fn misplaced(&self, limit: usize) -> Vec<Misplaced> {
         let state = self.state.lock();
         let mut found = Vec::new();
@@ -97,7 +97,8 @@ impl Ledger {
             let Some(info) = entry.info.as_ref() else {
                 continue;
             };
-            if info.paused || info.deleting || info.network_problem.is_some() {
+            let is_kept = info.paused || info.deleting || info.is_undecodable;
+            if is_kept || info.network_problem.is_some() {
                 continue;
             }
             for (scope, _) in entry.holds.iter().filter(|(scope, _)| *scope != info.scope) {

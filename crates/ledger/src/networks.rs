@@ -399,7 +399,11 @@ impl Networks {
             reserved_in: past.reserved_in.as_ref(),
             selecting: &selecting,
         };
-        let decision = scope_rule::decide(&facts, |name| self.for_pool(name, pool, declared));
+        let decision = if declared.is_undecodable {
+            scope_rule::keep(&facts)
+        } else {
+            scope_rule::decide(&facts, |name| self.for_pool(name, pool, declared))
+        };
         let mut info = declared.clone();
         info.scope = decision.record.scope(pool);
         info.initialized &= decision.awaited.is_none();

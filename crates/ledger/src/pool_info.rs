@@ -13,6 +13,9 @@ use capi_ipam_ip::UsableBlocks;
 use capi_ipam_provider::api::is_paused;
 use kube::ResourceExt;
 
+/// The cool-down of a pool whose specification is not known: longer than any manager runs.
+const UNKNOWN_COOLDOWN_SECONDS: i64 = 100 * 365 * 24 * 60 * 60;
+
 /// The blocks that a pool can allocate, or the problems of its specification.
 type Usable = Result<Arc<UsableBlocks>, Arc<str>>;
 
@@ -23,6 +26,9 @@ pub struct PoolInfo {
     pub uid: String,
     /// Whether the pool has the annotation that pauses it.
     pub paused: bool,
+    /// Whether the object cannot be decoded. The pool keeps its scope and does not allocate; its
+    /// rules are those of the last state that could be decoded.
+    pub is_undecodable: bool,
     /// Whether the pool is being deleted.
     pub deleting: bool,
     /// Whether the pool has our finalizer, and the block length of its network is set.
@@ -96,6 +102,7 @@ impl PoolInfo {
         Self {
             uid: pool.uid().unwrap_or_default(),
             paused: is_paused(meta),
+            is_undecodable: false,
             deleting: meta.deletion_timestamp.is_some(),
             initialized: finalizer::is_set(pool, names::PROTECT_POOL),
             cooldown_seconds: spec.cooldown_seconds(),
@@ -127,9 +134,19 @@ impl PoolInfo {
         Self {
             usable: Err(format!("it cannot be decoded: {}", later.error).into()),
             generation: None,
+            is_undecodable: true,
             deleting: later.metadata.deletion_timestamp.is_some(),
             ..self.clone()
         }
+    }
+
+    /// A pool of which no state could be decoded. It may have any cool-down, so none ends.
+    pub(super) fn never_decoded(key: &PoolKey, object: &Invalid) -> Self {
+        let mut pool = Pool::reference(key, None);
+        pool.metadata.clone_from(&object.metadata);
+        let mut known = Self::of(&pool);
+        known.cooldown_seconds = UNKNOWN_COOLDOWN_SECONDS;
+        known.undecodable(object)
     }
 
     /// Whether the pool can allocate addresses to claims.

@@ -249,6 +249,12 @@ pub(super) fn decide(facts: &Facts<'_>, find: impl Fn(&Arc<str>) -> NetworkForPo
     }
 }
 
+/// Decides on the scope of a pool that cannot be decoded, and so allocates nothing. It is not known which
+/// network it names, so no change of a network is an explicit change of its scope.
+pub(super) fn keep(facts: &Facts<'_>) -> Decision {
+    Decision::stay(with_evidence(facts), None)
+}
+
 /// The record, with what the status and the reservations of the pool show about the time before
 /// this process.
 fn with_evidence(facts: &Facts<'_>) -> Record {

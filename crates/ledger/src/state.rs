@@ -11,6 +11,7 @@ use capi_ipam_controller::watch::Invalid;
 use capi_ipam_ip::Extents;
 use capi_ipam_provider::api::Uid;
 
+use super::PoolInfo;
 use super::networks::Networks;
 use super::pool::{Effect, PoolEntry};
 use super::quota::Consumer;
@@ -71,31 +72,30 @@ pub(super) struct Ignored {
 }
 
 impl State {
-    /// Records that a known pool exists in a state which cannot be decoded. Returns the claims that
-    /// wait for it.
+    /// Records that a pool exists in a state which cannot be decoded. Returns the claims that wait
+    /// for it.
     pub(super) fn set_undecodable_pool(
         &mut self,
         key: &PoolKey,
         object: &Invalid,
     ) -> Vec<NamespacedName> {
         let seen = ObjectVersion::of(&object.metadata);
-        let Some(entry) = self.pools.get_mut(key) else {
-            return Vec::new();
-        };
-        let Some(known) = entry.known().filter(|known| known.uid == seen.uid) else {
-            return Vec::new();
-        };
+        let key = &self.shared_key(key.clone());
+        let known = self.pools.get(key).and_then(PoolEntry::known);
         let versions = self.pool_versions.entry(key.kind).or_default();
-        let Some(stamp) = versions.see(Origin::Watch, Some(known), seen, Instant::now()) else {
+        let Some(stamp) = versions.see(Origin::Watch, known, seen, Instant::now()) else {
             return Vec::new();
         };
+        let entry = self.pools.entry(key.clone()).or_default();
         entry.stamp = stamp;
-        let later = entry
-            .declared
-            .as_ref()
-            .map(|declared| declared.undecodable(object));
-        if later != entry.declared {
-            self.set_pool(key, later);
+        // Another pool of this name has other rules.
+        let later = match &entry.declared {
+            Some(declared) if Uid::of(&declared.uid) == seen.uid => declared.undecodable(object),
+            _ => PoolInfo::never_decoded(key, object),
+        };
+        entry.set_status_record(&later.uid, false, None);
+        if entry.declared.as_ref() != Some(&later) {
+            self.set_pool(key, Some(later));
         }
         self.pools
             .get_mut(key)

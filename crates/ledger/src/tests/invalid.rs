@@ -248,3 +248,56 @@ fn undecodable_pool_keeps_its_addresses_and_its_cooldowns() {
     pools.delete_invalid(&invalid);
     assert_eq!(ledger.pool_info(&key()), None);
 }
+
+/// A manager that starts while a pool of a network cannot be decoded.
+#[test]
+fn pool_that_never_was_decodable_keeps_its_network() {
+    let decodable = member("p", "10.0.0.1-10.0.0.8");
+    let pools = PoolEventHandler {
+        ledger: Arc::new(ledger()),
+        kind: InClusterKind::IPPool,
+    };
+    let ledger = &pools.ledger;
+    let mut released = reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z"));
+    released.metadata.name = Some(in_lab(1).reservation_name());
+    released.spec.scope = in_lab(1).scope.name();
+    let invalid = Invalid {
+        error: "no list".to_owned(),
+        metadata: Box::new(decodable.metadata.clone()),
+    };
+    ledger.apply_network(&lab(json!({})));
+    ledger.apply(&released);
+    pools.init();
+    pools.apply_invalid(&invalid);
+    pools.apply(&member("q", "10.0.0.1-10.0.0.8"));
+    pools.init_done();
+
+    let info = ledger.pool_info(&key()).expect("it exists");
+    assert!(info.is_undecodable && !info.can_allocate(), "{info:?}");
+    assert_eq!(ledger.scope(&key()), in_lab(1).scope);
+    assert_eq!(
+        ledger.cooled_down(i64::from(i32::MAX), |_| true, 0),
+        [],
+        "any cool-down is possible"
+    );
+    assert!(ledger.misplaced(10).is_empty());
+    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Wait);
+    // Its network neither loses it nor gives its address to another pool.
+    assert_eq!(ledger.network("lab").needed_by, 2);
+    assert_eq!(
+        ledger.propose(&named("q"), &claim("b"), 1),
+        Proposal::Slot(in_lab(2))
+    );
+    ledger.remove_network("lab");
+    assert_eq!(ledger.scope(&key()), in_lab(1).scope);
+    ledger.apply_network(&lab(json!({})));
+
+    pools.apply(&decodable);
+    let info = ledger.pool_info(&key()).expect("it exists");
+    assert!(
+        info.can_allocate() && info.cooldown_seconds == 0,
+        "{info:?}"
+    );
+    assert_eq!(ledger.scope(&key()), in_lab(1).scope);
+    assert_eq!(ledger.cooled_down(1060, |_| true, 0).len(), 1);
+}

@@ -7,6 +7,7 @@
 )]
 
 use capi_ipam_api::{MemberPhase, PoolNetwork};
+use capi_ipam_controller::watch::Invalid;
 
 use super::*;
 
@@ -20,6 +21,7 @@ struct PoolObject {
     /// The labels, as an index of `SITES`.
     site: usize,
     names: Option<usize>,
+    is_decodable: bool,
     status: Option<Option<PoolNetwork>>,
 }
 
@@ -76,6 +78,7 @@ const KINDS: [Kind; 5] = [
 enum Step {
     Label(usize, usize),
     Name(usize, Option<usize>),
+    Decode(usize, bool),
     Select(usize, Option<Option<usize>>),
     Allow(usize, Allows),
     Validate(usize, bool),
@@ -110,6 +113,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         2 => (pool(), 0..SITES.len()).prop_map(|(pool, site)| Step::Label(pool, site)),
         2 => (pool(), proptest::option::of(network())).prop_map(|(pool, name)| Step::Name(pool, name)),
+        2 => (pool(), any::<bool>()).prop_map(|(pool, is_valid)| Step::Decode(pool, is_valid)),
         2 => (network(), selector).prop_map(|(network, selector)| Step::Select(network, selector)),
         1 => (network(), allows).prop_map(|(network, allows)| Step::Allow(network, allows)),
         2 => (network(), any::<bool>()).prop_map(|(network, is_valid)| Step::Validate(network, is_valid)),
@@ -134,6 +138,7 @@ impl Objects {
             generation: 1,
             site: 1,
             names: None,
+            is_decodable: true,
             status: None,
         };
         let lab = NetworkObject {
@@ -172,6 +177,7 @@ impl Objects {
             site,
             names,
             status,
+            ..
         } = &self.pools[index];
         let name = POOLS[index];
         let status = status
@@ -278,7 +284,9 @@ impl Manager {
         let Self { ledger, seen, .. } = self;
         match kind {
             Kind::Pools => {
-                (0..POOLS.len()).for_each(|pool| ledger.apply_pool(&objects.pool(pool)));
+                for pool in 0..POOLS.len() {
+                    observe_pool(ledger, objects, pool);
+                }
                 seen.pools.clone_from(&objects.pools);
             }
             Kind::Network(network) => {
@@ -318,6 +326,20 @@ impl Manager {
         self.ledger
             .pool_info(&named(POOLS[pool]))
             .is_some_and(|info| info.can_allocate())
+    }
+}
+
+/// A pool that cannot be decoded shows its metadata only.
+fn observe_pool(ledger: &Ledger, objects: &Objects, pool: usize) {
+    let object = objects.pool(pool);
+    if objects.pools[pool].is_decodable {
+        ledger.apply_pool(&object);
+    } else {
+        let invalid = Invalid {
+            error: "no list".to_owned(),
+            metadata: Box::new(object.metadata),
+        };
+        ledger.apply_invalid_pool(&named(POOLS[pool]), &invalid);
     }
 }
 
@@ -385,6 +407,9 @@ fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
     match step {
         Step::Label(pool, site) => objects.edit_pool(*pool, |pool| pool.site = *site),
         Step::Name(pool, network) => objects.edit_pool(*pool, |pool| pool.names = *network),
+        Step::Decode(pool, is_valid) => {
+            objects.edit_pool(*pool, |pool| pool.is_decodable = *is_valid);
+        }
         Step::Select(network, selector) => {
             objects.edit_network(*network, |it| it.selector = *selector)
         }
@@ -433,6 +458,10 @@ fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
                 let Some(Some(status)) = &objects.pools[pool].status else {
                     continue;
                 };
+                // It allocates nothing until its status can be read.
+                if !objects.pools[pool].is_decodable {
+                    continue;
+                }
                 let recorded = Scope::Network(status.name.as_str().into());
                 let after = manager.scope(pool);
                 let mut unnamed = manager.seen.clone();
@@ -465,7 +494,8 @@ fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
     for manager in &*managers {
         for (pool, name) in POOLS.iter().enumerate() {
             let network = index_of(&manager.scope(pool));
-            let is_usable = network.is_none_or(|network| manager.seen.is_usable(network));
+            let is_usable = manager.seen.pools[pool].is_decodable
+                && network.is_none_or(|network| manager.seen.is_usable(network));
             assert!(
                 is_usable || !manager.can_allocate(pool),
                 "{name} allocates, {:?}",
@@ -477,7 +507,8 @@ fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
 
 /// A status is written with the version of the object as precondition.
 fn write_status(objects: &mut Objects, manager: &Manager, pool: usize) {
-    if manager.seen.pools[pool] == objects.pools[pool] {
+    let is_decodable = objects.pools[pool].is_decodable;
+    if is_decodable && manager.seen.pools[pool] == objects.pools[pool] {
         objects.pools[pool].status = Some(manager.ledger.pool_network(&named(POOLS[pool])));
     }
 }
@@ -505,6 +536,9 @@ proptest! {
             execute(&mut objects, &mut managers, step);
         }
         // In the end both managers observe everything, and agree.
+        for pool in 0..POOLS.len() {
+            execute(&mut objects, &mut managers, &Step::Decode(pool, true));
+        }
         let rounds = [0, 1].into_iter().cycle().take(8);
         for by in rounds {
             for pool in 0..POOLS.len() {
