@@ -98,6 +98,14 @@ pub struct Global {
     pub verbosity: u8,
 }
 
+impl Global {
+    /// The namespace whose objects a command lists; `None` for all namespaces. `own` is that of the
+    /// caller.
+    pub(crate) fn listed_namespace<'a>(&self, own: &'a str) -> Option<&'a str> {
+        (!self.all_namespaces).then_some(own)
+    }
+}
+
 /// Heading of the flags for the connection.
 const CONNECTION: &str = "Connection";
 

@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::cli::Cli;
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::model::Document;
 
 /// The shells with a committed completion script.
@@ -54,14 +54,14 @@ pub(crate) fn files() -> Result<Vec<(String, Vec<u8>)>, Error> {
 }
 
 /// Writes all generated files below a folder.
-pub(crate) fn write(folder: &Path) -> Result<(), Error> {
+pub(crate) fn run(folder: &Path) -> Result<Code, Error> {
     for (name, content) in files()? {
         let path = folder.join(name);
         let parent = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         let written = parent.and_then(|()| std::fs::write(&path, content));
         written.map_err(|error| Error::Output(format!("{}: {error}", path.display())))?;
     }
-    Ok(())
+    Ok(Code::Ok)
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! `kubectl ipam`: shows pools, addresses, claims and their holders, and writes reservations, with
 //! the permissions of the caller.
 //!
-//! - [`cli`]: the command line; [`error`]: errors and exit codes;
-//! - `diagnose`: what `doctor` reads;
+//! - [`cli`]: the command line; [`error`]: errors and exit codes; `input`: parsers of what users
+//!   write;
+//! - `commands`: one file for each command;
 //! - `cluster`: requests to the API server; `objects`: the fields of an object that are kept;
+//!   `load`: lists of them, with the permissions that the caller lacks;
 //! - [`model`]: reports, computed by pure functions from the objects;
-//! - `search`: `who` and `show`; `sort`: `--sort-by`; `reserve`: reservations of users; `transfer`:
+//! - `sort`: `--sort-by`; `user_reservation`: reservations of users; `transfer`: the files of
 //!   `import` and `export`;
-//! - `render`: a report as text; `output`: formats and terminal;
+//! - `render`: a report as text; `output`: formats, warnings and terminal;
 //! - `web`: the web page of `web`, with its server and its watches;
 //! - `generate`: completions, manual pages and the JSON schema of `-o json`.
 //!
@@ -24,16 +26,15 @@ pub mod model;
 
 mod cluster;
 mod commands;
-mod diagnose;
 mod generate;
+mod input;
 mod load;
 mod objects;
 mod output;
 mod render;
-mod reserve;
-mod search;
 mod sort;
 mod transfer;
+mod user_reservation;
 mod web;
 
 #[cfg(any(test, feature = "laws"))]

@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 pub(crate) use self::readable::Readable;
 use crate::cluster::{Cluster, Kind, ListError, OtherKind};
 use crate::error::{Error, MissingRight};
+use crate::input::{kind_of, matches, short};
 use crate::objects::{
     AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow, UnservedClaim,
 };
@@ -413,29 +414,6 @@ fn open_network(pool: &Pool) -> IPNetwork {
     network
 }
 
-/// Whether a pool has the name `NAME` or `KIND/NAME`. The kind is a name, a plural, or the short
-/// form of the tables.
-pub(crate) fn matches(key: &PoolKey, text: &str) -> bool {
-    let (kind, name) = text
-        .split_once('/')
-        .map_or((None, text), |(kind, name)| (Some(kind), name));
-    key.name.as_ref() == name && kind.is_none_or(|text| is_kind(key.kind, text))
-}
-
-/// Whether a text is the name, the plural or the short form of a kind.
-fn is_kind(kind: InClusterKind, text: &str) -> bool {
-    [kind.name(), kind.plural(), short(kind)]
-        .iter()
-        .any(|name| name.eq_ignore_ascii_case(text))
-}
-
-/// The kind with this name, plural or short form.
-pub(crate) fn kind_of(text: &str) -> Option<InClusterKind> {
-    InClusterKind::ALL
-        .into_iter()
-        .find(|kind| is_kind(*kind, text))
-}
-
 fn find<'a>(pools: &'a [PoolRow], name: &str) -> Result<Option<&'a PoolRow>, Error> {
     let found: Vec<_> = pools
         .iter()
@@ -452,34 +430,4 @@ fn find<'a>(pools: &'a [PoolRow], name: &str) -> Result<Option<&'a PoolRow>, Err
         });
     }
     Ok(found.first().copied())
-}
-
-/// The short form of a kind in tables.
-pub(crate) const fn short(kind: InClusterKind) -> &'static str {
-    match kind {
-        InClusterKind::IPPool => "IP",
-        InClusterKind::GlobalIPPool => "GlobalIP",
-        InClusterKind::PrefixPool => "Prefix",
-        InClusterKind::GlobalPrefixPool => "GlobalPrefix",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pool_is_found_by_name_or_kind_and_name() {
-        let key = |kind| PoolKey::new(kind, None, "web");
-        let global = key(InClusterKind::GlobalIPPool);
-        for text in [
-            "web",
-            "globalip/web",
-            "GlobalInClusterIPPool/web",
-            "globalinclusterippools/web",
-        ] {
-            assert!(matches(&global, text), "{text}");
-        }
-        assert!(!matches(&global, "ip/web") && !matches(&global, "other"));
-    }
 }

@@ -117,6 +117,23 @@ fn moving_of(pool: &Pool) -> Option<PoolNetwork> {
 }
 
 impl PoolRow {
+    /// An address or a prefix in the scope of the pool.
+    pub(crate) fn slot(&self, block: Block) -> Slot {
+        Slot {
+            scope: self.scope.clone(),
+            block,
+        }
+    }
+
+    /// The namespace of all claims that can use the addresses of the pool; `None` for all
+    /// namespaces. Addresses of a network are used by claims for its other pools, too.
+    pub(crate) fn namespace_of_users(&self) -> Option<&str> {
+        match self.network {
+            Some(_) => None,
+            None => self.key.namespace.as_deref(),
+        }
+    }
+
     /// Whether only some claims get the last free addresses.
     pub(crate) fn has_headroom(&self) -> bool {
         self.key.kind.is_global() && self.spec.access().headroom.is_some()

@@ -4,10 +4,49 @@ use std::io::{ErrorKind, IsTerminal, Write};
 
 use jiff::Timestamp;
 
-use crate::cli::{Format, Global};
-use crate::error::Error;
+use crate::cli::{Format, Global, ListFlags};
+use crate::error::{Code, Error};
+use crate::load::Loader;
 use crate::model::{Document, Report};
 use crate::render::{Style, grid, lines, names, text};
+
+/// Prints the warnings and the report of a command, and returns the exit code.
+pub(crate) fn finish(
+    loader: &Loader<'_>,
+    report: &Report,
+    format: Format,
+    style: Style,
+) -> Result<Code, Error> {
+    // Before the output: a table should not be read without its warnings.
+    warn_incomplete(loader);
+    print_report(report, &loader.sentences(), format, style)?;
+    Ok(code(loader))
+}
+
+/// Prints the warnings of a command, and the permissions that the caller lacks.
+pub(crate) fn warn_incomplete(loader: &Loader<'_>) {
+    for text in &loader.warnings {
+        warn(text);
+    }
+    for right in &loader.missing {
+        warn(&format!("the output is incomplete: {right}"));
+    }
+}
+
+/// The exit code of a command whose output was printed: output that lacks objects because of a
+/// missing permission has its own.
+pub(crate) fn code(loader: &Loader<'_>) -> Code {
+    if loader.missing.is_empty() {
+        Code::Ok
+    } else {
+        Code::Forbidden
+    }
+}
+
+/// Whether a report is printed as text for people.
+pub(crate) fn is_text(format: Format) -> bool {
+    matches!(format, Format::Table | Format::Wide)
+}
 
 /// Prints a report. `missing` are the permissions that the caller lacks.
 pub(crate) fn print_report(
@@ -44,14 +83,7 @@ pub(crate) fn format(
     };
     let document = Document { report, missing };
     Ok(match format {
-        Format::Table => text(report, style),
-        Format::Wide => text(
-            report,
-            Style {
-                wide: true,
-                ..style
-            },
-        ),
+        Format::Table | Format::Wide => text(report, style),
         Format::Json => {
             serde_json::to_string_pretty(&document).map_err(|error| failed(&error))? + "\n"
         }
@@ -65,8 +97,16 @@ pub(crate) fn format(
     })
 }
 
+/// The style of a command that lists objects.
+pub(crate) fn list_style(flags: &Global, list: &ListFlags) -> Style {
+    Style {
+        headers: !list.no_headers,
+        ..style(flags)
+    }
+}
+
 /// The style for the standard output.
-pub(crate) fn style(flags: &Global, namespaces: bool) -> Style {
+pub(crate) fn style(flags: &Global) -> Style {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let is_dumb = variable("TERM").is_some_and(|term| term == "dumb");
     let color = !flags.no_color
@@ -75,8 +115,8 @@ pub(crate) fn style(flags: &Global, namespaces: bool) -> Style {
         && std::io::stdout().is_terminal();
     Style {
         color,
-        wide: false,
-        namespaces,
+        wide: flags.output == Format::Wide,
+        namespaces: flags.all_namespaces,
         headers: true,
         now: Timestamp::now(),
     }

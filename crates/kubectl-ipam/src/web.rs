@@ -29,12 +29,19 @@ use tokio::net::TcpListener;
 use self::guard::Guard;
 use self::server::Page;
 use self::state::State;
+use crate::cli::Global;
 use crate::cluster::Cluster;
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::output;
 
 /// Serves the page until the process is interrupted.
-pub(crate) async fn serve(cluster: &Cluster, port: u16, opens_browser: bool) -> Result<(), Error> {
+pub(crate) async fn run(global: &Global, port: u16, opens_browser: bool) -> Result<Code, Error> {
+    let cluster = Cluster::connect(global).await?;
+    serve(&cluster, port, opens_browser).await?;
+    Ok(Code::Ok)
+}
+
+async fn serve(cluster: &Cluster, port: u16, opens_browser: bool) -> Result<(), Error> {
     let failed = |error: &std::io::Error| {
         Error::Argument(format!("cannot listen on 127.0.0.1:{port}: {error}"))
     };

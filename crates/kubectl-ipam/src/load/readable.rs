@@ -126,6 +126,23 @@ impl<T> Readable<T> {
     }
 }
 
+impl<T> Readable<Vec<T>> {
+    /// The rows of a list that is printed. Fails if it is empty because something may not be read:
+    /// then it is unknown, not empty.
+    pub(crate) fn listed(self, what: &str) -> Result<Vec<T>, Error> {
+        if self.value.is_empty() {
+            return self.require(|| format!("the list of {what}"));
+        }
+        Ok(self.value)
+    }
+
+    /// As [`Readable::listed`]; `None` if the list is unknown.
+    pub(crate) fn listed_if_known(self) -> Option<Vec<T>> {
+        let is_unknown = self.value.is_empty() && !self.is_complete();
+        (!is_unknown).then_some(self.value)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

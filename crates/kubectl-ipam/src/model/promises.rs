@@ -2,7 +2,7 @@
 
 use super::finding::{Check, Finding};
 use crate::objects::ReservationRow;
-use crate::reserve::promised_to;
+use crate::user_reservation::promised_to;
 
 /// A reservation that promises an address to a claim that cannot exist or cannot use the pool.
 pub(super) fn impossible(reservation: &ReservationRow) -> Option<Finding> {

@@ -13,7 +13,7 @@ use super::{IMPORT_LABEL, Parsed, Texts};
 use crate::cluster::{Identity, Kind};
 use crate::error::Error;
 use crate::load::Loader;
-use crate::objects::{ReservationRow, scope_of};
+use crate::objects::{AddressRow, ReservationRow, scope_of};
 
 /// What the cluster contains.
 pub(super) struct Existing {
@@ -110,20 +110,40 @@ pub(super) async fn read(
     parsed: &Parsed,
     prune: bool,
 ) -> Result<Existing, Error> {
-    let mut existing = Existing::default();
-    loader
-        .each_pool(None, |pool: &Pool| {
-            let entry = ExistingPool {
-                spec: pool.spec.clone(),
-                scope: scope_of(pool),
-                metadata: Metadata::of(&pool.metadata),
-                version: Identity::of(&pool.metadata),
-            };
-            existing.pools.insert(PoolKey::of(pool), entry);
-        })
-        .await?
-        .require(|| "which pools exist".to_owned())?;
     let blocks: HashSet<Block> = parsed.reserved().map(|wanted| wanted.block).collect();
+    let mut existing = Existing::default();
+    read_pools(loader, &mut existing).await?;
+    read_reservations(loader, &blocks, &mut existing).await?;
+    if !blocks.is_empty() || prune {
+        read_addresses(loader, &blocks, prune, &mut existing).await?;
+    }
+    if prune {
+        read_claims(loader, &mut existing).await?;
+    }
+    read_networks(loader, parsed, &mut existing).await?;
+    Ok(existing)
+}
+
+async fn read_pools(loader: &mut Loader<'_>, existing: &mut Existing) -> Result<(), Error> {
+    let each = |pool: &Pool| {
+        let entry = ExistingPool {
+            spec: pool.spec.clone(),
+            scope: scope_of(pool),
+            metadata: Metadata::of(&pool.metadata),
+            version: Identity::of(&pool.metadata),
+        };
+        existing.pools.insert(PoolKey::of(pool), entry);
+    };
+    let pools = loader.each_pool(None, each).await?;
+    pools.require(|| "which pools exist".to_owned())
+}
+
+/// Reads the reservations of the blocks of the file, and those of imports.
+async fn read_reservations(
+    loader: &mut Loader<'_>,
+    blocks: &HashSet<Block>,
+    existing: &mut Existing,
+) -> Result<(), Error> {
     let each = |reservation: IPReservation| {
         let Some(entry) = ExistingReservation::of(&reservation) else {
             return;
@@ -132,35 +152,38 @@ pub(super) async fn read(
             existing.reservations.push(entry);
         }
     };
-    loader
-        .list(Kind::Reservation, None, each)
-        .await?
-        .require(|| "which reservations exist".to_owned())?;
-    if !blocks.is_empty() || prune {
-        let rows = loader
-            .addresses(|row| prune || blocks.contains(&row.block))
-            .await?;
-        for row in rows.require(|| "which addresses are in use".to_owned())? {
-            if prune {
-                existing.pools_in_use.insert(row.pool.clone());
-            }
-            if blocks.contains(&row.block) {
-                let claim = row.claim_key();
-                existing.addresses.push((row.pool, row.block, claim));
-            }
+    let reservations = loader.list(Kind::Reservation, None, each).await?;
+    reservations.require(|| "which reservations exist".to_owned())
+}
+
+/// Reads which claims use the blocks of the file, and, to prune, which pools are in use.
+async fn read_addresses(
+    loader: &mut Loader<'_>,
+    blocks: &HashSet<Block>,
+    prune: bool,
+    existing: &mut Existing,
+) -> Result<(), Error> {
+    let is_wanted = |row: &AddressRow| prune || blocks.contains(&row.block);
+    let rows = loader.addresses(is_wanted).await?;
+    for row in rows.require(|| "which addresses are in use".to_owned())? {
+        if prune {
+            existing.pools_in_use.insert(row.pool.clone());
+        }
+        if blocks.contains(&row.block) {
+            let claim = row.claim_key();
+            existing.addresses.push((row.pool, row.block, claim));
         }
     }
-    if prune {
-        let claims = loader
-            .claims(None, |_| true)
-            .await?
-            .require(|| "which pools are in use".to_owned())?;
-        existing
-            .pools_in_use
-            .extend(claims.into_iter().map(|claim| claim.pool));
+    Ok(())
+}
+
+/// Reads which pools have claims. They cannot be pruned.
+async fn read_claims(loader: &mut Loader<'_>, existing: &mut Existing) -> Result<(), Error> {
+    let claims = loader.claims(None, |_| true).await?;
+    for claim in claims.require(|| "which pools are in use".to_owned())? {
+        existing.pools_in_use.insert(claim.pool);
     }
-    read_networks(loader, parsed, &mut existing).await?;
-    Ok(existing)
+    Ok(())
 }
 
 /// Reads the networks if one of them could select a pool that the file creates or changes, and

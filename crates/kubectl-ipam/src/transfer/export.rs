@@ -11,7 +11,8 @@ use super::{TEXTS_NOT_IMPORTED, Texts, table};
 use crate::cli::Format;
 use crate::cluster::Kind;
 use crate::error::Error;
-use crate::load::{Loader, matches, short};
+use crate::input::{matches, short};
+use crate::load::Loader;
 
 /// What `export` writes.
 pub(crate) struct Exported {

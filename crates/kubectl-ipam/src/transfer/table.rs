@@ -1,14 +1,12 @@
 //! CSV: one row is a pool or a reservation.
 
-use capi_ipam_api::{IPReservation, Pool, PoolKey, PoolSpec};
+use capi_ipam_api::{IPReservation, InClusterKind, Pool, PoolKey, PoolSpec};
 use csv::{ReaderBuilder, StringRecord, Trim, Writer};
 use serde_json::{Map, Value, json};
 
 use super::{Entry, Parsed, Texts, Wanted, WantedPool};
-use crate::commands::parse_block;
-use crate::load::{kind_of, short};
+use crate::input::{kind_of, parse_block, parse_claim, short};
 use crate::model::ImportProblem;
-use crate::reserve::parse_claim;
 
 /// The kind of a reservation.
 const RESERVATION: &str = "IPReservation";
@@ -168,6 +166,32 @@ impl Row<'_> {
         }
         let kind = kind_of(kind)
             .ok_or_else(|| vec![format!("kind: {kind} is neither a pool nor {RESERVATION}")])?;
+        let wanted = self.pool(kind, namespace)?;
+        Ok(Entry::Pool(Box::new(wanted)))
+    }
+
+    /// Returns all problems of a row of a pool at once.
+    fn pool(&self, kind: InClusterKind, namespace: &str) -> Result<WantedPool, Vec<String>> {
+        let mut problems = self.unused_cells(kind);
+        let Some(name) = self.cell("name") else {
+            problems.push("name: is empty".to_owned());
+            return Err(problems);
+        };
+        let spec = self.spec(kind, &mut problems);
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let namespace = (!kind.is_global()).then(|| self.cell("namespace").unwrap_or(namespace));
+        let metadata = json!({ "name": name, "namespace": namespace });
+        let pool = serde_json::from_value(
+            json!({ "kind": kind.name(), "metadata": metadata, "spec": spec }),
+        );
+        let pool = pool.map_err(|error| vec![error.to_string()])?;
+        Ok(WantedPool { pool, spec })
+    }
+
+    /// The problems of cells that a pool of this kind does not have.
+    fn unused_cells(&self, kind: InClusterKind) -> Vec<String> {
         let mut problems = Vec::new();
         for column in ["pool", "claim"] {
             if self.cell(column).is_some() {
@@ -177,10 +201,11 @@ impl Row<'_> {
         if kind.is_global() && self.cell("namespace").is_some() {
             problems.push(format!("namespace: a {} has none", kind.name()));
         }
-        let Some(name) = self.cell("name") else {
-            problems.push("name: is empty".to_owned());
-            return Err(problems);
-        };
+        problems
+    }
+
+    /// The specification of a pool. Adds what is wrong to the problems.
+    fn spec(&self, kind: InClusterKind, problems: &mut Vec<String>) -> Value {
         let mut spec = Map::new();
         for (column, field) in fields(kind.has_prefixes()) {
             let Some(cell) = self.cell(column) else {
@@ -200,6 +225,7 @@ impl Row<'_> {
                 problems.push(format!("{column}: a {} has none", kind.name()));
             }
         }
+        // The field is required, although its cell can be empty.
         let list = if kind.has_prefixes() {
             "prefixes"
         } else {
@@ -209,17 +235,7 @@ impl Row<'_> {
         if !kind.has_prefixes() && self.cell("prefix").is_none() {
             problems.push("prefix: is empty".to_owned());
         }
-        if !problems.is_empty() {
-            return Err(problems);
-        }
-        let namespace = (!kind.is_global()).then(|| self.cell("namespace").unwrap_or(namespace));
-        let metadata = json!({ "name": name, "namespace": namespace });
-        let spec = Value::Object(spec);
-        let pool = serde_json::from_value(
-            json!({ "kind": kind.name(), "metadata": metadata, "spec": spec }),
-        );
-        let pool = pool.map_err(|error| vec![error.to_string()])?;
-        Ok(Entry::Pool(Box::new(WantedPool { pool, spec })))
+        Value::Object(spec)
     }
 
     fn reservation(&self, namespace: &str) -> Result<Wanted, String> {

@@ -21,8 +21,8 @@ use tokio::sync::watch;
 use super::assets;
 use super::guard::{Access, Guard};
 use super::state::State;
-use crate::commands::parse_block;
 use crate::error::sentences;
+use crate::input::parse_block;
 use crate::model::View;
 
 /// Longest time between two versions that the browser gets.

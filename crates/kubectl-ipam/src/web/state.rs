@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::cluster::Kind;
-use crate::commands::parse_block;
 use crate::error::MissingRight;
+use crate::input::parse_block;
 use crate::load::Readable;
 use crate::model::{
     ClaimLine, Overview, OverviewPool, PoolWindow, SearchResult, Searched, View, networks, pools,

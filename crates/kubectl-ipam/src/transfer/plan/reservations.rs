@@ -7,8 +7,8 @@ use capi_ipam_ip::Block;
 use super::super::existing::{ExistingReservation, Metadata};
 use super::super::{IMPORT_LABEL, Wanted};
 use super::{Action, Change, PlannedPool, Planner, missing_metadata};
-use crate::load::short;
-use crate::reserve::{promised_to, reservation};
+use crate::input::short;
+use crate::user_reservation::{promised_to, reservation};
 
 impl<'a> Planner<'a> {
     /// Plans a reservation. One that is as in the file is not checked: it is never a reason to stop

@@ -1,50 +1,47 @@
-//! `who` and `show`. Both read lists of the whole cluster. As text, what is known before is printed
-//! at once.
+//! `who`: what contains and holds an address. It reads lists of the whole cluster; as text, what is
+//! known before is printed at once.
 
-use std::collections::HashMap;
-
-use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
+use capi_ipam_api::{IPReservation, Slot};
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 
+use crate::cli::Global;
 use crate::cluster::{Cluster, Kind, ListError};
-use crate::commands::{code, warn};
 use crate::error::{Code, Error, MissingRight};
+use crate::input::parse_block;
 use crate::load::{Loader, Readable};
-use crate::model::{
-    Holder, PoolDetails, PoolMatch, Report, holders, matches_of, show, specification,
-};
-use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow, SliceRow};
+use crate::model::{Holder, PoolMatch, Report, holders, matches_of};
+use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 use crate::output;
 use crate::render::{self, Style};
 
-/// What contains and holds an address.
-pub(crate) async fn who(loader: &mut Loader<'_>, block: Block) -> Result<Report, Error> {
+pub(super) async fn run(global: &Global, address: &str) -> Result<Code, Error> {
+    let block = parse_block(address)?;
+    let cluster = Cluster::connect(global).await?;
+    let mut loader = Loader::new(&cluster);
+    let style = output::style(global);
+    if output::is_text(global.output) {
+        return print(&mut loader, block, style).await;
+    }
+    let report = report(&mut loader, block).await?;
+    output::finish(&loader, &report, global.output, style)
+}
+
+async fn report(loader: &mut Loader<'_>, block: Block) -> Result<Report, Error> {
     let rows = loader.pools(None).await?;
     let pools = rows.as_ref().map(|rows| matches_of(rows, block));
     let holders = all_holders(loader, &rows, block).await?;
     require_holder(&pools, &holders, block)?;
-    let (pools, holders) = (listed(pools), listed(holders));
     Ok(Report::HolderList {
         address: block.to_string(),
-        pools,
-        holders,
+        pools: pools.listed_if_known(),
+        holders: holders.listed_if_known(),
     })
-}
-
-/// The list; `None` if it is empty because something may not be read.
-fn listed<T>(list: Readable<Vec<T>>) -> Option<Vec<T>> {
-    let is_unknown = list.seen().is_empty() && !list.is_complete();
-    (!is_unknown).then(|| list.into_seen())
 }
 
 /// Prints what contains and holds an address: first the pools, then the holder that the reservation
 /// names, then the others, for which all IPAddresses are read.
-pub(crate) async fn print_who(
-    loader: &mut Loader<'_>,
-    block: Block,
-    style: Style,
-) -> Result<Code, Error> {
+async fn print(loader: &mut Loader<'_>, block: Block, style: Style) -> Result<Code, Error> {
     let rows = loader.pools(None).await?;
     let pools = rows.as_ref().map(|rows| matches_of(rows, block));
     if !pools.seen().is_empty() {
@@ -55,7 +52,7 @@ pub(crate) async fn print_who(
     let all = all_holders(loader, &rows, block).await?;
     require_holder(&pools, &all, block)?;
     if pools.seen().is_empty() {
-        output::print(&render::memberships(listed(pools).as_deref()))?;
+        output::print(&render::memberships(pools.listed_if_known().as_deref()))?;
     }
     let others = all
         .seen()
@@ -66,8 +63,8 @@ pub(crate) async fn print_who(
         output::print(&render::no_holder(&block.to_string(), all.is_complete()))?;
     }
     output::print(&render::incomplete(&loader.sentences()))?;
-    warn(loader);
-    Ok(code(loader))
+    output::warn_incomplete(loader);
+    Ok(output::code(loader))
 }
 
 /// Whether two descriptions are of one holder. The first one was read by name, so it can know more.
@@ -207,78 +204,10 @@ fn slot(pool: &PoolRow, block: Block) -> Option<Slot> {
     let usable: &UsableBlocks = pool.usable.as_ref().ok()?;
     let numbers = usable.numbers_overlapping(block)?;
     let found = (numbers.first() == numbers.last()).then(|| usable.block(numbers.first()))?;
-    Some(Slot {
-        scope: pool.scope.clone(),
-        block: found,
-    })
+    Some(pool.slot(found))
 }
 
 fn overlap(one: Block, other: Block) -> bool {
     let (a, b) = (one.span(), other.span());
     one.family() == other.family() && a.first() <= b.last() && b.first() <= a.last()
-}
-
-/// Prints a pool: first its specification, then what is computed from all IPAddresses, reservations
-/// and claims.
-pub(crate) async fn print_details(
-    loader: &mut Loader<'_>,
-    name: &str,
-    style: Style,
-) -> Result<Code, Error> {
-    let pool = loader.find_pool(name).await?;
-    output::print(&render::head(&specification(&pool)))?;
-    let details = details(loader, &pool).await?;
-    output::print(&render::body(&details, style))?;
-    output::print(&render::incomplete(&loader.sentences()))?;
-    warn(loader);
-    Ok(code(loader))
-}
-
-/// A pool with everything that it contains.
-pub(crate) async fn details(loader: &mut Loader<'_>, pool: &PoolRow) -> Result<PoolDetails, Error> {
-    // Pools of other namespaces matter only for a network.
-    let is_alone = pool.network.is_none();
-    let all = if is_alone {
-        Readable::complete(vec![pool.clone()])
-    } else {
-        loader.pools(None).await?
-    };
-    let scopes: HashMap<&PoolKey, &Scope> = all
-        .seen()
-        .iter()
-        .map(|pool| (&pool.key, &pool.scope))
-        .collect();
-    let is_here = |key: &PoolKey| {
-        *key == pool.key || scopes.get(key).is_some_and(|scope| **scope == pool.scope)
-    };
-    let namespace = if is_alone {
-        pool.key.namespace.as_deref()
-    } else {
-        None
-    };
-    let addresses = loader
-        .addresses_in(namespace, |row| is_here(&row.pool))
-        .await?;
-    let reservations = loader
-        .reservations(|row| row.slot.scope == pool.scope)
-        .await?;
-    let claims = loader.claims(namespace, |row| is_here(&row.pool)).await?;
-    let is_own = |row: &SliceRow| row.block.as_ref().is_ok_and(|(key, _)| *key == pool.key);
-    let has_slices = pool.spec.slices().is_some();
-    let slices = if has_slices {
-        loader.slices(is_own).await?
-    } else {
-        Readable::complete(Vec::new())
-    };
-    // Which addresses are in the network depends on its pools.
-    let addresses = addresses.depends_on(&all);
-    let pools = all.as_ref().map(Vec::as_slice);
-    Ok(show(
-        pool,
-        &pools,
-        &addresses,
-        &reservations,
-        &slices,
-        &claims,
-    ))
 }

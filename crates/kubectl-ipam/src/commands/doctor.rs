@@ -1,4 +1,4 @@
-//! `doctor`: reads everything that the checks need.
+//! `doctor`: reads everything that the checks need, and prints what is wrong.
 
 use std::time::Duration;
 
@@ -8,10 +8,13 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 
+use crate::cli::Global;
 use crate::cluster::{Cluster, OtherKind};
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::load::{Loader, Readable};
-use crate::model::{Check, Diagnosis, Finding, Inventory, LeaseRow, WebhookRow, diagnosis};
+use crate::model::{Check, Diagnosis, Finding, Inventory, LeaseRow, Report, WebhookRow, diagnosis};
+use crate::output;
+use crate::render::Style;
 
 /// The webhook configuration of the provider.
 const WEBHOOKS: &str = "capi-ipam-in-cluster-validating-webhook-configuration";
@@ -19,8 +22,34 @@ const WEBHOOKS: &str = "capi-ipam-in-cluster-validating-webhook-configuration";
 /// Time between two reads. What is right after it was a change in progress.
 const RECHECK_DELAY: Duration = Duration::from_secs(3);
 
+pub(super) async fn run(global: &Global) -> Result<Code, Error> {
+    let cluster = Cluster::connect(global).await?;
+    let (found, loader) = diagnose(&cluster).await?;
+    // A finding is more important than a check that was not possible.
+    let code = if found.findings.is_empty() {
+        output::code(&loader)
+    } else {
+        Code::Findings
+    };
+    let report = Report::FindingList {
+        findings: found.findings,
+        unchecked: found.unchecked,
+    };
+    // The text has the missing permissions.
+    if !output::is_text(global.output) {
+        output::warn_incomplete(&loader);
+    }
+    // Findings are of objects of all namespaces.
+    let style = Style {
+        namespaces: true,
+        ..output::style(global)
+    };
+    output::print_report(&report, &loader.sentences(), global.output, style)?;
+    Ok(code)
+}
+
 /// Returns what is wrong. What may be a change in progress is checked twice.
-pub(crate) async fn diagnose(cluster: &Cluster) -> Result<(Diagnosis, Loader<'_>), Error> {
+async fn diagnose(cluster: &Cluster) -> Result<(Diagnosis, Loader<'_>), Error> {
     let (found, loader) = check(cluster).await?;
     if !found
         .findings

@@ -1,0 +1,197 @@
+//! `reserve`: reserves an address, or the next one of a pool.
+
+use capi_ipam_api::{PoolKey, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_ip::{Block, UsableBlocks};
+use capi_ipam_ledger::Proposal;
+
+use super::reservations::{find, held_by, report};
+use crate::cli::{DryRun, Global};
+use crate::cluster::{Cluster, Created};
+use crate::error::{Code, Error};
+use crate::input::{parse_block, parse_claim, show_command};
+use crate::load::Loader;
+use crate::model::{Report, ReservationAction};
+use crate::objects::{AddressRow, PoolRow};
+use crate::output;
+use crate::user_reservation::{promised_to, reservation};
+
+/// How often another address is tried if somebody else reserves the next one first.
+const MAX_ATTEMPTS: u32 = 10;
+
+/// What is reserved.
+struct Request<'a> {
+    pool: &'a PoolRow,
+    /// The claim that gets the address. Without it, no claim gets the address.
+    claim: Option<NamespacedName>,
+    dry_run: bool,
+}
+
+pub(super) async fn run(
+    global: &Global,
+    pool: &str,
+    address: Option<&str>,
+    claim: Option<&str>,
+    dry_run: DryRun,
+) -> Result<Code, Error> {
+    let cluster = Cluster::connect(global).await?;
+    cluster.require_reservations()?;
+    let mut loader = Loader::new(&cluster);
+    let pool = loader.find_pool(pool).await?;
+    usable(&pool)?;
+    let request = Request {
+        pool: &pool,
+        claim: claim_of(claim, &pool.key, &cluster.namespace)?,
+        dry_run: dry_run == DryRun::Server,
+    };
+    let report = match address {
+        Some(address) => reserve_block(&mut loader, &request, parse_block(address)?).await?,
+        None => reserve_next(&mut loader, &request).await?,
+    };
+    output::finish(&loader, &report, global.output, output::style(global))
+}
+
+/// The claim that gets the address. Its namespace is by default that of the pool, and for a global
+/// pool that of the caller.
+fn claim_of(
+    text: Option<&str>,
+    pool: &PoolKey,
+    own_namespace: &str,
+) -> Result<Option<NamespacedName>, Error> {
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    let namespace = pool.namespace.as_deref().unwrap_or(own_namespace);
+    let claim = parse_claim(text, namespace)?;
+    check_claim(pool, &claim)?;
+    Ok(Some(claim))
+}
+
+/// Fails if no claim of this name can ever get an address of the pool.
+fn check_claim(pool: &PoolKey, claim: &NamespacedName) -> Result<(), Error> {
+    match promised_to(claim).problem(pool) {
+        Some(problem) => Err(Error::Argument(problem.to_string())),
+        None => Ok(()),
+    }
+}
+
+fn usable(pool: &PoolRow) -> Result<&UsableBlocks, Error> {
+    pool.usable.as_ref().map_err(|problem| {
+        Error::Argument(format!(
+            "the specification of {} is invalid: {problem}",
+            pool.key
+        ))
+    })
+}
+
+/// Reserves the address that the user names.
+async fn reserve_block(
+    loader: &mut Loader<'_>,
+    request: &Request<'_>,
+    block: Block,
+) -> Result<Report, Error> {
+    let pool = request.pool;
+    if !usable(pool)?.contains(block) {
+        return Err(Error::Argument(format!(
+            "{} does not contain {block}",
+            pool.key
+        )));
+    }
+    if let Some((row, _)) = find(loader, pool, block).await?.first() {
+        return Err(held_by(row));
+    }
+    check_use(loader, pool, block, request.claim.as_ref()).await?;
+    let slot = pool.slot(block);
+    let report = create(loader, request, &slot).await?;
+    report.ok_or_else(|| Error::Changed {
+        object: format!("the reservation of {slot}"),
+    })
+}
+
+/// Reserves the next address that the pool allocates.
+async fn reserve_next(loader: &mut Loader<'_>, request: &Request<'_>) -> Result<Report, Error> {
+    let pool = request.pool;
+    if pool.spec.slices().is_some() {
+        return Err(Error::Argument(format!(
+            "{} has slices: the next address depends on the owner of the claim. Name the address; list the slices with: {}",
+            pool.key,
+            show_command(&pool.key)
+        )));
+    }
+    let ledger = loader.ledger(pool).await?;
+    let ledger = ledger.require(|| format!("the next address of {}", pool.key))?;
+    for attempt in 0..MAX_ATTEMPTS {
+        // Each proposal holds its address for another claim, which does not exist.
+        let claim = NamespacedName::new("", &attempt.to_string());
+        let Proposal::Slot(slot) = ledger.propose(&pool.key, &claim, i64::from(attempt)) else {
+            break;
+        };
+        if let Some(report) = create(loader, request, &slot).await? {
+            return Ok(report);
+        }
+    }
+    Err(Error::NoFree {
+        pool: pool.key.to_string(),
+    })
+}
+
+/// Fails if another claim uses the address, although it has no reservation yet: the provider
+/// creates one.
+async fn check_use(
+    loader: &mut Loader<'_>,
+    pool: &PoolRow,
+    block: Block,
+    claim: Option<&NamespacedName>,
+) -> Result<(), Error> {
+    let in_use = || format!("whether {block} is in use");
+    let rows = loader
+        .addresses_in(pool.namespace_of_users(), |row| row.block == block)
+        .await?
+        .require(in_use)?;
+    let pools = if pool.network.is_none() {
+        vec![pool.clone()]
+    } else {
+        loader.pools(None).await?.require(in_use)?
+    };
+    let is_here = |key: &PoolKey| {
+        pools
+            .iter()
+            .any(|row| row.key == *key && row.scope == pool.scope)
+    };
+    let owner = rows
+        .iter()
+        .find(|row| is_here(&row.pool))
+        .map(AddressRow::claim_key);
+    match owner.filter(|owner| Some(owner) != claim) {
+        Some(owner) => Err(Error::Held {
+            slot: pool.slot(block).to_string(),
+            holder: in_use_by(&owner),
+        }),
+        None => Ok(()),
+    }
+}
+
+fn in_use_by(claim: &NamespacedName) -> String {
+    format!("in use by the claim {claim}; delete the claim to release it")
+}
+
+/// Creates the reservation. `None` if one exists.
+async fn create(
+    loader: &Loader<'_>,
+    request: &Request<'_>,
+    slot: &Slot,
+) -> Result<Option<Report>, Error> {
+    let (pool, claim) = (&request.pool.key, request.claim.as_ref());
+    let new = reservation(slot, pool, claim);
+    let created = loader
+        .cluster
+        .create_reservation(&new, request.dry_run)
+        .await?;
+    match created {
+        Created::New => {
+            let action = ReservationAction::Created;
+            Ok(Some(report(action, slot, pool, claim, request.dry_run)))
+        }
+        Created::Exists => Ok(None),
+    }
+}
