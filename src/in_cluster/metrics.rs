@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::{OverLimit, PoolKey, SliceCounts};
+use capi_ipam_api::PoolKey;
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::metrics::{Description, Metrics};
 use capi_ipam_ledger::{Ledger, NetworkCounts, PoolCounts};
@@ -165,103 +165,106 @@ impl BackgroundTask for TakeSnapshots {
 
 impl Collector for PoolMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let encoder = &mut encoder;
         let snapshot = Arc::clone(&self.snapshot.lock());
-        let pools = &snapshot.pools;
-        let Description { name, help, .. } = POOL_ADDRESSES;
-        let mut addresses = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for PoolCounts { key, counts, .. } in pools {
-            let states = [
-                ("total", counts.total),
-                ("free", counts.free),
-                ("used", counts.used),
-                ("reserved", counts.reserved),
-                ("cooling_down", counts.cooling_down),
-                ("out_of_range", counts.out_of_range),
-            ];
-            let drained = (counts.drained > 0).then_some(("drained", counts.drained));
-            let [kind, namespace, pool] = labels(key);
-            for (state, count) in states.into_iter().chain(drained) {
-                let labels = [kind, namespace, pool, ("state", state)];
-                ConstGauge::new(count).encode(addresses.encode_family(&labels)?)?;
-            }
-        }
-        let Description { name, help, .. } = WAITING_CLAIMS;
-        let mut waiting = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for PoolCounts {
-            key,
-            waiting: count,
-            ..
-        } in pools
-        {
-            let count = i64::try_from(*count).unwrap_or(i64::MAX);
-            ConstGauge::new(count).encode(waiting.encode_family(&labels(key))?)?;
-        }
-        let Description { name, help, .. } = OVER_LIMIT;
-        let mut over_limit = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for PoolCounts {
-            key,
-            over_limit: over,
-            ..
-        } in pools
-        {
-            let Some(OverLimit {
-                addresses,
-                not_allowed,
-                ..
-            }) = over
-            else {
-                continue;
-            };
-            let [kind, namespace, pool] = labels(key);
-            for (rule, count) in [("limits", addresses), ("allowed_namespaces", not_allowed)] {
-                let count = i64::try_from(*count).unwrap_or(i64::MAX);
-                let labels = [kind, namespace, pool, ("rule", rule)];
-                ConstGauge::new(count).encode(over_limit.encode_family(&labels)?)?;
-            }
-        }
-        let Description { name, help, .. } = POOL_SLICES;
-        let mut slices = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for PoolCounts {
-            key,
-            slices: counts,
-            ..
-        } in pools
-        {
-            let Some(SliceCounts {
-                total,
-                assigned,
-                free,
-            }) = *counts
-            else {
-                continue;
-            };
-            let [kind, namespace, pool] = labels(key);
-            for (state, count) in [("total", total), ("assigned", assigned), ("free", free)] {
-                let labels = [kind, namespace, pool, ("state", state)];
-                ConstGauge::new(count).encode(slices.encode_family(&labels)?)?;
-            }
-        }
-        let Description { name, help, .. } = NOT_IN_USE;
-        let mut not_in_use = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        let counts = Arc::clone(&self.not_in_use.lock());
-        for (key, count) in counts.iter() {
-            let count = i64::try_from(*count).unwrap_or(i64::MAX);
-            ConstGauge::new(count).encode(not_in_use.encode_family(&labels(key))?)?;
-        }
-        let networks = &snapshot.networks;
-        encode_networks(
-            &mut encoder,
-            &NETWORK_ADDRESSES,
-            "state",
-            networks,
-            |network| &network.addresses,
-        )?;
-        encode_networks(&mut encoder, &NETWORK_POOLS, "phase", networks, |network| {
+        let not_in_use = Arc::clone(&self.not_in_use.lock());
+        let Snapshot { pools, networks } = snapshot.as_ref();
+        encode_pools(encoder, &POOL_ADDRESSES, "state", pools, address_counts)?;
+        let waiting = pools.iter().map(|pool| (&pool.key, pool.waiting));
+        encode_totals(encoder, &WAITING_CLAIMS, waiting)?;
+        encode_pools(encoder, &OVER_LIMIT, "rule", pools, over_limit_counts)?;
+        encode_pools(encoder, &POOL_SLICES, "state", pools, slice_counts)?;
+        let not_in_use = not_in_use.iter().map(|(key, count)| (key, *count));
+        encode_totals(encoder, &NOT_IN_USE, not_in_use)?;
+        encode_networks(encoder, &NETWORK_ADDRESSES, "state", networks, |network| {
+            &network.addresses
+        })?;
+        encode_networks(encoder, &NETWORK_POOLS, "phase", networks, |network| {
             &network.pools
         })
     }
 }
 
+fn address_counts(pool: &PoolCounts) -> Vec<(&'static str, i64)> {
+    let counts = &pool.counts;
+    let mut states = vec![
+        ("total", counts.total),
+        ("free", counts.free),
+        ("used", counts.used),
+        ("reserved", counts.reserved),
+        ("cooling_down", counts.cooling_down),
+        ("out_of_range", counts.out_of_range),
+    ];
+    // Few pools have draining parts.
+    if counts.drained > 0 {
+        states.push(("drained", counts.drained));
+    }
+    states
+}
+
+/// Empty for a pool without rules.
+fn over_limit_counts(pool: &PoolCounts) -> Vec<(&'static str, i64)> {
+    match &pool.over_limit {
+        Some(over) => vec![
+            ("limits", saturating(over.addresses)),
+            ("allowed_namespaces", saturating(over.not_allowed)),
+        ],
+        None => Vec::new(),
+    }
+}
+
+/// Empty for a pool without slices.
+fn slice_counts(pool: &PoolCounts) -> Vec<(&'static str, i64)> {
+    match &pool.slices {
+        Some(slices) => vec![
+            ("total", slices.total),
+            ("assigned", slices.assigned),
+            ("free", slices.free),
+        ],
+        None => Vec::new(),
+    }
+}
+
+fn saturating(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Encodes a gauge with several values for each pool, which a label tells apart.
+fn encode_pools(
+    encoder: &mut DescriptorEncoder<'_>,
+    description: &Description,
+    label: &'static str,
+    pools: &[PoolCounts],
+    counts: impl Fn(&PoolCounts) -> Vec<(&'static str, i64)>,
+) -> Result<(), fmt::Error> {
+    let mut family =
+        encoder.encode_descriptor(description.name, description.help, None, MetricType::Gauge)?;
+    for pool in pools {
+        let [kind, namespace, name] = labels(&pool.key);
+        for (value, count) in counts(pool) {
+            let labels = [kind, namespace, name, (label, value)];
+            ConstGauge::new(count).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Encodes a gauge with one value for each pool.
+fn encode_totals<'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    description: &Description,
+    counts: impl Iterator<Item = (&'a PoolKey, usize)>,
+) -> Result<(), fmt::Error> {
+    let mut family =
+        encoder.encode_descriptor(description.name, description.help, None, MetricType::Gauge)?;
+    for (key, count) in counts {
+        let gauge = ConstGauge::new(saturating(count));
+        gauge.encode(family.encode_family(&labels(key))?)?;
+    }
+    Ok(())
+}
+
+/// Encodes a gauge with several values for each network, which a label tells apart.
 fn encode_networks(
     encoder: &mut DescriptorEncoder<'_>,
     description: &Description,
@@ -283,7 +286,7 @@ fn encode_networks(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use capi_ipam_api::{AddressCounts, InClusterKind};
+    use capi_ipam_api::{AddressCounts, InClusterKind, OverLimit, SliceCounts};
 
     #[test]
     fn counts_of_pools_are_encoded() {

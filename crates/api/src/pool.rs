@@ -132,58 +132,71 @@ impl<'de> Visitor<'de> for PoolVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pool, A::Error> {
-        let (mut api_version, mut kind, mut metadata, mut status) = (None, None, None, None);
-        let (mut spec, mut early_spec) = (None, None);
+        let mut fields = Fields::default();
         while let Some(field) = map.next_key()? {
-            match field {
-                Field::ApiVersion => set(
-                    &mut api_version,
-                    "apiVersion",
-                    map.next_value::<Option<String>>()?,
-                )?,
-                Field::Kind => set(
-                    &mut kind,
-                    "kind",
-                    map.next_value::<Option<InClusterKind>>()?,
-                )?,
-                Field::Metadata => set(&mut metadata, "metadata", map.next_value()?)?,
-                Field::Status => set(
-                    &mut status,
-                    "status",
-                    map.next_value::<Option<PoolStatus>>()?,
-                )?,
-                Field::Spec => match kind.flatten() {
-                    Some(kind) => set(&mut spec, "spec", map.next_value_seed(SpecOf(kind))?)?,
-                    // API servers send the fields in alphabetical order. Other clients may not.
-                    None => set(&mut early_spec, "spec", map.next_value::<Value>()?)?,
-                },
-                Field::Unknown => drop(map.next_value::<IgnoredAny>()?),
-            }
+            fields.read(&field, &mut map)?;
         }
-        let kind = kind
-            .flatten()
-            .ok_or_else(|| A::Error::missing_field("kind"))?;
-        if let Some(value) = early_spec {
-            set(
-                &mut spec,
-                "spec",
-                SpecOf(kind).deserialize(value).map_err(A::Error::custom)?,
-            )?;
-        }
-        Ok(Pool {
-            api_version: api_version.flatten(),
-            kind,
-            metadata: metadata.unwrap_or_default(),
-            spec: spec.unwrap_or_else(|| PoolSpec::empty(kind)),
-            status: status.flatten(),
-        })
+        fields.into_pool()
     }
 }
 
-fn set<T, E: Error>(field: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
-    field
-        .replace(value)
-        .map_or(Ok(()), |_| Err(E::duplicate_field(name)))
+/// What was read of a pool.
+#[derive(Default)]
+struct Fields {
+    /// The names of the fields that were read.
+    seen: Vec<&'static str>,
+    api_version: Option<String>,
+    kind: Option<InClusterKind>,
+    metadata: ObjectMeta,
+    spec: Option<PoolSpec>,
+    /// The specification, if it precedes the kind. API servers send the fields in alphabetical
+    /// order. Other clients may not.
+    early_spec: Option<Value>,
+    status: Option<PoolStatus>,
+}
+
+impl Fields {
+    /// Reads the value of a field. Fails if it was read before.
+    fn read<'de, A: MapAccess<'de>>(&mut self, field: &Field, map: &mut A) -> Result<(), A::Error> {
+        let name = match field {
+            Field::ApiVersion => "apiVersion",
+            Field::Kind => "kind",
+            Field::Metadata => "metadata",
+            Field::Spec => "spec",
+            Field::Status => "status",
+            Field::Unknown => return map.next_value().map(|IgnoredAny| ()),
+        };
+        if self.seen.contains(&name) {
+            return Err(A::Error::duplicate_field(name));
+        }
+        self.seen.push(name);
+        match (field, self.kind) {
+            (Field::ApiVersion, _) => self.api_version = map.next_value()?,
+            (Field::Kind, _) => self.kind = map.next_value()?,
+            (Field::Metadata, _) => self.metadata = map.next_value()?,
+            (Field::Spec, Some(kind)) => self.spec = Some(map.next_value_seed(SpecOf(kind))?),
+            (Field::Spec, None) => self.early_spec = Some(map.next_value()?),
+            (Field::Status, _) => self.status = map.next_value()?,
+            (Field::Unknown, _) => {}
+        }
+        Ok(())
+    }
+
+    fn into_pool<E: Error>(self) -> Result<Pool, E> {
+        let kind = self.kind.ok_or_else(|| E::missing_field("kind"))?;
+        let spec = match (self.spec, self.early_spec) {
+            (Some(spec), _) => spec,
+            (None, Some(value)) => SpecOf(kind).deserialize(value).map_err(E::custom)?,
+            (None, None) => PoolSpec::empty(kind),
+        };
+        Ok(Pool {
+            api_version: self.api_version,
+            kind,
+            metadata: self.metadata,
+            spec,
+            status: self.status,
+        })
+    }
 }
 
 /// Deserializes the specification of a pool of this kind.

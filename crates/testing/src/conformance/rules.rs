@@ -5,7 +5,8 @@ use std::fmt::{Display, Formatter};
 use std::net::IpAddr;
 
 use capi_ipam_provider::api::conditions::{self, Condition};
-use capi_ipam_provider::api::{IPAddress, IPAddressClaim, names};
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim, IPAddressSpec, names};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
 /// A rule of the IPAM provider contract of Cluster API, or of its de facto clients.
@@ -150,140 +151,139 @@ pub(super) fn check_bound(
     claim: &IPAddressClaim,
     address: Option<&IPAddress>,
 ) -> Result<(), Violation> {
-    let name = claim.name_any();
-    let expect = |rule, holds: bool, expected: &str, seen: &dyn Fn() -> String| {
-        if holds {
-            Ok(())
-        } else {
-            Err(Violation::new(
-                rule,
-                format!("claim {name}: {expected}"),
-                seen(),
-            ))
-        }
+    check_claim(claim)?;
+    let Some(address) = address else {
+        let expected = format!("claim {}: its IPAddress exists", claim.name_any());
+        return Err(Violation::new(Rule::Served, expected, describe(claim)));
     };
-    let claimed = || describe(claim);
-    expect(
-        Rule::Served,
-        claim.bound_address().is_some(),
-        "it is bound",
-        &claimed,
+    let check = |rule, holds: bool, expected: &str| {
+        if holds {
+            return Ok(());
+        }
+        let expected = format!("claim {}: its IPAddress {expected}", claim.name_any());
+        Err(Violation::new(rule, expected, describe_address(address)))
+    };
+    check(
+        Rule::Names,
+        refers_to(address, claim),
+        "refers to the claim and to its pool",
     )?;
-    expect(
+    check(
+        Rule::Finalizers,
+        has_finalizer(address, names::PROTECT_ADDRESS),
+        "has the finalizer ProtectAddress",
+    )?;
+    let owners = address.owner_references();
+    check(
+        Rule::Owners,
+        owners.iter().any(|owner| is_controller(owner, claim)),
+        "is controlled by the claim",
+    )?;
+    check(
+        Rule::Owners,
+        owners.iter().any(|owner| is_pool_of(owner, claim)),
+        "is owned by the pool",
+    )?;
+    check(
+        Rule::Specification,
+        is_valid(&address.spec),
+        "has a valid address, prefix length and gateway",
+    )?;
+    check_label(claim, address)
+}
+
+/// Checks what a bound claim says of itself.
+fn check_claim(claim: &IPAddressClaim) -> Result<(), Violation> {
+    let name = claim.name_any();
+    let check = |rule, holds: bool, expected: &str| {
+        if holds {
+            return Ok(());
+        }
+        let expected = format!("claim {name}: {expected}");
+        Err(Violation::new(rule, expected, describe(claim)))
+    };
+    check(Rule::Served, claim.bound_address().is_some(), "it is bound")?;
+    check(
         Rule::Names,
         claim.bound_address() == Some(&name),
         "status.addressRef names the IPAddress of its name",
-        &claimed,
     )?;
-    let has_finalizer = claim
-        .finalizers()
-        .iter()
-        .any(|finalizer| finalizer == names::RELEASE_ADDRESS);
-    expect(
+    check(
         Rule::Finalizers,
-        has_finalizer,
+        has_finalizer(claim, names::RELEASE_ADDRESS),
         "it has the finalizer ReleaseAddress",
-        &claimed,
     )?;
-    let is_true = |condition: Option<&Condition>| {
-        condition.is_some_and(|condition| condition.status == "True")
-    };
     let status = claim.status.clone().unwrap_or_default();
     let ready = conditions::find(&status.conditions, conditions::READY);
-    expect(
+    check(
         Rule::Status,
         is_true(ready) && reason_of(ready).is_some(),
         "Ready is True with a reason",
-        &claimed,
     )?;
-    let old = status
-        .deprecated
-        .and_then(|deprecated| deprecated.v1beta1)
-        .unwrap_or_default()
-        .conditions;
-    let old_is_ready = is_true(conditions::find(&old, conditions::READY));
-    expect(
-        Rule::OldConditions,
-        old_is_ready,
-        "Ready is True in status.deprecated.v1beta1",
-        &|| format!("{old:?}"),
-    )?;
+    let v1beta1 = status.deprecated.and_then(|deprecated| deprecated.v1beta1);
+    let old = v1beta1.unwrap_or_default().conditions;
+    if !is_true(conditions::find(&old, conditions::READY)) {
+        let expected = format!("claim {name}: Ready is True in status.deprecated.v1beta1");
+        let seen = format!("{old:?}");
+        return Err(Violation::new(Rule::OldConditions, expected, seen));
+    }
+    Ok(())
+}
 
-    let Some(address) = address else {
-        return expect(Rule::Served, false, "its IPAddress exists", &claimed);
+/// Checks that an IPAddress has the label of the Cluster of its claim.
+fn check_label(claim: &IPAddressClaim, address: &IPAddress) -> Result<(), Violation> {
+    let Some(cluster) = claim.cluster_name() else {
+        return Ok(());
     };
-    let found = || describe_address(address);
-    let refers =
-        address.spec.claim_ref.name == name && address.spec.pool_ref == claim.spec.pool_ref;
-    expect(
-        Rule::Names,
-        refers,
-        "its IPAddress refers to the claim and to its pool",
-        &found,
-    )?;
-    let is_protected = address
-        .finalizers()
-        .iter()
-        .any(|finalizer| finalizer == names::PROTECT_ADDRESS);
-    expect(
-        Rule::Finalizers,
-        is_protected,
-        "its IPAddress has the finalizer ProtectAddress",
-        &found,
-    )?;
-    let owners = address.owner_references();
-    let is_owned = owners.iter().any(|owner| {
-        Some(&owner.uid) == claim.metadata.uid.as_ref()
-            && owner.kind == "IPAddressClaim"
-            && owner.controller == Some(true)
-            && owner.block_owner_deletion == Some(true)
-    });
-    expect(
-        Rule::Owners,
-        is_owned,
-        "its IPAddress is controlled by the claim",
-        &found,
-    )?;
+    let label = address.labels().get(names::CLUSTER_NAME_LABEL);
+    if label.is_some_and(|label| label == cluster) {
+        return Ok(());
+    }
+    let name = claim.name_any();
+    let expected = format!("claim {name}: its IPAddress has the label of its Cluster");
+    let seen = format!("{label:?}");
+    Err(Violation::new(Rule::ClusterLabel, expected, seen))
+}
+
+fn has_finalizer(object: &impl ResourceExt, name: &str) -> bool {
+    object.finalizers().iter().any(|found| found == name)
+}
+
+fn is_true(condition: Option<&Condition>) -> bool {
+    condition.is_some_and(|condition| condition.status == "True")
+}
+
+fn refers_to(address: &IPAddress, claim: &IPAddressClaim) -> bool {
+    address.spec.claim_ref.name == claim.name_any() && address.spec.pool_ref == claim.spec.pool_ref
+}
+
+/// Whether an owner is the claim, as its controller.
+fn is_controller(owner: &OwnerReference, claim: &IPAddressClaim) -> bool {
+    Some(&owner.uid) == claim.metadata.uid.as_ref()
+        && owner.kind == "IPAddressClaim"
+        && owner.controller == Some(true)
+        && owner.block_owner_deletion == Some(true)
+}
+
+/// Whether an owner is the pool of a claim, which controls nothing.
+fn is_pool_of(owner: &OwnerReference, claim: &IPAddressClaim) -> bool {
     let pool = &claim.spec.pool_ref;
-    let is_of_pool = owners.iter().any(|owner| {
-        owner.name == pool.name
-            && owner.kind == pool.kind
-            && owner.controller != Some(true)
-            && owner.block_owner_deletion == Some(true)
-    });
-    expect(
-        Rule::Owners,
-        is_of_pool,
-        "its IPAddress is owned by the pool",
-        &found,
-    )?;
-    let longest = address
-        .spec
-        .address
-        .parse()
-        .map(|ip: IpAddr| if ip.is_ipv4() { 32 } else { 128 });
-    let is_valid = longest.is_ok_and(|longest| (0..=longest).contains(&address.spec.prefix));
-    let gateway = address.spec.gateway.as_deref();
-    let has_valid_gateway = gateway.is_none_or(|gateway| gateway.parse::<IpAddr>().is_ok());
-    expect(
-        Rule::Specification,
-        is_valid && has_valid_gateway,
-        "its IPAddress is valid",
-        &found,
-    )?;
-    let label = address
-        .labels()
-        .get(names::CLUSTER_NAME_LABEL)
-        .map(String::as_str);
-    let is_labelled = claim
-        .cluster_name()
-        .is_none_or(|cluster| label == Some(cluster));
-    expect(
-        Rule::ClusterLabel,
-        is_labelled,
-        "its IPAddress has the label of its Cluster",
-        &|| format!("{label:?}"),
-    )
+    owner.name == pool.name
+        && owner.kind == pool.kind
+        && owner.controller != Some(true)
+        && owner.block_owner_deletion == Some(true)
+}
+
+/// Whether address, prefix length and gateway are valid.
+fn is_valid(spec: &IPAddressSpec) -> bool {
+    let longest = match spec.address.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => 32,
+        Ok(IpAddr::V6(_)) => 128,
+        Err(_) => return false,
+    };
+    let is_address = |text: &str| text.parse::<IpAddr>().is_ok();
+    let has_valid_gateway = spec.gateway.as_deref().is_none_or(is_address);
+    (0..=longest).contains(&spec.prefix) && has_valid_gateway
 }
 
 /// Checks that no two IPAddresses of a pool have the same address.
