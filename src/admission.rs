@@ -17,6 +17,7 @@ pub mod pools;
 pub mod reservations;
 pub mod routes;
 
+mod block_names;
 mod deletion;
 mod limits;
 mod scope_changes;

@@ -1,11 +1,22 @@
 //! Architecture rules that the compiler does not enforce. What a crate may use is declared in its
 //! Cargo.toml.
 
-#![allow(clippy::expect_used, reason = "test code: a failure ends the test")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "test code: a failure ends the test"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+#[path = "architecture/complexity.rs"]
+mod complexity;
+#[path = "architecture/imports.rs"]
+mod imports;
+#[path = "architecture/sources.rs"]
+mod sources;
 
 /// The maximum number of lines of a source file.
 const MAX_LINES: usize = 1000;

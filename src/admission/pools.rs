@@ -5,10 +5,10 @@
 //! update of an object that is being deleted; and an update is denied only if it removes addresses
 //! in use from the pool, not because of addresses that were out of range before.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 
 use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolSpec, names};
-use capi_ipam_ip::{Block, Field, PoolProblem, PoolProblemKind, UsableBlocks};
+use capi_ipam_ip::{Field, PoolProblem, PoolProblemKind, UsableBlocks};
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
 use kube::core::Status;
@@ -16,12 +16,10 @@ use kube::core::response::StatusCause;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
+use super::block_names::named;
 use super::deletion::{is_unchecked, require_complete};
 use super::view::View;
 use super::{limits, scope_changes, warnings};
-
-/// The maximum number of addresses that are named in a denial.
-const MAX_NAMED: usize = 10;
 
 /// Decides on a request for a pool of a kind.
 pub fn review(kind: InClusterKind, request: &AdmissionRequest, view: &dyn View) -> Decision {
@@ -252,20 +250,6 @@ fn delete(pool: &Pool, key: &PoolKey, view: &dyn View) -> Result<(), Box<Status>
         "Pool has IPAddresses allocated. Cannot delete Pool until all IPAddresses have been removed. In use: {}",
         named(&in_use)
     )))
-}
-
-/// Names some of the blocks, and counts the others.
-pub(super) fn named(blocks: &[Block]) -> String {
-    let names: Vec<String> = blocks
-        .iter()
-        .take(MAX_NAMED)
-        .map(ToString::to_string)
-        .collect();
-    let mut text = names.join(", ");
-    if blocks.len() > names.len() {
-        let _ = write!(text, " and {} more", blocks.len() - names.len());
-    }
-    text
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use capi_ipam_api::{Audience, Pool, PoolKey, ScopeChange};
 
-use super::pools::named;
+use super::block_names::named;
 
 /// Networks are cluster-scoped, so messages about them name no namespaced object.
 const AUDIENCE: Audience<'static> = Audience::of(None);

@@ -27,6 +27,7 @@ mod access;
 mod address_metadata;
 mod allocation;
 mod dns;
+mod field_problem;
 mod ip_pool;
 mod network;
 mod network_refusal;
@@ -56,6 +57,7 @@ pub use access::{
 pub use address_metadata::{AddressMetadata, MetadataProblem, MetadataProblemKind};
 pub use allocation::{AllocationOrder, AllocationPolicy, STICKY_SECONDS};
 pub use dns::{is_dns_label, is_dns_subdomain};
+pub use field_problem::FieldProblem;
 pub use ip_pool::IPPoolSpec;
 pub use network::{
     BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NetworkMember,
@@ -66,7 +68,6 @@ pub use network_view::NetworkView;
 pub use pool::{AddressCounts, DrainingStatus, Pool, PoolNetwork, PoolStatus, SliceCounts};
 pub use pool_key::PoolKey;
 pub use pool_kind::InClusterKind;
-pub use pool_problems::FieldProblem;
 pub use pool_spec::PoolSpec;
 pub use pool_v1alpha1::IPPoolSpecV1Alpha1;
 pub use prefix_pool::PrefixPoolSpec;

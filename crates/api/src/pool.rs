@@ -103,6 +103,19 @@ impl Resource for Pool {
     }
 }
 
+impl PoolKey {
+    /// Returns the key of a pool object.
+    pub fn of(pool: &Pool) -> Self {
+        let Pool { kind, metadata, .. } = pool;
+        let namespace = metadata.namespace.as_deref().filter(|_| !kind.is_global());
+        Self::new(
+            *kind,
+            namespace,
+            metadata.name.as_deref().unwrap_or_default(),
+        )
+    }
+}
+
 impl<'de> Deserialize<'de> for Pool {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(PoolVisitor)

@@ -3,10 +3,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, PoolReference};
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use super::{InClusterKind, Pool, ReservationPool, names};
+use super::{InClusterKind, names};
 
 /// Identifies a pool of this provider, which need not exist. Displayed as `InClusterIPPool
 /// team-a/web`. Cheap to clone, and as large as a pointer, since each address in use has a few of
@@ -43,17 +42,6 @@ impl PoolKey {
         }))
     }
 
-    /// Returns the key of a pool object.
-    pub fn of(pool: &Pool) -> Self {
-        let Pool { kind, metadata, .. } = pool;
-        let namespace = metadata.namespace.as_deref().filter(|_| !kind.is_global());
-        Self::new(
-            *kind,
-            namespace,
-            metadata.name.as_deref().unwrap_or_default(),
-        )
-    }
-
     /// Returns the pool that an object in `namespace` refers to; `None` if it is not of a kind of
     /// this provider.
     pub fn from_reference(reference: &PoolReference, namespace: Option<&str>) -> Option<Self> {
@@ -87,13 +75,7 @@ impl PoolKey {
         Self::of_kind(&owner.kind, namespace, &owner.name)
     }
 
-    /// Returns the pool that a reservation refers to; `None` if it is not of a kind of this
-    /// provider.
-    pub fn of_reservation(pool: &ReservationPool) -> Option<Self> {
-        Self::of_kind(&pool.kind, pool.namespace.as_deref(), &pool.name)
-    }
-
-    fn of_kind(kind: &str, namespace: Option<&str>, name: &str) -> Option<Self> {
+    pub(super) fn of_kind(kind: &str, namespace: Option<&str>, name: &str) -> Option<Self> {
         let kind = InClusterKind::of(kind)?;
         let namespace = if kind.is_global() {
             None
@@ -124,15 +106,6 @@ impl PoolKey {
         let is_complete =
             !name.is_empty() && namespace.is_none_or(|namespace| !namespace.is_empty());
         is_complete.then(|| Self::new(kind, namespace, name))
-    }
-
-    /// Converts the key to the pool reference of a reservation.
-    pub fn to_reference(&self) -> ReservationPool {
-        ReservationPool {
-            kind: self.kind.name().to_owned(),
-            namespace: self.namespace.as_deref().map(str::to_owned),
-            name: self.name.as_ref().to_owned(),
-        }
     }
 }
 

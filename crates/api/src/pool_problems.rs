@@ -1,40 +1,13 @@
 //! The problems of the specification of a pool that do not depend on other objects.
 
-use std::borrow::Cow;
-
 use capi_ipam_ip::UsableBlocks;
 use serde_json::Value;
 
 use super::address_metadata::AddressMetadata;
 use super::dns::is_dns_label;
+use super::field_problem::FieldProblem;
 use super::pool_spec::PoolSpec;
 use super::reclaim::MIN_TERMINATING_SECONDS;
-
-/// A field of a pool with an invalid value. Displayed with the path of the field.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {text}")]
-pub struct FieldProblem {
-    /// The path of the field.
-    pub field: Cow<'static, str>,
-    /// The value as written.
-    pub value: Value,
-    /// What is wrong, and what to write.
-    pub text: String,
-}
-
-impl FieldProblem {
-    pub(super) fn new(
-        field: impl Into<Cow<'static, str>>,
-        value: impl Into<Value>,
-        text: impl Into<String>,
-    ) -> Self {
-        Self {
-            field: field.into(),
-            value: value.into(),
-            text: text.into(),
-        }
-    }
-}
 
 impl PoolSpec {
     /// Returns the problems of all fields but those of the addresses, which

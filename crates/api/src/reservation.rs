@@ -85,6 +85,23 @@ pub struct ReservationPool {
     pub name: String,
 }
 
+impl PoolKey {
+    /// Returns the pool that a reservation refers to; `None` if it is not of a kind of this
+    /// provider.
+    pub fn of_reservation(pool: &ReservationPool) -> Option<Self> {
+        Self::of_kind(&pool.kind, pool.namespace.as_deref(), &pool.name)
+    }
+
+    /// Converts the key to the pool reference of a reservation.
+    pub fn to_reference(&self) -> ReservationPool {
+        ReservationPool {
+            kind: self.kind.name().to_owned(),
+            namespace: self.namespace.as_deref().map(str::to_owned),
+            name: self.name.as_ref().to_owned(),
+        }
+    }
+}
+
 /// Why an [`IPReservation`] has no effect. Displayed with the path of the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReservationProblem {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::pool_problems::FieldProblem;
+use super::field_problem::FieldProblem;
 use super::slice::{SliceOwner, SliceOwnerKind};
 
 /// The maximum size of a slice.

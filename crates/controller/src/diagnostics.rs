@@ -16,9 +16,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
+use crate::flag_values::parse_bool;
 use crate::listener::bind;
 use crate::metrics::{CONTENT_TYPE as METRICS, Metrics};
-use crate::options::parse_bool;
 
 /// Flags for diagnostics. Their names are those of Cluster API's managers.
 #[derive(Args, Clone, Debug)]

@@ -99,5 +99,7 @@ pub mod upgrade;
 pub mod watch;
 
 mod error;
+mod flag_values;
+mod identity;
 mod maybe_invalid;
 mod restores;

@@ -30,13 +30,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 pub use self::background::{BackgroundTask, NextRun};
-pub use self::program::{Identity, main, print_usage, run, run_with_options, run_with_services};
+pub use self::program::{main, print_usage, run, run_with_options, run_with_services};
 use crate::client::{ClientError, RequestPolicy, connect_with};
 use crate::controller::ControllerBuilder;
 use crate::diagnostics::{self, DiagnosticsError};
 pub use crate::error::BoxError;
 use crate::events::EventPublisher;
 use crate::health::{Health, HealthError, NameTaken, ReadinessGate, listen};
+pub use crate::identity::Identity;
 use crate::leader::{self, holder_identity};
 use crate::logging::{self, LoggingError};
 use crate::metrics::Metrics;

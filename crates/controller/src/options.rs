@@ -2,7 +2,6 @@
 //! these exist.
 
 mod selector;
-mod values;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,8 +10,8 @@ use clap::Args;
 use kube::core::Selector;
 
 pub use self::selector::parse_selector;
-pub use self::values::{parse_bool, parse_duration, parse_interval, parse_path, parse_port};
 use crate::diagnostics::DiagnosticsOptions;
+pub use crate::flag_values::{parse_bool, parse_duration, parse_interval, parse_path, parse_port};
 use crate::logging::LogFormat;
 use crate::traces::TraceOptions;
 

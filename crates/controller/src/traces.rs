@@ -42,7 +42,7 @@ use tracing_subscriber::{Layer, Registry};
 use self::export::ExportClient;
 use crate::client::error_chain;
 use crate::controller::Action;
-use crate::manager::Identity;
+use crate::identity::Identity;
 
 /// The target of all spans of traces.
 pub const TARGET: &str = "capi_ipam_trace";

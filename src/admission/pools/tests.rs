@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use capi_ipam_api::{NetworkRefusal, Scope, ScopeChange, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ip::Family;
+use capi_ipam_ip::{Block, Family};
 use capi_ipam_webhook::review::GroupVersionKind;
 use serde_json::{Value, json};
 
