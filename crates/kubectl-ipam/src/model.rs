@@ -12,6 +12,7 @@ mod map;
 mod networks;
 mod overview;
 mod owners;
+mod pool_name;
 mod pools;
 mod promises;
 mod search;
@@ -19,7 +20,6 @@ mod show;
 mod slices;
 mod window;
 
-use capi_ipam_api::PoolKey;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -38,6 +38,7 @@ pub use self::map::{Cell, OccupancyMap};
 pub(crate) use self::networks::network_lines;
 pub use self::networks::{MemberLine, NetworkLine};
 pub(crate) use self::overview::{Overview, OverviewPool, networks, ranges};
+pub use self::pool_name::PoolName;
 pub(crate) use self::pools::pools;
 pub use self::pools::{Counts, KnownCounts, PoolLine};
 pub(crate) use self::search::{SearchResult, Searched};
@@ -110,27 +111,4 @@ pub struct Document<'a> {
     /// `null`.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub missing: &'a [String],
-}
-
-/// A reference to a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct PoolName {
-    /// Kind of the pool.
-    pub kind: String,
-    /// Namespace of the pool; omitted for a global pool.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// Name of the pool.
-    pub name: String,
-}
-
-impl From<&PoolKey> for PoolName {
-    fn from(key: &PoolKey) -> Self {
-        let namespace = key.namespace.as_deref().map(str::to_owned);
-        Self {
-            kind: key.kind.name().to_owned(),
-            namespace,
-            name: key.name.to_string(),
-        }
-    }
 }

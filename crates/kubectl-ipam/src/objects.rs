@@ -1,5 +1,6 @@
 //! What the program keeps of each object: only what it shows.
 
+mod metadata;
 mod unserved;
 
 use capi_ipam_api::{
@@ -15,6 +16,7 @@ use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim, is_pau
 use jiff::Timestamp;
 use kube::api::ObjectMeta;
 
+use self::metadata::{created, label, machine};
 pub(crate) use self::unserved::{ServedKinds, UnservedClaim};
 
 /// Maximum number of problems of one specification that a message has.
@@ -385,29 +387,6 @@ fn find_condition<'a>(claim: &'a IPAddressClaim, type_: &str) -> Option<&'a Cond
     of_type
         .find(|condition| condition.status != "True")
         .or(first)
-}
-
-/// The owner that is not the Cluster: the machine of the infrastructure provider, or what created
-/// the claim for it.
-fn machine(metadata: &ObjectMeta) -> Option<Box<str>> {
-    let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    let mut others = owners.iter().filter(|owner| owner.kind != "Cluster");
-    let controller = others.clone().find(|owner| owner.controller == Some(true));
-    let owner = controller.or_else(|| others.next())?;
-    Some(format!("{}/{}", owner.kind, owner.name).into())
-}
-
-fn created(metadata: &ObjectMeta) -> Option<Timestamp> {
-    metadata.creation_timestamp.as_ref().map(|time| time.0)
-}
-
-fn label(metadata: &ObjectMeta, name: &str) -> Option<Box<str>> {
-    metadata
-        .labels
-        .as_ref()?
-        .get(name)
-        .filter(|value| !value.is_empty())
-        .map(|value| value.as_str().into())
 }
 
 fn text(value: Option<&str>) -> Box<str> {

@@ -4,56 +4,19 @@ mod details;
 mod findings;
 mod grid;
 mod lists;
+mod style;
+mod words;
 
 use std::fmt::Write;
 
-use jiff::Timestamp;
-
 pub(crate) use self::details::{body, details, head};
 pub(crate) use self::grid::{Grid, clean};
+pub(crate) use self::style::{Color, Style};
+use self::words::full;
 use crate::model::{
-    Fact, Finding, Holder, ImportChange, ImportProblem, ImportSummary, PoolMatch, PoolName, Report,
+    Finding, Holder, ImportChange, ImportProblem, ImportSummary, PoolMatch, PoolName, Report,
     ReservationAction, ReservationChange,
 };
-
-/// What stands for a value that may not be read.
-const UNKNOWN: &str = "?";
-
-/// How text is rendered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Style {
-    pub(crate) color: bool,
-    pub(crate) wide: bool,
-    /// Whether objects of several namespaces are shown.
-    pub(crate) namespaces: bool,
-    /// Whether tables have a header.
-    pub(crate) headers: bool,
-    pub(crate) now: Timestamp,
-}
-
-/// A color of the terminal.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Color {
-    Red,
-    Green,
-    Yellow,
-    Blue,
-}
-
-impl Style {
-    pub(crate) fn paint(self, text: &str, color: Color) -> String {
-        if !self.color {
-            return text.to_owned();
-        }
-        let code = match color {
-            Color::Red => 31,
-            Color::Green => 32,
-            Color::Yellow => 33,
-            Color::Blue => 34,
-        };
-        format!("\u{1b}[{code}m{text}\u{1b}[0m")
-    }
-}
 
 /// The text of `-o table` and `-o wide`.
 pub(crate) fn text(report: &Report, style: Style) -> String {
@@ -126,20 +89,6 @@ pub(crate) fn incomplete(missing: &[String]) -> String {
         let _ = writeln!(text, "{start}Incomplete: {}", clean(right));
     }
     text
-}
-
-/// A number that can be unknown.
-fn number_or_unknown(number: Option<u64>) -> String {
-    number.map_or_else(|| UNKNOWN.to_owned(), |number| number.to_string())
-}
-
-/// A cell of a table.
-fn fact(value: &Fact<String>) -> String {
-    match value {
-        Fact::Known(value) => value.clone(),
-        Fact::Absent => "-".to_owned(),
-        Fact::Unknown => UNKNOWN.to_owned(),
-    }
 }
 
 pub(crate) fn holder_texts<'a>(
@@ -375,30 +324,6 @@ fn resource(object: &str) -> String {
     let (kind, name) = object.split_once(' ').unwrap_or((object, ""));
     let name = name.rsplit('/').next().unwrap_or_default();
     format!("{}.ipam.cluster.x-k8s.io/{name}", kind.to_lowercase())
-}
-
-/// `InClusterIPPool team-a/web`.
-pub(crate) fn full(pool: &PoolName) -> String {
-    let namespace = pool
-        .namespace
-        .as_deref()
-        .map(|namespace| format!("{namespace}/"))
-        .unwrap_or_default();
-    format!("{} {namespace}{}", pool.kind, pool.name)
-}
-
-/// An age as kubectl shows it: `45s`, `12m`, `5h`, `3d`.
-pub(crate) fn age(since: Option<Timestamp>, now: Timestamp) -> String {
-    let Some(since) = since else {
-        return "-".to_owned();
-    };
-    let seconds = now.duration_since(since).as_secs().max(0);
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..7200 => format!("{}m", seconds / 60),
-        7200..172_800 => format!("{}h", seconds / 3600),
-        _ => format!("{}d", seconds / 86_400),
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_provider::api::IPAddressClaim;
 use jiff::Timestamp;
 
-use super::created;
+use super::metadata::{created, machine};
 
 /// Kinds of the API group of the provider that are no pools.
 const OTHER_KINDS: [&str; 5] = [
@@ -72,7 +72,7 @@ impl UnservedClaim {
             created: created(&claim.metadata),
             deleting: claim.metadata.deletion_timestamp.is_some(),
             cluster: claim.cluster_name().map(Box::from),
-            machine: super::machine(&claim.metadata),
+            machine: machine(&claim.metadata),
         })
     }
 

@@ -4,7 +4,10 @@ use std::fmt::Write;
 
 use capi_ipam_api::{AllocationOrder, ReclaimPolicy, SliceOwnerKind, SlicePolicy, VerifyMode};
 
-use super::{Color, Style, UNKNOWN, age, clean, fact, full, lists, number_or_unknown};
+use super::grid::clean;
+use super::lists;
+use super::style::{Color, Style};
+use super::words::{UNKNOWN, age, fact, full, number_or_unknown};
 use crate::model::{Cell, Fact, Holder, HolderState, OccupancyMap, PoolDetails};
 
 /// Cells in one row of the map.

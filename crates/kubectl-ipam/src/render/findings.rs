@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{Color, Style, clean};
+use super::grid::clean;
+use super::style::{Color, Style};
 use crate::model::{Check, Finding, Severity, Unchecked};
 
 /// Maximum number of problems of one object, and of objects with one problem, that the text names.

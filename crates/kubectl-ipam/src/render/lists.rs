@@ -2,7 +2,9 @@
 
 use capi_ipam_api::MemberPhase;
 
-use super::{Color, Grid, Style, UNKNOWN, age, fact, full};
+use super::grid::Grid;
+use super::style::{Color, Style};
+use super::words::{UNKNOWN, age, fact, full};
 use crate::model::{ClaimLine, ClaimState, Fact, Holder, NetworkLine, PoolLine, SliceLine};
 
 fn short_kind(kind: &str) -> String {

@@ -9,7 +9,7 @@ use capi_ipam_ledger::Ledger;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
-use super::{IMPORT_LABEL, Parsed, Texts};
+use super::record::{IMPORT_LABEL, Parsed, Texts};
 use crate::cluster::{Identity, Kind};
 use crate::error::Error;
 use crate::load::Loader;

@@ -7,7 +7,8 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::{TEXTS_NOT_IMPORTED, Texts, table};
+use super::record::{TEXTS_NOT_IMPORTED, Texts};
+use super::table;
 use crate::cli::Format;
 use crate::cluster::Kind;
 use crate::error::Error;

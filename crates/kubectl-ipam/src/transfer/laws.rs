@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 
 use super::existing::{Existing, ExistingPool, ExistingReservation, Metadata};
 use super::plan::{Action, Plan, plan};
-use super::{IMPORT_LABEL, Parsed, document, parse};
+use super::record::{IMPORT_LABEL, Parsed};
+use super::{document, parse};
 use crate::cluster::Identity;
 
 /// The name of the import.

@@ -5,8 +5,8 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use serde_json::{Value, json};
 
 use super::document::{self, Content, Node};
+use super::record::{Entry, Parsed, Record, TEXTS_NOT_IMPORTED, Texts, Wanted, WantedPool};
 use super::schema::{METADATA_NOT_IMPORTED, faults, schema};
-use super::{Entry, Parsed, Record, TEXTS_NOT_IMPORTED, Texts, Wanted, WantedPool};
 use crate::model::ImportProblem;
 
 const RESERVATION: &str = "IPReservation";

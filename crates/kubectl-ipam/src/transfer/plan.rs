@@ -15,7 +15,7 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use super::existing::{Existing, ExistingReservation, Metadata};
-use super::{Entry, Parsed, Record};
+use super::record::{Entry, Parsed, Record, Texts};
 use crate::cluster::Identity;
 use crate::model::{ChangeAction, ImportProblem};
 
@@ -297,7 +297,7 @@ impl<'a> Planner<'a> {
 
 /// The labels and annotations of the file that an object does not have.
 fn missing_metadata(wanted: &Metadata, found: &Metadata) -> Metadata {
-    let missing = |wanted: &super::Texts, found: &super::Texts| {
+    let missing = |wanted: &Texts, found: &Texts| {
         let differs = |(key, value): &(&String, &String)| found.get(*key) != Some(*value);
         wanted
             .iter()

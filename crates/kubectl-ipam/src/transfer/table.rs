@@ -4,7 +4,7 @@ use capi_ipam_api::{IPReservation, InClusterKind, Pool, PoolKey, PoolSpec};
 use csv::{ReaderBuilder, StringRecord, Trim, Writer};
 use serde_json::{Map, Value, json};
 
-use super::{Entry, Parsed, Texts, Wanted, WantedPool};
+use super::record::{Entry, Parsed, Texts, Wanted, WantedPool};
 use crate::input::{kind_of, parse_block, parse_claim, short};
 use crate::model::ImportProblem;
 

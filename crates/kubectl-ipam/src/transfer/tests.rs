@@ -7,12 +7,15 @@
 mod fields;
 mod laws;
 
-use capi_ipam_api::{InClusterKind, PoolSpec};
+use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolSpec, Scope};
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_ip::Block;
 use serde_json::json;
 
 use super::existing::{Existing, ExistingPool, ExistingReservation, Metadata};
 use super::laws::Model;
 use super::plan::{Action, Plan, plan};
+use super::record::{Entry, IMPORT_LABEL};
 use super::*;
 use crate::cluster::Identity;
 

@@ -6,7 +6,8 @@ use capi_ipam_api::{
 use serde_json::{Value, json};
 
 use super::super::existing::{ExistingPool, Metadata};
-use super::super::{IMPORT_LABEL, WantedPool, table};
+use super::super::record::{IMPORT_LABEL, WantedPool};
+use super::super::table;
 use super::{Action, Change, PlannedPool, Planner, Update, missing_metadata};
 use crate::model::ImportProblem;
 

@@ -5,7 +5,7 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 
 use super::super::existing::{ExistingReservation, Metadata};
-use super::super::{IMPORT_LABEL, Wanted};
+use super::super::record::{IMPORT_LABEL, Wanted};
 use super::{Action, Change, PlannedPool, Planner, missing_metadata};
 use crate::input::short;
 use crate::user_reservation::{promised_to, reservation};

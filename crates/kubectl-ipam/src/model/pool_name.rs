@@ -1,0 +1,26 @@
+use capi_ipam_api::PoolKey;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A reference to a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PoolName {
+    /// Kind of the pool.
+    pub kind: String,
+    /// Namespace of the pool; omitted for a global pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name of the pool.
+    pub name: String,
+}
+
+impl From<&PoolKey> for PoolName {
+    fn from(key: &PoolKey) -> Self {
+        let namespace = key.namespace.as_deref().map(str::to_owned);
+        Self {
+            kind: key.kind.name().to_owned(),
+            namespace,
+            name: key.name.to_string(),
+        }
+    }
+}
