@@ -10,6 +10,7 @@
 #   ensure.sh prometheus      the folder with prometheus and promtool
 #   ensure.sh go-provider     the folder with the Go in-cluster provider, under the name cluster-api-ipam-provider-in-cluster
 #   ensure.sh chromium        the folder with chromium and chromedriver, which Debian's packages install
+#   ensure.sh typescript      the folder with tsc, the compiler of TypeScript, which npm installs
 #
 # The programs are those in the folder KUBEBUILDER_ASSETS if it contains etcd and kube-apiserver (missing programs are
 # built and linked beside them), or those in the cache ${XDG_CACHE_HOME:-$HOME/.cache}/capi-ipam. Otherwise they are
@@ -287,6 +288,23 @@ install_chromium() {
   say "done after $SECONDS s"
 }
 
+# tsc checks the scripts of the page of `kubectl ipam web`.
+typescript() {
+  local folder=$cache/typescript-$TYPESCRIPT_VERSION
+  if ! complete "$folder" node_modules/.bin/tsc; then
+    command -v npm >/dev/null || die 'npm is missing: install Node.js with npm'
+    take_lock
+    if ! complete "$folder" node_modules/.bin/tsc; then
+      say "installing typescript $TYPESCRIPT_VERSION with npm: once on this machine, some seconds"
+      work=$(mktemp -d "$cache/.building.XXXXXX")
+      npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$work" \
+        "typescript@$TYPESCRIPT_VERSION" >&2 || die 'npm fails'
+      finish "$folder"
+    fi
+  fi
+  printf '%s\n' "$folder/node_modules/.bin"
+}
+
 # The CRDs are read from the Go module cache. The path is cached, since the query takes long.
 crds() {
   local memory=$cache/cluster-api-$CLUSTER_API_VERSION.crds folder=""
@@ -310,6 +328,7 @@ case ${1:-programs} in
   cluster-api) cluster_api ;;
   otel-collector) programs_of otel-collector "$OTEL_COLLECTOR_VERSION" 'the OpenTelemetry collector' . ;;
   chromium) chromium ;;
+  typescript) typescript ;;
   go-provider)
     programs_of go-provider "$GO_PROVIDER_VERSION" 'the Go in-cluster provider' \
       sigs.k8s.io/cluster-api-ipam-provider-in-cluster
@@ -319,5 +338,5 @@ case ${1:-programs} in
     programs_of prometheus "$PROMETHEUS_VERSION" 'Prometheus and promtool' \
       github.com/prometheus/prometheus/cmd/{prometheus,promtool}
     ;;
-  *) die "unknown argument '$1' (expected none, 'chromium', 'crds', 'cluster-api', 'go-provider', 'helm', 'otel-collector' or 'prometheus')" ;;
+  *) die "unknown argument '$1' (expected none, 'chromium', 'crds', 'cluster-api', 'go-provider', 'helm', 'otel-collector', 'prometheus' or 'typescript')" ;;
 esac

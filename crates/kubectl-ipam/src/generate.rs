@@ -1,4 +1,7 @@
-//! The generated files: completions, manual pages, and the JSON schema of `-o json`.
+//! The generated files: completions, manual pages, the JSON schema of `-o json`, and the types of
+//! the page of `web`.
+
+mod typescript;
 
 use std::path::Path;
 
@@ -50,6 +53,8 @@ pub(crate) fn files() -> Result<Vec<(String, Vec<u8>)>, Error> {
     let schema = serde_json::to_string_pretty(&schemars::schema_for!(Document<'_>))
         .map_err(|error| failed(&error))?;
     files.push(("schema.json".to_owned(), (schema + "\n").into_bytes()));
+    let declarations = typescript::declarations();
+    files.push(("page.d.ts".to_owned(), declarations.into_bytes()));
     Ok(files)
 }
 

@@ -10,6 +10,8 @@
 //! - Only reads, from the API server and for the browser. No request of the browser causes one to
 //!   the API server.
 //! - The page loads nothing from outside, and writes data of the cluster as text only.
+//! - The page has no build step: its scripts are served as they are. `tests/page.rs` checks their
+//!   types, which are generated from the model (`generated/page.d.ts`), and tests their pure parts.
 
 mod assets;
 mod guard;

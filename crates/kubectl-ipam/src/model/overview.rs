@@ -1,25 +1,27 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Counts, PoolLine};
 use crate::load::Readable;
 
 /// What the start page shows, and what every update sends.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Overview {
     /// Grows with every change.
     pub(crate) version: u64,
     /// Time of this version.
+    #[schemars(with = "String")]
     pub(crate) time: Timestamp,
     /// The API server.
     pub(crate) server: String,
     /// The pools, by kind, namespace and name.
     pub(crate) pools: Vec<OverviewPool>,
     /// The networks, by name.
-    pub(crate) networks: Vec<NetworkLine>,
+    pub(crate) networks: Vec<NetworkSummary>,
     /// Number of claims with an address; `null` if it is unknown.
     pub(crate) bound: Option<u64>,
     /// Number of claims without an address; `null` if it is unknown.
@@ -33,7 +35,7 @@ pub(crate) struct Overview {
 }
 
 /// A pool, with its history.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct OverviewPool {
     #[serde(flatten)]
     pub(crate) line: PoolLine,
@@ -44,8 +46,8 @@ pub(crate) struct OverviewPool {
 }
 
 /// A network: pools that never allocate the same address.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct NetworkLine {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct NetworkSummary {
     /// Name of the network.
     pub(crate) name: String,
     /// Number of its pools; `null` if it is unknown.
@@ -57,16 +59,16 @@ pub(crate) struct NetworkLine {
 }
 
 /// The networks of pools. Pools of a network can share addresses, so their totals are not added.
-pub(crate) fn networks(pools: &Readable<&[PoolLine]>) -> Vec<NetworkLine> {
+pub(crate) fn networks(pools: &Readable<&[PoolLine]>) -> Vec<NetworkSummary> {
     // A network can have pools of each kind and namespace.
     let zero = pools.is_complete().then_some(0);
     let add = |sum: Option<u64>, part: Option<u64>| Some(sum?.saturating_add(part?));
-    let mut found: BTreeMap<&str, NetworkLine> = BTreeMap::new();
+    let mut found: BTreeMap<&str, NetworkSummary> = BTreeMap::new();
     for pool in *pools.seen() {
         let Some(name) = pool.network.as_deref() else {
             continue;
         };
-        let new = || NetworkLine {
+        let new = || NetworkSummary {
             name: name.to_owned(),
             pools: zero,
             used: zero,

@@ -1,5 +1,6 @@
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{ClaimLine, Holder, PoolMatch, PoolName, claims, holders, matches_of};
@@ -10,7 +11,7 @@ use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 const MAX_RESULTS: usize = 100;
 
 /// What a search has found.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SearchResult {
     /// The pools and networks that contain the address.

@@ -1,5 +1,6 @@
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, UsableBlocks};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::contents::contents;
@@ -16,7 +17,7 @@ const MAX_CELLS: u128 = 1024;
 const MAX_LISTED: usize = 100;
 
 /// A pool, and a window of its map.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PoolWindow {
     /// The pool. Its holders are those of the window if a cell is a single address.
@@ -31,7 +32,7 @@ pub(crate) struct PoolWindow {
 }
 
 /// A part of the map of a pool. Large numbers are decimal texts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Window {
     /// Number of addresses in the pool.

@@ -1,20 +1,38 @@
 //! The files of the page.
 
+/// The scripts of the page, by their paths.
+const SCRIPTS: [(&str, &str); 18] = [
+    ("/app.js", include_str!("page/app.js")),
+    ("/cell_panel.js", include_str!("page/cell_panel.js")),
+    ("/dom.js", include_str!("page/dom.js")),
+    ("/format.js", include_str!("page/format.js")),
+    ("/map.js", include_str!("page/map.js")),
+    ("/map_section.js", include_str!("page/map_section.js")),
+    ("/map_window.js", include_str!("page/map_window.js")),
+    ("/occupancy.js", include_str!("page/occupancy.js")),
+    ("/overview.js", include_str!("page/overview.js")),
+    ("/pool.js", include_str!("page/pool.js")),
+    ("/requests.js", include_str!("page/requests.js")),
+    ("/route.js", include_str!("page/route.js")),
+    ("/search.js", include_str!("page/search.js")),
+    ("/search_text.js", include_str!("page/search_text.js")),
+    ("/summary.js", include_str!("page/summary.js")),
+    ("/tables.js", include_str!("page/tables.js")),
+    ("/theme.js", include_str!("page/theme.js")),
+    ("/waiting.js", include_str!("page/waiting.js")),
+];
+
 /// Returns the content type and the content of a file of the page.
 pub(super) fn find(path: &str) -> Option<(&'static str, &'static str)> {
-    const SCRIPT: &str = "text/javascript; charset=utf-8";
-    Some(match path {
-        "/" => ("text/html; charset=utf-8", include_str!("page/index.html")),
-        "/style.css" => ("text/css; charset=utf-8", include_str!("page/style.css")),
-        "/icon.svg" => ("image/svg+xml", include_str!("page/icon.svg")),
-        "/app.js" => (SCRIPT, include_str!("page/app.js")),
-        "/dom.js" => (SCRIPT, include_str!("page/dom.js")),
-        "/map.js" => (SCRIPT, include_str!("page/map.js")),
-        "/overview.js" => (SCRIPT, include_str!("page/overview.js")),
-        "/pool.js" => (SCRIPT, include_str!("page/pool.js")),
-        "/lists.js" => (SCRIPT, include_str!("page/lists.js")),
-        _ => return None,
-    })
+    match path {
+        "/" => Some(("text/html; charset=utf-8", include_str!("page/index.html"))),
+        "/style.css" => Some(("text/css; charset=utf-8", include_str!("page/style.css"))),
+        "/icon.svg" => Some(("image/svg+xml", include_str!("page/icon.svg"))),
+        script => {
+            let (_, text) = SCRIPTS.iter().find(|(path, _)| *path == script)?;
+            Some(("text/javascript; charset=utf-8", text))
+        }
+    }
 }
 
 /// The response to the address with the token. It is a page that opens the other one: a redirect
@@ -29,6 +47,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn all_scripts_are_served_and_checked() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/web/page");
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "js") {
+                let name = path.file_name().unwrap().to_str().unwrap();
+                found.push(format!("/{name}"));
+            }
+        }
+        found.sort();
+        assert_eq!(found, SCRIPTS.map(|(path, _)| path));
+        for (path, script) in SCRIPTS {
+            assert!(script.starts_with("// @ts-check\n"), "{path}");
+        }
+    }
+
+    #[test]
     fn page_has_no_inline_code_and_no_html_from_data() {
         let (_, html) = find("/").unwrap();
         for forbidden in [
@@ -40,15 +76,7 @@ mod tests {
             html.matches("<script").count(),
             html.matches("<script type=\"module\" src=").count()
         );
-        for file in [
-            "/app.js",
-            "/dom.js",
-            "/map.js",
-            "/overview.js",
-            "/pool.js",
-            "/lists.js",
-        ] {
-            let (_, script) = find(file).unwrap();
+        for (file, script) in SCRIPTS {
             for forbidden in [
                 "innerHTML",
                 "outerHTML",

@@ -1,39 +1,61 @@
+// @ts-check
 // The frame of the page: routes, the stream of events, search box, theme.
 
-import { announce, count, el, tick, write } from "./dom.js";
-import { search, waiting } from "./lists.js";
-import { overview } from "./overview.js";
-import { pool } from "./pool.js";
+import { announce, byId, el, tick, write } from "./dom.js";
+import { count } from "./format.js";
+import { OverviewPage } from "./overview.js";
+import { PoolPage } from "./pool.js";
+import { parseRoute } from "./route.js";
+import { SearchPage } from "./search.js";
+import { addTheme } from "./theme.js";
+import { WaitingPage } from "./waiting.js";
 
-const main = document.getElementById("main");
-const query = document.getElementById("query");
-const live = document.getElementById("live");
-let view = null;
+/** @import { Overview } from "../../../generated/page.d.ts" */
+/** @import { Route, View } from "./route.js" */
+
+/** Time between two updates of the ages, in milliseconds. */
+const TICK_INTERVAL = 5000;
+/** How long the user has to pause before a search, in milliseconds. */
+const SEARCH_DELAY = 200;
+
+const main = byId("main");
+const query = /** @type {HTMLInputElement} */ (byId("query"));
+/** @type {{ name: string, view: View } | null} */
+let shown = null;
+/** @type {Overview | null} */
 let newest = null;
+let notices = "";
 
 // === routes ===
 
-// A route is `#/name/part/part?parameters`.
-function route() {
-  const [path, parameters] = location.hash.replace(/^#\/?/, "").split("?");
-  const [name, ...parts] = path.split("/").map(decodeURIComponent);
-  return { name: name || "overview", parts, parameters: new URLSearchParams(parameters ?? "") };
+/**
+ * @param {Route} route
+ * @returns {View}
+ */
+function create(route) {
+  switch (route.name) {
+    case "pool": return new PoolPage(route);
+    case "search": return new SearchPage(route);
+    case "waiting": return new WaitingPage();
+    default: return new OverviewPage();
+  }
 }
 
 function show() {
+  // The link "Skip to content" is no route.
   if (location.hash === "#main") return;
-  const next = route();
-  if (view?.name === next.name && view.accepts?.(next)) return;
-  const views = { overview, pool, search, waiting };
-  view = (views[next.name] ?? overview)(next);
-  view.name = next.name;
+  const route = parseRoute(location.hash);
+  if (shown?.name === route.name && shown.view.accepts?.(route)) return;
+  const view = create(route);
+  shown = { name: route.name, view };
   main.replaceChildren(view.element);
   document.title = `${view.title} · kubectl ipam`;
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.dataset.view === next.name) link.setAttribute("aria-current", "page");
+    const isPresent = link instanceof HTMLElement && link.dataset.view === route.name;
+    if (isPresent) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  if (next.name !== "search") query.value = "";
+  if (route.name !== "search") query.value = "";
   if (newest) view.update(newest);
   if (document.activeElement !== query) main.focus({ preventScroll: true });
   window.scrollTo(0, 0);
@@ -43,61 +65,53 @@ function show() {
 
 function connect() {
   const events = new EventSource("/events");
-  events.onopen = () => state("live", "Live");
+  events.onopen = () => showState("live", "Live");
   events.onerror = () => {
-    const gone = events.readyState === EventSource.CLOSED;
-    state("lost", gone ? "Closed" : "Reconnecting");
+    const isClosed = events.readyState === EventSource.CLOSED;
+    showState("lost", isClosed ? "Closed" : "Reconnecting");
     announce("The connection is lost. The page shows the last state.");
   };
-  events.onmessage = (event) => {
-    const start = performance.now();
-    update(JSON.parse(event.data));
-    if (performance.getEntriesByName("update").length > 500) performance.clearMeasures("update");
-    performance.measure("update", { start, end: performance.now() });
-  };
+  events.onmessage = (event) => update(JSON.parse(event.data));
 }
 
-function state(name, text) {
+/**
+ * @param {string} name
+ * @param {string} text
+ */
+function showState(name, text) {
+  const live = byId("live");
   live.dataset.state = name;
   write(live, text);
 }
 
-function update(data) {
+/** @param {Overview} overview */
+function update(overview) {
   const before = newest;
-  newest = data;
-  write(document.getElementById("server"), data.server);
-  const badge = document.getElementById("waiting-count");
-  badge.hidden = data.waiting === 0;
-  write(badge, count(data.waiting));
-  if (before && data.waiting !== null && before.waiting !== data.waiting) announce(`${data.waiting} claims wait for an address`);
-  notices(data);
-  view.update(data);
+  newest = overview;
+  write(byId("server"), overview.server);
+  const badge = byId("waiting-count");
+  badge.hidden = overview.waiting === 0;
+  write(badge, count(overview.waiting));
+  const hasChanged = before !== null && before.waiting !== overview.waiting;
+  if (hasChanged && overview.waiting !== null) announce(`${overview.waiting} claims wait for an address`);
+  showNotices(overview);
+  shown?.view.update(overview);
 }
 
-function notices(data) {
-  const lines = [];
-  if (data.listing.length > 0) lines.push(["info", `Reading ${data.listing.join(", ")}…`]);
-  for (const text of data.missing) lines.push(["warning", `This page is incomplete: ${text}`]);
-  for (const text of data.problems) lines.push(["error", text]);
-  const element = document.getElementById("notices");
-  const shown = JSON.stringify(lines);
-  if (element.shown === shown) return;
-  element.shown = shown;
-  element.replaceChildren(...lines.map(([kind, text]) => el("p", { class: `notice ${kind}`, text })));
+/** @param {Overview} overview */
+function showNotices({ listing, missing, problems }) {
+  const lines = listing.length > 0 ? [["info", `Reading ${listing.join(", ")}…`]] : [];
+  for (const text of missing) lines.push(["warning", `This page is incomplete: ${text}`]);
+  for (const text of problems) lines.push(["error", text]);
+  const text = JSON.stringify(lines);
+  if (notices === text) return;
+  notices = text;
+  byId("notices").replaceChildren(...lines.map(([kind, text]) => el("p", { class: `notice ${kind}`, text })));
 }
 
 // === search ===
 
-document.getElementById("search").addEventListener("submit", (event) => {
-  event.preventDefault();
-  goToSearch();
-});
-
 let delay = 0;
-query.addEventListener("input", () => {
-  clearTimeout(delay);
-  delay = setTimeout(goToSearch, 200);
-});
 
 function goToSearch() {
   clearTimeout(delay);
@@ -105,9 +119,19 @@ function goToSearch() {
   if (text !== "") location.hash = `#/search?q=${encodeURIComponent(text)}`;
 }
 
+byId("search").addEventListener("submit", (event) => {
+  event.preventDefault();
+  goToSearch();
+});
+
+query.addEventListener("input", () => {
+  clearTimeout(delay);
+  delay = setTimeout(goToSearch, SEARCH_DELAY);
+});
+
 document.addEventListener("keydown", (event) => {
-  const types = event.target.matches("input, textarea, select");
-  if (event.key === "/" && !types && !event.ctrlKey && !event.metaKey && !event.altKey) {
+  const isTyping = event.target instanceof Element && event.target.matches("input, textarea, select");
+  if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) {
     event.preventDefault();
     query.focus();
     query.select();
@@ -115,30 +139,8 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && event.target === query) main.focus();
 });
 
-// === theme ===
-
-const themes = [["auto", "as the system", "◐"], ["light", "light", "☀"], ["dark", "dark", "☾"]];
-const button = document.getElementById("theme");
-let theme = 0;
-
-function applyTheme() {
-  const [name, text, sign] = themes[theme];
-  if (name === "auto") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = name;
-  button.setAttribute("aria-label", `Theme: ${text}`);
-  button.title = `Theme: ${text}`;
-  write(button, sign);
-  localStorage.setItem("theme", name);
-}
-
-button.addEventListener("click", () => {
-  theme = (theme + 1) % themes.length;
-  applyTheme();
-});
-
-theme = Math.max(0, themes.findIndex(([name]) => name === localStorage.getItem("theme")));
-applyTheme();
+addTheme();
 window.addEventListener("hashchange", show);
-setInterval(tick, 5000);
+setInterval(tick, TICK_INTERVAL);
 show();
 connect();

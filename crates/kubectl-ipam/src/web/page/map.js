@@ -1,121 +1,153 @@
-// The map of a pool: a grid of cells. A cell is a block of addresses, or one.
+// @ts-check
+// The map of a pool: a grid of cells, with the keys of a grid.
 
-import { count, el } from "./dom.js";
-import { stateText } from "./lists.js";
+import { el } from "./dom.js";
+import { cellClass, cellText, sizeOf } from "./map_window.js";
 
-const LEVELS = 8;
+/** @import { Holder, Window } from "../../../generated/page.d.ts" */
 
-// Creates a grid. `zoom(index)`, `back()` and `move(steps)` are called by keys and the mouse; `select(index)` when the
-// focus moves.
-export function grid({ zoom, back, move, select }) {
-  const element = el("div", { class: "map", role: "grid", "aria-label": "Map of the addresses" });
-  const narrow = window.matchMedia("(max-width: 640px)");
-  let cells = [];
-  let labels = [];
-  let columns = 32;
-  let active = 0;
+/**
+ * What keys and the mouse do.
+ * @typedef {{
+ *   zoom: (index: number) => void,
+ *   back: () => void,
+ *   move: (steps: number) => void,
+ *   select: (index: number) => void,
+ * }} Actions
+ */
 
-  function build(data) {
-    columns = narrow.matches ? 16 : 32;
-    labels = data.labels;
-    cells = labels.map((_, index) => {
-      const cell = el("div", { role: "gridcell", tabindex: "-1", class: "cell" });
-      cell.index = index;
-      return cell;
+/** The number of columns, in a wide and in a narrow window of the browser. */
+const [WIDE, NARROW] = [32, 16];
+
+/** A grid of cells. A cell is a block of addresses, or one. */
+export class AddressMap {
+  element = el("div", { class: "map", role: "grid", "aria-label": "Map of the addresses" });
+  /** The index of the cell that has the focus when the map has it. */
+  active = 0;
+  #narrow = window.matchMedia("(max-width: 640px)");
+  /** @type {HTMLElement[]} */
+  #cells = [];
+  /** @type {Map<EventTarget, number>} */
+  #indexes = new Map();
+  /** @type {string[]} */
+  #labels = [];
+  #columns = WIDE;
+
+  /** @param {Actions} actions */
+  constructor(actions) {
+    this.actions = actions;
+    this.element.addEventListener("keydown", (event) => this.#press(event));
+    this.element.addEventListener("click", (event) => {
+      const index = this.#indexAt(event);
+      if (index !== undefined) this.activate(index, true);
     });
-    const rows = [];
-    for (let start = 0; start < cells.length; start += columns) {
-      const label = el("div", { class: "row-label", role: "rowheader", text: labels[start] });
-      rows.push(el("div", { role: "row", class: "map-row" }, label, ...cells.slice(start, start + columns)));
-    }
-    element.style.setProperty("--columns", columns);
-    element.replaceChildren(...rows);
-    element.setAttribute("aria-rowcount", rows.length);
-    element.setAttribute("aria-colcount", columns);
+    this.element.addEventListener("dblclick", (event) => {
+      const index = this.#indexAt(event);
+      if (index !== undefined) actions.zoom(index);
+    });
   }
 
-  // Shows a window. `holders` are the holders by address, for cells of one address.
-  function render(data, holders) {
-    const changed = labels.length !== data.labels.length || labels[0] !== data.labels[0] || labels.at(-1) !== data.labels.at(-1);
-    const wanted = narrow.matches ? 16 : 32;
-    const rebuilds = changed || wanted !== columns;
-    if (rebuilds) build(data);
+  /** Whether the map has the focus. */
+  get hasFocus() {
+    return this.element.contains(document.activeElement);
+  }
+
+  /**
+   * Shows a window. `holders` are the holders by address, for cells of one address. Returns whether it is another
+   * window.
+   * @param {Window} data
+   * @param {Map<string, Holder>} holders
+   */
+  show(data, holders) {
+    const [before, after] = [this.#labels, data.labels];
+    const isOther = before.length !== after.length || before[0] !== after[0] || before.at(-1) !== after.at(-1);
+    const columns = this.#narrow.matches ? NARROW : WIDE;
+    const isRebuilt = isOther || columns !== this.#columns;
+    if (isRebuilt) this.#build(data.labels, columns);
     const used = new Map(data.used.map((cell) => [cell.index, cell]));
-    const size = BigInt(data.cellSize);
-    const last = BigInt(data.length) - size * BigInt(cells.length - 1);
-    cells.forEach((element, index) => {
-      const cell = used.get(index);
-      const holder = size === 1n ? holders.get(labels[index]) : null;
-      const sign = cell ? `${cell.allocated} ${cell.reserved} ${cell.coolingDown} ${holder?.claim ?? ""}` : "free";
-      if (element.sign === sign) return;
-      element.sign = sign;
-      const total = index === cells.length - 1 ? last : size;
-      element.className = `cell ${look(cell, total)}`;
-      element.setAttribute("aria-label", describe(labels[index], cell, total, holder));
+    this.#cells.forEach((element, index) => {
+      const [cell, label, size] = [used.get(index), data.labels[index] ?? "", sizeOf(data, index)];
+      const text = cellText(label, cell, size, size === 1n ? holders.get(label) : undefined);
+      const look = cellClass(cell, size);
+      // Most of the up to 1,024 cells stay as they are.
+      if (element.className !== look) element.className = look;
+      if (element.getAttribute("aria-label") !== text) element.setAttribute("aria-label", text);
     });
-    if (rebuilds) activate(Math.min(active, cells.length - 1), false);
-    return changed;
+    if (isRebuilt) this.activate(Math.min(this.active, this.#cells.length - 1), false);
+    return isOther;
   }
 
-  function activate(index, focus) {
-    cells[active]?.setAttribute("tabindex", "-1");
-    cells[active]?.removeAttribute("aria-selected");
-    active = index;
-    const cell = cells[active];
+  /**
+   * @param {string[]} labels
+   * @param {number} columns
+   */
+  #build(labels, columns) {
+    this.#labels = labels;
+    this.#columns = columns;
+    this.#cells = labels.map(() => el("div", { role: "gridcell", tabindex: "-1", class: "cell" }));
+    this.#indexes = new Map(this.#cells.map((cell, index) => [cell, index]));
+    const rows = [];
+    for (let start = 0; start < labels.length; start += columns) {
+      const label = el("div", { class: "row-label", role: "rowheader", text: labels[start] });
+      rows.push(el("div", { role: "row", class: "map-row" }, label, ...this.#cells.slice(start, start + columns)));
+    }
+    this.element.style.setProperty("--columns", String(columns));
+    this.element.replaceChildren(...rows);
+    this.element.setAttribute("aria-rowcount", String(rows.length));
+    this.element.setAttribute("aria-colcount", String(columns));
+  }
+
+  /**
+   * Makes a cell the active one.
+   * @param {number} index
+   * @param {boolean} takesFocus
+   */
+  activate(index, takesFocus) {
+    this.#cells[this.active]?.setAttribute("tabindex", "-1");
+    this.#cells[this.active]?.removeAttribute("aria-selected");
+    this.active = index;
+    const cell = this.#cells[index];
     if (!cell) return;
     cell.setAttribute("tabindex", "0");
     cell.setAttribute("aria-selected", "true");
-    if (focus) cell.focus({ preventScroll: false });
-    select(active);
+    if (takesFocus) cell.focus({ preventScroll: false });
+    this.actions.select(index);
   }
 
-  element.addEventListener("keydown", (event) => {
+  /** @param {Event} event */
+  #indexAt(event) {
+    return event.target ? this.#indexes.get(event.target) : undefined;
+  }
+
+  /** @param {KeyboardEvent} event */
+  #press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const row = active - (active % columns);
-    const targets = {
-      ArrowLeft: active - 1, ArrowRight: active + 1, ArrowUp: active - columns, ArrowDown: active + columns,
-      Home: row, End: Math.min(row + columns, cells.length) - 1,
-    };
-    const target = targets[event.key];
+    const target = this.#target(event.key);
     if (target !== undefined) {
-      if (cells[target]) activate(target, true);
-    } else if (event.key === "Enter" || event.key === " ") zoom(active);
-    else if (event.key === "Escape" || event.key === "Backspace") back();
-    else if (event.key === "PageDown") move(1);
-    else if (event.key === "PageUp") move(-1);
+      if (this.#cells[target]) this.activate(target, true);
+    } else if (event.key === "Enter" || event.key === " ") this.actions.zoom(this.active);
+    else if (event.key === "Escape" || event.key === "Backspace") this.actions.back();
+    else if (event.key === "PageDown") this.actions.move(1);
+    else if (event.key === "PageUp") this.actions.move(-1);
     else return;
     event.preventDefault();
-  });
-  element.addEventListener("click", (event) => {
-    const cell = event.target.closest(".cell");
-    if (cell) activate(cell.index, true);
-  });
-  element.addEventListener("dblclick", (event) => {
-    const cell = event.target.closest(".cell");
-    if (cell) zoom(cell.index);
-  });
-
-  const focused = () => element.contains(document.activeElement);
-  return { element, render, activate, focused, active: () => active };
-}
-
-// The classes of a cell: the state of most of its addresses, and the share that is not free.
-function look(cell, total) {
-  if (!cell) return "";
-  const parts = [["allocated", cell.allocated], ["reserved", cell.reserved], ["cooling", cell.coolingDown]];
-  const taken = parts.reduce((sum, [, number]) => sum + number, 0);
-  const state = parts.reduce((most, part) => (part[1] > most[1] ? part : most))[0];
-  const level = cell.full ? LEVELS : Math.min(LEVELS - 1, Math.max(1, Math.round((LEVELS * taken) / Number(total))));
-  return `${state} level-${level}`;
-}
-
-function describe(label, cell, total, holder) {
-  if (total === 1n) {
-    const claim = holder?.claim ? `, ${holder.claim}` : "";
-    return `${label}, ${holder ? stateText(holder.state) : cell ? "not free" : "free"}${claim}`;
   }
-  if (!cell) return `${label}, block of ${count(total)}, free`;
-  const parts = [[cell.allocated, "allocated"], [cell.reserved, "reserved"], [cell.coolingDown, "cooling down"]];
-  const texts = parts.filter(([number]) => number > 0).map(([number, text]) => `${count(number)} ${text}`);
-  return `${label}, block of ${count(total)}, ${texts.join(", ")}${cell.full ? ", full" : ""}`;
+
+  /**
+   * The cell that a key leads to.
+   * @param {string} key
+   * @returns {number | undefined}
+   */
+  #target(key) {
+    const row = this.active - (this.active % this.#columns);
+    switch (key) {
+      case "ArrowLeft": return this.active - 1;
+      case "ArrowRight": return this.active + 1;
+      case "ArrowUp": return this.active - this.#columns;
+      case "ArrowDown": return this.active + this.#columns;
+      case "Home": return row;
+      case "End": return Math.min(row + this.#columns, this.#cells.length) - 1;
+      default: return undefined;
+    }
+  }
 }

@@ -1,0 +1,148 @@
+// @ts-check
+// The arithmetic of a map: positions in a pool, and cells of a window of it. A pool can have 2¹²⁸ addresses.
+
+import { count, stateText } from "./format.js";
+
+/** @import { Cell, Holder, Window } from "../../../generated/page.d.ts" */
+
+/**
+ * A part of a pool: the surroundings of an address, or a number of addresses from one on; by default the whole pool.
+ * @typedef {{ at?: string, start?: string, length?: string }} Position
+ */
+
+/** The number of shades of a cell. */
+const LEVELS = 8;
+
+/**
+ * The position in the parameters of a route.
+ * @param {URLSearchParams} parameters
+ * @returns {Position}
+ */
+export function parsePosition(parameters) {
+  const at = parameters.get("at");
+  if (at !== null) return { at };
+  const [start, length] = [parameters.get("start"), parameters.get("length")];
+  return start === null || length === null ? {} : { start, length };
+}
+
+/**
+ * Whether a window shows all addresses of the pool.
+ * @param {Window} window
+ */
+export function isWhole(window) {
+  return window.length === window.total;
+}
+
+/**
+ * Whether a window has no address before it, and none after it.
+ * @param {Window} window
+ */
+export function ends(window) {
+  const [start, length] = [BigInt(window.start), BigInt(window.length)];
+  return { isFirst: start === 0n, isLast: start + length >= BigInt(window.total) };
+}
+
+/**
+ * The first and the last cell of a window.
+ * @param {Window} window
+ */
+export function rangeText({ labels }) {
+  return `${labels[0]} – ${labels.at(-1)}`;
+}
+
+/**
+ * The position of the first address of a cell.
+ * @param {Window} window
+ * @param {number} index
+ */
+export function placeOf(window, index) {
+  return BigInt(window.start) + BigInt(index) * BigInt(window.cellSize);
+}
+
+/**
+ * The cell that contains the address at a position.
+ * @param {Window} window
+ * @param {bigint} place
+ */
+export function indexOf(window, place) {
+  const index = (place - BigInt(window.start)) / BigInt(window.cellSize);
+  return index < 0n ? 0 : Number(index);
+}
+
+/**
+ * The window that shows a cell in detail; null if the cell is one address.
+ * @param {Window} window
+ * @param {number} index
+ * @returns {Position | null}
+ */
+export function zoomed(window, index) {
+  if (!window.zoom) return null;
+  const length = BigInt(window.zoom);
+  const start = (placeOf(window, index) / length) * length;
+  return { start: String(start), length: String(length) };
+}
+
+/**
+ * The window as many windows of this length further.
+ * @param {Window} window
+ * @param {string} length
+ * @param {number} steps
+ */
+export function moved(window, length, steps) {
+  const start = BigInt(window.start) + BigInt(steps) * BigInt(length);
+  return { start: String(start), length };
+}
+
+/**
+ * The number of addresses of a cell: the last one can have fewer.
+ * @param {Window} window
+ * @param {number} index
+ */
+export function sizeOf(window, index) {
+  const size = BigInt(window.cellSize);
+  if (index < window.labels.length - 1) return size;
+  return BigInt(window.length) - size * BigInt(index);
+}
+
+/**
+ * The states of the addresses of a cell that are not free, with their numbers.
+ * @param {Cell | undefined} cell
+ * @returns {Array<[string, number]>}
+ */
+export function partsOf(cell) {
+  const { allocated = 0, reserved = 0, coolingDown = 0 } = cell ?? {};
+  return [["allocated", allocated], ["reserved", reserved], ["cooling down", coolingDown]];
+}
+
+/**
+ * The classes of a cell: the state of most of its addresses, and the share that is not free.
+ * @param {Cell | undefined} cell
+ * @param {bigint} size
+ */
+export function cellClass(cell, size) {
+  if (!cell) return "cell";
+  let [state, most, taken] = ["", 0, 0];
+  for (const [name, number] of partsOf(cell)) {
+    taken += number;
+    if (number > most || state === "") [state, most] = [name.replace(" down", ""), number];
+  }
+  const level = Math.round((LEVELS * taken) / Number(size));
+  return `cell ${state} level-${cell.full ? LEVELS : Math.min(LEVELS - 1, Math.max(1, level))}`;
+}
+
+/**
+ * A cell in words.
+ * @param {string} label
+ * @param {Cell | undefined} cell
+ * @param {bigint} size
+ * @param {Holder | undefined} holder
+ */
+export function cellText(label, cell, size, holder) {
+  if (size === 1n) {
+    const state = holder ? stateText(holder.state) : cell ? "not free" : "free";
+    return `${label}, ${state}${holder?.claim ? `, ${holder.claim}` : ""}`;
+  }
+  if (!cell) return `${label}, block of ${count(size)}, free`;
+  const parts = partsOf(cell).filter(([, number]) => number > 0).map(([name, number]) => `${count(number)} ${name}`);
+  return `${label}, block of ${count(size)}, ${parts.join(", ")}${cell.full ? ", full" : ""}`;
+}

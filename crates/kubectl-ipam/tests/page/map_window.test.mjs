@@ -1,0 +1,61 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import {
+  cellClass, cellText, ends, indexOf, isWhole, moved, parsePosition, placeOf, sizeOf, zoomed,
+} from "../../src/web/page/map_window.js";
+
+/** Three cells of 2⁶⁰ addresses of a pool, of which the last one has fewer. */
+const block = 2n ** 60n;
+const window = {
+  total: String(2n ** 64n), start: String(block), length: String(3n * block - 5n), cellSize: String(block),
+  zoom: String(block), labels: ["a", "b", "c"], used: [],
+};
+
+test("a cell has its position in the pool", () => {
+  assert.equal(placeOf(window, 2), 3n * block);
+  assert.equal(indexOf(window, 3n * block + 7n), 2);
+  assert.equal(indexOf(window, 0n), 0, "before the window");
+  assert.deepEqual([0, 2].map((index) => sizeOf(window, index)), [block, block - 5n]);
+});
+
+test("a cell is zoomed to a multiple of its length, and an address is not", () => {
+  assert.deepEqual(zoomed(window, 1), { start: String(2n * block), length: String(block) });
+  assert.equal(zoomed({ ...window, zoom: undefined }, 1), null);
+});
+
+test("a window moves by its length", () => {
+  assert.deepEqual(moved(window, String(block), -1), { start: "0", length: String(block) });
+});
+
+test("a window knows whether it is the whole pool, the first or the last", () => {
+  assert.equal(isWhole(window), false);
+  assert.deepEqual(ends(window), { isFirst: false, isLast: false });
+  const whole = { ...window, start: "0", length: window.total };
+  assert.equal(isWhole(whole), true);
+  assert.deepEqual(ends(whole), { isFirst: true, isLast: true });
+});
+
+test("a position is an address, or a start with a length", () => {
+  const position = (text) => parsePosition(new URLSearchParams(text));
+  assert.deepEqual(position("at=10.0.0.7&start=1&length=2"), { at: "10.0.0.7" });
+  assert.deepEqual(position("start=1&length=2"), { start: "1", length: "2" });
+  assert.deepEqual(position("start=1"), {});
+});
+
+test("a cell has the state of most of its addresses, and a shade", () => {
+  const cell = { index: 0, allocated: 1, reserved: 0, coolingDown: 2, full: false };
+  assert.equal(cellClass(undefined, 16n), "cell");
+  assert.equal(cellClass(cell, 16n), "cell cooling level-2");
+  assert.equal(cellClass({ ...cell, full: true }, 3n), "cell cooling level-8");
+  assert.equal(cellClass(cell, 2n ** 64n), "cell cooling level-1", "a few addresses are visible");
+});
+
+test("a cell is described in words", () => {
+  const cell = { index: 0, allocated: 1, reserved: 0, coolingDown: 2, full: true };
+  assert.equal(cellText("10.0.0.0", cell, 4n), "10.0.0.0, block of 4, 1 allocated, 2 cooling down, full");
+  assert.equal(cellText("10.0.0.0", undefined, 4n), "10.0.0.0, block of 4, free");
+  assert.equal(cellText("10.0.0.0", undefined, 1n), "10.0.0.0, free");
+  assert.equal(cellText("10.0.0.0", cell, 1n, { state: "Promised", claim: "a/vm" }), "10.0.0.0, Promised, a/vm");
+  assert.equal(cellText("10.0.0.0", cell, 1n), "10.0.0.0, not free");
+});

@@ -1,0 +1,26 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { parseRoute } from "../../src/web/page/route.js";
+import { resultText } from "../../src/web/page/search_text.js";
+
+const nothing = { matches: [], pools: [], holders: [], claims: [], isLimited: false, isComplete: true };
+
+test("the result of a search is a sentence", () => {
+  assert.equal(resultText(nothing), "Nothing found.");
+  assert.equal(resultText({ ...nothing, isComplete: false }), "Nothing found in what you may list.");
+  const found = { ...nothing, pools: [{}], holders: [{}, {}], claims: [{}], isLimited: true };
+  assert.equal(resultText(found), "1 pool, 2 addresses, 1 claim. There are more: write more of the name.");
+});
+
+test("an address without a holder is free only if everything was read", () => {
+  const found = { ...nothing, matches: [{}] };
+  assert.equal(resultText(found), "1 pool. Nothing holds the address.");
+  assert.equal(resultText({ ...found, isComplete: false }), "1 pool. It is unknown who holds the address.");
+});
+
+test("a route has a name, parts and parameters", () => {
+  const { name, parts, parameters } = parseRoute("#/pool/InClusterIPPool/team-a/a%2Fb?at=10.0.0.7");
+  assert.deepEqual([name, parts, parameters.get("at")], ["pool", ["InClusterIPPool", "team-a", "a/b"], "10.0.0.7"]);
+  assert.equal(parseRoute("").name, "overview");
+});

@@ -1,0 +1,51 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { emptyText, shownPools, tiles } from "../../src/web/page/summary.js";
+
+/** A pool of 10 addresses. */
+function pool(name, properties = {}) {
+  const counts = { total: 10, used: 0, reserved: 0, coolingDown: 0, outOfRange: 0, free: 10, drained: 0 };
+  const { free = 10, ...others } = properties;
+  return {
+    pool: { kind: "InClusterIPPool", namespace: "team-a", name },
+    ready: "True", counts: { ...counts, free, used: 10 - free }, waiting: 0, ranges: "", trend: [], ...others,
+  };
+}
+
+function overview(pools, properties = {}) {
+  return { pools, networks: [], bound: 0, waiting: 0, listing: [], missing: [], problems: [], ...properties };
+}
+
+test("the tile of pools counts those that are not ready", () => {
+  const pools = [pool("a"), pool("b", { ready: "False" }), pool("c", { ready: "Unknown" })];
+  assert.deepEqual(tiles(overview(pools)).pools, { number: 3, note: "1 not ready", kind: "bad" });
+  assert.deepEqual(tiles(overview([pool("a")])).pools, { number: 1, note: "", kind: "" });
+});
+
+test("the tile of full pools counts those without a free address", () => {
+  const pools = [pool("a", { free: 0 }), pool("b", { free: 1 }), pool("c", { free: 2 }), pool("d", { counts: null })];
+  assert.deepEqual(tiles(overview(pools)).full, { number: 2, note: "1 without a free address", kind: "warn" });
+});
+
+test("an unknown number of waiting claims is no problem", () => {
+  assert.deepEqual(tiles(overview([], { waiting: null })).waiting, { number: null, note: "", kind: "" });
+  assert.deepEqual(tiles(overview([], { waiting: 2 })).waiting, { number: 2, note: "Show reasons", kind: "bad" });
+});
+
+test("pools are filtered by their texts, and sorted by a column and then by name", () => {
+  const pools = [pool("c", { network: "lab" }), pool("b", { free: 3 }), pool("a", { free: 3, ranges: "10.0.0.0/24" })];
+  const names = (filter, sorted) => shownPools(pools, filter, sorted).map((pool) => pool.pool.name).join("");
+  assert.equal(names("", 0), "abc");
+  assert.equal(names("", 3), "abc", "free");
+  assert.equal(names("", 2), "abc", "used");
+  assert.equal(names(" LAB ", 0), "c");
+  assert.equal(names("10.0", 0), "a");
+});
+
+test("an empty table says why it is empty", () => {
+  assert.equal(emptyText(overview([pool("a")])), "No pool matches the filter.");
+  assert.equal(emptyText(overview([], { listing: ["pools"] })), "Reading the pools…");
+  assert.equal(emptyText(overview([], { missing: ["list pools"] })), "You may not list the pools.");
+  assert.equal(emptyText(overview([])), "The cluster has no pools.");
+});
