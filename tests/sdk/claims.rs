@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use capi_ipam_controller::manager::{BoxError, Manager};
-use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
-use capi_ipam_provider::{
-    Allocation, ClaimHandler, ClaimOptions, ClaimReconciler, Ensured, HandlerError, PoolKind,
-    PoolView, ProviderAdapter, Released,
+use capi_ipam_provider::advanced::{
+    ClaimHandler, ClaimOptions, Ensured, PoolKind, PoolView, ProviderAdapter,
 };
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+use capi_ipam_provider::prelude::{Allocation, ClaimReconciler, HandlerError, Released};
 use serde_json::json;
 
 use crate::program::Program;

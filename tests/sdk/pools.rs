@@ -7,11 +7,11 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::manager::{BoxError, Manager};
+use capi_ipam_provider::advanced::{ClaimOptions, SweepOptions};
 use capi_ipam_provider::api::IPAddressClaim;
 use capi_ipam_provider::api::advice::MISSING_POOL;
-use capi_ipam_provider::{
-    Allocation, ClaimOptions, ClaimReconciler, HandlerError, PoolProvider, Released, SweepOptions,
-    WatchedPools,
+use capi_ipam_provider::prelude::{
+    Allocation, ClaimReconciler, HandlerError, PoolProvider, Released, WatchedPools,
 };
 use kube::{CustomResource, ResourceExt};
 use parking_lot::Mutex;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use capi_ipam_provider::{ClaimOptions, SweepOptions};
+use capi_ipam_provider::advanced::{ClaimOptions, SweepOptions};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 

@@ -27,7 +27,7 @@ impl PoolKind {
     /// Returns the kind of a type.
     ///
     /// ```
-    /// use capi_ipam_provider::PoolKind;
+    /// use capi_ipam_provider::advanced::PoolKind;
     /// use k8s_openapi::api::core::v1::Node;
     ///
     /// assert_eq!(PoolKind::of::<Node>(), PoolKind::new("", "Node"));
@@ -57,12 +57,10 @@ impl PoolKind {
 /// use std::process::ExitCode;
 /// use std::sync::Arc;
 ///
-/// use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+/// use capi_ipam_provider::advanced::{ClaimHandler, Ensured, PoolKind, PoolView, ProviderAdapter};
+/// use capi_ipam_provider::api::IPAddress;
 /// use capi_ipam_provider::controller::client::ResourceClient;
-/// use capi_ipam_provider::controller::manager::{self, Identity};
-/// use capi_ipam_provider::{
-///     Allocation, ClaimHandler, ClaimReconciler, Ensured, HandlerError, PoolKind, PoolView, ProviderAdapter, Released,
-/// };
+/// use capi_ipam_provider::prelude::*;
 /// use kube::{Api, Client, CustomResource, ResourceExt};
 /// use schemars::JsonSchema;
 /// use serde::{Deserialize, Serialize};
@@ -239,7 +237,7 @@ impl PoolView {
 /// An address that is allocated to a claim; becomes the IPAddress of the claim.
 ///
 /// ```
-/// use capi_ipam_provider::Allocation;
+/// use capi_ipam_provider::prelude::Allocation;
 ///
 /// let allocation = Allocation {
 ///     gateway: Some([10, 0, 0, 1].into()),

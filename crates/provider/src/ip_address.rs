@@ -11,21 +11,8 @@ use crate::api::{
 use crate::contract::api_version;
 
 /// Builds the IPAddress of a claim, as the reconciler creates it: with finalizer, owner references
-/// and labels. For programs that import addresses from elsewhere, and for tests.
-///
-/// ```
-/// use capi_ipam_provider::api::{ContractVersion, IPAddressClaim, names};
-/// use capi_ipam_provider::{Allocation, PoolView, new_ip_address};
-///
-/// fn import(claim: &IPAddressClaim, pool: &PoolView) {
-///     let allocation = Allocation::new([10, 0, 0, 5], 24);
-///     let address = new_ip_address(ContractVersion::default(), claim, pool, &allocation);
-///     assert_eq!(address.metadata.name, claim.metadata.name);
-///     assert_eq!(address.metadata.finalizers.as_deref(), Some(&[names::PROTECT_ADDRESS.to_owned()][..]));
-/// }
-/// # import(&IPAddressClaim::default(), &PoolView::default());
-/// ```
-pub fn new_ip_address(
+/// and labels.
+pub(crate) fn new_ip_address(
     version: ContractVersion,
     claim: &IPAddressClaim,
     pool: &PoolView,

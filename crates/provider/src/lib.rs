@@ -5,11 +5,11 @@
 //! and releasing in an order that survives crashes, waiting for restored IPAddresses, conditions
 //! and events.
 //!
-//! - [`PoolProvider`]: a provider whose pools are objects of one kind, which [`WatchedPools`]
-//!   watches;
-//! - [`ProviderAdapter`] and [`ClaimHandler`]: any other provider, with several kinds of pools or
-//!   its own watches;
-//! - [`ClaimReconciler::builder`]: adds the controller of claims of a provider to a program;
+//! - [`prelude`]: what every provider needs. A [`PoolProvider`] has pools that are objects of one
+//!   kind, which [`WatchedPools`] watches; [`ClaimReconciler::builder`] adds the controller of its
+//!   claims to a program;
+//! - [`advanced`]: what some providers need, such as [`ProviderAdapter`] and [`ClaimHandler`] for
+//!   several kinds of pools or own watches;
 //! - [`api`]: the kinds of the Cluster API IPAM contract, in the versions `v1beta1` and `v1beta2`;
 //! - [`decision`]: what to do for a claim, as a pure function of the observed state;
 //! - [`controller`]: the crate `capi-ipam-controller` with manager, client, watches and patches.
@@ -42,9 +42,7 @@
 //! use std::net::IpAddr;
 //! use std::process::ExitCode;
 //!
-//! use capi_ipam_provider::api::IPAddressClaim;
-//! use capi_ipam_provider::controller::manager::{self, Identity};
-//! use capi_ipam_provider::{Allocation, ClaimReconciler, HandlerError, PoolProvider, Released, WatchedPools};
+//! use capi_ipam_provider::prelude::*;
 //! use kube::{CustomResource, ResourceExt};
 //! use schemars::JsonSchema;
 //! use serde::{Deserialize, Serialize};
@@ -136,21 +134,43 @@ mod verification;
 mod verify;
 mod waiting_claims;
 
-pub use adapter::{
-    Allocation, ClaimHandler, Ensured, HandlerError, PoolKind, PoolView, ProviderAdapter, Released,
-};
-pub use address_use::{AddressUse, AddressUseReporter};
 pub use capi_ipam_controller as controller;
-pub use claim_cache::{ClaimCache, ClaimSnapshot, CompactClaim};
-pub use contract::ContractClient;
-pub use duplicate::DuplicateReporter;
-pub use error::ReconcileError;
-pub use index::{AddressIndex, AddressRecord};
-pub use ip_address::new_ip_address;
-pub use metrics::METRICS;
-pub use options::ClaimOptions;
-pub use pools::{PoolHandler, PoolProvider, WatchedPools};
-pub use reconciler::ClaimReconciler;
-pub use selection::Selection;
-pub use setup::{ClaimReconcilerBuilder, ProviderSetup};
-pub use sweep::{Lasting, Suspects, SweepOptions};
+
+/// What every provider needs.
+///
+/// ```
+/// use capi_ipam_provider::prelude::*;
+/// ```
+pub mod prelude {
+    pub use crate::adapter::{Allocation, HandlerError, Released};
+    pub use crate::api::IPAddressClaim;
+    pub use crate::controller::manager::{self, Identity};
+    pub use crate::pools::{PoolProvider, WatchedPools};
+    pub use crate::reconciler::ClaimReconciler;
+}
+
+/// What some providers need: several kinds of pools or their own watches, flags, verification and
+/// sweep of addresses, and reports of what is wrong with them.
+pub mod advanced {
+    pub use crate::adapter::{ClaimHandler, Ensured, PoolKind, PoolView, ProviderAdapter};
+    pub use crate::address_use::{AddressUse, AddressUseReporter};
+    pub use crate::claim_cache::{ClaimCache, ClaimSnapshot, CompactClaim};
+    pub use crate::contract::ContractClient;
+    pub use crate::duplicate::DuplicateReporter;
+    pub use crate::error::ReconcileError;
+    pub use crate::index::{AddressIndex, AddressRecord};
+    pub use crate::metrics::METRICS;
+    pub use crate::options::ClaimOptions;
+    pub use crate::pools::PoolHandler;
+    pub use crate::selection::Selection;
+    pub use crate::setup::{ClaimReconcilerBuilder, ProviderSetup};
+    pub use crate::sweep::{Lasting, Suspects, SweepOptions};
+}
+
+// The in-cluster provider names all of them without a module.
+#[doc(hidden)]
+pub use advanced::*;
+#[doc(hidden)]
+pub use prelude::{
+    Allocation, ClaimReconciler, HandlerError, PoolProvider, Released, WatchedPools,
+};

@@ -12,9 +12,9 @@ mod store;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use capi_ipam_provider::controller::manager::{self, Identity};
+use capi_ipam_provider::advanced::ClaimOptions;
 use capi_ipam_provider::controller::options::parse_duration;
-use capi_ipam_provider::{ClaimOptions, ClaimReconciler, WatchedPools};
+use capi_ipam_provider::prelude::*;
 
 use self::provider::EtcdProvider;
 use self::store::Store;

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use capi_ipam_provider::api::IPAddressClaim;
-use capi_ipam_provider::{Allocation, HandlerError, PoolProvider, Released};
+use capi_ipam_provider::prelude::*;
 use ipnet::IpNet;
 use kube::{CustomResource, ResourceExt};
 

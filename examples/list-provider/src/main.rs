@@ -5,11 +5,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::process::ExitCode;
 
-use capi_ipam_provider::api::IPAddressClaim;
-use capi_ipam_provider::controller::{client, manager, patch};
-use capi_ipam_provider::{
-    Allocation, ClaimReconciler, HandlerError, PoolProvider, Released, WatchedPools,
-};
+use capi_ipam_provider::controller::{client, patch};
+use capi_ipam_provider::prelude::*;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, CustomResource, ResourceExt};
 
@@ -100,7 +97,7 @@ impl PoolProvider for ListProvider {
 
 fn main() -> ExitCode {
     manager::run(
-        manager::Identity::new("list-provider", env!("CARGO_PKG_VERSION")),
+        Identity::new("list-provider", env!("CARGO_PKG_VERSION")),
         async |manager, flags: &Flags| {
             let provider = ListProvider {
                 client: manager.client.clone(),
