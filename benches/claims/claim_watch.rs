@@ -22,13 +22,11 @@ pub(crate) struct Times {
     pub(crate) gone: Option<Instant>,
 }
 
-/// The numbers of claims by state, and of events.
+/// The numbers of claims by state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) bound: usize,
     pub(crate) gone: usize,
-    pub(crate) events: usize,
-    pub(crate) last_bound: Option<Instant>,
 }
 
 /// A running watch. It counts only events after its start.
@@ -122,15 +120,6 @@ impl ClaimWatch {
         self.times(name).bound.expect("the time is recorded")
     }
 
-    /// Waits until a claim is deleted, and returns the time.
-    pub(crate) async fn wait_for_deletion(&self, name: &str) -> Instant {
-        self.until(&format!("{name} is deleted"), |_| {
-            self.times(name).gone.is_some()
-        })
-        .await;
-        self.times(name).gone.expect("the time is recorded")
-    }
-
     /// Waits until no event happens for a while.
     pub(crate) async fn quiet(&self, pause: Duration) {
         let mut counts = self.counts.clone();
@@ -140,11 +129,6 @@ impl ClaimWatch {
     /// Stops the watch.
     pub(crate) fn stop(&self) {
         self.task.abort();
-    }
-
-    /// Removes a claim from the records.
-    pub(crate) fn forget(&self, name: &str) {
-        self.lock().remove(name);
     }
 }
 
@@ -179,12 +163,8 @@ impl Recorder {
             }
         }
         self.counts.send_modify(|counts| {
-            counts.events += 1;
             counts.bound += usize::from(newly_bound);
             counts.gone += usize::from(newly_gone);
-            if newly_bound {
-                counts.last_bound = Some(now);
-            }
         });
     }
 }

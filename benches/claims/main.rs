@@ -21,33 +21,25 @@ mod support;
 
 mod alternation;
 mod api_client;
-mod attacked;
 mod background;
 mod baseline;
 mod claim_watch;
 mod cluster;
-mod commands;
 mod compare;
 mod consumer;
-mod exhausted;
 mod finalizer;
 mod idle;
-mod join;
 mod managers;
-mod memory;
 mod meter;
 mod options;
 mod outcome;
-mod plot;
 mod policies;
 mod pool;
 mod restart;
 mod rounds;
-mod scrape;
 mod seed;
 mod slices;
 mod table;
-mod throughput;
 
 use std::fs;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -58,7 +50,7 @@ use serde_json::{Value, json};
 use cluster::Cluster;
 use compare::Comparison;
 use options::{Options, Series};
-use outcome::{Figure, Outcome};
+use outcome::Outcome;
 use rounds::Rounds;
 use seed::Seeded;
 
@@ -80,14 +72,7 @@ async fn main() {
         started.elapsed().as_secs_f64()
     );
     table::print(&outcomes);
-    let flat = if options.quick {
-        Vec::new()
-    } else {
-        flatness(&outcomes)
-    };
-    flat.iter()
-        .for_each(|figure| table::print_figure("", figure));
-    write(&options, &outcomes, &flat);
+    write(&options, &outcomes);
 }
 
 /// Runs measurements until they end, or until Ctrl-C. What was measured until then is kept.
@@ -102,15 +87,9 @@ async fn run(options: &Options, outcomes: &mut Vec<Outcome>, started: Instant) {
     let all = options.series();
     let (fresh, seeded): (Vec<Series>, Vec<Series>) =
         all.iter().partition(|series| series.present() == 0);
-    let mut progress = Progress {
-        left: all.clone(),
-        done: 0,
-        is_quick: options.quick,
-        started,
-    };
     let mut cluster = None;
     for series in fresh {
-        progress.announce(series);
+        announce(started, series);
         // A new control plane for each series, since the watch caches of an older one are larger.
         if !options.quick {
             cluster = None;
@@ -144,7 +123,7 @@ async fn run(options: &Options, outcomes: &mut Vec<Outcome>, started: Instant) {
             took.as_secs_f64()
         );
         for series in together {
-            progress.announce(series);
+            announce(started, series);
             add(
                 options,
                 outcomes,
@@ -167,37 +146,10 @@ fn add(options: &Options, outcomes: &mut Vec<Outcome>, mut outcome: Outcome) {
     outcomes.push(outcome);
 }
 
-/// Prints which series begins, and how long all take from there on.
-struct Progress {
-    left: Vec<Series>,
-    /// The usual seconds of the series that are done.
-    done: u64,
-    is_quick: bool,
-    started: Instant,
-}
-
-impl Progress {
-    fn announce(&mut self, series: Series) {
-        let usual: u64 = self
-            .left
-            .iter()
-            .map(|series| series.seconds(self.is_quick))
-            .sum();
-        let elapsed = self.started.elapsed().as_secs_f64();
-        // A slower machine takes longer for what is left, too.
-        let slower = if self.done == 0 {
-            1.0
-        } else {
-            elapsed / self.done as f64
-        };
-        let left = usual as f64 * slower;
-        eprintln!(
-            "{elapsed:>5.0} s: {}; about {left:.0} s left",
-            series.name()
-        );
-        self.left.retain(|other| *other != series);
-        self.done += series.seconds(self.is_quick);
-    }
+/// Prints which series begins.
+fn announce(started: Instant, series: Series) {
+    let elapsed = started.elapsed().as_secs_f64();
+    eprintln!("{elapsed:>5.0} s: {}", series.name());
 }
 
 /// Runs a series on empty pools.
@@ -208,7 +160,6 @@ async fn run_on_empty_pools(cluster: &mut Cluster<'_>, series: Series) -> Outcom
         return background::run(cluster, series.name(), background, count).await;
     }
     match series {
-        Series::Attacked => attacked::run(cluster, series.name(), count).await,
         Series::Policies => policies::run(cluster, series.name(), None, count).await,
         Series::FinalizerAtCreation => finalizer::run(cluster, series.name(), count).await,
         Series::TwoManagers => managers::run(cluster, series.name(), count).await,
@@ -216,16 +167,8 @@ async fn run_on_empty_pools(cluster: &mut Cluster<'_>, series: Series) -> Outcom
             slices::run(cluster, series.name(), options.scaled(10_000), count).await
         }
         Series::Idle => idle::run(cluster, count).await,
-        Series::Exhausted => exhausted::run(cluster, count).await,
-        Series::Churn => throughput::run(cluster, count).await,
-        Series::LargePools => memory::large_pools(cluster, count).await,
-        Series::LargeClaims => memory::large_claims(cluster, count).await,
         _ => {
-            let pools = if series == Series::Pools50 {
-                50
-            } else {
-                options.pools
-            };
+            let pools = if series == Series::Pools50 { 50 } else { 1 };
             Rounds {
                 series: series.name(),
                 count,
@@ -249,24 +192,6 @@ async fn run_with_bound_claims(
     if matches!(series, Series::Restart10000 | Series::Restart100000) {
         return restart::run(cluster, series.name(), consumer, present).await;
     }
-    if series == Series::Join10000 {
-        return join::run(cluster, series.name(), consumer, present).await;
-    }
-    if series == Series::DeletedPools100000 {
-        return memory::deleted_pools(cluster, &series.name(), present).await;
-    }
-    if series == Series::Scrape100000 {
-        return scrape::run(cluster, series.name(), present).await;
-    }
-    if series == Series::Commands100000 {
-        return commands::run(
-            cluster,
-            &options.kubectl_ipam,
-            series.name(),
-            consumer,
-            present,
-        );
-    }
     let count = options.count(series);
     if series == Series::Policies100000 {
         return policies::run(cluster, series.name(), Some((consumer, present)), count).await;
@@ -281,38 +206,8 @@ async fn run_with_bound_claims(
     .await
 }
 
-/// The speed with many bound claims compared with none, both relative to their baselines.
-fn flatness(outcomes: &[Outcome]) -> Vec<Figure> {
-    let ratios = |name: &str, what: &str| {
-        let lines = outcomes
-            .iter()
-            .filter(|outcome| outcome.series.starts_with(name))
-            .flat_map(|outcome| {
-                outcome
-                    .lines
-                    .iter()
-                    .map(move |line| (outcome.present, line))
-            });
-        lines
-            .filter(|(_, line)| line.what == what)
-            .map(|(present, line)| (present, line.of_reserving_baseline))
-            .collect::<Vec<_>>()
-    };
-    let mut figures = Vec::new();
-    for what in ["bind", "release"] {
-        let empty = outcome::median(ratios("empty-", what).into_iter().map(|(_, ratio)| ratio));
-        for (present, ratio) in ratios("more-", what) {
-            if empty > 0.0 {
-                let name = format!("{what}, {present} bound claims to none");
-                figures.push(Figure::new(name, ratio / empty, "").at_least(0.85));
-            }
-        }
-    }
-    figures
-}
-
-/// Writes all figures and the plot.
-fn write(options: &Options, outcomes: &[Outcome], flat: &[Figure]) {
+/// Writes all figures.
+fn write(options: &Options, outcomes: &[Outcome]) {
     let all = json!({
         "machine": machine(),
         "manager": options.manager.as_ref().map(|path| path.display().to_string()),
@@ -321,20 +216,9 @@ fn write(options: &Options, outcomes: &[Outcome], flat: &[Figure]) {
         "scale": options.scale(),
         "finished": SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         "series": outcomes,
-        "flatness": flat,
     });
     write_json(options, &all);
-    options
-        .svg
-        .parent()
-        .map_or(Ok(()), fs::create_dir_all)
-        .expect("the folder can be created");
-    plot::draw(outcomes, &options.svg).expect("the plot can be drawn");
-    println!(
-        "\nwritten: {} and {}",
-        options.json.display(),
-        options.svg.display()
-    );
+    println!("\nwritten: {}", options.json.display());
 }
 
 fn write_json(options: &Options, all: &Value) {

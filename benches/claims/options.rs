@@ -36,24 +36,13 @@ pub(crate) struct Options {
     /// minutes.
     #[arg(long, conflicts_with_all = ["series", "all"])]
     pub(crate) quick: bool,
-    /// The program kubectl-ipam of the series commands-100000: cargo build --release --package
-    /// kubectl-ipam.
-    #[arg(
-        long,
-        default_value = "target/release/kubectl-ipam",
-        value_name = "FILE"
-    )]
-    pub(crate) kubectl_ipam: PathBuf,
     /// The number of concurrent requests of the consumer and of the baseline.
     #[arg(long, default_value_t = 32, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
     pub(crate) at_once: usize,
     /// The number of claims of each series, instead of its default.
     #[arg(long)]
     count: Option<usize>,
-    /// The number of pools in the series on empty pools.
-    #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=200))]
-    pub(crate) pools: usize,
-    /// A factor for all numbers of claims, and for the duration of the series churn.
+    /// A factor for all numbers of claims.
     #[arg(long)]
     scale: Option<f64>,
     /// Let the baseline with reservation also watch the kinds of the contract, and write the
@@ -67,9 +56,6 @@ pub(crate) struct Options {
     /// The output file for all figures.
     #[arg(long, default_value = "target/bench/claims.json")]
     pub(crate) json: PathBuf,
-    /// The output file for the plot.
-    #[arg(long, default_value = "target/bench/claims.svg")]
-    pub(crate) svg: PathBuf,
     /// The flag that cargo passes to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
@@ -131,14 +117,6 @@ pub(crate) enum Series {
     /// A restart of the manager with 100,000 bound claims.
     #[value(name = "restart-100000")]
     Restart100000,
-    /// A pool with 10,000 bound claims joins a network, while claims are bound and released and the
-    /// manager is killed.
-    #[value(name = "join-10000")]
-    Join10000,
-    /// 300 claims, while a user of another namespace keeps changing a pool for which 1,500 claims
-    /// wait.
-    #[value(name = "attacked")]
-    Attacked,
     /// 300 claims with each allocation policy of the pool, beside the default.
     #[value(name = "policies")]
     Policies,
@@ -176,28 +154,6 @@ pub(crate) enum Series {
     /// 3,000 claims for 50 pools.
     #[value(name = "pools-50")]
     Pools50,
-    /// 5,000 claims wait for an exhausted pool, whose addresses are released one after the other.
-    #[value(name = "exhausted")]
-    Exhausted,
-    /// Claims are created and deleted in 10,000 slots for five minutes.
-    #[value(name = "churn")]
-    Churn,
-    /// 1,000 overlapping pools of 4,096 entries and as many exclusions, one of which is edited each
-    /// second.
-    #[value(name = "large-pools")]
-    LargePools,
-    /// 5,000 claims with 256 KiB of annotations wait for an exhausted pool.
-    #[value(name = "large-claims")]
-    LargeClaims,
-    /// 20 pools are deleted together beside 100,000 bound claims.
-    #[value(name = "deleted-pools-100000")]
-    DeletedPools100000,
-    /// Scrapes of the metrics with 5,000 pools and 100,000 bound claims.
-    #[value(name = "scrape-100000")]
-    Scrape100000,
-    /// The commands of kubectl-ipam with 100,000 bound claims.
-    #[value(name = "commands-100000")]
-    Commands100000,
 }
 
 impl Series {
@@ -210,13 +166,8 @@ impl Series {
     /// The number of bound claims before the series.
     pub(crate) fn present(self) -> usize {
         match self {
-            Self::More10000 | Self::Restart10000 | Self::Join10000 => 10_000,
-            Self::More100000
-            | Self::Restart100000
-            | Self::DeletedPools100000
-            | Self::Scrape100000
-            | Self::Commands100000
-            | Self::Policies100000 => 100_000,
+            Self::More10000 | Self::Restart10000 => 10_000,
+            Self::More100000 | Self::Restart100000 | Self::Policies100000 => 100_000,
             _ => 0,
         }
     }
@@ -233,72 +184,20 @@ impl Series {
         }
     }
 
-    /// The usual duration on two cores, with `--quick` or without it, without the writes of bound
-    /// claims.
-    pub(crate) fn seconds(self, is_quick: bool) -> u64 {
-        match self {
-            Self::Empty500 => {
-                if is_quick {
-                    20
-                } else {
-                    330
-                }
-            }
-            Self::More10000 => {
-                if is_quick {
-                    20
-                } else {
-                    400
-                }
-            }
-            Self::Restart10000 => {
-                if is_quick {
-                    20
-                } else {
-                    45
-                }
-            }
-            Self::Idle => {
-                if is_quick {
-                    25
-                } else {
-                    150
-                }
-            }
-            Self::Exhausted => {
-                if is_quick {
-                    15
-                } else {
-                    90
-                }
-            }
-            Self::Churn => 320,
-            Self::Empty10000 | Self::Policies | Self::Policies100000 | Self::LargePools => 600,
-            _ => 200,
-        }
-    }
-
     /// The number of claims of the series.
     fn count(self) -> usize {
         match self {
             Self::Empty500 | Self::FinalizerAtCreation | Self::TwoManagers => 500,
             Self::Empty3000 | Self::Pools50 => 3_000,
             Self::Empty10000
-            | Self::Churn
             | Self::Repair10000
             | Self::TakeOver10000
             | Self::Waiting10000
             | Self::DeletedPools10000 => 10_000,
             Self::More10000 | Self::More100000 | Self::Idle => 200,
-            Self::Restart10000
-            | Self::Restart100000
-            | Self::DeletedPools100000
-            | Self::Scrape100000
-            | Self::Commands100000
-            | Self::Join10000 => 1,
-            Self::Attacked | Self::Policies | Self::Policies100000 => 300,
-            Self::LargePools | Self::Slices10000 => 1_000,
-            Self::Exhausted | Self::LargeClaims => 5_000,
+            Self::Restart10000 | Self::Restart100000 => 1,
+            Self::Policies | Self::Policies100000 => 300,
+            Self::Slices10000 => 1_000,
             Self::ChangedPools => 50,
         }
     }
@@ -307,12 +206,12 @@ impl Series {
 impl Options {
     /// The series to run.
     pub(crate) fn series(&self) -> Vec<Series> {
-        use Series::{Empty500, Exhausted, Idle, More10000, Restart10000};
+        use Series::{Empty500, Idle, More10000, Restart10000};
         if self.all {
             return Series::value_variants().to_vec();
         }
         if self.series.is_empty() {
-            return vec![Empty500, More10000, Restart10000, Idle, Exhausted];
+            return vec![Empty500, More10000, Restart10000, Idle];
         }
         self.series.clone()
     }
