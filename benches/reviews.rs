@@ -30,6 +30,7 @@ use serde_json::{Value, json};
 use support::consumer::Consumer;
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
+use support::process::Memory;
 use support::wait::eventually_within;
 use support::webhooks::Webhooks;
 use support::webhooks::direct::{Connection, review};
@@ -86,7 +87,8 @@ async fn main() {
         let connections = connections(&webhooks, http2).await;
         reviews(what, connections, count, &bodies(&consumer, operation)).await;
     }
-    println!("memory of the manager: {}", memory(manager.pid()));
+    let memory = Memory::of(manager.pid()).now;
+    println!("memory of the manager: {memory:.0} MiB");
 
     println!("{made} pools created through the API server, {AT_ONCE} at a time, {ROUNDS} rounds:");
     let (mut without, mut with) = (Duration::ZERO, Duration::ZERO);
@@ -239,22 +241,4 @@ async fn create(plane: &ControlPlane, count: usize) -> Duration {
     })
     .await;
     taken
-}
-
-fn memory(pid: u32) -> String {
-    field(pid, "VmRSS:")
-}
-
-/// The peak.
-fn peak_memory(pid: u32) -> String {
-    field(pid, "VmHWM:")
-}
-
-fn field(pid: u32, name: &str) -> String {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let field = status
-        .lines()
-        .find_map(|line| line.strip_prefix(name))
-        .unwrap_or("unknown here");
-    field.trim().to_owned()
 }

@@ -9,6 +9,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use capi_ipam_testing::patience::Patience;
+use k8s_openapi::ByteString;
+use serde_json::json;
 use support::control_plane::{ControlPlane, Options};
 use support::process::{Supervised, TemporaryFolder};
 
@@ -95,6 +97,18 @@ fn data_survives_an_api_server_restart() {
         plane.kubectl(&["get", "configmap", "kept", "-o", "name"]),
         "configmap/kept\n"
     );
+}
+
+#[test]
+fn etcd_is_read_and_written_through_its_json_api() {
+    let plane = ControlPlane::start(Options::default());
+    let bytes = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
+    let (key, value) = (bytes("/outside/key"), bytes("value"));
+    let write = json!({"success": [{"requestPut": {"key": key, "value": value}}]});
+    plane.call_etcd("/v3/kv/txn", &write).expect("etcd writes");
+    let read = plane.call_etcd("/v3/kv/range", &json!({"key": key}));
+    assert_eq!(read.expect("etcd responds")["kvs"][0]["value"], value);
+    assert!(plane.call_etcd("/v3/none", &json!({})).is_err());
 }
 
 #[test]

@@ -9,12 +9,13 @@ use serde_json::json;
 use crate::cluster::{Cluster, Program};
 use crate::consumer::Consumer;
 use crate::idle::one_by_one;
-use crate::meter::{Meter, memory};
+use crate::meter::Meter;
 use crate::options::{Options, Part};
 use crate::outcome::median;
 use crate::rounds::{Cycle, cycle};
 use crate::seed::{self, Seeded};
 use crate::support::consumer::unique;
+use crate::support::process::Memory;
 
 /// The number of rounds of each manager with 500 claims.
 const ROUNDS: usize = 4;
@@ -260,7 +261,7 @@ async fn beside(
             format!("{what}: memory"),
             "MiB",
             which,
-            memory(manager.pid()).now,
+            Memory::of(manager.pid()).now,
         );
         let requests = meter.read().requests;
         comparison.add(

@@ -11,9 +11,9 @@ use crate::alternation::{Alternation, Round};
 use crate::api_client::claims;
 use crate::cluster::Cluster;
 use crate::consumer::Consumer;
-use crate::meter::memory;
 use crate::outcome::{Figure, Outcome};
 use crate::support::consumer::unique;
+use crate::support::process::Memory;
 
 /// The number of rounds with the component.
 const ROUNDS: usize = 5;
@@ -88,7 +88,7 @@ pub(crate) async fn run(cluster: &Cluster<'_>, series: String, count: usize) -> 
     }
     figures.push(Figure::new(
         "peak memory",
-        memory(manager.pid()).peak,
+        Memory::of(manager.pid()).peak,
         "MiB",
     ));
     let raw = rounds.raw();

@@ -6,10 +6,10 @@ use tokio::sync::Mutex;
 
 use crate::alternation::{Alternation, Round};
 use crate::cluster::Cluster;
-use crate::meter::memory;
 use crate::outcome::{Figure, Outcome};
 use crate::support::consumer::unique;
 use crate::support::manager::Manager;
+use crate::support::process::Memory;
 
 /// The number of rounds with the second manager.
 const ROUNDS: usize = 5;
@@ -46,7 +46,7 @@ pub(crate) async fn run(cluster: &Cluster<'_>, series: String, count: usize) -> 
     ));
     figures.push(Figure::new(
         "peak memory",
-        memory(manager.pid()).peak,
+        Memory::of(manager.pid()).peak,
         "MiB",
     ));
     let raw = json!(rounds.raw());

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::api_client::GROUP;
 use crate::support::control_plane::{ControlPlane, RequestKey};
+use crate::support::process::Memory;
 
 /// Clock ticks per second in `/proc` (`USER_HZ`).
 const TICKS: f64 = 100.0;
@@ -35,13 +36,6 @@ pub(crate) struct Processor {
     pub(crate) etcd: f64,
     /// This program.
     pub(crate) tool: f64,
-}
-
-/// The memory of a manager in MiB.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Memory {
-    pub(crate) now: f64,
-    pub(crate) peak: f64,
 }
 
 /// The cost of a phase.
@@ -107,7 +101,7 @@ impl<'a> Meter<'a> {
             seconds,
             requests,
             processor,
-            memory: self.manager.map(memory),
+            memory: self.manager.map(Memory::of),
         }
     }
 }
@@ -173,20 +167,4 @@ pub(crate) fn seconds_of(process: &str) -> f64 {
         .take(2)
         .filter_map(|field| field.parse::<f64>().ok());
     ticks.sum::<f64>() / TICKS
-}
-
-/// The memory of a process.
-pub(crate) fn memory(pid: u32) -> Memory {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let field = |name: &str| {
-        let line = status.lines().find(|line| line.starts_with(name));
-        let kib = line
-            .and_then(|line| line.split_whitespace().nth(1))
-            .and_then(|kib| kib.parse::<f64>().ok());
-        kib.unwrap_or_default() / 1024.0
-    };
-    Memory {
-        now: field("VmRSS:"),
-        peak: field("VmHWM:"),
-    }
 }

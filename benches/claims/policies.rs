@@ -6,9 +6,9 @@ use crate::alternation::Alternation;
 use crate::api_client::pools;
 use crate::cluster::Cluster;
 use crate::consumer::Consumer;
-use crate::meter::memory;
 use crate::outcome::{Figure, Outcome};
 use crate::support::consumer::unique;
+use crate::support::process::Memory;
 
 /// The number of rounds with each policy.
 const ROUNDS: usize = 3;
@@ -66,7 +66,7 @@ pub(crate) async fn run(
     }
     figures.push(Figure::new(
         "peak memory",
-        memory(manager.pid()).peak,
+        Memory::of(manager.pid()).peak,
         "MiB",
     ));
     manager.stop();

@@ -8,9 +8,10 @@ use serde_json::json;
 use crate::api_client::{GROUP, reservations};
 use crate::cluster::Cluster;
 use crate::consumer::Consumer;
-use crate::meter::{Meter, memory, seconds_of};
+use crate::meter::{Meter, seconds_of};
 use crate::outcome::{Figure, Outcome, median};
 use crate::support::consumer::unique;
+use crate::support::process::Memory;
 
 /// The number of measurements of the time to the first claim.
 const ROUNDS: usize = 3;
@@ -43,7 +44,7 @@ pub(crate) async fn run(
     let ready = started.elapsed().as_secs_f64();
     tokio::time::sleep(std::time::Duration::from_secs(QUIET)).await;
     let (used, processor) = (
-        memory(manager.pid()),
+        Memory::of(manager.pid()),
         seconds_of(&manager.pid().to_string()),
     );
     let cost = meter.read();

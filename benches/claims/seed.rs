@@ -8,10 +8,6 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
@@ -19,9 +15,10 @@ use crate::api_client::{GROUP, addresses, claims, reservations};
 use crate::claim_watch::ClaimWatch;
 use crate::cluster::Cluster;
 use crate::consumer::Consumer;
+use crate::support::control_plane::ControlPlane;
 
 /// The number of objects per transaction of etcd, which allows 128.
-const CONCURRENCY: usize = 100;
+const BATCH: usize = 100;
 /// The name of the claim that is copied; the copies have other digits.
 const FIRST: &str = "seeded-0000000";
 
@@ -55,25 +52,15 @@ pub(crate) async fn seed(
     manager.stop();
     drop(manager);
     let uid = &made[0].uid;
-    let mut etcd = Etcd::connect(&cluster.plane.etcd_url()).await;
-    let mut originals = Originals::read(&mut etcd, uid).await;
+    let mut originals = Originals::read(&cluster.plane, uid);
     originals.remove(state);
     let started = Instant::now();
     consumer.watch.stop();
     cluster.plane.stop_api_server();
-    let mut batch = Vec::with_capacity(CONCURRENCY);
-    for number in 1..count {
-        for (kind, object) in originals.objects.iter().enumerate() {
-            batch.push(originals.copy(object, uid, number, kind));
-            if batch.len() == CONCURRENCY {
-                etcd.put(&std::mem::take(&mut batch)).await;
-            }
-        }
-    }
-    if !batch.is_empty() {
-        etcd.put(&batch).await;
-    }
-    tokio::task::block_in_place(|| cluster.plane.start_api_server());
+    tokio::task::block_in_place(|| {
+        write_copies(&cluster.plane, &originals, uid, count);
+        cluster.plane.start_api_server();
+    });
     for folder in [
         claims(&consumer.namespace),
         addresses(&consumer.namespace),
@@ -93,6 +80,22 @@ pub(crate) async fn seed(
     (consumer, took)
 }
 
+/// Writes the copies of all claims but the first.
+fn write_copies(plane: &ControlPlane, originals: &Originals, uid: &str, count: usize) {
+    let mut batch = Vec::with_capacity(BATCH);
+    for number in 1..count {
+        for (kind, object) in originals.objects.iter().enumerate() {
+            batch.push(originals.copy(object, uid, number, kind));
+            if batch.len() == BATCH {
+                put(plane, &std::mem::take(&mut batch));
+            }
+        }
+    }
+    if !batch.is_empty() {
+        put(plane, &batch);
+    }
+}
+
 /// The objects of the first claim.
 struct Originals {
     /// Keys and values.
@@ -103,8 +106,8 @@ struct Originals {
 }
 
 impl Originals {
-    async fn read(etcd: &mut Etcd, uid: &str) -> Self {
-        let mut objects = etcd.read(&format!("/registry/{GROUP}/")).await;
+    fn read(plane: &ControlPlane, uid: &str) -> Self {
+        let mut objects = read(plane, &format!("/registry/{GROUP}/"));
         objects.retain(|(_, value)| value.contains(uid));
         let parsed = objects
             .iter()
@@ -187,85 +190,27 @@ impl Originals {
     }
 }
 
-/// A client of etcd, through its JSON gateway.
-struct Etcd {
-    connection: SendRequest<Full<Bytes>>,
-    host: String,
+/// All keys of etcd with a prefix, and their values.
+fn read(plane: &ControlPlane, prefix: &str) -> Vec<(String, String)> {
+    // The digit 0 follows the slash at the end of the prefix.
+    let end = format!("{}0", prefix.trim_end_matches('/'));
+    let range = json!({"key": encoded(prefix), "range_end": encoded(&end)});
+    let answer = plane
+        .call_etcd("/v3/kv/range", &range)
+        .expect("etcd responds");
+    let pairs = answer["kvs"].as_array().into_iter().flatten();
+    pairs
+        .map(|pair| (decoded(&pair["key"]), decoded(&pair["value"])))
+        .collect()
 }
 
-impl Etcd {
-    async fn connect(url: &str) -> Self {
-        let host = url
-            .strip_prefix("http://")
-            .expect("etcd speaks plain HTTP here")
-            .to_owned();
-        let stream = tokio::net::TcpStream::connect(&host)
-            .await
-            .expect("etcd listens");
-        let (sender, connection) = handshake(TokioIo::new(stream))
-            .await
-            .expect("etcd speaks HTTP");
-        tokio::spawn(connection);
-        Self {
-            connection: sender,
-            host,
-        }
-    }
-
-    async fn call(&mut self, path: &str, body: &Value) -> Value {
-        let request = http::Request::post(path).header("host", &self.host);
-        let request = request
-            .body(Full::from(body.to_string()))
-            .expect("the request is valid");
-        self.connection
-            .ready()
-            .await
-            .expect("etcd keeps the connection");
-        let answer = self
-            .connection
-            .send_request(request)
-            .await
-            .expect("etcd answers");
-        let code = answer.status();
-        let text = answer
-            .into_body()
-            .collect()
-            .await
-            .expect("the answer has a body")
-            .to_bytes();
-        assert!(
-            code.is_success(),
-            "etcd returns {code}: {}",
-            String::from_utf8_lossy(&text)
-        );
-        serde_json::from_slice(&text).expect("etcd responds in JSON")
-    }
-
-    /// All keys with a prefix, and their values.
-    async fn read(&mut self, prefix: &str) -> Vec<(String, String)> {
-        // The digit 0 follows the slash at the end of the prefix.
-        let end = format!("{}0", prefix.trim_end_matches('/'));
-        let answer = self
-            .call(
-                "/v3/kv/range",
-                &json!({"key": encoded(prefix), "range_end": encoded(&end)}),
-            )
-            .await;
-        let pairs = answer["kvs"]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        pairs
-            .iter()
-            .map(|pair| (decoded(&pair["key"]), decoded(&pair["value"])))
-            .collect()
-    }
-
-    async fn put(&mut self, pairs: &[(String, String)]) {
-        let put = |(key, value): &(String, String)| json!({"requestPut": {"key": encoded(key), "value": encoded(value)}});
-        let puts: Vec<Value> = pairs.iter().map(put).collect();
-        self.call("/v3/kv/txn", &json!({"success": puts})).await;
-    }
+/// Writes keys and values to etcd in one transaction.
+fn put(plane: &ControlPlane, pairs: &[(String, String)]) {
+    let put = |(key, value): &(String, String)| json!({"requestPut": {"key": encoded(key), "value": encoded(value)}});
+    let puts: Vec<Value> = pairs.iter().map(put).collect();
+    plane
+        .call_etcd("/v3/kv/txn", &json!({"success": puts}))
+        .expect("etcd writes the objects");
 }
 
 /// The text in base64.

@@ -7,9 +7,10 @@ use serde_json::json;
 
 use crate::api_client::{GROUP, pools};
 use crate::cluster::Cluster;
-use crate::meter::{Meter, memory};
+use crate::meter::Meter;
 use crate::outcome::{Figure, Outcome, median};
 use crate::support::consumer::unique;
+use crate::support::process::Memory;
 
 /// The number of owners; each has ten slices.
 const OWNERS: usize = 1_000;
@@ -72,7 +73,7 @@ pub(crate) async fn run(
     let requests = meter.read().requests;
     let (writes, used) = (
         requests.writes + requests.pool_writes,
-        memory(manager.pid()),
+        Memory::of(manager.pid()),
     );
 
     let racks = OWNERS.min(slices);

@@ -1,8 +1,8 @@
 //! `make bench-reviews ARGS=--junk`: the peak memory of the manager while 20 clients send oversized
 //! bodies concurrently, and whether valid reviews are answered meanwhile.
 
-use super::peak_memory;
 use super::support::manager::Manager;
+use super::support::process::Memory;
 use super::support::webhooks::Webhooks;
 use super::support::webhooks::junk::Junk;
 
@@ -18,9 +18,10 @@ pub(crate) async fn measure(manager: &Manager, webhooks: &Webhooks) {
     );
     println!(
         "  {:<42} {:>12} {:>8} {:>8} {:>12}  responses",
-        "", "peak memory", "valid", "failed", "longest ms"
+        "", "peak MiB", "valid", "failed", "longest ms"
     );
-    println!("  {:<42} {:>12}", "before", peak_memory(manager.pid()));
+    let peak = || Memory::of(manager.pid()).peak;
+    println!("  {:<42} {:>12.0}", "before", peak());
     for junk in Junk::all() {
         let outcome = junk.send(webhooks, CLIENTS, TIMES).await;
         let answers: Vec<String> = outcome
@@ -32,9 +33,9 @@ pub(crate) async fn measure(manager: &Manager, webhooks: &Webhooks) {
             })
             .collect();
         println!(
-            "  {:<42} {:>12} {:>8} {:>8} {:>12.0}  {}",
+            "  {:<42} {:>12.0} {:>8} {:>8} {:>12.0}  {}",
             junk.what,
-            peak_memory(manager.pid()),
+            peak(),
             outcome.good.answered,
             outcome.good.failed,
             outcome.good.longest.as_secs_f64() * 1000.0,

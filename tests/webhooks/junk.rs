@@ -5,34 +5,21 @@
 use capi_ipam::admission::routes::CONVERT;
 
 use crate::Environment;
+use crate::support::process::Memory;
 use crate::support::webhooks::junk::Junk;
 
 /// The limit in `config/manager/deployment.yaml`.
-const CONTAINER_MIB: u64 = 512;
+const CONTAINER_MIB: f64 = 512.0;
 
 const CLIENTS: usize = 20;
-
-/// The peak memory of a process, in MiB.
-fn peak_memory(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .expect("Linux reports it");
-    line.trim()
-        .trim_end_matches(" kB")
-        .parse::<u64>()
-        .expect("it is a number")
-        / 1024
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn oversized_bodies_stay_within_the_memory_limit() {
     let shared = Environment::start(&[]);
     for junk in Junk::all() {
         let outcome = junk.send(&shared.webhooks, CLIENTS, 1).await;
-        let peak = peak_memory(shared.manager.pid());
-        println!("{}: peak memory {peak} MiB, {outcome:?}", junk.what);
+        let peak = Memory::of(shared.manager.pid()).peak;
+        println!("{}: peak memory {peak:.0} MiB, {outcome:?}", junk.what);
         let answered: usize = outcome.statuses.values().sum();
         assert_eq!(answered, CLIENTS, "{}: {outcome:?}", junk.what);
         let refusals = [0, 400, 413, 422, 429, 504];
@@ -50,7 +37,7 @@ async fn oversized_bodies_stay_within_the_memory_limit() {
             junk.what,
             outcome.good
         );
-        assert!(peak < CONTAINER_MIB * 3 / 4, "{}: {peak} MiB", junk.what);
+        assert!(peak < CONTAINER_MIB * 0.75, "{}: {peak:.0} MiB", junk.what);
     }
 }
 

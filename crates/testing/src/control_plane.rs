@@ -6,6 +6,7 @@
 //! inside of one.
 
 mod definitions;
+mod etcd;
 mod https;
 mod kubectl;
 mod launch;
@@ -21,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, sleep};
@@ -348,6 +349,14 @@ impl ControlPlane {
     /// The client URL of etcd, `http://127.0.0.1:<port>`.
     pub fn etcd_url(&self) -> String {
         launch::etcd_url(self.etcd_ports[0])
+    }
+
+    /// Calls the JSON API of etcd, for example `/v3/kv/range`.
+    ///
+    /// # Errors
+    /// When etcd does not respond, or rejects the request.
+    pub fn call_etcd(&self, path: &str, request: &Value) -> io::Result<Value> {
+        etcd::call_etcd(self.etcd_ports[0], path, request)
     }
 
     /// The kubeconfig of an administrator with all permissions.

@@ -5,7 +5,6 @@
 //! kernel closes the pipe when this process exits for any reason, and the shell then stops the
 //! program.
 
-use crate::patience::Patience;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -14,6 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::patience::Patience;
 
 /// Runs a program (the arguments) with its output on standard error, prints its process id to
 /// standard output, and reads commands from standard input: each line names a signal for the
@@ -223,6 +226,31 @@ impl Supervised {
 impl Drop for Supervised {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// The memory of a process, in MiB.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Memory {
+    /// What it uses now.
+    pub now: f64,
+    /// The most that it used.
+    pub peak: f64,
+}
+
+impl Memory {
+    /// The memory of a process on Linux; zero if it does not run.
+    pub fn of(pid: u32) -> Self {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let field = |name: &str| -> Option<f64> {
+            let line = status.lines().find(|line| line.starts_with(name))?;
+            let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+            Some(kib / 1024.0)
+        };
+        Self {
+            now: field("VmRSS:").unwrap_or_default(),
+            peak: field("VmHWM:").unwrap_or_default(),
+        }
     }
 }
 

@@ -9,8 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::io;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
@@ -19,10 +18,11 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::definitions::ServedKind;
+use super::etcd::call_etcd;
 use super::https::Endpoint;
 use crate::patience::Patience;
 
-/// How long the API server may take to notice deletions, and etcd to respond.
+/// How long the API server may take to notice deletions.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The range of keys that the API server uses.
@@ -182,24 +182,6 @@ fn revisions(etcd_port: u16) -> io::Result<Revisions> {
         .flatten()
         .map(entry)
         .collect()
-}
-
-/// Calls the JSON API of etcd.
-fn call_etcd(port: u16, path: &str, request: &Value) -> io::Result<Value> {
-    let body = request.to_string();
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    write!(
-        stream,
-        "POST {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )?;
-    let mut response = String::new();
-    stream.read_to_string(&mut response)?;
-    match response.split_once("\r\n\r\n") {
-        Some((status, content)) if status.contains(" 200 ") => Ok(serde_json::from_str(content)?),
-        _ => Err(io::Error::other(response)),
-    }
 }
 
 /// Whether a key of etcd belongs to an object of this kind.
