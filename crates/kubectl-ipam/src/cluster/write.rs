@@ -16,7 +16,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Cluster, Kind};
+use super::kinds::Kind;
+use super::read::{Cluster, one_line};
 use crate::error::{Error, MissingRight};
 
 /// Labels or annotations.
@@ -522,7 +523,7 @@ fn is_about(error: &CallError, fields: &[&str]) -> bool {
 fn error_text(error: &CallError) -> Option<String> {
     match error {
         CallError::Failed { source, .. } => match source.as_ref() {
-            kube::Error::Api(status) => Some(super::one_line(&status.message)),
+            kube::Error::Api(status) => Some(one_line(&status.message)),
             _ => None,
         },
         _ => None,

@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::PoolName;
+use super::pool_name::PoolName;
 
 /// A change of a reservation by `reserve` or `unreserve`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

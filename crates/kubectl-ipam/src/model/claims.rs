@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Fact, PoolName};
+use super::fact::Fact;
+use super::pool_name::PoolName;
 use crate::load::Readable;
 use crate::objects::{AddressRow, ClaimRow, UnservedClaim};
 

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use capi_ipam_ip::Block;
 use jiff::{SignedDuration, Timestamp};
 
-use super::holders::state;
-use super::{HolderState, KnownCounts};
+use super::holders::{HolderState, state};
+use super::pools::KnownCounts;
 use crate::load::Readable;
 use crate::objects::{AddressRow, PoolRow, ReservationRow};
 

@@ -4,7 +4,7 @@ use capi_ipam_api::PoolKey;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::PoolName;
+use super::pool_name::PoolName;
 
 /// Something that is wrong, and how to repair it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -7,7 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Fact, PoolName};
+use super::fact::Fact;
+use super::pool_name::PoolName;
 use crate::load::Readable;
 use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 

@@ -4,7 +4,7 @@ use capi_ipam_ip::{Block, UsableBlocks};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::HolderState;
+use super::holders::HolderState;
 
 /// Maximum number of cells of a map.
 const MAX_CELLS: u128 = 512;

@@ -2,7 +2,7 @@ use capi_ipam_api::MemberPhase;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::PoolName;
+use super::pool_name::PoolName;
 use crate::objects::NetworkRow;
 
 /// One network in a list. The counts are those of its status.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Counts, PoolLine};
+use super::pools::{Counts, PoolLine};
 use crate::load::Readable;
 
 /// What the start page shows, and what every update sends.

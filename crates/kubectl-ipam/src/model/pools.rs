@@ -4,7 +4,7 @@ use capi_ipam_api::{AddressCounts, PoolKey};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::PoolName;
+use super::pool_name::PoolName;
 use crate::load::Readable;
 use crate::objects::{ClaimRow, PoolRow};
 

@@ -3,7 +3,9 @@ use capi_ipam_ip::Block;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ClaimLine, Holder, PoolMatch, PoolName, claims, holders, matches_of};
+use super::claims::{ClaimLine, claims};
+use super::holders::{Holder, PoolMatch, holders, matches_of};
+use super::pool_name::PoolName;
 use crate::load::Readable;
 use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 

@@ -2,12 +2,14 @@ use capi_ipam_api::{AddressMetadata, NamespaceSource, PoolSpec, ReclaimPolicy, S
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::claims::{ClaimLine, waiting_claims};
 use super::contents::{Contents, contents};
-use super::map::map;
+use super::fact::Fact;
+use super::holders::{Holder, holders};
+use super::map::{OccupancyMap, map};
+use super::pool_name::PoolName;
+use super::pools::{KnownCounts, readiness};
 use super::slices::{SliceLine, slice_lines};
-use super::{
-    ClaimLine, Fact, Holder, KnownCounts, OccupancyMap, PoolName, holders, pools, waiting_claims,
-};
 use crate::load::Readable;
 use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow, SliceRow};
 
@@ -167,7 +169,7 @@ pub(super) fn describe(
     contents: &Contents<'_>,
     waiting: Readable<Vec<ClaimRow>>,
 ) -> PoolDetails {
-    let (ready, reason) = pools::readiness(pool);
+    let (ready, reason) = readiness(pool);
     let (ranges, excluded, gateway, prefix_length) = match &pool.spec {
         PoolSpec::Addresses(spec) => (
             &spec.addresses,

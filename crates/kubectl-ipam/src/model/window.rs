@@ -4,10 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::contents::contents;
-use super::map::{Cells, cells, number_at, position};
-use super::show::describe;
-use super::show::list;
-use super::{Cell, HolderState, PoolDetails, holders};
+use super::holders::{HolderState, holders};
+use super::map::{Cell, Cells, cells, number_at, position};
+use super::show::{PoolDetails, describe, list};
 use crate::load::Readable;
 use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 

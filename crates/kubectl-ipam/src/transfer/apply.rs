@@ -8,8 +8,8 @@ use std::path::Path;
 use futures::{StreamExt, stream};
 
 use super::existing;
+use super::file::{parse, read};
 use super::plan::{Action, Change, Plan, plan};
-use super::{parse, read};
 use crate::cluster::{Cluster, Created};
 use crate::error::Error;
 use crate::load::Loader;

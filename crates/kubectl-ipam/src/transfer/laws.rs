@@ -17,10 +17,11 @@ use capi_ipam_ip::Block;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
+use super::document;
 use super::existing::{Existing, ExistingPool, ExistingReservation, Metadata};
+use super::file::parse;
 use super::plan::{Action, Plan, plan};
 use super::record::{IMPORT_LABEL, Parsed};
-use super::{document, parse};
 use crate::cluster::Identity;
 
 /// The name of the import.

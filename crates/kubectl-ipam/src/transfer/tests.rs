@@ -13,6 +13,7 @@ use capi_ipam_ip::Block;
 use serde_json::json;
 
 use super::existing::{Existing, ExistingPool, ExistingReservation, Metadata};
+use super::file::parse;
 use super::laws::Model;
 use super::plan::{Action, Plan, plan};
 use super::record::{Entry, IMPORT_LABEL};

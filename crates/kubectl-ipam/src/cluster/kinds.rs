@@ -1,0 +1,73 @@
+//! The kinds that the program reads.
+
+use capi_ipam_api::{InClusterKind, names};
+
+/// A kind that the program reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Pool(InClusterKind),
+    Address,
+    Claim,
+    Network,
+    Reservation,
+    Slice,
+}
+
+impl Kind {
+    pub(crate) fn plural(self) -> &'static str {
+        match self {
+            Self::Pool(kind) => kind.plural(),
+            Self::Address => "ipaddresses",
+            Self::Claim => "ipaddressclaims",
+            Self::Network => "ipnetworks",
+            Self::Reservation => "ipreservations",
+            Self::Slice => "ipslices",
+        }
+    }
+
+    /// The supported versions, the preferred first.
+    pub(super) fn versions(self) -> &'static [&'static str] {
+        match self {
+            Self::Pool(_) | Self::Network | Self::Reservation | Self::Slice => {
+                &[names::POOL_VERSION]
+            }
+            Self::Address | Self::Claim => &["v1beta2", "v1beta1"],
+        }
+    }
+
+    /// Whether the Go provider has no such kind: it has only pools of addresses.
+    pub(super) fn is_optional(self) -> bool {
+        matches!(self, Self::Network | Self::Reservation | Self::Slice)
+            || matches!(self, Self::Pool(kind) if kind.has_prefixes())
+    }
+
+    pub(crate) fn is_global(self) -> bool {
+        matches!(self, Self::Network | Self::Reservation | Self::Slice)
+            || matches!(self, Self::Pool(kind) if kind.is_global())
+    }
+}
+
+/// A kind of another API group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OtherKind {
+    Lease,
+    Namespace,
+    Webhook,
+    EndpointSlice,
+}
+
+impl OtherKind {
+    /// API group, version and plural.
+    pub(super) fn parts(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Lease => ("coordination.k8s.io", "v1", "leases"),
+            Self::Namespace => ("", "v1", "namespaces"),
+            Self::Webhook => (
+                "admissionregistration.k8s.io",
+                "v1",
+                "validatingwebhookconfigurations",
+            ),
+            Self::EndpointSlice => ("discovery.k8s.io", "v1", "endpointslices"),
+        }
+    }
+}

@@ -1,0 +1,465 @@
+//! The connection to the API server: the served versions, and lists in pages.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use capi_ipam_api::{InClusterKind, names};
+use capi_ipam_controller::client::{CallError, error_chain};
+use kube::Client;
+use kube::api::ListParams;
+use kube::core::Request;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::config::config;
+use super::kinds::{Kind, OtherKind};
+use crate::cli::Global;
+use crate::error::{Error, MissingRight};
+use crate::objects::ServedKinds;
+
+/// Number of objects in one page of a list.
+pub(crate) const PAGE_SIZE: u32 = 500;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Duration of a watch in seconds, after which it is opened again.
+pub(crate) const WATCH_TIMEOUT: u32 = 30;
+/// Silence after which a connection is dead. Requests have their own deadline, so this is longer
+/// than a watch.
+const READ_TIMEOUT: Duration = Duration::from_secs(WATCH_TIMEOUT as u64 + 5);
+/// Number of skipped objects that a warning names.
+const MAX_NAMED: usize = 5;
+
+/// Why the objects of a kind cannot be listed.
+pub(crate) enum ListError {
+    Forbidden(MissingRight),
+    Other(Error),
+}
+
+impl From<ListError> for Error {
+    fn from(error: ListError) -> Self {
+        match error {
+            ListError::Forbidden(right) => Self::Forbidden(right),
+            ListError::Other(error) => error,
+        }
+    }
+}
+
+/// The API server of the caller.
+pub(crate) struct Cluster {
+    pub(crate) client: Client,
+    /// URL of the API server.
+    pub(crate) server: String,
+    /// Namespace of the flag, or else of the context.
+    pub(crate) namespace: String,
+    /// How long a request may take; `None` without a limit.
+    timeout: Option<Duration>,
+    /// Served versions by plural.
+    pub(super) served: BTreeMap<String, Vec<String>>,
+    /// The API groups and kinds that are served.
+    pub(crate) kinds: ServedKinds,
+}
+
+/// Objects that could not be decoded.
+#[derive(Debug, Default)]
+pub(crate) struct Skipped {
+    count: usize,
+    names: Vec<String>,
+    reason: String,
+}
+
+impl Skipped {
+    fn add(&mut self, name: String, reason: &impl ToString) {
+        if self.count == 0 {
+            self.reason = reason.to_string();
+        }
+        self.count = self.count.saturating_add(1);
+        if self.names.len() < MAX_NAMED {
+            self.names.push(name);
+        }
+    }
+
+    /// The warning; `None` if no object was skipped.
+    pub(crate) fn warning(&self, kind: Kind) -> Option<String> {
+        if self.count == 0 {
+            return None;
+        }
+        let more = self.count.saturating_sub(self.names.len());
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        let names = self.names.join(", ");
+        Some(format!(
+            "skipped {} {} that cannot be decoded: {names}{more} ({})",
+            self.count,
+            kind.plural(),
+            self.reason
+        ))
+    }
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(default)]
+    metadata: PageMetadata,
+    #[serde(borrow, default)]
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Items<T> {
+    items: Vec<T>,
+}
+
+#[derive(Default, Deserialize)]
+struct PageMetadata {
+    #[serde(default, rename = "continue")]
+    token: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Named {
+    #[serde(default)]
+    metadata: Names,
+}
+
+#[derive(Default, Deserialize)]
+struct Names {
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+impl Cluster {
+    /// Reads the kubeconfig and the served versions.
+    pub(crate) async fn connect(flags: &Global) -> Result<Self, Error> {
+        let mut config = config(flags).await?;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        config.read_timeout = Some(READ_TIMEOUT);
+        config.headers.push((
+            http::header::USER_AGENT,
+            http::HeaderValue::from_static(concat!("kubectl-ipam/", env!("CARGO_PKG_VERSION"))),
+        ));
+        let timeout = Some(flags.request_timeout).filter(|timeout| !timeout.is_zero());
+        if timeout.is_none_or(|timeout| timeout > READ_TIMEOUT) {
+            config.read_timeout = timeout;
+        }
+        let server = config
+            .cluster_url
+            .to_string()
+            .trim_end_matches('/')
+            .to_owned();
+        let namespace = flags
+            .namespace
+            .clone()
+            .unwrap_or_else(|| config.default_namespace.clone());
+        let client = Client::try_from(config).map_err(|error| Error::NotConfigured {
+            reason: format!("{server}: {}", error_chain(&error)),
+        })?;
+        let kinds = ServedKinds::default();
+        let mut cluster = Self {
+            client,
+            server,
+            namespace,
+            timeout,
+            served: BTreeMap::new(),
+            kinds,
+        };
+        cluster.discover().await?;
+        Ok(cluster)
+    }
+
+    /// Sends one request with the deadline of the flags.
+    pub(crate) async fn call<T>(
+        &self,
+        operation: impl Fn() -> String,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, CallError> {
+        let result = match self.timeout {
+            Some(timeout) => match tokio::time::timeout(timeout, request).await {
+                Ok(result) => result,
+                Err(_) => {
+                    return Err(CallError::TimedOut {
+                        operation: operation(),
+                    });
+                }
+            },
+            None => request.await,
+        };
+        result.map_err(|source| CallError::Failed {
+            operation: operation(),
+            source: Box::new(source),
+        })
+    }
+
+    async fn discover(&mut self) -> Result<(), Error> {
+        let groups = self
+            .call(
+                || "list the API groups".to_owned(),
+                self.client.list_api_groups(),
+            )
+            .await;
+        let groups = groups.map_err(|error| self.error(&error))?.groups;
+        self.kinds.groups = groups.iter().map(|group| group.name.clone()).collect();
+        let Some(group) = groups.into_iter().find(|group| group.name == names::GROUP) else {
+            return Ok(());
+        };
+        for version in group.versions {
+            let operation = || format!("list the resources of {}", version.group_version);
+            let list = self
+                .call(
+                    operation,
+                    self.client.list_api_group_resources(&version.group_version),
+                )
+                .await;
+            for resource in list.map_err(|error| self.error(&error))?.resources {
+                self.kinds.own.insert(resource.kind);
+                self.served
+                    .entry(resource.name)
+                    .or_default()
+                    .push(version.version.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the definitions are those of the Go provider, which has only pools of addresses. If
+    /// one of the other kinds is served, all have to be.
+    fn is_go_provider(&self) -> bool {
+        let pools = InClusterKind::ALL.map(Kind::Pool);
+        let others = [Kind::Network, Kind::Reservation, Kind::Slice];
+        let mut own = pools
+            .into_iter()
+            .chain(others)
+            .filter(|kind| kind.is_optional());
+        own.all(|kind| !self.served.contains_key(kind.plural()))
+    }
+
+    /// The version in which a kind is read; `None` if the provider does not have it.
+    pub(crate) fn version(&self, kind: Kind) -> Result<Option<&'static str>, Error> {
+        let (plural, group) = (kind.plural().to_owned(), names::GROUP.to_owned());
+        let Some(served) = self.served.get(kind.plural()) else {
+            let is_absent = kind.is_optional() && self.is_go_provider();
+            return if is_absent {
+                Ok(None)
+            } else {
+                Err(Error::NotInstalled { plural, group })
+            };
+        };
+        let found = kind
+            .versions()
+            .iter()
+            .find(|version| served.iter().any(|served| served == *version));
+        let other = || {
+            let (served, supported) = (served.join(", "), kind.versions().join(" and "));
+            Error::OtherVersion {
+                plural,
+                group,
+                served,
+                supported,
+            }
+        };
+        found.copied().map(Some).ok_or_else(other)
+    }
+
+    /// Calls `each` for the objects of a kind with these labels, in a namespace or in the whole
+    /// cluster.
+    pub(crate) async fn list<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        labels: &str,
+        each: impl FnMut(T),
+    ) -> Result<Skipped, ListError> {
+        self.list_selected(kind, namespace, ListParams::default().labels(labels), each)
+            .await
+    }
+
+    /// Calls `each` for the object with this name, if it exists.
+    pub(crate) async fn list_named<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        name: &str,
+        each: impl FnMut(T),
+    ) -> Result<Skipped, ListError> {
+        let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
+        self.list_selected(kind, namespace, parameters, each).await
+    }
+
+    async fn list_selected<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        parameters: ListParams,
+        mut each: impl FnMut(T),
+    ) -> Result<Skipped, ListError> {
+        let mut skipped = Skipped::default();
+        let Some(version) = self.version(kind).map_err(ListError::Other)? else {
+            return Ok(skipped);
+        };
+        let folder = namespace
+            .map(|name| format!("namespaces/{name}/"))
+            .unwrap_or_default();
+        let path = format!("/apis/{}/{version}/{folder}{}", names::GROUP, kind.plural());
+        let mut parameters = parameters.limit(PAGE_SIZE);
+        loop {
+            let operation = || format!("list {}", kind.plural());
+            let request = Request::new(&path)
+                .list(&parameters)
+                .map_err(|error| self.rejected(operation(), &error))?;
+            let text = self
+                .call(operation, self.client.request_text(request))
+                .await;
+            let text = text.map_err(|error| self.list_error(kind, namespace, &error))?;
+            let page: Page<'_> =
+                serde_json::from_str(&text).map_err(|error| self.rejected(operation(), &error))?;
+            for item in page.items {
+                match serde_json::from_str(item.get()) {
+                    Ok(object) => each(object),
+                    Err(error) => skipped.add(name_of(item), &error),
+                }
+            }
+            let Some(token) = page.metadata.token.filter(|token| !token.is_empty()) else {
+                return Ok(skipped);
+            };
+            parameters = parameters.continue_token(&token);
+        }
+    }
+
+    /// Returns the selected objects of another API group.
+    pub(crate) async fn list_other<T: DeserializeOwned>(
+        &self,
+        kind: OtherKind,
+        namespace: Option<&str>,
+        parameters: &ListParams,
+    ) -> Result<Vec<T>, ListError> {
+        let (group, version, plural) = kind.parts();
+        let folder = namespace
+            .map(|name| format!("namespaces/{name}/"))
+            .unwrap_or_default();
+        let operation = || format!("list {plural}");
+        let prefix = if group.is_empty() {
+            "/api".to_owned()
+        } else {
+            format!("/apis/{group}")
+        };
+        let request = Request::new(format!("{prefix}/{version}/{folder}{plural}")).list(parameters);
+        let request = request.map_err(|error| self.rejected(operation(), &error))?;
+        let text = self
+            .call(operation, self.client.request_text(request))
+            .await;
+        let resource = || format!("{plural}.{group}");
+        let text = text.map_err(|error| self.denied(resource(), namespace, &error))?;
+        let list: Items<T> =
+            serde_json::from_str(&text).map_err(|error| self.rejected(operation(), &error))?;
+        Ok(list.items)
+    }
+
+    #[expect(clippy::unused_self, reason = "it is an error of this cluster")]
+    fn rejected(&self, operation: String, error: &(dyn std::error::Error + 'static)) -> ListError {
+        ListError::Other(Error::Request {
+            operation,
+            reason: error_chain(error),
+        })
+    }
+
+    fn list_error(&self, kind: Kind, namespace: Option<&str>, error: &CallError) -> ListError {
+        self.denied(
+            format!("{}.{}", kind.plural(), names::GROUP),
+            namespace,
+            error,
+        )
+    }
+
+    fn denied(&self, resource: String, namespace: Option<&str>, error: &CallError) -> ListError {
+        if error.is_forbidden() {
+            let namespace = namespace.map(str::to_owned);
+            return ListError::Forbidden(MissingRight {
+                verb: "list",
+                resource,
+                namespace,
+            });
+        }
+        ListError::Other(self.error(error))
+    }
+
+    pub(super) fn error(&self, error: &CallError) -> Error {
+        let server = self.server.clone();
+        match error {
+            CallError::Failed { operation, source } => match source.as_ref() {
+                kube::Error::Api(status) if status.code == 401 => Error::Unauthenticated { server },
+                kube::Error::Api(status) => Error::Request {
+                    operation: operation.clone(),
+                    reason: one_line(&status.message),
+                },
+                kube::Error::SerdeError(_) => Error::Request {
+                    operation: operation.clone(),
+                    reason: error_chain(source.as_ref()),
+                },
+                _ => Error::Unreachable {
+                    server,
+                    reason: one_line(&error_chain(source.as_ref())),
+                },
+            },
+            CallError::Undecodable { operation, source } => {
+                let reason = format!("the object cannot be decoded: {}", error_chain(source));
+                Error::Request {
+                    operation: operation.clone(),
+                    reason,
+                }
+            }
+            CallError::TimedOut { operation } => {
+                let timeout = self.timeout.unwrap_or_default();
+                Error::Unreachable {
+                    server,
+                    reason: format!("cannot {operation}: no answer within {timeout:?}"),
+                }
+            }
+            CallError::Serialize { .. } => Error::Unreachable {
+                server,
+                reason: error_chain(error),
+            },
+        }
+    }
+}
+
+pub(super) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn name_of(item: &RawValue) -> String {
+    let Named { metadata } = serde_json::from_str(item.get()).unwrap_or_default();
+    let name = metadata.name.unwrap_or_else(|| "(without name)".to_owned());
+    metadata
+        .namespace
+        .map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_objects_are_counted_and_named() {
+        let mut skipped = Skipped::default();
+        assert_eq!(skipped.warning(Kind::Address), None);
+        (0..7).for_each(|number| skipped.add(format!("a/{number}"), &"invalid type"));
+        assert_eq!(
+            skipped.warning(Kind::Address).unwrap(),
+            "skipped 7 ipaddresses that cannot be decoded: a/0, a/1, a/2, a/3, a/4 and 2 more (invalid type)"
+        );
+    }
+
+    #[test]
+    fn page_keeps_objects_as_text() {
+        let page: Page<'_> =
+            serde_json::from_str(r#"{"metadata":{"continue":"x"},"items":[{"a":1},7]}"#).unwrap();
+        assert_eq!(page.metadata.token.as_deref(), Some("x"));
+        assert_eq!(
+            page.items.iter().map(|item| item.get()).collect::<Vec<_>>(),
+            ["{\"a\":1}", "7"]
+        );
+        assert_eq!(name_of(page.items[1]), "(without name)");
+    }
+}
