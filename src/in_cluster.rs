@@ -16,8 +16,6 @@
 //!   of a pool;
 //! - `machines`: the Machine of a claim; `use_check`: compares its addresses with those of claims;
 //! - `metrics`: the counts of pools for Prometheus;
-//! - `network_upgrade`: creates the IPNetworks of pools that an earlier version has put into a
-//!   network;
 //! - `slices`: assigns slices of a pool to owners; `slice_return`: returns those that their owners
 //!   no longer need;
 //! - `networks`: finalizer, block lengths, counts and members of networks; `scope_changes`: moves
@@ -39,7 +37,6 @@ mod kinds;
 mod machines;
 mod metrics;
 mod move_label;
-mod network_upgrade;
 mod networks;
 mod options;
 mod pools;
@@ -239,7 +236,7 @@ fn add_tasks(
     metrics: &PoolMetrics,
     ledger_synced: Vec<ReadinessGate>,
 ) {
-    let (client, stop) = (setup.manager.client.clone(), setup.manager.stop.clone());
+    let client = setup.manager.client.clone();
     let gates = || ledger_synced.clone();
     let end_cooldowns = EndCooldowns(Arc::clone(context));
     setup.manager.add_task("cool-downs", gates(), end_cooldowns);
@@ -251,15 +248,10 @@ fn add_tasks(
     setup
         .manager
         .add_background_task("scope changes", gates(), moves);
-    let slice_return = SliceReturn::new(Arc::clone(context), client.clone(), options);
+    let slice_return = SliceReturn::new(Arc::clone(context), client, options);
     setup
         .manager
         .add_background_task("return of slices", gates(), slice_return);
-    let networks = ResourceClient::new(Api::all(client), &());
-    let network_upgrade = network_upgrade::run(Arc::clone(context), networks, gates(), stop);
-    setup
-        .manager
-        .add_background("upgrade of networks", network_upgrade);
     if options.pool_metrics == PoolMetricsMode::All {
         metrics.register(&setup.manager.metrics);
         let snapshots = TakeSnapshots {

@@ -45,8 +45,7 @@ fn create(new: &IPReservation, view: &dyn View) -> Decision {
         .claim_ref
         .as_ref()
         .is_some_and(|claim| claim.uid.is_some());
-    // Versions without IPNetwork create objects that declare the block length of a network.
-    if by_provider || new.network_block_length().is_some() {
+    if by_provider {
         return Ok(Vec::new());
     }
     let invalid = |cause| {

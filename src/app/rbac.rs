@@ -102,8 +102,8 @@ pub const CLUSTER_RULES: &[Rule] = &[
         group: names::GROUP,
         resources: &["ipnetworks"],
         names: &[],
-        verbs: &["list", "watch", "create", "patch", "update"],
-        reason: "networks; their finalizer, as above; the upgrade from versions without this kind creates them",
+        verbs: &["list", "watch", "patch", "update"],
+        reason: "networks; their finalizer, as above",
     },
     Rule {
         group: names::GROUP,

@@ -22,10 +22,8 @@ const SPEC_CHANGES: &str = "request.operation == 'CREATE' || (!has(oldObject.met
                             : has(object.spec) != has(oldObject.spec) || \
                             (has(object.spec) && object.spec != oldObject.spec)))";
 
-/// Matches reservations that are created manually, except those with which earlier versions declare
-/// the block length of a network.
-const MANUAL_RESERVATIONS: &str = "!(has(object.spec.claimRef) && has(object.spec.claimRef.uid)) && \
-                       !(has(object.metadata.name) && object.metadata.name.matches('^n[.][a-z0-9-]+[.]ipv[46]$'))";
+/// Matches reservations that are created manually.
+const MANUAL_RESERVATIONS: &str = "!(has(object.spec.claimRef) && has(object.spec.claimRef.uid))";
 
 /// Matches updates that change the labels of a pool and not its spec: a network can select the pool
 /// by its labels.

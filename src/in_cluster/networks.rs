@@ -23,7 +23,7 @@ use capi_ipam_controller::watch::{MaybeInvalid, WatchApi, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
 use capi_ipam_ip::Family;
 use capi_ipam_provider::api::Uid;
-use kube::{Api, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
 use parking_lot::Mutex;
 use tracing::{debug, field, info};
 
@@ -177,17 +177,12 @@ impl NetworkReconciler {
     /// Whether a live list shows a reservation of the network. The ledger knows of none.
     async fn has_reservations(&self, name: &str) -> Result<bool, CallError> {
         let network = Scope::Network(name.into());
-        let (scope, mut found) = (network.name(), false);
+        let mut found = false;
+        // The name decides: it reserves an address of the network, also if the object is not valid
+        // or cannot be decoded.
         let use_object = |object: &MaybeInvalid<IPReservation>| {
-            found |= match &object.0 {
-                Ok(it) => it.spec.scope == scope && it.network_block_length().is_none(),
-                // Its name is known, and reserves an address of the network.
-                Err(invalid) => block_of_name(
-                    &network,
-                    invalid.metadata.name.as_deref().unwrap_or_default(),
-                )
-                .is_some(),
-            };
+            let name = object.meta().name.as_deref().unwrap_or_default();
+            found |= block_of_name(&network, name).is_some();
         };
         self.context.reservations.for_each(use_object).await?;
         Ok(found)

@@ -295,15 +295,6 @@ impl ReservationStore {
         Ok(())
     }
 
-    /// Deletes the object of this name and uid that is not the reservation of an address.
-    pub(super) async fn delete_other(&self, name: &str, uid: &str) -> Result<(), CallError> {
-        match self.client.delete(name, uid).await {
-            // Another object has the name.
-            Err(error) if error.is_conflict() => Ok(()),
-            deleted => deleted.map(drop),
-        }
-    }
-
     /// Changes a reservation. `is_done` determines whether an object that is read has the change.
     async fn patch(
         &self,

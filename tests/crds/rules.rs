@@ -671,10 +671,6 @@ fn reservations(plane: &ControlPlane) {
     };
     table.accepts_object(&reservation("p.a.b.10.0.0.5", json!({})));
     table.accepts_object(&reservation("h.0123abcd.10.0.0.5", json!({})));
-    let unit = json!({"scope": "n.lab", "address": "::", "prefixLength": 64});
-    table.accepts_object(&reservation("n.lab.ipv6", unit));
-    let unit = json!({"scope": "n.lab", "address": "0.0.0.0", "prefixLength": 32});
-    table.accepts_object(&reservation("n.lab.ipv4", unit));
     let prefix = json!({"address": "fd00::", "prefixLength": 8});
     table.accepts_object(&reservation(
         "p.a.b.fd00-0000-0000-0000-0000-0000-0000-0000-8",

@@ -191,14 +191,13 @@ impl Busy {
                 .then_some(())
         })
         .await;
-        // A network of an earlier version is created, and deleted by its owner.
-        let record = json!({
-            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPReservation",
-            "metadata": {"name": format!("n.{all}.ipv4")},
-            "spec": {"scope": format!("n.{all}"), "address": "0.0.0.0", "prefixLength": 32,
-                     "poolRef": {"kind": "InClusterIPPool", "namespace": namespace, "name": "web"}},
+        // A network is created, and deleted by its owner.
+        let network = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPNetwork",
+            "metadata": {"name": all},
+            "spec": {"namespaces": {"from": "Names", "names": [namespace]}},
         });
-        plane.kubectl_apply(&record.to_string());
+        plane.kubectl_apply(&network.to_string());
         let networks = consumer.networks();
         let is_there = async |there: bool| {
             let found = networks.get(&all).await.expect("networks can be read");

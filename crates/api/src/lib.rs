@@ -77,9 +77,7 @@ pub use reservation::{
     ClaimProblem, IPReservation, IPReservationSpec, ReservationClaim, ReservationPool,
     ReservationProblem,
 };
-pub use scope::{
-    Scope, Slot, block_of_name, network_block_length_name, reservation_name, slot_of_name,
-};
+pub use scope::{Scope, Slot, block_of_name, reservation_name, slot_of_name};
 pub use scope_change::ScopeChange;
 pub use slice::{IPSlice, IPSliceSpec, SliceOwner, SliceOwnerKind, SliceProblem, slice_name};
 pub use slice_policy::{SlicePolicy, SliceRules};

@@ -1,13 +1,11 @@
-use std::sync::Arc;
-
-use capi_ipam_ip::{Block, Family, ParseError, parse_address};
+use capi_ipam_ip::{Block, ParseError, parse_address};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{PoolKey, Scope, Slot, names, network_block_length_name};
+use super::{PoolKey, Scope, Slot, names};
 
 mod claim;
 
@@ -212,17 +210,6 @@ impl IPReservation {
         Ok((slot, pool))
     }
 
-    /// If the object records the block length of a network ([`network_block_length_name`]), returns
-    /// the network, the IP family and this length.
-    pub fn network_block_length(&self) -> Option<(Arc<str>, Family, u8)> {
-        let network = self.spec.scope.strip_prefix("n.")?;
-        let family = Family::of(parse_address(&self.spec.address).ok()?);
-        let length = u8::try_from(self.spec.prefix_length?).ok()?;
-        let is_record =
-            self.metadata.name.as_deref() == Some(&network_block_length_name(network, family));
-        is_record.then(|| (network.into(), family, length))
-    }
-
     /// Whether no claim holds the reservation, and the label with which `clusterctl move` moves it
     /// is missing.
     pub fn needs_move_label(&self) -> bool {
@@ -307,22 +294,5 @@ mod tests {
             in_network.slot().unwrap().0.scope,
             Scope::Network("lab".into())
         );
-    }
-
-    #[test]
-    fn block_length_of_a_network_is_recognized() {
-        let spec = json!({"scope": "n.lab", "address": "::", "prefixLength": 64});
-        let record = reservation(&json!({"metadata": {"name": "n.lab.ipv6"}, "spec": spec}));
-        assert_eq!(
-            record.network_block_length(),
-            Some(("lab".into(), Family::V6, 64))
-        );
-        assert!(record.slot().is_err());
-        assert_eq!(
-            reservation(&json!({"metadata": {"name": "n.lab.ipv4"}, "spec": spec}))
-                .network_block_length(),
-            None
-        );
-        assert_eq!(reservation(&json!({})).network_block_length(), None);
     }
 }

@@ -2,7 +2,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use capi_ipam_ip::{Block, Family};
+use capi_ipam_ip::Block;
 use sha2::{Digest, Sha256};
 
 use super::{InClusterKind, PoolKey};
@@ -153,20 +153,6 @@ fn block_with_length(base: IpAddr, length: Option<&str>) -> Option<Block> {
         Some(length) => Some(Block::new(base, length.parse().ok()?)),
         None => Some(Block::address(base)),
     }
-}
-
-/// Returns the name of the object that records the length of the blocks that a network allocates,
-/// for one IP family: `n.NETWORK.ipv4` or `n.NETWORK.ipv6`. No reservation of an address has such a
-/// name.
-///
-/// All pools of a network allocate blocks of the same length: blocks of different lengths could
-/// overlap although the names of their reservations differ.
-pub fn network_block_length_name(network: &str, family: Family) -> String {
-    let family = match family {
-        Family::V4 => "ipv4",
-        Family::V6 => "ipv6",
-    };
-    format!("{}.{family}", Scope::Network(network.into()).name())
 }
 
 /// An address or prefix of a scope: what a reservation reserves. Displayed as `10.0.0.5 of

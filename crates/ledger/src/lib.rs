@@ -58,7 +58,6 @@ pub use self::draining::DrainingUse;
 pub use self::events::{PoolEventHandler, allocated_block};
 pub use self::known_reservation::KnownReservation;
 pub use self::membership::{Misplaced, NetworkCounts};
-pub use self::networks::LengthRecord;
 use self::networks::NetworkInfo;
 pub use self::overlaps::MAX_OVERLAPS;
 pub use self::policy::Unavailable;

@@ -1,6 +1,6 @@
 //! Pools that join or leave a network, and the networks themselves: queries of the ledger.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use capi_ipam_ip::{Family, Span, SpanSet};
 
@@ -8,7 +8,7 @@ use super::pool::PoolEntry;
 use super::scope_rule::StatusRecord;
 use super::state::State;
 use super::usage::{AddressUsage, Availability, ScopeEntry};
-use super::{Ledger, LengthRecord, PoolInfo, PoolKey};
+use super::{Ledger, PoolInfo, PoolKey};
 use capi_ipam_api::{
     IPNetwork, IPNetworkStatus, MemberPhase, NetworkRefusal, NetworkView, Pool, PoolNetwork, Scope,
     Slot,
@@ -228,29 +228,6 @@ impl Ledger {
     /// The counts of all networks, from the status that the watch has reported.
     pub fn network_counts(&self) -> Vec<NetworkCounts> {
         self.state.lock().networks.counts()
-    }
-
-    /// What earlier versions have stored of networks, and whether the object of the network exists.
-    pub fn length_records(&self) -> Vec<(LengthRecord, bool)> {
-        let state = self.state.lock();
-        state
-            .networks
-            .records()
-            .map(|record| (record.clone(), state.networks.contains(&record.network)))
-            .collect()
-    }
-
-    /// The namespaces of the pools that name a network.
-    pub fn namespaces_naming(&self, network: &str) -> BTreeSet<String> {
-        let state = self.state.lock();
-        let names = |(key, entry): (&PoolKey, &PoolEntry)| {
-            entry
-                .declared
-                .as_ref()
-                .filter(|info| info.network.as_deref() == Some(network))?;
-            key.namespace.as_deref().map(str::to_owned)
-        };
-        state.pools.iter().filter_map(names).collect()
     }
 }
 

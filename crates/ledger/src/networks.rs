@@ -9,7 +9,7 @@ use capi_ipam_api::{
 };
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::observed::{
-    Known, ListNumber, Lists, ObjectVersion, Origin, Stamp, Unlisted, Versions,
+    Known, ListNumber, Lists, ObjectVersion, Origin, Stamp, Versions,
 };
 use capi_ipam_ip::Family;
 use capi_ipam_provider::api::Uid;
@@ -22,21 +22,6 @@ use super::{NetworkCounts, PoolInfo, PoolKey};
 
 /// The labels of an object.
 type Labels = BTreeMap<String, String>;
-
-/// An IPReservation with which versions without IPNetwork declare the block length of a network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LengthRecord {
-    /// The name of the reservation.
-    pub name: String,
-    /// The uid of the reservation.
-    pub uid: String,
-    /// The network.
-    pub network: Arc<str>,
-    /// The family of the blocks.
-    pub family: Family,
-    /// The length of the blocks.
-    pub length: u8,
-}
 
 /// What the ledger keeps of an IPNetwork.
 #[derive(Clone, Debug)]
@@ -157,8 +142,6 @@ pub(super) struct PoolInNetwork {
 pub(super) struct Networks {
     known: BTreeMap<Arc<str>, (NetworkInfo, Stamp)>,
     namespaces: HashMap<Arc<str>, (Labels, ListNumber)>,
-    /// What earlier versions have stored of networks, by name.
-    records: BTreeMap<String, (LengthRecord, Stamp)>,
     /// What no pool of a network allocates.
     pub(super) exclusions: HashMap<Arc<str>, Exclusions>,
     /// The pools that join a network once it is initialized.
@@ -223,7 +206,6 @@ impl Networks {
         let mut networks = Self {
             known: self.known.clone(),
             namespaces: self.namespaces.clone(),
-            records: self.records.clone(),
             ..Self::default()
         };
         networks.set(&name.into(), info, Stamp::default());
@@ -310,19 +292,10 @@ impl Networks {
 
     /// A network that need not exist, in relation to a pool.
     fn for_pool(&self, name: &Arc<str>, pool: &PoolKey, declared: &PoolInfo) -> NetworkForPool {
-        let missing = if self
-            .records
-            .values()
-            .any(|(record, _)| record.network == *name)
-        {
-            NetworkState::Upgrading
-        } else {
-            NetworkState::Missing
-        };
         let Some((known, _)) = self.known.get(name) else {
             return NetworkForPool {
                 name: name.clone(),
-                state: missing,
+                state: NetworkState::Missing,
                 selects: false,
                 allows: false,
                 lengths: None,
@@ -482,83 +455,12 @@ impl Networks {
         self.awaiting.get(network).into_iter().flatten()
     }
 
-    /// Records what an earlier version has stored of a network. Returns which pools may be
-    /// affected.
-    pub(super) fn set_record(&mut self, record: LengthRecord, stamp: Stamp) -> Change {
-        let network = record.network.clone();
-        let is_new = self
-            .records
-            .insert(record.name.clone(), (record, stamp))
-            .is_none();
-        if is_new {
-            Change::Network(network)
-        } else {
-            Change::None
-        }
-    }
-
-    /// Removes what an earlier version has stored of a network. Returns which pools may be
-    /// affected.
-    pub(super) fn remove_record(&mut self, name: &str, uid: &str) -> Change {
-        if self
-            .records
-            .get(name)
-            .is_none_or(|(record, _)| record.uid != uid)
-        {
-            return Change::None;
-        }
-        let removed = self.records.remove(name);
-        removed.map_or(Change::None, |(record, _)| Change::Network(record.network))
-    }
-
-    /// Keeps a record that exists, and that cannot be decoded now. Returns whether it is known.
-    pub(super) fn keep_record(&mut self, name: &str, uid: &str, stamp: Stamp) -> bool {
-        let known = self
-            .records
-            .get_mut(name)
-            .filter(|(record, _)| record.uid == uid);
-        known.map(|(_, known)| *known = stamp).is_some()
-    }
-
-    /// When a record was last seen.
-    pub(super) fn known_record(&self, name: &str) -> Option<Known> {
-        let (record, stamp) = self.records.get(name)?;
-        Some(Known {
-            uid: Uid::of(&record.uid),
-            stamp: *stamp,
-        })
-    }
-
-    /// Removes the records that a list does not show. Returns which pools may be affected.
-    pub(super) fn remove_unlisted_records(&mut self, unlisted: Unlisted) -> Vec<Change> {
-        let missing = self
-            .records
-            .values()
-            .filter(|(_, stamp)| stamp.is_unlisted(unlisted));
-        let changes = missing
-            .map(|(record, _)| Change::Network(record.network.clone()))
-            .collect();
-        self.records
-            .retain(|_, (_, stamp)| !stamp.is_unlisted(unlisted));
-        changes
-    }
-
-    /// What earlier versions have stored of networks.
-    pub(super) fn records(&self) -> impl Iterator<Item = &LengthRecord> {
-        self.records.values().map(|(record, _)| record)
-    }
-
     /// The counts of all networks.
     pub(super) fn counts(&self) -> Vec<NetworkCounts> {
         self.known
             .values()
             .map(|(info, _)| NetworkCounts::clone(&info.counts))
             .collect()
-    }
-
-    /// Whether the object of a network exists.
-    pub(super) fn contains(&self, name: &str) -> bool {
-        self.known.contains_key(name)
     }
 
     /// The block length of a network, once it is set.

@@ -10,7 +10,6 @@ use capi_ipam_controller::watch::{Invalid, MaybeInvalid};
 use capi_ipam_provider::api::Uid;
 
 use super::Ledger;
-use super::networks::LengthRecord;
 use super::state::{Ignored, State};
 use super::usage::{AddressUsage, ReservationInfo};
 
@@ -89,8 +88,7 @@ impl State {
         self.insert_at(&slot, info)
     }
 
-    /// Records an object that is not a valid reservation: one that declares the block length of a
-    /// network, or one that is ignored.
+    /// Records an object that is not a valid reservation.
     fn insert_invalid(&mut self, reservation: &IPReservation, problem: String, origin: Origin) {
         let Some(name) = reservation.metadata.name.as_deref() else {
             return;
@@ -103,18 +101,6 @@ impl State {
             return;
         };
         let uid = reservation.metadata.uid.as_deref().unwrap_or_default();
-        if let Some((network, family, length)) = reservation.network_block_length() {
-            let record = LengthRecord {
-                name: name.to_owned(),
-                uid: uid.to_owned(),
-                network,
-                family,
-                length,
-            };
-            let change = self.networks.set_record(record, stamp);
-            self.refresh_pools(&change);
-            return;
-        }
         self.keep_known(slot.as_ref(), seen.uid, stamp);
         let lacks_label = reservation.needs_move_label();
         self.ignore(
@@ -141,9 +127,6 @@ impl State {
         let Some(stamp) = self.see(name, slot.as_ref(), seen, origin) else {
             return;
         };
-        if self.networks.keep_record(name, uid, stamp) {
-            return;
-        }
         self.keep_known(slot.as_ref(), seen.uid, stamp);
         let problem = format!("it cannot be decoded: {}", object.error);
         self.ignore(
@@ -171,10 +154,10 @@ impl State {
             uid: Uid::of(&known.uid),
             stamp: known.stamp,
         });
-        let invalid = ignored.or_else(|| self.networks.known_record(name));
         let valid = || Some(self.usage(slot?)?.reservation.as_ref()?.known());
+        let known = ignored.or_else(valid);
         self.reservation_versions
-            .see(origin, invalid.or_else(valid), seen, Instant::now())
+            .see(origin, known, seen, Instant::now())
     }
 
     /// Keeps what is known of a reservation that exists in a state which is not valid. Its version
@@ -204,8 +187,6 @@ impl State {
     fn remove_invalid(&mut self, name: &str, uid: &str) -> Option<Slot> {
         self.reservation_versions
             .delete(None, Uid::of(uid), Instant::now());
-        let change = self.networks.remove_record(name, uid);
-        self.refresh_pools(&change);
         let slot = self
             .forget_ignored(name, Some(uid))
             .or_else(|| self.slot_of_name(name))?;
@@ -416,8 +397,6 @@ impl State {
             self.reservation_versions.delete(None, uid, Instant::now());
             self.forget_ignored(&name, None);
         }
-        let changes = self.networks.remove_unlisted_records(unlisted);
-        changes.iter().for_each(|change| self.refresh_pools(change));
     }
 
     /// The version of a reservation, as precondition of a write.

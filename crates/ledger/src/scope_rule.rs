@@ -118,8 +118,6 @@ pub(super) enum NetworkState {
     Invalid,
     /// It does not exist, or is not known yet.
     Missing,
-    /// It does not exist yet, and an earlier version has put pools into it.
-    Upgrading,
 }
 
 /// A network, in relation to one pool.
@@ -154,10 +152,7 @@ impl NetworkForPool {
         let name = self.name.clone();
         match self.state {
             NetworkState::Missing if is_named => Some(NetworkRefusal::NotFound(name)),
-            NetworkState::Missing | NetworkState::Upgrading if !is_named => {
-                Some(NetworkRefusal::Lost(name))
-            }
-            NetworkState::Missing | NetworkState::Upgrading => None,
+            NetworkState::Missing => Some(NetworkRefusal::Lost(name)),
             NetworkState::Invalid => Some(NetworkRefusal::Invalid(name)),
             _ if !self.allows => Some(NetworkRefusal::NotAllowed(name)),
             NetworkState::Deleting => Some(NetworkRefusal::Deleting(name)),
@@ -305,11 +300,6 @@ fn decide_by_name(record: Record, network: &NetworkForPool) -> Decision {
     };
     match network.refusal(true) {
         Some(refusal) => Decision::stay(record, Some(refusal)),
-        None if network.state == NetworkState::Upgrading => Decision {
-            record: Record::network(&network.name, true),
-            refusal: None,
-            awaited: Some(network.name.clone()),
-        },
         None => Decision::join(network, true, record),
     }
 }

@@ -1,8 +1,7 @@
 //! The objects that watches report.
 
 use capi_ipam_api::{
-    IPReservation, IPSlice, InClusterKind, Pool, PoolKey, Scope, Slot, names,
-    network_block_length_name, slice_name,
+    IPReservation, IPSlice, InClusterKind, Pool, PoolKey, Scope, Slot, names, slice_name,
 };
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{Block, Family};
@@ -45,7 +44,7 @@ enum Kind {
     Pool,
     Address,
     Reservation,
-    BlockLength,
+    UnnamedReservation,
     Claim,
     Slice,
 }
@@ -74,7 +73,7 @@ impl Description<'_> {
             Kind::Pool => self.pool_object(&key),
             Kind::Address => self.address(&key),
             Kind::Reservation => self.reservation(&key),
-            Kind::BlockLength => self.block_length(&key),
+            Kind::UnnamedReservation => self.unnamed_reservation(&key),
             Kind::Slice => self.slice(&key),
             Kind::Claim => json!({"metadata": {"namespace": "n", "name": self.claim_name()},
                                   "spec": {"poolRef": reference(&key)}}),
@@ -87,7 +86,7 @@ impl Description<'_> {
         }
         let is_cluster_wide = matches!(
             self.kind,
-            Kind::Reservation | Kind::BlockLength | Kind::Slice
+            Kind::Reservation | Kind::UnnamedReservation | Kind::Slice
         ) || matches!(self.kind, Kind::Pool) && key.kind.is_global();
         if is_cluster_wide
             && let Some(metadata) = object
@@ -103,7 +102,7 @@ impl Description<'_> {
         let object = match self.kind {
             Kind::Pool => serde_json::from_value(object).map(|pool| Object::Pool(Box::new(pool))),
             Kind::Address => serde_json::from_value(object).map(Object::Address),
-            Kind::Reservation | Kind::BlockLength => {
+            Kind::Reservation | Kind::UnnamedReservation => {
                 serde_json::from_value(object).map(Object::Reservation)
             }
             Kind::Claim => serde_json::from_value(object).map(Object::Claim),
@@ -209,7 +208,8 @@ impl Description<'_> {
         })
     }
 
-    fn block_length(&self, key: &PoolKey) -> Value {
+    /// A reservation that is not valid: its name contains no address.
+    fn unnamed_reservation(&self, key: &PoolKey) -> Value {
         let family = if self.in_network {
             Family::V4
         } else {
@@ -221,7 +221,7 @@ impl Description<'_> {
             63 + self.number % 2
         };
         json!({
-            "metadata": {"name": network_block_length_name("lab", family), "uid": format!("r{}", self.choice % 4)},
+            "metadata": {"name": "n.lab.none", "uid": format!("r{}", self.choice % 4)},
             "spec": {"scope": "n.lab", "address": family.address(0).to_string(), "prefixLength": length,
                      "poolRef": key.to_reference()},
         })

@@ -217,17 +217,6 @@ fn reservations_without_effect_are_denied_with_field() {
 }
 
 #[test]
-fn block_length_of_earlier_versions_is_allowed() {
-    let block_length = json!({
-        "metadata": {"name": "n.lab.ipv4"},
-        "spec": {"scope": "n.lab", "address": "0.0.0.0", "prefixLength": 32,
-                 "poolRef": {"kind": "InClusterIPPool", "namespace": "n", "name": "p"}},
-    });
-    assert!(warnings_of(review_of(Operation::Create, block_length.clone())).is_empty());
-    assert!(warnings_of(review_of(Operation::Delete, block_length)).is_empty());
-}
-
-#[test]
 fn moved_reservations_are_allowed_with_a_warning() {
     let cluster = Cluster;
     for last in [3, 77] {

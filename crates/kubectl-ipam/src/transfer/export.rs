@@ -53,10 +53,7 @@ pub(crate) async fn export(
             .is_none_or(|claim| claim.uid.is_none())
             && reservation.spec.released_at.is_none();
         let pool = PoolKey::of_reservation(&reservation.spec.pool_ref);
-        if !is_of_user
-            || pool.is_none_or(|pool| !keys.contains(&pool))
-            || reservation.network_block_length().is_some()
-        {
+        if !is_of_user || pool.is_none_or(|pool| !keys.contains(&pool)) {
             return;
         }
         match reservation.slot() {

@@ -2,13 +2,12 @@ use capi_ipam_api::InClusterKind;
 
 use super::*;
 
-const STATES: [NetworkState; 6] = [
+const STATES: [NetworkState; 5] = [
     NetworkState::Ready,
     NetworkState::Initializing,
     NetworkState::Deleting,
     NetworkState::Invalid,
     NetworkState::Missing,
-    NetworkState::Upgrading,
 ];
 
 fn network(name: &str, state: NetworkState, selects: bool, allows: bool) -> NetworkForPool {
@@ -112,12 +111,7 @@ fn unusable_network_is_not_joined_and_refuses_the_pool() {
                 &networks
             };
             let decision = decide_with(&Record::Unknown, named, None, networks);
-            let is_upgrade = state == NetworkState::Upgrading && named.is_some();
-            assert_eq!(
-                scope_of(&decision),
-                if is_upgrade { "n.lab" } else { "g.p" },
-                "{state:?} {named:?}"
-            );
+            assert_eq!(scope_of(&decision), "g.p", "{state:?} {named:?}");
             let can_allocate = decision.can_allocate();
             assert_eq!(
                 can_allocate,

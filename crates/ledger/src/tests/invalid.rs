@@ -115,6 +115,22 @@ fn deleted_invalid_reservation_frees_its_address() {
 }
 
 #[test]
+fn reservation_whose_name_holds_no_address_takes_none() {
+    let ledger = ledger();
+    ledger.apply_network(&lab(json!({})));
+    ledger.apply_pool(&member("a", "10.0.0.1-10.0.0.8"));
+    let mut unnamed = reservation(1, json!(null), None);
+    unnamed.metadata.name = Some("n.lab.ipv4".to_owned());
+    unnamed.spec.scope = "n.lab".to_owned();
+    ledger.apply(&unnamed);
+    assert_eq!(free(&ledger, "a"), 8);
+    assert_eq!(ledger.network("lab").reservations, 0);
+    assert_eq!(ledger.invalid_reservations().len(), 1);
+    ledger.delete(&unnamed);
+    assert_eq!(ledger.invalid_reservations(), []);
+}
+
+#[test]
 fn reservation_that_becomes_undecodable_stays_known() {
     let ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
