@@ -98,7 +98,7 @@ fn ledger(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("ledger, {name}"));
         group.sample_size(50);
         for count in IN_USE {
-            let ledger = Ledger::read_only();
+            let mut ledger = Ledger::default();
             ledger.apply_pool(&pool_object());
             layout
                 .in_use(count)
@@ -109,7 +109,7 @@ fn ledger(criterion: &mut Criterion) {
                     if let Proposal::Slot(slot) = &proposal {
                         ledger.drop_candidate(slot);
                     }
-                    proposal
+                    (proposal, ledger.take_effects())
                 });
             });
             let Proposal::Slot(slot) = ledger.propose(&pool, &claim, 1) else {
@@ -130,7 +130,7 @@ fn ledger(criterion: &mut Criterion) {
                         let proposal = ledger.propose(&pool, &claim, 1);
                         ledger.insert_reservation(&reserved);
                         ledger.remove_reservation(&reserved);
-                        proposal
+                        (proposal, ledger.take_effects())
                     });
                 },
             );

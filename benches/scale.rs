@@ -29,8 +29,7 @@ use std::time::Instant;
 
 use capi_ipam_api::{IPReservation, InClusterKind, Pool, PoolKey};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::watch::EventHandler;
-use capi_ipam_ledger::{Ledger, Proposal};
+use capi_ipam_ledger::{Ledger, Observe, Proposal};
 use capi_ipam_provider::api::IPAddress;
 use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -213,7 +212,7 @@ fn measure(pools: u32, in_use: u32) -> Figures {
         pools,
         distance: 0x0100_0000 / pools.next_power_of_two(),
     };
-    let ledger = Ledger::read_only();
+    let mut ledger = Ledger::default();
     (0..pools).for_each(|pool| ledger.apply_pool(&pool_object(&layout, pool, 0)));
     for number in 0..in_use {
         let (pool, address) = layout.place(number);
@@ -229,6 +228,7 @@ fn measure(pools: u32, in_use: u32) -> Figures {
             ledger.drop_candidate(slot);
         }
         black_box(proposal);
+        black_box(ledger.take_effects());
     });
     let new: Vec<(IPReservation, IPAddress)> = (in_use..in_use + REPEATS)
         .map(|number| layout.place(number))
@@ -238,14 +238,16 @@ fn measure(pools: u32, in_use: u32) -> Figures {
         let (reservation, address) = &new[number as usize];
         ledger.insert_reservation(reservation);
         ledger.apply(address);
+        black_box(ledger.take_effects());
     });
     let release = timed(REPEATS, |number| {
         let (reservation, address) = &new[number as usize];
         ledger.remove_reservation(reservation);
-        EventHandler::<IPAddress>::delete(&ledger, address);
+        Observe::<IPAddress>::delete(&mut ledger, address);
+        black_box(ledger.take_effects());
     });
     let change = timed(CHANGES, |number| {
-        ledger.apply_pool(&pool_object(&layout, 0, number + 1))
+        ledger.apply_pool(&pool_object(&layout, 0, number + 1));
     });
     let exclude = timed(CHANGES, |number| {
         let first = if number % 2 == 0 {
@@ -255,7 +257,7 @@ fn measure(pools: u32, in_use: u32) -> Figures {
         };
         ledger.apply_pool(&pool_from(&layout, 0, first, 0));
     });
-    let wake = measure_wake(&ledger, &layout);
+    let wake = measure_wake(&mut ledger, &layout);
     Figures {
         pools,
         in_use,
@@ -270,7 +272,7 @@ fn measure(pools: u32, in_use: u32) -> Figures {
 }
 
 /// A pool beside the others without a free address, for which 100 claims wait.
-fn measure_wake(ledger: &Ledger, layout: &Layout) -> f64 {
+fn measure_wake(ledger: &mut Ledger, layout: &Layout) -> f64 {
     let small = layout.pools;
     let range = "192.168.0.1-192.168.0.1".to_owned();
     ledger.apply_pool(&pool_with(small, &range, "192.168.0.200"));
@@ -285,6 +287,7 @@ fn measure_wake(ledger: &Ledger, layout: &Layout) -> f64 {
     timed(REPEATS, |_| {
         ledger.remove_reservation(&only);
         ledger.insert_reservation(&only);
+        black_box(ledger.take_effects());
     })
 }
 

@@ -21,6 +21,7 @@
 //! - `networks`: finalizer, block lengths, counts and members of networks; `scope_changes`: moves
 //!   the reservations of pools that join or leave a network;
 //! - `move_label`: the label with which `clusterctl move` moves reservations;
+//! - `shared_ledger`: the ledger with its lock, and who is notified of its changes;
 //! - [`LedgerHandle`]: read access to the ledger for admission, in every replica;
 //! - `sweeper`: releases abandoned reservations and creates missing ones;
 //! - `terminating`: enqueues claims that are being deleted when their pool changes;
@@ -46,6 +47,7 @@ mod requests;
 mod reservation;
 mod reservation_store;
 mod scope_changes;
+mod shared_ledger;
 mod slice_return;
 mod slices;
 mod standby;
@@ -64,7 +66,6 @@ use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{WatchApi, WatchSpec};
-use capi_ipam_ledger::Ledger;
 use capi_ipam_provider::{
     ClaimOptions, ClaimReconciler, ContractClient, PoolKind, ProviderSetup, Selection, SweepOptions,
 };
@@ -81,6 +82,7 @@ pub use self::options::InClusterOptions;
 use self::rechecks::EnqueueRechecks;
 use self::reservation_store::ReservationStore;
 use self::scope_changes::MoveReservations;
+use self::shared_ledger::SharedLedger;
 use self::slice_return::SliceReturn;
 pub use self::standby::{LedgerHandle, run_standby};
 use self::sweeper::Sweeper;
@@ -168,7 +170,7 @@ fn set_up(
             network_controller = Some(controller);
             let enqueue_network =
                 move |network: &str| trigger.enqueue(NamespacedName::new("", network));
-            let ledger = Arc::new(Ledger::new(claims, pools, enqueue_network));
+            let ledger = Arc::new(SharedLedger::new(claims, pools, enqueue_network));
             let deletion_checker =
                 Arc::new(DeletionChecker::new(reservations.clone(), contract.clone()));
             let restores = manager.health.restores().clone();

@@ -58,6 +58,11 @@ const FORBIDDEN_NAMES: &[(&str, &[&str])] = &[
         "crates/testing",
         &["inclusterippool", "inclusterprefixpool", "ipreservation"],
     ),
+    // The ledger neither locks, waits nor calls anybody.
+    (
+        "crates/ledger",
+        &["tokio", "parking_lot", "mutex", "eventhandler", "trigger<"],
+    ),
     // Admission reads the state of the cluster through its trait `View`.
     ("src/admission", &["in_cluster::"]),
 ];

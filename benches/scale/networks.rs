@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use capi_ipam_api::{IPNetwork, InClusterKind, Pool, PoolKey};
-use capi_ipam_controller::watch::EventHandler;
-use capi_ipam_ledger::Ledger;
+use capi_ipam_ledger::{Ledger, Observe};
 use k8s_openapi::api::core::v1::Namespace;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -84,19 +83,23 @@ fn measure(gateways: Gateways) -> [f64; 6] {
     // Parsing the specifications needs no lock.
     let [edited, other] = [1, 2].map(|edit| pool(gateways, 0, RANGES, edit));
     let networks = [1, 2].map(network);
-    let late = milliseconds(|| list(&Ledger::read_only(), &networks[0], &pools, true));
-    let ledger = Ledger::read_only();
+    let late = milliseconds(|| list(&Shared::default(), &networks[0], &pools, true));
+    let ledger = Shared::default();
     let start = milliseconds(|| list(&ledger, &networks[0], &pools, false));
     let (mut changes, mut network_changes) = (Vec::new(), Vec::new());
     let key = PoolKey::of(&pools[1]);
     let waited = longest_wait(&ledger, &key, || {
         for number in 0..CHANGES {
             let change = if number % 2 == 0 { &edited } else { &other };
-            changes.push(milliseconds(|| ledger.apply_pool(change)));
+            changes.push(milliseconds(|| {
+                ledger.change(|ledger| ledger.apply_pool(change))
+            }));
         }
         for number in 0..CHANGES {
             let change = &networks[usize::from(number % 2 == 0)];
-            network_changes.push(milliseconds(|| ledger.apply_network(change)));
+            network_changes.push(milliseconds(|| {
+                ledger.change(|ledger| ledger.apply_network(change))
+            }));
         }
     });
     let mean = changes.iter().sum::<f64>() / f64::from(CHANGES);
@@ -119,11 +122,11 @@ fn measure_selected(gateways: Gateways) -> [f64; 5] {
         "namespaces": {"from": "Selector", "selector": {"matchLabels": {"tenant": "a"}}}, "pools": {},
     }))
     .expect("the specification is valid");
-    let late = Ledger::read_only();
-    late.apply(&namespace("a"));
+    let late = Shared::default();
+    late.change(|ledger| ledger.apply(&namespace("a")));
     let late = milliseconds(|| list(&late, &network, &pools, true));
-    let ledger = Ledger::read_only();
-    ledger.apply(&namespace("a"));
+    let ledger = Shared::default();
+    ledger.change(|ledger| ledger.apply(&namespace("a")));
     let key = PoolKey::of(&pools[1]);
     let mut start = 0.0;
     let start_wait = longest_wait(&ledger, &key, || {
@@ -133,37 +136,70 @@ fn measure_selected(gateways: Gateways) -> [f64; 5] {
     let waited = longest_wait(&ledger, &key, || {
         for number in 0..CHANGES {
             let namespace = namespace(if number % 2 == 0 { "b" } else { "a" });
-            changes.push(milliseconds(|| ledger.apply(&namespace)));
+            changes.push(milliseconds(|| {
+                ledger.change(|ledger| ledger.apply(&namespace))
+            }));
         }
     });
     [start, late, start_wait, longest(&changes), waited]
 }
 
+/// A ledger that two threads use, as in the manager.
+struct Shared(Mutex<Ledger>);
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self(Mutex::new(Ledger::shared()))
+    }
+}
+
+impl Shared {
+    /// Releases the lock between two steps of a computation.
+    fn change(&self, change: impl FnOnce(&mut Ledger)) {
+        let run = |change: &mut dyn FnMut(&mut Ledger)| {
+            let mut ledger = self.0.lock();
+            change(&mut ledger);
+            ledger.take_effects().has_queued_refreshes
+        };
+        let mut change = Some(change);
+        let mut has_more = run(&mut |ledger| {
+            if let Some(change) = change.take() {
+                change(ledger);
+            }
+        });
+        while has_more {
+            has_more = run(&mut Ledger::refresh);
+        }
+    }
+}
+
 /// The initial lists of networks and pools: the network is listed before the pools, or after them.
-fn list(ledger: &Ledger, network: &IPNetwork, pools: &[Pool], is_late: bool) {
+fn list(ledger: &Shared, network: &IPNetwork, pools: &[Pool], is_late: bool) {
     let list_network = || {
-        ledger.apply_network(network);
-        EventHandler::<IPNetwork>::init_done(ledger);
+        ledger.change(|ledger| ledger.apply_network(network));
+        ledger.change(Observe::<IPNetwork>::init_done);
     };
-    EventHandler::<IPNetwork>::init(ledger);
-    ledger.begin_pool_list(InClusterKind::IPPool);
+    ledger.change(Observe::<IPNetwork>::init);
+    ledger.change(|ledger| ledger.begin_pool_list(InClusterKind::IPPool));
     if !is_late {
         list_network();
     }
-    pools.iter().for_each(|pool| ledger.apply_pool(pool));
-    ledger.end_pool_list(InClusterKind::IPPool);
+    pools
+        .iter()
+        .for_each(|pool| ledger.change(|ledger| ledger.apply_pool(pool)));
+    ledger.change(|ledger| ledger.end_pool_list(InClusterKind::IPPool));
     if is_late {
         list_network();
     }
 }
 
 /// The milliseconds for which another claim waits at most for the lock during `work`.
-fn longest_wait(ledger: &Ledger, key: &PoolKey, work: impl FnOnce()) -> f64 {
+fn longest_wait(ledger: &Shared, key: &PoolKey, work: impl FnOnce()) -> f64 {
     let (waited, is_done) = (Mutex::new(0.0_f64), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
-                let duration = milliseconds(|| drop(ledger.scope(key)));
+                let duration = milliseconds(|| drop(ledger.0.lock().scope(key)));
                 let mut longest = waited.lock();
                 *longest = longest.max(duration);
             }

@@ -128,13 +128,13 @@ fn check(
             )
         });
     let in_use: Vec<(usize, bool, Slot)> = in_use.collect();
-    let (ledger, other) = (Ledger::read_only(), Ledger::read_only());
+    let (mut ledger, mut other) = (Ledger::default(), Ledger::default());
     ledger.apply_pool(&pool);
-    in_use.iter().for_each(|used| add_used(&ledger, &key, used));
+    in_use.iter().for_each(|used| add_used(&mut ledger, &key, used));
     in_use
         .iter()
         .rev()
-        .for_each(|used| add_used(&other, &key, used));
+        .for_each(|used| add_used(&mut other, &key, used));
     other.apply_pool(&pool);
     let before = ledger.counts(&key);
     assert_eq!(before, other.counts(&key));

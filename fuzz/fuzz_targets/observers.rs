@@ -68,10 +68,10 @@ struct Begun {
 type Truth<'a> = BTreeMap<(&'static str, String, String), Object>;
 
 fuzz_target!(|events: Vec<Event<'_>>| {
-    let ledger = with_network();
+    let mut ledger = with_network();
     let (mut truth, mut begun) = (Truth::new(), Begun::default());
     for event in &events {
-        happen(event, &ledger, &mut truth, &mut begun);
+        happen(event, &mut ledger, &mut truth, &mut begun);
     }
     begun
         .proposed
@@ -89,11 +89,11 @@ fuzz_target!(|events: Vec<Event<'_>>| {
             .is_none_or(|pool| pools.contains(&pool))
     });
 
-    let fresh = with_network();
-    list(&ledger, truth.values());
-    list(&fresh, truth.values().rev());
+    let mut fresh = with_network();
+    list(&mut ledger, truth.values());
+    list(&mut fresh, truth.values().rev());
     // Afterwards, the end of a cool-down does not depend on when it was recorded.
-    [&ledger, &fresh]
+    [&mut ledger, &mut fresh]
         .into_iter()
         .for_each(|ledger| ledger.end_cooldowns(i64::MAX));
     compare(&ledger, &fresh, &pools);
@@ -101,7 +101,7 @@ fuzz_target!(|events: Vec<Event<'_>>| {
 
 /// A ledger with the network that pools can name.
 fn with_network() -> Ledger {
-    let ledger = Ledger::read_only();
+    let mut ledger = Ledger::default();
     let network = json!({
         "metadata": {"name": "lab", "uid": "lab", "finalizers": ["ipam.cluster.x-k8s.io/ProtectNetwork"]},
         "spec": {"namespaces": {"from": "All"}}, "status": {"blockLengths": {"ipv4": 32, "ipv6": 64}},
@@ -110,7 +110,7 @@ fn with_network() -> Ledger {
     ledger
 }
 
-fn happen(event: &Event<'_>, ledger: &Ledger, truth: &mut Truth<'_>, begun: &mut Begun) {
+fn happen(event: &Event<'_>, ledger: &mut Ledger, truth: &mut Truth<'_>, begun: &mut Begun) {
     let proposed = &mut begun.proposed;
     match event {
         Event::Applied(object) | Event::AppliedUnseen(object) | Event::AppliedLate(object) => {
@@ -272,7 +272,7 @@ fn claim(number: u8) -> NamespacedName {
     NamespacedName::new("n", &format!("c{}", number % 4))
 }
 
-fn list<'a>(ledger: &Ledger, objects: impl Iterator<Item = &'a Object>) {
+fn list<'a>(ledger: &mut Ledger, objects: impl Iterator<Item = &'a Object>) {
     init(ledger);
     objects.for_each(|object| object.apply(ledger));
     init_done(ledger);

@@ -11,6 +11,7 @@ use capi_ipam_api::{
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, Family, UsableBlocks};
+use capi_ipam_ledger::{Ledger, PoolInfo};
 use capi_ipam_webhook::diagnostics;
 use capi_ipam_webhook::endpoints::Endpoints;
 use capi_ipam_webhook::options::{WebhookCerts, WebhookOptions};
@@ -89,66 +90,63 @@ pub(super) async fn register(
 /// The view of admission: the newest complete ledger.
 struct LedgerView(LedgerHandle);
 
+impl LedgerView {
+    /// Reads the ledger; the default if none is complete.
+    fn read<R: Default>(&self, read: impl FnOnce(&Ledger) -> R) -> R {
+        match self.0.complete() {
+            Some(ledger) => ledger.read(read),
+            None => R::default(),
+        }
+    }
+}
+
 impl View for LedgerView {
     fn is_complete(&self) -> bool {
         self.0.complete().is_some()
     }
 
     fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
-        self.0
-            .complete()
-            .map(|ledger| ledger.in_use(pool, filter))
-            .unwrap_or_default()
+        self.read(|ledger| ledger.in_use(pool, filter))
     }
 
     fn overlapping(&self, pool: &PoolKey, scope: &Scope, usable: &UsableBlocks) -> Vec<PoolKey> {
-        self.0
-            .complete()
-            .map(|ledger| ledger.overlapping_with(pool, scope, usable))
-            .unwrap_or_default()
-    }
-
-    fn network_length(&self, network: &str, family: Family) -> Option<u8> {
-        self.0.complete()?.network_length(network, family)
-    }
-
-    fn scope_change(&self, key: &PoolKey, pool: &Pool) -> ScopeChange {
         match self.0.complete() {
-            Some(ledger) => ledger.preview_pool(key, pool),
-            None => ScopeChange::unknown(key),
+            Some(ledger) => ledger.overlapping_with(pool, scope, usable),
+            None => Vec::new(),
         }
     }
 
+    fn network_length(&self, network: &str, family: Family) -> Option<u8> {
+        self.read(|ledger| ledger.network_length(network, family))
+    }
+
+    fn scope_change(&self, key: &PoolKey, pool: &Pool) -> ScopeChange {
+        let Some(ledger) = self.0.complete() else {
+            return ScopeChange::unknown(key);
+        };
+        // Parsed without holding the lock.
+        let declared = PoolInfo::of(pool);
+        ledger.read(|ledger| ledger.preview_pool(key, declared))
+    }
+
     fn scope_changes(&self, network: &IPNetwork) -> Vec<ScopeChange> {
-        self.0
-            .complete()
-            .map(|ledger| ledger.preview_network(network))
-            .unwrap_or_default()
+        self.read(|ledger| ledger.preview_network(network))
     }
 
     fn network(&self, name: &str) -> NetworkView {
-        self.0
-            .complete()
-            .map(|ledger| ledger.network(name))
-            .unwrap_or_default()
+        self.read(|ledger| ledger.network(name))
     }
 
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
-        let info = self.0.complete()?.pool_info(pool)?;
+        let info = self.read(|ledger| ledger.pool_info(pool))?;
         Some((info.scope, info.usable.ok()))
     }
 
     fn over_limit(&self, pool: &PoolKey, rules: &AccessRules) -> OverLimit {
-        self.0
-            .complete()
-            .map(|ledger| ledger.over_limit_with(pool, rules))
-            .unwrap_or_default()
+        self.read(|ledger| ledger.over_limit_with(pool, rules))
     }
 
     fn owners(&self, slot: &Slot) -> Vec<NamespacedName> {
-        self.0
-            .complete()
-            .map(|ledger| ledger.owners(slot))
-            .unwrap_or_default()
+        self.read(|ledger| ledger.owners(slot))
     }
 }

@@ -44,7 +44,11 @@ impl InClusterHandler {
         pool: &PoolKey,
         info: &PoolInfo,
     ) -> Result<(), HandlerError> {
-        if info.access.is_none() || self.ledger().is_allowed_or_waits(pool, &self.key) {
+        if info.access.is_none()
+            || self
+                .ledger()
+                .change(|ledger| ledger.is_allowed_or_waits(pool, &self.key))
+        {
             return Ok(());
         }
         Err(HandlerError::PoolNotAllowed(format!(
@@ -70,7 +74,9 @@ impl InClusterHandler {
         }
         let mut check = LimitCheck::Unknown;
         let is_done = || {
-            check = self.ledger().check_limits(pool, slot, &self.key, self.uid);
+            check = self
+                .ledger()
+                .change(|ledger| ledger.check_limits(pool, slot, &self.key, self.uid));
             check != LimitCheck::Unknown
         };
         self.ledger()
@@ -99,7 +105,7 @@ impl InClusterHandler {
         let Some(selector) = headroom_selector(info) else {
             return Ok(false);
         };
-        if self.ledger().counts(pool).free == 0 {
+        if self.ledger().read(|ledger| ledger.counts(pool)).free == 0 {
             return Ok(false);
         }
         let Some(owner) = self.claim.owner_references().iter().find_map(machine_of) else {
@@ -115,8 +121,11 @@ impl InClusterHandler {
 
     /// Describes a pool without a free address for the claim.
     pub(super) fn exhausted(&self, pool: &PoolKey, info: &PoolInfo) -> String {
-        let counts = self.ledger().counts(pool);
-        let described = describe_counts(counts, self.ledger().cooldown_end(pool));
+        let counts = self.ledger().read(|ledger| ledger.counts(pool));
+        let described = describe_counts(
+            counts,
+            self.ledger().read(|ledger| ledger.cooldown_end(pool)),
+        );
         if counts.free > 0 && headroom_selector(info).is_some() {
             return format!(
                 "{pool} has {} free addresses, which are only for the claims that its spec.headroom selects \

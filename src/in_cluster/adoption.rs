@@ -38,17 +38,23 @@ impl InClusterHandler {
             scope: info.scope.clone(),
             block,
         };
-        if block.length() != usable.length && self.ledger().overlaps_other_claim(&slot, &self.key) {
+        if block.length() != usable.length
+            && self
+                .ledger()
+                .read(|ledger| ledger.overlaps_other_claim(&slot, &self.key))
+        {
             return self.conflict(pool, existing, block, None);
         }
-        let held = self.ledger().held_by(&self.key, self.uid);
+        let held = self
+            .ledger()
+            .read(|ledger| ledger.held_by(&self.key, self.uid));
         if held.iter().any(|held| held.slot == slot) && self.holds_reservation(&slot).await? {
             return Ok(existing_allocation(existing, block, usable).into());
         }
         // Keeps the sweeper from reserving the address at the same time.
         let _candidate = self
             .ledger()
-            .hold_candidate(pool, &slot)
+            .change(|ledger| ledger.hold_candidate(pool, &slot))
             .then(|| Candidate {
                 ledger: self.ledger(),
                 slot: slot.clone(),

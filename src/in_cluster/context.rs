@@ -5,16 +5,16 @@ use std::sync::Arc;
 use capi_ipam_api::IPSlice;
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::events::EventPublisher;
-use capi_ipam_ledger::Ledger;
 use capi_ipam_provider::{ContractClient, Selection};
 
 use super::deletion_check::DeletionChecker;
 use super::reservation_store::ReservationStore;
+use super::shared_ledger::SharedLedger;
 use super::terminating::TerminatingClaims;
 
 /// The dependencies that claim handlers, pool controllers, sweeper and cool-downs share.
 pub(super) struct Context {
-    pub(super) ledger: Arc<Ledger>,
+    pub(super) ledger: Arc<SharedLedger>,
     pub(super) reservations: ReservationStore,
     pub(super) slices: ResourceClient<IPSlice>,
     pub(super) events: EventPublisher,

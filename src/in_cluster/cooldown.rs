@@ -61,9 +61,9 @@ fn is_served(context: &Context, pool: &PoolKey) -> bool {
 
 /// The time until the next cool-down ends; `None` without a cool-down.
 fn wait_time(context: &Context) -> Option<Duration> {
-    let end = context
-        .ledger
-        .next_cooldown_end(|pool| is_served(context, pool), FOREIGN_DELAY_SECONDS)?;
+    let end = context.ledger.read(|ledger| {
+        ledger.next_cooldown_end(|pool| is_served(context, pool), FOREIGN_DELAY_SECONDS)
+    })?;
     let now = clock::timestamp();
     let left = jiff::Timestamp::from_second(end)
         .ok()
@@ -78,9 +78,9 @@ fn wait_time(context: &Context) -> Option<Duration> {
 async fn end_expired(context: &Context) -> bool {
     let now = clock::now().0.as_second();
     let has_failed = correct_future_releases(context, now).await;
-    let next = context
-        .ledger
-        .next_cooldown_end(|pool| is_served(context, pool), FOREIGN_DELAY_SECONDS);
+    let next = context.ledger.read(|ledger| {
+        ledger.next_cooldown_end(|pool| is_served(context, pool), FOREIGN_DELAY_SECONDS)
+    });
     let Some(next) = next.filter(|next| *next <= now) else {
         return has_failed;
     };
@@ -99,11 +99,10 @@ async fn end_expired(context: &Context) -> bool {
     if next > now {
         return true;
     }
-    context.ledger.end_cooldowns(now);
-    let ended =
-        context
-            .ledger
-            .cooled_down(now, |pool| is_served(context, pool), FOREIGN_DELAY_SECONDS);
+    context.ledger.change(|ledger| ledger.end_cooldowns(now));
+    let ended = context.ledger.read(|ledger| {
+        ledger.cooled_down(now, |pool| is_served(context, pool), FOREIGN_DELAY_SECONDS)
+    });
     let failures = futures::stream::iter(ended)
         .map(|ended| async move {
             end_cooldown(context, &ended).await.unwrap_or_else(|error| {
@@ -122,7 +121,7 @@ async fn correct_future_releases(context: &Context, now: i64) -> bool {
     let mut has_failed = false;
     for released in context
         .ledger
-        .released_after(now.saturating_add(MAX_FUTURE_SECONDS))
+        .read(|ledger| ledger.released_after(now.saturating_add(MAX_FUTURE_SECONDS)))
     {
         if let Err(error) = correct_release(context, &released).await {
             debug!(slot = %released.slot, error = error_chain(&error), "cannot correct the time of a release, will retry");

@@ -53,7 +53,7 @@ impl Duplicates {
         let duplicates: Vec<_> = self
             .context
             .ledger
-            .conflicts()
+            .read(|ledger| ledger.conflicts())
             .into_iter()
             .filter(|found| self.is_duplicate(found))
             .collect();

@@ -14,8 +14,8 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::{clock, trace_span, traces};
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_ledger::{
-    ClaimAttributes, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable,
-    allocated_block, priority,
+    ClaimAttributes, Held, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable, allocated_block,
+    priority,
 };
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{
@@ -28,6 +28,7 @@ use super::context::Context;
 use super::reservation::{Ownership, build, claim_reference, ownership};
 use super::reservation_store::CreateResult;
 use super::scope_changes::MoveResult;
+use super::shared_ledger::SharedLedger;
 use super::slices::slice_unavailable;
 use super::{release, scope_changes};
 
@@ -51,7 +52,9 @@ impl ProviderAdapter for InClusterAdapter {
         let pool = PoolKey::of_claim(claim)?;
         let key = NamespacedName::of(&claim.metadata);
         let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
-        self.context.ledger.start(&pool, &key, uid, priority(claim));
+        self.context
+            .ledger
+            .note(|ledger| ledger.start(&pool, &key, uid, priority(claim)));
         Some(Box::new(StartedReconcile {
             ledger: Arc::clone(&self.context.ledger),
             pool,
@@ -74,14 +77,14 @@ impl ProviderAdapter for InClusterAdapter {
 
 /// A reconcile of a claim without an address, until it is dropped.
 struct StartedReconcile {
-    ledger: Arc<Ledger>,
+    ledger: Arc<SharedLedger>,
     pool: PoolKey,
     key: NamespacedName,
 }
 
 impl Drop for StartedReconcile {
     fn drop(&mut self) {
-        self.ledger.end(&self.pool, &self.key);
+        self.ledger.note(|ledger| ledger.end(&self.pool, &self.key));
     }
 }
 
@@ -105,7 +108,7 @@ impl Drop for InClusterHandler {
         if let Some(pool) = &self.pool {
             self.context
                 .ledger
-                .end_unused_turn(pool, &self.key, self.uid, self.started);
+                .note(|ledger| ledger.end_unused_turn(pool, &self.key, self.uid, self.started));
         }
     }
 }
@@ -120,7 +123,7 @@ impl ClaimHandler for InClusterHandler {
         }
         let info = match self
             .ledger()
-            .pool_or_wait(pool, &self.key, self.basic_attributes())
+            .note(|ledger| ledger.pool_or_wait(pool, &self.key, self.basic_attributes()))
         {
             PoolLookup::Found(info) => info,
             PoolLookup::NotSeenYet => {
@@ -136,7 +139,9 @@ impl ClaimHandler for InClusterHandler {
             }
         };
         let holds_address = || {
-            let held = self.ledger().held_by(&self.key, self.uid);
+            let held = self
+                .ledger()
+                .read(|ledger| ledger.held_by(&self.key, self.uid));
             held.iter()
                 .any(|held| held.pool == *pool && !held.is_promise)
         };
@@ -211,7 +216,7 @@ pub(super) enum ReserveResult {
 }
 
 impl InClusterHandler {
-    pub(super) fn ledger(&self) -> &Ledger {
+    pub(super) fn ledger(&self) -> &SharedLedger {
         &self.context.ledger
     }
 
@@ -241,9 +246,9 @@ impl InClusterHandler {
         pool: &PoolKey,
         serves: fn(&PoolInfo) -> bool,
     ) -> Result<PoolInfo, HandlerError> {
-        let found = self
-            .ledger()
-            .serving_or_wait(pool, &self.key, self.basic_attributes(), serves);
+        let found = self.ledger().note(|ledger| {
+            ledger.serving_or_wait(pool, &self.key, self.basic_attributes(), serves)
+        });
         found.ok_or_else(|| cannot_allocate(pool))
     }
 
@@ -287,21 +292,21 @@ impl InClusterHandler {
         usable: &UsableBlocks,
         requested: Option<Block>,
     ) -> Result<Option<Slot>, HandlerError> {
-        let Some(slot) = self.ledger().attempt(self.uid, pool) else {
+        let Some(slot) = self.ledger().read(|ledger| ledger.attempt(self.uid, pool)) else {
             return Ok(None);
         };
         let may_have_it = info.can_allocate()
             && requested.is_none_or(|requested| requested == slot.block)
             && usable.contains(slot.block)
             && !usable.is_draining(slot.block)
-            && self.ledger().owners(&slot).is_empty();
+            && self.ledger().read(|ledger| ledger.owners(&slot)).is_empty();
         // An error leaves the outcome of the first attempt unknown: the attempt stays remembered.
         let is_ours = may_have_it
             && matches!(
                 self.reserve_or_take_over(pool, &slot).await?,
                 ReserveResult::Ours
             );
-        self.ledger().forget_attempt(self.uid);
+        self.ledger().note(|ledger| ledger.forget_attempt(self.uid));
         Ok(is_ours.then_some(slot))
     }
 
@@ -315,7 +320,10 @@ impl InClusterHandler {
         for _ in 0..MAX_STEPS {
             let info = self.serving(pool, PoolInfo::can_allocate)?;
             let usable = info.usable.clone().map_err(|_| cannot_allocate(pool))?;
-            let slot = match self.ledger().propose(pool, &self.key, attributes.clone()) {
+            let slot = match self
+                .ledger()
+                .change(|ledger| ledger.propose(pool, &self.key, attributes.clone()))
+            {
                 Proposal::Slot(slot) => slot,
                 other => {
                     self.prepare_next_proposal(pool, &info, other, &mut attributes)
@@ -328,7 +336,10 @@ impl InClusterHandler {
                 slot,
             };
             // Prefix and gateway have to be those of the spec from which the address was allocated.
-            if !self.ledger().is_current(pool, &usable) {
+            if !self
+                .ledger()
+                .read(|ledger| ledger.is_current(pool, &usable))
+            {
                 continue;
             }
             let reserve = self.reserve_or_take_over(pool, &candidate.slot);
@@ -421,7 +432,9 @@ impl InClusterHandler {
             pool: from,
             uid,
             ..
-        } in self.ledger().held_by(&self.key, self.uid)
+        } in self
+            .ledger()
+            .read(|ledger| ledger.held_by(&self.key, self.uid))
         {
             if from != *pool || requested.is_some_and(|requested| requested != slot.block) {
                 continue;
@@ -435,7 +448,10 @@ impl InClusterHandler {
                     scope: info.scope.clone(),
                     block: slot.block,
                 };
-                let is_in_use = !self.ledger().owners(&target).is_empty();
+                let is_in_use = !self
+                    .ledger()
+                    .read(|ledger| ledger.owners(&target))
+                    .is_empty();
                 let block = slot.block;
                 let misplaced = Misplaced {
                     pool: from,
@@ -464,7 +480,7 @@ impl InClusterHandler {
                 .is_ok_and(|usable| usable.contains(slot.block));
             let in_use = self
                 .ledger()
-                .owners(&slot)
+                .read(|ledger| ledger.owners(&slot))
                 .into_iter()
                 .find(|owner| *owner != self.key);
             if let Some(owner) = in_use
@@ -535,13 +551,14 @@ impl InClusterHandler {
 /// A held address. Dropping it, also by cancelling the attempt, frees the address unless it was
 /// reserved.
 pub(super) struct Candidate<'a> {
-    pub(super) ledger: &'a Ledger,
+    pub(super) ledger: &'a SharedLedger,
     pub(super) slot: Slot,
 }
 
 impl Drop for Candidate<'_> {
     fn drop(&mut self) {
-        self.ledger.drop_candidate(&self.slot);
+        self.ledger
+            .change(|ledger| ledger.drop_candidate(&self.slot));
     }
 }
 

@@ -8,12 +8,14 @@ use std::time::Duration;
 use capi_ipam_api::PoolKey;
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::metrics::{Description, Metrics};
-use capi_ipam_ledger::{Ledger, NetworkCounts, PoolCounts};
+use capi_ipam_ledger::{NetworkCounts, PoolCounts};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
+
+use super::shared_ledger::SharedLedger;
 
 /// The time between two snapshots.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -149,14 +151,14 @@ impl PoolMetrics {
 /// Takes a snapshot of the ledger for the metrics of pools.
 pub(super) struct TakeSnapshots {
     pub(super) metrics: PoolMetrics,
-    pub(super) ledger: Arc<Ledger>,
+    pub(super) ledger: Arc<SharedLedger>,
 }
 
 impl BackgroundTask for TakeSnapshots {
     async fn run_once(&mut self) -> NextRun {
         let snapshot = Snapshot {
-            pools: self.ledger.pool_counts(),
-            networks: self.ledger.network_counts(),
+            pools: self.ledger.read(|ledger| ledger.pool_counts()),
+            networks: self.ledger.read(|ledger| ledger.network_counts()),
         };
         *self.metrics.snapshot.lock() = Arc::new(snapshot);
         NextRun::After(INTERVAL)

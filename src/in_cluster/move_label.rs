@@ -8,7 +8,7 @@ use super::context::Context;
 
 /// Adds the missing labels. Failures are retried at the next call.
 pub(super) async fn add_missing(context: &Context) {
-    for name in context.ledger.unlabelled() {
+    for name in context.ledger.read(|ledger| ledger.unlabelled()) {
         match context.reservations.add_move_label(&name).await {
             Ok(true) => info!(reservation = name, "added the label for clusterctl move"),
             Ok(false) => {}

@@ -133,11 +133,14 @@ impl NetworkReconciler {
         // Pools wait for the block lengths. Counts can wait.
         let is_urgent = is_deleting
             || network.status.is_none()
-            || self.context.ledger.lacks_block_length(&name);
+            || self
+                .context
+                .ledger
+                .read(|ledger| ledger.lacks_block_length(&name));
         if let Some(wait) = self.wait_time(&network).filter(|_| !is_urgent) {
             return Ok(Action::Requeue(wait));
         }
-        let view = self.context.ledger.network(&name);
+        let view = self.context.ledger.read(|ledger| ledger.network(&name));
         if is_deleting && has_finalizer && !view.is_used() && !self.has_reservations(&name).await? {
             finalizer::remove(&self.networks, network.as_ref(), names::PROTECT_NETWORK).await?;
             info!(
@@ -190,7 +193,9 @@ impl NetworkReconciler {
 
     fn record_write(&self, written: IPNetwork) -> IPNetwork {
         self.expectations.expect(&written, Instant::now());
-        self.context.ledger.insert_network(&written);
+        self.context
+            .ledger
+            .change(|ledger| ledger.insert_network(&written));
         written
     }
 }

@@ -24,7 +24,7 @@ use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
-use capi_ipam_ledger::{DrainingUse, PoolEventHandler, PoolInfo};
+use capi_ipam_ledger::{DrainingUse, PoolInfo};
 use kube::{Client, ResourceExt};
 use tracing::{debug, field, info};
 
@@ -34,6 +34,7 @@ use self::status_rate::{STATUS_INTERVAL, StatusLimiter};
 use super::context::Context;
 use super::deletion_check::DeletionBlocker;
 use super::kinds::{pool_client, watched_pools};
+use super::shared_ledger::PoolEventHandler;
 
 /// The delay before a pool that is being deleted and still has reservations is reconciled again.
 const DELETION_RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -219,9 +220,11 @@ impl PoolReconciler {
         attempt: &Attempt<u32>,
     ) -> Result<Action, PoolError> {
         let key = PoolKey::of(pool.as_ref());
-        self.context.ledger.clear_notified(&key);
+        self.context
+            .ledger
+            .note(|ledger| ledger.clear_notified(&key));
         // A pool is added to the ledger before its controller is notified.
-        let Some(info) = self.context.ledger.pool_info(&key) else {
+        let Some(info) = self.context.ledger.read(|ledger| ledger.pool_info(&key)) else {
             return Ok(Action::AwaitChange);
         };
         let has_finalizer = finalizer::is_set(pool.as_ref(), names::PROTECT_POOL);
@@ -252,7 +255,9 @@ impl PoolReconciler {
         }
         let status = self.status(&key, pool.as_ref(), blocker.as_ref(), None);
         if let Some(wait) = self.write_status(&client, pool.as_ref(), status).await? {
-            self.context.ledger.mark_notified(&key);
+            self.context
+                .ledger
+                .note(|ledger| ledger.mark_notified(&key));
             return Ok(Action::Requeue(wait));
         }
         match blocker {
@@ -299,17 +304,17 @@ impl PoolReconciler {
     /// API server.
     async fn find_blocker(&self, key: &PoolKey) -> Result<Option<DeletionBlocker>, Arc<CallError>> {
         let ledger = &self.context.ledger;
-        if ledger.is_in_use(key) {
-            let counts = ledger.counts(key);
+        if ledger.read(|ledger| ledger.is_in_use(key)) {
+            let counts = ledger.read(|ledger| ledger.counts(key));
             let used = counts.used.saturating_add(counts.out_of_range);
             return Ok(Some(DeletionBlocker::Addresses(used.unsigned_abs())));
         }
-        if let Some(held) = ledger.held_in(key) {
+        if let Some(held) = ledger.read(|ledger| ledger.held_in(key)) {
             return Ok(Some(DeletionBlocker::Reservation(held.reservation_name())));
         }
         self.context
             .deletion_checker
-            .find_blocker(key, ledger.possible_scopes(key))
+            .find_blocker(key, ledger.read(|ledger| ledger.possible_scopes(key)))
             .await
     }
 
@@ -321,24 +326,25 @@ impl PoolReconciler {
         finalizer_error: Option<&str>,
     ) -> PoolStatus {
         let ledger = &self.context.ledger;
-        let info = ledger.pool_info(key).unwrap_or_else(|| PoolInfo::of(pool));
+        let info = ledger
+            .read(|ledger| ledger.pool_info(key))
+            .unwrap_or_else(|| PoolInfo::of(pool));
         let overlapping = ledger.overlapping(key);
-        let has_one_length = info
-            .usable
-            .as_ref()
-            .is_ok_and(|usable| ledger.have_length(&overlapping, usable.length));
+        let has_one_length = info.usable.as_ref().is_ok_and(|usable| {
+            ledger.read(|ledger| ledger.have_length(&overlapping, usable.length))
+        });
         let snapshot = PoolSnapshot {
             key,
             info: &info,
-            counts: ledger.counts(key),
-            cooldown_end: ledger.cooldown_end(key),
+            counts: ledger.read(|ledger| ledger.counts(key)),
+            cooldown_end: ledger.read(|ledger| ledger.cooldown_end(key)),
             finalizer_error,
             overlapping,
             has_one_length,
             blocker,
-            over_limit: ledger.over_limit(key),
-            slices: ledger.slice_counts(key),
-            draining: ledger.draining_use(key),
+            over_limit: ledger.read(|ledger| ledger.over_limit(key)),
+            slices: ledger.read(|ledger| ledger.slice_counts(key)),
+            draining: ledger.read(|ledger| ledger.draining_use(key)),
         };
         let mut list = pool
             .status
@@ -359,7 +365,7 @@ impl PoolReconciler {
             observed_generation: pool.metadata.generation,
             ip_addresses: Some(snapshot.counts),
             slices: snapshot.slices,
-            network: ledger.pool_network(key),
+            network: ledger.read(|ledger| ledger.pool_network(key)),
             draining: snapshot.draining.as_ref().map(DrainingUse::status),
             conditions: list,
         }

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::shared_ledger::SharedLedger;
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
-use capi_ipam_ledger::Ledger;
 
 /// The number of claims that are enqueued at once.
 const BATCH_SIZE: usize = 200;
@@ -15,7 +15,7 @@ const BATCH_SIZE: usize = 200;
 const BATCH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Enqueues the claims.
-pub(super) struct EnqueueRechecks(pub(super) Arc<Ledger>);
+pub(super) struct EnqueueRechecks(pub(super) Arc<SharedLedger>);
 
 impl BackgroundTask for EnqueueRechecks {
     async fn run_once(&mut self) -> NextRun {

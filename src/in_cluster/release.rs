@@ -25,7 +25,7 @@ pub(super) async fn release_claim(
     uid: Uid,
     deleted: Option<&(PoolKey, Block)>,
 ) -> Result<(), HandlerError> {
-    let held = context.ledger.held_by(key, uid);
+    let held = context.ledger.read(|ledger| ledger.held_by(key, uid));
     for known in held
         .iter()
         .filter(|held| !held.is_promise && !held.uid.is_empty())
@@ -42,7 +42,7 @@ pub(super) async fn release_claim(
         return Ok(());
     }
     // The ledger can lag behind, or know a future that a restore of etcd has undone.
-    for scope in context.ledger.possible_scopes(pool) {
+    for scope in context.ledger.read(|ledger| ledger.possible_scopes(pool)) {
         let slot = Slot {
             scope,
             block: *block,

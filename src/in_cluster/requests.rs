@@ -27,7 +27,11 @@ impl InClusterHandler {
         };
         match parse_request(text, usable) {
             Ok(block) => Ok(Some(block)),
-            Err(problem) if self.ledger().wait_for_change(pool, &self.key, usable) => {
+            Err(problem)
+                if self
+                    .ledger()
+                    .change(|ledger| ledger.wait_for_change(pool, &self.key, usable)) =>
+            {
                 Err(HandlerError::Waiting {
                     reason: conditions::REQUESTED_ADDRESS_UNAVAILABLE,
                     message: format!(

@@ -23,7 +23,7 @@ use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Slot, names};
 use capi_ipam_controller::client::{CallError, Deleted, ResourceClient};
 use capi_ipam_controller::watch::{MaybeInvalid, RestoreDetector};
 use capi_ipam_controller::{clock, patch};
-use capi_ipam_ledger::{KnownReservation, Ledger};
+use capi_ipam_ledger::KnownReservation;
 use capi_ipam_provider::api::Uid;
 use json_patch::PatchOperation;
 use kube::{Resource, ResourceExt};
@@ -33,11 +33,12 @@ use tracing::warn;
 pub(super) use self::release_rule::FormerUse;
 use self::release_rule::keeps_reservation;
 use super::reservation::{Ownership, build, ownership};
+use super::shared_ledger::SharedLedger;
 
 /// Reads and writes reservations.
 pub(super) struct ReservationStore {
     client: ResourceClient<IPReservation>,
-    ledger: Arc<Ledger>,
+    ledger: Arc<SharedLedger>,
     restores: RestoreDetector,
 }
 
@@ -78,7 +79,7 @@ pub(super) struct Attempt<'a> {
 impl ReservationStore {
     pub(super) fn new(
         client: ResourceClient<IPReservation>,
-        ledger: Arc<Ledger>,
+        ledger: Arc<SharedLedger>,
         restores: RestoreDetector,
     ) -> Self {
         Self {
@@ -95,7 +96,7 @@ impl ReservationStore {
     ) -> Result<Option<MaybeInvalid<IPReservation>>, CallError> {
         // What was known before the read is gone if the read does not show it. Nothing else is: a
         // reservation that the watch reports meanwhile can be newer than the read.
-        let known = self.ledger.known_reservation(slot);
+        let known = self.ledger.read(|ledger| ledger.known_reservation(slot));
         let epoch = self.restores.epoch();
         let read = self
             .client
@@ -103,7 +104,8 @@ impl ReservationStore {
             .await?;
         let Some(found) = read else {
             if let Some(known) = known {
-                self.ledger.remove_reservation_of(slot, &known.uid);
+                self.ledger
+                    .change(|ledger| ledger.remove_reservation_of(slot, &known.uid));
             }
             return Ok(None);
         };
@@ -114,7 +116,8 @@ impl ReservationStore {
             );
             self.restores.report(epoch);
         }
-        self.ledger.insert_found(slot, &found);
+        self.ledger
+            .change(|ledger| ledger.insert_found(slot, &found));
         Ok(Some(found))
     }
 
@@ -136,8 +139,10 @@ impl ReservationStore {
         mut use_object: impl FnMut(&MaybeInvalid<IPReservation>),
     ) -> Result<(), CallError> {
         let use_page = |page: Vec<MaybeInvalid<IPReservation>>| {
-            self.ledger.insert_page(&page);
-            page.iter().for_each(&mut use_object);
+            for found in &page {
+                self.ledger.change(|ledger| ledger.insert_listed(found));
+                use_object(found);
+            }
         };
         self.client.for_each_page(use_page).await
     }
@@ -153,7 +158,8 @@ impl ReservationStore {
     ) -> Result<CreateResult, CallError> {
         let error = match self.client.create(wanted).await {
             Ok(created) => {
-                self.ledger.insert_reservation(&created);
+                self.ledger
+                    .change(|ledger| ledger.insert_reservation(&created));
                 return Ok(CreateResult::Created(Box::new(created)));
             }
             Err(error) => error,
@@ -215,7 +221,7 @@ impl ReservationStore {
         known: &KnownReservation,
         former_use: FormerUse,
     ) -> Result<WriteResult, CallError> {
-        let pool = self.ledger.pool_info(&known.pool);
+        let pool = self.ledger.read(|ledger| ledger.pool_info(&known.pool));
         if keeps_reservation(pool.as_ref(), former_use) {
             self.set_released_at_now(known, |found| found.spec.released_at.is_some())
                 .await
@@ -252,12 +258,14 @@ impl ReservationStore {
             .await
         {
             Ok(Deleted::Gone) => {
-                self.ledger.remove_reservation_of(&known.slot, &known.uid);
+                self.ledger
+                    .change(|ledger| ledger.remove_reservation_of(&known.slot, &known.uid));
                 return Ok(WriteResult::Gone);
             }
             // Its address is not free before it is gone.
             Ok(Deleted::Terminating(found)) => {
-                self.ledger.insert_reservation(&found);
+                self.ledger
+                    .change(|ledger| ledger.insert_reservation(&found));
                 return Ok(WriteResult::Done(found));
             }
             Err(error) => error,
@@ -290,7 +298,8 @@ impl ReservationStore {
         wanted: &IPReservation,
     ) -> Result<(), CallError> {
         if let Some(written) = patch::write(&self.client, found, wanted).await? {
-            self.ledger.insert_reservation(&written);
+            self.ledger
+                .change(|ledger| ledger.insert_reservation(&written));
         }
         Ok(())
     }
@@ -311,7 +320,8 @@ impl ReservationStore {
             .await
         {
             Ok(written) => {
-                self.ledger.insert_reservation(&written);
+                self.ledger
+                    .change(|ledger| ledger.insert_reservation(&written));
                 Ok(WriteResult::Done(Box::new(written)))
             }
             Err(error) => self.resolve(known, error, attempt, is_done).await,
@@ -328,7 +338,8 @@ impl ReservationStore {
     ) -> Result<WriteResult, CallError> {
         let slot = &known.slot;
         if error.is_not_found() {
-            self.ledger.remove_reservation_of(slot, &known.uid);
+            self.ledger
+                .change(|ledger| ledger.remove_reservation_of(slot, &known.uid));
             return Ok(WriteResult::Gone);
         }
         if !error.is_conflict() && !error.outcome_is_unknown() {
@@ -342,7 +353,8 @@ impl ReservationStore {
             return Err(error);
         };
         let Some(found) = read else {
-            self.ledger.remove_reservation_of(slot, &known.uid);
+            self.ledger
+                .change(|ledger| ledger.remove_reservation_of(slot, &known.uid));
             self.forget(attempt);
             return Ok(WriteResult::Gone);
         };
@@ -366,13 +378,14 @@ impl ReservationStore {
     fn remember(&self, slot: &Slot, attempt: Option<Attempt<'_>>) {
         if let Some(attempt) = attempt {
             self.ledger
-                .remember_attempt(attempt.claim, attempt.pool, slot);
+                .note(|ledger| ledger.remember_attempt(attempt.claim, attempt.pool, slot));
         }
     }
 
     fn forget(&self, attempt: Option<Attempt<'_>>) {
         if let Some(attempt) = attempt {
-            self.ledger.forget_attempt(attempt.claim);
+            self.ledger
+                .note(|ledger| ledger.forget_attempt(attempt.claim));
         }
     }
 }

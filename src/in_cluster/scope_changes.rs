@@ -56,7 +56,7 @@ impl BackgroundTask for MoveReservations {
         let mut found = self
             .context
             .ledger
-            .misplaced(MAX_MOVED.saturating_add(self.postponed.len()));
+            .read(|ledger| ledger.misplaced(MAX_MOVED.saturating_add(self.postponed.len())));
         found.retain(|misplaced| {
             is_served(&self.context, misplaced) && !self.postponed.contains_key(&misplaced.uid)
         });

@@ -62,7 +62,7 @@ impl SliceReturn {
     }
 
     async fn pass(&mut self) {
-        let mut slices = self.context.ledger.slices();
+        let mut slices = self.context.ledger.read(|ledger| ledger.slices());
         slices.retain(|slice| {
             let namespace = slice.pool.namespace.as_deref();
             !slice.is_pinned && self.context.selection.includes_namespace(namespace)
@@ -89,7 +89,10 @@ impl SliceReturn {
                 SliceOwnerKind::Label => {
                     labels.contains(&(slice.pool.clone(), Arc::clone(&slice.owner)))
                 }
-                SliceOwnerKind::Namespace => self.context.ledger.namespace_exists(&owner.name),
+                SliceOwnerKind::Namespace => self
+                    .context
+                    .ledger
+                    .read(|ledger| ledger.namespace_exists(&owner.name)),
                 // Without a list, nothing is known.
                 SliceOwnerKind::Cluster => self.clusters.as_ref().is_none_or(|(_, clusters)| {
                     let namespace = owner.namespace.as_deref().unwrap_or_default();
@@ -146,18 +149,22 @@ impl SliceReturn {
         let Some(found) = self.context.slices.get(&name).await? else {
             self.context
                 .ledger
-                .remove_slice_of(&slice.pool, slice.block, &slice.uid);
+                .change(|ledger| ledger.remove_slice_of(&slice.pool, slice.block, &slice.uid));
             return Ok(());
         };
         // The cached state may be older than the last change of another manager.
         if found.metadata.resource_version.as_deref() != Some(&slice.version) {
-            self.context.ledger.insert_slice(&found);
+            self.context
+                .ledger
+                .change(|ledger| ledger.insert_slice(&found));
             return Ok(());
         }
         let mut wanted = found.clone();
         wanted.spec.empty_since = since;
         if let Some(written) = patch::write(&self.context.slices, &found, &wanted).await? {
-            self.context.ledger.insert_slice(&written);
+            self.context
+                .ledger
+                .change(|ledger| ledger.insert_slice(&written));
         }
         Ok(())
     }
@@ -178,7 +185,7 @@ impl SliceReturn {
             return Ok(());
         }
         let ledger = &self.context.ledger;
-        if !ledger.begin_slice_return(slice) {
+        if !ledger.change(|ledger| ledger.begin_slice_return(slice)) {
             return Ok(());
         }
         let name = slice.name();
@@ -190,15 +197,18 @@ impl SliceReturn {
         {
             // It waits for a finalizer: the next check deletes it again.
             Ok(Deleted::Terminating(found)) => {
-                ledger.insert_slice(&found);
+                ledger.change(|ledger| ledger.insert_slice(&found));
                 Ok(())
             }
             Ok(Deleted::Gone) => {
-                ledger.remove_slice_of(&slice.pool, slice.block, &slice.uid);
+                ledger
+                    .change(|ledger| ledger.remove_slice_of(&slice.pool, slice.block, &slice.uid));
                 info!(slice = name, owner = %slice.owner, "returned a slice");
                 let pool = pool_object(
                     &slice.pool,
-                    ledger.pool_info(&slice.pool).map(|info| info.uid),
+                    ledger
+                        .read(|ledger| ledger.pool_info(&slice.pool))
+                        .map(|info| info.uid),
                 );
                 let owner = describe(&slice.pool, &slice.owner);
                 let message = format!(
@@ -215,11 +225,13 @@ impl SliceReturn {
                 Ok(())
             }
             Err(error) => {
-                ledger.cancel_slice_return(slice);
+                ledger.change(|ledger| ledger.cancel_slice_return(slice));
                 if error.is_conflict() {
                     match self.context.slices.get(&name).await? {
-                        Some(found) => ledger.insert_slice(&found),
-                        None => ledger.remove_slice_of(&slice.pool, slice.block, &slice.uid),
+                        Some(found) => ledger.change(|ledger| ledger.insert_slice(&found)),
+                        None => ledger.change(|ledger| {
+                            ledger.remove_slice_of(&slice.pool, slice.block, &slice.uid)
+                        }),
                     }
                     return Ok(());
                 }

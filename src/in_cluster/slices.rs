@@ -7,12 +7,13 @@ use capi_ipam_api::advice::{ANOTHER_POOL, LIMIT};
 use capi_ipam_api::{IPSlice, Pool, PoolKey, SliceOwner, SliceOwnerKind, conditions, slice_name};
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::{Ledger, PoolInfo, SliceRefusal};
+use capi_ipam_ledger::{PoolInfo, SliceRefusal};
 use capi_ipam_provider::HandlerError;
 use kube::ResourceExt;
 use tracing::{debug, info, warn};
 
 use super::handler::{InClusterHandler, request_error};
+use super::shared_ledger::SharedLedger;
 
 /// The delay before a claim that waits for a slice is reconciled again. The end of the assignment
 /// wakes it earlier.
@@ -25,7 +26,7 @@ const REFUSED_DELAY: Duration = Duration::from_secs(2);
 /// A slice that is being assigned. Dropping it, also by cancelling the attempt, ends the assignment
 /// unless the slice was observed.
 struct Assignment {
-    ledger: Arc<Ledger>,
+    ledger: Arc<SharedLedger>,
     pool: PoolKey,
     block: Block,
 }
@@ -42,7 +43,8 @@ impl Assignment {
 
 impl Drop for Assignment {
     fn drop(&mut self) {
-        self.ledger.end_slice_assignment(&self.pool, self.block);
+        self.ledger
+            .change(|ledger| ledger.end_slice_assignment(&self.pool, self.block));
     }
 }
 
@@ -63,7 +65,8 @@ impl InClusterHandler {
             self.claim.labels(),
         );
         if owner.is_none() {
-            self.ledger().wait_for_slices(pool, &self.key);
+            self.ledger()
+                .change(|ledger| ledger.wait_for_slices(pool, &self.key));
         }
         let missing = || {
             let what = match (rules.per, &rules.label) {
@@ -96,7 +99,7 @@ impl InClusterHandler {
         let slice = IPSlice::assigned(pool, block, owner.clone(), clock::now());
         let error = match self.context.slices.create(&slice).await {
             Ok(created) => {
-                self.ledger().insert_slice(&created);
+                self.ledger().change(|ledger| ledger.insert_slice(&created));
                 info!(%pool, %block, %owner, "assigned a slice");
                 let message = format!("slice {block} is assigned to {}", describe(pool, owner));
                 self.context.events.normal(
@@ -130,7 +133,8 @@ impl InClusterHandler {
                         warn!(%pool, %block, "an IPSlice that is not valid has the name of the slice; delete it")
                     }
                 }
-                self.ledger().insert_found_slice(pool, block, &found);
+                self.ledger()
+                    .change(|ledger| ledger.insert_found_slice(pool, block, &found));
                 Ok(())
             }
             Ok(None) => {
@@ -159,11 +163,12 @@ impl InClusterHandler {
             .await
             .map_err(|error| request_error("read the IPSlice", error))?;
         let Some(slice) = read else {
-            self.ledger().forget_slice(pool, block);
+            self.ledger()
+                .change(|ledger| ledger.forget_slice(pool, block));
             return Ok(());
         };
         if slice.spec.empty_since.is_none() {
-            self.ledger().insert_slice(&slice);
+            self.ledger().change(|ledger| ledger.insert_slice(&slice));
             return Ok(());
         }
         let mut wanted = slice.clone();
@@ -172,14 +177,19 @@ impl InClusterHandler {
         if let Some(written) =
             written.map_err(|error| request_error("change the IPSlice", error))?
         {
-            self.ledger().insert_slice(&written);
+            self.ledger().change(|ledger| ledger.insert_slice(&written));
         }
         Ok(())
     }
 
     /// The reference of a pool, for events.
     fn pool_object(&self, pool: &PoolKey) -> Pool {
-        pool_object(pool, self.ledger().pool_info(pool).map(|info| info.uid))
+        pool_object(
+            pool,
+            self.ledger()
+                .read(|ledger| ledger.pool_info(pool))
+                .map(|info| info.uid),
+        )
     }
 }
 

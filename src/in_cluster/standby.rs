@@ -11,7 +11,6 @@ use std::time::Duration;
 use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, Pool};
 use capi_ipam_controller::health::{Health, ReadinessGate};
 use capi_ipam_controller::watch::{EventHandler, WatchApi, WatchSpec, watch_into};
-use capi_ipam_ledger::{Ledger, PoolEventHandler};
 use capi_ipam_provider::ContractClient;
 use capi_ipam_provider::api::IPAddress;
 use futures::StreamExt as _;
@@ -23,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::kinds::{wait_for_kinds, watched_pools};
+use super::shared_ledger::{PoolEventHandler, SharedLedger};
 
 /// How long to wait for the lease before the standby ledger is created. A process that acquires the
 /// lease in this time needs one ledger only, and so half of the memory.
@@ -38,7 +38,7 @@ pub struct LedgerHandle {
 }
 
 struct Published {
-    ledger: Arc<Ledger>,
+    ledger: Arc<SharedLedger>,
     gates: Vec<ReadinessGate>,
 }
 
@@ -50,7 +50,7 @@ impl Published {
 
 impl LedgerHandle {
     /// Publishes a ledger. It replaces earlier ones once all `gates` are ready.
-    pub fn publish(&self, ledger: Arc<Ledger>, gates: Vec<ReadinessGate>) {
+    pub fn publish(&self, ledger: Arc<SharedLedger>, gates: Vec<ReadinessGate>) {
         let mut published = self.published.write();
         published.push(Published { ledger, gates });
     }
@@ -61,7 +61,7 @@ impl LedgerHandle {
     }
 
     /// Returns the newest complete ledger; `None` while the first one is being listed.
-    pub fn complete(&self) -> Option<Arc<Ledger>> {
+    pub fn complete(&self) -> Option<Arc<SharedLedger>> {
         let published = self.published.read();
         published
             .iter()
@@ -71,7 +71,7 @@ impl LedgerHandle {
     }
 
     /// Waits until another ledger is the newest complete one, and removes this one.
-    async fn wait_for_successor(&self, ledger: &Arc<Ledger>) {
+    async fn wait_for_successor(&self, ledger: &Arc<SharedLedger>) {
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
             if self
@@ -101,7 +101,7 @@ pub async fn run_standby(
         }
         let discovery = ContractClient::discover(&client, &health);
         let (contract, ()) = futures::join!(discovery, wait_for_kinds(&client, &health));
-        let ledger = Arc::new(Ledger::read_only());
+        let ledger = Arc::new(SharedLedger::read_only());
         let mut watches = Watches {
             health: health.detached(),
             gates: Vec::new(),

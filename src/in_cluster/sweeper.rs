@@ -103,10 +103,12 @@ impl Sweeper {
 
     async fn pass(&mut self) {
         let is_managed = |claim: ClaimSnapshot| claim.is_managed;
-        self.context.ledger.prune_wait_queues(|claim| {
-            self.claims
-                .get(claim.namespace(), claim.name())
-                .is_some_and(is_managed)
+        self.context.ledger.note(|ledger| {
+            ledger.prune_wait_queues(|claim| {
+                self.claims
+                    .get(claim.namespace(), claim.name())
+                    .is_some_and(is_managed)
+            })
         });
         self.end_stale_cooldowns().await;
         self.reserve_missing().await;
@@ -123,13 +125,12 @@ impl Sweeper {
     /// Releases abandoned reservations, and returns whether there were any.
     async fn release_abandoned(&mut self) -> bool {
         let claims = &self.claims;
-        let seen = self
-            .context
-            .ledger
-            .abandoned_reservations(|claim, uid, has_address| {
+        let seen = self.context.ledger.read(|ledger| {
+            ledger.abandoned_reservations(|claim, uid, has_address| {
                 let claim = claims.get(claim.namespace(), claim.name());
                 claim.is_some_and(|claim| claim.uid == uid && (has_address || !claim.bound))
-            });
+            })
+        });
         let mut released: HashMap<Scope, usize> = HashMap::new();
         let mut postponed: HashMap<Scope, usize> = HashMap::new();
         let confirmed = self.suspects.update(seen, self.grace, Instant::now());
@@ -141,7 +142,8 @@ impl Sweeper {
         }
         for suspect in confirmed {
             let scope = &suspect.slot.scope;
-            let max = MAX_RELEASED_PER_PASS.max(self.context.ledger.usage_count(scope) / 20);
+            let max = MAX_RELEASED_PER_PASS
+                .max(self.context.ledger.read(|ledger| ledger.usage_count(scope)) / 20);
             let count = released.entry(scope.clone()).or_default();
             if *count >= max {
                 *postponed.entry(scope.clone()).or_default() += 1;
@@ -168,7 +170,10 @@ impl Sweeper {
 
     /// Reports manually created reservations that have no effect. Admission rejects most of them.
     fn report_invalid_reservations(&mut self) {
-        let invalid = self.context.ledger.invalid_reservations();
+        let invalid = self
+            .context
+            .ledger
+            .read(|ledger| ledger.invalid_reservations());
         self.reported_invalid
             .retain(|known| invalid.contains(known));
         for found in invalid {
@@ -209,7 +214,10 @@ impl Sweeper {
             "the claim in spec.claimRef does not exist or does not use {}; delete this IPReservation to release it",
             slot.block
         );
-        let held = self.context.ledger.held_by(claim, *uid);
+        let held = self
+            .context
+            .ledger
+            .read(|ledger| ledger.held_by(claim, *uid));
         object.metadata.uid = held
             .into_iter()
             .find(|held| held.slot == *slot)
@@ -227,7 +235,10 @@ impl Sweeper {
         let AbandonedReservation { slot, claim, uid } = abandoned;
         let (namespace, claim_name) = claim.parts();
         let uid = *uid;
-        let held = self.context.ledger.held_by(claim, uid);
+        let held = self
+            .context
+            .ledger
+            .read(|ledger| ledger.held_by(claim, uid));
         // Read before the claim: if the claim is missing in the later read, no existing claim holds
         // this reservation.
         let Some(found) = self.context.reservations.get(slot).await? else {
@@ -288,7 +299,12 @@ impl Sweeper {
 
     /// How an address was used whose reservation is abandoned. `held` is what its claim holds.
     fn former_use(&self, slot: &Slot, held: &[Held]) -> FormerUse {
-        if !self.context.ledger.owners(slot).is_empty() {
+        if !self
+            .context
+            .ledger
+            .read(|ledger| ledger.owners(slot))
+            .is_empty()
+        {
             return FormerUse::OfOther;
         }
         let known = held.iter().find(|known| known.slot == *slot);
@@ -298,7 +314,11 @@ impl Sweeper {
     /// Ends the cool-downs of addresses that are in use: a provider without reservations allocated
     /// them, or a user set `releasedAt`.
     async fn end_stale_cooldowns(&self) {
-        for (slot, name, uid) in self.context.ledger.cooling_down_in_use() {
+        for (slot, name, uid) in self
+            .context
+            .ledger
+            .read(|ledger| ledger.cooling_down_in_use())
+        {
             let Some(claim) = self.bound_claim(&name) else {
                 continue;
             };
@@ -376,7 +396,7 @@ impl Sweeper {
         let missing = self
             .context
             .ledger
-            .unreserved(MAX_RESERVED_PER_PASS, is_bound);
+            .read(|ledger| ledger.unreserved(MAX_RESERVED_PER_PASS, is_bound));
         let created = futures::stream::iter(missing)
             .map(|missing| async move {
                 match self.reserve(&missing).await {
@@ -430,15 +450,23 @@ impl Sweeper {
             return Ok(false);
         };
         // The claim may have been reconciled since the pass started.
-        if !self.context.ledger.is_unreserved(slot) {
+        if !self
+            .context
+            .ledger
+            .read(|ledger| ledger.is_unreserved(slot))
+        {
             return Ok(false);
         }
         let (namespace, name) = key.parts();
         // A deleted claim may have released the address, and the watch of IPAddress objects may lag
         // behind. A claim with another reservation may have another address, and the watched
         // IPAddress may be that of an earlier claim.
-        let needs_read =
-            claim.deleted.is_some() || !self.context.ledger.held_by(key, claim.uid).is_empty();
+        let needs_read = claim.deleted.is_some()
+            || !self
+                .context
+                .ledger
+                .read(|ledger| ledger.held_by(key, claim.uid))
+                .is_empty();
         if needs_read {
             let address = self.contract.addresses(namespace).get(name).await?;
             if !address.is_some_and(|address| has_address(&address, slot, pool)) {

@@ -26,7 +26,10 @@ impl InClusterHandler {
         pool: &PoolKey,
         slot: &Slot,
     ) -> Result<ReserveResult, HandlerError> {
-        let Some(released) = self.ledger().released_reservation(slot, &self.key) else {
+        let Some(released) = self
+            .ledger()
+            .read(|ledger| ledger.released_reservation(slot, &self.key))
+        else {
             return self.reserve(pool, slot).await;
         };
         match self.take_over(pool, &released).await? {
@@ -110,8 +113,8 @@ impl InClusterHandler {
         let reference = found.spec.claim_ref.as_ref();
         let is_former = reference.is_some_and(|it| (&*it.namespace, &*it.name) == self.key.parts());
         is_former
-            || self
-                .ledger()
-                .is_remembered(slot, found.metadata.uid.as_deref().unwrap_or_default())
+            || self.ledger().read(|ledger| {
+                ledger.is_remembered(slot, found.metadata.uid.as_deref().unwrap_or_default())
+            })
     }
 }

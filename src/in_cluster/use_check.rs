@@ -54,7 +54,7 @@ pub(super) struct UseCheck {
 
 impl BackgroundTask for UseCheck {
     async fn run_once(&mut self) -> NextRun {
-        let pools = self.context.ledger.verified_pools();
+        let pools = self.context.ledger.read(|ledger| ledger.verified_pools());
         let is_due = self.last.is_none_or(|last| last.elapsed() >= self.interval);
         if is_due {
             self.pools.clear();
@@ -105,7 +105,10 @@ impl UseCheck {
                 );
             }
         }
-        let all = self.context.ledger.addresses_of(&added);
+        let all = self
+            .context
+            .ledger
+            .read(|ledger| ledger.addresses_of(&added));
         let is_kept = |pool: &PoolKey, namespace: &String| {
             let is_checked_now = added.binary_search(pool).is_ok();
             self.pools.binary_search(pool).is_ok()

@@ -8,8 +8,7 @@ use capi_ipam_api::{
     IPNetwork, IPReservation, IPSlice, InClusterKind, NamespaceAccess, NamespaceSource, Pool,
     PoolKey, Scope, names,
 };
-use capi_ipam_controller::watch::EventHandler;
-use capi_ipam_ledger::Ledger;
+use capi_ipam_ledger::{Ledger, Observe};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
@@ -313,8 +312,8 @@ impl<'a> Loader<'a> {
     /// The ledger of the manager, filled with everything that the next addresses of a pool depend
     /// on.
     pub(crate) async fn ledger(&mut self, pool: &PoolRow) -> Result<Readable<Ledger>, Error> {
-        let ledger = Ledger::read_only();
-        let mut all = self.fill_networks(&ledger).await?;
+        let mut ledger = Ledger::default();
+        let mut all = self.fill_networks(&mut ledger).await?;
         let needs_no_object = self.cluster.version(Kind::Network)?.is_none();
         let each = |pool: &Pool| {
             if needs_no_object && pool.spec.network().is_some() {
@@ -353,7 +352,10 @@ impl<'a> Loader<'a> {
     }
 
     /// Adds the networks to the ledger, and the namespaces if a network selects some.
-    pub(crate) async fn fill_networks(&mut self, ledger: &Ledger) -> Result<Readable<()>, Error> {
+    pub(crate) async fn fill_networks(
+        &mut self,
+        ledger: &mut Ledger,
+    ) -> Result<Readable<()>, Error> {
         let mut selects = false;
         let each = |network: IPNetwork| {
             let access = network.spec.namespaces.as_ref();

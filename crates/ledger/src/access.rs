@@ -1,7 +1,6 @@
 //! Who may use a pool: queries of the ledger, and the claims that wait for permission.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use capi_ipam_api::{AccessRules, AllowedNamespaces, OverLimit, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -10,7 +9,6 @@ use capi_ipam_provider::api::Uid;
 
 use super::pool::PoolEntry;
 use super::quota::{Consumer, Quota};
-use super::state::State;
 use super::usage::{AddressUsage, ReservationInfo};
 use super::{Ledger, LimitReached, PoolKey};
 
@@ -30,14 +28,14 @@ impl Ledger {
     /// Whether a claim may use a pool, by its namespace. Otherwise it waits for a change of the
     /// pool or of the labels of the namespace: one step, because a change between the check and the
     /// wait would go unnoticed.
-    pub fn is_allowed_or_waits(&self, pool: &PoolKey, claim: &NamespacedName) -> bool {
-        self.change(|state| {
-            let is_allowed = state.is_allowed(pool, claim.namespace());
+    pub fn is_allowed_or_waits(&mut self, pool: &PoolKey, claim: &NamespacedName) -> bool {
+        self.change(|ledger| {
+            let is_allowed = ledger.is_allowed(pool, claim.namespace());
             if !is_allowed {
-                let entry = state.pools.entry(pool.clone()).or_default();
+                let entry = ledger.pools.entry(pool.clone()).or_default();
                 entry.wait_queue.wait_for_permission(claim);
                 // It may have had a turn, which is for the next claim.
-                state.dirty_pools.push(pool.clone());
+                ledger.dirty_pools.push(pool.clone());
             }
             is_allowed
         })
@@ -48,52 +46,25 @@ impl Ledger {
     /// order in which the API server has created them, the first ones are within the limit. All
     /// managers see the same order, which is that of the watch.
     pub fn check_limits(
-        &self,
+        &mut self,
         pool: &PoolKey,
         slot: &Slot,
         claim: &NamespacedName,
         uid: Uid,
     ) -> LimitCheck {
-        self.change(|state| state.check_limits(pool, slot, claim, uid))
-    }
-
-    /// Waits until the watch reports a reservation, at most for `timeout`. `is_done` is called
-    /// before, and after each report.
-    pub async fn reservations_observed(
-        &self,
-        timeout: Duration,
-        mut is_done: impl FnMut() -> bool,
-    ) {
-        let wait = async {
-            loop {
-                let observed = self.reservations_observed.notified();
-                tokio::pin!(observed);
-                observed.as_mut().enable();
-                if is_done() {
-                    return;
-                }
-                observed.await;
-            }
-        };
-        // Without a report in time, the caller finds that nothing has changed.
-        drop(tokio::time::timeout(timeout, wait).await);
+        self.change(|ledger| ledger.limit_check(pool, slot, claim, uid))
     }
 
     /// The addresses of a pool beyond what its rules allow; `None` without rules.
     pub fn over_limit(&self, pool: &PoolKey) -> Option<OverLimit> {
-        let state = self.state.lock();
-        state.over_limit(state.pools.get(pool)?)
+        self.over_limit_of(self.pools.get(pool)?)
     }
 
     /// The addresses of a pool beyond what other rules would allow.
     pub fn over_limit_with(&self, pool: &PoolKey, rules: &AccessRules) -> OverLimit {
-        let state = self.state.lock();
-        let is_allowed = |namespace: &str| {
-            state
-                .networks
-                .allows_namespace(&rules.namespaces, namespace)
-        };
-        state.quota(pool, rules).over(is_allowed)
+        let is_allowed =
+            |namespace: &str| self.networks.allows_namespace(&rules.namespaces, namespace);
+        self.quota(pool, rules).over(is_allowed)
     }
 }
 
@@ -113,7 +84,7 @@ fn is_before(
     !is_same && (is_older || usage.owners.iter().any(|owner| owner.pool == *pool))
 }
 
-impl State {
+impl Ledger {
     /// Counts the addresses of a pool by namespace and Cluster.
     pub(super) fn quota(&self, key: &PoolKey, rules: &AccessRules) -> Quota {
         let mut quota = Quota::new(rules);
@@ -129,12 +100,12 @@ impl State {
         quota
     }
 
-    pub(super) fn over_limit(&self, entry: &PoolEntry) -> Option<OverLimit> {
+    pub(super) fn over_limit_of(&self, entry: &PoolEntry) -> Option<OverLimit> {
         let (rules, quota) = (entry.info.as_ref()?.access.as_ref()?, entry.quota.as_ref()?);
         Some(quota.over(|namespace| self.networks.allows_namespace(&rules.namespaces, namespace)))
     }
 
-    fn check_limits(
+    fn limit_check(
         &mut self,
         pool: &PoolKey,
         slot: &Slot,
@@ -205,7 +176,8 @@ impl State {
             let rules = entry.info.as_ref().and_then(|info| info.access.as_ref());
             if rules.is_some_and(|rules| matches!(rules.namespaces, AllowedNamespaces::Selector(_)))
             {
-                self.claims_to_wake
+                self.effects
+                    .claims
                     .extend(entry.wait_queue.namespace_changed(namespace));
             }
         }

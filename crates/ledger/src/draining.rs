@@ -6,7 +6,6 @@ use capi_ipam_api::{DrainingStatus, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 
-use super::state::State;
 use super::usage::UsageMap;
 use super::{Ledger, PoolKey};
 
@@ -86,8 +85,9 @@ impl Draining {
     }
 }
 
-impl State {
-    fn draining_use(&self, pool: &PoolKey) -> Option<DrainingUse> {
+impl Ledger {
+    /// What is in use in the draining parts of a pool; `None` if its spec names none.
+    pub fn draining_use(&self, pool: &PoolKey) -> Option<DrainingUse> {
         let entry = self.pools.get(pool)?;
         entry.info.as_ref().filter(|info| info.is_draining)?;
         let in_use = &entry.draining.in_use;
@@ -110,12 +110,5 @@ impl State {
             addresses: in_use.len(),
             claims: in_use.iter().filter_map(claim_of).take(MAX_NAMED).collect(),
         })
-    }
-}
-
-impl Ledger {
-    /// What is in use in the draining parts of a pool; `None` if its spec names none.
-    pub fn draining_use(&self, pool: &PoolKey) -> Option<DrainingUse> {
-        self.state.lock().draining_use(pool)
     }
 }

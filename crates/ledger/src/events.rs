@@ -1,21 +1,39 @@
-//! The event handlers of the ledger: one for each watched kind.
+//! What the watches report, as changes of the ledger.
 
-use std::sync::Arc;
-
-use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, Pool, Slot, names};
+use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, PoolKey, Slot, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::observed::Origin;
-use capi_ipam_controller::watch::{EventHandler, Invalid};
+use capi_ipam_controller::observed::{ObjectVersion, Origin};
+use capi_ipam_controller::watch::Invalid;
 use capi_ipam_ip::{Block, parse_lenient};
+use capi_ipam_provider::api::IPAddress;
 use capi_ipam_provider::api::names::CLUSTER_NAME_LABEL;
-use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 
+use super::Ledger;
+use super::networks::NetworkInfo;
 use super::refresh::PoolInput;
-use super::state::State;
 use super::usage::AddressOwner;
-use super::{Ledger, PoolKey};
+
+/// What lists and watches report of the objects of one kind. Pools are reported to
+/// [`Ledger::apply_pool`] and the methods beside it, since their kinds are listed one by one.
+pub trait Observe<K> {
+    /// A list begins: [`Observe::apply`] is called for each object in it. Another one can begin
+    /// before it is complete.
+    fn init(&mut self) {}
+    /// The list is complete: what it has not shown does not exist.
+    fn init_done(&mut self) {}
+    /// The object was listed, created or changed.
+    fn apply(&mut self, object: &K);
+    /// The object was deleted.
+    fn delete(&mut self, object: &K);
+    /// etcd was restored to an earlier state: any state is accepted from now on. A list follows.
+    fn restored(&mut self) {}
+    /// An object that cannot be decoded was listed, created or changed. It exists.
+    fn apply_invalid(&mut self, _object: &Invalid) {}
+    /// An object whose last state cannot be decoded was deleted.
+    fn delete_invalid(&mut self, _object: &Invalid) {}
+}
 
 /// The pool, block and key of an IPAddress; `None` if it is not of one of our pools or its address
 /// is not valid. Cluster API accepts addresses that no pool can contain, such as IPv4-mapped ones:
@@ -33,45 +51,37 @@ pub fn allocated_block(address: &IPAddress) -> Option<(PoolKey, Block, Namespace
     Some((pool, block, NamespacedName::of(&address.metadata)))
 }
 
-impl EventHandler<IPAddress> for Ledger {
-    fn init(&self) {
-        self.state.lock().address_lists.begin();
+impl Observe<IPAddress> for Ledger {
+    fn init(&mut self) {
+        self.address_lists.begin();
     }
 
-    fn init_done(&self) {
-        self.change(State::remove_unlisted_addresses);
+    fn init_done(&mut self) {
+        self.change(Self::remove_unlisted_addresses);
     }
 
-    fn apply(&self, address: &IPAddress) {
+    fn apply(&mut self, address: &IPAddress) {
         let Some((pool, block, name)) = allocated_block(address) else {
             return;
         };
         let cluster = address.labels().get(CLUSTER_NAME_LABEL).map(String::as_str);
         let allocated_at = address.annotations().get(names::ALLOCATED_AT_ANNOTATION);
         let allocated_at = allocated_at.and_then(|text| text.parse::<jiff::Timestamp>().ok());
-        self.change(|state| {
-            let (pool, list) = (state.shared_key(pool), state.address_lists.current());
-            let cluster = state.clusters.share(cluster);
-            let slot = Slot {
-                scope: state.scope_of(&pool),
-                block,
-            };
+        self.change(|ledger| {
+            let (pool, list) = (ledger.shared_key(pool), ledger.address_lists.current());
+            let cluster = ledger.clusters.share(cluster);
+            let scope = ledger.scope_of(&pool);
             // Another manager may have served a claim that has a turn here.
-            if state
-                .pools
-                .get_mut(&pool)
-                .is_some_and(|entry| entry.wait_queue.leave(&name))
+            if let Some(entry) = ledger.pools.get_mut(&pool)
+                && entry.wait_queue.leave(&name)
             {
-                state.dirty_pools.push(PoolKey::clone(&pool));
+                ledger.dirty_pools.push(PoolKey::clone(&pool));
             }
             if let Some(at) = allocated_at {
-                state
-                    .pools
-                    .entry(pool.clone())
-                    .or_default()
-                    .record_allocation(block, at.as_microsecond());
+                let entry = ledger.pools.entry(pool.clone()).or_default();
+                entry.record_allocation(block, at.as_microsecond());
             }
-            state.update(&slot, |usage| {
+            ledger.update(&Slot { scope, block }, |usage| {
                 usage.insert_address(AddressOwner {
                     name: name.clone(),
                     pool,
@@ -82,178 +92,118 @@ impl EventHandler<IPAddress> for Ledger {
         });
     }
 
-    fn delete(&self, address: &IPAddress) {
+    fn delete(&mut self, address: &IPAddress) {
         let Some((pool, block, name)) = allocated_block(address) else {
             return;
         };
-        self.change(|state| {
-            let slot = Slot {
-                scope: state.scope_of(&pool),
-                block,
-            };
-            state.update(&slot, |usage| usage.remove_address(&name));
+        self.change(|ledger| {
+            let scope = ledger.scope_of(&pool);
+            let slot = Slot { scope, block };
+            ledger.update(&slot, |usage| usage.remove_address(&name));
             // The claim for which the address is reserved may be waiting for this deletion.
-            let reserved_for = state
-                .usage(&slot)
-                .and_then(|usage| usage.reservation.as_ref()?.claim.clone());
-            state
-                .claims_to_wake
-                .extend(reserved_for.filter(|claim| *claim != name));
+            let usage = ledger.usage(&slot);
+            let reserved_for = usage.and_then(|usage| usage.reservation.as_ref()?.claim.clone());
+            ledger.wake(reserved_for.filter(|claim| *claim != name));
         });
     }
 }
 
-impl EventHandler<IPReservation> for Ledger {
-    fn init(&self) {
-        self.state.lock().reservation_versions.begin_list();
+impl Observe<IPReservation> for Ledger {
+    fn init(&mut self) {
+        self.reservation_versions.begin_list();
     }
 
-    fn init_done(&self) {
-        self.change(State::remove_unlisted_reservations);
-        self.reservations_observed.notify_waiters();
+    fn init_done(&mut self) {
+        self.change(Self::remove_unlisted_reservations);
+        self.effects.reservations_observed = true;
     }
 
-    fn restored(&self) {
-        self.state.lock().reservation_versions.restored();
+    fn restored(&mut self) {
+        self.reservation_versions.restored();
     }
 
-    fn apply(&self, reservation: &IPReservation) {
-        self.observe_reservation(reservation);
-        self.reservations_observed.notify_waiters();
+    fn apply(&mut self, reservation: &IPReservation) {
+        self.record_reservation(reservation, Origin::Watch);
+        self.effects.reservations_observed = true;
     }
 
-    fn delete(&self, reservation: &IPReservation) {
+    fn delete(&mut self, reservation: &IPReservation) {
         self.remove_reservation(reservation);
     }
 
-    fn apply_invalid(&self, object: &Invalid) {
-        self.change(|state| state.insert_undecodable(object, Origin::Watch));
-        self.reservations_observed.notify_waiters();
+    fn apply_invalid(&mut self, object: &Invalid) {
+        self.change(|ledger| ledger.insert_undecodable(object, Origin::Watch));
+        self.effects.reservations_observed = true;
     }
 
-    fn delete_invalid(&self, object: &Invalid) {
-        if let Some(slot) = self.change(|state| state.remove_undecodable(object)) {
-            self.wake(&self.owners(&slot));
+    fn delete_invalid(&mut self, object: &Invalid) {
+        let removed = self.change(|ledger| ledger.remove_undecodable(object));
+        if let Some(slot) = removed {
+            self.wake(self.owners(&slot));
         }
     }
 }
 
-impl EventHandler<IPNetwork> for Ledger {
-    fn init(&self) {
-        let mut state = self.state.lock();
-        state.networks.versions.begin_list();
-        state.start.begin_list(PoolInput::Networks);
+impl Observe<IPNetwork> for Ledger {
+    fn init(&mut self) {
+        self.networks.versions.begin_list();
+        self.start.begin_list(PoolInput::Networks);
     }
 
-    fn init_done(&self) {
-        let missing = self.state.lock().networks.end_list();
-        missing.iter().for_each(|name| self.remove_network(name));
-        self.end_list(PoolInput::Networks);
+    fn init_done(&mut self) {
+        for name in self.networks.end_list() {
+            self.remove_network(&name);
+        }
+        self.complete_list(PoolInput::Networks);
     }
 
-    fn restored(&self) {
-        self.state.lock().networks.restored();
+    fn restored(&mut self) {
+        self.networks.restored();
     }
 
-    fn apply(&self, network: &IPNetwork) {
+    fn apply(&mut self, network: &IPNetwork) {
         self.apply_network(network);
     }
 
-    fn delete(&self, network: &IPNetwork) {
-        self.delete_network(&network.metadata);
+    fn delete(&mut self, network: &IPNetwork) {
+        let name = network.metadata.name.as_deref().unwrap_or_default();
+        let uid = ObjectVersion::of(&network.metadata).uid;
+        self.remove_network_of(name, Some(uid));
     }
 
-    fn apply_invalid(&self, network: &Invalid) {
-        self.apply_invalid_network(&network.metadata);
+    /// The pools of a network that exists and cannot be decoded stay in it, and do not allocate.
+    fn apply_invalid(&mut self, network: &Invalid) {
+        let info = NetworkInfo::undecodable(&network.metadata);
+        self.record_network(&network.metadata, info, Origin::Watch);
     }
 
-    fn delete_invalid(&self, network: &Invalid) {
-        self.delete_network(&network.metadata);
-    }
-}
-
-impl EventHandler<Namespace> for Ledger {
-    fn init(&self) {
-        let mut state = self.state.lock();
-        state.networks.namespace_lists.begin();
-        state.start.begin_list(PoolInput::Namespaces);
-    }
-
-    fn init_done(&self) {
-        let missing = self.state.lock().networks.end_namespace_list();
-        missing.iter().for_each(|name| self.remove_namespace(name));
-        self.end_list(PoolInput::Namespaces);
-    }
-
-    fn apply(&self, namespace: &Namespace) {
-        self.apply_namespace(
-            namespace.metadata.name.as_deref().unwrap_or_default(),
-            namespace.labels(),
-        );
-    }
-
-    fn delete(&self, namespace: &Namespace) {
-        self.remove_namespace(namespace.metadata.name.as_deref().unwrap_or_default());
+    fn delete_invalid(&mut self, network: &Invalid) {
+        let name = network.metadata.name.as_deref().unwrap_or_default();
+        let uid = ObjectVersion::of(&network.metadata).uid;
+        self.remove_network_of(name, Some(uid));
     }
 }
 
-/// Claims that no longer exist leave the wait queues: addresses would be held for them.
-impl EventHandler<IPAddressClaim> for Ledger {
-    fn apply(&self, _: &IPAddressClaim) {}
+impl Observe<Namespace> for Ledger {
+    fn init(&mut self) {
+        self.networks.namespace_lists.begin();
+        self.start.begin_list(PoolInput::Namespaces);
+    }
 
-    fn delete(&self, claim: &IPAddressClaim) {
-        if let Some(pool) = PoolKey::of_claim(claim) {
-            self.stop_waiting(&pool, &NamespacedName::of(&claim.metadata));
+    fn init_done(&mut self) {
+        for name in self.networks.end_namespace_list() {
+            self.remove_namespace(&name);
         }
-    }
-}
-
-/// The event handler of the pools of one kind. It updates the ledger.
-pub struct PoolEventHandler {
-    /// The ledger to update.
-    pub ledger: Arc<Ledger>,
-    /// The kind of the pools.
-    pub kind: InClusterKind,
-}
-
-impl EventHandler<Pool> for PoolEventHandler {
-    fn init(&self) {
-        self.ledger.begin_pool_list(self.kind);
+        self.complete_list(PoolInput::Namespaces);
     }
 
-    fn init_done(&self) {
-        self.ledger.end_pool_list(self.kind);
+    fn apply(&mut self, namespace: &Namespace) {
+        let name = namespace.metadata.name.as_deref().unwrap_or_default();
+        self.set_namespace(name, namespace.labels());
     }
 
-    fn restored(&self) {
-        self.ledger.state.lock().pools_restored(self.kind);
-    }
-
-    fn apply(&self, pool: &Pool) {
-        self.ledger.apply_pool(pool);
-    }
-
-    fn delete(&self, pool: &Pool) {
-        self.ledger.delete_pool(pool);
-    }
-
-    fn apply_invalid(&self, object: &Invalid) {
-        self.ledger.apply_invalid_pool(&self.key_of(object), object);
-    }
-
-    fn delete_invalid(&self, object: &Invalid) {
-        self.ledger
-            .delete_invalid_pool(&self.key_of(object), object);
-    }
-}
-
-impl PoolEventHandler {
-    fn key_of(&self, object: &Invalid) -> PoolKey {
-        let metadata = &object.metadata;
-        PoolKey::new(
-            self.kind,
-            metadata.namespace.as_deref(),
-            metadata.name.as_deref().unwrap_or_default(),
-        )
+    fn delete(&mut self, namespace: &Namespace) {
+        let name = namespace.metadata.name.as_deref().unwrap_or_default();
+        self.remove_namespace(name);
     }
 }

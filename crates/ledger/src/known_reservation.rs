@@ -5,7 +5,6 @@ use capi_ipam_controller::resource_version::ResourceVersion;
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 
-use super::state::State;
 use super::usage::ReservationInfo;
 use super::{Ledger, PoolKey};
 
@@ -50,13 +49,10 @@ impl KnownReservation {
 impl Ledger {
     /// The reservation of an address, in the version that is known.
     pub fn known_reservation(&self, slot: &Slot) -> Option<KnownReservation> {
-        let state = self.state.lock();
-        let info = state.usage(slot)?.reservation.as_ref()?;
-        Some(state.known_version(slot, info))
+        let info = self.usage(slot)?.reservation.as_ref()?;
+        Some(self.known_version(slot, info))
     }
-}
 
-impl State {
     /// A reservation of an address, in the version that is known.
     pub(super) fn known_version(&self, slot: &Slot, info: &ReservationInfo) -> KnownReservation {
         KnownReservation {

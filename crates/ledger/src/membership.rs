@@ -6,7 +6,6 @@ use capi_ipam_ip::{Family, Span, SpanSet};
 
 use super::pool::PoolEntry;
 use super::scope_rule::StatusRecord;
-use super::state::State;
 use super::usage::{AddressUsage, Availability, ScopeEntry};
 use super::{Ledger, PoolInfo, PoolKey};
 use capi_ipam_api::{
@@ -91,9 +90,8 @@ impl Ledger {
     /// At most `limit` reservations that have to be moved to the scope of their pool. Pools that
     /// are paused, deleted, undecodable or refused by their network keep their reservations.
     pub fn misplaced(&self, limit: usize) -> Vec<Misplaced> {
-        let state = self.state.lock();
         let mut found = Vec::new();
-        for (pool, entry) in &state.pools {
+        for (pool, entry) in &self.pools {
             let Some(info) = entry.info.as_ref() else {
                 continue;
             };
@@ -102,7 +100,7 @@ impl Ledger {
                 continue;
             }
             for (scope, _) in entry.holds.iter().filter(|(scope, _)| *scope != info.scope) {
-                for (block, usage) in state
+                for (block, usage) in self
                     .scopes
                     .get(scope)
                     .into_iter()
@@ -126,7 +124,7 @@ impl Ledger {
                             block: *block,
                         },
                         uid: reservation.uid.to_string(),
-                        is_in_use: state
+                        is_in_use: self
                             .usage(&target)
                             .is_some_and(|usage| !usage.owners.is_empty()),
                         scope: info.scope.clone(),
@@ -142,8 +140,7 @@ impl Ledger {
 
     /// The network to which a pool belongs, or which it leaves.
     pub fn pool_network(&self, pool: &PoolKey) -> Option<PoolNetwork> {
-        let state = self.state.lock();
-        let entry = state.pools.get(pool)?;
+        let entry = self.pools.get(pool)?;
         let scope = entry.scope(pool);
         let elsewhere = || entry.holds.iter().filter(|(other, _)| *other != scope);
         let remaining = elsewhere()
@@ -166,18 +163,17 @@ impl Ledger {
 
     /// Whether a pool waits until a network is initialized.
     pub fn lacks_block_length(&self, name: &str) -> bool {
-        self.state.lock().networks.awaiting(name).next().is_some()
+        self.networks.awaiting(name).next().is_some()
     }
 
     /// The state of a network. It depends on the objects only, and not on the order in which they
     /// were observed: all managers write the same status.
     pub fn network(&self, name: &str) -> NetworkView {
-        let state = self.state.lock();
         let scope = Scope::Network(name.into());
         let empty = ScopeEntry::default();
-        let entry = state.scopes.get(&scope).unwrap_or(&empty);
+        let entry = self.scopes.get(&scope).unwrap_or(&empty);
         let mut view = NetworkView {
-            members: state.members_of(&scope, entry),
+            members: self.members_of(&scope, entry),
             ..NetworkView::default()
         };
         let mut reserved = LengthCounts::new();
@@ -196,7 +192,7 @@ impl Ledger {
         let members = entry
             .members
             .iter()
-            .filter_map(|key| Some((key, state.pools.get(key)?)));
+            .filter_map(|key| Some((key, self.pools.get(key)?)));
         let members: Vec<(&PoolKey, &PoolEntry, &PoolInfo)> = members
             .filter_map(|(key, pool)| Some((key, pool, pool.info.as_ref()?)))
             .collect();
@@ -216,7 +212,7 @@ impl Ledger {
             if let Some(length) = most_frequent(&reserved, family) {
                 view.reserved_lengths.set(family, length);
             }
-            if let Some(length) = state.oldest_length(name, &entry.members, family) {
+            if let Some(length) = self.oldest_length(name, &entry.members, family) {
                 view.oldest_lengths.set(family, length);
             }
             let infos: Vec<&PoolInfo> = members.iter().map(|(.., info)| *info).collect();
@@ -227,7 +223,7 @@ impl Ledger {
 
     /// The counts of all networks, from the status that the watch has reported.
     pub fn network_counts(&self) -> Vec<NetworkCounts> {
-        self.state.lock().networks.counts()
+        self.networks.counts()
     }
 }
 
@@ -251,7 +247,7 @@ fn needs_network(pool: &PoolEntry, info: &PoolInfo) -> bool {
     !is_refused || pool.is_in_use() || pool.holds.iter().any(|(scope, _)| *scope == info.scope)
 }
 
-impl State {
+impl Ledger {
     /// The pools that belong to a network, and those that still have reservations in it, ordered.
     fn members_of(&self, scope: &Scope, entry: &ScopeEntry) -> Vec<(PoolKey, MemberPhase)> {
         let is_elsewhere = |key: &PoolKey| {

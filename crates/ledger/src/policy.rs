@@ -10,7 +10,6 @@ use capi_ipam_provider::api::Uid;
 
 use super::pool::{Next, PoolEntry};
 use super::quota::Consumer;
-use super::state::State;
 use super::usage::{AddressUsage, ReservationInfo};
 use super::wait_queue::ClaimAttributes;
 use super::{KnownReservation, Ledger, PoolKey, Proposal};
@@ -57,15 +56,10 @@ impl Ledger {
         slot: &Slot,
         claim: &NamespacedName,
     ) -> Option<KnownReservation> {
-        let state = self.state.lock();
         let is_released =
             |known: &&ReservationInfo| known.released_at.is_some() && !known.is_terminating;
-        let reservation = state
-            .usage(slot)?
-            .reservation
-            .as_ref()
-            .filter(is_released)?;
-        let is_sticky = state
+        let reservation = self.usage(slot)?.reservation.as_ref().filter(is_released)?;
+        let is_sticky = self
             .pools
             .get(&reservation.pool)
             .is_some_and(PoolEntry::is_sticky);
@@ -76,14 +70,13 @@ impl Ledger {
         if !is_sticky || !(is_former || reservation.is_remembered) {
             return None;
         }
-        Some(state.known_version(slot, reservation))
+        Some(self.known_version(slot, reservation))
     }
 
     /// Whether the reservation with this uid keeps a released address for the next claim of the
     /// same name, and its cool-down has ended.
     pub fn is_remembered(&self, slot: &Slot, uid: &str) -> bool {
-        let state = self.state.lock();
-        let reservation = state
+        let reservation = self
             .usage(slot)
             .and_then(|usage| usage.reservation.as_ref());
         reservation.is_some_and(|reservation| {
@@ -94,20 +87,29 @@ impl Ledger {
     /// Records the end of the cool-downs at the second `now`, in seconds since the Unix epoch, in
     /// the pools that keep a released address for the next claim of the same name: other claims can
     /// get it from now on.
-    pub fn end_cooldowns(&self, now: i64) {
-        self.change(|state| state.end_cooldowns(now));
+    pub fn end_cooldowns(&mut self, now: i64) {
+        self.change(|ledger| {
+            let sticky = ledger.pools.values().filter(|entry| entry.is_sticky());
+            let ended: Vec<Slot> = sticky
+                .flat_map(|entry| entry.cooled_down(now))
+                .cloned()
+                .collect();
+            for slot in &ended {
+                ledger.refresh_memory(slot, now);
+            }
+        });
     }
 
     /// Lets a claim whose request is not valid wait for a change of the pool. Returns false if
     /// `usable` are no longer the blocks of the pool.
     pub fn wait_for_change(
-        &self,
+        &mut self,
         pool: &PoolKey,
         claim: &NamespacedName,
         usable: &Arc<UsableBlocks>,
     ) -> bool {
-        self.change(|state| {
-            let Some(entry) = state.pools.get_mut(pool) else {
+        self.change(|ledger| {
+            let Some(entry) = ledger.pools.get_mut(pool) else {
                 return false;
             };
             let current = entry
@@ -117,15 +119,14 @@ impl Ledger {
             let is_current = current.is_some_and(|current| Arc::ptr_eq(current, usable));
             if is_current {
                 entry.wait_queue.wait_for_permission(claim);
-                state.dirty_pools.push(pool.clone());
+                ledger.dirty_pools.push(pool.clone());
             }
             is_current
         })
     }
-}
 
-impl State {
-    pub(super) fn propose(
+    /// As [`Ledger::propose`].
+    pub(super) fn choose_and_hold(
         &mut self,
         pool: &PoolKey,
         claim: &NamespacedName,
@@ -295,15 +296,6 @@ impl State {
         }
     }
 
-    fn end_cooldowns(&mut self, now: i64) {
-        let sticky = self.pools.values().filter(|entry| entry.is_sticky());
-        let ended: Vec<Slot> = sticky
-            .flat_map(|entry| entry.cooled_down(now))
-            .cloned()
-            .collect();
-        ended.iter().for_each(|slot| self.refresh_memory(slot, now));
-    }
-
     /// Computes for all released addresses of a pool whether they are kept for the next claims of
     /// the same names.
     pub(super) fn refresh_memories(&mut self, pool: &PoolKey, now: i64) {
@@ -326,7 +318,7 @@ impl State {
         else {
             return;
         };
-        let is_remembered = self.is_remembered(reservation, now);
+        let is_remembered = self.keeps_for_next(reservation, now);
         if is_remembered != reservation.is_remembered {
             self.update(slot, |usage| {
                 usage
@@ -338,7 +330,7 @@ impl State {
     }
 
     /// Whether a released address is only kept for the next claim of the same name.
-    pub(super) fn is_remembered(&self, reservation: &ReservationInfo, now: i64) -> bool {
+    pub(super) fn keeps_for_next(&self, reservation: &ReservationInfo, now: i64) -> bool {
         let can_be_taken_over = reservation.claim.is_some() && !reservation.is_terminating;
         let entry = self
             .pools

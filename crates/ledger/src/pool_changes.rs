@@ -9,18 +9,17 @@ use capi_ipam_controller::clock;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Family, SpanSet, UsableBlocks};
 
-use super::PoolInfo;
 use super::exclusions::addresses_in;
 use super::networks::{PoolInNetwork, PoolPast};
 use super::pool::PoolEntry;
 use super::scope_rule::Record;
-use super::state::State;
 use super::usage::{AddressOwner, AddressUsage, ScopeEntry, UsageMap};
+use super::{Ledger, PoolInfo};
 
 /// A network, and the declared blocks of a pool of it with their gateways.
 type Declared = (Arc<str>, Arc<UsableBlocks>);
 
-impl State {
+impl Ledger {
     /// Replaces the state of a pool object; `None` removes it.
     pub(super) fn set_pool(&mut self, key: &PoolKey, declared: Option<PoolInfo>) {
         let placed = declared
@@ -101,7 +100,8 @@ impl State {
         let gateways_after = network(&after)
             .zip(declared_usable(&declared))
             .filter(|_| info.is_some());
-        self.dirty_networks
+        self.effects
+            .networks
             .extend(network(&before).into_iter().chain(network(&after)));
         let access = |info: &Option<PoolInfo>| info.as_ref().and_then(|info| info.access.clone());
         let has_new_rules = access(&entry.info) != access(&info);
@@ -122,7 +122,7 @@ impl State {
         let Some(entry) = self.pools.get_mut(key) else {
             return;
         };
-        self.cooldowns_changed |= entry.has_cooldowns();
+        self.effects.cooldowns_changed |= entry.has_cooldowns();
         let keeps = |info: &Option<PoolInfo>| {
             info.as_ref()
                 .map(|it| (it.is_sticky, it.cooldown_seconds, it.deleting))
@@ -140,7 +140,7 @@ impl State {
         self.dirty_pools.push(key.clone());
         if has_new_slices {
             entry.divide();
-            self.claims_to_wake.extend(entry.wait_queue.rules_changed());
+            self.effects.claims.extend(entry.wait_queue.rules_changed());
         }
         if has_new_rules {
             self.set_quota(key);
@@ -181,7 +181,8 @@ impl State {
         let awaited = entry.awaited.clone();
         self.networks
             .set_awaited(key, awaited_before.as_ref(), awaited.as_ref());
-        self.dirty_networks
+        self.effects
+            .networks
             .extend(awaited.filter(|awaited| awaited_before.as_ref() != Some(awaited)));
         info
     }
@@ -251,7 +252,7 @@ impl State {
             }
         }
         let promised_to = self.promised_to(key, after);
-        self.claims_to_wake.extend(promised_to);
+        self.effects.claims.extend(promised_to);
     }
 
     /// Counts the addresses of a pool by namespace and Cluster, after a change of its access rules.
@@ -270,7 +271,7 @@ impl State {
         );
         self.quotas = self.quotas.saturating_add(after).saturating_sub(before);
         entry.quota = quota;
-        self.claims_to_wake.extend(entry.wait_queue.rules_changed());
+        self.effects.claims.extend(entry.wait_queue.rules_changed());
     }
 
     /// Counts the addresses that a pool holds in other scopes as not free in `scope`, or no longer.
@@ -289,7 +290,7 @@ impl State {
                 usage.flat_map(|(block, usage)| std::iter::repeat_n(*block, usage.holds_of(pool))),
             );
         }
-        self.scopes_changed |= !blocks.is_empty();
+        self.effects.scopes_changed |= !blocks.is_empty();
         for block in blocks {
             self.count_hold_elsewhere(
                 &Slot {
@@ -380,7 +381,7 @@ impl State {
     /// pools are reconciled.
     fn overlapping_to_report(&self, pool: &PoolKey) -> Vec<PoolKey> {
         if self.start.is_complete() {
-            self.overlapping(pool)
+            self.all_overlapping(pool)
         } else {
             Vec::new()
         }

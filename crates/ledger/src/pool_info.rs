@@ -76,7 +76,7 @@ impl PoolInfo {
 
     /// Reads a pool object. The blocks are those of `known`, the previous state of the pool, unless
     /// the generation has changed: a status update does not parse thousands of addresses again.
-    pub(super) fn updated(known: Option<&Self>, pool: &Pool) -> Self {
+    pub fn updated(known: Option<&Self>, pool: &Pool) -> Self {
         let Pool {
             spec,
             metadata: meta,

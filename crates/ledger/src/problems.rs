@@ -5,7 +5,6 @@ use capi_ipam_api::{Audience, ReservationClaim, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_provider::api::Uid;
 
-use super::state::State;
 use super::usage::{AddressUsage, ReservationInfo};
 use super::{Ledger, PoolKey};
 
@@ -60,10 +59,7 @@ pub struct InvalidReservation {
 impl Ledger {
     /// Whether an address has no reservation and none is being created.
     pub fn is_unreserved(&self, slot: &Slot) -> bool {
-        self.state
-            .lock()
-            .usage(slot)
-            .is_some_and(AddressUsage::is_unreserved)
+        self.usage(slot).is_some_and(AddressUsage::is_unreserved)
     }
 
     /// At most `limit` addresses that are in use without a reservation, of pools that are not being
@@ -73,13 +69,12 @@ impl Ledger {
         limit: usize,
         filter: impl Fn(&NamespacedName) -> bool,
     ) -> Vec<Unreserved> {
-        let state = self.state.lock();
         let is_kept = |pool: &PoolKey| {
-            let info = state.pools.get(pool).and_then(|entry| entry.info.as_ref());
+            let info = self.pools.get(pool).and_then(|entry| entry.info.as_ref());
             info.is_some_and(|info| !info.deleting && info.network_problem.is_none())
         };
         // A reservation in another scope is moved instead.
-        let unreserved = state
+        let unreserved = self
             .all_usage()
             .filter(|(_, _, usage)| usage.is_unreserved() && usage.elsewhere == 0);
         let described = unreserved.filter_map(|(scope, block, usage)| {
@@ -103,9 +98,8 @@ impl Ledger {
 
     /// The addresses that are in use by one claim and reserved for another one.
     pub fn conflicts(&self) -> Vec<Conflict> {
-        let state = self.state.lock();
         let mut conflicts = Vec::new();
-        for (scope, block, usage) in state.all_usage() {
+        for (scope, block, usage) in self.all_usage() {
             let reservation = usage
                 .reservation
                 .as_ref()
@@ -143,8 +137,7 @@ impl Ledger {
         &self,
         is_entitled: impl Fn(&NamespacedName, Uid, bool) -> bool,
     ) -> Vec<AbandonedReservation> {
-        let state = self.state.lock();
-        let abandoned = state.all_usage().filter_map(|(scope, block, usage)| {
+        let abandoned = self.all_usage().filter_map(|(scope, block, usage)| {
             let reservation = usage
                 .reservation
                 .as_ref()
@@ -157,11 +150,11 @@ impl Ledger {
             // While the pool joins or leaves a network, its addresses are in another scope than
             // their reservations.
             let is_elsewhere = || {
-                let other = state
+                let other = self
                     .pools
                     .get(&reservation.pool)
                     .and_then(|entry| entry.other_scope(scope));
-                other.is_some_and(|scope| state.usage(&Slot { scope, block }).is_some_and(owns))
+                other.is_some_and(|scope| self.usage(&Slot { scope, block }).is_some_and(owns))
             };
             let has_address = owns(usage) || is_elsewhere();
             let slot = || Slot {
@@ -181,8 +174,7 @@ impl Ledger {
     /// The manually created reservations that have no effect: they are not valid, name an address
     /// that their pool does not contain, or one that is in use by another claim.
     pub fn invalid_reservations(&self) -> Vec<InvalidReservation> {
-        let state = self.state.lock();
-        let invalid = state.ignored.iter().map(|(name, ignored)| {
+        let invalid = self.ignored.iter().map(|(name, ignored)| {
             let address = ignored.slot.as_ref().map(|slot| slot.block.to_string());
             let effect = address
                 .map(|it| format!("; {it} is not allocated while an IPReservation has this name"));
@@ -192,7 +184,7 @@ impl Ledger {
                 problem: format!("{}{}", ignored.problem, effect.unwrap_or_default()),
             }
         });
-        let ineffective = state.all_usage().filter_map(|(scope, block, usage)| {
+        let ineffective = self.all_usage().filter_map(|(scope, block, usage)| {
             let reservation = usage
                 .reservation
                 .as_ref()
@@ -201,7 +193,7 @@ impl Ledger {
                 scope: scope.clone(),
                 block,
             };
-            let problem = state
+            let problem = self
                 .placement_problem(&slot, &reservation.pool)
                 .or_else(|| impossible_promise(reservation))
                 .or_else(|| promise_conflict(usage))?;
@@ -217,14 +209,13 @@ impl Ledger {
     /// The names of the manually created reservations that have to be labelled for `clusterctl
     /// move`.
     pub fn unlabelled(&self) -> Vec<String> {
-        let state = self.state.lock();
         let lacks_label = |usage: &AddressUsage| {
             usage
                 .reservation
                 .as_ref()
                 .is_some_and(|known| known.lacks_label)
         };
-        let valid = state.all_usage().filter(|(.., usage)| lacks_label(usage));
+        let valid = self.all_usage().filter(|(.., usage)| lacks_label(usage));
         let valid = valid.map(|(scope, block, _)| {
             Slot {
                 scope: scope.clone(),
@@ -232,18 +223,12 @@ impl Ledger {
             }
             .reservation_name()
         });
-        valid.chain(state.unlabelled_others()).collect()
+        valid.chain(self.unlabelled_others()).collect()
     }
 
     /// Why a manually created reservation has no effect: another scope, or an address that the pool
     /// does not contain. `None` also if the pool is not known.
     pub fn placement_problem(&self, slot: &Slot, pool: &PoolKey) -> Option<String> {
-        self.state.lock().placement_problem(slot, pool)
-    }
-}
-
-impl State {
-    fn placement_problem(&self, slot: &Slot, pool: &PoolKey) -> Option<String> {
         let info = self.pools.get(pool)?.info.as_ref()?;
         if info.scope != slot.scope {
             return Some(format!(

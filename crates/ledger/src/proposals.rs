@@ -42,30 +42,31 @@ impl Ledger {
     /// else the next free one by the order of the pool. It can have the
     /// [reservation](Ledger::released_reservation) of the claim that released it.
     pub fn propose(
-        &self,
+        &mut self,
         pool: &PoolKey,
         claim: &NamespacedName,
         attributes: impl Into<ClaimAttributes>,
     ) -> Proposal {
-        self.change(|state| state.propose(pool, claim, &attributes.into()))
+        let attributes = attributes.into();
+        self.change(|ledger| ledger.choose_and_hold(pool, claim, &attributes))
     }
 
     /// Holds an address for a claim whose reservation is being created, until
     /// [`Ledger::drop_candidate`] is called or a reservation of it is observed. Returns false if
     /// the address is already held.
-    pub fn hold_candidate(&self, pool: &PoolKey, slot: &Slot) -> bool {
-        self.change(|state| state.hold_candidate(pool, slot))
+    pub fn hold_candidate(&mut self, pool: &PoolKey, slot: &Slot) -> bool {
+        self.change(|ledger| ledger.hold(slot, pool, None))
     }
 
     /// Stops holding an address: it is free again unless a reservation of it was observed.
-    pub fn drop_candidate(&self, slot: &Slot) {
-        self.change(|state| state.drop_candidate(slot));
+    pub fn drop_candidate(&mut self, slot: &Slot) {
+        self.change(|ledger| ledger.release_candidate(slot));
     }
 
     /// Records an attempt to reserve an address for the claim with that uid whose outcome is
     /// unknown: the reservation may exist.
-    pub fn remember_attempt(&self, claim: Uid, pool: &PoolKey, slot: &Slot) {
-        let attempts = &mut self.state.lock().attempts;
+    pub fn remember_attempt(&mut self, claim: Uid, pool: &PoolKey, slot: &Slot) {
+        let attempts = &mut self.attempts;
         // Only attempts of deleted claims accumulate.
         if attempts.len() >= MAX_ATTEMPTS {
             attempts.clear();
@@ -77,13 +78,12 @@ impl Ledger {
     /// outcome. `None` if the pool has joined or left a network since: in its present scope the
     /// address may be reserved for another claim.
     pub fn attempt(&self, claim: Uid, pool: &PoolKey) -> Option<Slot> {
-        let state = self.state.lock();
-        let (from, slot) = state.attempts.get(&claim)?;
-        (from == pool && state.scope_of(pool) == slot.scope).then(|| slot.clone())
+        let (from, slot) = self.attempts.get(&claim)?;
+        (from == pool && self.scope_of(pool) == slot.scope).then(|| slot.clone())
     }
 
     /// Forgets the attempt of the claim: its outcome is known.
-    pub fn forget_attempt(&self, claim: Uid) {
-        self.state.lock().attempts.remove(&claim);
+    pub fn forget_attempt(&mut self, claim: Uid) {
+        self.attempts.remove(&claim);
     }
 }

@@ -9,7 +9,6 @@ use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_provider::api::Uid;
 
 use super::pool::PoolEntry;
-use super::state::State;
 use super::usage::AddressUsage;
 use super::{KnownReservation, Ledger, PoolInfo, PoolKey};
 
@@ -57,7 +56,7 @@ pub struct PoolCounts {
     pub slices: Option<SliceCounts>,
 }
 
-impl State {
+impl Ledger {
     pub(super) fn all_usage(&self) -> impl Iterator<Item = (&Scope, Block, &AddressUsage)> {
         self.scopes.iter().flat_map(|(scope, entry)| {
             entry
@@ -71,20 +70,19 @@ impl State {
 impl Ledger {
     /// The settings of a pool, `None` if it does not exist.
     pub fn pool_info(&self, pool: &PoolKey) -> Option<PoolInfo> {
-        self.state.lock().pools.get(pool)?.info.clone()
+        self.pools.get(pool)?.info.clone()
     }
 
     /// Whether `usable` are still the blocks of the pool, as returned by [`Ledger::pool_info`].
     pub fn is_current(&self, pool: &PoolKey, usable: &Arc<UsableBlocks>) -> bool {
-        let state = self.state.lock();
-        let info = state.pools.get(pool).and_then(|entry| entry.info.as_ref());
+        let info = self.pools.get(pool).and_then(|entry| entry.info.as_ref());
         info.and_then(|info| info.usable.as_ref().ok())
             .is_some_and(|current| Arc::ptr_eq(current, usable))
     }
 
     /// The scope within which the addresses of a pool are unique.
     pub fn scope(&self, pool: &PoolKey) -> Scope {
-        self.state.lock().scope_of(pool)
+        self.scope_of(pool)
     }
 
     /// The scopes in which addresses of a pool may be reserved, each once: that to which the pool
@@ -92,11 +90,10 @@ impl Ledger {
     /// of it are known. While it joins or leaves a network, its reservations move from one to
     /// another.
     pub fn possible_scopes(&self, pool: &PoolKey) -> Vec<Scope> {
-        let state = self.state.lock();
-        let entry = state.pools.get(pool);
+        let entry = self.pools.get(pool);
         let named = entry.and_then(|entry| entry.declared.as_ref()?.network.clone());
         let awaited = entry.and_then(|entry| entry.awaited.clone());
-        let mut scopes: Vec<Scope> = state.scopes_with(pool).collect();
+        let mut scopes: Vec<Scope> = self.scopes_with(pool).collect();
         let others = named.into_iter().chain(awaited).map(Scope::Network);
         for scope in std::iter::once(Scope::Pool(pool.clone())).chain(others) {
             if !scopes.contains(&scope) {
@@ -108,15 +105,13 @@ impl Ledger {
 
     /// The length of the blocks that the pools of a network allocate, once it is set.
     pub fn network_length(&self, network: &str, family: Family) -> Option<u8> {
-        self.state.lock().networks.block_length(network, family)
+        self.networks.block_length(network, family)
     }
 
     /// The pools of a network.
     pub fn members(&self, network: &str) -> Vec<PoolKey> {
         let scope = Scope::Network(network.into());
-        self.state
-            .lock()
-            .scopes
+        self.scopes
             .get(&scope)
             .map(|scope| scope.members.clone())
             .unwrap_or_default()
@@ -124,32 +119,30 @@ impl Ledger {
 
     /// What a claim holds: the addresses reserved for its uid, and those promised to its name.
     pub fn held_by(&self, claim: &NamespacedName, uid: Uid) -> Vec<Held> {
-        let state = self.state.lock();
         let describe = |slot: &Slot| {
-            let reservation = state.usage(slot)?.reservation.as_ref()?;
+            let reservation = self.usage(slot)?.reservation.as_ref()?;
             Some(Held {
                 slot: slot.clone(),
                 pool: reservation.pool.clone(),
                 uid: reservation.uid.to_string(),
-                version: state.precondition(reservation),
+                version: self.precondition(reservation),
                 is_promise: reservation.is_manual(),
                 was_used: reservation.was_used,
             })
         };
-        state.holdings.of(claim, uid).filter_map(describe).collect()
+        self.holdings.of(claim, uid).filter_map(describe).collect()
     }
 
     /// An address of the pool that is reserved for a claim, if there is one.
     pub fn held_in(&self, pool: &PoolKey) -> Option<Slot> {
-        let state = self.state.lock();
         let is_held = |usage: &AddressUsage| {
             let reservation = usage.reservation.as_ref();
             reservation.is_some_and(|known| {
                 known.pool == *pool && !known.is_manual() && known.released_at.is_none()
             })
         };
-        state.scopes_with(pool).find_map(|scope| {
-            let (block, _) = state
+        self.scopes_with(pool).find_map(|scope| {
+            let (block, _) = self
                 .scopes
                 .get(&scope)?
                 .usage
@@ -164,17 +157,13 @@ impl Ledger {
 
     /// Whether an address has a reservation of any kind.
     pub fn is_reserved(&self, slot: &Slot) -> bool {
-        self.state
-            .lock()
-            .usage(slot)
+        self.usage(slot)
             .is_some_and(|usage| usage.reservation.is_some())
     }
 
     /// The address counts of a pool.
     pub fn counts(&self, pool: &PoolKey) -> AddressCounts {
-        self.state
-            .lock()
-            .pools
+        self.pools
             .get(pool)
             .map(PoolEntry::counts)
             .unwrap_or_default()
@@ -183,26 +172,36 @@ impl Ledger {
     /// Whether an address of the pool is in use, or held for a claim whose reservation is being
     /// created.
     pub fn is_in_use(&self, pool: &PoolKey) -> bool {
-        let state = self.state.lock();
-        state.pools.get(pool).is_some_and(PoolEntry::is_in_use)
+        self.pools.get(pool).is_some_and(PoolEntry::is_in_use)
     }
 
     /// The addresses of a pool that are in use and for which `filter` returns true, in ascending
     /// order. An address that is reserved for a claim is in use, also if this process does not
     /// watch the namespace of the claim.
     pub fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
-        self.state.lock().in_use(pool, filter)
+        let mut blocks = Vec::new();
+        for scope in self.scopes_with(pool) {
+            let usage = self
+                .scopes
+                .get(&scope)
+                .into_iter()
+                .flat_map(|scope| scope.usage.iter());
+            let in_use = usage.filter(|(block, usage)| filter(**block) && usage.is_in_use_of(pool));
+            blocks.extend(in_use.map(|(block, _)| *block));
+        }
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
     }
 
     /// The counts of all existing pools.
     pub fn pool_counts(&self) -> Vec<PoolCounts> {
-        let state = self.state.lock();
-        let existing = state.pools.iter().filter(|(_, entry)| entry.info.is_some());
+        let existing = self.pools.iter().filter(|(_, entry)| entry.info.is_some());
         let counts = existing.map(|(key, entry)| PoolCounts {
             key: key.clone(),
             counts: entry.counts(),
             waiting: entry.wait_queue.waiting(),
-            over_limit: state.over_limit(entry),
+            over_limit: self.over_limit_of(entry),
             slices: entry.slice_counts(),
         });
         counts.collect()
@@ -210,9 +209,8 @@ impl Ledger {
 
     /// The pools whose addresses are compared with those of Machines, in order.
     pub fn verified_pools(&self) -> Vec<PoolKey> {
-        let state = self.state.lock();
         let is_verified = |info: &PoolInfo| info.reclaim.verifies() && !info.paused;
-        let entries = state
+        let entries = self
             .pools
             .iter()
             .filter(|(_, entry)| entry.info.as_ref().is_some_and(is_verified));
@@ -227,7 +225,6 @@ impl Ledger {
         &self,
         pools: &[PoolKey],
     ) -> BTreeMap<String, HashMap<String, (usize, Block)>> {
-        let state = self.state.lock();
         let mut found = BTreeMap::<_, HashMap<_, _>>::new();
         let indexes: HashMap<&PoolKey, usize> = pools
             .iter()
@@ -236,11 +233,11 @@ impl Ledger {
             .collect();
         let scopes: HashSet<Scope> = pools
             .iter()
-            .flat_map(|pool| state.scopes_with(pool))
+            .flat_map(|pool| self.scopes_with(pool))
             .collect();
         for (block, usage) in scopes
             .iter()
-            .filter_map(|scope| state.scopes.get(scope))
+            .filter_map(|scope| self.scopes.get(scope))
             .flat_map(|scope| scope.usage.iter())
         {
             for owner in &usage.owners {
@@ -259,17 +256,13 @@ impl Ledger {
 
     /// The namespaces and names of the IPAddress objects with that address.
     pub fn owners(&self, slot: &Slot) -> Vec<NamespacedName> {
-        let state = self.state.lock();
-        let owners = state
-            .usage(slot)
-            .into_iter()
-            .flat_map(|usage| &usage.owners);
+        let owners = self.usage(slot).into_iter().flat_map(|usage| &usage.owners);
         owners.map(|owner| owner.name.clone()).collect()
     }
 
     /// Whether a block that overlaps with the slot is used by anything other than this claim.
     pub fn overlaps_other_claim(&self, slot: &Slot, claim: &NamespacedName) -> bool {
-        let (state, span) = (self.state.lock(), slot.block.span());
+        let span = slot.block.span();
         let overlaps = |block: &Block| {
             let other = block.span();
             block.family() == slot.block.family()
@@ -287,7 +280,7 @@ impl Ledger {
                 || usage.candidate.is_some()
                 || usage.owners.iter().any(|owner| owner.name != *claim)
         };
-        let scope = state.scopes.get(&slot.scope);
+        let scope = self.scopes.get(&slot.scope);
         scope.is_some_and(|scope| {
             scope
                 .usage
@@ -298,9 +291,7 @@ impl Ledger {
 
     /// The number of addresses of a scope that are not free.
     pub fn usage_count(&self, scope: &Scope) -> usize {
-        self.state
-            .lock()
-            .scopes
+        self.scopes
             .get(scope)
             .map(|scope| scope.usage.len())
             .unwrap_or_default()
@@ -316,8 +307,7 @@ impl Ledger {
         is_served: impl Fn(&PoolKey) -> bool,
         delay: i64,
     ) -> Vec<KnownReservation> {
-        let state = self.state.lock();
-        let ended = state.pools.iter().flat_map(|(pool, entry)| {
+        let ended = self.pools.iter().flat_map(|(pool, entry)| {
             entry.reservations_to_delete(if is_served(pool) {
                 now
             } else {
@@ -325,32 +315,31 @@ impl Ledger {
             })
         });
         let described = ended.filter_map(|slot| {
-            let reservation = state.usage(slot)?.reservation.as_ref()?;
+            let reservation = self.usage(slot)?.reservation.as_ref()?;
             // It is not recorded yet that the cool-down has ended: a sticky pool keeps the address.
-            if !reservation.is_remembered && state.is_remembered(reservation, now) {
+            if !reservation.is_remembered && self.keeps_for_next(reservation, now) {
                 return None;
             }
-            Some(state.known_version(slot, reservation))
+            Some(self.known_version(slot, reservation))
         });
         described.collect()
     }
 
     /// The released addresses whose release is after `second`, in seconds since the Unix epoch.
     pub fn released_after(&self, second: i64) -> Vec<KnownReservation> {
-        let state = self.state.lock();
         let mut found = Vec::new();
-        for slot in state
+        for slot in self
             .pools
             .values()
             .flat_map(|entry| entry.released_after(second))
         {
-            let Some(reservation) = state
+            let Some(reservation) = self
                 .usage(slot)
                 .and_then(|usage| usage.reservation.as_ref())
             else {
                 continue;
             };
-            found.push(state.known_version(slot, reservation));
+            found.push(self.known_version(slot, reservation));
         }
         found
     }
@@ -363,8 +352,7 @@ impl Ledger {
         is_served: impl Fn(&PoolKey) -> bool,
         delay: i64,
     ) -> Option<i64> {
-        let state = self.state.lock();
-        let ends = state.pools.iter().filter_map(|(pool, entry)| {
+        let ends = self.pools.iter().filter_map(|(pool, entry)| {
             let end = entry.next_reservation_end()?;
             Some(if is_served(pool) {
                 end
@@ -377,16 +365,15 @@ impl Ledger {
 
     /// When the next cool-down of a pool ends, in seconds since the Unix epoch.
     pub fn cooldown_end(&self, pool: &PoolKey) -> Option<i64> {
-        self.state.lock().pools.get(pool)?.next_cooldown_end()
+        self.pools.get(pool)?.next_cooldown_end()
     }
 
     /// The addresses that cool down although a claim has an IPAddress with them, and that claim.
     /// The uid is set if the reservation names this claim: the claim released the address unless it
     /// still exists with this uid.
     pub fn cooling_down_in_use(&self) -> Vec<(Slot, NamespacedName, Option<Uid>)> {
-        let state = self.state.lock();
         let in_use = |slot: &Slot| {
-            let usage = state.usage(slot)?;
+            let usage = self.usage(slot)?;
             let reservation = usage.reservation.as_ref()?;
             let is_releaser = |name: &NamespacedName| Some(name) == reservation.claim.as_ref();
             let other = usage.owners.iter().find(|owner| !is_releaser(&owner.name));
@@ -397,8 +384,7 @@ impl Ledger {
                 reservation.claim_uid.filter(|_| is_releaser(name)),
             ))
         };
-        state
-            .pools
+        self.pools
             .values()
             .flat_map(PoolEntry::released)
             .filter_map(in_use)
@@ -406,24 +392,7 @@ impl Ledger {
     }
 }
 
-impl State {
-    /// As [`Ledger::in_use`].
-    pub(super) fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
-        let mut blocks = Vec::new();
-        for scope in self.scopes_with(pool) {
-            let usage = self
-                .scopes
-                .get(&scope)
-                .into_iter()
-                .flat_map(|scope| scope.usage.iter());
-            let in_use = usage.filter(|(block, usage)| filter(**block) && usage.is_in_use_of(pool));
-            blocks.extend(in_use.map(|(block, _)| *block));
-        }
-        blocks.sort_unstable();
-        blocks.dedup();
-        blocks
-    }
-
+impl Ledger {
     /// The scope of a pool, and others in which addresses of it are reserved.
     pub(super) fn scopes_with(&self, pool: &PoolKey) -> impl Iterator<Item = Scope> {
         let own = self.scope_of(pool);

@@ -18,7 +18,6 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use super::Ledger;
 use super::networks::Change;
 use super::scope_rule::Record;
-use super::state::State;
 use super::wait_queue::ClaimAttributes;
 
 /// How long one step may hold the lock. The pool with which this time is exceeded is the last one
@@ -94,17 +93,15 @@ impl Start {
 impl Ledger {
     /// Records that a list is complete, and computes all pools if it is the last one of the initial
     /// lists.
-    pub(super) fn end_list(&self, input: PoolInput) {
-        self.change(|state| {
-            if state.start.end_list(input) {
-                state.queue_affected(&Change::All);
-                state.refresh_queued();
+    pub(super) fn complete_list(&mut self, input: PoolInput) {
+        self.change(|ledger| {
+            if ledger.start.end_list(input) {
+                ledger.queue_affected(&Change::All);
+                ledger.refresh_queued();
             }
         });
     }
-}
 
-impl State {
     /// Records that the network of a pool has to be computed again.
     pub(super) fn queue_refresh(&mut self, key: &PoolKey) {
         let Some(entry) = self.pools.get_mut(key) else {
@@ -125,7 +122,7 @@ impl State {
             self.queue_affected(change);
         }
         if let Change::Network(network) = change {
-            self.dirty_networks.push(network.clone());
+            self.effects.networks.push(network.clone());
         }
     }
 
@@ -187,7 +184,7 @@ impl State {
                     .pools
                     .values_mut()
                     .flat_map(|entry| entry.wait_queue.pool_changed());
-                self.claims_to_wake.extend(waiting);
+                self.effects.claims.extend(waiting);
             }
         }
         true
@@ -243,7 +240,7 @@ impl State {
             .pools
             .get_mut(key)
             .map(|entry| entry.wait_queue.pool_changed());
-        self.claims_to_wake.extend(waiting.unwrap_or_default());
+        self.effects.claims.extend(waiting.unwrap_or_default());
     }
 
     /// A reservation in a network is evidence of the scope of its pool, if nothing else is known of

@@ -10,41 +10,64 @@ use capi_ipam_controller::watch::{Invalid, MaybeInvalid};
 use capi_ipam_provider::api::Uid;
 
 use super::Ledger;
-use super::state::{Ignored, State};
+use super::ledger::Ignored;
 use super::usage::{AddressUsage, ReservationInfo};
 
 impl Ledger {
     /// Records what a response has shown under the name of the reservation of an address: the name
     /// is taken, also if the object is not a valid reservation or cannot be decoded.
-    pub fn insert_found(&self, slot: &Slot, found: &MaybeInvalid<IPReservation>) {
-        let claim = self.change(|state| {
+    pub fn insert_found(&mut self, slot: &Slot, found: &MaybeInvalid<IPReservation>) {
+        let claim = self.change(|ledger| {
             let claim = match &found.0 {
-                Ok(reservation) => state.insert(reservation, Origin::Response),
+                Ok(reservation) => ledger.insert(reservation, Origin::Response),
                 Err(invalid) => {
-                    state.insert_undecodable(invalid, Origin::Response);
+                    ledger.insert_undecodable(invalid, Origin::Response);
                     None
                 }
             };
-            state.block_name(slot);
+            ledger.block_name(slot);
             claim
         });
-        self.wake(&claim);
+        self.wake(claim);
     }
 
-    /// Records a page of a list.
-    pub fn insert_page(&self, page: &[MaybeInvalid<IPReservation>]) {
-        for found in page {
-            match &found.0 {
-                Ok(reservation) => self.insert_reservation(reservation),
-                Err(invalid) => {
-                    self.change(|state| state.insert_undecodable(invalid, Origin::Response))
-                }
+    /// Records what a list has shown.
+    pub fn insert_listed(&mut self, found: &MaybeInvalid<IPReservation>) {
+        match &found.0 {
+            Ok(reservation) => self.insert_reservation(reservation),
+            Err(invalid) => {
+                self.change(|ledger| ledger.insert_undecodable(invalid, Origin::Response));
             }
         }
     }
-}
 
-impl State {
+    /// Records a reservation that a response has shown. Ignored if the ledger has newer
+    /// information: the reservation was deleted, or a newer version of it was observed.
+    pub fn insert_reservation(&mut self, reservation: &IPReservation) {
+        self.record_reservation(reservation, Origin::Response);
+    }
+
+    pub(super) fn record_reservation(&mut self, reservation: &IPReservation, origin: Origin) {
+        let claim = self.change(|ledger| ledger.insert(reservation, origin));
+        self.wake(claim);
+    }
+
+    /// Removes a reservation, unless another one of its name was created since. Claims that have an
+    /// IPAddress with its address are reconciled again: they may be waiting for the deletion of the
+    /// reservation.
+    pub fn remove_reservation(&mut self, reservation: &IPReservation) {
+        let removed = self.change(|ledger| ledger.remove(reservation));
+        if let Some(slot) = removed {
+            self.wake(self.owners(&slot));
+        }
+    }
+
+    /// Removes the reservation of an address if it has that uid.
+    pub fn remove_reservation_of(&mut self, slot: &Slot, uid: &str) {
+        self.change(|ledger| ledger.remove_at(slot, Some(Uid::of(uid))));
+        self.wake(self.owners(slot));
+    }
+
     /// Records a reservation, unless a later state is known. Returns the claim that has to be
     /// reconciled because of it.
     pub(super) fn insert(
@@ -257,7 +280,7 @@ impl State {
             let was_taken_over = known.claim_uid != reservation.claim_uid;
             known.uid != reservation.uid || was_taken_over
         });
-        let is_remembered = self.is_remembered(&reservation, clock::now().0.as_second());
+        let is_remembered = self.keeps_for_next(&reservation, clock::now().0.as_second());
         let reservation = ReservationInfo {
             is_remembered,
             ..reservation
@@ -363,7 +386,7 @@ impl State {
                 .any(|owner| unlisted.contains(owner.list))
         }) {
             self.update(&slot, |usage| {
-                usage.owners.retain(|owner| !unlisted.contains(owner.list))
+                usage.owners.retain(|owner| !unlisted.contains(owner.list));
             });
         }
     }

@@ -2,29 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use capi_ipam_api::{IPNetwork, Pool, PoolKey, Scope, ScopeChange, Slot};
+use capi_ipam_api::{IPNetwork, PoolKey, Scope, ScopeChange, Slot};
 use capi_ipam_ip::Block;
 use kube::ResourceExt;
 
 use super::networks::{NetworkInfo, Networks};
-use super::state::State;
 use super::usage::AddressUsage;
 use super::{Ledger, PoolInfo};
 
 impl Ledger {
-    /// What a write of a pool, which may not be stored yet, changes.
-    pub fn preview_pool(&self, key: &PoolKey, pool: &Pool) -> ScopeChange {
+    /// What a write of a pool, which may not be stored yet, changes. `declared` is what
+    /// [`PoolInfo::of`] has read.
+    pub fn preview_pool(&self, key: &PoolKey, declared: PoolInfo) -> ScopeChange {
         let declared = PoolInfo {
             scope: Scope::Pool(key.clone()),
-            ..PoolInfo::of(pool)
+            ..declared
         };
-        let state = self.state.lock();
-        let mut change = state.scope_change(key, &declared, &state.networks);
+        let mut change = self.scope_change(key, &declared, &self.networks);
         if change.left_network().is_some() {
-            change.affected = state.in_use(key, &|_| true);
+            change.affected = self.in_use(key, &|_| true);
         } else if change.joined_network().is_some() {
-            change.affected = state.in_use(key, &|block| {
-                state.is_held_by_another(key, &change.after, block)
+            change.affected = self.in_use(key, &|block| {
+                self.is_held_by_another(key, &change.after, block)
             });
         }
         change
@@ -33,16 +32,15 @@ impl Ledger {
     /// What a write of a network changes for the existing pools. Pools that keep their scope are
     /// left out, unless the network would refuse them for another reason than now.
     pub fn preview_network(&self, network: &IPNetwork) -> Vec<ScopeChange> {
-        let state = self.state.lock();
-        let networks = state
+        let networks = self
             .networks
             .preview(&network.name_any(), NetworkInfo::of(network));
         let mut changes = Vec::new();
-        for (key, entry) in &state.pools {
+        for (key, entry) in &self.pools {
             let (Some(declared), Some(info)) = (&entry.declared, &entry.info) else {
                 continue;
             };
-            let change = state.scope_change(key, declared, &networks);
+            let change = self.scope_change(key, declared, &networks);
             let is_same_scope = change.before.as_ref() == Some(&change.after);
             let is_same_refusal =
                 change.refusal.is_none() || change.refusal == info.network_problem;
@@ -51,12 +49,10 @@ impl Ledger {
             }
         }
         changes.sort_unstable_by(|one, other| one.pool.cmp(&other.pool));
-        state.find_affected(&mut changes);
+        self.find_affected(&mut changes);
         changes
     }
-}
 
-impl State {
     fn scope_change(&self, key: &PoolKey, declared: &PoolInfo, networks: &Networks) -> ScopeChange {
         let placed = networks.place(key, declared, &self.past_of(key));
         let existing = self.pools.get(key).and_then(|entry| entry.info.as_ref());

@@ -84,7 +84,7 @@ impl Record {
         match self {
             Self::Unknown => {}
             Self::Left { is_contested } => {
-                *is_contested |= matches!(after, Some(StatusRecord::Member(_)))
+                *is_contested |= matches!(after, Some(StatusRecord::Member(_)));
             }
             // A status that did not name the network before can be older than this record.
             Self::Network(known) => {

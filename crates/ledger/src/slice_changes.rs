@@ -8,14 +8,14 @@ use capi_ipam_api::{
 };
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{ObjectVersion, Origin, Stamp};
-use capi_ipam_controller::watch::{EventHandler, Invalid, MaybeInvalid};
+use capi_ipam_controller::watch::{Invalid, MaybeInvalid};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::Uid;
 use kube::Resource;
 use kube::core::ObjectMeta;
 
+use super::events::Observe;
 use super::slices::SliceInfo;
-use super::state::State;
 use super::{Ledger, PoolKey};
 
 /// The typical difference between the clocks of manager and API server, in seconds. If it is
@@ -103,51 +103,54 @@ impl SliceView {
 
 impl Ledger {
     /// Records an IPSlice that a response has shown. Ignored if the ledger has newer information.
-    pub fn insert_slice(&self, slice: &IPSlice) {
-        self.change(|state| state.apply_slice(slice, Origin::Response));
+    pub fn insert_slice(&mut self, slice: &IPSlice) {
+        self.change(|ledger| ledger.apply_slice(slice, Origin::Response));
     }
 
     /// Records what a response has shown under the name of the slice of a block: the name is taken,
     /// also if the object is not a valid slice or cannot be decoded.
-    pub fn insert_found_slice(&self, pool: &PoolKey, block: Block, found: &MaybeInvalid<IPSlice>) {
-        self.change(|state| match &found.0 {
-            Ok(slice) if slice.block().is_ok() => state.apply_slice(slice, Origin::Response),
+    pub fn insert_found_slice(
+        &mut self,
+        pool: &PoolKey,
+        block: Block,
+        found: &MaybeInvalid<IPSlice>,
+    ) {
+        self.change(|ledger| match &found.0 {
+            Ok(slice) if slice.block().is_ok() => ledger.apply_slice(slice, Origin::Response),
             _ => {
                 let (info, seen) = (
                     SliceInfo::invalid(found.meta()),
                     ObjectVersion::of(found.meta()),
                 );
-                state.insert_slice(pool.clone(), block, info, seen, Origin::Response);
+                ledger.insert_slice_at(pool.clone(), block, info, seen, Origin::Response);
             }
         });
     }
 
     /// Removes an IPSlice, unless another one of its name was created since.
-    pub fn remove_slice(&self, slice: &IPSlice) {
+    pub fn remove_slice(&mut self, slice: &IPSlice) {
         let place = slice.block().ok();
         self.remove_slice_with(&slice.metadata, place);
     }
 
-    fn remove_slice_with(&self, metadata: &ObjectMeta, place: Option<(PoolKey, Block)>) {
+    fn remove_slice_with(&mut self, metadata: &ObjectMeta, place: Option<(PoolKey, Block)>) {
         let uid = ObjectVersion::of(metadata).uid;
-        self.change(|state| {
-            let by_name = || state.slice_of_name(metadata.name.as_deref().unwrap_or_default());
+        self.change(|ledger| {
+            let by_name = || ledger.slice_of_name(metadata.name.as_deref().unwrap_or_default());
             if let Some((pool, block)) = place.or_else(by_name) {
-                state.remove_slice(&pool, block, uid);
+                ledger.remove_slice_at(&pool, block, uid);
             }
         });
     }
 
     /// Removes the IPSlice of a block if it has that uid.
-    pub fn remove_slice_of(&self, pool: &PoolKey, block: Block, uid: &str) {
-        self.change(|state| state.remove_slice(pool, block, Uid::of(uid)));
+    pub fn remove_slice_of(&mut self, pool: &PoolKey, block: Block, uid: &str) {
+        self.change(|ledger| ledger.remove_slice_at(pool, block, Uid::of(uid)));
     }
 
     /// Removes the IPSlice of a block, which a live read has not found.
-    pub fn forget_slice(&self, pool: &PoolKey, block: Block) {
+    pub fn forget_slice(&mut self, pool: &PoolKey, block: Block) {
         let known = self
-            .state
-            .lock()
             .pools
             .get(pool)
             .and_then(|entry| Some(entry.slice_objects.get(&block)?.uid.clone()));
@@ -158,34 +161,33 @@ impl Ledger {
 
     /// Records that the request which assigns the slice of a proposal has ended, whatever the pool
     /// is now.
-    pub fn end_slice_assignment(&self, pool: &PoolKey, block: Block) {
-        self.change(|state| {
-            if let Some(entry) = state.pools.get_mut(pool) {
+    pub fn end_slice_assignment(&mut self, pool: &PoolKey, block: Block) {
+        self.change(|ledger| {
+            if let Some(entry) = ledger.pools.get_mut(pool) {
                 entry.end_slice_assignment(block);
-                state.dirty_pools.push(pool.clone());
+                ledger.dirty_pools.push(pool.clone());
             }
         });
     }
 
     /// Stops allocating addresses of a slice, which is about to be returned. Returns false if one
     /// is in use.
-    pub fn begin_slice_return(&self, slice: &SliceView) -> bool {
-        self.change(|state| {
-            let is_in_use = state.has_address_in(&slice.pool, slice.block);
-            !is_in_use && state.set_returning(slice, true)
+    pub fn begin_slice_return(&mut self, slice: &SliceView) -> bool {
+        self.change(|ledger| {
+            let is_in_use = ledger.has_address_in(&slice.pool, slice.block);
+            !is_in_use && ledger.set_returning(slice, true)
         })
     }
 
     /// Allocates addresses of a slice again that was not returned.
-    pub fn cancel_slice_return(&self, slice: &SliceView) {
-        self.change(|state| state.set_returning(slice, false));
+    pub fn cancel_slice_return(&mut self, slice: &SliceView) {
+        self.change(|ledger| ledger.set_returning(slice, false));
     }
 
     /// All slices.
     pub fn slices(&self) -> Vec<SliceView> {
-        let state = self.state.lock();
         let mut views = Vec::new();
-        for (pool, entry) in &state.pools {
+        for (pool, entry) in &self.pools {
             let info = entry.info.as_ref();
             for (block, slice) in &entry.slice_objects {
                 // An object that is not valid has no owner, and is never returned.
@@ -194,12 +196,12 @@ impl Ledger {
                     pool: pool.clone(),
                     block: *block,
                     uid: slice.uid.to_string(),
-                    version: state.slice_versions.precondition(slice.stamp).to_string(),
+                    version: self.slice_versions.precondition(slice.stamp).to_string(),
                     owner: Arc::clone(owner),
                     is_pinned: slice.is_pinned,
                     empty_since: slice.empty_since,
                     restored_at: slice.restored_at,
-                    is_in_use: state.has_address_in(pool, *block),
+                    is_in_use: self.has_address_in(pool, *block),
                     pool_exists: info.is_some(),
                     keep_seconds: info
                         .and_then(|info| info.slices.as_ref())
@@ -212,80 +214,78 @@ impl Ledger {
 
     /// The counts of the slices of a pool; `None` without slices.
     pub fn slice_counts(&self, pool: &PoolKey) -> Option<SliceCounts> {
-        self.state.lock().pools.get(pool)?.slice_counts()
+        self.pools.get(pool)?.slice_counts()
     }
 
     /// Lets a claim that has no owner of slices wait for a change of the pool.
-    pub fn wait_for_slices(&self, pool: &PoolKey, claim: &NamespacedName) {
-        self.change(|state| {
-            state
+    pub fn wait_for_slices(&mut self, pool: &PoolKey, claim: &NamespacedName) {
+        self.change(|ledger| {
+            ledger
                 .pools
                 .entry(pool.clone())
                 .or_default()
                 .wait_queue
                 .wait_for_permission(claim);
-            state.dirty_pools.push(pool.clone());
+            ledger.dirty_pools.push(pool.clone());
         });
     }
 
     /// Whether a namespace exists, as last observed.
     pub fn namespace_exists(&self, name: &str) -> bool {
-        self.state.lock().networks.namespace_exists(name)
+        self.networks.namespace_exists(name)
     }
 }
 
-impl EventHandler<IPSlice> for Ledger {
-    fn init(&self) {
-        self.state.lock().slice_versions.begin_list();
+impl Observe<IPSlice> for Ledger {
+    fn init(&mut self) {
+        self.slice_versions.begin_list();
     }
 
-    fn init_done(&self) {
-        self.change(|state| {
-            let unlisted = state.slice_versions.end_list();
-            let of_pool = |(pool, entry): (&PoolKey, &super::pool::PoolEntry)| {
-                let missing = entry
-                    .slice_objects
-                    .iter()
-                    .filter(|(_, slice)| slice.stamp.is_unlisted(unlisted));
-                missing
-                    .map(|(block, slice)| (pool.clone(), *block, slice.known().uid))
-                    .collect::<Vec<_>>()
-            };
-            let missing: Vec<_> = state.pools.iter().flat_map(of_pool).collect();
+    fn init_done(&mut self) {
+        self.change(|ledger| {
+            let unlisted = ledger.slice_versions.end_list();
+            let mut missing = Vec::new();
+            for (pool, entry) in &ledger.pools {
+                for (block, slice) in &entry.slice_objects {
+                    if slice.stamp.is_unlisted(unlisted) {
+                        missing.push((pool.clone(), *block, slice.known().uid));
+                    }
+                }
+            }
             for (pool, block, uid) in missing {
-                state.remove_slice(&pool, block, uid);
+                ledger.remove_slice_at(&pool, block, uid);
             }
         });
     }
 
-    fn restored(&self) {
-        self.state.lock().slice_versions.restored();
+    fn restored(&mut self) {
+        self.slice_versions.restored();
     }
 
-    fn apply(&self, slice: &IPSlice) {
-        self.change(|state| state.apply_slice(slice, Origin::Watch));
+    fn apply(&mut self, slice: &IPSlice) {
+        self.change(|ledger| ledger.apply_slice(slice, Origin::Watch));
     }
 
-    fn delete(&self, slice: &IPSlice) {
+    fn delete(&mut self, slice: &IPSlice) {
         self.remove_slice(slice);
     }
 
-    fn apply_invalid(&self, object: &Invalid) {
-        self.change(|state| state.insert_invalid_slice(&object.metadata, Origin::Watch));
+    fn apply_invalid(&mut self, object: &Invalid) {
+        self.change(|ledger| ledger.insert_invalid_slice(&object.metadata, Origin::Watch));
     }
 
-    fn delete_invalid(&self, object: &Invalid) {
+    fn delete_invalid(&mut self, object: &Invalid) {
         self.remove_slice_with(&object.metadata, None);
     }
 }
 
-impl State {
+impl Ledger {
     /// Records an IPSlice. The name of one that is not valid takes its block.
     fn apply_slice(&mut self, slice: &IPSlice, origin: Origin) {
         match slice.block() {
             Ok((pool, block)) => {
                 let seen = ObjectVersion::of(&slice.metadata);
-                self.insert_slice(pool, block, SliceInfo::of(slice), seen, origin);
+                self.insert_slice_at(pool, block, SliceInfo::of(slice), seen, origin);
             }
             Err(_) => self.insert_invalid_slice(&slice.metadata, origin),
         }
@@ -297,7 +297,7 @@ impl State {
         if let Some((pool, block)) =
             self.slice_of_name(metadata.name.as_deref().unwrap_or_default())
         {
-            self.insert_slice(
+            self.insert_slice_at(
                 pool,
                 block,
                 SliceInfo::invalid(metadata),
@@ -326,7 +326,7 @@ impl State {
 
     /// Records the slice of a block, unless a later state is known, of the same slice or of a later
     /// one of the block.
-    fn insert_slice(
+    fn insert_slice_at(
         &mut self,
         pool: PoolKey,
         block: Block,
@@ -356,11 +356,11 @@ impl State {
         }
         entry.insert_slice(block, info);
         let requesting = entry.wake_requests();
-        self.claims_to_wake.extend(requesting);
+        self.effects.claims.extend(requesting);
         self.dirty_pools.push(pool);
     }
 
-    fn remove_slice(&mut self, pool: &PoolKey, block: Block, uid: Uid) {
+    fn remove_slice_at(&mut self, pool: &PoolKey, block: Block, uid: Uid) {
         let known = self
             .pools
             .get(pool)
@@ -371,7 +371,7 @@ impl State {
         {
             entry.remove_slice(block);
             let requesting = entry.wake_requests();
-            self.claims_to_wake.extend(requesting);
+            self.effects.claims.extend(requesting);
             self.dirty_pools.push(pool.clone());
         }
     }

@@ -25,14 +25,18 @@ mod scopes;
 mod slices;
 mod start;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
-use capi_ipam_api::{NetworkRefusal, OverLimit, Scope, reservation_name};
-use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_api::{
+    IPNetwork, IPReservation, InClusterKind, NetworkRefusal, OverLimit, Pool, Scope, Slot,
+    reservation_name,
+};
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::watch::Invalid;
 use capi_ipam_ip::{Block, Family};
-use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -42,30 +46,17 @@ use super::*;
 const SIZE: u8 = 8;
 
 fn ledger() -> Ledger {
-    Ledger::read_only()
+    Ledger::default()
 }
 
-/// A ledger, and the claims that it wakes.
-fn recording() -> (Ledger, Arc<Mutex<Vec<NamespacedName>>>) {
-    let woken = Arc::<Mutex<Vec<NamespacedName>>>::default();
-    let record = Arc::clone(&woken);
-    let claims = Box::new(move |claim: &NamespacedName| record.lock().push(claim.clone()));
-    (
-        Ledger {
-            claims,
-            ..Ledger::read_only()
-        },
-        woken,
-    )
-}
-
-fn take(woken: &Mutex<Vec<NamespacedName>>) -> Vec<NamespacedName> {
-    std::mem::take(&mut woken.lock())
+/// The claims that the ledger has woken since the last call.
+fn take(ledger: &mut Ledger) -> Vec<NamespacedName> {
+    ledger.take_effects().claims
 }
 
 /// The pools with an entry, also those that do not exist.
 fn known_pools(ledger: &Ledger) -> Vec<PoolKey> {
-    ledger.state.lock().pools.keys().cloned().collect()
+    ledger.pools.keys().cloned().collect()
 }
 
 fn named(name: &str) -> PoolKey {
@@ -188,7 +179,7 @@ fn prefix_address(name: &str, base: &str, length: u8) -> IPAddress {
 
 #[test]
 fn nothing_is_proposed_before_the_pool_is_initialized() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({"metadata": {"finalizers": null}})));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
     ledger.apply_pool(&pool(json!({})));
@@ -200,7 +191,7 @@ fn nothing_is_proposed_before_the_pool_is_initialized() {
 
 #[test]
 fn held_address_is_proposed_again_after_it_is_dropped() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
@@ -219,7 +210,7 @@ fn held_address_is_proposed_again_after_it_is_dropped() {
 
 #[test]
 fn reservation_survives_the_drop_of_its_candidate() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
@@ -236,7 +227,7 @@ fn reservation_survives_the_drop_of_its_candidate() {
 
 #[test]
 fn address_is_free_without_reservation_and_ipaddress() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     ledger.apply(&address("a", 1));
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
@@ -249,7 +240,7 @@ fn address_is_free_without_reservation_and_ipaddress() {
 
 #[test]
 fn deletion_of_an_old_reservation_keeps_the_new_one() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     ledger.insert_reservation(&reservation(1, held_by("new"), None));
     ledger.remove_reservation(&reservation(1, held_by("old"), None));
@@ -258,7 +249,7 @@ fn deletion_of_an_old_reservation_keeps_the_new_one() {
 
 #[test]
 fn promised_address_is_held_for_the_named_claim() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     ledger.insert_reservation(&reservation(
         1,
@@ -280,35 +271,26 @@ fn promised_address_is_held_for_the_named_claim() {
 
 #[test]
 fn controller_is_notified_once_until_it_reads() {
-    let notifications = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&notifications);
-    let notify = move |pool: &PoolKey| {
-        assert_eq!(*pool, key());
-        count.fetch_add(1, Ordering::Relaxed);
-    };
-    let ledger = Ledger {
-        pools: Box::new(notify),
-        ..ledger()
-    };
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
-    let taken = || notifications.swap(0, Ordering::Relaxed);
-    assert_eq!(taken(), 1);
+    let notified = |ledger: &mut Ledger| ledger.take_effects().pools;
+    assert_eq!(notified(&mut ledger), [key()]);
     ledger.apply(&address("a", 1));
     ledger.apply(&address("b", 2));
-    assert_eq!(taken(), 0, "it has not read the state yet");
+    assert_eq!(notified(&mut ledger), [], "it has not read the state yet");
     ledger.clear_notified(&key());
     ledger.apply(&address("c", 3));
     ledger.apply(&address("d", 4));
-    assert_eq!(taken(), 1);
+    assert_eq!(notified(&mut ledger), [key()]);
     ledger.clear_notified(&key());
     ledger.mark_notified(&key());
     ledger.apply(&address("e", 5));
-    assert_eq!(taken(), 0, "it is reconciled anyway");
+    assert_eq!(notified(&mut ledger), [], "it is reconciled anyway");
 }
 
 #[test]
 fn shrunk_pool_counts_addresses_out_of_range() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     for (name, last) in [("a", 1), ("b", 5)] {
         ledger.apply(&address(name, last));
@@ -325,22 +307,22 @@ fn shrunk_pool_counts_addresses_out_of_range() {
 
 #[test]
 fn objects_missing_in_a_new_list_are_removed() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
-    EventHandler::<IPAddress>::init(&ledger);
+    Observe::<IPAddress>::init(&mut ledger);
     ledger.apply(&address("a", 1));
     ledger.apply(&address("b", 2));
-    EventHandler::<IPAddress>::init_done(&ledger);
-    EventHandler::<IPReservation>::init(&ledger);
+    Observe::<IPAddress>::init_done(&mut ledger);
+    Observe::<IPReservation>::init(&mut ledger);
     ledger.apply(&reservation(3, held_by("c"), None));
-    EventHandler::<IPReservation>::init_done(&ledger);
+    Observe::<IPReservation>::init_done(&mut ledger);
     assert_eq!(counts(&ledger), (8, 5, 2, 0));
 
-    EventHandler::<IPAddress>::init(&ledger);
+    Observe::<IPAddress>::init(&mut ledger);
     ledger.apply(&address("b", 2));
-    EventHandler::<IPAddress>::init_done(&ledger);
-    EventHandler::<IPReservation>::init(&ledger);
-    EventHandler::<IPReservation>::init_done(&ledger);
+    Observe::<IPAddress>::init_done(&mut ledger);
+    Observe::<IPReservation>::init(&mut ledger);
+    Observe::<IPReservation>::init_done(&mut ledger);
     assert_eq!(counts(&ledger), (8, 7, 1, 0));
     assert!(held_slots(&ledger, "c", "uid-c").is_empty());
 
@@ -352,7 +334,7 @@ fn objects_missing_in_a_new_list_are_removed() {
 /// A ledger with two claims that wait for one address. The address is free, and the first claim has
 /// been granted the turn.
 fn with_one_turn() -> Ledger {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
     ledger.apply(&address("held", 1));
     for (priority, name) in [(1, "first"), (2, "second")] {
@@ -372,7 +354,7 @@ fn with_one_turn() -> Ledger {
 
 #[test]
 fn claim_served_by_another_manager_leaves_the_queue() {
-    let ledger = with_one_turn();
+    let mut ledger = with_one_turn();
     ledger.apply(&address("first", 2));
     assert_eq!(
         ledger.propose(&key(), &claim("second"), 2),
@@ -382,7 +364,7 @@ fn claim_served_by_another_manager_leaves_the_queue() {
 
 #[test]
 fn deleted_claim_is_pruned_from_the_queue() {
-    let ledger = with_one_turn();
+    let mut ledger = with_one_turn();
     ledger.prune_wait_queues(|_| true);
     assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Wait);
     ledger.prune_wait_queues(|known| *known != claim("first"));
@@ -394,7 +376,7 @@ fn deleted_claim_is_pruned_from_the_queue() {
 
 #[test]
 fn deleted_claim_leaves_the_wait_queue() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
     ledger.apply(&address("held", 1));
     for (priority, name) in [(1, "gone"), (2, "stays")] {
@@ -418,7 +400,7 @@ fn deleted_claim_leaves_the_wait_queue() {
 
 #[test]
 fn address_reserved_for_another_claim_is_a_conflict() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     for (name, last) in [("a", 1), ("b", 1), ("c", 2), ("d", 3)] {
         ledger.apply(&address(name, last));
@@ -452,7 +434,7 @@ fn address_reserved_for_another_claim_is_a_conflict() {
 
 #[test]
 fn reservations_without_entitled_claim_are_abandoned() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     ledger.apply(&address("a", 1));
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
@@ -502,7 +484,7 @@ proptest! {
     /// address that is not used in it.
     #[test]
     fn ledger_agrees_with_a_naive_model(steps in steps()) {
-        let ledger = ledger();
+        let mut ledger = ledger();
         ledger.apply_pool(&pool(json!({})));
         let (mut proposed, mut reserved, mut held) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut size = SIZE;
@@ -567,7 +549,7 @@ proptest! {
 /// No claim can have these names, or use the namespaced pool from another namespace.
 #[test]
 fn promises_that_no_claim_can_get_are_found() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     for (last, namespace, name) in [
         (1, "n", "vip"),
@@ -599,7 +581,7 @@ fn promises_that_no_claim_can_get_are_found() {
 
 #[test]
 fn manual_reservations_without_effect_are_found() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     ledger.insert_reservation(&reservation(3, json!(null), None));
     ledger.insert_reservation(&reservation(

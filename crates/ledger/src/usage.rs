@@ -226,7 +226,7 @@ impl Holdings {
         }
         match (reservation.claim_uid, reservation.claim.as_ref()) {
             (_, Some(claim)) if reservation.released_at.is_some() => {
-                remove_from(&mut self.released, claim, slot)
+                remove_from(&mut self.released, claim, slot);
             }
             (Some(uid), _) => remove_from(&mut self.by_uid, &uid, slot),
             (None, Some(claim)) => remove_from(&mut self.by_name, claim, slot),

@@ -1,9 +1,8 @@
 //! Pools in one subnet, and addresses in use.
 
 use capi_ipam_api::{PoolKey, Slot, names};
-use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{Family, Span, parse_entry};
-use capi_ipam_ledger::Ledger;
+use capi_ipam_ledger::{Ledger, Observe};
 use capi_ipam_provider::api::IPAddress;
 use ipnet::IpNet;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
@@ -74,7 +73,7 @@ pub fn spans(texts: &[String]) -> Vec<Span> {
 }
 
 /// Adds an address in use to the ledger.
-pub fn add_used(ledger: &Ledger, key: &PoolKey, (index, reserved, slot): &(usize, bool, Slot)) {
+pub fn add_used(ledger: &mut Ledger, key: &PoolKey, (index, reserved, slot): &(usize, bool, Slot)) {
     let (address, length) = (slot.block.base().to_string(), slot.block.length());
     if *reserved {
         let prefix = (!slot.block.is_address()).then_some(length);

@@ -3,9 +3,8 @@
 use capi_ipam_api::{
     IPReservation, IPSlice, InClusterKind, Pool, PoolKey, Scope, Slot, names, slice_name,
 };
-use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{Block, Family};
-use capi_ipam_ledger::Ledger;
+use capi_ipam_ledger::{Ledger, Observe};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use serde_json::{Value, json};
@@ -359,7 +358,7 @@ impl Object {
         )
     }
 
-    pub fn apply(&self, ledger: &Ledger) {
+    pub fn apply(&self, ledger: &mut Ledger) {
         match self {
             Object::Pool(pool) => ledger.apply_pool(pool),
             Object::Address(address) => ledger.apply(address),
@@ -369,7 +368,7 @@ impl Object {
         }
     }
 
-    pub fn delete(&self, ledger: &Ledger) {
+    pub fn delete(&self, ledger: &mut Ledger) {
         match self {
             Object::Pool(pool) => ledger.remove_pool(&PoolKey::of(pool)),
             Object::Address(address) => ledger.delete(address),
@@ -403,21 +402,21 @@ impl Object {
 }
 
 /// Starts full lists of all kinds.
-pub fn init(ledger: &Ledger) {
+pub fn init(ledger: &mut Ledger) {
     InClusterKind::ALL
         .into_iter()
         .for_each(|kind| ledger.begin_pool_list(kind));
-    EventHandler::<IPAddress>::init(ledger);
-    EventHandler::<IPReservation>::init(ledger);
-    EventHandler::<IPSlice>::init(ledger);
+    Observe::<IPAddress>::init(ledger);
+    Observe::<IPReservation>::init(ledger);
+    Observe::<IPSlice>::init(ledger);
 }
 
 /// Completes full lists of all kinds.
-pub fn init_done(ledger: &Ledger) {
+pub fn init_done(ledger: &mut Ledger) {
     InClusterKind::ALL
         .into_iter()
         .for_each(|kind| ledger.end_pool_list(kind));
-    EventHandler::<IPAddress>::init_done(ledger);
-    EventHandler::<IPReservation>::init_done(ledger);
-    EventHandler::<IPSlice>::init_done(ledger);
+    Observe::<IPAddress>::init_done(ledger);
+    Observe::<IPReservation>::init_done(ledger);
+    Observe::<IPSlice>::init_done(ledger);
 }

@@ -11,6 +11,7 @@ use kube::client::Body;
 use kube::{Api, Client};
 use serde_json::Value;
 
+use super::super::shared_ledger::SharedLedger;
 use super::*;
 
 const UID: &str = "6101ef08-5b98-40af-8a1f-bc85701b2e47";
@@ -125,7 +126,7 @@ fn store(write: Answer, read: Answer) -> (ReservationStore, Arc<AtomicUsize>) {
     };
     let client = Client::new(tower::service_fn(answer), "default");
     let trigger = ControllerBuilder::<IPAddressClaim, ()>::new("claims").trigger();
-    let ledger = Arc::new(Ledger::new(trigger, |_| {}, |_| {}));
+    let ledger = Arc::new(SharedLedger::new(trigger, |_| {}, |_| {}));
     let client = ResourceClient::new(Api::all(client), &());
     (
         ReservationStore::new(client, ledger, RestoreDetector::default()),
@@ -134,15 +135,15 @@ fn store(write: Answer, read: Answer) -> (ReservationStore, Arc<AtomicUsize>) {
 }
 
 /// Whether a claim can get the only address of the pool.
-fn is_free(ledger: &Ledger) -> bool {
+fn is_free(ledger: &SharedLedger) -> bool {
     let pool = json!({
         "kind": "GlobalInClusterIPPool",
         "metadata": {"name": "p", "uid": "pool", "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"]},
         "spec": {"addresses": ["10.0.0.5"], "prefix": 24},
     });
-    ledger.apply_pool(&serde_json::from_value(pool).unwrap());
+    ledger.change(|ledger| ledger.apply_pool(&serde_json::from_value(pool).unwrap()));
     matches!(
-        ledger.propose(&self::pool(), &NamespacedName::new("n", "new"), 1),
+        ledger.change(|ledger| ledger.propose(&self::pool(), &NamespacedName::new("n", "new"), 1)),
         Proposal::Slot(_)
     )
 }
@@ -151,9 +152,9 @@ fn is_free(ledger: &Ledger) -> bool {
 async fn write(answer: Answer, read: Answer) -> (&'static str, usize, bool) {
     let (store, reads) = store(answer, read);
     let pool = pool();
-    store
-        .ledger
-        .insert_reservation(&serde_json::from_value(released("7")).unwrap());
+    store.ledger.change(|ledger| {
+        ledger.insert_reservation(&serde_json::from_value(released("7")).unwrap())
+    });
     let result = match store
         .take_over(&known(), &pool, &claim(), Some(attempt(&pool)))
         .await
@@ -164,9 +165,17 @@ async fn write(answer: Answer, read: Answer) -> (&'static str, usize, bool) {
         Err(_) => "failed",
     };
     if result == "gone" {
-        assert_eq!(store.ledger.known_reservation(&slot()), None);
+        assert_eq!(
+            store
+                .ledger
+                .read(|ledger| ledger.known_reservation(&slot())),
+            None
+        );
     }
-    let is_remembered = store.ledger.attempt(Uid::of(CLAIM_UID), &pool).is_some();
+    let is_remembered = store
+        .ledger
+        .read(|ledger| ledger.attempt(Uid::of(CLAIM_UID), &pool))
+        .is_some();
     (result, reads.load(Ordering::Relaxed), is_remembered)
 }
 
@@ -235,7 +244,10 @@ async fn create(answer: Answer, read: Answer) -> (&'static str, bool) {
     }
     (
         result,
-        store.ledger.attempt(Uid::of(CLAIM_UID), &pool).is_some(),
+        store
+            .ledger
+            .read(|ledger| ledger.attempt(Uid::of(CLAIM_UID), &pool))
+            .is_some(),
     )
 }
 
@@ -286,9 +298,9 @@ async fn read_decides_what_a_failed_creation_means() {
 #[tokio::test]
 async fn earlier_version_of_a_known_reservation_ends_the_epoch() {
     let (store, _) = store(Answer::Unknown, Answer::Object(released("6")));
-    store
-        .ledger
-        .insert_reservation(&serde_json::from_value(object(UID, "7", &json!({}))).unwrap());
+    store.ledger.change(|ledger| {
+        ledger.insert_reservation(&serde_json::from_value(object(UID, "7", &json!({}))).unwrap())
+    });
     let before = store.restores.epoch();
     store.read(&slot()).await.unwrap();
     assert_ne!(store.restores.epoch(), before);
@@ -297,11 +309,16 @@ async fn earlier_version_of_a_known_reservation_ends_the_epoch() {
 #[tokio::test]
 async fn read_that_finds_nothing_removes_what_was_known() {
     let (store, _) = store(Answer::Unknown, Answer::NotFound);
-    store
-        .ledger
-        .insert_reservation(&serde_json::from_value(object(UID, "7", &json!({}))).unwrap());
+    store.ledger.change(|ledger| {
+        ledger.insert_reservation(&serde_json::from_value(object(UID, "7", &json!({}))).unwrap())
+    });
     assert!(store.get(&slot()).await.unwrap().is_none());
-    assert_eq!(store.ledger.known_reservation(&slot()), None);
+    assert_eq!(
+        store
+            .ledger
+            .read(|ledger| ledger.known_reservation(&slot())),
+        None
+    );
 }
 
 #[tokio::test]

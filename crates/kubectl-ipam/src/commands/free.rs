@@ -26,8 +26,8 @@ pub(super) async fn run(global: &Global, pool: &str, count: u16) -> Result<Code,
         (Vec::new(), Some(note))
     } else {
         let ledger = loader.ledger(&pool).await?;
-        let ledger = ledger.require(|| format!("the next address of {}", pool.key))?;
-        let addresses = next_addresses(&ledger, &pool, count);
+        let mut ledger = ledger.require(|| format!("the next address of {}", pool.key))?;
+        let addresses = next_addresses(&mut ledger, &pool, count);
         let note = note(&pool, addresses.len(), count);
         (addresses, note)
     };
@@ -39,7 +39,7 @@ pub(super) async fn run(global: &Global, pool: &str, count: u16) -> Result<Code,
     output::finish(&loader, &report, global.output, output::style(global))
 }
 
-fn next_addresses(ledger: &Ledger, pool: &PoolRow, count: u16) -> Vec<String> {
+fn next_addresses(ledger: &mut Ledger, pool: &PoolRow, count: u16) -> Vec<String> {
     let mut addresses = Vec::new();
     for number in 0..count {
         // Each proposal holds its address for a claim that does not exist, in a namespace without

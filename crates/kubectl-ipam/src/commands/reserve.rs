@@ -119,7 +119,7 @@ async fn reserve_next(loader: &mut Loader<'_>, request: &Request<'_>) -> Result<
         )));
     }
     let ledger = loader.ledger(pool).await?;
-    let ledger = ledger.require(|| format!("the next address of {}", pool.key))?;
+    let mut ledger = ledger.require(|| format!("the next address of {}", pool.key))?;
     for attempt in 0..MAX_ATTEMPTS {
         // Each proposal holds its address for another claim, which does not exist.
         let claim = NamespacedName::new("", &attempt.to_string());

@@ -35,7 +35,7 @@ impl Default for Existing {
             reservations: Vec::new(),
             addresses: Vec::new(),
             pools_in_use: HashSet::new(),
-            networks: Ledger::read_only(),
+            networks: Ledger::default(),
         }
     }
 }
@@ -201,7 +201,7 @@ async fn read_networks(
         return Ok(());
     }
     loader
-        .fill_networks(&existing.networks)
+        .fill_networks(&mut existing.networks)
         .await?
         .require(|| "the network of a pool of the file".to_owned())
 }

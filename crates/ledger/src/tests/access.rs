@@ -1,7 +1,6 @@
 //! Limits, allowed namespaces and headroom of global pools.
 
 use capi_ipam_api::{InClusterKind, names};
-use capi_ipam_controller::watch::EventHandler;
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
 
@@ -11,7 +10,7 @@ fn global() -> PoolKey {
     PoolKey::new(InClusterKind::GlobalIPPool, None, "shared")
 }
 
-fn apply(ledger: &Ledger, generation: i64, access: &Value) {
+fn apply(ledger: &mut Ledger, generation: i64, access: &Value) {
     let mut pool = json!({
         "kind": "GlobalInClusterIPPool",
         "metadata": {"name": "shared", "uid": "u", "generation": generation, "finalizers": [names::PROTECT_POOL]},
@@ -67,7 +66,7 @@ fn in_cluster(cluster: &str) -> ClaimAttributes {
     }
 }
 
-fn check(ledger: &Ledger, number: u8, namespace: &str, name: &str) -> LimitCheck {
+fn check(ledger: &mut Ledger, number: u8, namespace: &str, name: &str) -> LimitCheck {
     ledger.check_limits(
         &global(),
         &slot_of(number),
@@ -78,72 +77,86 @@ fn check(ledger: &Ledger, number: u8, namespace: &str, name: &str) -> LimitCheck
 
 #[test]
 fn claims_beyond_a_limit_wait_until_an_address_is_released() {
-    let (ledger, woken) = recording();
+    let mut ledger = ledger();
     apply(
-        &ledger,
+        &mut ledger,
         1,
         &json!({"limits": {"perNamespace": 2, "perCluster": 1}}),
     );
-    let propose = |namespace: &str, name: &str, cluster: &str| {
+    let propose = |ledger: &mut Ledger, namespace: &str, name: &str, cluster: &str| {
         ledger.propose(&global(), &key_of(namespace, name), in_cluster(cluster))
     };
-    assert_eq!(propose("a", "c1", "one"), Proposal::Slot(slot_of(1)));
+    assert_eq!(
+        propose(&mut ledger, "a", "c1", "one"),
+        Proposal::Slot(slot_of(1))
+    );
     let limit = LimitReached {
         limit: 1,
         cluster: Some("one".into()),
     };
     assert_eq!(
-        propose("a", "c2", "one"),
+        propose(&mut ledger, "a", "c2", "one"),
         Proposal::LimitReached(limit),
         "the first proposal counts"
     );
-    assert_eq!(propose("a", "c3", "two"), Proposal::Slot(slot_of(2)));
+    assert_eq!(
+        propose(&mut ledger, "a", "c3", "two"),
+        Proposal::Slot(slot_of(2))
+    );
     let limit = LimitReached {
         limit: 2,
         cluster: None,
     };
-    assert_eq!(propose("a", "c4", "three"), Proposal::LimitReached(limit));
     assert_eq!(
-        propose("b", "c5", "one"),
+        propose(&mut ledger, "a", "c4", "three"),
+        Proposal::LimitReached(limit)
+    );
+    assert_eq!(
+        propose(&mut ledger, "b", "c5", "one"),
         Proposal::Slot(slot_of(3)),
         "another namespace"
     );
     let first = reservation_of(1, "a", "c1", Some("one"), 5);
     ledger.insert_reservation(&first);
-    assert!(take(&woken).is_empty());
+    assert!(take(&mut ledger).is_empty());
     ledger.remove_reservation(&first);
-    assert_eq!(take(&woken), [key_of("a", "c2")]);
-    assert_eq!(propose("a", "c2", "one"), Proposal::Slot(slot_of(1)));
+    assert_eq!(take(&mut ledger), [key_of("a", "c2")]);
+    assert_eq!(
+        propose(&mut ledger, "a", "c2", "one"),
+        Proposal::Slot(slot_of(1))
+    );
 }
 
 /// A user who promises addresses does not use up the limit of the namespace, until its claims have
 /// them.
 #[test]
 fn promise_counts_when_its_claim_has_the_address() {
-    let (ledger, _) = recording();
-    apply(&ledger, 1, &json!({"limits": {"perNamespace": 1}}));
+    let mut ledger = ledger();
+    apply(&mut ledger, 1, &json!({"limits": {"perNamespace": 1}}));
     let mut promise = reservation_of(1, "a", "vip", None, 1);
     promise.spec.claim_ref.as_mut().unwrap().uid = None;
     ledger.apply(&promise);
-    let propose = |name: &str| ledger.propose(&global(), &key_of("a", name), in_cluster("one"));
-    let Proposal::Slot(slot) = propose("one") else {
+    let propose = |ledger: &mut Ledger, name: &str| {
+        ledger.propose(&global(), &key_of("a", name), in_cluster("one"))
+    };
+    let Proposal::Slot(slot) = propose(&mut ledger, "one") else {
         panic!("the promise takes the quota")
     };
     ledger.drop_candidate(&slot);
     let vip = address_of(1, "a", "vip", None);
-    EventHandler::<IPAddress>::apply(&ledger, &vip);
+    Observe::<IPAddress>::apply(&mut ledger, &vip);
     assert!(matches!(
-        propose("two"),
+        propose(&mut ledger, "two"),
         Proposal::LimitReached(LimitReached { limit: 1, .. })
     ));
-    EventHandler::<IPAddress>::delete(&ledger, &vip);
-    assert!(matches!(propose("two"), Proposal::Slot(_)));
+    Observe::<IPAddress>::delete(&mut ledger, &vip);
+    assert!(matches!(propose(&mut ledger, "two"), Proposal::Slot(_)));
 }
 
 #[test]
 fn tightened_limit_keeps_addresses_and_reports_them() {
-    let (ledger, woken) = recording();
-    apply(&ledger, 1, &json!({}));
+    let mut ledger = ledger();
+    apply(&mut ledger, 1, &json!({}));
     for number in 1..=4 {
         ledger.insert_reservation(&reservation_of(
             number,
@@ -155,7 +168,7 @@ fn tightened_limit_keeps_addresses_and_reports_them() {
     }
     assert_eq!(ledger.over_limit(&global()), None);
     let rules = json!({"limits": {"perNamespace": 3}, "allowedNamespaces": {"from": "Names", "names": ["b"]}});
-    apply(&ledger, 2, &rules);
+    apply(&mut ledger, 2, &rules);
     assert_eq!(
         ledger.over_limit(&global()),
         Some(OverLimit {
@@ -164,89 +177,91 @@ fn tightened_limit_keeps_addresses_and_reports_them() {
             not_allowed: 4
         })
     );
-    let is_allowed =
-        |namespace: &str| ledger.is_allowed_or_waits(&global(), &key_of(namespace, "c"));
-    assert!(!is_allowed("a") && is_allowed("b"));
-    let is_limited = |name: &str| {
+    let is_allowed = |ledger: &mut Ledger, namespace: &str| {
+        ledger.is_allowed_or_waits(&global(), &key_of(namespace, "c"))
+    };
+    assert!(!is_allowed(&mut ledger, "a") && is_allowed(&mut ledger, "b"));
+    let is_limited = |ledger: &mut Ledger, name: &str| {
         matches!(
             ledger.propose(&global(), &key_of("a", name), 1),
             Proposal::LimitReached(_)
         )
     };
-    assert!(is_limited("x"));
-    apply(&ledger, 3, &json!({"limits": {"perNamespace": 5}}));
-    let reconciled = take(&woken);
+    assert!(is_limited(&mut ledger, "x"));
+    apply(&mut ledger, 3, &json!({"limits": {"perNamespace": 5}}));
+    let reconciled = take(&mut ledger);
     assert!(
         reconciled.contains(&key_of("a", "x")) && reconciled.contains(&key_of("a", "c")),
         "{reconciled:?}"
     );
-    assert!(!is_limited("x") && is_limited("y"));
+    assert!(!is_limited(&mut ledger, "x") && is_limited(&mut ledger, "y"));
 }
 
 #[test]
 fn order_of_reservations_decides_between_managers() {
-    let (ledger, woken) = recording();
-    apply(&ledger, 1, &json!({"limits": {"perNamespace": 1}}));
+    let mut ledger = ledger();
+    apply(&mut ledger, 1, &json!({"limits": {"perNamespace": 1}}));
     // Another manager has reserved .2 before, but its watch event arrives after our response.
     let (ours, other) = (
         reservation_of(1, "a", "ours", None, 11),
         reservation_of(2, "a", "other", None, 10),
     );
     ledger.insert_reservation(&ours);
-    assert_eq!(check(&ledger, 1, "a", "ours"), LimitCheck::Unknown);
-    EventHandler::<IPReservation>::apply(&ledger, &other);
-    EventHandler::<IPReservation>::apply(&ledger, &ours);
-    assert_eq!(check(&ledger, 2, "a", "other"), LimitCheck::Within);
+    assert_eq!(check(&mut ledger, 1, "a", "ours"), LimitCheck::Unknown);
+    Observe::<IPReservation>::apply(&mut ledger, &other);
+    Observe::<IPReservation>::apply(&mut ledger, &ours);
+    assert_eq!(check(&mut ledger, 2, "a", "other"), LimitCheck::Within);
     assert!(matches!(
-        check(&ledger, 1, "a", "ours"),
+        check(&mut ledger, 1, "a", "ours"),
         LimitCheck::Exceeded(_)
     ));
-    take(&woken);
-    EventHandler::<IPReservation>::delete(&ledger, &other);
-    assert_eq!(take(&woken), [key_of("a", "ours")]);
-    assert_eq!(check(&ledger, 1, "a", "ours"), LimitCheck::Within);
+    take(&mut ledger);
+    Observe::<IPReservation>::delete(&mut ledger, &other);
+    assert_eq!(take(&mut ledger), [key_of("a", "ours")]);
+    assert_eq!(check(&mut ledger, 1, "a", "ours"), LimitCheck::Within);
 }
 
 #[test]
 fn limits_are_not_checked_during_a_list() {
-    let (ledger, _) = recording();
-    apply(&ledger, 1, &json!({"limits": {"perNamespace": 1}}));
-    EventHandler::<IPReservation>::init(&ledger);
-    EventHandler::<IPReservation>::apply(&ledger, &reservation_of(1, "a", "c", None, 3));
+    let mut ledger = ledger();
+    apply(&mut ledger, 1, &json!({"limits": {"perNamespace": 1}}));
+    Observe::<IPReservation>::init(&mut ledger);
+    Observe::<IPReservation>::apply(&mut ledger, &reservation_of(1, "a", "c", None, 3));
     assert_eq!(
-        check(&ledger, 1, "a", "c"),
+        check(&mut ledger, 1, "a", "c"),
         LimitCheck::Unknown,
         "an earlier one may follow"
     );
-    EventHandler::<IPReservation>::init_done(&ledger);
-    assert_eq!(check(&ledger, 1, "a", "c"), LimitCheck::Within);
+    Observe::<IPReservation>::init_done(&mut ledger);
+    assert_eq!(check(&mut ledger, 1, "a", "c"), LimitCheck::Within);
 }
 
 #[test]
 fn labelled_namespace_wakes_its_claims() {
-    let (ledger, woken) = recording();
+    let mut ledger = ledger();
     let selector = json!({"matchLabels": {"tenant": "platform"}});
     apply(
-        &ledger,
+        &mut ledger,
         1,
         &json!({"allowedNamespaces": {"from": "Selector", "selector": selector}}),
     );
-    let is_allowed =
-        |namespace: &str| ledger.is_allowed_or_waits(&global(), &key_of(namespace, "c"));
-    assert!(!is_allowed("a") && !is_allowed("b"));
-    take(&woken);
+    let is_allowed = |ledger: &mut Ledger, namespace: &str| {
+        ledger.is_allowed_or_waits(&global(), &key_of(namespace, "c"))
+    };
+    assert!(!is_allowed(&mut ledger, "a") && !is_allowed(&mut ledger, "b"));
+    take(&mut ledger);
     let namespace = json!({"metadata": {"name": "a", "labels": {"tenant": "platform"}}});
-    EventHandler::<Namespace>::apply(&ledger, &serde_json::from_value(namespace).unwrap());
-    assert_eq!(take(&woken), [key_of("a", "c")]);
-    assert!(is_allowed("a") && !is_allowed("b"));
+    Observe::<Namespace>::apply(&mut ledger, &serde_json::from_value(namespace).unwrap());
+    assert_eq!(take(&mut ledger), [key_of("a", "c")]);
+    assert!(is_allowed(&mut ledger, "a") && !is_allowed(&mut ledger, "b"));
 }
 
 #[test]
 fn headroom_is_for_selected_claims() {
-    let (ledger, _) = recording();
+    let mut ledger = ledger();
     let selector = json!({"matchLabels": {"role": "control-plane"}});
     apply(
-        &ledger,
+        &mut ledger,
         1,
         &json!({"headroom": {"addresses": 8, "for": selector}}),
     );
@@ -271,8 +286,8 @@ fn headroom_is_for_selected_claims() {
 
 #[test]
 fn cluster_of_an_address_counts_without_that_of_its_reservation() {
-    let (ledger, _) = recording();
-    apply(&ledger, 1, &json!({"limits": {"perCluster": 1}}));
+    let mut ledger = ledger();
+    apply(&mut ledger, 1, &json!({"limits": {"perCluster": 1}}));
     ledger.insert_reservation(&reservation_of(1, "a", "old", None, 1));
     let attributes = in_cluster("one");
     assert!(matches!(
@@ -280,7 +295,7 @@ fn cluster_of_an_address_counts_without_that_of_its_reservation() {
         Proposal::Slot(_)
     ));
     ledger.drop_candidate(&slot_of(2));
-    EventHandler::<IPAddress>::apply(&ledger, &address_of(1, "a", "old", Some("one")));
+    Observe::<IPAddress>::apply(&mut ledger, &address_of(1, "a", "old", Some("one")));
     let limit = LimitReached {
         limit: 1,
         cluster: Some(Arc::from("one")),
@@ -293,14 +308,14 @@ fn cluster_of_an_address_counts_without_that_of_its_reservation() {
 
 #[test]
 fn deleted_claims_do_not_wait_for_permission() {
-    let (ledger, _) = recording();
-    apply(&ledger, 1, &json!({"allowedNamespaces": {"from": "None"}}));
+    let mut ledger = ledger();
+    apply(
+        &mut ledger,
+        1,
+        &json!({"allowedNamespaces": {"from": "None"}}),
+    );
     assert!(!ledger.is_allowed_or_waits(&global(), &key_of("a", "c")));
     ledger.prune_wait_queues(|_| false);
     ledger.remove_pool(&global());
-    assert_eq!(
-        ledger.state.lock().pools.len(),
-        0,
-        "no claim waits for the pool"
-    );
+    assert_eq!(ledger.pools.len(), 0, "no claim waits for the pool");
 }

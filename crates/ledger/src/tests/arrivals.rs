@@ -1,8 +1,5 @@
 //! Claims whose requests overtake each other, and claims whose pool can no longer allocate.
 
-use std::sync::Barrier;
-use std::thread;
-
 use super::*;
 
 fn names(count: usize) -> Vec<NamespacedName> {
@@ -25,13 +22,13 @@ fn large(order: &str) -> Pool {
 #[test]
 fn claim_that_started_first_gets_the_next_address() {
     for order in ["LowestFirst", "RoundRobin"] {
-        let ledger = ledger();
+        let mut ledger = ledger();
         ledger.apply_pool(&large(order));
         let claims = names(32);
         claims
             .iter()
             .for_each(|claim| ledger.start(&key(), claim, Uid::of(claim.name()), 1));
-        // In the reverse order, and in one that depends on the scheduler.
+        // Their requests overtake each other.
         for claims in [&claims[16..], &claims[..16]] {
             for claim in claims.iter().rev() {
                 let position = names(32).iter().position(|known| known == claim).unwrap();
@@ -53,34 +50,8 @@ fn claim_that_started_first_gets_the_next_address() {
 }
 
 #[test]
-fn racing_workers_keep_the_order_of_the_claims() {
-    let ledger = Arc::new(ledger());
-    ledger.apply_pool(&large("LowestFirst"));
-    let claims = names(32);
-    claims
-        .iter()
-        .for_each(|claim| ledger.start(&key(), claim, Uid::of(claim.name()), 1));
-    let barrier = Arc::new(Barrier::new(claims.len()));
-    let workers: Vec<_> = claims
-        .into_iter()
-        .map(|claim| {
-            let (ledger, barrier) = (Arc::clone(&ledger), Arc::clone(&barrier));
-            thread::spawn(move || {
-                barrier.wait();
-                last_of(&ledger.propose(&key(), &claim, 1))
-            })
-        })
-        .collect();
-    let taken: Vec<u8> = workers
-        .into_iter()
-        .map(|worker| worker.join().unwrap())
-        .collect();
-    assert_eq!(taken, (1..=32).collect::<Vec<u8>>());
-}
-
-#[test]
 fn claims_that_waited_for_the_pool_get_addresses_in_order() {
-    let (ledger, woken) = recording();
+    let mut ledger = ledger();
     let claims = names(20);
     for claim in &claims {
         ledger.start(&key(), claim, Uid::of(claim.name()), 1);
@@ -92,7 +63,7 @@ fn claims_that_waited_for_the_pool_get_addresses_in_order() {
     }
     ledger.apply_pool(&large("LowestFirst"));
     let mut order = Vec::new();
-    for claim in take(&woken) {
+    for claim in take(&mut ledger) {
         if !order.contains(&claim) {
             order.push(claim);
         }
@@ -106,7 +77,7 @@ fn claims_that_waited_for_the_pool_get_addresses_in_order() {
 
 #[test]
 fn claim_that_ends_without_a_request_leaves_no_gap() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&large("LowestFirst"));
     for name in ["a", "b", "c"] {
         ledger.start(&key(), &claim(name), Uid::of(name), 1);
@@ -134,7 +105,7 @@ fn claim_that_ends_without_a_request_leaves_no_gap() {
 
 #[test]
 fn last_addresses_are_not_left_to_claims_ahead() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.2"]}})));
     for name in ["a", "b", "c"] {
         ledger.start(&key(), &claim(name), Uid::of(name), 1);
@@ -146,17 +117,9 @@ fn last_addresses_are_not_left_to_claims_ahead() {
     );
 }
 
-/// The claims that a ledger has enqueued.
-type Enqueued = Arc<Mutex<Vec<NamespacedName>>>;
-
-/// A pool without a free address, and the claims that are woken and rechecked. Three claims wait
-/// for an address.
-fn with_waiting_claims() -> (Ledger, Enqueued, Enqueued) {
-    let (ledger, woken) = recording();
-    let rechecked = Enqueued::default();
-    let record = Arc::clone(&rechecked);
-    let rechecks = Box::new(move |claim: &NamespacedName| record.lock().push(claim.clone()));
-    let ledger = Ledger { rechecks, ..ledger };
+/// A pool without a free address. Three claims wait for one.
+fn with_waiting_claims() -> Ledger {
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
     ledger.apply(&address("x", 1));
     for (name, priority) in [("b", 2), ("a", 1), ("c", 3)] {
@@ -165,8 +128,8 @@ fn with_waiting_claims() -> (Ledger, Enqueued, Enqueued) {
             Proposal::Wait
         );
     }
-    take(&woken);
-    (ledger, woken, rechecked)
+    take(&mut ledger);
+    ledger
 }
 
 #[test]
@@ -178,12 +141,12 @@ fn waiting_claims_are_rechecked_when_their_pool_stops() {
         json!({"spec": {"addresses": ["nonsense"]}}),
     ];
     for change in changes.into_iter().map(Some).chain([None]) {
-        let (ledger, woken, rechecked) = with_waiting_claims();
+        let mut ledger = with_waiting_claims();
         let mut object = json!({"spec": {"addresses": ["10.0.0.1"]}});
         let Some(change) = change else {
             ledger.remove_pool(&key());
-            assert!(!ledger.recheck(9));
-            assert_eq!(take(&rechecked), ["a", "b", "c"].map(claim));
+            let rechecked = (["a", "b", "c"].map(claim).to_vec(), false);
+            assert_eq!(ledger.take_rechecks(9), rechecked);
             assert_eq!(
                 ledger.pool_or_wait(&key(), &claim("a"), 1),
                 PoolLookup::Missing,
@@ -193,27 +156,23 @@ fn waiting_claims_are_rechecked_when_their_pool_stops() {
         };
         json_patch::merge(&mut object, &change);
         ledger.apply_pool(&pool(object));
-        assert!(
-            ledger.recheck(2) && take(&rechecked) == ["a", "b"].map(claim),
-            "{change}"
-        );
-        assert!(
-            !ledger.recheck(2) && take(&rechecked) == [claim("c")],
-            "{change}"
-        );
-        assert_eq!(take(&woken), [], "{change}: they have low priority");
+        let first = (["a", "b"].map(claim).to_vec(), true);
+        assert_eq!(ledger.take_rechecks(2), first, "{change}");
+        let last = (vec![claim("c")], false);
+        assert_eq!(ledger.take_rechecks(2), last, "{change}");
+        assert_eq!(take(&mut ledger), [], "{change}: they have low priority");
     }
 }
 
 #[test]
 fn waiting_claims_are_not_rechecked_at_other_changes() {
-    let (ledger, woken, rechecked) = with_waiting_claims();
+    let mut ledger = with_waiting_claims();
     ledger.apply_pool(&pool(
         json!({"metadata": {"labels": {"a": "b"}}, "spec": {"addresses": ["10.0.0.1"]}}),
     ));
     ledger.apply_pool(&pool(
         json!({"spec": {"addresses": ["10.0.0.1"], "addressReuseGracePeriodSeconds": 9}}),
     ));
-    assert!(!ledger.recheck(9));
-    assert_eq!((take(&woken), take(&rechecked)), (Vec::new(), Vec::new()));
+    assert_eq!(ledger.take_rechecks(9), (Vec::new(), false));
+    assert_eq!(take(&mut ledger), []);
 }

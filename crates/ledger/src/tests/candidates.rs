@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn unused_turn_is_for_the_next_claim() {
     let before = Instant::now();
-    let ledger = with_one_turn();
+    let mut ledger = with_one_turn();
     ledger.end_unused_turn(&key(), &claim("first"), Uid::of("uid-first"), before);
     assert_eq!(
         ledger.propose(&key(), &claim("second"), 2),
@@ -26,10 +26,8 @@ fn unused_turn_is_for_the_next_claim() {
 
 /// A pool with two addresses in use, and a claim `a` that requests one although another manager has
 /// bound it. `b` waits behind it.
-fn with_served_claim_in_the_queue(
-    is_reservation_observed: bool,
-) -> (Ledger, Arc<Mutex<Vec<NamespacedName>>>) {
-    let (ledger, woken) = recording();
+fn with_served_claim_in_the_queue(is_reservation_observed: bool) -> Ledger {
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.2"]}})));
     ledger.apply(&reservation(2, held_by("other"), None));
     if is_reservation_observed {
@@ -38,30 +36,30 @@ fn with_served_claim_in_the_queue(
     ledger.apply(&address("a", 1));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
     assert_eq!(ledger.propose(&key(), &claim("b"), 2), Proposal::Wait);
-    (ledger, woken)
+    ledger
 }
 
 #[test]
 fn claim_that_another_manager_has_bound_gets_no_turn() {
-    let (ledger, woken) = with_served_claim_in_the_queue(true);
+    let mut ledger = with_served_claim_in_the_queue(true);
     ledger.end_unused_turn(&key(), &claim("a"), Uid::of("uid-a"), Instant::now());
     ledger.remove_reservation(&reservation(2, held_by("other"), None));
-    assert_eq!(take(&woken), [claim("b")]);
+    assert_eq!(take(&mut ledger), [claim("b")]);
 }
 
 #[test]
 fn claim_gets_no_turn_if_its_reservation_is_observed_last() {
-    let (ledger, woken) = with_served_claim_in_the_queue(false);
+    let mut ledger = with_served_claim_in_the_queue(false);
     ledger.end_unused_turn(&key(), &claim("a"), Uid::of("uid-a"), Instant::now());
     ledger.apply(&reservation(1, held_by("a"), None));
-    take(&woken);
+    take(&mut ledger);
     ledger.remove_reservation(&reservation(2, held_by("other"), None));
-    assert_eq!(take(&woken), [claim("b")]);
+    assert_eq!(take(&mut ledger), [claim("b")]);
 }
 
 #[test]
 fn pool_with_a_candidate_is_in_use() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     assert!(!ledger.is_in_use(&key()));
     assert_eq!(
@@ -85,9 +83,9 @@ fn pool_with_a_candidate_is_in_use() {
 
 #[test]
 fn claim_holds_reservations_and_promises() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
-    let held = || -> Vec<_> {
+    let held = |ledger: &Ledger| -> Vec<_> {
         let held = ledger.held_by(&claim("a"), Uid::of("uid-a")).into_iter();
         held.map(|held| (held.slot, held.is_promise)).collect()
     };
@@ -97,16 +95,16 @@ fn claim_holds_reservations_and_promises() {
     );
     ledger.insert_reservation(&reserved);
     ledger.insert_reservation(&promised);
-    assert_eq!(held(), [(value(1), false), (value(2), true)]);
+    assert_eq!(held(&ledger), [(value(1), false), (value(2), true)]);
     ledger.remove_reservation(&reserved);
-    assert_eq!(held(), [(value(2), true)]);
+    assert_eq!(held(&ledger), [(value(2), true)]);
     ledger.remove_reservation(&promised);
-    assert_eq!(held(), []);
+    assert_eq!(held(&ledger), []);
 }
 
 #[test]
 fn manual_reservations_without_label_are_found() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     let label = |mut reservation: IPReservation| {
         let labels = reservation.metadata.labels.get_or_insert_default();
         labels.insert("clusterctl.cluster.x-k8s.io/move".to_owned(), String::new());
@@ -119,9 +117,9 @@ fn manual_reservations_without_label_are_found() {
     manual
         .iter()
         .for_each(|reservation| ledger.apply(reservation));
-    let found = || ledger.unlabelled().into_iter().collect::<BTreeSet<_>>();
+    let found = |ledger: &Ledger| ledger.unlabelled().into_iter().collect::<BTreeSet<_>>();
     assert_eq!(
-        found(),
+        found(&ledger),
         manual
             .iter()
             .filter_map(|manual| manual.metadata.name.clone())
@@ -130,5 +128,5 @@ fn manual_reservations_without_label_are_found() {
     manual
         .into_iter()
         .for_each(|reservation| ledger.apply(&label(reservation)));
-    assert_eq!(found(), BTreeSet::new());
+    assert_eq!(found(&ledger), BTreeSet::new());
 }

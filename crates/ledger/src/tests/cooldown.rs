@@ -14,7 +14,7 @@ pub(super) fn cooled_down_slots(ledger: &Ledger, now: i64) -> Vec<Slot> {
 
 #[test]
 fn cooldown_ends_after_the_grace_period_or_without_a_pool() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(
         json!({"spec": {"addressReuseGracePeriodSeconds": 60}}),
     ));
@@ -44,7 +44,7 @@ fn cooldown_ends_after_the_grace_period_or_without_a_pool() {
 
 #[test]
 fn cooldowns_depend_on_the_objects_only() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(
         json!({"spec": {"addressReuseGracePeriodSeconds": 60}}),
     ));
@@ -65,7 +65,7 @@ fn cooldowns_depend_on_the_objects_only() {
 #[test]
 fn releases_in_the_future_are_found() {
     for sticky in [false, true] {
-        let ledger = ledger();
+        let mut ledger = ledger();
         let spec = json!({"addressReuseGracePeriodSeconds": 60, "allocation": {"sticky": sticky}});
         ledger.apply_pool(&pool(json!({"spec": spec})));
         for (last, released) in [(1, "1970-01-01T00:16:40Z"), (2, "1970-01-01T00:33:20Z")] {
@@ -87,7 +87,7 @@ fn releases_in_the_future_are_found() {
 
 #[test]
 fn cooling_address_in_use_is_found() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(
         json!({"spec": {"addressReuseGracePeriodSeconds": 60}}),
     ));
@@ -109,7 +109,7 @@ fn cooling_address_in_use_is_found() {
 
 #[test]
 fn cooldowns_of_unmanaged_pools_end_later() {
-    let ledger = with_pool();
+    let mut ledger = with_pool();
     ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
     assert_eq!(ledger.cooled_down(1061, |_| false, 60), []);
     assert_eq!(ledger.cooled_down(1121, |_| false, 60).len(), 1);
@@ -118,7 +118,7 @@ fn cooldowns_of_unmanaged_pools_end_later() {
 
 #[test]
 fn counts_add_up_while_addresses_cool_down() {
-    let ledger = with_pool();
+    let mut ledger = with_pool();
     ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
     ledger.apply(&reservation(2, json!(null), None));
     ledger.apply(&address("c", 3));
@@ -142,9 +142,10 @@ fn counts_add_up_while_addresses_cool_down() {
     );
 }
 
-#[tokio::test]
-async fn started_cooldown_wakes_its_task() {
-    let ledger = with_pool();
+#[test]
+fn started_cooldown_wakes_its_task() {
+    let mut ledger = with_pool();
     ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
-    ledger.cooldowns_changed().await;
+    assert!(ledger.take_effects().cooldowns_changed);
+    assert!(!ledger.take_effects().cooldowns_changed);
 }

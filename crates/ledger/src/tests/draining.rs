@@ -3,12 +3,12 @@
 use super::*;
 
 fn with_spec(spec: serde_json::Value) -> Ledger {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({ "spec": spec })));
     ledger
 }
 
-fn propose(ledger: &Ledger, name: &str) -> Option<u8> {
+fn propose(ledger: &mut Ledger, name: &str) -> Option<u8> {
     match ledger.propose(&key(), &claim(name), 1) {
         Proposal::Slot(slot) => (1..=SIZE).find(|last| block(*last) == slot.block),
         _ => None,
@@ -27,19 +27,19 @@ fn counts(ledger: &Ledger) -> (i64, i64, i64, i64) {
 #[test]
 fn draining_addresses_are_not_proposed_in_any_order() {
     for order in ["LowestFirst", "RoundRobin", "Random"] {
-        let ledger =
+        let mut ledger =
             with_spec(json!({"draining": ["10.0.0.1-10.0.0.6"], "allocation": {"order": order}}));
         assert_eq!(counts(&ledger), (2, 0, 0, 6));
-        let mut proposed = [propose(&ledger, "a"), propose(&ledger, "b")];
+        let mut proposed = [propose(&mut ledger, "a"), propose(&mut ledger, "b")];
         proposed.sort_unstable();
         assert_eq!(proposed, [Some(7), Some(8)], "{order}");
-        assert_eq!(propose(&ledger, "c"), None);
+        assert_eq!(propose(&mut ledger, "c"), None);
     }
 }
 
 #[test]
 fn addresses_in_use_are_counted_until_they_are_released() {
-    let ledger = with_spec(json!({}));
+    let mut ledger = with_spec(json!({}));
     for last in [1, 2, 8] {
         ledger.apply(&reservation(last, held_by(&format!("c{last}")), None));
     }
@@ -58,12 +58,12 @@ fn addresses_in_use_are_counted_until_they_are_released() {
     ledger.remove_reservation(&reservation(1, held_by("c1"), None));
     assert_eq!(ledger.draining_use(&key()), left(1, &["c2"]));
     assert_eq!(counts(&ledger), (3, 0, 2, 3));
-    assert_eq!(propose(&ledger, "new"), Some(5));
+    assert_eq!(propose(&mut ledger, "new"), Some(5));
     ledger.remove_reservation(&reservation(2, held_by("c2"), None));
     assert_eq!(ledger.draining_use(&key()), left(0, &[]));
     ledger.apply_pool(&pool(json!({"metadata": {"generation": 3}})));
     assert_eq!(ledger.draining_use(&key()), None);
-    assert_eq!(propose(&ledger, "next"), Some(1));
+    assert_eq!(propose(&mut ledger, "next"), Some(1));
 }
 
 #[test]
@@ -72,14 +72,14 @@ fn lowest_first_uses_the_ranges_in_their_order() {
         {"addresses": ["10.0.0.7-10.0.0.8"], "prefix": 24},
         {"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24},
     ]);
-    let ledger = with_spec(json!({"addresses": ["10.0.0.4"], "ranges": ranges}));
+    let mut ledger = with_spec(json!({"addresses": ["10.0.0.4"], "ranges": ranges}));
     let proposed: Vec<_> = (0..5)
-        .map(|number| propose(&ledger, &format!("c{number}")).unwrap())
+        .map(|number| propose(&mut ledger, &format!("c{number}")).unwrap())
         .collect();
     assert_eq!(proposed, [4, 7, 8, 1, 2]);
     ledger.drop_candidate(&value(8));
     ledger.drop_candidate(&value(1));
-    assert_eq!(propose(&ledger, "c5"), Some(8));
+    assert_eq!(propose(&mut ledger, "c5"), Some(8));
 }
 
 proptest! {
@@ -89,7 +89,7 @@ proptest! {
         draining in proptest::collection::vec(1..=SIZE, 1..5),
     ) {
         let entries: Vec<String> = draining.iter().map(|last| format!("10.0.0.{last}")).collect();
-        let ledger = with_spec(json!({ "draining": entries }));
+        let mut ledger = with_spec(json!({ "draining": entries }));
         let mut held = BTreeSet::new();
         for (last, is_added) in changes {
             let reservation = reservation(last, held_by(&format!("c{last}")), None);
@@ -101,7 +101,7 @@ proptest! {
                 break;
             }
         }
-        let recounted = with_spec(json!({}));
+        let mut recounted = with_spec(json!({}));
         held.iter().for_each(|last| recounted.apply(&reservation(*last, held_by(&format!("c{last}")), None)));
         recounted.apply_pool(&pool(json!({"metadata": {"generation": 2}, "spec": { "draining": entries }})));
         prop_assert_eq!(counts(&ledger), counts(&recounted));
@@ -109,6 +109,6 @@ proptest! {
         let in_use = held.iter().filter(|last| draining.contains(last)).count();
         prop_assert_eq!(ledger.draining_use(&key()).map(|left| left.addresses), Some(in_use));
         let lowest = (1..=SIZE).find(|last| !held.contains(last) && !draining.contains(last));
-        prop_assert_eq!(propose(&ledger, "new"), lowest);
+        prop_assert_eq!(propose(&mut ledger, "new"), lowest);
     }
 }

@@ -1,7 +1,7 @@
 //! Objects that are no valid reservations, or cannot be decoded: their names reserve addresses all
 //! the same.
 
-use capi_ipam_controller::watch::{Invalid, MaybeInvalid};
+use capi_ipam_controller::watch::MaybeInvalid;
 
 use super::*;
 
@@ -12,20 +12,20 @@ fn undecodable(reservation: &IPReservation) -> Invalid {
     }
 }
 
-fn apply_invalid(ledger: &Ledger, reservation: &IPReservation) {
-    EventHandler::<IPReservation>::apply_invalid(ledger, &undecodable(reservation));
+fn apply_invalid(ledger: &mut Ledger, reservation: &IPReservation) {
+    Observe::<IPReservation>::apply_invalid(ledger, &undecodable(reservation));
 }
 
-fn delete_invalid(ledger: &Ledger, reservation: &IPReservation) {
-    EventHandler::<IPReservation>::delete_invalid(ledger, &undecodable(reservation));
+fn delete_invalid(ledger: &mut Ledger, reservation: &IPReservation) {
+    Observe::<IPReservation>::delete_invalid(ledger, &undecodable(reservation));
 }
 
-fn begin_list(ledger: &Ledger) {
-    EventHandler::<IPReservation>::init(ledger);
+fn begin_list(ledger: &mut Ledger) {
+    Observe::<IPReservation>::init(ledger);
 }
 
-fn end_list(ledger: &Ledger) {
-    EventHandler::<IPReservation>::init_done(ledger);
+fn end_list(ledger: &mut Ledger) {
+    Observe::<IPReservation>::init_done(ledger);
 }
 
 /// A reservation of 10.0.0.5 with the name of that of 10.0.0.1.
@@ -38,12 +38,12 @@ fn misnamed() -> IPReservation {
 #[test]
 fn name_of_an_invalid_reservation_takes_its_address() {
     for is_decodable in [true, false] {
-        let (ledger, woken) = recording();
+        let mut ledger = ledger();
         ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.2"]}})));
         if is_decodable {
             ledger.apply(&misnamed());
         } else {
-            apply_invalid(&ledger, &misnamed());
+            apply_invalid(&mut ledger, &misnamed());
         }
         assert_eq!(counts(&ledger), (2, 1, 0, 0));
         assert_eq!(
@@ -63,18 +63,18 @@ fn name_of_an_invalid_reservation_takes_its_address() {
             "{found:?}"
         );
         // A list shows it again, and then no longer.
-        begin_list(&ledger);
+        begin_list(&mut ledger);
         if is_decodable {
             ledger.apply(&misnamed());
         } else {
-            apply_invalid(&ledger, &misnamed());
+            apply_invalid(&mut ledger, &misnamed());
         }
-        end_list(&ledger);
-        assert_eq!(take(&woken), []);
-        begin_list(&ledger);
-        end_list(&ledger);
+        end_list(&mut ledger);
+        assert_eq!(take(&mut ledger), []);
+        begin_list(&mut ledger);
+        end_list(&mut ledger);
         assert_eq!(
-            (take(&woken), ledger.invalid_reservations()),
+            (take(&mut ledger), ledger.invalid_reservations()),
             (vec![claim("b")], Vec::new())
         );
         assert_eq!(
@@ -86,7 +86,7 @@ fn name_of_an_invalid_reservation_takes_its_address() {
 
 #[test]
 fn deleted_invalid_reservation_frees_its_address() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     ledger.apply(&misnamed());
     ledger.delete(&misnamed());
@@ -94,20 +94,20 @@ fn deleted_invalid_reservation_frees_its_address() {
         ledger.propose(&key(), &claim("a"), 1),
         Proposal::Slot(value(1))
     );
-    apply_invalid(&ledger, &reservation(2, held_by("x"), None));
+    apply_invalid(&mut ledger, &reservation(2, held_by("x"), None));
     assert_eq!(
         ledger.propose(&key(), &claim("b"), 1),
         Proposal::Slot(value(3))
     );
     let mut later = reservation(2, held_by("x"), None);
     later.metadata.uid = Some("later".to_owned());
-    delete_invalid(&ledger, &later);
+    delete_invalid(&mut ledger, &later);
     assert_eq!(
         ledger.propose(&key(), &claim("c"), 1),
         Proposal::Slot(value(4)),
         "another object was deleted"
     );
-    delete_invalid(&ledger, &reservation(2, held_by("x"), None));
+    delete_invalid(&mut ledger, &reservation(2, held_by("x"), None));
     assert_eq!(
         ledger.propose(&key(), &claim("d"), 1),
         Proposal::Slot(value(2))
@@ -116,7 +116,7 @@ fn deleted_invalid_reservation_frees_its_address() {
 
 #[test]
 fn reservation_whose_name_holds_no_address_takes_none() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&lab(json!({})));
     ledger.apply_pool(&member("a", "10.0.0.1-10.0.0.8"));
     let mut unnamed = reservation(1, json!(null), None);
@@ -132,19 +132,19 @@ fn reservation_whose_name_holds_no_address_takes_none() {
 
 #[test]
 fn reservation_that_becomes_undecodable_stays_known() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     let held = reservation(1, held_by("a"), None);
     ledger.apply(&held);
-    apply_invalid(&ledger, &held);
-    begin_list(&ledger);
-    apply_invalid(&ledger, &held);
-    end_list(&ledger);
+    apply_invalid(&mut ledger, &held);
+    begin_list(&mut ledger);
+    apply_invalid(&mut ledger, &held);
+    end_list(&mut ledger);
     assert_eq!(held_slots(&ledger, "a", "uid-a"), [(value(1), key())]);
     ledger.apply(&held);
     assert_eq!(ledger.invalid_reservations(), []);
-    apply_invalid(&ledger, &held);
-    delete_invalid(&ledger, &held);
+    apply_invalid(&mut ledger, &held);
+    delete_invalid(&mut ledger, &held);
     assert_eq!(
         (held_slots(&ledger, "a", "uid-a"), counts(&ledger)),
         (Vec::new(), (8, 8, 0, 0))
@@ -153,7 +153,7 @@ fn reservation_that_becomes_undecodable_stays_known() {
 
 #[test]
 fn name_with_a_hash_takes_its_address() {
-    let (long, ledger) = (format!("p{}", "x".repeat(240)), ledger());
+    let (long, mut ledger) = (format!("p{}", "x".repeat(240)), ledger());
     let (key, slot) = (
         named(&long),
         Slot {
@@ -185,7 +185,7 @@ fn name_with_a_hash_takes_its_address() {
         Proposal::Slot(slot.clone())
     );
     ledger.drop_candidate(&slot);
-    apply_invalid(&ledger, &hashed);
+    apply_invalid(&mut ledger, &hashed);
     assert!(
         !matches!(ledger.propose(&key, &claim("c"), 1), Proposal::Slot(found) if found == slot),
         "it is known now"
@@ -195,7 +195,7 @@ fn name_with_a_hash_takes_its_address() {
 #[test]
 fn reservation_that_waits_for_a_finalizer_keeps_its_address() {
     for released_at in [None, Some("1970-01-01T00:16:40Z")] {
-        let (ledger, woken) = recording();
+        let mut ledger = ledger();
         ledger.apply_pool(&pool(
             json!({"spec": {"addressReuseGracePeriodSeconds": 60}}),
         ));
@@ -217,7 +217,7 @@ fn reservation_that_waits_for_a_finalizer_keeps_its_address() {
         assert_eq!(ledger.next_cooldown_end(|_| true, 0), None);
         assert_eq!(ledger.abandoned_reservations(|_, _, _| false), []);
         ledger.delete(&terminating);
-        take(&woken);
+        take(&mut ledger);
         assert_eq!(
             ledger.propose(&key(), &claim("c"), 1),
             Proposal::Slot(value(1))
@@ -228,24 +228,20 @@ fn reservation_that_waits_for_a_finalizer_keeps_its_address() {
 #[test]
 fn undecodable_pool_keeps_its_addresses_and_its_cooldowns() {
     let decodable = pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}}));
-    let pools = PoolEventHandler {
-        ledger: Arc::new(ledger()),
-        kind: InClusterKind::IPPool,
-    };
-    let ledger = &pools.ledger;
+    let mut ledger = ledger();
     let invalid = Invalid {
         error: "no list".to_owned(),
         metadata: Box::new(decodable.metadata.clone()),
     };
-    pools.apply(&decodable);
+    ledger.apply_pool(&decodable);
     ledger.apply(&reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z")));
     for is_listed in [false, true] {
         if is_listed {
-            pools.init();
+            ledger.begin_pool_list(InClusterKind::IPPool);
         }
-        pools.apply_invalid(&invalid);
+        ledger.apply_invalid_pool(&key(), &invalid);
         if is_listed {
-            pools.init_done();
+            ledger.end_pool_list(InClusterKind::IPPool);
         }
         let info = ledger.pool_info(&key()).expect("it exists");
         assert!(
@@ -255,13 +251,13 @@ fn undecodable_pool_keeps_its_addresses_and_its_cooldowns() {
         assert_eq!(ledger.cooled_down(1060, |_| true, 0), []);
         assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Wait);
     }
-    pools.apply(&decodable);
+    ledger.apply_pool(&decodable);
     assert_eq!(
         ledger.propose(&key(), &claim("b"), 1),
         Proposal::Slot(value(2))
     );
     ledger.drop_candidate(&value(2));
-    pools.delete_invalid(&invalid);
+    ledger.delete_invalid_pool(&key(), &invalid);
     assert_eq!(ledger.pool_info(&key()), None);
 }
 
@@ -269,11 +265,7 @@ fn undecodable_pool_keeps_its_addresses_and_its_cooldowns() {
 #[test]
 fn pool_that_never_was_decodable_keeps_its_network() {
     let decodable = member("p", "10.0.0.1-10.0.0.8");
-    let pools = PoolEventHandler {
-        ledger: Arc::new(ledger()),
-        kind: InClusterKind::IPPool,
-    };
-    let ledger = &pools.ledger;
+    let mut ledger = ledger();
     let mut released = reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z"));
     released.metadata.name = Some(in_lab(1).reservation_name());
     released.spec.scope = in_lab(1).scope.name();
@@ -283,10 +275,10 @@ fn pool_that_never_was_decodable_keeps_its_network() {
     };
     ledger.apply_network(&lab(json!({})));
     ledger.apply(&released);
-    pools.init();
-    pools.apply_invalid(&invalid);
-    pools.apply(&member("q", "10.0.0.1-10.0.0.8"));
-    pools.init_done();
+    ledger.begin_pool_list(InClusterKind::IPPool);
+    ledger.apply_invalid_pool(&key(), &invalid);
+    ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
+    ledger.end_pool_list(InClusterKind::IPPool);
 
     let info = ledger.pool_info(&key()).expect("it exists");
     assert!(info.is_undecodable && !info.can_allocate(), "{info:?}");
@@ -308,7 +300,7 @@ fn pool_that_never_was_decodable_keeps_its_network() {
     assert_eq!(ledger.scope(&key()), in_lab(1).scope);
     ledger.apply_network(&lab(json!({})));
 
-    pools.apply(&decodable);
+    ledger.apply_pool(&decodable);
     let info = ledger.pool_info(&key()).expect("it exists");
     assert!(
         info.can_allocate() && info.cooldown_seconds == 0,

@@ -36,7 +36,7 @@ fn own(name: &str) -> Scope {
 
 #[test]
 fn addresses_of_a_joining_pool_are_not_free_in_the_network() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&by_label());
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", false));
     ledger.apply_pool(&selected("q", "10.0.0.1-10.0.0.8", true));
@@ -100,7 +100,7 @@ fn addresses_of_a_joining_pool_are_not_free_in_the_network() {
 
 #[test]
 fn addresses_of_a_leaving_pool_stay_reserved_in_the_network() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&by_label());
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", true));
     ledger.apply_pool(&selected("q", "10.0.0.1-10.0.0.8", true));
@@ -135,7 +135,7 @@ fn addresses_of_a_leaving_pool_stay_reserved_in_the_network() {
 
 #[test]
 fn refused_pool_keeps_its_reservations_where_they_are() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&lab(json!({})));
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.8"));
     ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
@@ -166,7 +166,7 @@ fn refused_pool_keeps_its_reservations_where_they_are() {
 
 #[test]
 fn possible_scopes_are_those_before_and_after_a_move() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     let in_network = Scope::Network("lab".into());
     assert_eq!(
         ledger.possible_scopes(&key()),
@@ -246,7 +246,7 @@ proptest! {
     /// anywhere by a pool of that scope.
     #[test]
     fn joining_and_leaving_agree_with_a_naive_model(steps in steps()) {
-        let ledger = ledger();
+        let mut ledger = ledger();
         ledger.apply_network(&by_label());
         let object = |pool: usize, joins: bool| {
             let (name, first, last) = POOLS[pool];
@@ -320,7 +320,7 @@ proptest! {
 
 #[test]
 fn attempt_is_not_repeated_in_the_scope_that_the_pool_has_left() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&by_label());
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", false));
     ledger.apply_pool(&selected("q", "10.0.0.1-10.0.0.8", true));

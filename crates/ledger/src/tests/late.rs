@@ -14,7 +14,7 @@ pub(super) fn at_version(version: u32, holder: &str, released_at: Option<&str>) 
 }
 
 pub(super) fn with_pool() -> Ledger {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(
         json!({"spec": {"addressReuseGracePeriodSeconds": 60}}),
     ));
@@ -23,9 +23,9 @@ pub(super) fn with_pool() -> Ledger {
 
 #[test]
 fn late_response_does_not_restore_a_deleted_reservation() {
-    let ledger = with_pool();
+    let mut ledger = with_pool();
     ledger.apply(&at_version(5, "a", None));
-    EventHandler::<IPReservation>::delete(&ledger, &at_version(6, "a", None));
+    Observe::<IPReservation>::delete(&mut ledger, &at_version(6, "a", None));
     ledger.insert_reservation(&at_version(5, "a", None));
     assert_eq!(
         (ledger.is_reserved(&value(1)), counts(&ledger)),
@@ -43,21 +43,21 @@ fn late_response_does_not_restore_a_deleted_reservation() {
 #[test]
 fn restored_reservations_replace_what_was_known() {
     let of_the_past = at_version(5, "a", None);
-    let restored = |ledger: &Ledger| {
+    let restored = |ledger: &mut Ledger| {
         ledger.insert_reservation(&of_the_past);
         let before = held_slots(ledger, "a", "uid-a");
-        EventHandler::<IPReservation>::restored(ledger);
+        Observe::<IPReservation>::restored(ledger);
         ledger.insert_reservation(&of_the_past);
         (before, held_slots(ledger, "a", "uid-a"))
     };
     // The claim had released the address after the snapshot, or another claim had got it.
-    let released = with_pool();
-    EventHandler::<IPReservation>::delete(&released, &at_version(600, "a", None));
-    assert_eq!(restored(&released), (vec![], vec![(value(1), key())]));
-    let allocated_again = with_pool();
+    let mut released = with_pool();
+    Observe::<IPReservation>::delete(&mut released, &at_version(600, "a", None));
+    assert_eq!(restored(&mut released), (vec![], vec![(value(1), key())]));
+    let mut allocated_again = with_pool();
     allocated_again.apply(&at_version(700, "b", None));
     assert_eq!(
-        restored(&allocated_again),
+        restored(&mut allocated_again),
         (vec![], vec![(value(1), key())])
     );
     // Until the next list shows the truth, the precondition of a write fails.
@@ -65,7 +65,7 @@ fn restored_reservations_replace_what_was_known() {
         allocated_again.held_by(&claim("a"), Uid::of("uid-a"))[0].version,
         "5"
     );
-    EventHandler::<IPReservation>::restored(&allocated_again);
+    Observe::<IPReservation>::restored(&mut allocated_again);
     assert_eq!(
         allocated_again.held_by(&claim("a"), Uid::of("uid-a"))[0].version,
         "1"
@@ -74,7 +74,7 @@ fn restored_reservations_replace_what_was_known() {
 
 #[test]
 fn own_deletion_is_effective_before_the_watch_event() {
-    let ledger = with_pool();
+    let mut ledger = with_pool();
     let held = at_version(5, "a", None);
     ledger.insert_reservation(&held);
     ledger.remove_reservation_of(&value(1), held.metadata.uid.as_deref().unwrap());
@@ -84,7 +84,7 @@ fn own_deletion_is_effective_before_the_watch_event() {
 
 #[test]
 fn late_response_does_not_undo_a_release() {
-    let ledger = with_pool();
+    let mut ledger = with_pool();
     ledger.apply(&at_version(6, "a", Some("1970-01-01T00:16:40Z")));
     ledger.insert_reservation(&at_version(5, "a", None));
     assert_eq!(
@@ -100,13 +100,8 @@ fn late_response_restores_no_deleted_or_older_pool() {
         let metadata = json!({"uid": uid, "resourceVersion": version.to_string()});
         pool(json!({"metadata": metadata, "spec": {"addresses": [addresses]}}))
     };
-    let ledger = ledger();
-    let watch = PoolEventHandler {
-        ledger: Arc::new(ledger),
-        kind: InClusterKind::IPPool,
-    };
-    let ledger = Arc::clone(&watch.ledger);
-    watch.apply(&at(7, "one", "10.0.0.1-10.0.0.2"));
+    let mut ledger = ledger();
+    ledger.apply_pool(&at(7, "one", "10.0.0.1-10.0.0.2"));
     ledger.insert_pool(&at(6, "one", "10.0.0.1-10.0.0.8"));
     assert_eq!(
         ledger.counts(&key()).total,
@@ -115,19 +110,19 @@ fn late_response_restores_no_deleted_or_older_pool() {
     );
     ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
     assert_eq!(ledger.counts(&key()).total, 3);
-    watch.delete(&at(9, "one", "10.0.0.1-10.0.0.3"));
+    ledger.delete_pool(&at(9, "one", "10.0.0.1-10.0.0.3"));
     ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
     assert_eq!(ledger.pool_info(&key()), None, "the pool is deleted");
 
-    watch.apply(&at(11, "two", "10.0.0.1-10.0.0.4"));
+    ledger.apply_pool(&at(11, "two", "10.0.0.1-10.0.0.4"));
     ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
     assert_eq!(
         ledger.counts(&key()).total,
         4,
         "the response is of an earlier pool"
     );
-    watch.init();
-    watch.init_done();
+    ledger.begin_pool_list(InClusterKind::IPPool);
+    ledger.end_pool_list(InClusterKind::IPPool);
     ledger.insert_pool(&at(11, "two", "10.0.0.1-10.0.0.4"));
     assert_eq!(
         ledger.pool_info(&key()),
@@ -135,13 +130,13 @@ fn late_response_restores_no_deleted_or_older_pool() {
         "a list does not show the pool"
     );
     // A restore of etcd has lowered the versions.
-    watch.init();
-    watch.apply(&at(5, "two", "10.0.0.1-10.0.0.5"));
-    watch.init_done();
+    ledger.begin_pool_list(InClusterKind::IPPool);
+    ledger.apply_pool(&at(5, "two", "10.0.0.1-10.0.0.5"));
+    ledger.end_pool_list(InClusterKind::IPPool);
     ledger.insert_pool(&at(6, "two", "10.0.0.1-10.0.0.6"));
     assert_eq!(ledger.counts(&key()).total, 6);
     // A restore that the watch has not seen yet, but another one has.
-    watch.restored();
+    ledger.pools_restored(InClusterKind::IPPool);
     ledger.insert_pool(&at(3, "two", "10.0.0.1-10.0.0.7"));
     assert_eq!(ledger.counts(&key()).total, 7);
 }
@@ -156,16 +151,16 @@ fn late_response_restores_no_deleted_or_older_network() {
         });
         serde_json::from_value(network).unwrap()
     };
-    let (ledger, version_4) = (ledger(), Family::V4);
+    let (mut ledger, version_4) = (ledger(), Family::V4);
     ledger.apply(&at(7, 28));
     ledger.insert_network(&at(6, 24));
     assert_eq!(ledger.network_length("lab", version_4), Some(28));
     ledger.insert_network(&at(8, 30));
     assert_eq!(ledger.network_length("lab", version_4), Some(30));
-    EventHandler::<IPNetwork>::delete(&ledger, &at(9, 30));
+    Observe::<IPNetwork>::delete(&mut ledger, &at(9, 30));
     ledger.insert_network(&at(8, 30));
     assert_eq!(ledger.network_length("lab", version_4), None);
-    EventHandler::<IPNetwork>::restored(&ledger);
+    Observe::<IPNetwork>::restored(&mut ledger);
     ledger.insert_network(&at(8, 30));
     assert_eq!(
         ledger.network_length("lab", version_4),
@@ -190,27 +185,22 @@ fn generation_from_before_a_restore_proves_nothing() {
         });
         serde_json::from_value(network).unwrap()
     };
-    let ledger = ledger();
-    let pools = PoolEventHandler {
-        ledger: Arc::new(ledger),
-        kind: InClusterKind::IPPool,
-    };
-    let ledger = &pools.ledger;
+    let mut ledger = ledger();
     ledger.apply_network(&network_without("10.0.0.1"));
-    pools.apply(&pool_with("10.0.0.1-10.0.0.4"));
+    ledger.apply_pool(&pool_with("10.0.0.1-10.0.0.4"));
     assert_eq!(ledger.counts(&key()).free, 3);
     // The second edit is lost with the restore, and another one gets its generation.
-    EventHandler::<IPNetwork>::restored(ledger.as_ref());
+    Observe::<IPNetwork>::restored(&mut ledger);
     ledger.apply_network(&network_without("10.0.0.1-10.0.0.2"));
     assert_eq!(ledger.counts(&key()).free, 2, "the network");
-    pools.restored();
-    pools.apply(&pool_with("10.0.0.1-10.0.0.8"));
+    ledger.pools_restored(InClusterKind::IPPool);
+    ledger.apply_pool(&pool_with("10.0.0.1-10.0.0.8"));
     assert_eq!(ledger.counts(&key()).free, 6, "the pool");
 }
 
 #[test]
 fn late_watch_does_not_undo_a_takeover() {
-    let ledger = with_pool();
+    let mut ledger = with_pool();
     ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
     let uid = at_version(5, "a", None).metadata.uid;
     let state_of = |version, name: &str, released: Option<&str>| {
@@ -233,23 +223,23 @@ fn late_watch_does_not_undo_a_takeover() {
     );
 
     // A new list is believed: a restore of etcd has lowered the versions.
-    EventHandler::<IPReservation>::init(&ledger);
+    Observe::<IPReservation>::init(&mut ledger);
     ledger.apply(&state_of(4, "a", None));
-    EventHandler::<IPReservation>::init_done(&ledger);
+    Observe::<IPReservation>::init_done(&mut ledger);
     assert_eq!(held_slots(&ledger, "a", "uid-a"), [(value(1), key())]);
     assert_eq!(held_slots(&ledger, "b", "uid-b"), []);
 }
 
 #[test]
 fn list_after_a_restore_shows_a_deleted_reservation() {
-    let ledger = with_pool();
+    let mut ledger = with_pool();
     ledger.apply(&at_version(50, "a", None));
-    EventHandler::<IPReservation>::delete(&ledger, &at_version(51, "a", None));
+    Observe::<IPReservation>::delete(&mut ledger, &at_version(51, "a", None));
     ledger.apply(&at_version(49, "a", None));
     assert_eq!(held_slots(&ledger, "a", "uid-a"), [], "the watch is late");
-    EventHandler::<IPReservation>::init(&ledger);
+    Observe::<IPReservation>::init(&mut ledger);
     ledger.apply(&at_version(5, "a", None));
-    EventHandler::<IPReservation>::init_done(&ledger);
+    Observe::<IPReservation>::init_done(&mut ledger);
     assert_eq!(held_slots(&ledger, "a", "uid-a"), [(value(1), key())]);
     ledger.insert_reservation(&at_version(6, "a", Some("1970-01-01T00:16:40Z")));
     assert_eq!(cooled_down_slots(&ledger, 1061), [value(1)]);
@@ -257,7 +247,7 @@ fn list_after_a_restore_shows_a_deleted_reservation() {
 
 #[test]
 fn manual_ipaddress_is_in_use() {
-    let ledger = with_pool();
+    let mut ledger = with_pool();
     let mut by_hand = address("hand", 1);
     by_hand.metadata.finalizers = None;
     ledger.apply(&by_hand);
@@ -267,7 +257,7 @@ fn manual_ipaddress_is_in_use() {
 
 #[test]
 fn ipv4_mapped_address_counts_as_in_use() {
-    let ledger = with_pool();
+    let mut ledger = with_pool();
     let mut mapped = address("mapped", 1);
     mapped.spec.address = "::ffff:10.0.0.1".to_owned();
     ledger.apply(&mapped);
@@ -281,7 +271,7 @@ fn ipv4_mapped_address_counts_as_in_use() {
 
 #[test]
 fn filtered_addresses_do_not_count_towards_the_limit() {
-    let ledger = with_pool();
+    let mut ledger = with_pool();
     for (name, last) in [("a", 1), ("b", 2), ("c", 3)] {
         ledger.apply(&address(name, last));
     }
@@ -294,7 +284,7 @@ fn filtered_addresses_do_not_count_towards_the_limit() {
 
 #[test]
 fn attempt_with_unknown_outcome_is_returned_once() {
-    let ledger = with_pool();
+    let mut ledger = with_pool();
     let uid = Uid::of("uid-a");
     ledger.remember_attempt(uid, &key(), &value(1));
     assert_eq!(ledger.attempt(Uid::of("uid-b"), &key()), None);
@@ -318,7 +308,7 @@ fn attempt_with_unknown_outcome_is_returned_once() {
 fn claim_that_waits_is_woken_by_its_late_reservation() {
     // The reply to the creation was lost, and the pool is deleted before the watch reports the
     // reservation.
-    let (ledger, woken) = recording();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(
         json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
     ));
@@ -326,18 +316,18 @@ fn claim_that_waits_is_woken_by_its_late_reservation() {
         ledger.pool_or_wait(&key(), &claim("a"), 1),
         PoolLookup::Found(_)
     ));
-    take(&woken);
+    take(&mut ledger);
     ledger.apply(&at_version(5, "a", None));
-    assert_eq!(take(&woken), [claim("a")]);
+    assert_eq!(take(&mut ledger), [claim("a")]);
     ledger.apply(&at_version(6, "a", None));
-    assert_eq!(take(&woken), [], "the reservation is known");
+    assert_eq!(take(&mut ledger), [], "the reservation is known");
 
     // The pool is exhausted, and a request of a manager that has stopped arrives.
-    let (ledger, woken) = recording();
+    let mut ledger = Ledger::default();
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.2"]}})));
     ledger.apply(&address("b", 2));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
-    take(&woken);
+    take(&mut ledger);
     ledger.apply(&at_version(5, "a", None));
-    assert_eq!(take(&woken), [claim("a")]);
+    assert_eq!(take(&mut ledger), [claim("a")]);
 }

@@ -57,7 +57,7 @@ proptest! {
     /// An address that is used in one pool of a network is used in all.
     #[test]
     fn network_agrees_with_a_naive_model(steps in steps()) {
-        let ledger = ledger();
+        let mut ledger = ledger();
         ledger.apply_network(&lab(json!({})));
         let (mut proposed, mut reserved, mut holders) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         // The network of a deleted pool is known as long as the pool has addresses.
@@ -130,7 +130,7 @@ proptest! {
     fn prefixes_of_any_length_agree_with_a_naive_model(
         steps in proptest::collection::vec((60..=67_u8, 0..64_u128, proptest::bool::ANY), 0..60),
     ) {
-        let ledger = ledger();
+        let mut ledger = ledger();
         ledger.apply_pool(&prefix_pool(64));
         let whole = capi_ipam_ip::parse_entry("fd00::/61").unwrap().span;
         let mut present = BTreeSet::new();

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn pools_of_one_network_never_propose_the_same_address() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&lab(json!({})));
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
     ledger.apply_pool(&member("q", "10.0.0.2-10.0.0.4"));
@@ -31,7 +31,7 @@ fn pools_of_one_network_never_propose_the_same_address() {
 
 #[test]
 fn address_observed_before_its_pool_joins_the_network() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&lab(json!({})));
     ledger.apply(&address("a", 2));
     ledger.apply_pool(&member("q", "10.0.0.2-10.0.0.4"));
@@ -58,7 +58,7 @@ fn address_observed_before_its_pool_joins_the_network() {
 
 #[test]
 fn pool_needs_the_block_length_of_its_network() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&lab(json!({"status": null})));
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
@@ -91,7 +91,7 @@ fn refusal(ledger: &Ledger, pool: &PoolKey) -> Option<NetworkRefusal> {
 
 #[test]
 fn network_must_exist_and_allow_the_namespace() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
     assert_eq!(
         refusal(&ledger, &key()),
@@ -116,11 +116,11 @@ fn network_must_exist_and_allow_the_namespace() {
         assert_eq!(can_allocate, expected.is_none(), "{namespaces}");
     }
     let labelled = |value: &str| BTreeMap::from([("tenant".to_owned(), value.to_owned())]);
-    ledger.apply_namespace("n", &labelled("a"));
+    ledger.set_namespace("n", &labelled("a"));
     assert_eq!(refusal(&ledger, &key()), None);
-    ledger.apply_namespace("n", &labelled("b"));
+    ledger.set_namespace("n", &labelled("b"));
     assert_eq!(refusal(&ledger, &key()), not_allowed);
-    ledger.apply_namespace("n", &labelled("a"));
+    ledger.set_namespace("n", &labelled("a"));
     ledger.remove_namespace("n");
     assert_eq!(refusal(&ledger, &key()), not_allowed);
     ledger.remove_network("lab");
@@ -132,7 +132,7 @@ fn network_must_exist_and_allow_the_namespace() {
 
 #[test]
 fn refused_pool_neither_allocates_nor_uses_addresses_of_the_network() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&lab(json!({"spec": {"namespaces": {"from": "None"}}})));
     let global = json!({"kind": "GlobalInClusterIPPool", "metadata": {"name": "g", "uid": "g", "namespace": null},
                         "spec": {"network": "lab"}});
@@ -153,7 +153,7 @@ fn refused_pool_neither_allocates_nor_uses_addresses_of_the_network() {
 
 #[test]
 fn network_selects_pools_that_name_no_other() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     let labelled = |name: &str, site: &str, network: Option<&str>| {
         let metadata = json!({"name": name, "uid": name, "labels": {"site": site}});
         pool(json!({"metadata": metadata, "spec": {"network": network}}))
@@ -213,7 +213,7 @@ fn network_selects_pools_that_name_no_other() {
 
 #[test]
 fn addresses_of_several_pools_of_a_network_are_shared() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&lab(json!({})));
     for (name, addresses, shared) in [
         ("p", "10.0.0.1-10.0.0.9", 0),
@@ -230,7 +230,7 @@ fn addresses_of_several_pools_of_a_network_are_shared() {
 
 #[test]
 fn gateways_and_exclusions_of_a_network_hold_for_all_its_pools() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&lab(
         json!({"spec": {"excluded": ["10.0.0.3-10.0.0.4", "fd00::/64"]}}),
     ));
@@ -262,7 +262,7 @@ fn gateways_and_exclusions_of_a_network_hold_for_all_its_pools() {
 
 #[test]
 fn overlapping_pools_are_found_unless_in_one_network() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     let other = |name: &str, addresses: &str| {
         pool(json!({"metadata": {"name": name}, "spec": {"addresses": [addresses]}}))
     };

@@ -10,13 +10,13 @@ use super::super::order::Order;
 use super::*;
 
 fn with_order(order: &str) -> Ledger {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({"spec": {"allocation": {"order": order}}})));
     ledger
 }
 
 /// The last part of the address that is proposed to a claim.
-fn propose(ledger: &Ledger, name: &str) -> u8 {
+fn propose(ledger: &mut Ledger, name: &str) -> u8 {
     match ledger.propose(&key(), &claim(name), 1) {
         Proposal::Slot(slot) => (1..=SIZE)
             .find(|last| block(*last) == slot.block)
@@ -41,25 +41,25 @@ pub(super) fn allocated(last: u8, at: i64) -> IPAddress {
 
 #[test]
 fn round_robin_proposes_the_next_address() {
-    let ledger = with_order("RoundRobin");
+    let mut ledger = with_order("RoundRobin");
     assert_eq!(
         [
-            propose(&ledger, "a"),
-            propose(&ledger, "b"),
-            propose(&ledger, "c")
+            propose(&mut ledger, "a"),
+            propose(&mut ledger, "b"),
+            propose(&mut ledger, "c")
         ],
         [1, 2, 3]
     );
     ledger.drop_candidate(&value(1));
     ledger.drop_candidate(&value(2));
-    let rest: Vec<u8> = (4..=8).map(|_| propose(&ledger, "d")).collect();
+    let rest: Vec<u8> = (4..=8).map(|_| propose(&mut ledger, "d")).collect();
     assert_eq!(rest, [4, 5, 6, 7, 8]);
-    assert_eq!(propose(&ledger, "e"), 1);
+    assert_eq!(propose(&mut ledger, "e"), 1);
 }
 
 #[test]
 fn round_robin_continues_above_the_newest_address() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     // A list has the order of the names, and the IPAddress objects can be listed before the pool.
     for (last, at) in [(1, 500), (2, 600), (3, 100), (5, 300)] {
         ledger.apply(&allocated(last, at));
@@ -67,27 +67,29 @@ fn round_robin_continues_above_the_newest_address() {
     ledger.apply_pool(&pool(
         json!({"spec": {"allocation": {"order": "RoundRobin"}}}),
     ));
-    assert_eq!(propose(&ledger, "a"), 4);
+    assert_eq!(propose(&mut ledger, "a"), 4);
     // An older allocation does not move the position.
     ledger.apply(&allocated(6, 200));
-    assert_eq!(propose(&ledger, "b"), 7);
+    assert_eq!(propose(&mut ledger, "b"), 7);
     // Another manager has allocated an address.
     ledger.drop_candidate(&value(4));
     ledger.apply(&allocated(8, 700));
-    assert_eq!(propose(&ledger, "c"), 4);
+    assert_eq!(propose(&mut ledger, "c"), 4);
 }
 
 #[test]
 fn random_order_proposes_every_address_once() {
-    let ledger = with_order("Random");
+    let mut ledger = with_order("Random");
     let proposed: BTreeSet<u8> = (0..SIZE)
-        .map(|number| propose(&ledger, &format!("c{number}")))
+        .map(|number| propose(&mut ledger, &format!("c{number}")))
         .collect();
     assert_eq!(proposed.len(), usize::from(SIZE));
     assert_eq!(ledger.propose(&key(), &claim("more"), 1), Proposal::Wait);
     ledger.drop_candidate(&value(5));
     ledger.drop_candidate(&value(6));
-    let again: BTreeSet<u8> = ["more", "last"].map(|name| propose(&ledger, name)).into();
+    let again: BTreeSet<u8> = ["more", "last"]
+        .map(|name| propose(&mut ledger, name))
+        .into();
     assert_eq!(again, BTreeSet::from([5, 6]));
 }
 

@@ -10,7 +10,7 @@ fn numbered(number: usize, change: serde_json::Value) -> Pool {
 
 #[test]
 fn search_for_overlaps_ends_after_twenty() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     for number in 0..50 {
         ledger.apply_pool(&numbered(number, json!({})));
     }
@@ -28,7 +28,7 @@ fn search_for_overlaps_ends_after_twenty() {
 /// The advice of the condition for two pools, which then are as it says. Returns whether both can
 /// allocate and whether the overlap is gone.
 fn follow(advice: &str, length: i64) -> (bool, bool) {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&lab(json!({})));
     let prefixes = |change: serde_json::Value| {
         let mut pool = json!({
@@ -85,7 +85,7 @@ fn advice_about_an_overlap_ends_it() {
 
 #[test]
 fn lengths_of_overlapping_pools_are_compared() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     ledger.apply_pool(&numbered(1, json!({})));
     let others = ledger.overlapping(&key());
@@ -94,7 +94,7 @@ fn lengths_of_overlapping_pools_are_compared() {
 
 #[test]
 fn spec_is_parsed_once_per_generation() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     let at = |generation: i64, addresses: &str| {
         let mut pool = pool(json!({"spec": {"addresses": [addresses]}}));
         pool.metadata.generation = Some(generation);
@@ -125,12 +125,12 @@ fn spec_is_parsed_once_per_generation() {
 
 #[test]
 fn unused_pool_has_no_free_set() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
-    let has_list = || ledger.state.lock().pools[&key()].has_free_list();
-    assert!(!has_list());
+    let has_list = |ledger: &Ledger| ledger.pools[&key()].has_free_list();
+    assert!(!has_list(&ledger));
     ledger.apply(&address("a", 1));
-    assert_eq!((has_list(), counts(&ledger)), (true, (8, 7, 1, 0)));
+    assert_eq!((has_list(&ledger), counts(&ledger)), (true, (8, 7, 1, 0)));
     ledger.delete(&address("a", 1));
     assert_eq!(counts(&ledger), (8, 8, 0, 0));
 }
@@ -138,13 +138,7 @@ fn unused_pool_has_no_free_set() {
 /// A network has no block length at first: its pools wait, and allocate in the network only.
 #[test]
 fn pools_that_wait_for_one_network_do_not_overlap() {
-    let enqueued = Arc::<Mutex<Vec<PoolKey>>>::default();
-    let record = Arc::clone(&enqueued);
-    let pools = Box::new(move |pool: &PoolKey| record.lock().push(pool.clone()));
-    let ledger = Ledger {
-        pools,
-        ..Ledger::read_only()
-    };
+    let mut ledger = ledger();
     ledger.apply_network(&lab(json!({"status": null})));
     ledger.apply_pool(&pool(json!({"metadata": {"name": "own", "uid": "own"}})));
     ledger.apply_pool(&pool(json!({"metadata": {"name": "q", "uid": "q"}})));
@@ -153,14 +147,14 @@ fn pools_that_wait_for_one_network_do_not_overlap() {
     for name in ["own", "q"] {
         ledger.clear_notified(&named(name));
     }
-    enqueued.lock().clear();
+    take(&mut ledger);
     ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
     assert_eq!(
         (ledger.overlapping(&key()), ledger.overlapping(&named("q"))),
         (vec![named("own")], vec![named("own")])
     );
     assert!(
-        enqueued.lock().contains(&named("own")),
+        ledger.take_effects().pools.contains(&named("own")),
         "its condition names other pools"
     );
     assert_eq!(

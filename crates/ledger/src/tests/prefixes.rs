@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn prefixes_are_counted_and_proposed_like_addresses() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&prefix_pool(64));
     ledger.apply(&prefix_address("a", "fd00::", 64));
     let Proposal::Slot(slot) = ledger.propose(&prefix_key(), &claim("b"), 1) else {
@@ -23,7 +23,7 @@ fn prefixes_are_counted_and_proposed_like_addresses() {
 
 #[test]
 fn prefix_of_another_length_blocks_all_overlapping_ones() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&prefix_pool(64));
     ledger.apply(&prefix_address("wide", "fd00::", 62));
     ledger.apply(&prefix_address("inside", "fd00:0:0:1::", 64));

@@ -51,7 +51,7 @@ fn summary(change: &ScopeChange) -> (String, bool, bool, Vec<Block>) {
 
 /// The pools p and q are members with one address in use each; r and s are not.
 fn ledger_with_pools() -> Ledger {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&selecting("lab"));
     for (name, net) in [
         ("p", Some("lab")),
@@ -75,24 +75,24 @@ fn ledger_with_pools() -> Ledger {
 #[test]
 fn pool_that_leaves_affects_its_addresses_in_use() {
     let ledger = ledger_with_pools();
-    let preview = |name: &str, net: Option<&str>| {
-        summary(&ledger.preview_pool(&named(name), &labelled(name, 8, net)))
+    let preview = |ledger: &Ledger, name: &str, net: Option<&str>| {
+        summary(&ledger.preview_pool(&named(name), PoolInfo::of(&labelled(name, 8, net))))
     };
     assert_eq!(
-        preview("p", None),
+        preview(&ledger, "p", None),
         ("p".to_owned(), true, false, vec![block(1)])
     );
     assert_eq!(
-        preview("p", Some("lab")),
+        preview(&ledger, "p", Some("lab")),
         ("p".to_owned(), false, false, vec![])
     );
     // It joins: 10.0.0.1 is in use in the network, 10.0.0.3 is not.
     assert_eq!(
-        preview("r", Some("lab")),
+        preview(&ledger, "r", Some("lab")),
         ("r".to_owned(), false, true, vec![block(1)])
     );
     assert_eq!(
-        preview("s", Some("lab")),
+        preview(&ledger, "s", Some("lab")),
         ("s".to_owned(), false, true, vec![])
     );
     assert_eq!(ledger.scope(&named("p")), network(), "nothing has changed");
@@ -100,34 +100,37 @@ fn pool_that_leaves_affects_its_addresses_in_use() {
 
 #[test]
 fn network_change_affects_the_pools_that_it_moves() {
-    let ledger = ledger_with_pools();
-    let preview = |network: &IPNetwork| {
+    let mut ledger = ledger_with_pools();
+    let preview = |ledger: &Ledger, network: &IPNetwork| {
         ledger
             .preview_network(network)
             .iter()
             .map(summary)
             .collect::<Vec<_>>()
     };
-    assert_eq!(preview(&selecting("lab")), []);
+    assert_eq!(preview(&ledger, &selecting("lab")), []);
     let gone = |name: &str, last: u8| (name.to_owned(), true, false, vec![block(last)]);
     assert_eq!(
-        preview(&lab(json!({"spec": {}}))),
+        preview(&ledger, &lab(json!({"spec": {}}))),
         [gone("p", 1), gone("q", 2)]
     );
     let all = [
         ("r".to_owned(), false, true, vec![block(1)]),
         ("s".to_owned(), false, true, vec![]),
     ];
-    assert_eq!(preview(&lab(json!({"spec": {"pools": {}}}))), all);
+    assert_eq!(preview(&ledger, &lab(json!({"spec": {"pools": {}}}))), all);
     assert_eq!(
-        preview(&lab(json!({"spec": {"pools": {}}, "status": null}))),
+        preview(
+            &ledger,
+            &lab(json!({"spec": {"pools": {}}, "status": null}))
+        ),
         all,
         "its block length is not set yet"
     );
     // Two pools that join at the same time share an address that is not in use in the network.
     ledger.insert_reservation(&held_in("r", &own("r"), 5));
     ledger.insert_reservation(&held_in("s", &own("s"), 5));
-    let changes = preview(&lab(json!({"spec": {"pools": {}}})));
+    let changes = preview(&ledger, &lab(json!({"spec": {"pools": {}}})));
     assert_eq!(changes[0].3, [block(1), block(5)]);
     assert_eq!(changes[1].3, [block(5)]);
     assert_eq!(ledger.scope(&named("r")), own("r"), "nothing has changed");

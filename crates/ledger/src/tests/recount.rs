@@ -55,10 +55,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// The counts and the free addresses of the pool, as they are and after a count of all blocks.
-fn now_and_recounted(ledger: &Ledger) -> [String; 2] {
-    let mut state = ledger.state.lock();
-    let state = &mut *state;
-    let Some(entry) = state.pools.get_mut(&key()) else {
+fn now_and_recounted(ledger: &mut Ledger) -> [String; 2] {
+    let Some(entry) = ledger.pools.get_mut(&key()) else {
         return Default::default();
     };
     let describe = |entry: &PoolEntry| {
@@ -78,7 +76,7 @@ fn now_and_recounted(ledger: &Ledger) -> [String; 2] {
     };
     let now = describe(entry);
     let none = UsageMap::default();
-    let usage = state
+    let usage = ledger
         .scopes
         .get(&Scope::Pool(key()))
         .map_or(&none, |scope| &scope.usage);
@@ -89,7 +87,7 @@ fn now_and_recounted(ledger: &Ledger) -> [String; 2] {
 proptest! {
     #[test]
     fn change_of_a_pool_agrees_with_a_recount(steps in steps()) {
-        let ledger = ledger();
+        let mut ledger = ledger();
         let now = jiff::Timestamp::now().as_second();
         for (number, step) in steps.into_iter().enumerate() {
             let held = |last: u8| reservation(last, held_by(&format!("c{last}")), None);
@@ -116,14 +114,14 @@ proptest! {
             }
         }
         // Once, since the count of all blocks would correct what an earlier step has left wrong.
-        let [now, recounted] = now_and_recounted(&ledger);
+        let [now, recounted] = now_and_recounted(&mut ledger);
         prop_assert_eq!(now, recounted);
     }
 }
 
 #[test]
 fn block_of_another_length_is_not_allocated_when_a_pool_grows() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.3"]}})));
     let mut prefix = reservation(4, held_by("block"), None);
     prefix.spec.prefix_length = Some(30);
@@ -144,7 +142,7 @@ fn block_of_another_length_is_not_allocated_when_a_pool_grows() {
 
 #[test]
 fn many_blocks_are_looked_up_by_their_usage() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.8"]}})));
     ledger.apply(&reservation(9, held_by("outside"), None));
     ledger.apply(&address("outside", 9));

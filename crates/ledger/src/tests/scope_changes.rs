@@ -7,7 +7,6 @@
 )]
 
 use capi_ipam_api::{MemberPhase, PoolNetwork};
-use capi_ipam_controller::watch::Invalid;
 
 use super::*;
 
@@ -300,7 +299,7 @@ impl Manager {
                 let labels = objects
                     .has_label
                     .then(|| ("tenant".to_owned(), "a".to_owned()));
-                ledger.apply_namespace("n", &labels.into_iter().collect());
+                ledger.set_namespace("n", &labels.into_iter().collect());
                 seen.has_label = objects.has_label;
             }
             Kind::Reservations => {
@@ -330,7 +329,7 @@ impl Manager {
 }
 
 /// A pool that cannot be decoded shows its metadata only.
-fn observe_pool(ledger: &Ledger, objects: &Objects, pool: usize) {
+fn observe_pool(ledger: &mut Ledger, objects: &Objects, pool: usize) {
     let object = objects.pool(pool);
     if objects.pools[pool].is_decodable {
         ledger.apply_pool(&object);
@@ -411,11 +410,11 @@ fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
             objects.edit_pool(*pool, |pool| pool.is_decodable = *is_valid);
         }
         Step::Select(network, selector) => {
-            objects.edit_network(*network, |it| it.selector = *selector)
+            objects.edit_network(*network, |it| it.selector = *selector);
         }
         Step::Allow(network, allows) => objects.edit_network(*network, |it| it.allows = *allows),
         Step::Validate(network, is_valid) => {
-            objects.edit_network(*network, |it| it.is_valid = *is_valid)
+            objects.edit_network(*network, |it| it.is_valid = *is_valid);
         }
         Step::Delete(network) => objects.edit_network(*network, |it| it.is_deleting = true),
         Step::Force(network) => objects.networks[*network] = None,

@@ -38,7 +38,7 @@ fn can_allocate(ledger: &Ledger, name: &str) -> bool {
 
 /// Two pools that the network selects, with one address in use each.
 fn two_members() -> Ledger {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&selecting(json!({})));
     for (name, last) in [("p", 1), ("q", 2)] {
         ledger.apply_pool(&labelled(name, Some("a"), json!({})));
@@ -48,7 +48,7 @@ fn two_members() -> Ledger {
 }
 
 /// Both pools are in the network, allocate nothing, and nothing of them is moved.
-fn assert_kept(ledger: &Ledger, case: &str) {
+fn assert_kept(ledger: &mut Ledger, case: &str) {
     for name in ["p", "q"] {
         assert_eq!(
             ledger.scope(&named(name)),
@@ -80,31 +80,34 @@ fn selected_pools_stay_in_a_network_that_is_unusable() {
         ("unreadable", unreadable),
         ("narrowed", narrowed),
     ] {
-        let ledger = two_members();
+        let mut ledger = two_members();
         ledger.apply_network(&selecting(change));
-        assert_kept(&ledger, case);
+        assert_kept(&mut ledger, case);
         ledger.apply_network(&selecting(json!({"metadata": {"generation": 5}})));
         assert!(
             can_allocate(&ledger, "p") && can_allocate(&ledger, "q"),
             "{case}: it is usable again"
         );
         ledger.remove_network("lab");
-        assert_kept(&ledger, &format!("{case}, then missing"));
+        assert_kept(&mut ledger, &format!("{case}, then missing"));
     }
 }
 
 #[test]
 fn network_that_cannot_be_decoded_keeps_its_pools() {
-    let ledger = two_members();
-    let metadata = serde_json::from_value(json!({"name": "lab", "uid": "lab"})).unwrap();
-    ledger.apply_invalid_network(&metadata);
-    assert_kept(&ledger, "changed");
+    let mut ledger = two_members();
+    let invalid = Invalid {
+        error: "no list".to_owned(),
+        metadata: serde_json::from_value(json!({"name": "lab", "uid": "lab"})).unwrap(),
+    };
+    Observe::<IPNetwork>::apply_invalid(&mut ledger, &invalid);
+    assert_kept(&mut ledger, "changed");
     let refusal = ledger.pool_info(&key()).unwrap().network_problem;
     assert_eq!(refusal, Some(NetworkRefusal::Invalid("lab".into())));
     // It is listed again, and is not removed.
-    EventHandler::<IPNetwork>::init(&ledger);
-    ledger.apply_invalid_network(&metadata);
-    EventHandler::<IPNetwork>::init_done(&ledger);
+    Observe::<IPNetwork>::init(&mut ledger);
+    Observe::<IPNetwork>::apply_invalid(&mut ledger, &invalid);
+    Observe::<IPNetwork>::init_done(&mut ledger);
     assert_eq!(
         ledger.pool_info(&key()).unwrap().network_problem,
         Some(NetworkRefusal::Invalid("lab".into()))
@@ -113,18 +116,18 @@ fn network_that_cannot_be_decoded_keeps_its_pools() {
 
 #[test]
 fn namespace_that_loses_its_label_keeps_pools_in_the_network() {
-    let ledger = two_members();
-    ledger.apply_namespace(
+    let mut ledger = two_members();
+    ledger.set_namespace(
         "n",
         &BTreeMap::from([("tenant".to_owned(), "a".to_owned())]),
     );
     let namespaces = json!({"from": "Selector", "selector": {"matchLabels": {"tenant": "a"}}});
     ledger.apply_network(&selecting(json!({"spec": {"namespaces": namespaces}})));
     assert!(can_allocate(&ledger, "p"));
-    ledger.apply_namespace("n", &BTreeMap::new());
-    assert_kept(&ledger, "another label");
+    ledger.set_namespace("n", &BTreeMap::new());
+    assert_kept(&mut ledger, "another label");
     ledger.remove_namespace("n");
-    assert_kept(&ledger, "no namespace");
+    assert_kept(&mut ledger, "no namespace");
     // A pool that never was a member is none.
     ledger.apply_pool(&labelled("r", Some("a"), json!({})));
     assert_eq!(ledger.scope(&named("r")), Scope::Pool(named("r")));
@@ -133,7 +136,7 @@ fn namespace_that_loses_its_label_keeps_pools_in_the_network() {
 
 #[test]
 fn restarted_manager_keeps_pools_in_a_missing_network() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     for (name, phase) in [("p", "Member"), ("q", "Joining")] {
         let status = json!({"observedGeneration": 1, "network": {"name": "lab", "phase": phase}});
         ledger.apply_pool(&labelled(name, Some("a"), json!({"status": status})));
@@ -141,7 +144,7 @@ fn restarted_manager_keeps_pools_in_a_missing_network() {
     for (name, last) in [("p", 1), ("q", 2)] {
         ledger.apply(&in_scope(name, &in_lab(last), held_by(name)));
     }
-    assert_kept(&ledger, "missing");
+    assert_kept(&mut ledger, "missing");
     let status = json!({"observedGeneration": 1, "network": {"name": "lab", "phase": "Leaving"}});
     ledger.apply_pool(&labelled("r", None, json!({"status": status})));
     assert!(can_allocate(&ledger, "r"), "it has left the network");
@@ -159,7 +162,7 @@ fn pools_restored_before_their_network_do_not_allocate() {
     let restored = labelled("p", Some("a"), json!({}));
     let reservation = in_scope("p", &in_lab(1), held_by("p"));
     for reservation_first in [true, false] {
-        let ledger = ledger();
+        let mut ledger = ledger();
         if reservation_first {
             ledger.apply(&reservation);
         }
@@ -176,7 +179,7 @@ fn pools_restored_before_their_network_do_not_allocate() {
         );
     }
     // An exclusion that a user has created in any scope is no evidence.
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_pool(&restored);
     ledger.apply(&in_scope("p", &in_lab(1), json!(null)));
     assert!(can_allocate(&ledger, "p"));
@@ -184,7 +187,7 @@ fn pools_restored_before_their_network_do_not_allocate() {
 
 #[test]
 fn pools_leave_a_deleted_network_by_an_explicit_change() {
-    let ledger = two_members();
+    let mut ledger = two_members();
     ledger.apply_network(&selecting(being_deleted()));
     ledger.apply_pool(&labelled("p", None, json!({})));
     assert_eq!(ledger.scope(&key()), Scope::Pool(key()));
@@ -199,7 +202,7 @@ fn pools_leave_a_deleted_network_by_an_explicit_change() {
 
 #[test]
 fn refused_pool_keeps_addresses_without_a_reservation_in_scope() {
-    let ledger = two_members();
+    let mut ledger = two_members();
     // An IPAddress that another provider has created.
     ledger.apply(&address("go", 5));
     assert_eq!(free(&ledger, "q"), 5);
@@ -252,7 +255,7 @@ fn reserved_prefix(scope: &Scope, last: u8) -> IPReservation {
 fn pool_with_another_block_length_does_not_join_by_label() {
     let key = PoolKey::new(InClusterKind::PrefixPool, Some("n"), "r");
     let own = Scope::Pool(key.clone());
-    let ledger = two_members();
+    let mut ledger = two_members();
     ledger.apply_pool(&prefixes(None));
     (0..4).for_each(|number| ledger.apply(&reserved_prefix(&own, number * 16)));
     ledger.apply_pool(&prefixes(Some("a")));
@@ -283,7 +286,7 @@ fn json_patch_spec(pool: &mut Pool, network: &str) {
 
 #[test]
 fn only_pool_recreated_with_another_length_is_not_stuck() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&selecting(
         json!({"status": {"blockLengths": {"ipv4": 32}}}),
     ));
@@ -307,7 +310,7 @@ proptest! {
     #[test]
     fn state_of_a_network_does_not_depend_on_the_order(order in Just((0..9_usize).collect::<Vec<_>>()).prop_shuffle()) {
         let build = |order: &[usize]| {
-            let ledger = ledger();
+            let mut ledger = ledger();
             for step in order {
                 match step {
                     0 => ledger.apply_network(&selecting(json!({"status": null}))),
@@ -331,7 +334,7 @@ proptest! {
 
 #[test]
 fn change_of_a_network_reaches_all_pools() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&selecting(json!({})));
     let names: Vec<String> = (0..300).map(|number| format!("p{number}")).collect();
     names

@@ -25,13 +25,13 @@ fn of(name: &str) -> ClaimAttributes {
 }
 
 /// A pool of eight addresses in slices of four: .0 to .3 has three usable addresses, and .8 one.
-fn sliced() -> (Ledger, Arc<Mutex<Vec<NamespacedName>>>) {
-    let (ledger, woken) = recording();
+fn sliced() -> Ledger {
+    let mut ledger = ledger();
     ledger.apply_pool(&pool(
         json!({"spec": {"slices": {"size": 4, "per": "Label", "label": "rack"}}}),
     ));
-    take(&woken);
-    (ledger, woken)
+    take(&mut ledger);
+    ledger
 }
 
 fn slice(block_of: &str, name: &str) -> IPSlice {
@@ -49,14 +49,14 @@ fn slice(block_of: &str, name: &str) -> IPSlice {
     .unwrap()
 }
 
-fn assign(ledger: &Ledger, claim_name: &str, owner: &str) -> String {
+fn assign(ledger: &mut Ledger, claim_name: &str, owner: &str) -> String {
     match ledger.propose(&key(), &claim(claim_name), of(owner)) {
         Proposal::AssignSlice(block) => block.to_string(),
         other => panic!("{other:?}"),
     }
 }
 
-fn last(ledger: &Ledger, claim_name: &str, owner: &str) -> u8 {
+fn last(ledger: &mut Ledger, claim_name: &str, owner: &str) -> u8 {
     match ledger.propose(&key(), &claim(claim_name), of(owner)) {
         Proposal::Slot(slot) => (0..=255).find(|last| block(*last) == slot.block).unwrap(),
         other => panic!("{other:?}"),
@@ -65,18 +65,21 @@ fn last(ledger: &Ledger, claim_name: &str, owner: &str) -> u8 {
 
 #[test]
 fn claims_of_an_owner_wait_for_one_slice() {
-    let (ledger, woken) = sliced();
-    assert_eq!(assign(&ledger, "a1", "a"), "10.0.0.0/30");
+    let mut ledger = sliced();
+    assert_eq!(assign(&mut ledger, "a1", "a"), "10.0.0.0/30");
     let pending = Proposal::SliceUnavailable(SliceRefusal::Pending { owner: owner("a") });
     assert_eq!(ledger.propose(&key(), &claim("a2"), of("a")), pending);
     assert_eq!(
-        assign(&ledger, "b1", "b"),
+        assign(&mut ledger, "b1", "b"),
         "10.0.0.4/30",
         "another owner does not wait"
     );
     ledger.insert_slice(&slice("10.0.0.0/30", "a"));
-    assert_eq!(take(&woken), [claim("a2")]);
-    assert_eq!((last(&ledger, "a1", "a"), last(&ledger, "a2", "a")), (1, 2));
+    assert_eq!(take(&mut ledger), [claim("a2")]);
+    assert_eq!(
+        (last(&mut ledger, "a1", "a"), last(&mut ledger, "a2", "a")),
+        (1, 2)
+    );
     assert_eq!(
         ledger.slice_counts(&key()),
         Some(SliceCounts {
@@ -89,14 +92,14 @@ fn claims_of_an_owner_wait_for_one_slice() {
 
 #[test]
 fn failed_assignment_wakes_the_claim_that_waits_for_it() {
-    let (ledger, woken) = sliced();
-    assert_eq!(assign(&ledger, "a1", "a"), "10.0.0.0/30");
+    let mut ledger = sliced();
+    assert_eq!(assign(&mut ledger, "a1", "a"), "10.0.0.0/30");
     let pending = Proposal::SliceUnavailable(SliceRefusal::Pending { owner: owner("a") });
     assert_eq!(ledger.propose(&key(), &claim("a2"), of("a")), pending);
-    assert_eq!(take(&woken), []);
+    assert_eq!(take(&mut ledger), []);
     ledger.end_slice_assignment(&key(), Block::new([10, 0, 0, 0].into(), 30));
-    assert_eq!(take(&woken), [claim("a2")]);
-    assert_eq!(assign(&ledger, "a2", "a"), "10.0.0.0/30");
+    assert_eq!(take(&mut ledger), [claim("a2")]);
+    assert_eq!(assign(&mut ledger, "a2", "a"), "10.0.0.0/30");
 }
 
 /// The request that assigns a slice ends after the pool has changed its family, its slice size or
@@ -113,11 +116,11 @@ fn assignment_ends_although_the_pool_has_changed() {
     ];
     for (number, change) in changes.into_iter().enumerate() {
         for is_undone in [false, true] {
-            let (ledger, woken) = recording();
+            let mut ledger = ledger();
             let before =
                 pool(json!({"metadata": {"generation": 1}, "spec": {"slices": slices(4)}}));
             ledger.apply_pool(&before);
-            assert_eq!(assign(&ledger, "a1", "a"), "10.0.0.0/30");
+            assert_eq!(assign(&mut ledger, "a1", "a"), "10.0.0.0/30");
             assert!(matches!(
                 ledger.propose(&key(), &claim("a2"), of("a")),
                 Proposal::SliceUnavailable(_)
@@ -131,12 +134,12 @@ fn assignment_ends_although_the_pool_has_changed() {
                 ));
             }
             ledger.end_slice_assignment(&key(), Block::new([10, 0, 0, 0].into(), 30));
-            take(&woken);
+            take(&mut ledger);
             ledger.apply_pool(&pool(
                 json!({"metadata": {"generation": 4}, "spec": {"slices": slices(4)}}),
             ));
             assert_eq!(
-                assign(&ledger, "a3", "a"),
+                assign(&mut ledger, "a3", "a"),
                 "10.0.0.0/30",
                 "change {number}, undone: {is_undone}"
             );
@@ -147,34 +150,34 @@ fn assignment_ends_although_the_pool_has_changed() {
 
 #[test]
 fn invalid_slice_takes_the_block_of_its_name() {
-    let (ledger, _) = sliced();
+    let mut ledger = sliced();
     let mut invalid = slice("10.0.0.0/30", "b");
     invalid.spec.block = "10.0.0.4/30".to_owned();
     ledger.apply(&invalid);
     assert_eq!(
-        assign(&ledger, "a1", "a"),
+        assign(&mut ledger, "a1", "a"),
         "10.0.0.4/30",
         "the API server has the name of the first one"
     );
     assert_eq!(ledger.slices(), [], "it is never returned");
     ledger.delete(&invalid);
-    assert_eq!(assign(&ledger, "c1", "c"), "10.0.0.0/30");
+    assert_eq!(assign(&mut ledger, "c1", "c"), "10.0.0.0/30");
     let undecodable = Invalid {
         error: "no date".to_owned(),
         metadata: Box::new(slice("10.0.0.8/30", "d").metadata),
     };
-    EventHandler::<IPSlice>::apply_invalid(&ledger, &undecodable);
+    Observe::<IPSlice>::apply_invalid(&mut ledger, &undecodable);
     assert!(matches!(
         ledger.propose(&key(), &claim("e1"), of("e")),
         Proposal::SliceUnavailable(_)
     ));
-    EventHandler::<IPSlice>::delete_invalid(&ledger, &undecodable);
-    assert_eq!(assign(&ledger, "e1", "e"), "10.0.0.8/30");
+    Observe::<IPSlice>::delete_invalid(&mut ledger, &undecodable);
+    assert_eq!(assign(&mut ledger, "e1", "e"), "10.0.0.8/30");
 }
 
 #[test]
 fn full_owner_does_not_delay_others() {
-    let (ledger, woken) = sliced();
+    let mut ledger = sliced();
     for (block, name) in [
         ("10.0.0.0/30", "a"),
         ("10.0.0.4/30", "b"),
@@ -183,7 +186,7 @@ fn full_owner_does_not_delay_others() {
         ledger.apply(&slice(block, name));
     }
     let taken: Vec<u8> = (0..3)
-        .map(|number| last(&ledger, &format!("a{number}"), "a"))
+        .map(|number| last(&mut ledger, &format!("a{number}"), "a"))
         .collect();
     assert_eq!(taken, [1, 2, 3]);
     let full = ledger.propose(&key(), &claim("a3"), of("a"));
@@ -194,76 +197,90 @@ fn full_owner_does_not_delay_others() {
             slices: 1
         })
     );
-    assert_eq!(last(&ledger, "b0", "b"), 4);
+    assert_eq!(last(&mut ledger, "b0", "b"), 4);
     assert!(matches!(
         ledger.propose(&key(), &claim("d0"), of("d")),
         Proposal::SliceUnavailable(_)
     ));
-    assert_eq!(take(&woken), []);
+    assert_eq!(take(&mut ledger), []);
     ledger.drop_candidate(&value(2));
-    assert_eq!(take(&woken), [claim("a3")]);
-    assert_eq!(last(&ledger, "a3", "a"), 2);
+    assert_eq!(take(&mut ledger), [claim("a3")]);
+    assert_eq!(last(&mut ledger, "a3", "a"), 2);
     // A returned slice is for the claim that waits.
     ledger.delete(&slice("10.0.0.8/30", "c"));
-    assert_eq!(take(&woken), [claim("d0")]);
-    assert_eq!(assign(&ledger, "d0", "d"), "10.0.0.8/30");
+    assert_eq!(take(&mut ledger), [claim("d0")]);
+    assert_eq!(assign(&mut ledger, "d0", "d"), "10.0.0.8/30");
+}
+
+/// The last slice.
+fn view(ledger: &Ledger) -> SliceView {
+    ledger.slices().pop().unwrap()
+}
+
+fn begin_return(ledger: &mut Ledger) -> bool {
+    let slice = view(ledger);
+    ledger.begin_slice_return(&slice)
 }
 
 #[test]
 fn slice_in_use_is_not_returned() {
-    let (ledger, _) = sliced();
+    let mut ledger = sliced();
     ledger.apply(&slice("10.0.0.4/30", "a"));
-    let view = || ledger.slices().pop().unwrap();
-    assert!(!view().is_in_use && view().pool_exists && view().keep_seconds == Some(None));
-    assert_eq!(last(&ledger, "a0", "a"), 4);
-    assert!(view().is_in_use && !ledger.begin_slice_return(&view()));
+    assert!(
+        !view(&ledger).is_in_use
+            && view(&ledger).pool_exists
+            && view(&ledger).keep_seconds == Some(None)
+    );
+    assert_eq!(last(&mut ledger, "a0", "a"), 4);
+    assert!(view(&ledger).is_in_use && !begin_return(&mut ledger));
     ledger.drop_candidate(&value(4));
-    assert!(ledger.begin_slice_return(&view()));
+    assert!(begin_return(&mut ledger));
     assert_eq!(
-        assign(&ledger, "a0", "a"),
+        assign(&mut ledger, "a0", "a"),
         "10.0.0.0/30",
         "no address of a slice that is being returned"
     );
-    ledger.cancel_slice_return(&view());
-    assert_eq!(last(&ledger, "a0", "a"), 4);
+    let returning = view(&ledger);
+    ledger.cancel_slice_return(&returning);
+    assert_eq!(last(&mut ledger, "a0", "a"), 4);
     // Addresses of a deleted pool are in use as well.
     ledger.apply(&address("a0", 4));
     ledger.remove_pool(&key());
-    assert!(view().is_in_use && !view().pool_exists);
+    assert!(view(&ledger).is_in_use && !view(&ledger).pool_exists);
 }
 
 #[test]
 fn slices_are_known_before_their_pool() {
-    let (ledger, woken) = recording();
-    EventHandler::<IPSlice>::init(&ledger);
+    let mut ledger = ledger();
+    Observe::<IPSlice>::init(&mut ledger);
     ledger.apply(&slice("10.0.0.4/30", "a"));
-    EventHandler::<IPSlice>::init_done(&ledger);
+    Observe::<IPSlice>::init_done(&mut ledger);
     ledger.apply_pool(&pool(
         json!({"spec": {"slices": {"size": 4, "per": "Label", "label": "rack"}}}),
     ));
-    assert_eq!(last(&ledger, "a0", "a"), 4);
+    assert_eq!(last(&mut ledger, "a0", "a"), 4);
     // The slices are removed from the pool: claims get any address.
-    assert_eq!(assign(&ledger, "b0", "b"), "10.0.0.0/30");
+    assert_eq!(assign(&mut ledger, "b0", "b"), "10.0.0.0/30");
     assert!(matches!(
         ledger.propose(&key(), &claim("b1"), of("b")),
         Proposal::SliceUnavailable(_)
     ));
     ledger.apply_pool(&pool(json!({"metadata": {"generation": 2}})));
-    assert!(take(&woken).contains(&claim("b1")));
+    assert!(take(&mut ledger).contains(&claim("b1")));
     assert_eq!(
-        (ledger.slice_counts(&key()), last(&ledger, "b1", "b")),
+        (ledger.slice_counts(&key()), last(&mut ledger, "b1", "b")),
         (None, 1)
     );
     // A list without the slice.
-    EventHandler::<IPSlice>::init(&ledger);
-    EventHandler::<IPSlice>::init_done(&ledger);
+    Observe::<IPSlice>::init(&mut ledger);
+    Observe::<IPSlice>::init_done(&mut ledger);
     assert_eq!(ledger.slices(), []);
 }
 
 /// Observes a pool with the order RoundRobin, its slices and its addresses; `order` is the order of
 /// the three.
 fn with_round_robin(order: [usize; 3]) -> Ledger {
-    let ledger = ledger();
+    let mut ledger = ledger();
     for step in order {
         match step {
             0 => {
@@ -296,15 +313,15 @@ fn round_robin_continues_in_the_slices_of_each_owner() {
         [2, 0, 1],
         [2, 1, 0],
     ] {
-        let ledger = with_round_robin(order);
+        let mut ledger = with_round_robin(order);
         ledger.delete(&allocated(2, 100));
         assert_eq!(
-            (last(&ledger, "a", "0"), last(&ledger, "b", "4")),
+            (last(&mut ledger, "a", "0"), last(&mut ledger, "b", "4")),
             (2, 7),
             "{order:?}"
         );
         assert_eq!(
-            (last(&ledger, "c", "0"), last(&ledger, "d", "4")),
+            (last(&mut ledger, "c", "0"), last(&mut ledger, "d", "4")),
             (3, 4),
             "{order:?}"
         );
@@ -313,7 +330,7 @@ fn round_robin_continues_in_the_slices_of_each_owner() {
 
 #[test]
 fn change_of_the_pool_keeps_the_position_of_each_owner() {
-    let ledger = with_round_robin([0, 1, 2]);
+    let mut ledger = with_round_robin([0, 1, 2]);
     ledger.delete(&allocated(5, 600));
     ledger.delete(&allocated(6, 700));
     let slices = json!({"size": 4, "per": "Label", "label": "rack", "mostEach": 3});
@@ -321,53 +338,53 @@ fn change_of_the_pool_keeps_the_position_of_each_owner() {
     ledger.apply_pool(&pool(
         json!({"metadata": {"generation": 2}, "spec": {"slices": slices, "allocation": order}}),
     ));
-    assert_eq!(last(&ledger, "a", "4"), 7);
+    assert_eq!(last(&mut ledger, "a", "4"), 7);
 }
 
 #[test]
 fn requested_address_is_in_a_slice_of_the_owner() {
-    let (ledger, woken) = sliced();
+    let mut ledger = sliced();
     ledger.apply(&slice("10.0.0.4/30", "a"));
-    let request = |name: &str, owner: &str, last: u8| {
+    let request = |ledger: &mut Ledger, name: &str, owner: &str, last: u8| {
         let attributes = ClaimAttributes {
             requested: Some(block(last)),
             ..of(owner)
         };
         ledger.propose(&key(), &claim(name), attributes)
     };
-    assert_eq!(request("a0", "a", 6), Proposal::Slot(value(6)));
+    assert_eq!(request(&mut ledger, "a0", "a", 6), Proposal::Slot(value(6)));
     assert_eq!(
-        request("b0", "b", 5),
+        request(&mut ledger, "b0", "b", 5),
         Proposal::Unavailable(Unavailable::InOtherSlice)
     );
     assert_eq!(
-        request("c0", "c", 2),
+        request(&mut ledger, "c0", "c", 2),
         Proposal::AssignSlice(Block::new([10, 0, 0, 0].into(), 30))
     );
     ledger.apply(&slice("10.0.0.0/30", "c"));
-    assert_eq!(request("c0", "c", 2), Proposal::Slot(value(2)));
+    assert_eq!(request(&mut ledger, "c0", "c", 2), Proposal::Slot(value(2)));
     assert_eq!(
-        take(&woken).last(),
+        take(&mut ledger).last(),
         Some(&claim("b0")),
         "the slices have changed"
     );
     assert_eq!(
-        request("b0", "b", 5),
+        request(&mut ledger, "b0", "b", 5),
         Proposal::Unavailable(Unavailable::InOtherSlice)
     );
     // The slice is returned, and the claim can have it.
     ledger.drop_candidate(&value(6));
     ledger.delete(&slice("10.0.0.4/30", "a"));
-    assert!(take(&woken).contains(&claim("b0")));
+    assert!(take(&mut ledger).contains(&claim("b0")));
     assert_eq!(
-        request("b0", "b", 5),
+        request(&mut ledger, "b0", "b", 5),
         Proposal::AssignSlice(Block::new([10, 0, 0, 4].into(), 30))
     );
 }
 
 #[test]
 fn sticky_address_is_in_a_slice_of_the_owner() {
-    let (ledger, _) = recording();
+    let mut ledger = ledger();
     let slices = json!({"size": 4, "per": "Label", "label": "rack"});
     ledger.apply_pool(&pool(
         json!({"spec": {"slices": slices, "allocation": {"sticky": true}}}),
@@ -386,16 +403,16 @@ fn sticky_address_is_in_a_slice_of_the_owner() {
         "it is remembered"
     );
     assert_eq!(
-        last(&ledger, "a0", "b"),
+        last(&mut ledger, "a0", "b"),
         1,
         "the claim has another owner now"
     );
     ledger.drop_candidate(&value(1));
-    assert_eq!(last(&ledger, "a0", "a"), 6);
+    assert_eq!(last(&mut ledger, "a0", "a"), 6);
     ledger.drop_candidate(&value(6));
     // Remembered addresses of the owner are the last ones.
     let taken: Vec<u8> = (1..=4)
-        .map(|number| last(&ledger, &format!("a{number}"), "a"))
+        .map(|number| last(&mut ledger, &format!("a{number}"), "a"))
         .collect();
     assert_eq!(taken, [4, 5, 7, 6]);
     assert!(matches!(
@@ -416,22 +433,22 @@ fn state(version: u32, uid: &str, name: &str, is_marked: bool) -> IPSlice {
 
 #[test]
 fn late_watch_does_not_give_a_slice_back_to_its_former_owner() {
-    let (ledger, woken) = sliced();
+    let mut ledger = sliced();
     ledger.apply(&state(5, "first", "a", false));
     ledger.insert_slice(&state(6, "first", "a", true));
     ledger.remove_slice(&state(6, "first", "a", true));
     // The responses above are ahead of the watch.
     ledger.apply(&state(6, "first", "a", true));
-    assert_eq!(assign(&ledger, "a0", "a"), "10.0.0.0/30");
+    assert_eq!(assign(&mut ledger, "a0", "a"), "10.0.0.0/30");
     ledger.insert_slice(&state(8, "second", "b", false));
-    take(&woken);
+    take(&mut ledger);
     ledger.apply(&state(6, "first", "a", true));
-    assert_eq!(take(&woken), []);
+    assert_eq!(take(&mut ledger), []);
     let pending = Proposal::SliceUnavailable(SliceRefusal::Pending { owner: owner("a") });
     assert_eq!(ledger.propose(&key(), &claim("a1"), of("a")), pending);
-    assert_eq!(last(&ledger, "b0", "b"), 4);
+    assert_eq!(last(&mut ledger, "b0", "b"), 4);
     ledger.delete(&state(7, "first", "a", true));
-    assert_eq!(last(&ledger, "b1", "b"), 5);
+    assert_eq!(last(&mut ledger, "b1", "b"), 5);
     ledger.apply(&state(8, "second", "b", false));
     ledger.apply(&state(9, "second", "b", true));
     assert!(ledger.slices()[0].empty_since.is_some());
@@ -439,28 +456,28 @@ fn late_watch_does_not_give_a_slice_back_to_its_former_owner() {
 
 #[test]
 fn restored_slice_replaces_what_was_known() {
-    let (ledger, _) = sliced();
+    let mut ledger = sliced();
     ledger.apply(&state(9, "first", "a", true));
     ledger.insert_slice(&state(5, "first", "a", false));
     assert!(
         ledger.slices()[0].empty_since.is_some(),
         "the response is older"
     );
-    EventHandler::<IPSlice>::restored(&ledger);
+    Observe::<IPSlice>::restored(&mut ledger);
     ledger.insert_slice(&state(5, "first", "a", false));
     assert!(ledger.slices()[0].empty_since.is_none());
 }
 
 #[test]
 fn list_after_a_restore_of_etcd_is_believed() {
-    let (ledger, _) = sliced();
+    let mut ledger = sliced();
     ledger.apply(&state(5, "first", "a", false));
     ledger.delete(&state(6, "first", "a", false));
     ledger.apply(&state(9, "second", "b", false));
-    EventHandler::<IPSlice>::init(&ledger);
+    Observe::<IPSlice>::init(&mut ledger);
     ledger.apply(&state(5, "first", "a", false));
-    EventHandler::<IPSlice>::init_done(&ledger);
-    assert_eq!(last(&ledger, "a0", "a"), 4);
+    Observe::<IPSlice>::init_done(&mut ledger);
+    assert_eq!(last(&mut ledger, "a0", "a"), 4);
     ledger.apply(&state(6, "first", "a", true));
     assert!(ledger.slices()[0].empty_since.is_some());
 }

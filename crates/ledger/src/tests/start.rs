@@ -10,20 +10,20 @@ fn with_gateway(name: &str, addresses: &str, gateway: &str) -> Pool {
 }
 
 /// A ledger in which the lists of networks and pools have begun, and the claims that it wakes.
-fn listing() -> (Ledger, Arc<Mutex<Vec<NamespacedName>>>) {
-    let (ledger, woken) = recording();
-    EventHandler::<IPNetwork>::init(&ledger);
+fn listing() -> Ledger {
+    let mut ledger = ledger();
+    Observe::<IPNetwork>::init(&mut ledger);
     ledger.begin_pool_list(InClusterKind::IPPool);
-    (ledger, woken)
+    ledger
 }
 
-fn end_network_list(ledger: &Ledger) {
-    EventHandler::<IPNetwork>::init_done(ledger);
+fn end_network_list(ledger: &mut Ledger) {
+    Observe::<IPNetwork>::init_done(ledger);
 }
 
 #[test]
 fn gateway_of_a_pool_that_is_listed_later_is_not_proposed() {
-    let (ledger, woken) = listing();
+    let mut ledger = listing();
     ledger.apply_network(&lab(json!({})));
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.4"));
     assert_eq!(
@@ -32,15 +32,15 @@ fn gateway_of_a_pool_that_is_listed_later_is_not_proposed() {
         "the other pool is not listed"
     );
     ledger.apply_pool(&with_gateway("q", "10.0.0.20", "10.0.0.1"));
-    end_network_list(&ledger);
+    end_network_list(&mut ledger);
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
         Proposal::Wait,
         "another pool may follow"
     );
-    assert_eq!(take(&woken), []);
+    assert_eq!(take(&mut ledger), []);
     ledger.end_pool_list(InClusterKind::IPPool);
-    assert!(take(&woken).contains(&claim("a")));
+    assert!(take(&mut ledger).contains(&claim("a")));
     assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (3, 1));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
@@ -64,30 +64,29 @@ fn gateway_of_a_pool_that_is_listed_later_is_not_proposed() {
 /// two of them.
 #[test]
 fn proposal_is_made_by_the_newest_state_of_the_pool() {
-    let ledger = ledger();
+    let mut ledger = ledger();
     ledger.apply_network(&lab(json!({})));
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.4"));
-    let mut state = ledger.state.lock();
     let declared = PoolInfo::of(&with_gateway("q", "10.0.0.20", "10.0.0.1"));
-    state.set_pool(&named("q"), Some(declared));
-    assert_eq!(state.pools_to_refresh, [key()]);
+    ledger.set_pool(&named("q"), Some(declared));
+    assert_eq!(ledger.pools_to_refresh, [key()]);
     assert_eq!(
-        state.propose(&key(), &claim("a"), &ClaimAttributes::from(1)),
+        ledger.propose(&key(), &claim("a"), 1),
         Proposal::Slot(in_lab(2))
     );
 }
 
 #[test]
 fn claims_wait_until_all_initial_lists_are_complete() {
-    let (ledger, woken) = listing();
+    let mut ledger = listing();
     // The list is interrupted and begins again.
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.apply_pool(&pool(json!({})));
     ledger.end_pool_list(InClusterKind::IPPool);
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
     ledger.apply_network(&lab(json!({"spec": {"pools": {}}})));
-    end_network_list(&ledger);
-    assert!(take(&woken).contains(&claim("a")));
+    end_network_list(&mut ledger);
+    assert!(take(&mut ledger).contains(&claim("a")));
     assert_eq!(ledger.scope(&key()), Scope::Network("lab".into()));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
@@ -97,8 +96,8 @@ fn claims_wait_until_all_initial_lists_are_complete() {
 
 #[test]
 fn ledger_without_pools_completes_its_start() {
-    let (ledger, _) = listing();
-    end_network_list(&ledger);
+    let mut ledger = listing();
+    end_network_list(&mut ledger);
     ledger.end_pool_list(InClusterKind::IPPool);
     ledger.apply_pool(&pool(json!({})));
     assert_eq!(
@@ -146,7 +145,7 @@ fn listed() -> impl Strategy<Value = Vec<Listed>> {
 
 const NAMES: [&str; 3] = ["p", "q", "r"];
 
-fn apply(ledger: &Ledger, object: &Listed) {
+fn apply(ledger: &mut Ledger, object: &Listed) {
     match object {
         Listed::Pool(name, first, more, gateway) => {
             let spec = json!({
@@ -171,7 +170,7 @@ fn apply(ledger: &Ledger, object: &Listed) {
         }
         Listed::Namespace(is_tenant) => {
             let labels = is_tenant.then(|| ("tenant".to_owned(), "a".to_owned()));
-            ledger.apply_namespace("n", &labels.into_iter().collect());
+            ledger.set_namespace("n", &labels.into_iter().collect());
         }
         Listed::Address(last) => ledger.apply(&address(&format!("c{last}"), *last)),
     }
@@ -182,21 +181,21 @@ proptest! {
     /// and the network had been known before, and each change had been processed at once.
     #[test]
     fn order_of_the_initial_lists_does_not_matter(objects in listed()) {
-        let (ledger, _) = listing();
-        EventHandler::<Namespace>::init(&ledger);
-        objects.iter().for_each(|object| apply(&ledger, object));
-        EventHandler::<Namespace>::init_done(&ledger);
+        let mut ledger = listing();
+        Observe::<Namespace>::init(&mut ledger);
+        objects.iter().for_each(|object| apply(&mut ledger, object));
+        Observe::<Namespace>::init_done(&mut ledger);
         ledger.end_pool_list(InClusterKind::IPPool);
-        end_network_list(&ledger);
+        end_network_list(&mut ledger);
 
-        let expected = super::ledger();
+        let mut expected = super::ledger();
         let mut ordered = objects;
         ordered.sort_by_key(|object| match object {
             Listed::Namespace(_) => 0,
             Listed::Network(..) => 1,
             Listed::Pool(..) | Listed::Address(_) => 2,
         });
-        ordered.iter().for_each(|object| apply(&expected, object));
+        ordered.iter().for_each(|object| apply(&mut expected, object));
         for name in NAMES {
             let state = |ledger: &Ledger| (ledger.pool_info(&named(name)), ledger.counts(&named(name)));
             prop_assert_eq!(state(&ledger), state(&expected));

@@ -63,7 +63,7 @@ impl RequestedBlocks {
     /// turn.
     pub(super) fn remove_claim(&mut self, block: Block) {
         self.change(block, |requested| {
-            requested.claims = requested.claims.saturating_sub(1)
+            requested.claims = requested.claims.saturating_sub(1);
         });
     }
 
@@ -75,7 +75,7 @@ impl RequestedBlocks {
         claim: NamespacedName,
     ) {
         self.change(block, |requested| {
-            drop(requested.waiting.insert(position, claim))
+            drop(requested.waiting.insert(position, claim));
         });
     }
 

@@ -3,6 +3,7 @@
 use capi_ipam_api::{
     FieldProblem, Pool, PoolKey, PoolSpec, Scope, is_dns_label, is_dns_subdomain, names,
 };
+use capi_ipam_ledger::PoolInfo;
 use serde_json::{Value, json};
 
 use super::super::existing::{ExistingPool, Metadata};
@@ -111,7 +112,8 @@ impl Planner<'_> {
         }
         let mut labelled = pool.clone();
         labelled.metadata.labels = Some(labels);
-        self.existing.networks.preview_pool(key, &labelled).after
+        let declared = PoolInfo::of(&labelled);
+        self.existing.networks.preview_pool(key, declared).after
     }
 
     /// The object to create: the document of the file, with the metadata that users own and the

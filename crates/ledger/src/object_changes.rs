@@ -1,0 +1,246 @@
+//! Changes of pools, networks and namespaces, from the watch and from responses to our own
+//! requests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use capi_ipam_api::{IPNetwork, InClusterKind, Pool, PoolKey};
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::observed::{ObjectVersion, Origin};
+use capi_ipam_controller::watch::Invalid;
+use capi_ipam_provider::api::Uid;
+use kube::api::ObjectMeta;
+
+use super::membership::status_record;
+use super::networks::NetworkInfo;
+use super::pool::PoolEntry;
+use super::refresh::PoolInput;
+use super::{Ledger, PoolInfo};
+
+impl Ledger {
+    /// The settings of a pool as its object declares them, without those of its network.
+    pub fn declared_pool(&self, key: &PoolKey) -> Option<PoolInfo> {
+        self.pools.get(key)?.declared.clone()
+    }
+
+    /// Records a pool that a watch has shown.
+    pub fn apply_pool(&mut self, pool: &Pool) {
+        let info = PoolInfo::updated(self.declared_pool(&PoolKey::of(pool)).as_ref(), pool);
+        self.record_pool(pool, info, Origin::Watch);
+    }
+
+    /// Records a pool that a response has shown. Ignored if the ledger has newer information: the
+    /// pool was deleted, or a newer version of it or another pool of its name was observed.
+    pub fn insert_pool(&mut self, pool: &Pool) {
+        let info = PoolInfo::updated(self.declared_pool(&PoolKey::of(pool)).as_ref(), pool);
+        self.record_pool(pool, info, Origin::Response);
+    }
+
+    /// Records a pool with its settings, as [`PoolInfo::updated`] has read them. The addresses of a
+    /// pool can take long to parse: who shares the ledger does not hold a lock meanwhile.
+    pub fn record_pool(&mut self, pool: &Pool, info: PoolInfo, origin: Origin) {
+        let waiting = self.change(|ledger| ledger.see_pool(pool, info, origin));
+        self.wake(waiting);
+    }
+
+    /// Returns the claims that wait for the pool.
+    fn see_pool(&mut self, pool: &Pool, info: PoolInfo, origin: Origin) -> Vec<NamespacedName> {
+        let key = self.shared_key(PoolKey::of(pool));
+        let known = self.pools.get(&key).and_then(PoolEntry::known);
+        let versions = self.pool_versions.entry(pool.kind).or_default();
+        let seen = ObjectVersion::of(&pool.metadata);
+        let Some(stamp) = versions.see(origin, known, seen, Instant::now()) else {
+            return Vec::new();
+        };
+        let entry = self.pools.entry(key.clone()).or_default();
+        entry.stamp = stamp;
+        let (has_status, status) = status_record(pool);
+        let has_same_status = entry.set_status_record(&info.uid, has_status, status);
+        if entry.declared.as_ref() == Some(&info) {
+            if !has_same_status {
+                self.queue_refresh(&key);
+            }
+            return Vec::new();
+        }
+        self.set_pool(&key, Some(info));
+        self.waiting_for_pool(&key)
+    }
+
+    /// Records a pool that exists in a state which cannot be decoded.
+    pub fn apply_invalid_pool(&mut self, key: &PoolKey, object: &Invalid) {
+        let waiting = self.change(|ledger| ledger.see_undecodable_pool(key, object));
+        self.wake(waiting);
+    }
+
+    /// Returns the claims that wait for the pool.
+    fn see_undecodable_pool(&mut self, key: &PoolKey, object: &Invalid) -> Vec<NamespacedName> {
+        let seen = ObjectVersion::of(&object.metadata);
+        let key = &self.shared_key(key.clone());
+        let known = self.pools.get(key).and_then(PoolEntry::known);
+        let versions = self.pool_versions.entry(key.kind).or_default();
+        let Some(stamp) = versions.see(Origin::Watch, known, seen, Instant::now()) else {
+            return Vec::new();
+        };
+        let entry = self.pools.entry(key.clone()).or_default();
+        entry.stamp = stamp;
+        // Another pool of this name has other rules.
+        let later = match &entry.declared {
+            Some(declared) if Uid::of(&declared.uid) == seen.uid => declared.undecodable(object),
+            _ => PoolInfo::never_decoded(key, object),
+        };
+        entry.set_status_record(&later.uid, false, None);
+        if entry.declared.as_ref() != Some(&later) {
+            self.set_pool(key, Some(later));
+        }
+        self.waiting_for_pool(key)
+    }
+
+    /// Removes a pool. Its addresses in use are kept.
+    pub fn remove_pool(&mut self, key: &PoolKey) {
+        self.remove_pool_of(key, None);
+    }
+
+    /// Removes a pool, unless another one of its name was created since.
+    pub fn delete_pool(&mut self, pool: &Pool) {
+        let uid = ObjectVersion::of(&pool.metadata).uid;
+        self.remove_pool_of(&PoolKey::of(pool), Some(uid));
+    }
+
+    /// Removes a pool whose last state cannot be decoded, unless another one of its name was
+    /// created since.
+    pub fn delete_invalid_pool(&mut self, key: &PoolKey, object: &Invalid) {
+        let uid = ObjectVersion::of(&object.metadata).uid;
+        self.remove_pool_of(key, Some(uid));
+    }
+
+    /// Removes a pool: the one with this uid, or any.
+    fn remove_pool_of(&mut self, key: &PoolKey, uid: Option<Uid>) {
+        let known = self.pools.get(key).and_then(PoolEntry::known);
+        let known = known.map(|known| known.uid);
+        let Some(uid) = uid.or(known) else {
+            return;
+        };
+        let versions = self.pool_versions.entry(key.kind).or_default();
+        if !versions.delete(known, uid, Instant::now()) {
+            return;
+        }
+        let waiting = self.change(|ledger| {
+            ledger.set_pool(key, None);
+            ledger.waiting_for_pool(key)
+        });
+        self.wake(waiting);
+    }
+
+    /// The claims that wait for a change of the pool, which has changed.
+    fn waiting_for_pool(&mut self, key: &PoolKey) -> Vec<NamespacedName> {
+        match self.pools.get_mut(key) {
+            Some(entry) => entry.wait_queue.pool_changed(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Begins a list of the pools of a kind: [`Ledger::apply_pool`] is called for each of them.
+    pub fn begin_pool_list(&mut self, kind: InClusterKind) {
+        self.pool_versions.entry(kind).or_default().begin_list();
+        self.start.begin_list(PoolInput::Pools(kind));
+    }
+
+    /// Removes the pools of a kind that the list, which is complete now, has not shown. The last
+    /// one of the initial lists computes all pools: before, nothing is proposed.
+    pub fn end_pool_list(&mut self, kind: InClusterKind) {
+        for key in self.unlisted_pools(kind) {
+            self.remove_pool(&key);
+        }
+        self.complete_pool_list(kind);
+    }
+
+    /// The first step of [`Ledger::end_pool_list`]: returns the pools to remove.
+    pub fn unlisted_pools(&mut self, kind: InClusterKind) -> Vec<PoolKey> {
+        let unlisted = self.pool_versions.entry(kind).or_default().end_list();
+        let mut missing = Vec::new();
+        for (key, entry) in &self.pools {
+            let exists = key.kind == kind && entry.info.is_some();
+            if exists && entry.stamp.is_unlisted(unlisted) {
+                missing.push(key.clone());
+            }
+        }
+        missing
+    }
+
+    /// The last step of [`Ledger::end_pool_list`].
+    pub fn complete_pool_list(&mut self, kind: InClusterKind) {
+        self.complete_list(PoolInput::Pools(kind));
+    }
+
+    /// etcd was restored to an earlier state: any state of the pools of a kind is accepted from now
+    /// on. Another edit can have the generation of one that is lost.
+    pub fn pools_restored(&mut self, kind: InClusterKind) {
+        self.pool_versions.entry(kind).or_default().restored();
+        for (key, entry) in &mut self.pools {
+            if let Some(declared) = entry.declared.as_mut().filter(|_| key.kind == kind) {
+                declared.generation = None;
+            }
+        }
+    }
+
+    /// Records a network that a watch has shown.
+    pub fn apply_network(&mut self, network: &IPNetwork) {
+        let info = NetworkInfo::of(network);
+        self.record_network(&network.metadata, info, Origin::Watch);
+    }
+
+    /// Records a network that a response has shown. Ignored if the ledger has newer information, as
+    /// for pools.
+    pub fn insert_network(&mut self, network: &IPNetwork) {
+        let info = NetworkInfo::of(network);
+        self.record_network(&network.metadata, info, Origin::Response);
+    }
+
+    pub(super) fn record_network(
+        &mut self,
+        metadata: &ObjectMeta,
+        info: NetworkInfo,
+        origin: Origin,
+    ) {
+        let name: Arc<str> = metadata.name.as_deref().unwrap_or_default().into();
+        let seen = ObjectVersion::of(metadata);
+        self.change(|ledger| {
+            let change = ledger.networks.see(&name, info, seen, origin);
+            ledger.refresh_pools(&change);
+        });
+    }
+
+    /// Removes a network. Its reservations are kept.
+    pub fn remove_network(&mut self, name: &str) {
+        self.remove_network_of(name, None);
+    }
+
+    /// Removes a network: the one with this uid, or any.
+    pub(super) fn remove_network_of(&mut self, name: &str, uid: Option<Uid>) {
+        self.change(|ledger| {
+            let change = ledger.networks.remove(name, uid);
+            ledger.refresh_pools(&change);
+        });
+    }
+
+    pub(super) fn set_namespace(&mut self, name: &str, labels: &BTreeMap<String, String>) {
+        self.change(|ledger| {
+            let change = ledger.networks.set_namespace(name, labels);
+            ledger.refresh_pools(&change);
+            ledger.wake_refused(name);
+        });
+    }
+
+    pub(super) fn remove_namespace(&mut self, name: &str) {
+        self.change(|ledger| {
+            let change = ledger.networks.remove_namespace(name);
+            ledger.refresh_pools(&change);
+        });
+    }
+
+    /// Asks to reconcile claims.
+    pub(super) fn wake(&mut self, claims: impl IntoIterator<Item = NamespacedName>) {
+        self.effects.claims.extend(claims);
+    }
+}
