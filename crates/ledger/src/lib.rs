@@ -14,6 +14,7 @@ mod draining;
 mod effects;
 mod events;
 mod exclusions;
+mod facts;
 mod known_reservation;
 mod ledger;
 mod membership;
@@ -42,6 +43,7 @@ mod slices;
 mod turns;
 mod update;
 mod usage;
+mod views;
 mod wait_queue;
 
 pub use self::access::LimitCheck;

@@ -61,11 +61,11 @@ pub(super) struct PoolEntry {
     /// IPAddress objects of the pool with another address.
     pub(super) out_of_range: usize,
     /// Addresses that are held for claims of the pool whose reservation is being created.
-    candidates: usize,
+    pub(super) candidates: usize,
     /// Addresses that cool down, ordered by the second in which they were released.
     pub(super) cooldowns: BTreeSet<(i64, Slot)>,
     /// Addresses that are kept for the next claim of the same name, in the same order.
-    memories: BTreeSet<(i64, Slot)>,
+    pub(super) memories: BTreeSet<(i64, Slot)>,
     /// The numbers of the pool that are kept in this way, also by another pool of its network, in
     /// the same order.
     pub(super) remembered: BTreeSet<(i64, u128)>,
@@ -98,16 +98,6 @@ pub(super) enum Next {
     SliceUnavailable(SliceRefusal),
 }
 
-/// How a block that became used or free affects a pool.
-pub(super) enum Effect {
-    /// Not at all: the block is not in the pool.
-    OutOfPool,
-    /// The free set was updated.
-    Updated,
-    /// The block has another length than those of the pool: the pool has to be recounted.
-    LengthMismatch,
-}
-
 impl PoolEntry {
     /// The known pool object, if it exists.
     pub(super) fn known(&self) -> Option<Known> {
@@ -138,112 +128,6 @@ impl PoolEntry {
     pub(super) fn is_draining(&self, block: Block) -> bool {
         self.usable()
             .is_some_and(|usable| usable.is_draining(block))
-    }
-
-    /// Records that the availability of a block of the pool's scope has changed.
-    pub(super) fn set_availability(
-        &mut self,
-        block: Block,
-        before: Availability,
-        after: Availability,
-    ) -> Effect {
-        let Some(usable) = self
-            .info
-            .as_ref()
-            .and_then(|info| info.usable.as_deref().ok())
-        else {
-            return Effect::OutOfPool;
-        };
-        let Some(number) = usable.number(block) else {
-            let numbers = usable
-                .numbers_overlapping(block)
-                .map(SpanSet::from)
-                .unwrap_or_default();
-            return if numbers.intersect(&usable.set).is_empty() {
-                Effect::OutOfPool
-            } else {
-                Effect::LengthMismatch
-            };
-        };
-        if !usable.set.contains(number) {
-            return Effect::OutOfPool;
-        }
-        let is_obstructed = self.other_lengths.contains(number);
-        let is_free = after == Availability::Free;
-        if usable.draining.contains(number) {
-            self.draining.set_free(number, is_free && !is_obstructed);
-            return Effect::Updated;
-        }
-        let is_changed = match &mut self.free {
-            Some(free) if !is_free => free.take(number),
-            Some(free) => !is_obstructed && free.release(number),
-            None if !is_free => {
-                self.free = Some(FreeSet::without(&usable.set, std::iter::once(number)));
-                true
-            }
-            None => false,
-        };
-        if is_changed {
-            self.order.set_free(number, is_free);
-            self.slices
-                .iter_mut()
-                .for_each(|slices| slices.set_free(number, is_free));
-        }
-        if let Availability::Remembered(since) = before {
-            self.set_remembered(since, number, false);
-        }
-        if let Availability::Remembered(since) = after
-            && !is_obstructed
-        {
-            self.set_remembered(since, number, true);
-        }
-        self.wait_queue
-            .set_block_free(block, after != Availability::Taken && !is_obstructed);
-        Effect::Updated
-    }
-
-    /// Records that a number is kept for the next claim of a name, or no longer.
-    fn set_remembered(&mut self, since: i64, number: u128, is_remembered: bool) {
-        if is_remembered {
-            self.remembered.insert((since, number));
-        } else {
-            self.remembered.remove(&(since, number));
-        }
-        self.slices
-            .iter_mut()
-            .for_each(|slices| slices.set_remembered(since, number, is_remembered));
-    }
-
-    /// Counts an IPAddress of this pool that was added or removed.
-    pub(super) fn count_address(&mut self, block: Block, is_added: bool) {
-        let in_range = self.usable().is_some_and(|usable| usable.contains(block));
-        let count = if in_range {
-            &mut self.used
-        } else {
-            &mut self.out_of_range
-        };
-        *count = if is_added {
-            count.saturating_add(1)
-        } else {
-            count.saturating_sub(1)
-        };
-        if !is_added {
-            self.allocated.remove(&block);
-        }
-    }
-
-    /// Counts a reservation or candidate of this pool that was added or removed in a scope. Returns
-    /// whether it is the first one there, or was the last.
-    pub(super) fn count_hold(&mut self, scope: &Scope, is_added: bool) -> bool {
-        let before = self.holds.len();
-        match self.holds.iter_mut().find(|(known, _)| known == scope) {
-            Some((_, count)) if is_added => *count = count.saturating_add(1),
-            Some((_, count)) => *count = count.saturating_sub(1),
-            None if is_added => self.holds.push((scope.clone(), 1)),
-            None => {}
-        }
-        self.holds.retain(|(_, count)| *count > 0);
-        self.holds.len() != before
     }
 
     /// Records what the object of the pool with this uid states about its network in its status;
@@ -283,48 +167,6 @@ impl PoolEntry {
                 .note_status_change(known.as_ref(), self.status_record.as_ref());
         }
         is_same
-    }
-
-    /// Counts a candidate of this pool that was added or removed.
-    pub(super) fn count_candidate(&mut self, is_added: bool) {
-        let count = self.candidates;
-        self.candidates = if is_added {
-            count.saturating_add(1)
-        } else {
-            count.saturating_sub(1)
-        };
-    }
-
-    /// Records that a released address of this pool cools down or is remembered, or no longer.
-    pub(super) fn set_release(
-        &mut self,
-        since: i64,
-        slot: Slot,
-        is_remembered: bool,
-        is_started: bool,
-    ) {
-        if is_remembered {
-            if is_started {
-                self.memories.insert((since, slot));
-            } else {
-                self.memories.remove(&(since, slot));
-            }
-            return;
-        }
-        let in_range = self
-            .usable()
-            .is_some_and(|usable| usable.contains(slot.block));
-        if is_started {
-            let is_new = self.cooldowns.insert((since, slot));
-            self.cooling_down = self
-                .cooling_down
-                .saturating_add(usize::from(is_new && in_range));
-        } else {
-            let was_known = self.cooldowns.remove(&(since, slot));
-            self.cooling_down = self
-                .cooling_down
-                .saturating_sub(usize::from(was_known && in_range));
-        }
     }
 
     /// Whether a block of the pool is free, or kept for the next claim of a name.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use capi_ipam_api::{PoolKey, Scope, Slot};
+use capi_ipam_api::{AccessRules, PoolKey, Scope, SliceRules, Slot};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Family, SpanSet, UsableBlocks};
@@ -18,6 +18,102 @@ use super::{Ledger, PoolInfo};
 
 /// A network, and the declared blocks of a pool of it with their gateways.
 type Declared = (Arc<str>, Arc<UsableBlocks>);
+
+/// What a change of a pool object means for what is derived from it.
+struct PoolChange {
+    before: Scope,
+    after: Scope,
+    had_object: bool,
+    exists: bool,
+    usable_before: Option<Arc<UsableBlocks>>,
+    usable_after: Option<Arc<UsableBlocks>>,
+    gateways_before: Option<Declared>,
+    gateways_after: Option<Declared>,
+    has_new_rules: bool,
+    has_new_slices: bool,
+    /// Whether the pool keeps released addresses for another time.
+    keeps_other: bool,
+    /// Whether the pool can no longer allocate.
+    stops: bool,
+}
+
+impl PoolChange {
+    /// Compares two states of a pool: each as the object declares it, and with the restrictions of
+    /// its network.
+    fn of(
+        (declared_before, info_before): (Option<&PoolInfo>, Option<&PoolInfo>),
+        (declared_after, info_after): (Option<&PoolInfo>, Option<&PoolInfo>),
+        before: Scope,
+        after: Scope,
+    ) -> Self {
+        let exists = info_after.is_some();
+        let had_object = info_before.is_some();
+        let could_allocate = info_before.is_some_and(PoolInfo::can_allocate);
+        let can_allocate = info_after.is_some_and(PoolInfo::can_allocate);
+        // The gateways of a deleted pool are no longer excluded.
+        let gateways_before = declared_before.filter(|_| had_object);
+        let gateways_after = declared_after.filter(|_| exists);
+        Self {
+            gateways_before: network_of(&before).zip(usable_of(gateways_before)),
+            gateways_after: network_of(&after).zip(usable_of(gateways_after)),
+            before,
+            after,
+            had_object,
+            exists,
+            usable_before: usable_of(info_before),
+            usable_after: usable_of(info_after),
+            has_new_rules: access_of(info_before) != access_of(info_after),
+            has_new_slices: slices_of(info_before) != slices_of(info_after),
+            keeps_other: keeping_of(info_before) != keeping_of(info_after),
+            stops: could_allocate && !can_allocate,
+        }
+    }
+
+    /// Whether the pool has another scope, is created or deleted.
+    fn moves(&self) -> bool {
+        self.before != self.after || self.had_object != self.exists
+    }
+
+    /// Whether the pool has the same blocks in the same scope.
+    fn is_unchanged(&self) -> bool {
+        !self.moves() && self.usable_before == self.usable_after
+    }
+}
+
+fn network_of(scope: &Scope) -> Option<Arc<str>> {
+    match scope {
+        Scope::Network(network) => Some(network.clone()),
+        Scope::Pool(_) => None,
+    }
+}
+
+fn usable_of(info: Option<&PoolInfo>) -> Option<Arc<UsableBlocks>> {
+    info?.usable.as_ref().ok().cloned()
+}
+
+fn access_of(info: Option<&PoolInfo>) -> Option<&AccessRules> {
+    info?.access.as_deref()
+}
+
+fn slices_of(info: Option<&PoolInfo>) -> Option<&SliceRules> {
+    info?.slices.as_deref()
+}
+
+/// What decides for how long released addresses are kept.
+fn keeping_of(info: Option<&PoolInfo>) -> Option<(bool, i64, bool)> {
+    let info = info?;
+    Some((info.is_sticky, info.cooldown_seconds, info.deleting))
+}
+
+/// Keeps the pointer to the blocks if they are the same: allocations compare it.
+fn keep_blocks(known: Option<&PoolInfo>, info: Option<&mut PoolInfo>) {
+    if let Some(known) = usable_of(known)
+        && let Some(info) = info
+        && info.usable.as_ref() == Ok(&known)
+    {
+        info.usable = Ok(known);
+    }
+}
 
 impl Ledger {
     /// Replaces the state of a pool object; `None` removes it.
@@ -64,101 +160,83 @@ impl Ledger {
     ) {
         let mut info = self.place(key, placed);
         let before = self.scope_of(key);
-        let after = info.as_ref().map_or_else(
-            || before.clone(),
-            |info| self.shared_scope(info.scope.clone()),
-        );
-        let entry = self.pools.entry(key.clone()).or_default();
-        let usable = |info: &Option<PoolInfo>| info.as_ref()?.usable.as_ref().ok().cloned();
-        let (usable_before, usable_after) = (usable(&entry.info), usable(&info));
-        if let (Some(known), Some(info)) = (&usable_before, &mut info)
-            && usable_before == usable_after
-        {
-            // Allocations compare the pointers.
-            info.usable = Ok(Arc::clone(known));
-        }
-        let had_object = entry.info.is_some();
-        let is_unchanged =
-            before == after && had_object == info.is_some() && usable_before == usable_after;
-        let network = |scope: &Scope| {
-            if let Scope::Network(network) = scope {
-                Some(network.clone())
-            } else {
-                None
-            }
+        let after = match &info {
+            Some(info) => self.shared_scope(info.scope.clone()),
+            None => before.clone(),
         };
         let Some(entry) = self.pools.get(key) else {
             return;
         };
-        let declared_usable = |info: &Option<PoolInfo>| {
-            info.as_ref()
-                .and_then(|info| info.usable.as_ref().ok().cloned())
-        };
-        let gateways_before = network(&before)
-            .zip(declared_usable(&entry.declared))
-            .filter(|_| had_object);
-        let gateways_after = network(&after)
-            .zip(declared_usable(&declared))
-            .filter(|_| info.is_some());
-        self.effects
-            .networks
-            .extend(network(&before).into_iter().chain(network(&after)));
-        let access = |info: &Option<PoolInfo>| info.as_ref().and_then(|info| info.access.clone());
-        let has_new_rules = access(&entry.info) != access(&info);
-        let slices = |info: &Option<PoolInfo>| info.as_ref().and_then(|info| info.slices.clone());
-        let has_new_slices = slices(&entry.info) != slices(&info);
-        let moves = before != after || had_object != info.is_some();
-        if moves && had_object {
-            self.count_elsewhere(key, &before, false);
+        keep_blocks(entry.info.as_ref(), info.as_mut());
+        let known = (entry.declared.as_ref(), entry.info.as_ref());
+        let change = PoolChange::of(known, (declared.as_ref(), info.as_ref()), before, after);
+        let networks = [network_of(&change.before), network_of(&change.after)];
+        self.effects.networks.extend(networks.into_iter().flatten());
+        if change.moves() && change.had_object {
+            self.count_elsewhere(key, &change.before, false);
         }
-        if usable_before != usable_after {
-            usable_before
-                .iter()
-                .for_each(|usable| self.extents.remove(usable, key));
-            usable_after
-                .iter()
-                .for_each(|usable| self.extents.insert(usable, key.clone()));
+        self.change_extents(key, &change);
+        self.replace_object(key, declared, info, &change);
+        self.change_slices(key, &change);
+        if !change.is_unchanged() {
+            self.change_blocks(key, &change);
         }
+        // After its addresses are moved to its scope: a charge that this removes must be counted.
+        if change.has_new_rules {
+            self.set_quota(key);
+        }
+        // After the recount, which relates to the state before it.
+        if change.keeps_other && self.pools.get(key).is_some_and(PoolEntry::has_cooldowns) {
+            self.refresh_memories(key, clock::now().0.as_second());
+        }
+        self.change_gateways(key, change.gateways_before, change.gateways_after);
+    }
+
+    /// Records where the blocks of the pool are.
+    fn change_extents(&mut self, key: &PoolKey, change: &PoolChange) {
+        if change.usable_before == change.usable_after {
+            return;
+        }
+        if let Some(usable) = &change.usable_before {
+            self.extents.remove(usable, key);
+        }
+        if let Some(usable) = &change.usable_after {
+            self.extents.insert(usable, key.clone());
+        }
+    }
+
+    /// Replaces the object of a pool, and nothing that is derived from it.
+    fn replace_object(
+        &mut self,
+        key: &PoolKey,
+        declared: Option<PoolInfo>,
+        info: Option<PoolInfo>,
+        change: &PoolChange,
+    ) {
         let Some(entry) = self.pools.get_mut(key) else {
             return;
         };
         self.effects.cooldowns_changed |= entry.has_cooldowns();
-        let keeps = |info: &Option<PoolInfo>| {
-            info.as_ref()
-                .map(|it| (it.is_sticky, it.cooldown_seconds, it.deleting))
-        };
-        let keeps_other = entry.has_cooldowns() && keeps(&entry.info) != keeps(&info);
-        let exists = info.is_some();
-        let could_allocate = entry.info.as_ref().is_some_and(PoolInfo::can_allocate);
-        let can_allocate = info.as_ref().is_some_and(PoolInfo::can_allocate);
-        if could_allocate && !can_allocate {
+        if change.stops {
             // There can be a hundred thousand: not at each change of the pool, and not at once.
-            self.claims_to_recheck
-                .extend(entry.wait_queue.pool_stopped());
+            let waiting = entry.wait_queue.pool_stopped();
+            self.claims_to_recheck.extend(waiting);
         }
-        (entry.declared, entry.info, entry.scope) = (declared, info, Some(after.clone()));
+        entry.declared = declared;
+        entry.info = info;
+        entry.scope = Some(change.after.clone());
         self.dirty_pools.push(key.clone());
-        if has_new_slices {
+    }
+
+    /// Applies another division into slices.
+    fn change_slices(&mut self, key: &PoolKey, change: &PoolChange) {
+        if change.has_new_slices
+            && let Some(entry) = self.pools.get_mut(key)
+        {
             entry.divide();
-            self.effects.claims.extend(entry.wait_queue.rules_changed());
+            let waiting = entry.wait_queue.rules_changed();
+            self.effects.claims.extend(waiting);
         }
-        if has_new_rules {
-            self.set_quota(key);
-        }
-        if !is_unchanged {
-            let usable_before = usable_before.filter(|_| before == after);
-            self.change_blocks(
-                key,
-                (&before, &after),
-                usable_before.as_deref(),
-                (exists, exists && moves),
-            );
-        }
-        // After the recount, which relates to the state before it.
-        if keeps_other {
-            self.refresh_memories(key, clock::now().0.as_second());
-        }
-        self.change_gateways(key, gateways_before, gateways_after);
     }
 
     /// Records the network of a pool; `None` if the pool is deleted. Its addresses in use stay
@@ -231,22 +309,18 @@ impl Ledger {
     }
 
     /// Counts the blocks of a pool after a change of its scope or of its usable blocks.
-    /// `usable_before` are the blocks that it had in the same scope.
-    fn change_blocks(
-        &mut self,
-        key: &PoolKey,
-        (before, after): (&Scope, &Scope),
-        usable_before: Option<&UsableBlocks>,
-        (exists, is_new_member): (bool, bool),
-    ) {
-        self.change_scope(key, before, after, exists);
-        if is_new_member {
+    fn change_blocks(&mut self, key: &PoolKey, change: &PoolChange) {
+        let after = &change.after;
+        self.change_scope(key, &change.before, after, change.exists);
+        if change.exists && change.moves() {
             self.count_elsewhere(key, after, true);
         }
         let none = UsageMap::default();
         let usage = self.scopes.get(after).map_or(&none, |scope| &scope.usage);
         if let Some(entry) = self.pools.get_mut(key) {
-            match usable_before {
+            // What the pool had in another scope does not tell what it has in this one.
+            let usable_before = change.usable_before.as_deref();
+            match usable_before.filter(|_| change.before == *after) {
                 Some(usable_before) => entry.change_usable(key, usable_before, usage),
                 None => entry.recount(key, usage),
             }

@@ -1,6 +1,8 @@
 //! How many addresses of a pool each namespace and each Cluster have: a structure without clock,
 //! lock or I/O.
 
+#[cfg(test)]
+use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -226,6 +228,16 @@ impl Quota {
     pub(super) fn is_exceeded(&self, group: &Group) -> bool {
         self.limit(group)
             .is_some_and(|limit| self.used(group) > limit)
+    }
+
+    /// The number of addresses of each claim, and of claims of each group.
+    #[cfg(test)]
+    pub(super) fn used_counts(&self) -> (BTreeMap<String, usize>, BTreeMap<String, usize>) {
+        let claims = self.claims.values();
+        let claims = claims.map(|(consumer, count)| (format!("{consumer:?}"), *count));
+        let groups = self.used.iter();
+        let groups = groups.map(|(group, count)| (format!("{group:?}"), *count));
+        (claims.collect(), groups.collect())
     }
 
     /// Counts the addresses beyond the limits. `is_allowed` returns whether a namespace may use the

@@ -1,163 +1,68 @@
-//! What a change of one address does to the counts of all pools.
+//! Changes of one address, and of all that is derived from it.
 
 use capi_ipam_api::{PoolKey, Scope, Slot};
 
 use super::Ledger;
-use super::pool::Effect;
+use super::facts::Facts;
 use super::quota::Consumer;
 use super::usage::{AddressUsage, CandidateInfo};
+use super::views::{self, Change, Derived};
 
 impl Ledger {
-    /// Changes the usage of an address, and updates the counts of all affected pools.
+    /// Changes the usage of an address, and updates all that is derived from it.
     pub(super) fn update(&mut self, slot: &Slot, change: impl FnOnce(&mut AddressUsage)) {
-        let Self {
-            pools,
-            scopes,
-            dirty_pools,
-            effects,
-            quotas,
-            ..
-        } = self;
-        let scope = scopes.entry(slot.scope.clone()).or_default();
+        for (scope, is_added) in self.update_one(slot, change) {
+            // The pool has joined or left a network. The address counts as held in its present
+            // scope as well, until its reservation is moved.
+            self.effects.scopes_changed = true;
+            let block = slot.block;
+            self.count_hold_elsewhere(&Slot { scope, block }, is_added);
+        }
+    }
+
+    /// Returns the scopes in which the address is held by one of their pools although it is not
+    /// reserved there, or no longer.
+    fn update_one(
+        &mut self,
+        slot: &Slot,
+        change: impl FnOnce(&mut AddressUsage),
+    ) -> Vec<(Scope, bool)> {
+        let has_quotas = self.quotas > 0;
+        let scope = self.scopes.entry(slot.scope.clone()).or_default();
         let usage = scope.usage.get_or_insert(slot.block);
-        let availability_before = usage.availability();
-        let (pools_before, release_before) = (usage.pools(), usage.release());
-        let candidate_before = usage.candidate_pool().cloned();
-        let reserved_before = usage
-            .reservation
-            .as_ref()
-            .map(|reservation| reservation.pool.clone());
-        let has_quotas = *quotas > 0;
-        let charged_before = if has_quotas {
-            usage.charges()
-        } else {
-            Vec::new()
-        };
+        let before = Facts::of(usage, has_quotas);
         change(usage);
-        let charged_after = if has_quotas {
-            usage.charges()
-        } else {
-            Vec::new()
-        };
-        let candidate_after = usage.candidate_pool().cloned();
-        let reserved_after = usage
-            .reservation
-            .as_ref()
-            .map(|reservation| reservation.pool.clone());
-        let availability_after = usage.availability();
-        let (pools_after, release_after, is_free) =
-            (usage.pools(), usage.release(), usage.is_free());
-        if pools_after.is_empty() && !pools_before.is_empty() {
+        let after = Facts::of(usage, has_quotas);
+        if after.used_by.is_empty() && !before.used_by.is_empty() {
             // Another claim had the promised address: the promise can be kept now.
-            effects.claims.extend(usage.promised_to().cloned());
+            self.effects.claims.extend(usage.promised_to().cloned());
         }
-        for member in &scope.members {
-            let pool = pools
-                .get_mut(member)
-                .filter(|pool| pool.is_draining(slot.block));
-            if let Some(pool) = pool {
-                pool.draining
-                    .set_in_use(slot.block, usage.is_in_use_of(member));
-            }
-        }
-        if is_free {
+        if usage.is_free() {
             scope.usage.remove(&slot.block);
         }
-        for (pool, is_added) in differences(&pools_before, &pools_after) {
-            pools
-                .entry(pool.clone())
-                .or_default()
-                .count_address(slot.block, is_added);
-            dirty_pools.push(pool.clone());
-        }
-        if charged_before != charged_after {
-            let removed = charged_before.into_iter().map(|charge| (charge, false));
-            for ((pool, consumer), is_added) in
-                removed.chain(charged_after.into_iter().map(|charge| (charge, true)))
-            {
-                let Some(entry) = pools.get_mut(&pool) else {
-                    continue;
-                };
-                let Some(quota) = &mut entry.quota else {
-                    continue;
-                };
-                quota.charge(&consumer, is_added);
-                dirty_pools.push(pool);
-            }
-        }
-        let (mut elsewhere, mut holders) = (Vec::new(), Vec::new());
-        let candidates = (candidate_before, candidate_after);
-        for (is_candidate, (before, after)) in [
-            (false, (reserved_before, reserved_after)),
-            (true, candidates),
-        ] {
-            if before == after {
-                continue;
-            }
-            for (pool, is_added) in before
-                .map(|pool| (pool, false))
-                .into_iter()
-                .chain(after.map(|pool| (pool, true)))
-            {
-                let entry = pools.entry(pool.clone()).or_default();
-                if entry.count_hold(&slot.scope, is_added)
-                    && matches!(slot.scope, Scope::Network(_))
-                {
-                    holders.push((pool.clone(), is_added));
-                }
-                elsewhere.extend(
-                    entry
-                        .other_scope(&slot.scope)
-                        .map(|scope| (scope, is_added)),
-                );
-                if is_candidate {
-                    entry.count_candidate(is_added);
-                }
-                if is_candidate || entry.info.is_none() {
-                    dirty_pools.push(pool);
-                }
-            }
-        }
-        if release_before != release_after {
-            effects.cooldowns_changed = true;
-            let ended = release_before.map(|release| (release, false));
-            let started = release_after.map(|release| (release, true));
-            for ((pool, since, is_remembered), is_started) in ended.into_iter().chain(started) {
-                let entry = pools.entry(pool.clone()).or_default();
-                entry.set_release(since, slot.clone(), is_remembered, is_started);
-                dirty_pools.push(pool);
-            }
-        }
-        for member in &scope.members {
-            let Some(pool) = pools.get_mut(member) else {
-                continue;
-            };
-            match pool.set_availability(slot.block, availability_before, availability_after) {
-                Effect::OutOfPool => continue,
-                Effect::Updated => {}
-                Effect::LengthMismatch => pool.recount(member, &scope.usage),
-            }
-            dirty_pools.push(member.clone());
-        }
-        for (pool, is_added) in holders {
-            scope.set_holder(&pool, is_added);
-        }
+        let mut derived = Derived {
+            pools: &mut self.pools,
+            usage: &scope.usage,
+            members: &scope.members,
+            holders: &mut scope.holders,
+            elsewhere: Vec::new(),
+            dirty_pools: &mut self.dirty_pools,
+            effects: &mut self.effects,
+        };
+        let change = Change {
+            slot,
+            before,
+            after,
+        };
+        views::changed(&change, &mut derived);
+        let elsewhere = derived.elsewhere;
         if scope.is_empty() {
-            scopes.remove(&slot.scope);
+            self.scopes.remove(&slot.scope);
         }
         if let Scope::Network(network) = &slot.scope {
             self.effects.networks.push(network.clone());
         }
-        for (scope, is_added) in elsewhere {
-            self.effects.scopes_changed = true;
-            self.count_hold_elsewhere(
-                &Slot {
-                    scope,
-                    block: slot.block,
-                },
-                is_added,
-            );
-        }
+        elsewhere
     }
 
     /// Counts an address as held in another scope, or no longer.
@@ -189,21 +94,4 @@ impl Ledger {
         self.usage(slot)
             .is_some_and(|usage| usage.candidate.is_some())
     }
-}
-
-/// The pools that are in one list only: `false` for removed ones, `true` for added ones.
-fn differences<'a>(
-    before: &'a [PoolKey],
-    after: &'a [PoolKey],
-) -> impl Iterator<Item = (&'a PoolKey, bool)> {
-    let removed = before
-        .iter()
-        .filter(|pool| !after.contains(pool))
-        .map(|pool| (pool, false));
-    removed.chain(
-        after
-            .iter()
-            .filter(|pool| !before.contains(pool))
-            .map(|pool| (pool, true)),
-    )
 }

@@ -13,6 +13,7 @@ use capi_ipam_provider::api::Uid;
 use smallvec::SmallVec;
 
 use super::PoolKey;
+use super::facts::Released;
 use super::object_uid::ObjectUid;
 use super::quota::Consumer;
 
@@ -102,15 +103,10 @@ impl ScopeEntry {
     pub(super) fn set_member(&mut self, pool: &PoolKey, is_member: bool) {
         set_in_order(&mut self.members, pool, is_member);
     }
-
-    /// Adds a pool to those that hold an address, or removes it.
-    pub(super) fn set_holder(&mut self, pool: &PoolKey, is_holder: bool) {
-        set_in_order(&mut self.holders, pool, is_holder);
-    }
 }
 
 /// Adds a pool to an ordered list, or removes it.
-fn set_in_order(pools: &mut Vec<PoolKey>, pool: &PoolKey, is_included: bool) {
+pub(super) fn set_in_order(pools: &mut Vec<PoolKey>, pool: &PoolKey, is_included: bool) {
     match pools.binary_search(pool) {
         Ok(index) if !is_included => drop(pools.remove(index)),
         Err(index) if is_included => pools.insert(index, pool.clone()),
@@ -171,9 +167,10 @@ pub(super) struct ReservationInfo {
 }
 
 /// Whether an address can be allocated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Availability {
     /// Nothing uses the address.
+    #[default]
     Free,
     /// It was released at this second, and is kept for the next claim of the same name as long as
     /// others are free.
@@ -309,6 +306,11 @@ impl ReservationInfo {
     pub(super) fn is_manual(&self) -> bool {
         self.claim_uid.is_none()
     }
+
+    /// Whether a claim has the reservation: it is neither created by a user nor released.
+    pub(super) fn is_held(&self) -> bool {
+        !self.is_manual() && self.released_at.is_none()
+    }
 }
 
 impl AddressUsage {
@@ -342,11 +344,10 @@ impl AddressUsage {
     /// Whether the address is in use by a claim of the pool: it has an IPAddress, or is reserved
     /// for a claim.
     pub(super) fn is_in_use_of(&self, pool: &PoolKey) -> bool {
-        let is_reserved = self.reservation.as_ref().is_some_and(|reservation| {
-            reservation.pool == *pool
-                && !reservation.is_manual()
-                && reservation.released_at.is_none()
-        });
+        let is_reserved = self
+            .reservation
+            .as_ref()
+            .is_some_and(|reservation| reservation.pool == *pool && reservation.is_held());
         is_reserved || self.owners.iter().any(|owner| owner.pool == *pool)
     }
 
@@ -383,19 +384,18 @@ impl AddressUsage {
         self.reservation.is_none() && self.candidate.is_none() && !self.is_name_taken
     }
 
-    /// The pool, the time of the release, and whether the cool-down has ended, if the address is
-    /// released and has a reservation. One that is being deleted is not released a second time, and
+    /// The release, if the address is released and has a reservation. One that is being deleted is not released a second time, and
     /// nobody can take it over.
-    pub(super) fn release(&self) -> Option<(PoolKey, i64, bool)> {
+    pub(super) fn release(&self) -> Option<Released> {
         let reservation = self
             .reservation
             .as_ref()
             .filter(|reservation| !reservation.is_terminating)?;
-        Some((
-            reservation.pool.clone(),
-            reservation.released_at?.get(),
-            reservation.is_remembered,
-        ))
+        Some(Released {
+            pool: reservation.pool.clone(),
+            since: reservation.released_at?.get(),
+            is_remembered: reservation.is_remembered,
+        })
     }
 
     /// The claims that use the address or have reserved it, and the pool of each. An IPAddress
@@ -440,9 +440,10 @@ impl AddressUsage {
         charges
     }
 
-    /// The pools whose IPAddress objects have this address.
-    pub(super) fn pools(&self) -> Vec<PoolKey> {
-        let mut pools: Vec<PoolKey> = self.owners.iter().map(|owner| owner.pool.clone()).collect();
+    /// The pools whose IPAddress objects have this address, in order.
+    pub(super) fn pools(&self) -> SmallVec<[PoolKey; 1]> {
+        let owners = self.owners.iter();
+        let mut pools: SmallVec<[PoolKey; 1]> = owners.map(|owner| owner.pool.clone()).collect();
         pools.sort_unstable();
         pools.dedup();
         pools

@@ -127,6 +127,31 @@ fn claims_beyond_a_limit_wait_until_an_address_is_released() {
     );
 }
 
+/// At a start, the IPAddresses and reservations of a pool can be listed before the pool.
+#[test]
+fn limit_counts_addresses_that_are_listed_before_the_pool() {
+    let mut ledger = ledger();
+    ledger.apply_network(&lab(json!({})));
+    let mut held = reservation_of(1, "a", "c1", None, 5);
+    held.metadata.name = Some(in_lab(1).reservation_name());
+    held.spec.scope = "n.lab".to_owned();
+    ledger.apply(&held);
+    Observe::<IPAddress>::apply(&mut ledger, &address_of(1, "a", "c1", None));
+    apply(
+        &mut ledger,
+        1,
+        &json!({"network": "lab", "limits": {"perNamespace": 1}}),
+    );
+    let limit = LimitReached {
+        limit: 1,
+        cluster: None,
+    };
+    assert_eq!(
+        ledger.propose(&global(), &key_of("a", "c2"), 1),
+        Proposal::LimitReached(limit)
+    );
+}
+
 /// A user who promises addresses does not use up the limit of the namespace, until its claims have
 /// them.
 #[test]

@@ -1,0 +1,64 @@
+//! What one address contributes to every count.
+
+use capi_ipam_api::PoolKey;
+use smallvec::SmallVec;
+
+use super::quota::Consumer;
+use super::usage::{AddressUsage, Availability, ReservationInfo};
+
+/// What one address contributes to every count: a value that is computed from its usage, and never
+/// changed. The default is that of an address which nothing uses.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) availability: Availability,
+    /// The pools whose IPAddress objects have the address, in order: nearly always one.
+    pub(super) used_by: SmallVec<[PoolKey; 1]>,
+    /// The pool of its reservation.
+    pub(super) reserved_by: Option<PoolKey>,
+    /// Whether a claim has this reservation: it is neither created by a user nor released.
+    pub(super) is_held: bool,
+    /// The pool that holds it for a claim whose reservation is being created.
+    pub(super) offered_by: Option<PoolKey>,
+    /// The release, if the address is released and has a reservation.
+    pub(super) released: Option<Released>,
+    /// The claims that count for a limit, and the pool of each; empty if no pool has limits.
+    pub(super) charges: Vec<(PoolKey, Consumer)>,
+}
+
+/// A released address, which cools down or is remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Released {
+    pub(super) pool: PoolKey,
+    /// The second in which it was released.
+    pub(super) since: i64,
+    /// Whether its cool-down has ended: it is only kept for the next claim of the same name.
+    pub(super) is_remembered: bool,
+}
+
+impl Facts {
+    /// Computes the facts. `has_quotas` is whether a pool has limits: the charges cost an
+    /// allocation.
+    pub(super) fn of(usage: &AddressUsage, has_quotas: bool) -> Self {
+        let reservation = usage.reservation.as_ref();
+        Self {
+            availability: usage.availability(),
+            used_by: usage.pools(),
+            reserved_by: reservation.map(|reservation| reservation.pool.clone()),
+            is_held: reservation.is_some_and(ReservationInfo::is_held),
+            offered_by: usage.candidate_pool().cloned(),
+            released: usage.release(),
+            charges: if has_quotas {
+                usage.charges()
+            } else {
+                Vec::new()
+            },
+        }
+    }
+
+    /// Whether the address is in use by a claim of the pool: it has an IPAddress, or is reserved
+    /// for a claim.
+    pub(super) fn is_in_use_of(&self, pool: &PoolKey) -> bool {
+        let is_reserved = self.is_held && self.reserved_by.as_ref() == Some(pool);
+        is_reserved || self.used_by.contains(pool)
+    }
+}
