@@ -12,7 +12,7 @@ use capi_ipam_api::advice::DUPLICATE;
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::{Conflict, allocated_block};
+use capi_ipam_ledger::{Conflict, Ledger, allocated_block};
 use capi_ipam_provider::api::Uid;
 use capi_ipam_provider::{
     ClaimCache, ClaimSnapshot, ContractClient, DuplicateReporter, ProviderSetup,
@@ -53,7 +53,7 @@ impl Duplicates {
         let duplicates: Vec<_> = self
             .context
             .ledger
-            .read(|ledger| ledger.conflicts())
+            .read(Ledger::conflicts)
             .into_iter()
             .filter(|found| self.is_duplicate(found))
             .collect();

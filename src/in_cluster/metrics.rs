@@ -8,7 +8,7 @@ use std::time::Duration;
 use capi_ipam_api::PoolKey;
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::metrics::{Description, Metrics};
-use capi_ipam_ledger::{NetworkCounts, PoolCounts};
+use capi_ipam_ledger::{Ledger, NetworkCounts, PoolCounts};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -157,8 +157,8 @@ pub(super) struct TakeSnapshots {
 impl BackgroundTask for TakeSnapshots {
     async fn run_once(&mut self) -> NextRun {
         let snapshot = Snapshot {
-            pools: self.ledger.read(|ledger| ledger.pool_counts()),
-            networks: self.ledger.read(|ledger| ledger.network_counts()),
+            pools: self.ledger.read(Ledger::pool_counts),
+            networks: self.ledger.read(Ledger::network_counts),
         };
         *self.metrics.snapshot.lock() = Arc::new(snapshot);
         NextRun::After(INTERVAL)

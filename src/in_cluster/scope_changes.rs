@@ -160,7 +160,7 @@ pub(super) async fn move_one(
             CreateResult::Exists(found) => {
                 reservations
                     .update_metadata(&found, &marked(&found, &old))
-                    .await?
+                    .await?;
             }
             CreateResult::Taken(found) => {
                 // A cool-down protects an address that no claim holds.

@@ -239,15 +239,15 @@ where
     Ledger: Observe<K>,
 {
     fn init(&self) {
-        self.note(|ledger| ledger.init());
+        self.note(Observe::<K>::init);
     }
 
     fn init_done(&self) {
-        self.change(|ledger| ledger.init_done());
+        self.change(Observe::<K>::init_done);
     }
 
     fn restored(&self) {
-        self.note(|ledger| ledger.restored());
+        self.note(Observe::<K>::restored);
     }
 
     fn apply(&self, object: &K) {

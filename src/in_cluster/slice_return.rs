@@ -16,7 +16,7 @@ use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_controller::{clock, patch};
-use capi_ipam_ledger::{SliceStep, SliceView};
+use capi_ipam_ledger::{Ledger, SliceStep, SliceView};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, Resource};
 use tokio::time::Instant;
@@ -62,7 +62,7 @@ impl SliceReturn {
     }
 
     async fn pass(&mut self) {
-        let mut slices = self.context.ledger.read(|ledger| ledger.slices());
+        let mut slices = self.context.ledger.read(Ledger::slices);
         slices.retain(|slice| {
             let namespace = slice.pool.namespace.as_deref();
             !slice.is_pinned && self.context.selection.includes_namespace(namespace)
@@ -230,7 +230,7 @@ impl SliceReturn {
                     match self.context.slices.get(&name).await? {
                         Some(found) => ledger.change(|ledger| ledger.insert_slice(&found)),
                         None => ledger.change(|ledger| {
-                            ledger.remove_slice_of(&slice.pool, slice.block, &slice.uid)
+                            ledger.remove_slice_of(&slice.pool, slice.block, &slice.uid);
                         }),
                     }
                     return Ok(());

@@ -127,10 +127,10 @@ impl InClusterHandler {
             Ok(Some(found)) => {
                 match &found.0 {
                     Ok(found) if found.block().is_ok() => {
-                        debug!(%pool, %block, "the slice is already assigned")
+                        debug!(%pool, %block, "the slice is already assigned");
                     }
                     _ => {
-                        warn!(%pool, %block, "an IPSlice that is not valid has the name of the slice; delete it")
+                        warn!(%pool, %block, "an IPSlice that is not valid has the name of the slice; delete it");
                     }
                 }
                 self.ledger()

@@ -24,7 +24,8 @@ use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::trace_span;
 use capi_ipam_ledger::{
-    AbandonedReservation, Held, InvalidReservation, KnownReservation, Unreserved, allocated_block,
+    AbandonedReservation, Held, InvalidReservation, KnownReservation, Ledger, Unreserved,
+    allocated_block,
 };
 use capi_ipam_provider::api::conditions::NO_CLAIM;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
@@ -108,7 +109,7 @@ impl Sweeper {
                 self.claims
                     .get(claim.namespace(), claim.name())
                     .is_some_and(is_managed)
-            })
+            });
         });
         self.end_stale_cooldowns().await;
         self.reserve_missing().await;
@@ -170,10 +171,7 @@ impl Sweeper {
 
     /// Reports manually created reservations that have no effect. Admission rejects most of them.
     fn report_invalid_reservations(&mut self) {
-        let invalid = self
-            .context
-            .ledger
-            .read(|ledger| ledger.invalid_reservations());
+        let invalid = self.context.ledger.read(Ledger::invalid_reservations);
         self.reported_invalid
             .retain(|known| invalid.contains(known));
         for found in invalid {
@@ -314,11 +312,7 @@ impl Sweeper {
     /// Ends the cool-downs of addresses that are in use: a provider without reservations allocated
     /// them, or a user set `releasedAt`.
     async fn end_stale_cooldowns(&self) {
-        for (slot, name, uid) in self
-            .context
-            .ledger
-            .read(|ledger| ledger.cooling_down_in_use())
-        {
+        for (slot, name, uid) in self.context.ledger.read(Ledger::cooling_down_in_use) {
             let Some(claim) = self.bound_claim(&name) else {
                 continue;
             };

@@ -337,12 +337,12 @@ impl<'a> Loader<'a> {
         let pools = self.each_pool_of(kinds, namespace, each).await?;
         let reservations = self
             .list(Kind::Reservation, None, |object: IPReservation| {
-                ledger.apply(&object)
+                ledger.apply(&object);
             })
             .await?;
         let addresses = self
             .list(Kind::Address, namespace, |object: IPAddress| {
-                ledger.apply(&object)
+                ledger.apply(&object);
             })
             .await?;
         for read in [pools, reservations, addresses] {

@@ -2,15 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam_api::{DrainingStatus, Slot};
-use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_api::PoolKey;
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 
 use super::usage::UsageMap;
-use super::{Ledger, PoolKey};
-
-/// The maximum number of claims that are named.
-const MAX_NAMED: usize = 5;
 
 /// The draining parts of a pool. Empty if the pool has none.
 #[derive(Debug, Default)]
@@ -18,25 +13,7 @@ pub(super) struct Draining {
     /// The numbers of these parts that are not in use, reserved or cooling down.
     pub(super) unused: FreeSet,
     /// The blocks of these parts that are in use.
-    in_use: BTreeSet<Block>,
-}
-
-/// What is in use in the draining parts of a pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DrainingUse {
-    /// The number of addresses in use.
-    pub addresses: usize,
-    /// The claims of the lowest of these addresses.
-    pub claims: Vec<NamespacedName>,
-}
-
-impl DrainingUse {
-    /// The status of the pool.
-    pub fn status(&self) -> DrainingStatus {
-        DrainingStatus {
-            addresses: i64::try_from(self.addresses).unwrap_or(i64::MAX),
-        }
-    }
+    pub(super) in_use: BTreeSet<Block>,
 }
 
 impl Draining {
@@ -82,33 +59,5 @@ impl Draining {
     /// The number of addresses that nothing uses.
     pub(super) fn unused(&self) -> u128 {
         self.unused.len()
-    }
-}
-
-impl Ledger {
-    /// What is in use in the draining parts of a pool; `None` if its spec names none.
-    pub fn draining_use(&self, pool: &PoolKey) -> Option<DrainingUse> {
-        let entry = self.pools.get(pool)?;
-        entry.info.as_ref().filter(|info| info.is_draining)?;
-        let in_use = &entry.draining.in_use;
-        let scope = entry.scope(pool);
-        let claim_of = |block: &Block| {
-            let usage = self.usage(&Slot {
-                scope: scope.clone(),
-                block: *block,
-            })?;
-            let owner = usage
-                .owners
-                .iter()
-                .find(|owner| owner.pool == *pool)
-                .map(|owner| &owner.name);
-            owner
-                .or(usage.reservation.as_ref()?.claim.as_ref())
-                .cloned()
-        };
-        Some(DrainingUse {
-            addresses: in_use.len(),
-            claims: in_use.iter().filter_map(claim_of).take(MAX_NAMED).collect(),
-        })
     }
 }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use capi_ipam_api::PoolKey;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 
-use super::Ledger;
-
-/// What changes ask others to do. Taken with [`Ledger::take_effects`].
+/// What changes ask others to do. Taken with [`Ledger::take_effects`](super::Ledger::take_effects).
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Claims to reconcile, in this order: they were granted a turn, or what they wait for has
@@ -23,20 +21,8 @@ pub struct Effects {
     pub scopes_changed: bool,
     /// Whether the watch has reported reservations.
     pub reservations_observed: bool,
-    /// Whether claims have to be rechecked: [`Ledger::take_rechecks`] returns them.
+    /// Whether claims have to be rechecked: [`Ledger::take_rechecks`](super::Ledger::take_rechecks) returns them.
     pub has_rechecks: bool,
-    /// Whether networks of pools have to be computed again: [`Ledger::refresh`] computes some.
+    /// Whether networks of pools have to be computed again: [`Ledger::refresh`](super::Ledger::refresh) computes some.
     pub has_queued_refreshes: bool,
-}
-
-impl Ledger {
-    /// Returns what the changes since the last call ask others to do.
-    pub fn take_effects(&mut self) -> Effects {
-        let mut effects = std::mem::take(&mut self.effects);
-        effects.networks.sort_unstable();
-        effects.networks.dedup();
-        effects.has_rechecks = !self.claims_to_recheck.is_empty();
-        effects.has_queued_refreshes = self.has_queued_refreshes();
-        effects
-    }
 }

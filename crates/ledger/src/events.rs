@@ -12,7 +12,7 @@ use kube::ResourceExt;
 
 use super::Ledger;
 use super::networks::NetworkInfo;
-use super::refresh::PoolInput;
+use super::start::PoolInput;
 use super::usage::AddressOwner;
 
 /// What lists and watches report of the objects of one kind. Pools are reported to

@@ -4,7 +4,7 @@ use capi_ipam_api::PoolKey;
 use smallvec::SmallVec;
 
 use super::quota::Consumer;
-use super::usage::{AddressUsage, Availability, ReservationInfo};
+use super::usage::{AddressUsage, Availability, Released, ReservationInfo};
 
 /// What one address contributes to every count: a value that is computed from its usage, and never
 /// changed. The default is that of an address which nothing uses.
@@ -23,16 +23,6 @@ pub(super) struct Facts {
     pub(super) released: Option<Released>,
     /// The claims that count for a limit, and the pool of each; empty if no pool has limits.
     pub(super) charges: Vec<(PoolKey, Consumer)>,
-}
-
-/// A released address, which cools down or is remembered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Released {
-    pub(super) pool: PoolKey,
-    /// The second in which it was released.
-    pub(super) since: i64,
-    /// Whether its cool-down has ended: it is only kept for the next claim of the same name.
-    pub(super) is_remembered: bool,
 }
 
 impl Facts {

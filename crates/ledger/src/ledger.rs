@@ -13,8 +13,8 @@ use capi_ipam_provider::api::Uid;
 use super::effects::Effects;
 use super::networks::Networks;
 use super::pool::PoolEntry;
-use super::refresh::Start;
 use super::shared_names::SharedNames;
+use super::start::Start;
 use super::usage::{AddressUsage, Holdings, ScopeEntry};
 
 /// The in-memory index of pools, addresses and waiting claims.
@@ -119,6 +119,16 @@ impl Ledger {
                 self.effects.pools.push(pool);
             }
         }
+    }
+
+    /// Returns what the changes since the last call ask others to do.
+    pub fn take_effects(&mut self) -> Effects {
+        let mut effects = std::mem::take(&mut self.effects);
+        effects.networks.sort_unstable();
+        effects.networks.dedup();
+        effects.has_rechecks = !self.claims_to_recheck.is_empty();
+        effects.has_queued_refreshes = self.has_queued_refreshes();
+        effects
     }
 
     /// Returns the stored copy of the key, if there is one, to share its memory.

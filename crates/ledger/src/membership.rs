@@ -7,12 +7,8 @@ use capi_ipam_ip::{Family, Span, SpanSet};
 use super::pool::PoolEntry;
 use super::scope_rule::StatusRecord;
 use super::usage::{AddressUsage, Availability, ScopeEntry};
-use super::{Ledger, PoolInfo, PoolKey};
-use capi_ipam_api::{
-    IPNetwork, IPNetworkStatus, MemberPhase, NetworkRefusal, NetworkView, Pool, PoolNetwork, Scope,
-    Slot,
-};
-use kube::ResourceExt;
+use super::{Ledger, NetworkCounts, PoolInfo, PoolKey};
+use capi_ipam_api::{MemberPhase, NetworkRefusal, NetworkView, Pool, PoolNetwork, Scope, Slot};
 
 /// Whether a manager has written the status of a pool, and what it states about the network of the
 /// pool.
@@ -43,47 +39,6 @@ pub struct Misplaced {
     pub uid: String,
     /// Whether an IPAddress has the address.
     pub is_in_use: bool,
-}
-
-/// The counts of a network, as its status shows them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NetworkCounts {
-    /// The name of the network.
-    pub name: String,
-    /// Its addresses in total, in use and free.
-    pub addresses: [(&'static str, i64); 3],
-    /// Its pools by phase.
-    pub pools: [(&'static str, i64); 3],
-}
-
-impl NetworkCounts {
-    /// The counts of the status of a network.
-    pub(super) fn of(network: &IPNetwork) -> Self {
-        let status = network.status.as_ref();
-        let number = |field: fn(&IPNetworkStatus) -> i64| status.map(field).unwrap_or_default();
-        let in_phase = |phase: MemberPhase| {
-            let members = status.into_iter().flat_map(|status| &status.members);
-            i64::try_from(members.filter(|member| member.phase == phase).count())
-                .unwrap_or(i64::MAX)
-        };
-        let joining = in_phase(MemberPhase::Joining);
-        Self {
-            name: network.name_any(),
-            addresses: [
-                ("total", number(|status| status.total)),
-                ("used", number(|status| status.used)),
-                ("free", number(|status| status.free)),
-            ],
-            pools: [
-                ("joining", joining),
-                (
-                    "member",
-                    number(|status| status.pools).saturating_sub(joining),
-                ),
-                ("leaving", in_phase(MemberPhase::Leaving)),
-            ],
-        }
-    }
 }
 
 impl Ledger {

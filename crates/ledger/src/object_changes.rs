@@ -15,7 +15,7 @@ use kube::api::ObjectMeta;
 use super::membership::status_record;
 use super::networks::NetworkInfo;
 use super::pool::PoolEntry;
-use super::refresh::PoolInput;
+use super::start::PoolInput;
 use super::{Ledger, PoolInfo};
 
 impl Ledger {

@@ -9,86 +9,20 @@
 //! At a start nothing is known of the pools and networks that are not listed yet. So each pool is
 //! computed once, when the initial lists are complete, and nothing is proposed before.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{InClusterKind, PoolKey, Scope};
+use capi_ipam_api::{PoolKey, Scope};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 
 use super::Ledger;
 use super::networks::Change;
 use super::scope_rule::Record;
+use super::start::{Phase, PoolInput};
 use super::wait_queue::ClaimAttributes;
 
 /// How long one step may hold the lock. The pool with which this time is exceeded is the last one
 /// of the step.
 const MAX_STEP_TIME: Duration = Duration::from_millis(1);
-
-/// A list of objects that decide what pools can allocate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum PoolInput {
-    /// The pools of a kind.
-    Pools(InClusterKind),
-    /// The networks.
-    Networks,
-    /// The namespaces.
-    Namespaces,
-}
-
-/// How far the ledger is after the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
-    /// One of the initial lists is not complete.
-    Listing,
-    /// All pools are assigned to networks. After that all gateways of each network are known.
-    Placing,
-    /// What no pool of a network allocates is removed from the blocks of all pools.
-    Excluding,
-    /// All pools are computed. Changes are processed one by one, also those that a later list
-    /// shows.
-    #[default]
-    Complete,
-}
-
-/// The initial lists, and what is done after them.
-#[derive(Debug, Default)]
-pub(super) struct Start {
-    /// Whether each list that has begun was complete once.
-    lists: BTreeMap<PoolInput, bool>,
-    phase: Phase,
-}
-
-impl Start {
-    /// Records that a list begins, the first one or a later one.
-    pub(super) fn begin_list(&mut self, input: PoolInput) {
-        let was_complete = *self.lists.entry(input).or_insert(false);
-        if !was_complete {
-            self.phase = Phase::Listing;
-        }
-    }
-
-    /// Records that a list is complete. Returns whether it was the last one of the initial lists.
-    fn end_list(&mut self, input: PoolInput) -> bool {
-        self.lists.insert(input, true);
-        let is_last =
-            self.phase == Phase::Listing && self.lists.values().all(|is_complete| *is_complete);
-        if is_last {
-            self.phase = Phase::Placing;
-        }
-        is_last
-    }
-
-    /// Whether pools have all their blocks, also the gateways of other pools: those are not all
-    /// known.
-    pub(super) fn defers_exclusions(&self) -> bool {
-        self.phase <= Phase::Placing
-    }
-
-    /// Whether all pools are computed.
-    pub(super) fn is_complete(&self) -> bool {
-        self.phase == Phase::Complete
-    }
-}
 
 impl Ledger {
     /// Records that a list is complete, and computes all pools if it is the last one of the initial

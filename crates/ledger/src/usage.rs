@@ -13,7 +13,6 @@ use capi_ipam_provider::api::Uid;
 use smallvec::SmallVec;
 
 use super::PoolKey;
-use super::facts::Released;
 use super::object_uid::ObjectUid;
 use super::quota::Consumer;
 
@@ -177,6 +176,16 @@ pub(super) enum Availability {
     Remembered(i64),
     /// It cannot be allocated.
     Taken,
+}
+
+/// A released address, which cools down or is remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Released {
+    pub(super) pool: PoolKey,
+    /// The second in which it was released.
+    pub(super) since: i64,
+    /// Whether its cool-down has ended: it is only kept for the next claim of the same name.
+    pub(super) is_remembered: bool,
 }
 
 /// The addresses that are reserved for each claim. The reverse of [`AddressUsage::reservation`],

@@ -16,6 +16,7 @@ use crate::load::Loader;
 use crate::objects::{AddressRow, ReservationRow, scope_of};
 
 /// What the cluster contains.
+#[derive(Default)]
 pub(super) struct Existing {
     pub(super) pools: HashMap<PoolKey, ExistingPool>,
     /// The reservations of the blocks of the file, and those of imports.
@@ -26,18 +27,6 @@ pub(super) struct Existing {
     pub(super) pools_in_use: HashSet<PoolKey>,
     /// Knows the networks: which of them selects a new pool.
     pub(super) networks: Ledger,
-}
-
-impl Default for Existing {
-    fn default() -> Self {
-        Self {
-            pools: HashMap::new(),
-            reservations: Vec::new(),
-            addresses: Vec::new(),
-            pools_in_use: HashSet::new(),
-            networks: Ledger::default(),
-        }
-    }
 }
 
 /// Labels and annotations of an object.

@@ -3,8 +3,8 @@
 
 use capi_ipam_api::Slot;
 
-use super::super::facts::Released;
 use super::super::pool::PoolEntry;
+use super::super::usage::Released;
 use super::{Change, Derived};
 
 /// Records that the address cools down or is remembered, or no longer.

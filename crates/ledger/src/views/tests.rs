@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capi_ipam_api::{IPReservation, InClusterKind};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ip::{Block, FreeSet, SpanSet};
+use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 use capi_ipam_provider::api::IPAddress;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -207,7 +207,7 @@ fn run(steps: Vec<Step>) -> Ledger {
 
 /// What the views keep of one pool.
 fn digest(entry: &PoolEntry) -> BTreeMap<&'static str, String> {
-    let all = entry.usable().map(|usable| usable.allocatable());
+    let all = entry.usable().map(UsableBlocks::allocatable);
     let free = entry.free.clone();
     let free = free.unwrap_or_else(|| FreeSet::new(&all.unwrap_or_default()));
     let mut holds: Vec<String> = entry

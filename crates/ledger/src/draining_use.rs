@@ -1,0 +1,54 @@
+//! What is in use in the draining parts of a pool.
+
+use capi_ipam_api::{DrainingStatus, PoolKey, Scope};
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_ip::Block;
+
+use super::Ledger;
+
+/// The maximum number of claims that are named.
+const MAX_NAMED: usize = 5;
+
+/// What is in use in the draining parts of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DrainingUse {
+    /// The number of addresses in use.
+    pub addresses: usize,
+    /// The claims of the lowest of these addresses.
+    pub claims: Vec<NamespacedName>,
+}
+
+impl DrainingUse {
+    /// The status of the pool.
+    pub fn status(&self) -> DrainingStatus {
+        DrainingStatus {
+            addresses: i64::try_from(self.addresses).unwrap_or(i64::MAX),
+        }
+    }
+}
+
+impl Ledger {
+    /// What is in use in the draining parts of a pool; `None` if its spec names none.
+    pub fn draining_use(&self, pool: &PoolKey) -> Option<DrainingUse> {
+        let entry = self.pools.get(pool)?;
+        entry.info.as_ref().filter(|info| info.is_draining)?;
+        let in_use = &entry.draining.in_use;
+        let scope = entry.scope(pool);
+        let claims = in_use
+            .iter()
+            .filter_map(|block| self.claim_of(pool, &scope, *block));
+        Some(DrainingUse {
+            addresses: in_use.len(),
+            claims: claims.take(MAX_NAMED).cloned().collect(),
+        })
+    }
+
+    /// The claim of a pool that uses a block, or has reserved it.
+    fn claim_of(&self, pool: &PoolKey, scope: &Scope, block: Block) -> Option<&NamespacedName> {
+        let usage = self.scopes.get(scope)?.usage.get(&block)?;
+        if let Some(owner) = usage.owners.iter().find(|owner| owner.pool == *pool) {
+            return Some(&owner.name);
+        }
+        usage.reservation.as_ref()?.claim.as_ref()
+    }
+}

@@ -1,0 +1,71 @@
+//! How far the ledger is after the start: the initial lists, and what is computed after them.
+
+use std::collections::BTreeMap;
+
+use capi_ipam_api::InClusterKind;
+
+/// A list of objects that decide what pools can allocate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum PoolInput {
+    /// The pools of a kind.
+    Pools(InClusterKind),
+    /// The networks.
+    Networks,
+    /// The namespaces.
+    Namespaces,
+}
+
+/// How far the ledger is after the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// One of the initial lists is not complete.
+    Listing,
+    /// All pools are assigned to networks. After that all gateways of each network are known.
+    Placing,
+    /// What no pool of a network allocates is removed from the blocks of all pools.
+    Excluding,
+    /// All pools are computed. Changes are processed one by one, also those that a later list
+    /// shows.
+    #[default]
+    Complete,
+}
+
+/// The initial lists, and what is done after them.
+#[derive(Debug, Default)]
+pub(super) struct Start {
+    /// Whether each list that has begun was complete once.
+    lists: BTreeMap<PoolInput, bool>,
+    pub(super) phase: Phase,
+}
+
+impl Start {
+    /// Records that a list begins, the first one or a later one.
+    pub(super) fn begin_list(&mut self, input: PoolInput) {
+        let was_complete = *self.lists.entry(input).or_insert(false);
+        if !was_complete {
+            self.phase = Phase::Listing;
+        }
+    }
+
+    /// Records that a list is complete. Returns whether it was the last one of the initial lists.
+    pub(super) fn end_list(&mut self, input: PoolInput) -> bool {
+        self.lists.insert(input, true);
+        let is_last =
+            self.phase == Phase::Listing && self.lists.values().all(|is_complete| *is_complete);
+        if is_last {
+            self.phase = Phase::Placing;
+        }
+        is_last
+    }
+
+    /// Whether pools have all their blocks, also the gateways of other pools: those are not all
+    /// known.
+    pub(super) fn defers_exclusions(&self) -> bool {
+        self.phase <= Phase::Placing
+    }
+
+    /// Whether all pools are computed.
+    pub(super) fn is_complete(&self) -> bool {
+        self.phase == Phase::Complete
+    }
+}
