@@ -29,6 +29,7 @@
 
 mod access;
 mod adoption;
+mod allocation;
 mod context;
 mod cooldown;
 mod deletion_check;

@@ -1,20 +1,109 @@
-//! Adopts the address of an IPAddress that exists already: of an earlier attempt, an upgrade or a
-//! restore, or created by a user.
+//! Reserves the address of an IPAddress that exists already, of an earlier attempt, an upgrade or a
+//! restore, or created by a user: sends the requests of [`Adopt`], step A2.
 
 use capi_ipam_api::advice::DUPLICATE;
 use capi_ipam_api::{IPReservation, PoolKey, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, UsableBlocks, parse_address};
 use capi_ipam_ledger::{KnownReservation, PoolInfo, allocated_block};
+use capi_ipam_protocol::ClaimRead;
+use capi_ipam_protocol::adopt::{Adopt, End, Event, Holder, Step};
 use capi_ipam_provider::api::IPAddress;
 use capi_ipam_provider::{Allocation, Ensured, HandlerError};
 use kube::ResourceExt;
 use tracing::warn;
 
+use super::allocation::Candidate;
 use super::duplicates::duplicate_message;
-use super::handler::{Candidate, InClusterHandler, ReserveResult, request_error};
+use super::handler::{InClusterHandler, ReserveResult, request_error, unexpected_event};
 use super::reservation::{Ownership, claim_reference, ownership};
 use super::reservation_store::WriteResult;
+
+/// One attempt to reserve the address of an IPAddress.
+struct Adopting<'a> {
+    handler: &'a InClusterHandler,
+    pool: &'a PoolKey,
+    info: &'a PoolInfo,
+    slot: &'a Slot,
+    /// The reservation of the address that was read.
+    found: Option<IPReservation>,
+    /// Keeps the sweeper from reserving the address at the same time.
+    candidate: Option<Candidate<'a>>,
+}
+
+impl Adopting<'_> {
+    /// Sends the request of a step.
+    async fn perform(&mut self, step: Step) -> Result<Event, HandlerError> {
+        match step {
+            Step::CheckHeld => {
+                let is_ours = self.handler.holds_reservation(self.slot).await?;
+                Ok(Event::HeldRead { is_ours })
+            }
+            Step::Reserve => self.reserve().await,
+            Step::ReadHolder => self.read_holder().await,
+            Step::CheckClaim(_) => {
+                let exists = self.handler.claim_exists().await?;
+                Ok(Event::Claim(if exists {
+                    ClaimRead::Exists
+                } else {
+                    ClaimRead::Gone
+                }))
+            }
+            Step::TakeOver(holder) => self.take_over(holder).await,
+            Step::Done(_) => Err(unexpected_event()),
+        }
+    }
+
+    async fn reserve(&mut self) -> Result<Event, HandlerError> {
+        let ledger = self.handler.ledger();
+        if self.candidate.is_none()
+            && ledger.change(|ledger| ledger.hold_candidate(self.pool, self.slot))
+        {
+            let slot = self.slot.clone();
+            self.candidate = Some(Candidate { ledger, slot });
+        }
+        match self.handler.reserve(self.pool, self.slot).await? {
+            ReserveResult::Ours => Ok(Event::Reserved),
+            ReserveResult::Conflict => Ok(Event::Taken),
+        }
+    }
+
+    async fn read_holder(&mut self) -> Result<Event, HandlerError> {
+        let read = self.handler.context.reservations.get(self.slot).await;
+        self.found = read.map_err(|error| request_error("read the IPReservation", error))?;
+        let Some(found) = &self.found else {
+            return Ok(Event::Holder(None));
+        };
+        let claim = claim_reference(&self.handler.claim);
+        let holder = if KnownReservation::of(found).is_none() {
+            Holder::Other
+        } else if ownership(found, &claim) == Ownership::PreviousClaim {
+            Holder::EarlierClaim
+        } else if self.handler.may_take_over(self.info, self.slot, found) {
+            Holder::Released
+        } else {
+            Holder::Other
+        };
+        Ok(Event::Holder(Some(holder)))
+    }
+
+    async fn take_over(&mut self, holder: Holder) -> Result<Event, HandlerError> {
+        let known = self.found.as_ref().and_then(KnownReservation::of);
+        let known = known.ok_or_else(unexpected_event)?;
+        let taken = match holder {
+            Holder::EarlierClaim => {
+                self.handler
+                    .take_over_from_previous(self.pool, &known)
+                    .await?
+            }
+            Holder::Released | Holder::Other => self.handler.take_over(self.pool, &known).await?,
+        };
+        match taken {
+            WriteResult::Done(_) => Ok(Event::Reserved),
+            WriteResult::Changed(_) | WriteResult::Gone => Ok(Event::Taken),
+        }
+    }
+}
 
 impl InClusterHandler {
     /// Adopts the address of an existing IPAddress with the name of the claim.
@@ -48,56 +137,32 @@ impl InClusterHandler {
         let held = self
             .ledger()
             .read(|ledger| ledger.held_by(&self.key, self.uid));
-        if held.iter().any(|held| held.slot == slot) && self.holds_reservation(&slot).await? {
-            return Ok(existing_allocation(existing, block, usable).into());
+        let mut adopt = Adopt::start(held.iter().any(|held| held.slot == slot));
+        let mut adopting = Adopting {
+            handler: self,
+            pool,
+            info,
+            slot: &slot,
+            found: None,
+            candidate: None,
+        };
+        loop {
+            if let Step::Done(end) = adopt.step() {
+                return match end {
+                    End::Allocated => Ok(existing_allocation(existing, block, usable).into()),
+                    End::Conflict => self.conflict(pool, existing, block, adopting.found.as_ref()),
+                    End::ClaimReplaced => Err(HandlerError::Conflict(
+                        "the claim was deleted and created again".to_owned(),
+                    )),
+                    End::KeepsChanging => Err(HandlerError::Conflict(format!(
+                        "the reservation of {block} keeps changing"
+                    ))),
+                    End::UnexpectedEvent => Err(unexpected_event()),
+                };
+            }
+            let event = adopting.perform(adopt.step()).await?;
+            adopt.next(event);
         }
-        // Keeps the sweeper from reserving the address at the same time.
-        let _candidate = self
-            .ledger()
-            .change(|ledger| ledger.hold_candidate(pool, &slot))
-            .then(|| Candidate {
-                ledger: self.ledger(),
-                slot: slot.clone(),
-            });
-        for _ in 0..2 {
-            match self.reserve(pool, &slot).await? {
-                ReserveResult::Ours => {
-                    return Ok(existing_allocation(existing, block, usable).into());
-                }
-                ReserveResult::Conflict => {}
-            }
-            let read = self.context.reservations.get(&slot).await;
-            let read = read.map_err(|error| request_error("read the IPReservation", error))?;
-            let Some(found) = read else { continue };
-            let is_previous =
-                ownership(&found, &claim_reference(&self.claim)) == Ownership::PreviousClaim;
-            if !is_previous && !self.may_take_over(info, &slot, &found) {
-                return self.conflict(pool, existing, block, Some(&found));
-            }
-            // Read after the reservation: if this claim still exists, the other one of its name is
-            // an earlier claim.
-            if !self.claim_exists().await? {
-                return Err(HandlerError::Conflict(
-                    "the claim was deleted and created again".to_owned(),
-                ));
-            }
-            // With the version that was read: it may have been released since, which starts a
-            // cool-down.
-            let Some(known) = KnownReservation::of(&found) else {
-                return self.conflict(pool, existing, block, Some(&found));
-            };
-            let taken = if is_previous {
-                self.take_over_from_previous(pool, &known).await?
-            } else {
-                self.take_over(pool, &known).await?
-            };
-            if matches!(taken, WriteResult::Done(_)) {
-                return Ok(existing_allocation(existing, block, usable).into());
-            }
-        }
-        Err(HandlerError::Conflict(format!(
-            "the reservation of {block} keeps changing"
-        )))
     }
 
     async fn claim_exists(&self) -> Result<bool, HandlerError> {

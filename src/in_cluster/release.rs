@@ -1,18 +1,34 @@
-//! Step R2: releases the addresses of a claim.
+//! Releases the addresses of a claim: sends the requests of [`Free`], step R2.
 
-use capi_ipam_api::{IPReservation, PoolKey, Slot};
+use std::collections::VecDeque;
+
+use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
+use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{Held, KnownReservation};
+use capi_ipam_protocol::free::{End, Event, Free, Step};
 use capi_ipam_provider::HandlerError;
 use capi_ipam_provider::api::{IPAddressClaim, Uid};
 
 use super::context::Context;
+use super::handler::unexpected_event;
 use super::reservation::{Ownership, claim_reference, ownership};
 use super::reservation_store::{FormerUse, WriteResult};
 
-/// How often the release of a reservation is attempted if it keeps changing.
-const MAX_ATTEMPTS: usize = 3;
+/// The release of the addresses of one claim.
+struct Releasing<'a> {
+    context: &'a Context,
+    claim: &'a IPAddressClaim,
+    /// The addresses that the ledger shows as reserved for the claim, and how it has used each.
+    held: VecDeque<(KnownReservation, FormerUse)>,
+    /// The block of the deleted IPAddress, and the scopes in which it may be reserved.
+    deleted: Option<(Block, VecDeque<Scope>)>,
+    /// The scope that is read.
+    slot: Option<Slot>,
+    /// The reservation that is released.
+    current: Option<(KnownReservation, FormerUse)>,
+}
 
 /// Step R2: releases all addresses that are reserved for a claim whose IPAddress is deleted.
 /// `deleted` is the pool and the block of that IPAddress, if this process has deleted it. The claim
@@ -25,40 +41,156 @@ pub(super) async fn release_claim(
     uid: Uid,
     deleted: Option<&(PoolKey, Block)>,
 ) -> Result<(), HandlerError> {
-    let held = context.ledger.read(|ledger| ledger.held_by(key, uid));
-    for known in held
-        .iter()
-        .filter(|held| !held.is_promise && !held.uid.is_empty())
-    {
-        release_of_claim(context, claim, known.known(), former_use(&held, known)).await?;
+    let mut releasing = Releasing::new(
+        context,
+        claim,
+        &context.ledger.read(|ledger| ledger.held_by(key, uid)),
+        deleted,
+    );
+    let mut free = Free::start();
+    loop {
+        if let Step::Done(end) = free.step() {
+            return releasing.end(end);
+        }
+        let event = releasing.perform(free.step()).await?;
+        free.next(event);
     }
-    let Some((pool, block)) = deleted else {
-        return Ok(());
-    };
-    if held
-        .iter()
-        .any(|held| held.pool == *pool && held.slot.block == *block)
-    {
-        return Ok(());
+}
+
+impl<'a> Releasing<'a> {
+    fn new(
+        context: &'a Context,
+        claim: &'a IPAddressClaim,
+        held: &[Held],
+        deleted: Option<&(PoolKey, Block)>,
+    ) -> Self {
+        // A promise is kept, and a reservation without uid is being created.
+        let reserved = held
+            .iter()
+            .filter(|held| !held.is_promise && !held.uid.is_empty());
+        let held_by_claim = reserved
+            .map(|one| (one.known(), former_use(held, one)))
+            .collect();
+        // The ledger can lag behind, or know a future that a restore of etcd has undone.
+        let unknown = deleted.filter(|(pool, block)| {
+            !held
+                .iter()
+                .any(|held| held.pool == *pool && held.slot.block == *block)
+        });
+        let deleted = unknown.map(|(pool, block)| {
+            (
+                *block,
+                context
+                    .ledger
+                    .read(|ledger| ledger.possible_scopes(pool))
+                    .into(),
+            )
+        });
+        Self {
+            context,
+            claim,
+            held: held_by_claim,
+            deleted,
+            slot: None,
+            current: None,
+        }
     }
-    // The ledger can lag behind, or know a future that a restore of etcd has undone.
-    for scope in context.ledger.read(|ledger| ledger.possible_scopes(pool)) {
-        let slot = Slot {
-            scope,
-            block: *block,
-        };
-        let read = context.reservations.get(&slot).await;
-        let found = read
-            .map_err(|error| HandlerError::transient(format!("cannot release {block}"), error))?;
-        let Some(found) = found.filter(|found| is_released_by(found, claim)) else {
-            continue;
-        };
-        let Some(known) = KnownReservation::of(&found) else {
-            continue;
-        };
-        release_of_claim(context, claim, known, FormerUse::OfClaim).await?;
+
+    /// Sends the request of a step, or looks up what it asks for.
+    async fn perform(&mut self, step: Step) -> Result<Event, HandlerError> {
+        match step {
+            Step::FindHeld => {
+                self.current = self.held.pop_front();
+                Ok(Event::Found {
+                    exists: self.current.is_some(),
+                })
+            }
+            Step::FindScope => Ok(self.find_scope()),
+            Step::ReadReservation => self.read_reservation().await,
+            Step::Release(_) => self.release().await,
+            Step::Done(_) => Ok(Event::Released),
+        }
     }
-    Ok(())
+
+    fn end(&self, end: End) -> Result<(), HandlerError> {
+        match end {
+            End::Released => Ok(()),
+            End::KeepsChanging => {
+                let block = self
+                    .current
+                    .as_ref()
+                    .map(|(known, _)| known.slot.block.to_string());
+                let block = block.unwrap_or_default();
+                let message = format!("cannot release {block}: its reservation keeps changing");
+                Err(HandlerError::Conflict(message))
+            }
+            End::UnexpectedEvent => Err(unexpected_event()),
+        }
+    }
+
+    fn find_scope(&mut self) -> Event {
+        self.slot = None;
+        if let Some((block, scopes)) = &mut self.deleted
+            && let Some(scope) = scopes.pop_front()
+        {
+            self.slot = Some(Slot {
+                scope,
+                block: *block,
+            });
+        }
+        Event::Found {
+            exists: self.slot.is_some(),
+        }
+    }
+
+    async fn read_reservation(&mut self) -> Result<Event, HandlerError> {
+        let slot = self.slot.as_ref().ok_or_else(unexpected_event)?;
+        let read = self.context.reservations.get(slot).await;
+        let found = read.map_err(|error| cannot_release(slot.block, error))?;
+        let known = found.and_then(|found| self.of_claim(&found));
+        self.current = known.map(|known| (known, FormerUse::OfClaim));
+        Ok(Event::Read {
+            is_ours: self.current.is_some(),
+        })
+    }
+
+    async fn release(&mut self) -> Result<Event, HandlerError> {
+        let (known, former_use) = self.current.as_ref().ok_or_else(unexpected_event)?;
+        let released = self.context.reservations.release(known, *former_use).await;
+        let result = released.map_err(|error| cannot_release(known.slot.block, error))?;
+        let WriteResult::Changed(found) = result else {
+            return Ok(Event::Released);
+        };
+        // What is not a valid reservation is not that of the claim.
+        let changed = found.0.ok().and_then(|found| self.of_claim(&found));
+        let Some(changed) = changed else {
+            return Ok(Event::Changed { is_ours: false });
+        };
+        if let Some((known, _)) = &mut self.current {
+            *known = changed;
+        }
+        Ok(Event::Changed { is_ours: true })
+    }
+
+    /// The reservation in the version that was read, if it is held by the uid of the claim, so that
+    /// it ends with the claim.
+    fn of_claim(&self, found: &IPReservation) -> Option<KnownReservation> {
+        let names_uid = found
+            .spec
+            .claim_ref
+            .as_ref()
+            .is_some_and(|claim| claim.uid.is_some());
+        let is_ours = ownership(found, &claim_reference(self.claim)) == Ownership::Ours;
+        if names_uid && is_ours {
+            KnownReservation::of(found)
+        } else {
+            None
+        }
+    }
+}
+
+fn cannot_release(block: Block, error: CallError) -> HandlerError {
+    HandlerError::transient(format!("cannot release {block}"), error)
 }
 
 /// How a claim has used one of the addresses that are reserved for it.
@@ -71,42 +203,4 @@ pub(super) fn former_use(held: &[Held], one: &Held) -> FormerUse {
     } else {
         FormerUse::OfClaim
     }
-}
-
-/// Whether a reservation is held by the uid of a claim, so that it ends with the claim.
-fn is_released_by(found: &IPReservation, claim: &IPAddressClaim) -> bool {
-    let names_uid = found
-        .spec
-        .claim_ref
-        .as_ref()
-        .is_some_and(|claim| claim.uid.is_some());
-    names_uid && ownership(found, &claim_reference(claim)) == Ownership::Ours
-}
-
-/// Releases one reservation of a claim, also if it changes meanwhile.
-async fn release_of_claim(
-    context: &Context,
-    claim: &IPAddressClaim,
-    mut known: KnownReservation,
-    former_use: FormerUse,
-) -> Result<(), HandlerError> {
-    let block = known.slot.block;
-    for _ in 0..MAX_ATTEMPTS {
-        let released = context.reservations.release(&known, former_use).await;
-        let result = released
-            .map_err(|error| HandlerError::transient(format!("cannot release {block}"), error))?;
-        let WriteResult::Changed(found) = result else {
-            return Ok(());
-        };
-        // What is not a valid reservation is not that of the claim.
-        let Ok(found) = found.0 else { return Ok(()) };
-        let changed = KnownReservation::of(&found).filter(|_| is_released_by(&found, claim));
-        let Some(changed) = changed else {
-            return Ok(());
-        };
-        known = changed;
-    }
-    Err(HandlerError::Conflict(format!(
-        "cannot release {block}: its reservation keeps changing"
-    )))
 }

@@ -1,19 +1,8 @@
 //! All reads and writes of reservations.
 //!
-//! Each method records in the ledger what a response shows, and determines what an answer of the
-//! API server means:
-//!
-//! | answer | meaning |
-//! |---|---|
-//! | success | the write is applied |
-//! | not found, to a write of a known reservation | the reservation is gone |
-//! | conflict, the name exists, or no answer | a live read decides |
-//! | any other error | nothing was written |
-//!
-//! A write without an answer may be applied later. A known reservation is written with its uid and
-//! resourceVersion as preconditions, so this cannot happen once the read shows another version. A
-//! creation can be applied as long as no object has the name: the claim uses the same address in
-//! its next attempt.
+//! Each method records in the ledger what a response shows, and determines with
+//! [`capi_ipam_protocol::write`] what an answer of the API server means. After the creation of a
+//! reservation with an unknown outcome, the claim uses the same address in its next attempt.
 
 mod release_rule;
 
@@ -24,6 +13,7 @@ use capi_ipam_controller::client::{CallError, Deleted, ResourceClient};
 use capi_ipam_controller::watch::{MaybeInvalid, RestoreDetector};
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ledger::KnownReservation;
+use capi_ipam_protocol::write::{self, Answer, Change, ChangeRead, CreationRead};
 use capi_ipam_provider::api::Uid;
 use json_patch::PatchOperation;
 use kube::{Resource, ResourceExt};
@@ -164,19 +154,25 @@ impl ReservationStore {
             }
             Err(error) => error,
         };
-        if !error.is_already_exists() && !error.outcome_is_unknown() {
+        if write::after_creation(answer(&error)) != write::Creation::Read {
             return Err(error);
         }
         self.remember(slot, attempt);
-        let Some(found) = self.read(slot).await? else {
-            return Err(error);
-        };
-        self.forget(attempt);
-        match found {
-            MaybeInvalid(Ok(found)) if is_wanted(&found) => {
+        let read = self.read(slot).await?;
+        let found = read
+            .as_ref()
+            .map(|found| found.0.as_ref().is_ok_and(&is_wanted));
+        match (write::read_after_creation(found), read) {
+            (CreationRead::AsWanted, Some(MaybeInvalid(Ok(found)))) => {
+                self.forget(attempt);
                 Ok(CreateResult::Exists(Box::new(found)))
             }
-            other => Ok(CreateResult::Taken(Box::new(other))),
+            (CreationRead::AsWanted | CreationRead::Taken, Some(found)) => {
+                self.forget(attempt);
+                Ok(CreateResult::Taken(Box::new(found)))
+            }
+            // The creation may still be applied.
+            (_, None) | (CreationRead::StillUnknown, _) => Err(error),
         }
     }
 
@@ -337,13 +333,14 @@ impl ReservationStore {
         is_done: impl Fn(&IPReservation) -> bool,
     ) -> Result<WriteResult, CallError> {
         let slot = &known.slot;
-        if error.is_not_found() {
-            self.ledger
-                .change(|ledger| ledger.remove_reservation_of(slot, &known.uid));
-            return Ok(WriteResult::Gone);
-        }
-        if !error.is_conflict() && !error.outcome_is_unknown() {
-            return Err(error);
+        match write::after_change(answer(&error)) {
+            Change::Gone => {
+                self.ledger
+                    .change(|ledger| ledger.remove_reservation_of(slot, &known.uid));
+                return Ok(WriteResult::Gone);
+            }
+            Change::Read => {}
+            Change::Done | Change::Failed => return Err(error),
         }
         let attempt = attempt.filter(|_| error.outcome_is_unknown());
         self.remember(slot, attempt);
@@ -352,23 +349,23 @@ impl ReservationStore {
         let Ok(read) = self.read(slot).await else {
             return Err(error);
         };
-        let Some(found) = read else {
-            self.ledger
-                .change(|ledger| ledger.remove_reservation_of(slot, &known.uid));
-            self.forget(attempt);
-            return Ok(WriteResult::Gone);
-        };
-        let is_same = found.meta().uid.as_deref() == Some(&known.uid);
-        let is_unchanged =
-            is_same && found.meta().resource_version.as_deref() == Some(&known.version);
-        match found {
-            MaybeInvalid(Ok(found)) if is_same && is_done(&found) => {
+        let found = read
+            .as_ref()
+            .map(|found| found_object(found, known, is_done));
+        match (write::read_after_change(found), read) {
+            (ChangeRead::Gone, _) | (_, None) => {
+                self.ledger
+                    .change(|ledger| ledger.remove_reservation_of(slot, &known.uid));
+                self.forget(attempt);
+                Ok(WriteResult::Gone)
+            }
+            (ChangeRead::Done, Some(MaybeInvalid(Ok(found)))) => {
                 self.forget(attempt);
                 Ok(WriteResult::Done(Box::new(found)))
             }
             // The write may still be applied.
-            _ if is_unchanged => Err(error),
-            other => {
+            (ChangeRead::StillUnknown, _) => Err(error),
+            (ChangeRead::Done | ChangeRead::Changed, Some(other)) => {
                 self.forget(attempt);
                 Ok(WriteResult::Changed(Box::new(other)))
             }
@@ -387,6 +384,37 @@ impl ReservationStore {
             self.ledger
                 .note(|ledger| ledger.forget_attempt(attempt.claim));
         }
+    }
+}
+
+/// What the API server has answered to a write that failed.
+fn answer(error: &CallError) -> Answer {
+    if error.outcome_is_unknown() {
+        Answer::Unknown
+    } else if error.is_already_exists() {
+        Answer::NameExists
+    } else if error.is_not_found() {
+        Answer::NotFound
+    } else if error.is_conflict() {
+        Answer::Conflict
+    } else {
+        Answer::Rejected
+    }
+}
+
+/// The object that was read after a change of a known reservation.
+fn found_object(
+    found: &MaybeInvalid<IPReservation>,
+    known: &KnownReservation,
+    is_done: impl Fn(&IPReservation) -> bool,
+) -> write::Found {
+    let metadata = found.meta();
+    let is_same = metadata.uid.as_deref() == Some(&known.uid);
+    let has_version = metadata.resource_version.as_deref() == Some(&known.version);
+    write::Found {
+        is_same,
+        is_unchanged: is_same && has_version,
+        is_done: found.0.as_ref().is_ok_and(is_done),
     }
 }
 

@@ -12,33 +12,13 @@ use capi_ipam_ledger::{KnownReservation, PoolInfo};
 use capi_ipam_provider::HandlerError;
 use tracing::warn;
 
-use super::handler::{InClusterHandler, ReserveResult, request_error};
+use super::handler::{InClusterHandler, request_error};
 use super::reservation::claim_reference;
 use super::reservation_store::{Attempt, FormerUse, WriteResult};
 
 const ACTION: &str = "take over the IPReservation of a released address";
 
 impl InClusterHandler {
-    /// Reserves a proposed address, or takes over its reservation if a claim has released the
-    /// address.
-    pub(super) async fn reserve_or_take_over(
-        &self,
-        pool: &PoolKey,
-        slot: &Slot,
-    ) -> Result<ReserveResult, HandlerError> {
-        let Some(released) = self
-            .ledger()
-            .read(|ledger| ledger.released_reservation(slot, &self.key))
-        else {
-            return self.reserve(pool, slot).await;
-        };
-        match self.take_over(pool, &released).await? {
-            WriteResult::Done(_) => Ok(ReserveResult::Ours),
-            WriteResult::Changed(_) => Ok(ReserveResult::Conflict),
-            WriteResult::Gone => self.reserve(pool, slot).await,
-        }
-    }
-
     /// Makes a reservation that a claim has released that of this claim.
     pub(super) async fn take_over(
         &self,

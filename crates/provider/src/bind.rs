@@ -1,21 +1,10 @@
-//! Binding a claim to an address, in four steps:
-//!
-//! - A1: our finalizer is added to the claim.
-//! - A2: the provider allocates an address.
-//! - A3: the IPAddress is created under the name of the claim, complete with finalizer and owner
-//!   references.
-//! - A4: the status of the claim refers to the IPAddress. This commits the binding.
-//!
-//! Each write has the preconditions of what the previous step read. Each step may already be done,
-//! by an earlier attempt or another process: an existing IPAddress with the name of the claim is
-//! adopted.
-//!
-//! For a provider that frees addresses of claims that no longer exist, A1 and A2 run concurrently.
-//! A3 waits for both.
+//! Binds a claim to an address: sends the requests of [`bind::Bind`], steps A1 to A4.
 
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::controller::Action;
 use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
+use capi_ipam_protocol::ClaimRead;
+use capi_ipam_protocol::bind::{self, Bind, End, Event, RemovalReason, Step};
 use kube::ResourceExt;
 use tracing::{Span, debug, field, info};
 
@@ -24,16 +13,34 @@ use crate::api::{IPAddress, IPAddressClaim, conditions, names};
 use crate::claim_conditions::ClaimConditions;
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
-use crate::index::owning_claim;
-use crate::ip_address::{is_for, new_ip_address, repaired};
+use crate::ip_address::{found_address, new_ip_address, repaired};
 use crate::message_debounce::MessageDebounce;
 use crate::reconciler::{CONFLICT_RETRY_DELAY, ClaimReconciler};
 use crate::restore::{RestoreCheck, confirm_restored, end_wait, replaced_address};
 
-/// How often in one attempt an IPAddress of another writer may appear under the name of the claim.
-const MAX_ROUNDS: usize = 3;
+/// One attempt to bind a claim: the objects of which [`Bind`] knows what matters.
+struct Binding<'a, A: ProviderAdapter> {
+    reconciler: &'a ClaimReconciler<A>,
+    /// The claim as last read or written.
+    claim: IPAddressClaim,
+    pool: &'a PoolView,
+    handler: &'a mut Guarded<A::Handler>,
+    debounce: &'a mut MessageDebounce,
+    /// The IPAddress with the name of the claim that was found last.
+    existing: Option<IPAddress>,
+    /// The result of A2, if it was concurrent with A1.
+    early_allocation: Option<AllocationResult>,
+    allocation: Option<Allocation>,
+    /// Why the provider does not allocate the address of the IPAddress to the claim.
+    rejection: String,
+    /// The error of the last request, if the protocol has to continue after it.
+    error: Option<ReconcileError>,
+    /// What the wait for a restore, or the release of a claim that is gone, ends with.
+    action: Action,
+}
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
+    /// Binds a claim to an address, as far as one attempt leads.
     pub(super) async fn bind(
         &self,
         claim: &IPAddressClaim,
@@ -42,111 +49,234 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         debounce: &mut MessageDebounce,
     ) -> Result<Action, ReconcileError> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
-        let had_finalizer = finalizer::is_set(claim, names::RELEASE_ADDRESS);
-        let is_known = self.addresses.get(&namespace, &name).is_some();
-        let begun = if had_finalizer || is_known || !self.options.allocate_before_finalizer {
-            traces::in_span(trace_span!("finalizer"), self.add_finalizer(claim))
-                .await?
-                .map(|claim| (claim, None))
-        } else {
-            self.add_finalizer_and_allocate(claim, handler).await?
+        let mut bind = Bind::start(bind::Facts {
+            has_finalizer: finalizer::is_set(claim, names::RELEASE_ADDRESS),
+            address_is_known: self.addresses.get(&namespace, &name).is_some(),
+            is_bound: claim.bound_address().is_some(),
+            allocates_early: self.options.allocate_before_finalizer,
+        });
+        let mut binding = Binding {
+            reconciler: self,
+            claim: claim.clone(),
+            pool,
+            handler,
+            debounce,
+            existing: None,
+            early_allocation: None,
+            allocation: None,
+            rejection: String::new(),
+            error: None,
+            action: Action::AwaitChange,
         };
-        let Some((mut claim, mut early_allocation)) = begun else {
-            return Ok(Action::AwaitChange);
-        };
-        let addresses = self.contract.addresses(&namespace);
-        let mut existing = if is_known {
-            addresses.get(&name).await?
-        } else {
-            None
-        };
-        if had_finalizer && existing.is_none() {
-            claim = match self.check_restore(claim, debounce).await? {
-                RestoreCheck::Wait(action) => return Ok(action),
-                RestoreCheck::Serve(latest) => *latest,
-            };
+        loop {
+            if let Step::Done(end) = bind.step() {
+                return binding.end(end);
+            }
+            let event = binding.perform(&bind).await?;
+            bind.next(event);
         }
-        for _ in 0..MAX_ROUNDS {
-            if let Some(leftover) = existing
-                .as_ref()
-                .filter(|address| address.metadata.deletion_timestamp.is_some())
-            {
-                self.remove_address(leftover).await?;
-                return Ok(Action::Requeue(CONFLICT_RETRY_DELAY));
-            }
-            if let Some(address) = &existing
-                && !is_for(address, &claim)
-            {
-                return Err(HandlerError::Permanent(name_conflict(address)).into());
-            }
-            // The IPAddress may belong to a newer claim with this name. It is a leftover only if
-            // this claim still exists.
-            if let Some(address) = &existing
-                && owning_claim(address) != claim.metadata.uid.as_deref()
-                && let Some(action) = self.clean_up_if_gone(&claim, handler).await?
-            {
-                return Ok(action);
-            }
-            let ensured = match early_allocation.take() {
-                Some(allocated) => allocated?,
-                None => handler.ensure_address(existing.as_ref()).await?,
-            };
-            let allocation = match ensured {
-                Ensured::Allocated(allocation) => allocation,
-                // Whatever the provider knows, a machine may use the address.
-                Ensured::DeleteExisting(why) if claim.bound_address().is_some() => {
-                    return Err(HandlerError::Permanent(format!(
-                        "the provider wants to delete IPAddress {name} of a bound claim: {why}; this is a bug of the \
-                         provider"
-                    ))
-                    .into());
-                }
-                Ensured::DeleteExisting(why) => {
-                    info!(
-                        namespace,
-                        name, why, "deleting the IPAddress of an earlier claim"
-                    );
-                    if let Some(address) = existing.take() {
-                        self.remove_address(&address).await?;
-                    }
-                    continue;
-                }
-            };
-            Span::current().record("address", field::display(allocation.address));
-            // The IPAddress of an earlier claim of this name: the claim has the address that it had
-            // before.
-            let is_restored = existing
-                .as_ref()
-                .is_some_and(|address| owning_claim(address) != claim.metadata.uid.as_deref());
-            let write = match existing.take() {
-                Some(address) => {
-                    let adopt = self.adopt(&address, &claim, pool, &allocation);
-                    traces::in_span(trace_span!("adopt_address"), adopt).await?
-                }
-                None => {
-                    let create = self.create_address(&claim, pool, &allocation);
-                    traces::in_span(trace_span!("create_address"), create).await?
-                }
-            };
-            match write {
-                AddressWrite::Owned => {
-                    let commit = self.commit(&claim, &allocation, is_restored);
-                    let committed = traces::in_span(trace_span!("commit"), commit).await;
-                    return match committed {
-                        // A patch of a claim that was just deleted can also fail with a conflict.
-                        Err(error) if error.is_not_found() || error.is_conflict() => self
-                            .clean_up_if_gone(&claim, handler)
-                            .await?
-                            .ok_or_else(|| error.into()),
-                        ended => Ok(ended?),
-                    };
-                }
-                AddressWrite::NameTaken(address) => existing = Some(*address),
-            }
+    }
+}
+
+impl<A: ProviderAdapter> Binding<'_, A> {
+    /// Sends the request of the current step.
+    async fn perform(&mut self, bind: &Bind) -> Result<Event, ReconcileError> {
+        match bind.step() {
+            Step::AddFinalizer => self.add_finalizer().await,
+            Step::AddFinalizerAndAllocate => Ok(self.add_finalizer_and_allocate().await),
+            Step::ReadAddress(_) => self.read_address().await,
+            Step::CheckRestore => self.check_restore().await,
+            Step::CheckClaim(_) => self.check_claim().await,
+            Step::Allocate => self.allocate().await,
+            Step::RemoveAddress(reason) => self.remove_address(reason).await,
+            Step::CreateAddress => self.create_address().await,
+            Step::RepairAddress => self.repair_address().await,
+            Step::Commit => self.commit(bind.adopts_from_other_claim()).await,
+            Step::Done(_) => Ok(Event::Committed),
         }
-        Ok(Action::Requeue(CONFLICT_RETRY_DELAY))
     }
 
+    /// The result of the attempt.
+    fn end(self, end: End) -> Result<Action, ReconcileError> {
+        match end {
+            End::AwaitChange => Ok(Action::AwaitChange),
+            End::Retry => Ok(Action::Requeue(CONFLICT_RETRY_DELAY)),
+            End::AwaitRestore | End::CleanedUp => Ok(self.action),
+            End::Failed => match self.error {
+                Some(error) => Err(error),
+                None => Ok(Action::AwaitChange),
+            },
+            End::NameConflict => {
+                let message = self.existing.as_ref().map(name_conflict);
+                Err(HandlerError::Permanent(message.unwrap_or_default()).into())
+            }
+            End::RemovalOfBound => {
+                let name = self.claim.name_any();
+                let why = self.rejection;
+                Err(HandlerError::Permanent(format!(
+                    "the provider wants to delete IPAddress {name} of a bound claim: {why}; this is a bug of the \
+                     provider"
+                ))
+                .into())
+            }
+            End::UnexpectedEvent => Err(unexpected_event()),
+        }
+    }
+
+    /// A1.
+    async fn add_finalizer(&mut self) -> Result<Event, ReconcileError> {
+        let add = self.reconciler.add_finalizer(&self.claim);
+        let added = traces::in_span(trace_span!("finalizer"), add).await?;
+        Ok(self.finalizer_added(added))
+    }
+
+    fn finalizer_added(&mut self, added: Option<IPAddressClaim>) -> Event {
+        match added {
+            Some(claim) => {
+                self.claim = claim;
+                Event::FinalizerSet
+            }
+            None => Event::FinalizerNotSet,
+        }
+    }
+
+    /// A1 and A2 concurrently.
+    async fn add_finalizer_and_allocate(&mut self) -> Event {
+        let add = self.reconciler.add_finalizer(&self.claim);
+        let add = traces::in_span(trace_span!("finalizer"), add);
+        let (added, allocated) = tokio::join!(add, self.handler.ensure_address(None));
+        self.early_allocation = Some(allocated);
+        match added {
+            Ok(added) => self.finalizer_added(added),
+            Err(error) => {
+                self.error = Some(error);
+                Event::FinalizerNotSet
+            }
+        }
+    }
+
+    async fn read_address(&mut self) -> Result<Event, ReconcileError> {
+        let namespace = self.claim.namespace().unwrap_or_default();
+        let addresses = self.reconciler.contract.addresses(&namespace);
+        let found = addresses.get(&self.claim.name_any()).await?;
+        let facts = found
+            .as_ref()
+            .map(|found| found_address(found, &self.claim));
+        // Otherwise the error of a creation is the result of the attempt.
+        if found.is_some() {
+            self.existing = found;
+        }
+        Ok(Event::Address(facts))
+    }
+
+    async fn check_restore(&mut self) -> Result<Event, ReconcileError> {
+        let check = self
+            .reconciler
+            .check_restore(self.claim.clone(), self.debounce);
+        match check.await? {
+            RestoreCheck::Wait(action) => {
+                self.action = action;
+                Ok(Event::Waits)
+            }
+            RestoreCheck::Serve(latest) => {
+                self.claim = *latest;
+                Ok(Event::Served)
+            }
+        }
+    }
+
+    async fn check_claim(&mut self) -> Result<Event, ReconcileError> {
+        let cleaned_up = self
+            .reconciler
+            .clean_up_if_gone(&self.claim, self.handler)
+            .await?;
+        let Some(action) = cleaned_up else {
+            return Ok(Event::Claim(ClaimRead::Exists));
+        };
+        self.action = action;
+        Ok(Event::Claim(ClaimRead::Gone))
+    }
+
+    /// A2.
+    async fn allocate(&mut self) -> Result<Event, ReconcileError> {
+        let ensured = match self.early_allocation.take() {
+            Some(allocated) => allocated?,
+            None => self.handler.ensure_address(self.existing.as_ref()).await?,
+        };
+        match ensured {
+            Ensured::Allocated(allocation) => {
+                Span::current().record("address", field::display(allocation.address));
+                self.allocation = Some(allocation);
+                Ok(Event::Allocated)
+            }
+            Ensured::DeleteExisting(why) => {
+                self.rejection = why;
+                Ok(Event::AddressRejected)
+            }
+        }
+    }
+
+    /// R1.
+    async fn remove_address(&mut self, reason: RemovalReason) -> Result<Event, ReconcileError> {
+        if reason == RemovalReason::Rejected {
+            let (namespace, name) = (self.claim.namespace(), self.claim.name_any());
+            let why = &self.rejection;
+            info!(
+                namespace,
+                name, why, "deleting the IPAddress of an earlier claim"
+            );
+        }
+        if let Some(address) = self.existing.take() {
+            self.reconciler.remove_address(&address).await?;
+        }
+        Ok(Event::Removed)
+    }
+
+    /// A3 for a claim without an IPAddress.
+    async fn create_address(&mut self) -> Result<Event, ReconcileError> {
+        let allocation = self.allocation.as_ref().ok_or_else(unexpected_event)?;
+        let create = self
+            .reconciler
+            .create_address(&self.claim, self.pool, allocation);
+        let Err(error) = traces::in_span(trace_span!("create_address"), create).await else {
+            return Ok(Event::Created);
+        };
+        // A read shows the IPAddress that has the name, whoever has created it.
+        if error.is_already_exists() || error.outcome_is_unknown() {
+            self.error = Some(error.into());
+            return Ok(Event::NotCreated);
+        }
+        Err(creation_error(error))
+    }
+
+    /// A3 for a claim with an IPAddress of the right address.
+    async fn repair_address(&mut self) -> Result<Event, ReconcileError> {
+        let allocation = self.allocation.as_ref().ok_or_else(unexpected_event)?;
+        let existing = self.existing.as_ref().ok_or_else(unexpected_event)?;
+        let repair = self
+            .reconciler
+            .repair_address(existing, &self.claim, self.pool, allocation);
+        traces::in_span(trace_span!("adopt_address"), repair).await?;
+        Ok(Event::Repaired)
+    }
+
+    /// A4. `is_restored` is whether the IPAddress is that of an earlier claim of this name.
+    async fn commit(&mut self, is_restored: bool) -> Result<Event, ReconcileError> {
+        let allocation = self.allocation.as_ref().ok_or_else(unexpected_event)?;
+        let commit = self.reconciler.commit(&self.claim, allocation, is_restored);
+        match traces::in_span(trace_span!("commit"), commit).await {
+            Ok(()) => Ok(Event::Committed),
+            // A patch of a claim that was just deleted can also fail with a conflict.
+            Err(error) if error.is_not_found() || error.is_conflict() => {
+                self.error = Some(error.into());
+                Ok(Event::NotCommitted)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// A1. Returns `None` if the claim does not exist, or is being deleted.
     async fn add_finalizer(
         &self,
@@ -192,90 +322,48 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
     }
 
-    /// A1 and A2 concurrently. Returns `None` if the claim does not exist, in which case its
-    /// address is released, or if it is being deleted.
-    async fn add_finalizer_and_allocate(
-        &self,
-        claim: &IPAddressClaim,
-        handler: &mut Guarded<A::Handler>,
-    ) -> Result<Option<(IPAddressClaim, Option<AllocationResult>)>, ReconcileError> {
-        let add = traces::in_span(trace_span!("finalizer"), self.add_finalizer(claim));
-        let (finalized, allocated) = tokio::join!(add, handler.ensure_address(None));
-        // Without our finalizer, no event may report that the claim was deleted meanwhile.
-        if !matches!(finalized, Ok(Some(_)))
-            && self.clean_up_if_gone(claim, handler).await?.is_some()
-        {
-            return Ok(None);
-        }
-        Ok(finalized?.map(|claim| (claim, Some(allocated))))
-    }
-
     /// A3 for a claim without an IPAddress.
     async fn create_address(
         &self,
         claim: &IPAddressClaim,
         pool: &PoolView,
         allocation: &Allocation,
-    ) -> Result<AddressWrite, ReconcileError> {
+    ) -> Result<(), CallError> {
         let addresses = self
             .contract
             .addresses(&claim.namespace().unwrap_or_default());
         let desired = new_ip_address(self.contract.ipam, claim, pool, allocation);
-        match self
-            .pending_creates
-            .track(claim, addresses.create(&desired))
-            .await
-        {
-            Ok(created) => {
-                self.addresses.insert(&created);
-                Ok(AddressWrite::Owned)
-            }
-            Err(error) if error.is_already_exists() || error.outcome_is_unknown() => {
-                match addresses.get(&claim.name_any()).await? {
-                    Some(address) => Ok(AddressWrite::NameTaken(Box::new(address))),
-                    // It does not exist, or not yet: the next attempt adopts it.
-                    None => Err(error.into()),
-                }
-            }
-            Err(error) if error.is_namespace_terminating() => Err(HandlerError::PoolNotReady(
-                "the claim's namespace is being deleted".to_owned(),
-            )
-            .into()),
-            Err(error) if error.is_invalid() || error.is_forbidden() => {
-                Err(rejected("the API server rejected the IPAddress", error).into())
-            }
-            Err(error) => Err(error.into()),
-        }
+        let create = addresses.create(&desired);
+        let created = self.pending_creates.track(claim, create).await?;
+        self.addresses.insert(&created);
+        Ok(())
     }
 
     /// A3 for a claim with an IPAddress of the right address: repairs owner references, finalizer
     /// and labels.
-    async fn adopt(
+    async fn repair_address(
         &self,
         address: &IPAddress,
         claim: &IPAddressClaim,
         pool: &PoolView,
         allocation: &Allocation,
-    ) -> Result<AddressWrite, ReconcileError> {
+    ) -> Result<(), ReconcileError> {
         let addresses = self
             .contract
             .addresses(&claim.namespace().unwrap_or_default());
         let desired = repaired(self.contract.ipam, address, claim, pool, allocation);
         let written = match patch::write(&addresses, address, &desired).await {
             Err(error) if error.is_invalid() || error.is_forbidden() => {
-                return Err(
-                    rejected("the API server rejected the change of the IPAddress", error).into(),
-                );
+                let message = "the API server rejected the change of the IPAddress";
+                return Err(rejected(message, error).into());
             }
             written => written?,
         };
-        if let Some(written) = written {
+        if written.is_some() {
             debug!(claim = claim.name_any(), "adopted existing IPAddress");
-            self.addresses.insert(&written);
-        } else {
-            self.addresses.insert(address);
         }
-        Ok(AddressWrite::Owned)
+        self.addresses.insert(written.as_ref().unwrap_or(address));
+        Ok(())
     }
 
     /// A4. Commits the binding. `is_restored` is whether the IPAddress is that of an earlier claim
@@ -285,7 +373,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         claim: &IPAddressClaim,
         allocation: &Allocation,
         is_restored: bool,
-    ) -> Result<Action, CallError> {
+    ) -> Result<(), CallError> {
         let version = self.contract.ipam;
         let status = ClaimConditions::bound(claim, allocation);
         let mut desired = status.bind(version, claim, clock::now());
@@ -318,19 +406,28 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 );
             }
         }
-        Ok(Action::AwaitChange)
+        Ok(())
     }
 }
 
 /// The result of A2.
 type AllocationResult = Result<Ensured, HandlerError>;
 
-/// The result of A3.
-enum AddressWrite {
-    /// The IPAddress exists, with the right address and this claim as owner.
-    Owned,
-    /// Another IPAddress exists under the name.
-    NameTaken(Box<IPAddress>),
+/// What a rejected creation of an IPAddress means.
+fn creation_error(error: CallError) -> ReconcileError {
+    if error.is_namespace_terminating() {
+        let message = "the claim's namespace is being deleted".to_owned();
+        return HandlerError::PoolNotReady(message).into();
+    }
+    if error.is_invalid() || error.is_forbidden() {
+        return rejected("the API server rejected the IPAddress", error).into();
+    }
+    error.into()
+}
+
+/// The steps and the requests do not fit together.
+pub(super) fn unexpected_event() -> ReconcileError {
+    HandlerError::Permanent("unexpected step of the protocol; this is a bug".to_owned()).into()
 }
 
 fn rejected(message: &str, error: CallError) -> HandlerError {

@@ -1,5 +1,6 @@
 //! The IPAddress object of a claim: building a new one, and repairing an existing one.
 
+use capi_ipam_protocol::{FoundAddress, Owner};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
@@ -9,6 +10,7 @@ use crate::api::{
     ContractVersion, IPAddress, IPAddressClaim, IPAddressSpec, LocalReference, names,
 };
 use crate::contract::api_version;
+use crate::index::owning_claim;
 
 /// Builds the IPAddress of a claim, as the reconciler creates it: with finalizer, owner references
 /// and labels.
@@ -103,6 +105,20 @@ fn pool_owner(claim: &IPAddressClaim, pool: &PoolView) -> OwnerReference {
 pub(super) fn is_for(address: &IPAddress, claim: &IPAddressClaim) -> bool {
     address.spec.pool_ref == claim.spec.pool_ref
         && Some(&address.spec.claim_ref.name) == claim.metadata.name.as_ref()
+}
+
+/// What the protocol depends on, of an IPAddress with the name of a claim.
+pub(super) fn found_address(address: &IPAddress, claim: &IPAddressClaim) -> FoundAddress {
+    let owner = match owning_claim(address) {
+        Some(owner) if Some(owner) == claim.metadata.uid.as_deref() => Owner::ThisClaim,
+        Some(_) => Owner::OtherClaim,
+        None => Owner::NoClaim,
+    };
+    FoundAddress {
+        is_deleting: address.metadata.deletion_timestamp.is_some(),
+        is_for_claim: is_for(address, claim),
+        owner,
+    }
 }
 
 /// Returns the IPAddress with our finalizer, the owner references of claim and pool, and the labels

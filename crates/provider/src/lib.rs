@@ -99,7 +99,6 @@
 //! [IPAM provider contract]: https://cluster-api.sigs.k8s.io/developer/providers/contracts/ipam
 
 pub mod api;
-pub mod decision;
 
 mod adapter;
 mod address_in_use;
@@ -135,6 +134,7 @@ mod verify;
 mod waiting_claims;
 
 pub use capi_ipam_controller as controller;
+pub use capi_ipam_protocol::decision;
 
 /// What every provider needs.
 ///

@@ -139,49 +139,65 @@ pub enum WaitReason {
 /// Returns [`Decision::FetchPool`] if the pool matters and [`ClaimView::pool`] is `None`: look it
 /// up and call again.
 pub fn decide(view: &ClaimView) -> Decision {
-    // A process with a stale cache can create the IPAddress again after an early release, which
-    // leaves the claim.
-    let is_left_over = view.deleting
-        && !view.has_finalizer
-        && view.released_early
-        && matches!(view.address, AddressState::Valid | AddressState::Deleting);
-    if view.deleting && !view.has_finalizer && !is_left_over {
+    if view.deleting && !view.has_finalizer && !is_left_over(view) {
         return Decision::Nothing;
     }
-    let is_complete = match view.address {
+    if !view.deleting && view.bound && is_complete(view) {
+        return Decision::Nothing;
+    }
+    if let Some(reason) = paused_or_missing(view) {
+        return Decision::Wait(reason);
+    }
+    let is_early = view.deleting && view.has_foreign_finalizers;
+    let may_be_early = is_left_over(view) || view.early_release != EarlyRelease::No;
+    // Whether the time that the pool permits is over is known after the pool is looked up.
+    if is_early && !may_be_early && view.pool.is_some() {
+        return Decision::Wait(WaitReason::ForeignFinalizers);
+    }
+    match view.pool {
+        None => Decision::FetchPool,
+        Some(PoolState::Paused) => Decision::Wait(WaitReason::PoolPaused),
+        Some(_) if is_early => Decision::ReleaseEarly,
+        Some(_) if view.deleting => Decision::Release,
+        Some(pool) => bind_from(pool, view),
+    }
+}
+
+/// Whether a process with a stale cache has created the IPAddress again after an early release,
+/// which leaves the claim.
+fn is_left_over(view: &ClaimView) -> bool {
+    let is_released = view.deleting && !view.has_finalizer && view.released_early;
+    is_released && matches!(view.address, AddressState::Valid | AddressState::Deleting)
+}
+
+/// Whether the objects of a bound claim need no change.
+fn is_complete(view: &ClaimView) -> bool {
+    match view.address {
         AddressState::Valid => view.has_finalizer && !view.not_ready,
         AddressState::Deleting => view.has_finalizer,
         AddressState::Absent | AddressState::Invalid => false,
-    };
-    if !view.deleting && view.bound && is_complete {
-        return Decision::Nothing;
     }
+}
+
+/// Why nothing is changed for a claim, whatever the state of its pool.
+fn paused_or_missing(view: &ClaimView) -> Option<WaitReason> {
     match view.cluster {
-        ClusterState::Paused => return Decision::Wait(WaitReason::ClusterPaused),
-        ClusterState::Missing if !view.deleting => {
-            return Decision::Wait(WaitReason::ClusterMissing);
-        }
-        ClusterState::Missing | ClusterState::None | ClusterState::Running => {}
+        ClusterState::Paused => Some(WaitReason::ClusterPaused),
+        ClusterState::Missing if !view.deleting => Some(WaitReason::ClusterMissing),
+        _ if view.paused => Some(WaitReason::ClaimPaused),
+        ClusterState::Missing | ClusterState::None | ClusterState::Running => None,
     }
-    if view.paused {
-        return Decision::Wait(WaitReason::ClaimPaused);
-    }
-    let is_early = view.deleting && view.has_foreign_finalizers;
-    // Whether the time that the pool permits is over is known after the pool is looked up.
-    if is_early && !is_left_over && view.early_release == EarlyRelease::No && view.pool.is_some() {
-        return Decision::Wait(WaitReason::ForeignFinalizers);
-    }
-    let Some(pool) = view.pool else {
-        return Decision::FetchPool;
-    };
-    match (pool, view.deleting) {
-        (PoolState::Paused, _) => Decision::Wait(WaitReason::PoolPaused),
-        (_, true) if is_early => Decision::ReleaseEarly,
-        (_, true) => Decision::Release,
-        (PoolState::Ready, false) => Decision::Bind,
-        (PoolState::Deleting, false) if view.holds_address && !view.bound => Decision::Bind,
-        (PoolState::Deleting, false) => Decision::Wait(WaitReason::PoolDeleting),
-        (PoolState::Unavailable, false) => Decision::Wait(WaitReason::PoolUnavailable),
+}
+
+/// Decides for a claim that needs an address of a pool which is not paused.
+fn bind_from(pool: PoolState, view: &ClaimView) -> Decision {
+    match pool {
+        PoolState::Ready => Decision::Bind,
+        // The pool waits for this address to be released.
+        PoolState::Deleting if view.holds_address && !view.bound => Decision::Bind,
+        PoolState::Deleting => Decision::Wait(WaitReason::PoolDeleting),
+        PoolState::Paused => Decision::Wait(WaitReason::PoolPaused),
+        PoolState::Unavailable => Decision::Wait(WaitReason::PoolUnavailable),
     }
 }
 
