@@ -1,6 +1,6 @@
 //! The effect of a write on the copies of an object.
 
-use crate::state::{Age, State, Step, Sweep, Write};
+use crate::state::{Age, State, Sweep, Write};
 
 impl State {
     pub(crate) fn age_claim(&mut self, name: usize, age: Age) {
@@ -8,10 +8,7 @@ impl State {
             if let Some(copy) = &mut manager.claims[name] {
                 copy.age = copy.age.max(age);
             }
-            for task in manager
-                .tasks_of(name)
-                .filter(|task| task.step != Step::Idle)
-            {
+            for task in manager.tasks_of(name).filter(|task| !task.is_idle()) {
                 task.claim.age = task.claim.age.max(age);
             }
         }
@@ -85,7 +82,7 @@ impl State {
                     .for_each(|copy| older(&mut copy.age));
             }
             for task in &mut manager.tasks {
-                if task.step != Step::Idle && usize::from(task.address) == address {
+                if !task.is_idle() && usize::from(task.address) == address {
                     older(&mut task.found);
                 }
             }

@@ -4,7 +4,7 @@ use stateright::Property;
 
 use crate::protocol::Protocol;
 use crate::scope::Scope;
-use crate::state::{CLEAN_UP, Manager, NAMES, Pool, State, Step};
+use crate::state::{CLEAN_UP, Manager, NAMES, Pool, Request, State};
 use crate::tasks::lives;
 
 /// The properties of a scope. Each costs time in each state, so those that do not concern the scope
@@ -192,8 +192,8 @@ fn relabelled_claim_is_bound(state: &State) -> bool {
 fn clean_up_releases(state: &State) -> bool {
     state.managers.iter().any(|manager: &Manager| {
         matches!(
-            manager.tasks[CLEAN_UP].step,
-            Step::Strip | Step::Delete | Step::Unreserve | Step::MarkReleased
+            manager.tasks[CLEAN_UP].request,
+            Request::Strip | Request::Delete | Request::Unreserve | Request::MarkReleased
         )
     })
 }

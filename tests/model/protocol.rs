@@ -10,7 +10,7 @@ use crate::properties;
 use crate::recovery::Settled;
 use crate::scope::Scope;
 use crate::server::Outcome;
-use crate::state::{ADDRESSES, CLEAN_UP, Manager, NAMES, Pool, State, Step, Sweep};
+use crate::state::{ADDRESSES, CLEAN_UP, Manager, NAMES, Pool, State, Sweep};
 use crate::sweeper::{Suspect, all_suspects};
 use crate::tasks::{Worker, decide};
 
@@ -205,7 +205,7 @@ impl State {
             self.watches_of_manager(scope, manager, actions);
         }
         for name in 0..NAMES {
-            if known.tasks[name].step != Step::Idle
+            if !known.tasks[name].is_idle()
                 || decide(scope, self, manager, name) != Decision::Nothing
             {
                 actions.extend(self.fates().map(|outcome| Action::Work {
@@ -215,7 +215,7 @@ impl State {
                 }));
             }
         }
-        if known.tasks[CLEAN_UP].step != Step::Idle {
+        if !known.tasks[CLEAN_UP].is_idle() {
             actions.extend(
                 self.fates()
                     .map(|outcome| Action::CleanUp { manager, outcome }),

@@ -13,7 +13,7 @@ use crate::protocol::{Action, Protocol};
 use crate::server::Outcome;
 use crate::state::{
     ADDRESSES, CLEAN_UP, Claim, MANAGERS, Manager, NAMES, Objects, Pool, PoolStep, Reservation,
-    State, Step, Sweep, Task,
+    State, Sweep, Task,
 };
 use crate::sweeper::all_suspects;
 use crate::tasks::decide;
@@ -25,10 +25,16 @@ const MAX_ROUNDS: usize = 20;
 
 /// The relevant state when no step is pending: the objects and the ledgers.
 pub(crate) type Settled = (Objects, [Ledger; MANAGERS]);
-type Ledger = ([Option<Reservation>; ADDRESSES], [bool; ADDRESSES]);
+type Ledger = (
+    [Option<Reservation>; ADDRESSES],
+    [bool; ADDRESSES],
+    [Option<(u8, u8)>; NAMES],
+);
 
 fn ledgers(state: &State) -> [Ledger; MANAGERS] {
-    state.managers.map(|known| (known.ledger, known.proposed))
+    state
+        .managers
+        .map(|known| (known.ledger, known.proposed, known.attempts))
 }
 
 impl Protocol {
@@ -106,7 +112,7 @@ impl Protocol {
         });
         for (slot, action) in tasks.chain([(CLEAN_UP, Action::CleanUp { manager, outcome })]) {
             let mut calls = 0;
-            while state.managers[manager].tasks[slot].step != Step::Idle {
+            while !state.managers[manager].tasks[slot].is_idle() {
                 state.apply_action(&self.scope, action);
                 calls += 1;
                 if calls > MAX_CALLS {

@@ -5,6 +5,13 @@
 //! an object knows instead its relation to the object in the API server: see [`Age`]. Only the
 //! lives of claims are numbered.
 
+use capi_ipam_protocol::adopt::Adopt;
+use capi_ipam_protocol::allocate::Allocate;
+use capi_ipam_protocol::bind::Bind;
+use capi_ipam_protocol::clean_up::CleanUp;
+use capi_ipam_protocol::free::Free;
+use capi_ipam_protocol::release::Release;
+
 /// The maximum numbers of claim names, addresses and managers. A [`crate::scope::Scope`] may use
 /// fewer.
 pub(crate) const NAMES: usize = 2;
@@ -127,91 +134,98 @@ pub(crate) enum Write {
     RemovePoolFinalizer,
 }
 
-/// The next request of a manager for one claim.
+/// The request that a manager sends next for one claim. Where a step of a machine takes several
+/// requests, they follow each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Step {
+pub(crate) enum Request {
     #[default]
-    Idle,
+    None,
     AddFinalizer,
-    /// Reads the IPAddress of the claim's name, which is known to be there.
-    ReadExisting,
-    /// Reads the claim: it does not own the IPAddress that was found.
-    CheckBeforeAdoption,
-    /// Reads a reservation that should already belong to this claim.
-    CheckReservation,
-    /// Takes over the released reservation of the proposed address, as the ledger knows it.
-    TakeReleased,
-    /// The same for an adoption, as it was read.
-    TakeReleasedAgain,
-    Reserve,
-    /// Reads the reservation after an attempt to create it.
-    ReadReservation,
-    /// Reads it again, for an adoption.
-    ReadHolder,
-    /// Reads the claim: another claim of its name holds the reservation.
-    CheckBeforeTakingOver,
-    TakeOver,
-    CreateAddress,
-    /// Reads the IPAddress after an attempt to create it.
     ReadAddress,
-    Repair,
-    Bind,
-    /// Reads the claim after a rejected bind or a finalizer that was not set.
-    CheckAfterBind,
-    /// The removal of an IPAddress.
+    ReadClaim,
+    CreateAddress,
+    RepairAddress,
+    Commit,
+    /// The removal of an IPAddress: its finalizer, then the object.
     Strip,
     Delete,
-    ReadForRelease,
-    /// Reads the claim: the claim to be released does not own the IPAddress.
-    CheckBeforeRelease,
-    Unreserve,
-    /// Reads the reservation before it is marked as released.
-    ReadHeld,
-    MarkReleased,
     RemoveFinalizer,
-    /// Reads the claim that seems to have vanished.
-    CheckBeforeCleanUp,
-    ReadForCleanUp,
-    /// Reads whether any claim of the name exists: the IPAddress that was found has no owner.
-    CheckCleanUp,
+    /// A reservation that should be that of the claim.
+    ReadHeld,
+    Reserve,
+    /// The read that decides after a creation.
+    ReadCreated,
+    /// Takes over a released reservation.
+    TakeReleased,
+    /// Takes over the reservation of an earlier claim.
+    TakeOver,
+    /// The read that decides after a change of a reservation.
+    ReadChanged,
+    /// The holder of the address of an IPAddress.
+    ReadHolder,
+    /// The reservation of the deleted IPAddress.
+    ReadReleased,
+    Unreserve,
+    MarkReleased,
 }
 
-/// The operation that removes an IPAddress.
+/// The operation of a reconcile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Purpose {
+pub(crate) enum Operation {
     #[default]
-    Binding,
-    Discarding,
-    Releasing,
-    CleaningUp,
+    None,
+    Bind(Bind),
+    Release(Release),
+    /// The clean-up of a claim that seems to have vanished.
+    CleanUp(CleanUp),
 }
 
-/// One reconcile of one claim.
+/// What the provider does during an operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Provider {
+    #[default]
+    Idle,
+    Allocate(Allocate),
+    Adopt(Adopt),
+    Free(Free),
+}
+
+/// The result of A2, if it was concurrent with A1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Early {
+    Allocated,
+    Failed,
+}
+
+/// One reconcile of one claim: the machines of the product, and what their driver keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Task {
-    pub(crate) step: Step,
+    pub(crate) operation: Operation,
+    /// The clean-up during a bind or a release, which starts with a read of the claim.
+    pub(crate) clean_up: Option<CleanUp>,
+    pub(crate) provider: Provider,
+    pub(crate) request: Request,
     pub(crate) claim: Claim,
     pub(crate) existing: Option<Address>,
-    /// The address that is being reserved, created or released.
+    /// The address that is being checked, reserved, created or released.
     pub(crate) address: u8,
-    /// The reservation that was read before its deletion.
+    /// The reservation of this address, as it was read or known before its change.
     pub(crate) found: Age,
-    pub(crate) purpose: Purpose,
-    /// How often the IPAddress was another than expected, and how often an adoption tried to
-    /// reserve.
-    pub(crate) rounds: u8,
-    pub(crate) attempts: u8,
-    /// The IPAddress that is being removed was not read; it is the cached one.
-    pub(crate) unread: bool,
-    /// A1 is concurrent with A2, which is first in the model: the result of A1 decides whether to
-    /// continue.
-    pub(crate) early: bool,
-    /// A2 succeeded.
-    pub(crate) is_reserved: bool,
-    /// The reservation that an adoption takes over is released.
-    pub(crate) is_released: bool,
+    /// Where the lookup of held addresses continues.
+    pub(crate) next_held: u8,
+    /// The address of the IPAddress that this task has deleted, if its reservation is looked up.
+    pub(crate) deleted: Option<u8>,
+    /// The change of a reservation has an unknown outcome.
+    pub(crate) is_unknown: bool,
+    pub(crate) early: Option<Early>,
     /// This task has marked the address in the ledger as about to be reserved.
     pub(crate) announced: bool,
+}
+
+impl Task {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.operation == Operation::None
+    }
 }
 
 /// The next request of the sweeper of a manager.
@@ -305,6 +319,8 @@ pub(crate) struct Manager {
     pub(crate) addresses: [Option<Address>; NAMES],
     pub(crate) ledger: [Option<Reservation>; ADDRESSES],
     pub(crate) proposed: [bool; ADDRESSES],
+    /// The claims and addresses of attempts with an unknown outcome.
+    pub(crate) attempts: [Option<(u8, u8)>; NAMES],
     pub(crate) pool: Pool,
     /// The pending response to a list of reservations.
     pub(crate) listed: Option<[Option<Reservation>; ADDRESSES]>,
@@ -322,7 +338,7 @@ pub(crate) struct Manager {
 
 impl Manager {
     pub(crate) fn is_idle(&self) -> bool {
-        let has_task = self.tasks.iter().any(|task| task.step != Step::Idle);
+        let has_task = self.tasks.iter().any(|task| !task.is_idle());
         self.sweep == Sweep::Idle
             && self.pool_step == PoolStep::Idle
             && self.listed.is_none()

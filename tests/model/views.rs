@@ -8,10 +8,12 @@
 //! deleted and released meanwhile seems to vanish when the watch catches up. It does so after a new
 //! list.
 
+use capi_ipam_protocol::clean_up::CleanUp;
+
 use crate::mutations::Mutation;
 use crate::scope::Scope;
 use crate::state::{
-    ADDRESSES, Address, Age, CLEAN_UP, Claim, Manager, NAMES, Reservation, State, Step, Task,
+    ADDRESSES, Address, Age, CLEAN_UP, Claim, Manager, NAMES, Operation, Reservation, State, Task,
 };
 
 impl State {
@@ -63,13 +65,13 @@ impl State {
     pub(crate) fn see_claims(&mut self, scope: &Scope, manager: usize) {
         let seen = self.claims_in_view(scope, manager);
         if scope.clean_up {
-            self.begin_clean_up(scope, manager, &seen);
+            self.begin_clean_up(manager, &seen);
         }
         self.managers[manager].claims = seen;
     }
 
     /// Handles claims that are not in the cache any more.
-    fn begin_clean_up(&mut self, scope: &Scope, manager: usize, seen: &[Option<Claim>; NAMES]) {
+    fn begin_clean_up(&mut self, manager: usize, seen: &[Option<Claim>; NAMES]) {
         let known = &mut self.managers[manager];
         for (name, seen) in seen.iter().enumerate() {
             let Some(before) = known.claims[name] else {
@@ -79,16 +81,10 @@ impl State {
             let was_released = before.deleting || !before.finalizer;
             // The program handles them one after the other. The model leaves the others to the
             // sweeper.
-            if is_gone && !was_released && known.tasks[CLEAN_UP].step == Step::Idle {
-                let blindly = scope.has_mutation(Mutation::CleanUpWithoutReadingTheClaim);
-                let step = if blindly {
-                    Step::ReadForCleanUp
-                } else {
-                    Step::CheckBeforeCleanUp
-                };
+            if is_gone && !was_released && known.tasks[CLEAN_UP].is_idle() {
                 known.cleaning = u8::try_from(name).unwrap_or_default();
                 known.tasks[CLEAN_UP] = Task {
-                    step,
+                    operation: Operation::CleanUp(CleanUp::start()),
                     claim: before,
                     ..Task::default()
                 };

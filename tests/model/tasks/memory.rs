@@ -1,7 +1,7 @@
 //! The memory of the manager.
 
 use super::Worker;
-use crate::state::Reservation;
+use crate::state::{Provider, Reservation};
 
 impl Worker<'_> {
     pub(super) fn hold_candidate(&mut self) {
@@ -31,6 +31,21 @@ impl Worker<'_> {
     pub(super) fn forget(&mut self) {
         let address = usize::from(self.task.address);
         self.memory_mut().forget(address);
+    }
+
+    /// The claim has tried to get the address, and the outcome is unknown: its next attempt uses the
+    /// same address.
+    pub(super) fn remember_attempt(&mut self) {
+        if !matches!(self.task.provider, Provider::Free(_)) {
+            let attempt = (self.life(), self.task.address);
+            let name = self.name;
+            self.memory_mut().attempts[name] = Some(attempt);
+        }
+    }
+
+    pub(super) fn forget_attempt(&mut self) {
+        let name = self.name;
+        self.memory_mut().attempts[name] = None;
     }
 
     /// The index of addresses takes in the written object.
