@@ -35,6 +35,9 @@ pub mod free;
 pub mod release;
 pub mod write;
 
+#[cfg(test)]
+mod laws;
+
 /// An IPAddress with the name of the claim, as the response to a read shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FoundAddress {
