@@ -144,8 +144,15 @@ fn kinds_depend_on_addresses_and_the_contract_only() {
         .iter()
         .filter(|name| name.starts_with("capi-ipam"))
         .collect();
-    let allowed =
-        |name: &str| ["capi-ipam-controller", "capi-ipam-ip", "capi-ipam-provider"].contains(&name);
+    let allowed = |name: &str| {
+        [
+            "capi-ipam-controller",
+            "capi-ipam-ip",
+            "capi-ipam-protocol",
+            "capi-ipam-provider",
+        ]
+        .contains(&name)
+    };
     assert!(
         own.iter().all(|name| allowed(name)),
         "the kinds do not know who serves them: {own:?}"
@@ -159,7 +166,14 @@ fn test_kit_depends_on_the_sdk_only() {
         .iter()
         .filter(|name| name.starts_with("capi-ipam"))
         .collect();
-    let allowed = |name: &str| ["capi-ipam-provider", "capi-ipam-controller"].contains(&name);
+    let allowed = |name: &str| {
+        [
+            "capi-ipam-controller",
+            "capi-ipam-protocol",
+            "capi-ipam-provider",
+        ]
+        .contains(&name)
+    };
     assert!(
         own.iter().all(|name| allowed(name)),
         "the test kit works for every provider: {own:?}"
@@ -205,6 +219,13 @@ fn address_crate_does_no_io() {
             "capi-ipam-ip depends on {unwanted}"
         );
     }
+}
+
+/// The model can run the protocol because it is a plain function of plain values.
+#[test]
+fn protocol_depends_on_nothing() {
+    let found = dependencies("capi-ipam-protocol");
+    assert!(found.is_empty(), "{found:?}");
 }
 
 /// The names of a crate's normal dependencies, direct and indirect.

@@ -8,31 +8,20 @@
 //! may crash at any step, the reply to a write may be lost, a write may be applied long after its
 //! timeout, and the response to a list may reach the ledger after newer events.
 //!
+//! The order of the requests of bind, release, clean-up, allocation, adoption and the release of
+//! reservations is that of the product: [`tasks`] drives the machines of `crates/protocol`. What an
+//! answer to the write of a reservation means is decided by `capi_ipam_protocol::write`, and what a
+//! claim needs by `capi_ipam_protocol::decision`. The rest is written here once more:
+//!
 //! | step of the model | implementation |
 //! |---|---|
-//! | [`tasks::decide`] | calls `decision::decide`, for claims that are not paused |
-//! | `AddFinalizer` (A1), also concurrent with A2 | `ClaimReconciler::{bind, add_finalizer}` |
-//! | `ReadExisting`, `CheckBeforeAdoption` | `ClaimReconciler::bind`, before and in its loop |
-//! | `allocate`, `propose`, `CheckReservation` | `InClusterHandler::{allocate, find_reserved, holds_reservation}` |
-//! | `Reserve`, `ReadReservation` (A2) | `InClusterHandler::reserve` |
-//! | `adopt`, `ReadHolder`, `CheckBeforeTakingOver`, `TakeOver` | `InClusterHandler::{adopt, take_over_from_previous}` |
-//! | `CreateAddress`, `ReadAddress` (A3) | `ClaimReconciler::create_address` |
-//! | `Repair` | `ClaimReconciler::adopt` |
-//! | `Bind`, `CheckAfterBind` (A4) | `ClaimReconciler::commit`, and the read after a failure |
-//! | `Strip`, `Delete` (R1) | `ClaimReconciler::{remove_at_known_version, remove_address}` |
-//! | `unreserve_from`, `Unreserve` (R2) | `release_claim` in `in_cluster/release.rs` |
-//! | `ReadHeld`, `MarkReleased` (R2 with a cool-down) | the same; it reads only after a conflict |
-//! | `ReadForRelease`, `CheckBeforeRelease`, `RemoveFinalizer` (R3) | `ClaimReconciler::release` |
-//! | `begin_clean_up`, `CheckBeforeCleanUp` | the events of deleted claims, and the live read before the clean-up |
-//! | `ReadForCleanUp`, `CheckCleanUp` | `ClaimReconciler::clean_up` |
 //! | [`scope::Scope::serves`] | `--namespace` and `--watch-filter` |
 //! | [`state::State::begin_sweep`], [`state::State::sweep_on`] | `Sweeper::{release_reservation, reserve}`, `Sweep::delete` |
 //! | `begin_to_end_cooldown`, `EndCooldown` | `end_cooldown` in `in_cluster/cooldown.rs` |
-//! | `TakeReleased`, `TakeReleasedAgain` | `InClusterHandler::take_over` |
 //! | `begin_to_end_for_use`, `CheckUse`, `CheckUser`, `TakeForUse` | `Sweeper::end_stale_cooldowns` |
-//! | `learn`, `forget` | `Ledger::{insert_reservation, remove_reservation}` |
-//! | `hold_candidate`, `drop_candidate` | `Ledger::{hold_candidate, drop_candidate}` |
-//! | `List`, `InsertList` | the list in `InClusterHandler::allocate`, and all other reads that the ledger takes in |
+//! | `learn`, `forget`, `propose` | the ledger |
+//! | `Strip`, `Delete` | `finalizer::delete` |
+//! | `List`, `InsertList` | `ReservationStore::for_each`, and all other reads that the ledger takes in |
 //! | [`pool::holds_address`], [`pool::proposes`] | `PoolView::holds_address`, `PoolInfo::can_allocate` |
 //! | `work_on_pool`, `RemovePoolFinalizer` | `find_blocker` and its caller in `in_cluster/pools.rs` |
 //!
@@ -41,18 +30,14 @@
 //!
 //! - pausing, pools that change or are recreated, manual reservations, foreign finalizers, restored
 //!   claims;
-//! - IPAddress objects that are created, changed or deleted manually or by another running
-//!   provider;
-//! - the reservation that R2 finds by the address of the deleted IPAddress although the ledger does
-//!   not show it: in the model the sweeper releases it;
+//! - IPAddress objects that are created, changed or deleted manually or by another running provider;
 //! - statuses and conditions, and managers that write them alternately;
-//! - the queue of waiting claims (any claim may be the next), and time: there are no expectations
-//!   of own writes (a manager may act on a stale cache immediately), no grace period of the
-//!   sweeper, and a cool-down ends at any time;
-//! - the address that the ledger remembers after an A2 with an unknown outcome: the next attempt
-//!   proposes any address;
-//! - more than one clean-up of a manager at a time, more than one list, more than one pool, more
-//!   than two managers.
+//! - the queue of waiting claims (any claim may be the next), and time: there are no expectations of
+//!   own writes (a manager may act on a stale cache immediately), no grace period of the sweeper, and
+//!   a cool-down ends at any time;
+//! - the read before R3 after a creation with an unknown outcome: the protocol holds without it;
+//! - more than one clean-up of a manager at a time, more than one list, more than one pool, more than
+//!   two managers.
 //!
 //! Pools that join and leave a network, and slices, have separate models, see `joining.rs` and
 //! `slices.rs`.
