@@ -22,7 +22,9 @@ use crate::mutations::Mutation;
 use crate::pool;
 use crate::scope::Scope;
 use crate::server::Outcome;
-use crate::state::{CLEAN_UP, Claim, Early, Manager, Operation, Provider, Request, State, Task};
+use crate::state::{
+    Address, CLEAN_UP, Claim, Early, Manager, Operation, Provider, Request, State, Task,
+};
 
 /// The decision of a manager for a claim. `Nothing` if it does not serve the claim, or if the claim
 /// waits.
@@ -163,7 +165,7 @@ impl Worker<'_> {
             }
             Decision::Release => {
                 let is_complete =
-                    |seen: &_| is_of(seen, claim.life) && seen.finalizer && !seen.deleting;
+                    |seen: &Address| seen.owner == claim.life && seen.finalizer && !seen.deleting;
                 self.task.existing = known.filter(is_complete);
                 self.task.operation = Operation::Release(Release::start(release::Facts {
                     address_is_known: self.task.existing.is_some(),
@@ -225,11 +227,6 @@ impl Worker<'_> {
         self.task.request = Request::None;
         self.task.early = Some(Early::Failed);
     }
-}
-
-/// Whether an IPAddress belongs to this claim.
-fn is_of(address: &crate::state::Address, life: u8) -> bool {
-    address.owner == life
 }
 
 /// Whether the claim of that name is this one, and not being deleted.

@@ -218,7 +218,7 @@ impl Allocate {
     }
 
     /// What is promised or in use does not depend on limits.
-    fn held_is_ours(&self) -> Step {
+    fn held_is_ours(self) -> Step {
         if self.is_promise || self.is_bound {
             Step::Done(End::Allocated)
         } else {

@@ -26,6 +26,11 @@
 //! An event that a machine does not expect ends it with an error: a driver that reports one has a
 //! bug, and nothing further is written.
 
+#![allow(
+    clippy::match_same_arms,
+    reason = "one arm a transition, in the order of the steps"
+)]
+
 pub mod adopt;
 pub mod allocate;
 pub mod bind;

@@ -156,7 +156,7 @@ impl Release {
     }
 
     /// After R2.
-    fn released(&self) -> Step {
+    fn released(self) -> Step {
         if !self.facts.has_finalizer {
             return Step::Done(End::AwaitChange);
         }

@@ -1,5 +1,6 @@
 //! The requests, and what their answers mean to the machines.
 
+use capi_ipam_protocol::clean_up::CleanUp;
 use capi_ipam_protocol::write::{self, Change, ChangeRead, Creation, CreationRead};
 use capi_ipam_protocol::{ClaimRead, adopt, allocate, bind, clean_up, free, release};
 
@@ -264,11 +265,12 @@ impl Worker<'_> {
         if self.task.provider != Provider::Idle {
             return self.adopt_next(adopt::Event::Claim(read));
         }
-        let machine = match (self.task.clean_up, self.task.operation) {
-            (Some(clean_up), _) | (None, Operation::CleanUp(clean_up)) => clean_up,
-            _ => return self.end(),
+        let is_successor = |clean_up: CleanUp| clean_up.step() == clean_up::Step::CheckSuccessor;
+        let checks_successor = match (self.task.clean_up, self.task.operation) {
+            (Some(clean_up), _) | (None, Operation::CleanUp(clean_up)) => is_successor(clean_up),
+            _ => false,
         };
-        self.clean_up_next(if machine.step() == clean_up::Step::CheckSuccessor {
+        self.clean_up_next(if checks_successor {
             clean_up::Event::Successor { exists: has_name }
         } else {
             clean_up::Event::Claim(read)
