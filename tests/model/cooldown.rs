@@ -33,7 +33,7 @@ impl State {
         if age != Age::Current {
             return Answer::Conflict;
         }
-        self.violations.freed |= self.is_needed(address, found);
+        self.violations.freed |= self.is_needed(address, found) || found.is_promise();
         found.released = true;
         self.age_reservation(address, Age::Changed);
         self.objects.reservations[address] = Some(found);

@@ -28,8 +28,8 @@
 //! A change there must be followed here. The mutations show that each precaution is needed: see
 //! `mutations.rs`. Not in the model:
 //!
-//! - pausing, pools that change or are recreated, manual reservations, foreign finalizers, restored
-//!   claims;
+//! - pausing, pools that change or are recreated, restored claims, addresses that users exclude, and
+//!   promises that they delete;
 //! - IPAddress objects that are created, changed or deleted manually or by another running provider;
 //! - statuses and conditions, and managers that write them alternately;
 //! - the queue of waiting claims (any claim may be the next), and time: there are no expectations of
@@ -430,6 +430,60 @@ fn requested_address_is_allocated_to_one_claim() {
             ..two
         });
     }
+}
+
+#[test]
+fn promised_address_is_for_the_claims_of_its_name() {
+    let promised = Scope {
+        promises: 1,
+        lives: [2, 0],
+        ..SMALLEST
+    };
+    assert_holds_in_both_modes(Scope {
+        crashes: 1,
+        lost_replies: 1,
+        sweepers: true,
+        ..promised
+    });
+    assert_holds_in_both_modes(Scope {
+        lives: [1, 1],
+        late_writes: 1,
+        ..promised
+    });
+    assert_holds_in_both_modes(Scope {
+        managers: 2,
+        first_is_current: true,
+        second_updates: 1,
+        lives: [1, 0],
+        ..promised
+    });
+}
+
+#[test]
+fn claim_that_another_controller_keeps_is_not_released() {
+    let kept = Scope {
+        foreign: true,
+        lives: [2, 0],
+        ..SMALLEST
+    };
+    assert_holds_in_both_modes(Scope {
+        crashes: 1,
+        lost_replies: 1,
+        sweepers: true,
+        ..kept
+    });
+    assert_holds_in_both_modes(Scope {
+        late_writes: 1,
+        cooldown: true,
+        ..kept
+    });
+    assert_holds_in_both_modes(Scope {
+        managers: 2,
+        first_is_current: true,
+        second_updates: 1,
+        lives: [1, 0],
+        ..kept
+    });
 }
 
 #[test]

@@ -104,6 +104,10 @@ pub(crate) enum Mutation {
     /// A claim waits for a pool that is being deleted although an IPAddress of a previous claim
     /// with its name exists.
     WaitDespiteLeftover,
+    /// The address of a claim is released although another controller has a finalizer on it.
+    ReleaseDespiteFinalizers,
+    /// R2 releases what a user has promised to the name of the claim.
+    ReleasePromises,
 }
 
 /// One manager, two claims for one address.
@@ -226,7 +230,8 @@ const TABLE: &[(Mutation, Scope, &str)] = &[
     (
         Mutation::UnreserveByLedger,
         Scope {
-            lost_replies: 1,
+            forced: 1,
+            sweepers: true,
             ..ONE
         },
         properties::NOT_FREED,
@@ -453,6 +458,22 @@ const TABLE: &[(Mutation, Scope, &str)] = &[
             ..DELETED_POOL
         },
         properties::RECOVERS,
+    ),
+    (
+        Mutation::ReleaseDespiteFinalizers,
+        Scope {
+            foreign: true,
+            ..SMALLEST
+        },
+        properties::NOT_FREED,
+    ),
+    (
+        Mutation::ReleasePromises,
+        Scope {
+            promises: 1,
+            ..SMALLEST
+        },
+        properties::NOT_FREED,
     ),
 ];
 

@@ -37,6 +37,21 @@ pub(crate) fn of(scope: &Scope) -> Vec<Property<Protocol>> {
             |_, state| clean_up_releases(state),
         ));
     }
+    if scope.promises > 0 {
+        properties.push(Property::sometimes(
+            "a claim has the promised address",
+            |_, state| promise_is_kept(state),
+        ));
+    }
+    if scope.foreign {
+        properties.push(Property::sometimes(
+            "another controller keeps a claim",
+            |_, state: &State| {
+                let mut claims = state.objects.claims.iter().flatten();
+                claims.any(|claim| claim.deleting && claim.foreign && claim.bound.is_some())
+            },
+        ));
+    }
     if scope.cooldown {
         properties.push(Property::always(COOLED_DOWN, |_, state: &State| {
             !state.violations.too_early
@@ -148,7 +163,7 @@ fn bound_claims_have_their_reservation(protocol: &Protocol, state: &State) -> bo
             return true;
         };
         let is_reserved = state.objects.reservations[usize::from(bound)]
-            .is_some_and(|held| held.is_for(name, claim.life));
+            .is_some_and(|held| held.is_ours(name, claim.life));
         is_reserved || protocol.scope.was_taken_over(name, claim.life)
     })
 }
@@ -186,6 +201,14 @@ fn relabelled_claim_is_bound(state: &State) -> bool {
         bound_to(state, name)
             .and(state.objects.claims[name])
             .is_some_and(|claim| claim.label)
+    })
+}
+
+fn promise_is_kept(state: &State) -> bool {
+    (0..NAMES).any(|name| {
+        let bound = bound_to(state, name).map(usize::from);
+        let held = bound.and_then(|address| state.objects.reservations[address]);
+        held.is_some_and(|held| held.is_promise() && usize::from(held.name) == name)
     })
 }
 

@@ -29,6 +29,10 @@ pub(crate) enum Action {
     Relabel(usize),
     /// The cool-down of an address ends.
     Elapse(usize),
+    /// A user promises an address to the claims of the first name.
+    Promise(usize),
+    /// Another controller removes its finalizer from a claim that is being deleted.
+    RemoveForeign(usize),
     MakeSticky,
     DeletePool,
     /// A watch catches up.
@@ -93,6 +97,7 @@ impl State {
                 self.lives[name] += 1;
                 let claim = crate::state::Claim {
                     life: self.lives[name],
+                    foreign: scope.foreign,
                     ..Default::default()
                 };
                 self.objects.claims[name] = Some(claim);
@@ -132,6 +137,8 @@ impl State {
             }
             Action::Relabel(name) => self.relabel(name),
             Action::Elapse(address) => self.elapse(address),
+            Action::Promise(address) => self.promise(address),
+            Action::RemoveForeign(name) => self.remove_foreign(name),
             Action::MakeSticky => {
                 self.is_sticky = true;
                 true
@@ -282,6 +289,9 @@ impl Model for Protocol {
                     if state.relabels_left > 0 {
                         actions.push(Action::Relabel(name));
                     }
+                    if claim.foreign && claim.deleting {
+                        actions.push(Action::RemoveForeign(name));
+                    }
                 }
             }
             if self.scope.collector {
@@ -293,6 +303,11 @@ impl Model for Protocol {
                 .filter(|address| state.cooling[*address].is_some())
                 .map(Action::Elapse),
         );
+        if state.promises_left > 0 {
+            let unreserved = |address: &usize| state.objects.reservations[*address].is_none();
+            let addresses = (0..self.scope.addresses).filter(unreserved);
+            actions.extend(addresses.map(Action::Promise));
+        }
         if self.scope.sticky && !state.is_sticky {
             actions.push(Action::MakeSticky);
         }

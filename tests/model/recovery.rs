@@ -137,6 +137,11 @@ impl Protocol {
         for _ in 0..MAX_ROUNDS {
             let before = (state.objects, ledgers(state));
             state.cooling = Default::default();
+            for name in 0..NAMES {
+                if state.objects.claims[name].is_some_and(|claim| claim.deleting) {
+                    state.remove_foreign(name);
+                }
+            }
             for manager in 0..self.scope.managers {
                 if !self.work(state, manager) {
                     return false;
@@ -217,6 +222,7 @@ impl Protocol {
             Some(_) if goes_later => true,
             Some(_) => {
                 objects.addresses[name].is_none()
+                    && !has_free_promise(objects, name)
                     && (no_address_is_left || objects.pool != Pool::Serving)
             }
         });
@@ -233,6 +239,9 @@ impl Protocol {
     }
 
     fn is_justified(&self, objects: &Objects, address: usize, held: Reservation) -> bool {
+        if held.is_promise() {
+            return true;
+        }
         let name = usize::from(held.name);
         let Some(claim) = objects.claims[name] else {
             return false;
@@ -251,12 +260,26 @@ impl Protocol {
     }
 }
 
+/// Whether an address is promised to the claims of a name, and no claim uses it.
+fn has_free_promise(objects: &Objects, name: usize) -> bool {
+    let in_use = |address: usize| {
+        let mut found = objects.addresses.iter().flatten();
+        found.any(|found| usize::from(found.address) == address)
+    };
+    (0..ADDRESSES).any(|address| {
+        let held = objects.reservations[address];
+        let is_promised =
+            held.is_some_and(|held| held.is_promise() && usize::from(held.name) == name);
+        is_promised && !in_use(address) && objects.pool == Pool::Serving
+    })
+}
+
 fn is_complete(objects: &Objects, name: usize, claim: Claim) -> bool {
     objects.addresses[name].is_some_and(|address| {
         let is_right = address.owner == claim.life
             && address.finalizer
             && claim.bound == Some(address.address);
         let reserved = objects.reservations[usize::from(address.address)];
-        is_right && reserved.is_some_and(|reserved| reserved.is_for(name, claim.life))
+        is_right && reserved.is_some_and(|reserved| reserved.is_ours(name, claim.life))
     })
 }

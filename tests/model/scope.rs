@@ -79,6 +79,10 @@ pub(crate) struct Scope {
     pub(crate) requests: bool,
     /// The pool may be deleted.
     pub(crate) pool_deletion: bool,
+    /// How many addresses a user promises to the claims of the first name.
+    pub(crate) promises: u8,
+    /// Another controller has a finalizer on each claim, and removes it after the deletion.
+    pub(crate) foreign: bool,
     /// The injected error.
     pub(crate) mutation: Option<Mutation>,
 }
@@ -110,6 +114,8 @@ pub(crate) const SMALLEST: Scope = Scope {
     sticky_later: false,
     requests: false,
     pool_deletion: false,
+    promises: 0,
+    foreign: false,
     mutation: None,
 };
 
@@ -150,6 +156,7 @@ impl Scope {
             relabels_left: self.relabels,
             lists_left: self.lists,
             second_updates_left: self.second_updates,
+            promises_left: self.promises,
             is_sticky: self.sticky && !self.sticky_later,
             ..State::default()
         };

@@ -150,6 +150,35 @@ impl State {
         Answer::Done
     }
 
+    /// A user promises an address to the claims of the first name.
+    pub(crate) fn promise(&mut self, address: usize) -> bool {
+        if self.promises_left == 0 || self.objects.reservations[address].is_some() {
+            return false;
+        }
+        self.promises_left -= 1;
+        self.objects.reservations[address] = Some(Reservation::default());
+        for manager in &mut self.managers {
+            manager.phantoms[address] = false;
+        }
+        true
+    }
+
+    /// Another controller removes its finalizer: the machine is gone.
+    pub(crate) fn remove_foreign(&mut self, name: usize) -> bool {
+        let Some(claim) = self.objects.claims[name] else {
+            return false;
+        };
+        if !claim.foreign {
+            return false;
+        }
+        if claim.finalizer {
+            self.change_claim(name, Age::Current, |claim| claim.foreign = false);
+        } else {
+            self.remove_claim(name);
+        }
+        true
+    }
+
     fn remove_claim_finalizer(&mut self, name: usize, age: Age) -> Answer {
         let Some(claim) = self.objects.claims[name] else {
             return Answer::NotFound;
@@ -160,6 +189,9 @@ impl State {
         let left = self.objects.addresses[name];
         self.violations.left_behind |=
             left.is_some_and(|left| left.owner == claim.life && !left.posthumous);
+        if claim.foreign {
+            return self.change_claim(name, age, |claim| claim.finalizer = false);
+        }
         self.remove_claim(name);
         Answer::Done
     }
@@ -171,7 +203,7 @@ impl State {
 
     /// The consumer deletes a claim.
     pub(crate) fn delete_claim(&mut self, name: usize) -> bool {
-        if self.objects.claims[name].is_some_and(|claim| claim.finalizer) {
+        if self.objects.claims[name].is_some_and(|claim| claim.finalizer || claim.foreign) {
             self.change_claim(name, Age::Current, |claim| claim.deleting = true);
         } else {
             self.remove_claim(name);
@@ -212,7 +244,8 @@ impl State {
             let needs_it = claim
                 .bound
                 .is_none_or(|bound| usize::from(bound) == address);
-            held.is_for(held.name.into(), claim.life) && !claim.deleting && needs_it
+            let may_be_used = !claim.deleting || claim.foreign;
+            held.is_for(held.name.into(), claim.life) && may_be_used && needs_it
         })
     }
 
@@ -228,7 +261,7 @@ impl State {
         if !hits && !scope.has_mutation(Mutation::UnreserveWithoutUid) {
             return Answer::Conflict;
         }
-        self.violations.freed |= self.is_needed(address, found);
+        self.violations.freed |= self.is_needed(address, found) || found.is_promise();
         // Whoever releases an address has to wait for the period, however the claim has ended.
         if !found.released && scope.cooldown && self.objects.pool == Pool::Serving {
             self.cooling[address] = Some(found.name);

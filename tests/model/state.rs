@@ -46,6 +46,8 @@ pub(crate) struct Claim {
     pub(crate) bound: Option<u8>,
     /// The label that managers select claims by.
     pub(crate) label: bool,
+    /// Another controller has a finalizer on the claim: a machine may use the address.
+    pub(crate) foreign: bool,
     pub(crate) age: Age,
 }
 
@@ -63,7 +65,8 @@ pub(crate) struct Address {
     pub(crate) age: Age,
 }
 
-/// An IPReservation. Its name is the address.
+/// An IPReservation. Its name is the address. One that a user has created, to promise the address to
+/// the claims of a name, has the life 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Reservation {
     pub(crate) name: u8,
@@ -77,6 +80,16 @@ impl Reservation {
     /// Whether that claim holds the address.
     pub(crate) fn is_for(self, name: usize, life: u8) -> bool {
         usize::from(self.name) == name && self.life == life && !self.released
+    }
+
+    pub(crate) fn is_promise(self) -> bool {
+        self.life == 0 && !self.released
+    }
+
+    /// Whether that claim may have the address: it holds it, or a user has promised it.
+    pub(crate) fn is_ours(self, name: usize, life: u8) -> bool {
+        let is_promised = self.is_promise() && usize::from(self.name) == name;
+        self.is_for(name, life) || is_promised
     }
 }
 
@@ -415,5 +428,6 @@ pub(crate) struct State {
     pub(crate) relabels_left: u8,
     pub(crate) lists_left: u8,
     pub(crate) second_updates_left: u8,
+    pub(crate) promises_left: u8,
     pub(crate) violations: Violations,
 }

@@ -47,7 +47,7 @@ impl State {
             Suspect::Reservation(address) => {
                 known.ledger[usize::from(address)].is_some_and(|held| {
                     let name = usize::from(held.name);
-                    if held.released {
+                    if held.released || held.is_promise() {
                         return false;
                     }
                     let used = known.addresses[name].is_some_and(|found| found.address == address);

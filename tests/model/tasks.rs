@@ -36,7 +36,8 @@ pub(crate) fn decide(scope: &Scope, state: &State, manager: usize, name: usize) 
     let view = ClaimView {
         deleting: claim.deleting,
         has_finalizer: claim.finalizer,
-        has_foreign_finalizers: false,
+        has_foreign_finalizers: claim.foreign
+            && !scope.has_mutation(Mutation::ReleaseDespiteFinalizers),
         paused: false,
         bound: claim.bound.is_some(),
         not_ready: false,

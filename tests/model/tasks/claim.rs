@@ -191,7 +191,7 @@ impl Worker<'_> {
         };
         self.task.address = existing.address;
         let held = self.memory().ledger[usize::from(existing.address)];
-        let is_held = held.is_some_and(|held| held.is_for(self.name, self.life()));
+        let is_held = held.is_some_and(|held| held.is_ours(self.name, self.life()));
         self.task.provider = Provider::Adopt(Adopt::start(is_held));
     }
 

@@ -94,7 +94,12 @@ impl Worker<'_> {
         use free::{Event, Step};
         match step {
             Step::FindHeld => {
-                let exists = self.find_next_held();
+                let frees_promises = self.has_mutation(Mutation::ReleasePromises);
+                let exists = self.find_next_held(if frees_promises {
+                    Reservation::is_ours
+                } else {
+                    Reservation::is_for
+                });
                 self.free_next(Event::Found { exists });
             }
             Step::FindScope => {
@@ -170,12 +175,12 @@ impl Worker<'_> {
         self.bind_next(bind::Event::AddressRejected);
     }
 
-    /// The next address that the ledger shows as reserved for the claim.
-    fn find_next_held(&mut self) -> bool {
+    /// The next address that the ledger shows as reserved for the claim, or promised to it.
+    fn find_next_held(&mut self, is_held: fn(Reservation, usize, u8) -> bool) -> bool {
         let (name, life) = (self.name, self.life());
         let first = usize::from(self.task.next_held);
         let held = (first..ADDRESSES).find_map(|address| {
-            let held = self.memory().ledger[address].filter(|held| held.is_for(name, life))?;
+            let held = self.memory().ledger[address].filter(|held| is_held(*held, name, life))?;
             Some((u8::try_from(address).unwrap_or_default(), held.age))
         });
         let Some((address, age)) = held else {
@@ -191,7 +196,7 @@ impl Worker<'_> {
         let ignores = self.has_mutation(Mutation::IgnoreOwnReservation)
             || self.has_mutation(Mutation::AllocateBeforeLookup)
             || self.has_mutation(Mutation::PickByCache);
-        if ignores || !self.find_next_held() {
+        if ignores || !self.find_next_held(Reservation::is_ours) {
             return None;
         }
         let address = self.task.address;
@@ -204,7 +209,8 @@ impl Worker<'_> {
         });
         Some(HeldAddress {
             is_misplaced: false,
-            is_promise: false,
+            is_promise: self.memory().ledger[usize::from(address)]
+                .is_some_and(Reservation::is_promise),
             is_in_pool: true,
             is_draining: false,
             is_used_by_other,
@@ -293,7 +299,7 @@ impl Worker<'_> {
 
     /// What a read of a reservation that should be that of the claim shows.
     pub(super) fn held_read(&mut self, found: Option<Reservation>) {
-        let is_ours = found.is_some_and(|found| found.is_for(self.name, self.life()));
+        let is_ours = found.is_some_and(|found| found.is_ours(self.name, self.life()));
         if found.is_some() && !is_ours {
             self.learn(found);
         }
@@ -311,7 +317,7 @@ impl Worker<'_> {
 
     fn holder(&self, found: Reservation) -> adopt::Holder {
         let is_of_name = usize::from(found.name) == self.name;
-        if is_of_name && found.life != self.life() && !found.released {
+        if is_of_name && found.life != self.life() && !found.released && !found.is_promise() {
             return adopt::Holder::EarlierClaim;
         }
         let is_kept = found.released && self.state.is_sticky;

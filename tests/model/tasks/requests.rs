@@ -132,6 +132,7 @@ impl Worker<'_> {
                 }
                 self.bind_next(bind::Event::FinalizerSet);
             }
+            _ if self.bind_is_at(bind::Step::Commit) => self.end(),
             Answer::NotFound => self.bind_next(bind::Event::FinalizerNotSet),
             _ if is_early => self.bind_next(bind::Event::FinalizerNotSet),
             _ => self.end(),
@@ -279,7 +280,7 @@ impl Worker<'_> {
 
     /// The read after a creation of a reservation.
     fn created_read(&mut self, found: Option<Reservation>) {
-        let is_ours = found.map(|found| found.is_for(self.name, self.life()));
+        let is_ours = found.map(|found| found.is_ours(self.name, self.life()));
         match write::read_after_creation(is_ours) {
             CreationRead::AsWanted => {
                 self.learn(found);
@@ -308,7 +309,7 @@ impl Worker<'_> {
             is_done: if is_release {
                 found.released
             } else {
-                found.is_for(name, life)
+                found.is_ours(name, life)
             },
         });
         let result = write::read_after_change(facts);
