@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 use capi_ipam_api::{IPReservation, InClusterKind, Pool, PoolKey};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{FreeRanks, FreeSet, PoolAddresses, PoolPrefixes, Span, SpanSet, UsableBlocks};
-use capi_ipam_ledger::{Ledger, Proposal};
+use capi_ipam_ledger::{Ledger, Outcome};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -106,13 +106,13 @@ fn ledger(criterion: &mut Criterion) {
             group.bench_function(BenchmarkId::new("propose and withdraw", count), |bencher| {
                 bencher.iter(|| {
                     let proposal = ledger.propose(&pool, &claim, 1);
-                    if let Proposal::Slot(slot) = &proposal {
+                    if let Outcome::Offer(slot) = &proposal {
                         ledger.drop_candidate(slot);
                     }
                     (proposal, ledger.take_effects())
                 });
             });
-            let Proposal::Slot(slot) = ledger.propose(&pool, &claim, 1) else {
+            let Outcome::Offer(slot) = ledger.propose(&pool, &claim, 1) else {
                 continue;
             };
             ledger.drop_candidate(&slot);

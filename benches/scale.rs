@@ -29,7 +29,7 @@ use std::time::Instant;
 
 use capi_ipam_api::{IPReservation, InClusterKind, Pool, PoolKey};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ledger::{Ledger, Observe, Proposal};
+use capi_ipam_ledger::{Ledger, Observe, Outcome};
 use capi_ipam_provider::api::IPAddress;
 use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -224,7 +224,7 @@ fn measure(pools: u32, in_use: u32) -> Figures {
 
     let propose = timed(REPEATS, |number| {
         let proposal = ledger.propose(&key(number % pools), &claim, 1);
-        if let Proposal::Slot(slot) = &proposal {
+        if let Outcome::Offer(slot) = &proposal {
             ledger.drop_candidate(slot);
         }
         black_box(proposal);

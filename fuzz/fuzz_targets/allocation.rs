@@ -15,7 +15,7 @@ mod pools;
 use capi_ipam_api::{InClusterKind, Pool, PoolKey, Scope, Slot, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, Family, Span};
-use capi_ipam_ledger::{Ledger, Proposal};
+use capi_ipam_ledger::{Ledger, Outcome};
 use ipnet::IpNet;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
@@ -139,7 +139,7 @@ fn check(
     let before = ledger.counts(&key);
     assert_eq!(before, other.counts(&key));
     if pool.spec.usable().is_err() {
-        assert_eq!(ledger.propose(&key, &claim(0), 0), Proposal::Wait);
+        assert_eq!(ledger.propose(&key, &claim(0), 0), Outcome::NO_ADDRESS);
         return;
     }
 
@@ -153,7 +153,7 @@ fn check(
         let got = ledger.propose(&key, &claim(number), i64::from(number));
         assert_eq!(
             got,
-            expected.clone().map_or(Proposal::Wait, Proposal::Slot),
+            expected.clone().map_or(Outcome::NO_ADDRESS, Outcome::Offer),
             "{spec}"
         );
         assert_eq!(got, other.propose(&key, &claim(number), i64::from(number)));
@@ -168,7 +168,7 @@ fn check(
         // The claim without an address waits for it.
         assert_eq!(
             ledger.propose(&key, &claim(u8::try_from(proposed.len()).expect("few")), 99),
-            Proposal::Slot(first.clone())
+            Outcome::Offer(first.clone())
         );
     }
     proposed.iter().for_each(|slot| ledger.drop_candidate(slot));

@@ -19,7 +19,9 @@ use std::time::Instant;
 use capi_ipam_api::{PoolKey, Scope, SliceOwner, SliceOwnerKind, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::{ClaimAttributes, Held, Ledger, PoolInfo, Proposal, Unreserved};
+use capi_ipam_ledger::{
+    ClaimAttributes, Held, Ledger, Outcome, PoolInfo, Preparation, Unreserved,
+};
 use capi_ipam_provider::api::Uid;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
@@ -152,11 +154,11 @@ fn happen(event: &Event<'_>, ledger: &mut Ledger, truth: &mut Truth<'_>, begun: 
             };
             let attributes = attributes(*claim, *requested, &info);
             match ledger.propose(&pool, &self::claim(*claim), attributes.clone()) {
-                Proposal::Slot(slot) => {
+                Outcome::Offer(slot) => {
                     check_proposal(ledger, &pool, &self::claim(*claim), &attributes, &slot);
                     assert!(proposed.insert(slot.clone()), "{slot} is proposed twice");
                 }
-                Proposal::AssignSlice(block) => {
+                Outcome::First(Preparation::AssignSlice(block)) => {
                     let is_free = !ledger
                         .slices()
                         .iter()

@@ -9,7 +9,7 @@ use capi_ipam_api::{AddressMetadata, AllocationOrder, Audience, PoolKey, Slot, n
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::{clock, trace_span, traces};
 use capi_ipam_ip::{Block, UsableBlocks};
-use capi_ipam_ledger::{ClaimAttributes, Held, KnownReservation, Misplaced, PoolInfo, Proposal};
+use capi_ipam_ledger::{ClaimAttributes, Held, KnownReservation, Misplaced, Outcome, PoolInfo};
 use capi_ipam_protocol::allocate::{
     Allocate, EarlierAttempt, End, Event, HeldAddress, Origin, Proposed, Step,
 };
@@ -290,15 +290,19 @@ impl Allocating<'_> {
         let info = handler.serving(pool, PoolInfo::can_allocate)?;
         let usable = info.usable.clone().map_err(|_| cannot_allocate(pool))?;
         let attributes = self.attributes.clone();
-        let proposal = handler
+        let outcome = handler
             .ledger()
             .change(|ledger| ledger.propose(pool, &handler.key, attributes));
-        let slot = match proposal {
-            Proposal::Slot(slot) => slot,
-            other => {
+        let slot = match outcome {
+            Outcome::Offer(slot) => slot,
+            Outcome::First(preparation) => {
+                handler.prepare(pool, preparation, &self.attributes).await?;
+                return Ok(Event::AskAgain);
+            }
+            Outcome::NotNow(reason) => {
                 let attributes = &mut self.attributes;
                 handler
-                    .prepare_next_proposal(pool, &info, other, attributes)
+                    .use_headroom_or_wait(pool, &info, &reason, attributes)
                     .await?;
                 return Ok(Event::AskAgain);
             }

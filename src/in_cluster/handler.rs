@@ -11,7 +11,7 @@ use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{
-    ClaimAttributes, PoolInfo, PoolLookup, Proposal, Unavailable, allocated_block, priority,
+    ClaimAttributes, PoolInfo, PoolLookup, Preparation, Reason, allocated_block, priority,
 };
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{
@@ -257,41 +257,47 @@ impl InClusterHandler {
         }
     }
 
-    /// Does what the ledger asks for before it proposes an address. Fails if the claim has to wait:
-    /// it is in the wait queue then.
-    pub(super) async fn prepare_next_proposal(
+    /// Does what the ledger asks for before it proposes an address.
+    pub(super) async fn prepare(
+        &self,
+        pool: &PoolKey,
+        preparation: Preparation,
+        attributes: &ClaimAttributes,
+    ) -> Result<(), HandlerError> {
+        match (preparation, &attributes.slice_owner) {
+            (Preparation::AssignSlice(block), Some(owner)) => {
+                self.assign_slice(pool, block, owner).await
+            }
+            (Preparation::AssignSlice(_), None) => Ok(()),
+            (Preparation::ResumeSlice(block), _) => self.resume_slice(pool, block).await,
+        }
+    }
+
+    /// Lets the claim use the headroom of the pool if this is for its Machine. Fails if the claim
+    /// has to wait: it is in the wait queue then.
+    pub(super) async fn use_headroom_or_wait(
         &self,
         pool: &PoolKey,
         info: &PoolInfo,
-        proposal: Proposal,
+        reason: &Reason,
         attributes: &mut ClaimAttributes,
     ) -> Result<(), HandlerError> {
-        let may_use_headroom = matches!(
-            proposal,
-            Proposal::Wait | Proposal::Unavailable(Unavailable::NotYet)
-        );
-        if may_use_headroom
+        if reason.may_end_with_headroom()
             && !attributes.uses_headroom
             && self.is_of_selected_machine(pool, info).await?
         {
             attributes.uses_headroom = true;
             return Ok(());
         }
-        match proposal {
-            Proposal::Slot(_) => Ok(()),
-            Proposal::LimitReached(limit) => Err(limit_error(pool, &limit)),
-            Proposal::AssignSlice(block) => match &attributes.slice_owner {
-                Some(owner) => self.assign_slice(pool, block, owner).await,
-                None => Ok(()),
-            },
-            Proposal::ResumeSlice(block) => self.resume_slice(pool, block).await,
-            Proposal::SliceUnavailable(refusal) => Err(slice_unavailable(pool, &refusal)),
-            Proposal::Wait => Err(HandlerError::PoolExhausted(self.exhausted(pool, info))),
-            Proposal::Unavailable(why) => {
+        Err(match reason {
+            Reason::NoAddress => HandlerError::PoolExhausted(self.exhausted(pool, info)),
+            Reason::LimitReached(limit) => limit_error(pool, limit),
+            Reason::SliceUnavailable(refusal) => slice_unavailable(pool, refusal),
+            Reason::Unavailable(why) => {
                 let block = attributes.requested.ok_or_else(|| cannot_allocate(pool))?;
-                Err(self.unavailable(pool, info, block, &why))
+                self.unavailable(pool, info, block, why)
             }
-        }
+        })
     }
 
     /// Lists all reservations, since the ledger lags far behind; not while another claim does.

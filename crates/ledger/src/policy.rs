@@ -3,43 +3,18 @@
 
 use std::sync::Arc;
 
-use capi_ipam_api::Slot;
+use capi_ipam_api::{Scope, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_provider::api::Uid;
 
-use super::pool::{Next, PoolEntry};
+use super::outcome::{Outcome, Reason};
+use super::pool::PoolEntry;
 use super::quota::Consumer;
+use super::unavailable::Unavailable;
 use super::usage::{AddressUsage, ReservationInfo};
 use super::wait_queue::ClaimAttributes;
-use super::{KnownReservation, Ledger, PoolKey, Proposal};
-
-/// Why a claim cannot have the address that it requests now. The claim waits until this changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unavailable {
-    /// The pool does not contain it: it is outside, excluded, or a reserved address of the subnet.
-    NotInPool,
-    /// The claim of this namespace and name uses it, or has reserved it. `None` if another pool of
-    /// the network uses it.
-    InUse(Option<NamespacedName>),
-    /// A user reserved it for the claim of this namespace and name.
-    Promised(NamespacedName),
-    /// A user excluded it with a reservation.
-    Excluded,
-    /// Its IPReservation is being deleted, and waits for a finalizer.
-    BeingDeleted,
-    /// It was released, and can be reused at this second since the Unix epoch.
-    CoolingDown(i64),
-    /// It is in a draining part of the pool.
-    Draining,
-    /// It is in a slice of another owner, or in one that cannot be assigned.
-    InOtherSlice,
-    /// Another claim requested it before.
-    RequestedBefore,
-    /// It is free, and all free addresses are for claims that have waited longer, or are the
-    /// headroom of the pool.
-    NotYet,
-}
+use super::{KnownReservation, Ledger, PoolKey};
 
 /// The former address of a claim.
 struct Former {
@@ -131,85 +106,76 @@ impl Ledger {
         pool: &PoolKey,
         claim: &NamespacedName,
         attributes: &ClaimAttributes,
-    ) -> Proposal {
+    ) -> Outcome<Slot> {
         if !self.prepare_to_propose(pool, claim, attributes) {
-            return Proposal::Wait;
+            return Outcome::NO_ADDRESS;
         }
         let former = self.former(pool, claim);
         let Some(entry) = self.pools.get_mut(pool) else {
-            return Proposal::Wait;
+            return Outcome::NO_ADDRESS;
         };
-        let scope = entry.scope(pool);
-        let slot_of = |block| Slot {
-            scope: scope.clone(),
-            block,
-        };
-        let owner = attributes.slice_owner.as_ref();
-        let former = former.filter(|former| {
-            attributes
-                .requested
-                .is_none_or(|requested| requested == former.block)
-        });
-        let former = former.filter(|former| entry.is_for_owner(former.block, owner));
-        if attributes
-            .requested
-            .is_some_and(|requested| !entry.contains(requested))
+        if let Some(requested) = attributes.requested
+            && !entry.contains(requested)
         {
             entry.wait_queue.wait_for_permission(claim);
             self.dirty_pools.push(pool.clone());
-            return Proposal::Unavailable(Unavailable::NotInPool);
+            return unavailable(Unavailable::NotInPool);
         }
-        let block = if let Some(Former {
-            block,
-            is_remembered: false,
-        }) = former
-        {
-            match entry.take_back(claim, attributes) {
-                Ok(()) => block,
-                Err(limit) => return Proposal::LimitReached(limit),
+        let scope = entry.scope(pool);
+        let former = former.filter(|former| entry.may_have(former.block, attributes));
+        let outcome = match former {
+            // Only this claim can have it.
+            Some(former) if !former.is_remembered => {
+                let taken = entry.take_back(claim, attributes);
+                taken.map(|()| former.block)
             }
-        } else {
-            let usage = |block: Block| self.scopes.get(&scope)?.usage.get(&block);
-            let is_for_owner = attributes
-                .requested
-                .is_none_or(|block| entry.is_for_owner(block, owner));
-            let is_free = is_for_owner
-                && attributes
-                    .requested
-                    .is_some_and(|block| entry.can_allocate_block(block, usage(block)));
-            match entry.propose(
-                claim,
-                attributes,
-                former.map(|former| former.block),
-                is_free,
-            ) {
-                Next::Block(block) => block,
-                Next::Wait => {
-                    let Some(requested) = attributes.requested else {
-                        return Proposal::Wait;
-                    };
-                    if !is_for_owner {
-                        return Proposal::Unavailable(Unavailable::InOtherSlice);
-                    }
-                    return Proposal::Unavailable(self.unavailable(
-                        pool,
-                        &slot_of(requested),
-                        is_free,
-                    ));
-                }
-                Next::LimitReached(limit) => return Proposal::LimitReached(limit),
-                Next::AssignSlice(block) => return Proposal::AssignSlice(block),
-                Next::ResumeSlice(block) => return Proposal::ResumeSlice(block),
-                Next::SliceUnavailable(refusal) => return Proposal::SliceUnavailable(refusal),
+            former => {
+                let preferred = former.map(|former| former.block);
+                self.next_block(pool, &scope, (claim, attributes), preferred)
             }
         };
-        let slot = slot_of(block);
-        let consumer = entry
-            .quota
-            .as_ref()
-            .map(|_| Consumer::new(claim.clone(), attributes.cluster.clone()));
-        self.hold(&slot, pool, consumer);
-        Proposal::Slot(slot)
+        let outcome = outcome.map(|block| Slot { scope, block });
+        if let Outcome::Offer(slot) = &outcome {
+            let has_quota = self.pools.get(pool).is_some_and(PoolEntry::has_quota);
+            let consumer =
+                has_quota.then(|| Consumer::new(claim.clone(), attributes.cluster.clone()));
+            self.hold(slot, pool, consumer);
+        }
+        outcome
+    }
+
+    /// The block that a claim requests, else `preferred`, else the next free one.
+    fn next_block(
+        &mut self,
+        pool: &PoolKey,
+        scope: &Scope,
+        (claim, attributes): (&NamespacedName, &ClaimAttributes),
+        preferred: Option<Block>,
+    ) -> Outcome<Block> {
+        let Some(entry) = self.pools.get_mut(pool) else {
+            return Outcome::NO_ADDRESS;
+        };
+        let Some(requested) = attributes.requested else {
+            return entry.propose(claim, attributes, preferred, false);
+        };
+        let usage = self.scopes.get(scope);
+        let usage = usage.and_then(|scope| scope.usage.get(&requested));
+        let is_for_owner = entry.is_for_owner(requested, attributes.slice_owner.as_ref());
+        let is_free = is_for_owner && entry.can_allocate_block(requested, usage);
+        match entry.propose(claim, attributes, preferred, is_free) {
+            Outcome::NotNow(Reason::NoAddress) if !is_for_owner => {
+                unavailable(Unavailable::InOtherSlice)
+            }
+            Outcome::NotNow(Reason::NoAddress) => {
+                let scope = scope.clone();
+                let slot = Slot {
+                    scope,
+                    block: requested,
+                };
+                unavailable(self.why_unavailable(pool, &slot, is_free))
+            }
+            outcome => outcome,
+        }
     }
 
     /// The address that the last claim of this name had, if the pool keeps it for the next one. If
@@ -245,7 +211,7 @@ impl Ledger {
     }
 
     /// Why a claim cannot have the address that it requests.
-    fn unavailable(&self, pool: &PoolKey, slot: &Slot, is_free: bool) -> Unavailable {
+    fn why_unavailable(&self, pool: &PoolKey, slot: &Slot, is_free: bool) -> Unavailable {
         let entry = self.pools.get(pool);
         if is_free {
             let is_granted = entry.is_some_and(|entry| entry.wait_queue.is_granted(slot.block));
@@ -340,6 +306,11 @@ impl Ledger {
             .zip(reservation.released_at)
             .is_some_and(|(entry, since)| entry.is_remembered(since.get(), now))
     }
+}
+
+/// The claim cannot have the address that it requests.
+fn unavailable<P>(why: Unavailable) -> Outcome<P> {
+    Outcome::NotNow(Reason::Unavailable(why))
 }
 
 /// The claim whose reservation is being created.

@@ -14,11 +14,12 @@ use super::PoolInfo;
 use super::draining::Draining;
 use super::exclusions::AppliedExclusions;
 use super::order::Order;
-use super::quota::{Group, LimitReached, Quota};
+use super::outcome::{Outcome, Reason};
+use super::quota::{Group, Quota};
 use super::scope_rule::{Record, StatusRecord};
-use super::slices::{SliceInfo, SliceRefusal, Slices};
+use super::slices::{SliceInfo, Slices};
 use super::usage::{AddressUsage, Availability};
-use super::wait_queue::{Answer, ClaimAttributes, Freed, Supply, WaitQueue};
+use super::wait_queue::{ClaimAttributes, Freed, Supply, WaitQueue};
 
 /// The maximum number of addresses that are left to claims which are about to request one.
 const MAX_AHEAD: usize = 64;
@@ -80,22 +81,6 @@ pub(super) struct PoolEntry {
     pub(super) slice_objects: BTreeMap<Block, SliceInfo>,
     /// How the pool is divided into slices; only with slices in its specification.
     pub(super) slices: Option<Box<Slices>>,
-}
-
-/// What a claim gets of a pool.
-pub(super) enum Next {
-    /// This block.
-    Block(Block),
-    /// Nothing: it waits in the queue.
-    Wait,
-    /// Nothing: its namespace or Cluster may have no further address.
-    LimitReached(LimitReached),
-    /// This slice has to be assigned to its owner first.
-    AssignSlice(Block),
-    /// The mark that this slice is empty has to be removed first.
-    ResumeSlice(Block),
-    /// Nothing: the owner of its slices may have no further address.
-    SliceUnavailable(SliceRefusal),
 }
 
 impl PoolEntry {
@@ -167,6 +152,20 @@ impl PoolEntry {
                 .note_status_change(known.as_ref(), self.status_record.as_ref());
         }
         is_same
+    }
+
+    /// Whether the pool has limits.
+    pub(super) fn has_quota(&self) -> bool {
+        self.quota.is_some()
+    }
+
+    /// Whether a block is the one that a claim requests, if it requests one, and is for the owner
+    /// of its slices.
+    pub(super) fn may_have(&self, block: Block, attributes: &ClaimAttributes) -> bool {
+        let is_requested = attributes
+            .requested
+            .is_none_or(|requested| requested == block);
+        is_requested && self.is_for_owner(block, attributes.slice_owner.as_ref())
     }
 
     /// Whether a block of the pool is free, or kept for the next claim of a name.
@@ -251,7 +250,7 @@ impl PoolEntry {
         attributes: &ClaimAttributes,
         preferred: Option<Block>,
         requested_is_free: bool,
-    ) -> Next {
+    ) -> Outcome<Block> {
         let (free, headroom) = (self.free_count(), self.headroom());
         // Those with a lower position get the next addresses, although this request has overtaken
         // theirs.
@@ -264,39 +263,39 @@ impl PoolEntry {
             slices,
             requested_is_free,
         };
-        match self.wait_queue.request(claim, attributes, supply) {
-            Answer::Served if self.slices.is_some() => {
-                let next = self.next_of_owner(attributes, preferred);
-                if let (Next::SliceUnavailable(_), Some(owner)) = (&next, &attributes.slice_owner) {
-                    self.wait_queue.wait_for_group(
-                        claim,
-                        attributes,
-                        &Group::Owner(Arc::clone(owner)),
-                    );
-                }
-                next
-            }
-            Answer::Served => {
-                let kept = if attributes.uses_headroom {
-                    0
-                } else {
-                    headroom
-                };
-                let block = attributes
-                    .requested
-                    .or(preferred)
-                    .or_else(|| self.next_free(kept, ahead));
-                block.map_or(Next::Wait, Next::Block)
-            }
-            Answer::Blocked(Group::Owner(owner)) => match &self.slices {
-                Some(slices) => Next::SliceUnavailable(slices.describe(&owner)),
-                None => Next::Wait,
-            },
-            Answer::Blocked(group) => self.quota.as_ref().map_or(Next::Wait, |quota| {
-                Next::LimitReached(quota.describe(&group))
-            }),
-            Answer::Wait => Next::Wait,
+        let turn = self.wait_queue.request(claim, attributes, supply);
+        let Outcome::Offer(()) = turn else {
+            return turn.without_offer();
+        };
+        if self.slices.is_some() {
+            return self.propose_of_owner(claim, attributes, preferred);
         }
+        if let Some(block) = attributes.requested.or(preferred) {
+            return Outcome::Offer(block);
+        }
+        let kept = if attributes.uses_headroom {
+            0
+        } else {
+            headroom
+        };
+        self.next_free(kept, ahead).into()
+    }
+
+    /// The same in a pool with slices.
+    fn propose_of_owner(
+        &mut self,
+        claim: &NamespacedName,
+        attributes: &ClaimAttributes,
+        preferred: Option<Block>,
+    ) -> Outcome<Block> {
+        let outcome = self.next_of_owner(attributes, preferred);
+        if let Outcome::NotNow(Reason::SliceUnavailable(_)) = &outcome
+            && let Some(owner) = &attributes.slice_owner
+        {
+            let group = Group::Owner(Arc::clone(owner));
+            self.wait_queue.wait_for_group(claim, attributes, &group);
+        }
+        outcome
     }
 
     /// Lets a claim have a block that only it may have now, and that does not count as free: the
@@ -306,18 +305,12 @@ impl PoolEntry {
         &mut self,
         claim: &NamespacedName,
         attributes: &ClaimAttributes,
-    ) -> Result<(), LimitReached> {
+    ) -> Outcome<()> {
         let supply = Supply {
             quota: self.quota.as_deref(),
             ..Supply::default()
         };
-        match (
-            self.wait_queue.request_extra(claim, attributes, supply),
-            supply.quota,
-        ) {
-            (Answer::Blocked(group), Some(quota)) => Err(quota.describe(&group)),
-            _ => Ok(()),
-        }
+        self.wait_queue.request_extra(claim, attributes, supply)
     }
 
     /// The free block that the order of the pool chooses, but none of the `kept` highest ones. The

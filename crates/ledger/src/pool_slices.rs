@@ -6,8 +6,9 @@ use capi_ipam_api::{SliceCounts, SliceOwner};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, FreeSet, SpanSet};
 
-use super::pool::{Next, PoolEntry};
-use super::slices::{Choice, Contents, SliceAccess, SliceInfo, Slices};
+use super::outcome::Outcome;
+use super::pool::PoolEntry;
+use super::slices::{Contents, SliceAccess, SliceInfo, Slices};
 use super::usage::UsageMap;
 use super::wait_queue::ClaimAttributes;
 
@@ -173,15 +174,15 @@ impl PoolEntry {
         &mut self,
         attributes: &ClaimAttributes,
         preferred: Option<Block>,
-    ) -> Next {
+    ) -> Outcome<Block> {
         let Some(info) = &self.info else {
-            return Next::Wait;
+            return Outcome::NO_ADDRESS;
         };
         let (Ok(usable), Some(slices)) = (&info.usable, &mut self.slices) else {
-            return Next::Wait;
+            return Outcome::NO_ADDRESS;
         };
         let Some(owner) = &attributes.slice_owner else {
-            return Next::Wait;
+            return Outcome::NO_ADDRESS;
         };
         let wanted = attributes
             .requested
@@ -189,17 +190,12 @@ impl PoolEntry {
             .and_then(|block| usable.number(block));
         let queue = &self.wait_queue;
         let is_granted = |number: u128| queue.is_granted(usable.block(number));
-        let choice = match wanted {
+        let outcome = match wanted {
             Some(number) => slices.choose_number(owner, number, usable),
             None => slices.choose(owner, info.order, usable, is_granted, |count| {
                 rand::random_range(0..count)
             }),
         };
-        match choice {
-            Choice::Number(number) => Next::Block(usable.block(number)),
-            Choice::Assign(block) => Next::AssignSlice(block),
-            Choice::Resume(block) => Next::ResumeSlice(block),
-            Choice::None => Next::SliceUnavailable(slices.describe(owner)),
-        }
+        outcome.map(|number| usable.block(number))
     }
 }

@@ -2,51 +2,26 @@
 
 use capi_ipam_api::Slot;
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ip::Block;
 use capi_ipam_provider::api::Uid;
 
-use super::{ClaimAttributes, Ledger, LimitReached, PoolKey, SliceRefusal, Unavailable};
+use super::outcome::Outcome;
+use super::{ClaimAttributes, Ledger, PoolKey};
 
 /// The maximum number of remembered reservations with an unknown outcome.
 const MAX_ATTEMPTS: usize = 10_000;
-
-/// The result of [`Ledger::propose`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Proposal {
-    /// A free address, held for the claim until [`Ledger::drop_candidate`] is called or a
-    /// reservation of it is observed.
-    Slot(Slot),
-    /// There is no address for the claim now. It is in the wait queue, and is reconciled when it is
-    /// granted a turn.
-    Wait,
-    /// The namespace or Cluster of the claim may have no further address. The claim is reconciled
-    /// when it may.
-    LimitReached(LimitReached),
-    /// The owner of the claim has no free address, and this slice can be assigned to it. It is held
-    /// for the owner until the slice is observed or [`Ledger::end_slice_assignment`] is called.
-    /// Request an address again afterwards.
-    AssignSlice(Block),
-    /// The next free address is in this slice, which is marked as empty: it can be returned at any
-    /// time. Remove the mark, and request an address again.
-    ResumeSlice(Block),
-    /// The owner of the claim may have no further address now. The claim is reconciled when it may.
-    SliceUnavailable(SliceRefusal),
-    /// The claim cannot have the address that it requests. It is reconciled when this may have
-    /// changed.
-    Unavailable(Unavailable),
-}
 
 impl Ledger {
     /// Proposes an address that is not due to an earlier claim, and holds it for the claim: the one
     /// that it requests, else the one that the last claim of its name had, if the pool is sticky,
     /// else the next free one by the order of the pool. It can have the
-    /// [reservation](Ledger::released_reservation) of the claim that released it.
+    /// [reservation](Ledger::released_reservation) of the claim that released it. The address is
+    /// held until [`Ledger::drop_candidate`] is called or a reservation of it is observed.
     pub fn propose(
         &mut self,
         pool: &PoolKey,
         claim: &NamespacedName,
         attributes: impl Into<ClaimAttributes>,
-    ) -> Proposal {
+    ) -> Outcome<Slot> {
         let attributes = attributes.into();
         self.change(|ledger| ledger.choose_and_hold(pool, claim, &attributes))
     }

@@ -11,8 +11,7 @@ use capi_ipam_controller::observed::{Known, Stamp};
 use capi_ipam_ip::{Block, FreeSet, Span, SpanSet, UsableBlocks};
 use capi_ipam_provider::api::Uid;
 
-pub use self::choice::SliceRefusal;
-pub(super) use self::choice::{Choice, SliceAccess};
+pub(super) use self::choice::SliceAccess;
 use super::order::Order;
 
 /// What the ledger keeps of an IPSlice.

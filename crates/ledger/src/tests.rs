@@ -181,11 +181,11 @@ fn prefix_address(name: &str, base: &str, length: u8) -> IPAddress {
 fn nothing_is_proposed_before_the_pool_is_initialized() {
     let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({"metadata": {"finalizers": null}})));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Outcome::NO_ADDRESS);
     ledger.apply_pool(&pool(json!({})));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
-        Proposal::Slot(value(1))
+        Outcome::Offer(value(1))
     );
 }
 
@@ -195,16 +195,16 @@ fn held_address_is_proposed_again_after_it_is_dropped() {
     ledger.apply_pool(&pool(json!({})));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
-        Proposal::Slot(value(1))
+        Outcome::Offer(value(1))
     );
     assert_eq!(
         ledger.propose(&key(), &claim("b"), 1),
-        Proposal::Slot(value(2))
+        Outcome::Offer(value(2))
     );
     ledger.drop_candidate(&value(1));
     assert_eq!(
         ledger.propose(&key(), &claim("c"), 1),
-        Proposal::Slot(value(1))
+        Outcome::Offer(value(1))
     );
 }
 
@@ -214,13 +214,13 @@ fn reservation_survives_the_drop_of_its_candidate() {
     ledger.apply_pool(&pool(json!({})));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
-        Proposal::Slot(value(1))
+        Outcome::Offer(value(1))
     );
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
     ledger.drop_candidate(&value(1));
     assert_eq!(
         ledger.propose(&key(), &claim("b"), 1),
-        Proposal::Slot(value(2))
+        Outcome::Offer(value(2))
     );
     assert_eq!(held_slots(&ledger, "a", "uid-a"), [(value(1), key())]);
 }
@@ -258,7 +258,7 @@ fn promised_address_is_held_for_the_named_claim() {
     ));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
-        Proposal::Slot(value(2))
+        Outcome::Offer(value(2))
     );
     assert_eq!(held_slots(&ledger, "vip", "any"), [(value(1), key())]);
     assert!(
@@ -340,13 +340,13 @@ fn with_one_turn() -> Ledger {
     for (priority, name) in [(1, "first"), (2, "second")] {
         assert_eq!(
             ledger.propose(&key(), &claim(name), priority),
-            Proposal::Wait
+            Outcome::NO_ADDRESS
         );
     }
     ledger.delete(&address("held", 1));
     assert_eq!(
         ledger.propose(&key(), &claim("second"), 2),
-        Proposal::Wait,
+        Outcome::NO_ADDRESS,
         "it is held for the first"
     );
     ledger
@@ -358,7 +358,7 @@ fn claim_served_by_another_manager_leaves_the_queue() {
     ledger.apply(&address("first", 2));
     assert_eq!(
         ledger.propose(&key(), &claim("second"), 2),
-        Proposal::Slot(value(1))
+        Outcome::Offer(value(1))
     );
 }
 
@@ -366,11 +366,14 @@ fn claim_served_by_another_manager_leaves_the_queue() {
 fn deleted_claim_is_pruned_from_the_queue() {
     let mut ledger = with_one_turn();
     ledger.prune_wait_queues(|_| true);
-    assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Wait);
+    assert_eq!(
+        ledger.propose(&key(), &claim("second"), 2),
+        Outcome::NO_ADDRESS
+    );
     ledger.prune_wait_queues(|known| *known != claim("first"));
     assert_eq!(
         ledger.propose(&key(), &claim("second"), 2),
-        Proposal::Slot(value(1))
+        Outcome::Offer(value(1))
     );
 }
 
@@ -382,7 +385,7 @@ fn deleted_claim_leaves_the_wait_queue() {
     for (priority, name) in [(1, "gone"), (2, "stays")] {
         assert_eq!(
             ledger.propose(&key(), &claim(name), priority),
-            Proposal::Wait
+            Outcome::NO_ADDRESS
         );
     }
     let gone: IPAddressClaim = serde_json::from_value(json!({
@@ -394,7 +397,7 @@ fn deleted_claim_leaves_the_wait_queue() {
     ledger.delete(&address("held", 1));
     assert_eq!(
         ledger.propose(&key(), &claim("stays"), 2),
-        Proposal::Slot(value(1))
+        Outcome::Offer(value(1))
     );
 }
 
@@ -497,11 +500,11 @@ proptest! {
                     let got = ledger.propose(&key(), &name, 1);
                     match lowest {
                         Some(last) => {
-                            prop_assert_eq!(got, Proposal::Slot(value(last)));
+                            prop_assert_eq!(got, Outcome::Offer(value(last)));
                             proposed.insert(last);
                         }
                         None => {
-                            prop_assert_eq!(got, Proposal::Wait);
+                            prop_assert_eq!(got, Outcome::NO_ADDRESS);
                             // Removed again, so that no queue forms.
                             ledger.stop_waiting(&key(), &name);
                         }

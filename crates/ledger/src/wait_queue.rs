@@ -37,6 +37,7 @@ use capi_ipam_provider::api::IPAddressClaim;
 
 pub(super) use self::grants::Freed;
 use self::requests::RequestedBlocks;
+use super::outcome::{Outcome, Reason};
 use super::quota::{Consumer, Group, Quota};
 use super::slices::Slices;
 
@@ -113,6 +114,19 @@ impl Supply<'_> {
         })
     }
 
+    /// Why a group may have no further address.
+    fn describe(&self, group: &Group) -> Reason {
+        match (group, self.slices, self.quota) {
+            (Group::Owner(owner), Some(slices), _) => {
+                Reason::SliceUnavailable(slices.describe(owner))
+            }
+            (Group::Namespace(_) | Group::Cluster(..), _, Some(quota)) => {
+                Reason::LimitReached(quota.describe(group))
+            }
+            _ => Reason::NoAddress,
+        }
+    }
+
     /// How many more addresses a group may have; `None` without a limit.
     fn room(&self, group: &Group) -> Option<usize> {
         match group {
@@ -120,17 +134,6 @@ impl Supply<'_> {
             Group::Namespace(_) | Group::Cluster(..) => self.quota?.room(group),
         }
     }
-}
-
-/// The answer to a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// The claim gets an address, and has left the queue.
-    Served,
-    /// No address is free for the claim: it waits.
-    Wait,
-    /// The claim waits until this group may have one more address.
-    Blocked(Group),
 }
 
 type Position = (Priority, u64);
@@ -181,7 +184,7 @@ impl WaitQueue {
         claim: &NamespacedName,
         attributes: &ClaimAttributes,
         supply: Supply<'_>,
-    ) -> Answer {
+    ) -> Outcome<()> {
         self.remove_due(claim);
         let kept_free = if attributes.uses_headroom {
             0
@@ -203,7 +206,7 @@ impl WaitQueue {
             let is_contested = requested.is_some_and(|block| self.requests.is_contested(block));
             if !is_contested && supply.free > kept_free.saturating_add(ahead as u128) {
                 self.waiting_for_pool.remove(claim);
-                return Answer::Served;
+                return Outcome::Offer(());
             }
         }
         self.enqueue(claim, attributes, supply.has_groups());
@@ -214,13 +217,13 @@ impl WaitQueue {
         }
         if let Some(group) = self.full_group(claim, supply) {
             self.block(claim, &group);
-            return Answer::Blocked(group);
+            return Outcome::NotNow(supply.describe(&group));
         }
         if at_once || self.next(supply).is_some_and(|next| next == *claim) {
             self.forget(claim);
-            return Answer::Served;
+            return Outcome::Offer(());
         }
-        Answer::Wait
+        Outcome::NO_ADDRESS
     }
 
     /// The claim requests an address that only it may have and that is not among the free ones. It
@@ -230,18 +233,18 @@ impl WaitQueue {
         claim: &NamespacedName,
         attributes: &ClaimAttributes,
         supply: Supply<'_>,
-    ) -> Answer {
+    ) -> Outcome<()> {
         self.remove_due(claim);
         self.remove_turn(claim);
         self.enqueue(claim, attributes, supply.has_groups());
         match self.full_group(claim, supply) {
             Some(group) => {
                 self.block(claim, &group);
-                Answer::Blocked(group)
+                Outcome::NotNow(supply.describe(&group))
             }
             None => {
                 self.forget(claim);
-                Answer::Served
+                Outcome::Offer(())
             }
         }
     }

@@ -4,7 +4,7 @@ use capi_ipam_api::{InClusterKind, Scope};
 use capi_ipam_controller::controller::ControllerBuilder;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::Proposal;
+use capi_ipam_ledger::Outcome;
 use capi_ipam_provider::api::IPAddressClaim;
 use http::{Method, Request, Response};
 use kube::client::Body;
@@ -144,7 +144,7 @@ fn is_free(ledger: &SharedLedger) -> bool {
     ledger.change(|ledger| ledger.apply_pool(&serde_json::from_value(pool).unwrap()));
     matches!(
         ledger.change(|ledger| ledger.propose(&self::pool(), &NamespacedName::new("n", "new"), 1)),
-        Proposal::Slot(_)
+        Outcome::Offer(_)
     )
 }
 

@@ -2,7 +2,7 @@
 
 use capi_ipam_api::AllocationOrder;
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ledger::{Ledger, Proposal};
+use capi_ipam_ledger::{Ledger, Outcome};
 
 use crate::cli::Global;
 use crate::cluster::Cluster;
@@ -46,7 +46,7 @@ fn next_addresses(ledger: &mut Ledger, pool: &PoolRow, count: u16) -> Vec<String
         // another address.
         let claim = NamespacedName::new(&format!("-{number}"), "");
         match ledger.propose(&pool.key, &claim, i64::from(number)) {
-            Proposal::Slot(slot) => addresses.push(slot.block.to_string()),
+            Outcome::Offer(slot) => addresses.push(slot.block.to_string()),
             _ => break,
         }
     }

@@ -3,7 +3,7 @@
 use capi_ipam_api::{PoolKey, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, UsableBlocks};
-use capi_ipam_ledger::Proposal;
+use capi_ipam_ledger::Outcome;
 
 use super::reservations::{find, held_by, report};
 use crate::cli::{DryRun, Global};
@@ -123,7 +123,7 @@ async fn reserve_next(loader: &mut Loader<'_>, request: &Request<'_>) -> Result<
     for attempt in 0..MAX_ATTEMPTS {
         // Each proposal holds its address for another claim, which does not exist.
         let claim = NamespacedName::new("", &attempt.to_string());
-        let Proposal::Slot(slot) = ledger.propose(&pool.key, &claim, i64::from(attempt)) else {
+        let Outcome::Offer(slot) = ledger.propose(&pool.key, &claim, i64::from(attempt)) else {
             break;
         };
         if let Some(report) = create(loader, request, &slot).await? {

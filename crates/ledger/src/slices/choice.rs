@@ -1,62 +1,16 @@
 //! What a claim of an owner gets of a pool with slices, and why it gets nothing.
 
-use std::fmt;
 use std::sync::Arc;
 
 use capi_ipam_api::{AllocationOrder, SliceOwner};
-use capi_ipam_ip::{Block, UsableBlocks};
+use capi_ipam_ip::UsableBlocks;
 
+use super::super::outcome::{Outcome, Preparation, Reason};
+use super::super::slice_refusal::SliceRefusal;
 use super::{Holding, Slices};
 
 /// The number of free addresses that are tried to find one that no claim requests.
 const MAX_TRIES: usize = 16;
-
-/// Why a claim gets no address of a pool with slices.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SliceRefusal {
-    /// A slice is being assigned to the owner.
-    Pending {
-        /// The owner.
-        owner: Arc<SliceOwner>,
-    },
-    /// The owner has as many slices as it may have.
-    Limit {
-        /// The owner.
-        owner: Arc<SliceOwner>,
-        /// The maximum number of slices.
-        most: usize,
-    },
-    /// No slice can be assigned to the owner.
-    NoFreeSlice {
-        /// The owner.
-        owner: Arc<SliceOwner>,
-        /// The number of its slices.
-        slices: usize,
-    },
-}
-
-impl fmt::Display for SliceRefusal {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pending { owner } => write!(formatter, "a slice is being assigned to {owner}"),
-            Self::Limit { owner, most } => {
-                write!(
-                    formatter,
-                    "the {most} slices that {owner} may have (spec.slices.mostEach) have no free address"
-                )
-            }
-            Self::NoFreeSlice { owner, slices: 0 } => {
-                write!(formatter, "no slice is free for {owner}")
-            }
-            Self::NoFreeSlice { owner, slices } => {
-                write!(
-                    formatter,
-                    "the {slices} slices of {owner} have no free address, and no slice is free"
-                )
-            }
-        }
-    }
-}
 
 /// Whether an owner may have an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,19 +21,6 @@ pub(in super::super) enum SliceAccess {
     Assignable,
     /// It is in a slice of another owner, or in one that cannot be assigned.
     Denied,
-}
-
-/// What a claim of an owner gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) enum Choice {
-    /// The number of a free address.
-    Number(u128),
-    /// The owner has no free address, and this slice is to be assigned to it.
-    Assign(Block),
-    /// The address is in this slice, which is marked as empty.
-    Resume(Block),
-    /// Nothing.
-    None,
 }
 
 impl Slices {
@@ -93,7 +34,7 @@ impl Slices {
         usable: &UsableBlocks,
         is_granted: impl Fn(u128) -> bool,
         draw: impl FnMut(u128) -> u128,
-    ) -> Choice {
+    ) -> Outcome<u128> {
         if let Some(holding) = self
             .owners
             .get_mut(owner)
@@ -111,9 +52,10 @@ impl Slices {
                 .unwrap_or(usize::MAX)
                 .min(MAX_TRIES);
             let other = above.take(tries).find(|number| !is_granted(*number));
-            return other
-                .or(number)
-                .map_or(Choice::None, |number| self.in_slice(number));
+            return match other.or(number) {
+                Some(number) => self.in_slice(number),
+                None => self.refuse(owner),
+            };
         }
         let oldest = self.owners.get(owner).and_then(|holding| {
             let mut remembered = holding.remembered.iter().map(|(_, number)| *number);
@@ -123,16 +65,16 @@ impl Slices {
             return self.in_slice(number);
         }
         if !self.can_assign(owner) {
-            return Choice::None;
+            return self.refuse(owner);
         }
         let Some(group) = self.assignable.lowest() else {
-            return Choice::None;
+            return self.refuse(owner);
         };
         let Some(block) = self.block(usable, group) else {
-            return Choice::None;
+            return self.refuse(owner);
         };
         self.begin(group, block, Arc::clone(owner));
-        Choice::Assign(block)
+        Outcome::First(Preparation::AssignSlice(block))
     }
 
     /// Chooses a number, which is free, for a claim of an owner.
@@ -141,27 +83,34 @@ impl Slices {
         owner: &Arc<SliceOwner>,
         number: u128,
         usable: &UsableBlocks,
-    ) -> Choice {
+    ) -> Outcome<u128> {
         match self.access(owner, number) {
             SliceAccess::Own => self.in_slice(number),
-            SliceAccess::Denied => Choice::None,
+            SliceAccess::Denied => self.refuse(owner),
             SliceAccess::Assignable => {
                 let group = self.group(number);
                 let Some(block) = self.block(usable, group) else {
-                    return Choice::None;
+                    return self.refuse(owner);
                 };
                 self.begin(group, block, Arc::clone(owner));
-                Choice::Assign(block)
+                Outcome::First(Preparation::AssignSlice(block))
             }
         }
     }
 
     /// A number of a slice, unless the slice has to be resumed first.
-    fn in_slice(&self, number: u128) -> Choice {
+    fn in_slice(&self, number: u128) -> Outcome<u128> {
         match self.slice_of(number) {
-            Some(slice) if slice.info.empty_since.is_some() => Choice::Resume(slice.block),
-            _ => Choice::Number(number),
+            Some(slice) if slice.info.empty_since.is_some() => {
+                Outcome::First(Preparation::ResumeSlice(slice.block))
+            }
+            _ => Outcome::Offer(number),
         }
+    }
+
+    /// The owner gets nothing.
+    fn refuse(&self, owner: &Arc<SliceOwner>) -> Outcome<u128> {
+        Outcome::NotNow(Reason::SliceUnavailable(self.describe(owner)))
     }
 
     /// Whether an owner may have a number.

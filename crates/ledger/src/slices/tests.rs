@@ -5,6 +5,8 @@ use capi_ipam_ip::PoolAddresses;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::super::outcome::{Outcome, Preparation};
+use super::super::slice_refusal::SliceRefusal;
 use super::*;
 
 /// A pool of the addresses .2 to .29 in slices of 8: the first and the last one have fewer
@@ -69,6 +71,15 @@ fn contents<'a>(usable: &'a UsableBlocks, free: &'a FreeSet) -> Contents<'a> {
     }
 }
 
+/// What an owner gets, without the reason why it gets nothing.
+#[derive(Debug, PartialEq)]
+enum Choice {
+    Number(u128),
+    Assign(Block),
+    Resume(Block),
+    None,
+}
+
 /// A pool, its free numbers and its slices.
 struct Fixture {
     usable: UsableBlocks,
@@ -121,13 +132,17 @@ impl Fixture {
     }
 
     fn choose(&mut self, name: &str) -> Choice {
-        self.slices.choose(
-            &owner(name),
-            AllocationOrder::LowestFirst,
-            &self.usable,
-            |_| false,
-            |_| 0,
-        )
+        let order = AllocationOrder::LowestFirst;
+        let owner = owner(name);
+        let outcome = self
+            .slices
+            .choose(&owner, order, &self.usable, |_| false, |_| 0);
+        match outcome {
+            Outcome::Offer(number) => Choice::Number(number),
+            Outcome::First(Preparation::AssignSlice(block)) => Choice::Assign(block),
+            Outcome::First(Preparation::ResumeSlice(block)) => Choice::Resume(block),
+            Outcome::NotNow(_) => Choice::None,
+        }
     }
 
     /// Chooses an address and takes it. Returns its last part.

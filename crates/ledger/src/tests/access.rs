@@ -88,7 +88,7 @@ fn claims_beyond_a_limit_wait_until_an_address_is_released() {
     };
     assert_eq!(
         propose(&mut ledger, "a", "c1", "one"),
-        Proposal::Slot(slot_of(1))
+        Outcome::Offer(slot_of(1))
     );
     let limit = LimitReached {
         limit: 1,
@@ -96,12 +96,12 @@ fn claims_beyond_a_limit_wait_until_an_address_is_released() {
     };
     assert_eq!(
         propose(&mut ledger, "a", "c2", "one"),
-        Proposal::LimitReached(limit),
+        Outcome::NotNow(Reason::LimitReached(limit)),
         "the first proposal counts"
     );
     assert_eq!(
         propose(&mut ledger, "a", "c3", "two"),
-        Proposal::Slot(slot_of(2))
+        Outcome::Offer(slot_of(2))
     );
     let limit = LimitReached {
         limit: 2,
@@ -109,11 +109,11 @@ fn claims_beyond_a_limit_wait_until_an_address_is_released() {
     };
     assert_eq!(
         propose(&mut ledger, "a", "c4", "three"),
-        Proposal::LimitReached(limit)
+        Outcome::NotNow(Reason::LimitReached(limit))
     );
     assert_eq!(
         propose(&mut ledger, "b", "c5", "one"),
-        Proposal::Slot(slot_of(3)),
+        Outcome::Offer(slot_of(3)),
         "another namespace"
     );
     let first = reservation_of(1, "a", "c1", Some("one"), 5);
@@ -123,7 +123,7 @@ fn claims_beyond_a_limit_wait_until_an_address_is_released() {
     assert_eq!(take(&mut ledger), [key_of("a", "c2")]);
     assert_eq!(
         propose(&mut ledger, "a", "c2", "one"),
-        Proposal::Slot(slot_of(1))
+        Outcome::Offer(slot_of(1))
     );
 }
 
@@ -148,7 +148,7 @@ fn limit_counts_addresses_that_are_listed_before_the_pool() {
     };
     assert_eq!(
         ledger.propose(&global(), &key_of("a", "c2"), 1),
-        Proposal::LimitReached(limit)
+        Outcome::NotNow(Reason::LimitReached(limit))
     );
 }
 
@@ -164,7 +164,7 @@ fn promise_counts_when_its_claim_has_the_address() {
     let propose = |ledger: &mut Ledger, name: &str| {
         ledger.propose(&global(), &key_of("a", name), in_cluster("one"))
     };
-    let Proposal::Slot(slot) = propose(&mut ledger, "one") else {
+    let Outcome::Offer(slot) = propose(&mut ledger, "one") else {
         panic!("the promise takes the quota")
     };
     ledger.drop_candidate(&slot);
@@ -172,10 +172,10 @@ fn promise_counts_when_its_claim_has_the_address() {
     Observe::<IPAddress>::apply(&mut ledger, &vip);
     assert!(matches!(
         propose(&mut ledger, "two"),
-        Proposal::LimitReached(LimitReached { limit: 1, .. })
+        Outcome::NotNow(Reason::LimitReached(LimitReached { limit: 1, .. }))
     ));
     Observe::<IPAddress>::delete(&mut ledger, &vip);
-    assert!(matches!(propose(&mut ledger, "two"), Proposal::Slot(_)));
+    assert!(matches!(propose(&mut ledger, "two"), Outcome::Offer(_)));
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn tightened_limit_keeps_addresses_and_reports_them() {
     let is_limited = |ledger: &mut Ledger, name: &str| {
         matches!(
             ledger.propose(&global(), &key_of("a", name), 1),
-            Proposal::LimitReached(_)
+            Outcome::NotNow(Reason::LimitReached(_))
         )
     };
     assert!(is_limited(&mut ledger, "x"));
@@ -292,11 +292,11 @@ fn headroom_is_for_selected_claims() {
     );
     assert_eq!(
         ledger.propose(&global(), &key_of("a", "worker"), 1),
-        Proposal::Slot(slot_of(1))
+        Outcome::Offer(slot_of(1))
     );
     assert_eq!(
         ledger.propose(&global(), &key_of("a", "late-worker"), 1),
-        Proposal::Wait
+        Outcome::NO_ADDRESS
     );
     let selected = ClaimAttributes {
         priority: 2,
@@ -305,7 +305,7 @@ fn headroom_is_for_selected_claims() {
     };
     assert_eq!(
         ledger.propose(&global(), &key_of("a", "first"), selected),
-        Proposal::Slot(slot_of(2))
+        Outcome::Offer(slot_of(2))
     );
 }
 
@@ -317,7 +317,7 @@ fn cluster_of_an_address_counts_without_that_of_its_reservation() {
     let attributes = in_cluster("one");
     assert!(matches!(
         ledger.propose(&global(), &key_of("a", "x"), attributes.clone()),
-        Proposal::Slot(_)
+        Outcome::Offer(_)
     ));
     ledger.drop_candidate(&slot_of(2));
     Observe::<IPAddress>::apply(&mut ledger, &address_of(1, "a", "old", Some("one")));
@@ -327,7 +327,7 @@ fn cluster_of_an_address_counts_without_that_of_its_reservation() {
     };
     assert_eq!(
         ledger.propose(&global(), &key_of("a", "y"), attributes),
-        Proposal::LimitReached(limit)
+        Outcome::NotNow(Reason::LimitReached(limit))
     );
 }
 

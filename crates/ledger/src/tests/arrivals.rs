@@ -8,8 +8,8 @@ fn names(count: usize) -> Vec<NamespacedName> {
         .collect()
 }
 
-fn last_of(proposal: &Proposal) -> u8 {
-    let Proposal::Slot(slot) = proposal else {
+fn last_of(proposal: &Outcome<Slot>) -> u8 {
+    let Outcome::Offer(slot) = proposal else {
         panic!("{proposal:?}")
     };
     (0..=255).find(|last| block(*last) == slot.block).unwrap()
@@ -125,7 +125,7 @@ fn with_waiting_claims() -> Ledger {
     for (name, priority) in [("b", 2), ("a", 1), ("c", 3)] {
         assert_eq!(
             ledger.propose(&key(), &claim(name), priority),
-            Proposal::Wait
+            Outcome::NO_ADDRESS
         );
     }
     take(&mut ledger);

@@ -9,7 +9,7 @@ fn unused_turn_is_for_the_next_claim() {
     ledger.end_unused_turn(&key(), &claim("first"), Uid::of("uid-first"), before);
     assert_eq!(
         ledger.propose(&key(), &claim("second"), 2),
-        Proposal::Wait,
+        Outcome::NO_ADDRESS,
         "it was granted during the reconcile"
     );
     ledger.end_unused_turn(
@@ -20,7 +20,7 @@ fn unused_turn_is_for_the_next_claim() {
     );
     assert_eq!(
         ledger.propose(&key(), &claim("second"), 2),
-        Proposal::Slot(value(1))
+        Outcome::Offer(value(1))
     );
 }
 
@@ -34,8 +34,8 @@ fn with_served_claim_in_the_queue(is_reservation_observed: bool) -> Ledger {
         ledger.apply(&reservation(1, held_by("a"), None));
     }
     ledger.apply(&address("a", 1));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
-    assert_eq!(ledger.propose(&key(), &claim("b"), 2), Proposal::Wait);
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Outcome::NO_ADDRESS);
+    assert_eq!(ledger.propose(&key(), &claim("b"), 2), Outcome::NO_ADDRESS);
     ledger
 }
 
@@ -64,7 +64,7 @@ fn pool_with_a_candidate_is_in_use() {
     assert!(!ledger.is_in_use(&key()));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
-        Proposal::Slot(value(1))
+        Outcome::Offer(value(1))
     );
     assert!(
         !ledger.hold_candidate(&key(), &value(1)),

@@ -10,7 +10,7 @@ fn with_spec(spec: serde_json::Value) -> Ledger {
 
 fn propose(ledger: &mut Ledger, name: &str) -> Option<u8> {
     match ledger.propose(&key(), &claim(name), 1) {
-        Proposal::Slot(slot) => (1..=SIZE).find(|last| block(*last) == slot.block),
+        Outcome::Offer(slot) => (1..=SIZE).find(|last| block(*last) == slot.block),
         _ => None,
     }
 }

@@ -48,15 +48,18 @@ fn name_of_an_invalid_reservation_takes_its_address() {
         assert_eq!(counts(&ledger), (2, 1, 0, 0));
         assert_eq!(
             ledger.propose(&key(), &claim("a"), 1),
-            Proposal::Slot(value(2))
+            Outcome::Offer(value(2))
         );
-        assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Wait);
+        assert_eq!(ledger.propose(&key(), &claim("b"), 1), Outcome::NO_ADDRESS);
         let requested = ClaimAttributes {
             requested: Some(block(1)),
             ..1.into()
         };
         let answer = ledger.propose(&key(), &claim("c"), requested);
-        assert_eq!(answer, Proposal::Unavailable(Unavailable::Excluded));
+        assert_eq!(
+            answer,
+            Outcome::NotNow(Reason::Unavailable(Unavailable::Excluded))
+        );
         let found = ledger.invalid_reservations();
         assert!(
             found.len() == 1 && found[0].problem.contains("10.0.0.1 is not allocated"),
@@ -79,7 +82,7 @@ fn name_of_an_invalid_reservation_takes_its_address() {
         );
         assert_eq!(
             ledger.propose(&key(), &claim("b"), 1),
-            Proposal::Slot(value(1))
+            Outcome::Offer(value(1))
         );
     }
 }
@@ -92,25 +95,25 @@ fn deleted_invalid_reservation_frees_its_address() {
     ledger.delete(&misnamed());
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
-        Proposal::Slot(value(1))
+        Outcome::Offer(value(1))
     );
     apply_invalid(&mut ledger, &reservation(2, held_by("x"), None));
     assert_eq!(
         ledger.propose(&key(), &claim("b"), 1),
-        Proposal::Slot(value(3))
+        Outcome::Offer(value(3))
     );
     let mut later = reservation(2, held_by("x"), None);
     later.metadata.uid = Some("later".to_owned());
     delete_invalid(&mut ledger, &later);
     assert_eq!(
         ledger.propose(&key(), &claim("c"), 1),
-        Proposal::Slot(value(4)),
+        Outcome::Offer(value(4)),
         "another object was deleted"
     );
     delete_invalid(&mut ledger, &reservation(2, held_by("x"), None));
     assert_eq!(
         ledger.propose(&key(), &claim("d"), 1),
-        Proposal::Slot(value(2))
+        Outcome::Offer(value(2))
     );
 }
 
@@ -169,7 +172,7 @@ fn name_with_a_hash_takes_its_address() {
     ledger.apply_pool(&pool(json!({"metadata": {"name": long}})));
     assert_eq!(
         ledger.propose(&key, &claim("a"), 1),
-        Proposal::Slot(slot.clone())
+        Outcome::Offer(slot.clone())
     );
     ledger.insert_found(&slot, &MaybeInvalid(Ok(hashed.clone())));
     ledger.drop_candidate(&slot);
@@ -177,17 +180,17 @@ fn name_with_a_hash_takes_its_address() {
         block: block(2),
         ..slot.clone()
     };
-    assert_eq!(ledger.propose(&key, &claim("a"), 1), Proposal::Slot(next));
+    assert_eq!(ledger.propose(&key, &claim("a"), 1), Outcome::Offer(next));
     ledger.apply(&hashed);
     ledger.delete(&hashed);
     assert_eq!(
         ledger.propose(&key, &claim("b"), 1),
-        Proposal::Slot(slot.clone())
+        Outcome::Offer(slot.clone())
     );
     ledger.drop_candidate(&slot);
     apply_invalid(&mut ledger, &hashed);
     assert!(
-        !matches!(ledger.propose(&key, &claim("c"), 1), Proposal::Slot(found) if found == slot),
+        !matches!(ledger.propose(&key, &claim("c"), 1), Outcome::Offer(found) if found == slot),
         "it is known now"
     );
 }
@@ -209,7 +212,7 @@ fn reservation_that_waits_for_a_finalizer_keeps_its_address() {
         ledger.apply(&terminating);
         assert_eq!(
             ledger.propose(&key(), &claim("b"), 1),
-            Proposal::Slot(value(2)),
+            Outcome::Offer(value(2)),
             "{released_at:?}"
         );
         // Nothing deletes it again and again.
@@ -220,7 +223,7 @@ fn reservation_that_waits_for_a_finalizer_keeps_its_address() {
         take(&mut ledger);
         assert_eq!(
             ledger.propose(&key(), &claim("c"), 1),
-            Proposal::Slot(value(1))
+            Outcome::Offer(value(1))
         );
     }
 }
@@ -249,12 +252,12 @@ fn undecodable_pool_keeps_its_addresses_and_its_cooldowns() {
             "{info:?}"
         );
         assert_eq!(ledger.cooled_down(1060, |_| true, 0), []);
-        assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Wait);
+        assert_eq!(ledger.propose(&key(), &claim("b"), 1), Outcome::NO_ADDRESS);
     }
     ledger.apply_pool(&decodable);
     assert_eq!(
         ledger.propose(&key(), &claim("b"), 1),
-        Proposal::Slot(value(2))
+        Outcome::Offer(value(2))
     );
     ledger.drop_candidate(&value(2));
     ledger.delete_invalid_pool(&key(), &invalid);
@@ -289,12 +292,12 @@ fn pool_that_never_was_decodable_keeps_its_network() {
         "any cool-down is possible"
     );
     assert!(ledger.misplaced(10).is_empty());
-    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Wait);
+    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Outcome::NO_ADDRESS);
     // Its network neither loses it nor gives its address to another pool.
     assert_eq!(ledger.network("lab").needed_by, 2);
     assert_eq!(
         ledger.propose(&named("q"), &claim("b"), 1),
-        Proposal::Slot(in_lab(2))
+        Outcome::Offer(in_lab(2))
     );
     ledger.remove_network("lab");
     assert_eq!(ledger.scope(&key()), in_lab(1).scope);

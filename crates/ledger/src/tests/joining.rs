@@ -53,7 +53,7 @@ fn addresses_of_a_joining_pool_are_not_free_in_the_network() {
     assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (3, 3));
     assert_eq!(
         ledger.propose(&named("q"), &claim("x"), 1),
-        Proposal::Slot(in_lab(6))
+        Outcome::Offer(in_lab(6))
     );
     assert_eq!(
         (ledger.misplaced(10).len(), ledger.misplaced(2).len()),
@@ -332,7 +332,7 @@ fn attempt_is_not_repeated_in_the_scope_that_the_pool_has_left() {
     // Another pool of the network allocates the address meanwhile.
     assert_eq!(
         ledger.propose(&named("q"), &claim("x"), 1),
-        Proposal::Slot(in_lab(1))
+        Outcome::Offer(in_lab(1))
     );
     assert_eq!(ledger.attempt(claim_uid, &key()), None);
 }

@@ -263,7 +263,7 @@ fn ipv4_mapped_address_counts_as_in_use() {
     ledger.apply(&mapped);
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
-        Proposal::Slot(value(2))
+        Outcome::Offer(value(2))
     );
     ledger.delete(&mapped);
     assert_eq!(counts(&ledger).1, 7);
@@ -326,7 +326,7 @@ fn claim_that_waits_is_woken_by_its_late_reservation() {
     let mut ledger = Ledger::default();
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.2"]}})));
     ledger.apply(&address("b", 2));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Outcome::NO_ADDRESS);
     take(&mut ledger);
     ledger.apply(&at_version(5, "a", None));
     assert_eq!(take(&mut ledger), [claim("a")]);

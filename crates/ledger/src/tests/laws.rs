@@ -73,7 +73,7 @@ proptest! {
                     let lowest = (first..=last).find(|last| !taken(last)).filter(|_| exists[pool]);
                     let claim = claim("c");
                     let got = ledger.propose(&named(name), &claim, 1);
-                    prop_assert_eq!(got, lowest.map_or(Proposal::Wait, |last| Proposal::Slot(in_lab(last))));
+                    prop_assert_eq!(got, lowest.map_or(Outcome::NO_ADDRESS, |last| Outcome::Offer(in_lab(last))));
                     proposed.extend(lowest);
                     ledger.stop_waiting(&named(name), &claim);
                 }

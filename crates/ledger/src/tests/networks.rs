@@ -14,15 +14,15 @@ fn pools_of_one_network_never_propose_the_same_address() {
     );
     assert_eq!(
         ledger.propose(&named("q"), &claim("a"), 1),
-        Proposal::Slot(in_lab(2))
+        Outcome::Offer(in_lab(2))
     );
     assert_eq!(
         ledger.propose(&named("p"), &claim("b"), 1),
-        Proposal::Slot(in_lab(1))
+        Outcome::Offer(in_lab(1))
     );
     assert_eq!(
         ledger.propose(&named("p"), &claim("c"), 1),
-        Proposal::Slot(in_lab(3))
+        Outcome::Offer(in_lab(3))
     );
     assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (0, 1));
     ledger.drop_candidate(&in_lab(2));
@@ -61,7 +61,7 @@ fn pool_needs_the_block_length_of_its_network() {
     let mut ledger = ledger();
     ledger.apply_network(&lab(json!({"status": null})));
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Outcome::NO_ADDRESS);
     assert_eq!(
         ledger.network("lab").oldest_lengths.ipv4,
         Some(32),
@@ -80,7 +80,7 @@ fn pool_needs_the_block_length_of_its_network() {
     ledger.apply_network(&lab(json!({})));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
-        Proposal::Slot(in_lab(1))
+        Outcome::Offer(in_lab(1))
     );
 }
 
@@ -145,7 +145,7 @@ fn refused_pool_neither_allocates_nor_uses_addresses_of_the_network() {
         8,
         "an IPAddress of a pool that is not allowed"
     );
-    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Wait);
+    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Outcome::NO_ADDRESS);
     assert!(ledger.unreserved(10, |_| true).is_empty());
     let view = ledger.network("lab");
     assert_eq!((view.members.len(), view.used), (1, 0));
@@ -245,7 +245,7 @@ fn gateways_and_exclusions_of_a_network_hold_for_all_its_pools() {
     ledger.apply_pool(&with_gateway("10.0.0.2"));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
-        Proposal::Slot(in_lab(1))
+        Outcome::Offer(in_lab(1))
     );
     ledger.remove_pool(&named("q"));
     assert_eq!(free(&ledger, "p"), 5);

@@ -18,7 +18,7 @@ fn with_order(order: &str) -> Ledger {
 /// The last part of the address that is proposed to a claim.
 fn propose(ledger: &mut Ledger, name: &str) -> u8 {
     match ledger.propose(&key(), &claim(name), 1) {
-        Proposal::Slot(slot) => (1..=SIZE)
+        Outcome::Offer(slot) => (1..=SIZE)
             .find(|last| block(*last) == slot.block)
             .expect("an address of the pool"),
         other => panic!("{other:?}"),
@@ -84,7 +84,10 @@ fn random_order_proposes_every_address_once() {
         .map(|number| propose(&mut ledger, &format!("c{number}")))
         .collect();
     assert_eq!(proposed.len(), usize::from(SIZE));
-    assert_eq!(ledger.propose(&key(), &claim("more"), 1), Proposal::Wait);
+    assert_eq!(
+        ledger.propose(&key(), &claim("more"), 1),
+        Outcome::NO_ADDRESS
+    );
     ledger.drop_candidate(&value(5));
     ledger.drop_candidate(&value(6));
     let again: BTreeSet<u8> = ["more", "last"]

@@ -34,12 +34,12 @@ fn release(ledger: &mut Ledger, last: u8, name: &str, at: i64) {
 
 fn proposed(ledger: &mut Ledger, name: &str) -> Option<u8> {
     match ledger.propose(&key(), &claim(name), 1) {
-        Proposal::Slot(slot) => (1..=SIZE).find(|last| block(*last) == slot.block),
+        Outcome::Offer(slot) => (1..=SIZE).find(|last| block(*last) == slot.block),
         _ => None,
     }
 }
 
-fn request(ledger: &mut Ledger, name: &str, last: u8, priority: i64) -> Proposal {
+fn request(ledger: &mut Ledger, name: &str, last: u8, priority: i64) -> Outcome<Slot> {
     let attributes = ClaimAttributes {
         priority,
         requested: Some(block(last)),
@@ -242,18 +242,18 @@ fn released_reservation_without_a_claim_is_not_kept() {
 #[test]
 fn requested_address_is_allocated_or_nothing() {
     let mut ledger = requests();
-    assert_eq!(request(&mut ledger, "a", 5, 1), Proposal::Slot(value(5)));
+    assert_eq!(request(&mut ledger, "a", 5, 1), Outcome::Offer(value(5)));
     assert_eq!(
         request(&mut ledger, "b", 5, 2),
-        Proposal::Unavailable(Unavailable::InUse(None))
+        Outcome::NotNow(Reason::Unavailable(Unavailable::InUse(None)))
     );
     assert_eq!(
         request(&mut ledger, "c", 5, 1),
-        Proposal::Unavailable(Unavailable::InUse(None))
+        Outcome::NotNow(Reason::Unavailable(Unavailable::InUse(None)))
     );
     assert_eq!(
         request(&mut ledger, "d", 200, 1),
-        Proposal::Unavailable(Unavailable::NotInPool)
+        Outcome::NotNow(Reason::Unavailable(Unavailable::NotInPool))
     );
     assert_eq!(
         proposed(&mut ledger, "other"),
@@ -268,7 +268,7 @@ fn requested_address_is_allocated_or_nothing() {
     );
     assert_eq!(
         request(&mut ledger, "b", 5, 2),
-        Proposal::Unavailable(Unavailable::RequestedBefore)
+        Outcome::NotNow(Reason::Unavailable(Unavailable::RequestedBefore))
     );
     let others: Vec<_> = (0..6)
         .map(|number| proposed(&mut ledger, &format!("x{number}")))
@@ -279,7 +279,7 @@ fn requested_address_is_allocated_or_nothing() {
         "the requested one is kept during the turn"
     );
     assert_eq!(proposed(&mut ledger, "x"), None);
-    assert_eq!(request(&mut ledger, "c", 5, 1), Proposal::Slot(value(5)));
+    assert_eq!(request(&mut ledger, "c", 5, 1), Outcome::Offer(value(5)));
     ledger.apply_pool(&pool(
         json!({"spec": {"addresses": ["10.0.0.1-10.0.0.8", "10.0.0.200"]}}),
     ));
@@ -302,7 +302,7 @@ fn each_reason_is_distinguished() {
     ledger.apply(&reservation(4, json!(null), None));
     release(&mut ledger, 5, "former", since);
     let why = |ledger: &mut Ledger, last: u8| match request(ledger, "a", last, 1) {
-        Proposal::Unavailable(why) => why,
+        Outcome::NotNow(Reason::Unavailable(why)) => why,
         other => panic!("{other:?}"),
     };
     assert_eq!(
@@ -321,11 +321,11 @@ fn each_reason_is_distinguished() {
     assert_eq!(why(&mut ledger, 5), Unavailable::CoolingDown(since + 601));
     assert_eq!(
         request(&mut ledger, "former", 5, 1),
-        Proposal::Unavailable(Unavailable::CoolingDown(since + 601))
+        Outcome::NotNow(Reason::Unavailable(Unavailable::CoolingDown(since + 601)))
     );
     assert_eq!(
         request(&mut ledger, "a", 6, 1),
-        Proposal::Slot(value(6)),
+        Outcome::Offer(value(6)),
         "the request has changed"
     );
 }
@@ -342,13 +342,13 @@ fn request_waits_behind_claims_of_an_exhausted_pool() {
     assert_eq!(proposed(&mut ledger, "older"), None);
     assert_eq!(
         request(&mut ledger, "younger", 4, 2),
-        Proposal::Unavailable(Unavailable::InUse(Some(claim("c4"))))
+        Outcome::NotNow(Reason::Unavailable(Unavailable::InUse(Some(claim("c4")))))
     );
     free(&mut ledger, 4);
     assert_eq!(take(&mut ledger), [claim("older")]);
     assert_eq!(
         request(&mut ledger, "younger", 4, 2),
-        Proposal::Unavailable(Unavailable::NotYet)
+        Outcome::NotNow(Reason::Unavailable(Unavailable::NotYet))
     );
     free(&mut ledger, 6);
     assert_eq!(take(&mut ledger), [claim("younger")]);
@@ -359,7 +359,7 @@ fn request_waits_behind_claims_of_an_exhausted_pool() {
     );
     assert_eq!(
         request(&mut ledger, "younger", 4, 2),
-        Proposal::Slot(value(4))
+        Outcome::Offer(value(4))
     );
 }
 
@@ -370,7 +370,7 @@ fn unused_turn_for_a_requested_address_passes_on() {
     for (name, priority) in [("a", 1), ("b", 2)] {
         assert!(matches!(
             request(&mut ledger, name, 4, priority),
-            Proposal::Unavailable(_)
+            Outcome::NotNow(Reason::Unavailable(_))
         ));
     }
     ledger.remove_reservation(&reservation(4, held_by("c"), None));
@@ -378,7 +378,7 @@ fn unused_turn_for_a_requested_address_passes_on() {
     ledger.end_unused_turn(&key(), &claim("a"), Uid::of("uid-a"), Instant::now());
     assert_eq!(take(&mut ledger), [claim("b")]);
     ledger.delete(&claim_object("b"));
-    assert_eq!(request(&mut ledger, "a", 4, 1), Proposal::Slot(value(4)));
+    assert_eq!(request(&mut ledger, "a", 4, 1), Outcome::Offer(value(4)));
 }
 
 fn claim_object(name: &str) -> IPAddressClaim {
@@ -434,7 +434,7 @@ proptest! {
                         Some(last) => Some(last).filter(is_free),
                         None => former.map(|(last, _)| *last).or_else(|| (1..=SIZE).find(is_new)).or(oldest.map(|(last, _)| *last)),
                     };
-                    let slot = if let Proposal::Slot(slot) = got { Some(slot) } else { None };
+                    let slot = if let Outcome::Offer(slot) = got { Some(slot) } else { None };
                     prop_assert_eq!(slot.clone(), expected.map(value));
                     if let Some(last) = expected {
                         if let Some(released) = ledger.released_reservation(&value(last), &claim(&name(number))) {

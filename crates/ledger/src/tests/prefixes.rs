@@ -7,7 +7,7 @@ fn prefixes_are_counted_and_proposed_like_addresses() {
     let mut ledger = ledger();
     ledger.apply_pool(&prefix_pool(64));
     ledger.apply(&prefix_address("a", "fd00::", 64));
-    let Proposal::Slot(slot) = ledger.propose(&prefix_key(), &claim("b"), 1) else {
+    let Outcome::Offer(slot) = ledger.propose(&prefix_key(), &claim("b"), 1) else {
         panic!("prefixes are free")
     };
     assert_eq!(

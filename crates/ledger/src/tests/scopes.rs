@@ -58,7 +58,7 @@ fn assert_kept(ledger: &mut Ledger, case: &str) {
         assert!(!can_allocate(ledger, name), "{case}: {name}");
         assert_eq!(
             ledger.propose(&named(name), &claim("x"), 1),
-            Proposal::Wait,
+            Outcome::NO_ADDRESS,
             "{case}: {name}"
         );
     }
@@ -175,7 +175,7 @@ fn pools_restored_before_their_network_do_not_allocate() {
         assert!(can_allocate(&ledger, "p"));
         assert_eq!(
             ledger.propose(&key(), &claim("x"), 1),
-            Proposal::Slot(in_lab(2))
+            Outcome::Offer(in_lab(2))
         );
     }
     // An exclusion that a user has created in any scope is no evidence.

@@ -51,14 +51,14 @@ fn slice(block_of: &str, name: &str) -> IPSlice {
 
 fn assign(ledger: &mut Ledger, claim_name: &str, owner: &str) -> String {
     match ledger.propose(&key(), &claim(claim_name), of(owner)) {
-        Proposal::AssignSlice(block) => block.to_string(),
+        Outcome::First(Preparation::AssignSlice(block)) => block.to_string(),
         other => panic!("{other:?}"),
     }
 }
 
 fn last(ledger: &mut Ledger, claim_name: &str, owner: &str) -> u8 {
     match ledger.propose(&key(), &claim(claim_name), of(owner)) {
-        Proposal::Slot(slot) => (0..=255).find(|last| block(*last) == slot.block).unwrap(),
+        Outcome::Offer(slot) => (0..=255).find(|last| block(*last) == slot.block).unwrap(),
         other => panic!("{other:?}"),
     }
 }
@@ -67,7 +67,9 @@ fn last(ledger: &mut Ledger, claim_name: &str, owner: &str) -> u8 {
 fn claims_of_an_owner_wait_for_one_slice() {
     let mut ledger = sliced();
     assert_eq!(assign(&mut ledger, "a1", "a"), "10.0.0.0/30");
-    let pending = Proposal::SliceUnavailable(SliceRefusal::Pending { owner: owner("a") });
+    let pending = Outcome::NotNow(Reason::SliceUnavailable(SliceRefusal::Pending {
+        owner: owner("a"),
+    }));
     assert_eq!(ledger.propose(&key(), &claim("a2"), of("a")), pending);
     assert_eq!(
         assign(&mut ledger, "b1", "b"),
@@ -94,7 +96,9 @@ fn claims_of_an_owner_wait_for_one_slice() {
 fn failed_assignment_wakes_the_claim_that_waits_for_it() {
     let mut ledger = sliced();
     assert_eq!(assign(&mut ledger, "a1", "a"), "10.0.0.0/30");
-    let pending = Proposal::SliceUnavailable(SliceRefusal::Pending { owner: owner("a") });
+    let pending = Outcome::NotNow(Reason::SliceUnavailable(SliceRefusal::Pending {
+        owner: owner("a"),
+    }));
     assert_eq!(ledger.propose(&key(), &claim("a2"), of("a")), pending);
     assert_eq!(take(&mut ledger), []);
     ledger.end_slice_assignment(&key(), Block::new([10, 0, 0, 0].into(), 30));
@@ -123,7 +127,7 @@ fn assignment_ends_although_the_pool_has_changed() {
             assert_eq!(assign(&mut ledger, "a1", "a"), "10.0.0.0/30");
             assert!(matches!(
                 ledger.propose(&key(), &claim("a2"), of("a")),
-                Proposal::SliceUnavailable(_)
+                Outcome::NotNow(Reason::SliceUnavailable(_))
             ));
             let mut object = json!({"metadata": {"generation": 2}, "spec": {"slices": slices(4)}});
             json_patch::merge(&mut object, &change);
@@ -169,7 +173,7 @@ fn invalid_slice_takes_the_block_of_its_name() {
     Observe::<IPSlice>::apply_invalid(&mut ledger, &undecodable);
     assert!(matches!(
         ledger.propose(&key(), &claim("e1"), of("e")),
-        Proposal::SliceUnavailable(_)
+        Outcome::NotNow(Reason::SliceUnavailable(_))
     ));
     Observe::<IPSlice>::delete_invalid(&mut ledger, &undecodable);
     assert_eq!(assign(&mut ledger, "e1", "e"), "10.0.0.8/30");
@@ -192,15 +196,15 @@ fn full_owner_does_not_delay_others() {
     let full = ledger.propose(&key(), &claim("a3"), of("a"));
     assert_eq!(
         full,
-        Proposal::SliceUnavailable(SliceRefusal::NoFreeSlice {
+        Outcome::NotNow(Reason::SliceUnavailable(SliceRefusal::NoFreeSlice {
             owner: owner("a"),
             slices: 1
-        })
+        }))
     );
     assert_eq!(last(&mut ledger, "b0", "b"), 4);
     assert!(matches!(
         ledger.propose(&key(), &claim("d0"), of("d")),
-        Proposal::SliceUnavailable(_)
+        Outcome::NotNow(Reason::SliceUnavailable(_))
     ));
     assert_eq!(take(&mut ledger), []);
     ledger.drop_candidate(&value(2));
@@ -263,7 +267,7 @@ fn slices_are_known_before_their_pool() {
     assert_eq!(assign(&mut ledger, "b0", "b"), "10.0.0.0/30");
     assert!(matches!(
         ledger.propose(&key(), &claim("b1"), of("b")),
-        Proposal::SliceUnavailable(_)
+        Outcome::NotNow(Reason::SliceUnavailable(_))
     ));
     ledger.apply_pool(&pool(json!({"metadata": {"generation": 2}})));
     assert!(take(&mut ledger).contains(&claim("b1")));
@@ -352,17 +356,20 @@ fn requested_address_is_in_a_slice_of_the_owner() {
         };
         ledger.propose(&key(), &claim(name), attributes)
     };
-    assert_eq!(request(&mut ledger, "a0", "a", 6), Proposal::Slot(value(6)));
+    assert_eq!(request(&mut ledger, "a0", "a", 6), Outcome::Offer(value(6)));
     assert_eq!(
         request(&mut ledger, "b0", "b", 5),
-        Proposal::Unavailable(Unavailable::InOtherSlice)
+        Outcome::NotNow(Reason::Unavailable(Unavailable::InOtherSlice))
     );
     assert_eq!(
         request(&mut ledger, "c0", "c", 2),
-        Proposal::AssignSlice(Block::new([10, 0, 0, 0].into(), 30))
+        Outcome::First(Preparation::AssignSlice(Block::new(
+            [10, 0, 0, 0].into(),
+            30
+        )))
     );
     ledger.apply(&slice("10.0.0.0/30", "c"));
-    assert_eq!(request(&mut ledger, "c0", "c", 2), Proposal::Slot(value(2)));
+    assert_eq!(request(&mut ledger, "c0", "c", 2), Outcome::Offer(value(2)));
     assert_eq!(
         take(&mut ledger).last(),
         Some(&claim("b0")),
@@ -370,7 +377,7 @@ fn requested_address_is_in_a_slice_of_the_owner() {
     );
     assert_eq!(
         request(&mut ledger, "b0", "b", 5),
-        Proposal::Unavailable(Unavailable::InOtherSlice)
+        Outcome::NotNow(Reason::Unavailable(Unavailable::InOtherSlice))
     );
     // The slice is returned, and the claim can have it.
     ledger.drop_candidate(&value(6));
@@ -378,7 +385,10 @@ fn requested_address_is_in_a_slice_of_the_owner() {
     assert!(take(&mut ledger).contains(&claim("b0")));
     assert_eq!(
         request(&mut ledger, "b0", "b", 5),
-        Proposal::AssignSlice(Block::new([10, 0, 0, 4].into(), 30))
+        Outcome::First(Preparation::AssignSlice(Block::new(
+            [10, 0, 0, 4].into(),
+            30
+        )))
     );
 }
 
@@ -417,7 +427,7 @@ fn sticky_address_is_in_a_slice_of_the_owner() {
     assert_eq!(taken, [4, 5, 7, 6]);
     assert!(matches!(
         ledger.propose(&key(), &claim("a9"), of("a")),
-        Proposal::AssignSlice(_)
+        Outcome::First(Preparation::AssignSlice(_))
     ));
 }
 
@@ -444,7 +454,9 @@ fn late_watch_does_not_give_a_slice_back_to_its_former_owner() {
     take(&mut ledger);
     ledger.apply(&state(6, "first", "a", true));
     assert_eq!(take(&mut ledger), []);
-    let pending = Proposal::SliceUnavailable(SliceRefusal::Pending { owner: owner("a") });
+    let pending = Outcome::NotNow(Reason::SliceUnavailable(SliceRefusal::Pending {
+        owner: owner("a"),
+    }));
     assert_eq!(ledger.propose(&key(), &claim("a1"), of("a")), pending);
     assert_eq!(last(&mut ledger, "b0", "b"), 4);
     ledger.delete(&state(7, "first", "a", true));

@@ -28,14 +28,14 @@ fn gateway_of_a_pool_that_is_listed_later_is_not_proposed() {
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.4"));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
-        Proposal::Wait,
+        Outcome::NO_ADDRESS,
         "the other pool is not listed"
     );
     ledger.apply_pool(&with_gateway("q", "10.0.0.20", "10.0.0.1"));
     end_network_list(&mut ledger);
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
-        Proposal::Wait,
+        Outcome::NO_ADDRESS,
         "another pool may follow"
     );
     assert_eq!(take(&mut ledger), []);
@@ -44,19 +44,19 @@ fn gateway_of_a_pool_that_is_listed_later_is_not_proposed() {
     assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (3, 1));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
-        Proposal::Slot(in_lab(2))
+        Outcome::Offer(in_lab(2))
     );
     // A pool that is created later, and a list that is repeated.
     ledger.apply_pool(&with_gateway("r", "10.0.0.30", "10.0.0.3"));
     assert_eq!(
         ledger.propose(&key(), &claim("b"), 1),
-        Proposal::Slot(in_lab(4))
+        Outcome::Offer(in_lab(4))
     );
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.apply_pool(&with_gateway("r", "10.0.0.30", "10.0.0.5"));
     assert_eq!(
         ledger.propose(&key(), &claim("c"), 1),
-        Proposal::Slot(in_lab(3))
+        Outcome::Offer(in_lab(3))
     );
 }
 
@@ -72,7 +72,7 @@ fn proposal_is_made_by_the_newest_state_of_the_pool() {
     assert_eq!(ledger.pools_to_refresh, [key()]);
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
-        Proposal::Slot(in_lab(2))
+        Outcome::Offer(in_lab(2))
     );
 }
 
@@ -83,14 +83,14 @@ fn claims_wait_until_all_initial_lists_are_complete() {
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.apply_pool(&pool(json!({})));
     ledger.end_pool_list(InClusterKind::IPPool);
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Outcome::NO_ADDRESS);
     ledger.apply_network(&lab(json!({"spec": {"pools": {}}})));
     end_network_list(&mut ledger);
     assert!(take(&mut ledger).contains(&claim("a")));
     assert_eq!(ledger.scope(&key()), Scope::Network("lab".into()));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
-        Proposal::Slot(in_lab(1))
+        Outcome::Offer(in_lab(1))
     );
 }
 
@@ -102,7 +102,7 @@ fn ledger_without_pools_completes_its_start() {
     ledger.apply_pool(&pool(json!({})));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
-        Proposal::Slot(value(1))
+        Outcome::Offer(value(1))
     );
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::super::draining::Draining;
 use super::super::quota::Quota;
 use super::*;
-use crate::{ClaimAttributes, Ledger, Observe, Proposal};
+use crate::{ClaimAttributes, Ledger, Observe, Outcome};
 
 const POOLS: [&str; 2] = ["a", "b"];
 
@@ -187,7 +187,7 @@ fn run(steps: Vec<Step>) -> Ledger {
                     cluster: Some(cluster.as_str().into()),
                     ..ClaimAttributes::from(1)
                 };
-                if let Proposal::Slot(slot) = ledger.propose(&key(pool), &name, attributes) {
+                if let Outcome::Offer(slot) = ledger.propose(&key(pool), &name, attributes) {
                     proposed.insert(slot);
                 }
             }

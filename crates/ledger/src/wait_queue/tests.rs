@@ -9,6 +9,13 @@ fn claim(name: &str) -> NamespacedName {
     NamespacedName::new("n", name)
 }
 
+impl Supply<'_> {
+    /// What a claim of a group gets that may have no further address.
+    fn blocked(self, group: &Group) -> Outcome<()> {
+        Outcome::NotNow(self.describe(group))
+    }
+}
+
 fn free(free: u128) -> Supply<'static> {
     Supply {
         free,
@@ -22,7 +29,7 @@ fn is_served(
     priority: Priority,
     free: u128,
 ) -> bool {
-    queue.request(claim, &priority.into(), self::free(free)) == Answer::Served
+    queue.request(claim, &priority.into(), self::free(free)) == Outcome::Offer(())
 }
 
 #[test]
@@ -143,11 +150,14 @@ fn namespace_at_its_limit_delays_no_other() {
             &1.into(),
             limited(&quota),
         );
-        assert_eq!(answer, Answer::Blocked(Group::Namespace("full".into())));
+        assert_eq!(
+            answer,
+            limited(&quota).blocked(&Group::Namespace("full".into()))
+        );
     }
     assert_eq!(
         queue.request(&of("other", "a"), &2.into(), limited(&quota)),
-        Answer::Served
+        Outcome::Offer(())
     );
     quota.charge(&Consumer::new(of("other", "a"), None), true);
     assert_eq!(
@@ -170,7 +180,7 @@ fn namespace_at_its_limit_delays_no_other() {
     );
     assert_eq!(
         queue.request(&of("full", "c0"), &1.into(), limited(&quota)),
-        Answer::Served
+        Outcome::Offer(())
     );
     assert_eq!(queue.waiting(), 999);
 }
@@ -186,7 +196,7 @@ fn turns_count_against_the_limit() {
     for name in ["a", "b"] {
         assert_eq!(
             queue.request(&of("n", name), &1.into(), supply(0)),
-            Answer::Wait
+            Outcome::NO_ADDRESS
         );
     }
     assert_eq!(
@@ -202,7 +212,7 @@ fn turns_count_against_the_limit() {
     queue.forget(&of("n", "b"));
     assert_eq!(
         queue.request(&of("n", "a"), &1.into(), supply(2)),
-        Answer::Served
+        Outcome::Offer(())
     );
     assert!(queue.is_empty() && queue.turns_of.is_empty() && queue.blocked.is_empty());
 }
@@ -235,11 +245,11 @@ fn claims_that_waited_for_the_pool_keep_their_order() {
     let group = Group::Cluster("n".into(), "one".into());
     assert_eq!(
         queue.request(&of("n", "b"), &of_cluster, limited(&quota)),
-        Answer::Blocked(group)
+        limited(&quota).blocked(&group)
     );
     assert_eq!(
         queue.request(&of("n", "a"), &of_cluster, limited(&quota)),
-        Answer::Served
+        Outcome::Offer(())
     );
 }
 
@@ -254,7 +264,7 @@ fn removed_limits_unblock_all_claims() {
     for name in ["a", "b"] {
         assert_eq!(
             queue.request(&of("n", name), &1.into(), supply),
-            Answer::Blocked(Group::Namespace("n".into()))
+            supply.blocked(&Group::Namespace("n".into()))
         );
     }
     assert_eq!(queue.rules_changed().len(), 2);
@@ -280,20 +290,20 @@ fn headroom_is_left_for_some_claims() {
     };
     assert_eq!(
         queue.request(&claim("a"), &1.into(), supply(3)),
-        Answer::Served
+        Outcome::Offer(())
     );
     assert_eq!(
         queue.request(&claim("b"), &1.into(), supply(2)),
-        Answer::Wait
+        Outcome::NO_ADDRESS
     );
     assert_eq!(
         queue.request(&claim("control-plane"), &privileged, supply(2)),
-        Answer::Served,
+        Outcome::Offer(()),
         "it overtakes b"
     );
     assert_eq!(
         queue.request(&claim("late"), &privileged, supply(0)),
-        Answer::Wait
+        Outcome::NO_ADDRESS
     );
     assert_eq!(
         queue.grant(supply(1), Freed::default(), now),
