@@ -8,7 +8,7 @@ use capi_ipam_controller::observed::Versions;
 use capi_ipam_provider::api::Uid;
 
 use super::pool::PoolEntry;
-use super::quota::{Consumer, Quota};
+use super::quota::{Consumer, Group, Quota};
 use super::usage::{AddressUsage, ReservationInfo};
 use super::{Ledger, LimitReached, PoolKey};
 
@@ -88,15 +88,15 @@ impl Ledger {
     /// Counts the addresses of a pool by namespace and Cluster.
     pub(super) fn quota(&self, key: &PoolKey, rules: &AccessRules) -> Quota {
         let mut quota = Quota::new(rules);
-        let scopes = self
-            .scopes_with(key)
-            .filter_map(|scope| self.scopes.get(&scope));
-        let charges = scopes
-            .flat_map(|scope| scope.usage.values())
-            .flat_map(AddressUsage::charges);
-        charges
-            .filter(|(pool, _)| pool == key)
-            .for_each(|(_, consumer)| quota.charge(&consumer, true));
+        for scope in self.scopes_with(key) {
+            for (_, usage) in self.usage_in(&scope) {
+                for (pool, consumer) in usage.charges() {
+                    if pool == *key {
+                        quota.charge(&consumer, true);
+                    }
+                }
+            }
+        }
         quota
     }
 
@@ -112,43 +112,29 @@ impl Ledger {
         claim: &NamespacedName,
         uid: Uid,
     ) -> LimitCheck {
-        let Some(quota) = self.pools.get(pool).and_then(|entry| entry.quota.as_ref()) else {
+        let Some(entry) = self.pools.get(pool) else {
             return LimitCheck::Within;
         };
-        let known = self
-            .usage(slot)
-            .and_then(|usage| usage.reservation.as_ref());
-        let Some(reservation) = known.filter(|known| known.claim_uid == Some(uid)) else {
+        let Some(quota) = &entry.quota else {
+            return LimitCheck::Within;
+        };
+        let Some(reservation) = self.reservation(slot) else {
             return LimitCheck::Unknown;
         };
         // A list shows them in another order than that of their creation.
-        if self.reservation_versions.is_listing() || !reservation.is_observed {
+        let is_order_known = reservation.is_observed && !self.reservation_versions.is_listing();
+        if reservation.claim_uid != Some(uid) || !is_order_known {
             return LimitCheck::Unknown;
         }
         let consumer = Consumer::new(claim.clone(), reservation.cluster.clone());
-        let exceeded = consumer
-            .groups()
-            .filter(|group| quota.is_exceeded(group))
-            .filter(|group| {
-                let versions = &self.reservation_versions;
-                let is_before =
-                    |usage: &&AddressUsage| is_before(versions, usage, pool, reservation);
-                let scopes = self
-                    .scopes_with(pool)
-                    .filter_map(|scope| self.scopes.get(&scope));
-                let before = scopes
-                    .flat_map(|scope| scope.usage.values())
-                    .filter(is_before)
-                    .flat_map(AddressUsage::charges);
-                let others = before.filter(|(from, other)| {
-                    from == pool && group.includes(other) && other.claim != *claim
-                });
-                let others: HashSet<NamespacedName> =
-                    others.map(|(_, other)| other.claim).collect();
-                quota
-                    .limit(group)
-                    .is_some_and(|limit| others.len() >= limit)
-            });
+        let exceeded = consumer.groups().filter(|group| {
+            let before = || self.claims_before(pool, reservation, claim, group);
+            match quota.limit(group) {
+                Some(limit) => quota.is_exceeded(group) && before() >= limit,
+                None => false,
+            }
+        });
+        // If there are several, the lowest limit.
         let Some(group) = exceeded.min_by_key(|group| quota.limit(group)) else {
             return LimitCheck::Within;
         };
@@ -160,9 +146,32 @@ impl Ledger {
         LimitCheck::Exceeded(limit)
     }
 
+    /// How many other claims of a group have reserved an address of the pool before this one.
+    fn claims_before(
+        &self,
+        pool: &PoolKey,
+        reservation: &ReservationInfo,
+        claim: &NamespacedName,
+        group: &Group,
+    ) -> usize {
+        let mut others = HashSet::new();
+        for scope in self.scopes_with(pool) {
+            for (_, usage) in self.usage_in(&scope) {
+                if !is_before(&self.reservation_versions, usage, pool, reservation) {
+                    continue;
+                }
+                for (from, other) in usage.charges() {
+                    if from == *pool && group.includes(&other) && other.claim != *claim {
+                        others.insert(other.claim);
+                    }
+                }
+            }
+        }
+        others.len()
+    }
+
     fn is_allowed(&self, pool: &PoolKey, namespace: &str) -> bool {
-        let info = self.pools.get(pool).and_then(|entry| entry.info.as_ref());
-        let rules = info.and_then(|info| info.access.as_ref());
+        let rules = self.info(pool).and_then(|info| info.access.as_ref());
         rules.is_none_or(|rules| self.networks.allows_namespace(&rules.namespaces, namespace))
     }
 

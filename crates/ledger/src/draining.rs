@@ -29,13 +29,14 @@ impl Draining {
             return Self::default();
         }
         let numbers = usage.blocks().filter_map(|block| usable.number(*block));
-        let in_use = usage
-            .iter()
-            .filter(|(block, usage)| usable.is_draining(**block) && usage.is_in_use_of(pool));
-        Self {
-            unused: FreeSet::without(&usable.draining.subtract(other_lengths), numbers),
-            in_use: in_use.map(|(block, _)| *block).collect(),
+        let unused = FreeSet::without(&usable.draining.subtract(other_lengths), numbers);
+        let mut in_use = BTreeSet::new();
+        for (block, usage) in usage.iter() {
+            if usable.is_draining(block) && usage.is_in_use_of(pool) {
+                in_use.insert(block);
+            }
         }
+        Self { unused, in_use }
     }
 
     /// Records that a draining number became free, or is no longer free.

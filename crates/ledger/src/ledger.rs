@@ -7,15 +7,16 @@ use std::time::Instant;
 use capi_ipam_api::{InClusterKind, PoolKey, Scope, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Lists, Stamp, Versions};
-use capi_ipam_ip::Extents;
+use capi_ipam_ip::{Block, Extents};
 use capi_ipam_provider::api::Uid;
 
 use super::effects::Effects;
 use super::networks::Networks;
 use super::pool::PoolEntry;
+use super::pool_info::PoolInfo;
 use super::shared_names::SharedNames;
 use super::start::Start;
-use super::usage::{AddressUsage, Holdings, ScopeEntry};
+use super::usage::{AddressUsage, Holdings, ReservationInfo, ScopeEntry};
 
 /// The in-memory index of pools, addresses and waiting claims.
 ///
@@ -149,6 +150,22 @@ impl Ledger {
             Some(entry) => entry.scope(pool),
             None => Scope::Pool(pool.clone()),
         }
+    }
+
+    /// The settings of a pool that exists.
+    pub(super) fn info(&self, pool: &PoolKey) -> Option<&PoolInfo> {
+        self.pools.get(pool)?.info.as_ref()
+    }
+
+    /// The reservation of an address.
+    pub(super) fn reservation(&self, slot: &Slot) -> Option<&ReservationInfo> {
+        self.usage(slot)?.reservation.as_ref()
+    }
+
+    /// The usage of all addresses of a scope that are not free.
+    pub(super) fn usage_in(&self, scope: &Scope) -> impl Iterator<Item = (Block, &AddressUsage)> {
+        let scope = self.scopes.get(scope).into_iter();
+        scope.flat_map(|scope| scope.usage.iter())
     }
 
     pub(super) fn usage(&self, slot: &Slot) -> Option<&AddressUsage> {

@@ -6,7 +6,7 @@ use capi_ipam_ip::{Family, Span, SpanSet};
 
 use super::pool::PoolEntry;
 use super::scope_rule::StatusRecord;
-use super::usage::{AddressUsage, Availability, ScopeEntry};
+use super::usage::{Availability, ScopeEntry};
 use super::{Ledger, NetworkCounts, PoolInfo, PoolKey};
 use capi_ipam_api::{MemberPhase, NetworkRefusal, NetworkView, Pool, PoolNetwork, Scope, Slot};
 
@@ -47,72 +47,82 @@ impl Ledger {
     pub fn misplaced(&self, limit: usize) -> Vec<Misplaced> {
         let mut found = Vec::new();
         for (pool, entry) in &self.pools {
-            let Some(info) = entry.info.as_ref() else {
+            let Some(info) = &entry.info else {
                 continue;
             };
             let is_kept = info.paused || info.deleting || info.is_undecodable;
             if is_kept || info.network_problem.is_some() {
                 continue;
             }
-            for (scope, _) in entry.holds.iter().filter(|(scope, _)| *scope != info.scope) {
-                for (block, usage) in self
-                    .scopes
-                    .get(scope)
-                    .into_iter()
-                    .flat_map(|scope| scope.usage.iter())
-                {
-                    let reservation = usage
-                        .reservation
-                        .as_ref()
-                        .filter(|reservation| reservation.pool == *pool);
-                    let Some(reservation) = reservation else {
-                        continue;
-                    };
-                    let target = Slot {
-                        scope: info.scope.clone(),
-                        block: *block,
-                    };
-                    found.push(Misplaced {
-                        pool: pool.clone(),
-                        slot: Slot {
-                            scope: scope.clone(),
-                            block: *block,
-                        },
-                        uid: reservation.uid.to_string(),
-                        is_in_use: self
-                            .usage(&target)
-                            .is_some_and(|usage| !usage.owners.is_empty()),
-                        scope: info.scope.clone(),
-                    });
-                    if found.len() >= limit {
-                        return found;
-                    }
+            for (scope, _) in &entry.holds {
+                if *scope == info.scope {
+                    continue;
+                }
+                self.find_misplaced(pool, scope, &info.scope, limit, &mut found);
+                if found.len() >= limit {
+                    return found;
                 }
             }
         }
         found
     }
 
+    /// Finds the reservations of a pool in a scope that have to be moved to another one.
+    fn find_misplaced(
+        &self,
+        pool: &PoolKey,
+        from: &Scope,
+        to: &Scope,
+        limit: usize,
+        found: &mut Vec<Misplaced>,
+    ) {
+        for (block, usage) in self.usage_in(from) {
+            let Some(reservation) = &usage.reservation else {
+                continue;
+            };
+            if reservation.pool != *pool {
+                continue;
+            }
+            let slot_in = |scope: &Scope| Slot {
+                scope: scope.clone(),
+                block,
+            };
+            let target = self.usage(&slot_in(to));
+            found.push(Misplaced {
+                pool: pool.clone(),
+                slot: slot_in(from),
+                scope: to.clone(),
+                uid: reservation.uid.to_string(),
+                is_in_use: target.is_some_and(|usage| !usage.owners.is_empty()),
+            });
+            if found.len() >= limit {
+                return;
+            }
+        }
+    }
+
     /// The network to which a pool belongs, or which it leaves.
     pub fn pool_network(&self, pool: &PoolKey) -> Option<PoolNetwork> {
         let entry = self.pools.get(pool)?;
         let scope = entry.scope(pool);
-        let elsewhere = || entry.holds.iter().filter(|(other, _)| *other != scope);
-        let remaining = elsewhere()
-            .map(|(_, count)| *count)
-            .fold(0, usize::saturating_add);
-        let remaining = i64::try_from(remaining).unwrap_or(i64::MAX);
-        let left = elsewhere().find_map(|(other, _)| other.network());
-        match (scope.network(), left) {
-            (Some(name), _) if remaining == 0 => Some((name, MemberPhase::Member)),
-            (Some(name), _) => Some((name, MemberPhase::Joining)),
-            (None, Some(name)) => Some((name, MemberPhase::Leaving)),
-            (None, None) => None,
+        // What it still holds elsewhere, and the network in which that is.
+        let (mut remaining, mut left) = (0_usize, None);
+        for (other, count) in &entry.holds {
+            if *other != scope {
+                remaining = remaining.saturating_add(*count);
+                left = left.or(other.network());
+            }
         }
-        .map(|(name, phase)| PoolNetwork {
+        let (name, phase) = match (scope.network(), left) {
+            (Some(name), _) if remaining == 0 => (name, MemberPhase::Member),
+            (Some(name), _) => (name, MemberPhase::Joining),
+            (None, Some(name)) => (name, MemberPhase::Leaving),
+            (None, None) => return None,
+        };
+        Some(PoolNetwork {
             name: name.to_owned(),
             phase,
-            remaining,
+            remaining: i64::try_from(remaining).unwrap_or(i64::MAX),
         })
     }
 
@@ -144,25 +154,22 @@ impl Ledger {
                 *count = count.saturating_add(1);
             }
         }
-        let members = entry
-            .members
-            .iter()
-            .filter_map(|key| Some((key, self.pools.get(key)?)));
-        let members: Vec<(&PoolKey, &PoolEntry, &PoolInfo)> = members
-            .filter_map(|(key, pool)| Some((key, pool, pool.info.as_ref()?)))
-            .collect();
-        view.needed_by = members
-            .iter()
-            .filter(|(_, pool, info)| needs_network(pool, info))
-            .count();
-        let has_its_length = |info: &PoolInfo| {
-            !matches!(
+        view.keeps_lengths = view.reservations > 0;
+        let mut infos: Vec<&PoolInfo> = Vec::new();
+        for key in &entry.members {
+            let (Some(pool), Some(info)) = (self.pools.get(key), self.info(key)) else {
+                continue;
+            };
+            if needs_network(pool, info) {
+                view.needed_by = view.needed_by.saturating_add(1);
+            }
+            let has_other_length = matches!(
                 info.network_problem,
                 Some(NetworkRefusal::LengthMismatch { .. })
-            )
-        };
-        view.keeps_lengths =
-            view.reservations > 0 || members.iter().any(|(.., info)| has_its_length(info));
+            );
+            view.keeps_lengths |= !has_other_length;
+            infos.push(info);
+        }
         for family in [Family::V4, Family::V6] {
             if let Some(length) = most_frequent(&reserved, family) {
                 view.reserved_lengths.set(family, length);
@@ -170,7 +177,6 @@ impl Ledger {
             if let Some(length) = self.oldest_length(name, &entry.members, family) {
                 view.oldest_lengths.set(family, length);
             }
-            let infos: Vec<&PoolInfo> = members.iter().map(|(.., info)| *info).collect();
             count(&mut view, family, &infos, entry);
         }
         view
@@ -206,12 +212,8 @@ impl Ledger {
     /// The pools that belong to a network, and those that still have reservations in it, ordered.
     fn members_of(&self, scope: &Scope, entry: &ScopeEntry) -> Vec<(PoolKey, MemberPhase)> {
         let is_elsewhere = |key: &PoolKey| {
-            let holds = self
-                .pools
-                .get(key)
-                .map(|pool| pool.holds.as_slice())
-                .unwrap_or_default();
-            holds.iter().any(|(other, _)| other != scope)
+            let holds = self.pools.get(key).map(|pool| &pool.holds);
+            holds.is_some_and(|holds| holds.iter().any(|(other, _)| other != scope))
         };
         let mut members = Vec::new();
         for key in &entry.members {
@@ -284,16 +286,17 @@ fn count(view: &mut NetworkView, family: Family, members: &[&PoolInfo], entry: &
         .collect();
     let (mut used, mut taken) = (0_u128, 0_u128);
     for (block, usage) in entry.usage.iter() {
-        if !usable
-            .number(*block)
-            .is_some_and(|number| all.contains(number))
-        {
+        let number = usable.number(block);
+        if !number.is_some_and(|number| all.contains(number)) {
             continue;
         }
-        let is_taken =
-            |usage: &AddressUsage| !matches!(usage.availability(), Availability::Remembered(_));
-        used = used.saturating_add(u128::from(!usage.owners.is_empty()));
-        taken = taken.saturating_add(u128::from(is_taken(usage)));
+        if !usage.owners.is_empty() {
+            used = used.saturating_add(1);
+        }
+        // A remembered address is free for others.
+        if !matches!(usage.availability(), Availability::Remembered(_)) {
+            taken = taken.saturating_add(1);
+        }
     }
     view.total = view.total.saturating_add(all.len());
     view.shared = view

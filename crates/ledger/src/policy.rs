@@ -31,18 +31,15 @@ impl Ledger {
         slot: &Slot,
         claim: &NamespacedName,
     ) -> Option<KnownReservation> {
-        let is_released =
-            |known: &&ReservationInfo| known.released_at.is_some() && !known.is_terminating;
-        let reservation = self.usage(slot)?.reservation.as_ref().filter(is_released)?;
-        let is_sticky = self
-            .pools
-            .get(&reservation.pool)
-            .is_some_and(PoolEntry::is_sticky);
-        let is_former = reservation
-            .claim
-            .as_ref()
-            .is_some_and(|former| *former == *claim);
-        if !is_sticky || !(is_former || reservation.is_remembered) {
+        let reservation = self.reservation(slot)?;
+        if reservation.released_at.is_none() || reservation.is_terminating {
+            return None;
+        }
+        if !self.pools.get(&reservation.pool)?.is_sticky() {
+            return None;
+        }
+        let is_former = reservation.claim.as_ref() == Some(claim);
+        if !is_former && !reservation.is_remembered {
             return None;
         }
         Some(self.known_version(slot, reservation))
@@ -51,12 +48,10 @@ impl Ledger {
     /// Whether the reservation with this uid keeps a released address for the next claim of the
     /// same name, and its cool-down has ended.
     pub fn is_remembered(&self, slot: &Slot, uid: &str) -> bool {
-        let reservation = self
-            .usage(slot)
-            .and_then(|usage| usage.reservation.as_ref());
-        reservation.is_some_and(|reservation| {
-            reservation.is_remembered && reservation.uid.uid() == Uid::of(uid)
-        })
+        match self.reservation(slot) {
+            Some(reservation) => reservation.is_remembered && reservation.uid.uid() == Uid::of(uid),
+            None => false,
+        }
     }
 
     /// Records the end of the cool-downs at the second `now`, in seconds since the Unix epoch, in
@@ -265,46 +260,38 @@ impl Ledger {
     /// Computes for all released addresses of a pool whether they are kept for the next claims of
     /// the same names.
     pub(super) fn refresh_memories(&mut self, pool: &PoolKey, now: i64) {
-        let released: Vec<Slot> = self
-            .pools
-            .get(pool)
-            .into_iter()
-            .flat_map(PoolEntry::released)
-            .cloned()
-            .collect();
-        released
-            .iter()
-            .for_each(|slot| self.refresh_memory(slot, now));
+        let Some(entry) = self.pools.get(pool) else {
+            return;
+        };
+        let released: Vec<Slot> = entry.released().cloned().collect();
+        for slot in &released {
+            self.refresh_memory(slot, now);
+        }
     }
 
     fn refresh_memory(&mut self, slot: &Slot, now: i64) {
-        let Some(reservation) = self
-            .usage(slot)
-            .and_then(|usage| usage.reservation.as_ref())
-        else {
+        let Some(reservation) = self.reservation(slot) else {
             return;
         };
         let is_remembered = self.keeps_for_next(reservation, now);
         if is_remembered != reservation.is_remembered {
             self.update(slot, |usage| {
-                usage
-                    .reservation
-                    .iter_mut()
-                    .for_each(|reservation| reservation.is_remembered = is_remembered);
+                if let Some(reservation) = &mut usage.reservation {
+                    reservation.is_remembered = is_remembered;
+                }
             });
         }
     }
 
     /// Whether a released address is only kept for the next claim of the same name.
     pub(super) fn keeps_for_next(&self, reservation: &ReservationInfo, now: i64) -> bool {
-        let can_be_taken_over = reservation.claim.is_some() && !reservation.is_terminating;
-        let entry = self
-            .pools
-            .get(&reservation.pool)
-            .filter(|_| can_be_taken_over);
-        entry
-            .zip(reservation.released_at)
-            .is_some_and(|(entry, since)| entry.is_remembered(since.get(), now))
+        if reservation.claim.is_none() || reservation.is_terminating {
+            return false;
+        }
+        match (self.pools.get(&reservation.pool), reservation.released_at) {
+            (Some(entry), Some(since)) => entry.is_remembered(since.get(), now),
+            _ => false,
+        }
     }
 }
 
@@ -315,10 +302,6 @@ fn unavailable<P>(why: Unavailable) -> Outcome<P> {
 
 /// The claim whose reservation is being created.
 fn candidate_claim(usage: &AddressUsage) -> Option<NamespacedName> {
-    usage
-        .candidate
-        .as_ref()?
-        .consumer
-        .as_ref()
-        .map(|consumer| consumer.claim.clone())
+    let consumer = usage.candidate.as_ref()?.consumer.as_ref()?;
+    Some(consumer.claim.clone())
 }

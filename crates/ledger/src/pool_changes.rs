@@ -13,7 +13,7 @@ use super::exclusions::addresses_in;
 use super::networks::{PoolInNetwork, PoolPast};
 use super::pool::PoolEntry;
 use super::scope_rule::Record;
-use super::usage::{AddressOwner, AddressUsage, ScopeEntry, UsageMap};
+use super::usage::{AddressUsage, ScopeEntry, UsageMap};
 use super::{Ledger, PoolInfo};
 
 /// A network, and the declared blocks of a pool of it with their gateways.
@@ -354,25 +354,18 @@ impl Ledger {
             return;
         };
         let mut blocks = Vec::new();
-        for (other, _) in entry.holds.iter().filter(|(other, _)| other != scope) {
-            let usage = self
-                .scopes
-                .get(other)
-                .into_iter()
-                .flat_map(|other| other.usage.iter());
-            blocks.extend(
-                usage.flat_map(|(block, usage)| std::iter::repeat_n(*block, usage.holds_of(pool))),
-            );
+        for (other, _) in &entry.holds {
+            if other == scope {
+                continue;
+            }
+            for (block, usage) in self.usage_in(other) {
+                blocks.extend(std::iter::repeat_n(block, usage.holds_of(pool)));
+            }
         }
         self.effects.scopes_changed |= !blocks.is_empty();
         for block in blocks {
-            self.count_hold_elsewhere(
-                &Slot {
-                    scope: scope.clone(),
-                    block,
-                },
-                is_added,
-            );
+            let scope = scope.clone();
+            self.count_hold_elsewhere(&Slot { scope, block }, is_added);
         }
     }
 
@@ -494,58 +487,34 @@ impl Ledger {
         if let Some(scope) = self.scopes.get_mut(after) {
             scope.set_member(&shared, exists);
         } else if exists {
-            self.scopes
-                .entry(after.clone())
-                .or_default()
-                .set_member(&shared, true);
+            let scope = self.scopes.entry(after.clone()).or_default();
+            scope.set_member(&shared, true);
         }
         if before != after {
-            let mut moved = Vec::new();
-            let usage = self
-                .scopes
-                .get_mut(before)
-                .into_iter()
-                .flat_map(|scope| scope.usage.iter());
-            let mine = |(block, usage): (&_, &AddressUsage)| {
-                let owners = usage.owners.iter().filter(|owner| owner.pool == *key);
-                owners
-                    .map(|owner| {
-                        (
-                            *block,
-                            owner.name.clone(),
-                            owner.cluster.clone(),
-                            owner.list,
-                        )
-                    })
-                    .collect::<Vec<_>>()
-            };
-            moved.extend(usage.flat_map(mine));
-            for (block, name, cluster, list) in moved {
-                self.update(
-                    &Slot {
-                        scope: before.clone(),
-                        block,
-                    },
-                    |usage| usage.remove_address(&name),
-                );
-                let pool = key.clone();
-                let owner = AddressOwner {
-                    name,
-                    pool,
-                    cluster,
-                    list,
-                };
-                self.update(
-                    &Slot {
-                        scope: after.clone(),
-                        block,
-                    },
-                    |usage| usage.insert_address(owner),
-                );
-            }
+            self.move_addresses(key, before, after);
         }
         if self.scopes.get(before).is_some_and(ScopeEntry::is_empty) {
             self.scopes.remove(before);
+        }
+    }
+
+    /// Moves the IPAddresses of a pool to another scope.
+    fn move_addresses(&mut self, key: &PoolKey, before: &Scope, after: &Scope) {
+        let mut moved = Vec::new();
+        for (block, usage) in self.usage_in(before) {
+            for owner in &usage.owners {
+                if owner.pool == *key {
+                    moved.push((block, owner.clone()));
+                }
+            }
+        }
+        for (block, owner) in moved {
+            let slot_in = |scope: &Scope| Slot {
+                scope: scope.clone(),
+                block,
+            };
+            self.update(&slot_in(before), |usage| usage.remove_address(&owner.name));
+            self.update(&slot_in(after), |usage| usage.insert_address(owner));
         }
     }
 }

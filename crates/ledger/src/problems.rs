@@ -69,61 +69,56 @@ impl Ledger {
         limit: usize,
         filter: impl Fn(&NamespacedName) -> bool,
     ) -> Vec<Unreserved> {
-        let is_kept = |pool: &PoolKey| {
-            let info = self.pools.get(pool).and_then(|entry| entry.info.as_ref());
-            info.is_some_and(|info| !info.deleting && info.network_problem.is_none())
-        };
-        // A reservation in another scope is moved instead.
-        let unreserved = self
-            .all_usage()
-            .filter(|(_, _, usage)| usage.is_unreserved() && usage.elsewhere == 0);
-        let described = unreserved.filter_map(|(scope, block, usage)| {
-            let owners = usage.owners.iter().filter(|owner| is_kept(&owner.pool));
-            let claims: Vec<_> = owners
-                .map(|owner| (owner.name.clone(), owner.pool.clone()))
-                .collect();
-            claims
-                .iter()
-                .any(|(claim, _)| filter(claim))
-                .then(|| Unreserved {
-                    slot: Slot {
-                        scope: scope.clone(),
-                        block,
-                    },
-                    claims,
-                })
-        });
-        described.take(limit).collect()
+        let mut found = Vec::new();
+        for (scope, block, usage) in self.all_usage() {
+            // A reservation in another scope is moved instead.
+            if !usage.is_unreserved() || usage.elsewhere > 0 {
+                continue;
+            }
+            let mut claims = Vec::new();
+            for owner in &usage.owners {
+                if self.keeps_addresses(&owner.pool) {
+                    claims.push((owner.name.clone(), owner.pool.clone()));
+                }
+            }
+            if claims.iter().any(|(claim, _)| filter(claim)) {
+                let scope = scope.clone();
+                let slot = Slot { scope, block };
+                found.push(Unreserved { slot, claims });
+            }
+            if found.len() >= limit {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Whether addresses of a pool are reserved that are in use without a reservation.
+    fn keeps_addresses(&self, pool: &PoolKey) -> bool {
+        match self.info(pool) {
+            Some(info) => !info.deleting && info.network_problem.is_none(),
+            None => false,
+        }
     }
 
     /// The addresses that are in use by one claim and reserved for another one.
     pub fn conflicts(&self) -> Vec<Conflict> {
         let mut conflicts = Vec::new();
         for (scope, block, usage) in self.all_usage() {
-            let reservation = usage
-                .reservation
-                .as_ref()
-                .filter(|reservation| reservation.released_at.is_none());
-            let Some((reserved_for, uid)) = reservation
-                .and_then(|reservation| reservation.claim.as_ref().zip(reservation.claim_uid))
-            else {
+            let Some((_, reserved_for, uid)) = unreleased(usage) else {
                 continue;
             };
-            let is_duplicate = usage.owners.iter().any(|owner| owner.name == *reserved_for);
-            for owner in usage
-                .owners
-                .iter()
-                .filter(|owner| owner.name != *reserved_for)
-            {
+            for owner in &usage.owners {
+                if owner.name == *reserved_for {
+                    continue;
+                }
+                let scope = scope.clone();
                 conflicts.push(Conflict {
-                    slot: Slot {
-                        scope: scope.clone(),
-                        block,
-                    },
+                    slot: Slot { scope, block },
                     claim: owner.name.clone(),
                     reserved_for: reserved_for.clone(),
                     uid,
-                    is_duplicate,
+                    is_duplicate: usage.is_owned_by(reserved_for),
                 });
             }
         }
@@ -137,99 +132,121 @@ impl Ledger {
         &self,
         is_entitled: impl Fn(&NamespacedName, Uid, bool) -> bool,
     ) -> Vec<AbandonedReservation> {
-        let abandoned = self.all_usage().filter_map(|(scope, block, usage)| {
-            let reservation = usage
-                .reservation
-                .as_ref()
-                .filter(|reservation| reservation.released_at.is_none())?;
+        let mut abandoned = Vec::new();
+        for (scope, block, usage) in self.all_usage() {
+            let Some((reservation, claim, uid)) = unreleased(usage) else {
+                continue;
+            };
             // One that is being deleted is released already, and waits for a finalizer.
-            let reservation =
-                Some(reservation).filter(|reservation| !reservation.is_terminating)?;
-            let (claim, uid) = reservation.claim.as_ref().zip(reservation.claim_uid)?;
-            let owns = |usage: &AddressUsage| usage.owners.iter().any(|owner| owner.name == *claim);
-            // While the pool joins or leaves a network, its addresses are in another scope than
-            // their reservations.
-            let is_elsewhere = || {
-                let other = self
-                    .pools
-                    .get(&reservation.pool)
-                    .and_then(|entry| entry.other_scope(scope));
-                other.is_some_and(|scope| self.usage(&Slot { scope, block }).is_some_and(owns))
-            };
-            let has_address = owns(usage) || is_elsewhere();
-            let slot = || Slot {
-                scope: scope.clone(),
-                block,
-            };
-            let is_abandoned = !is_entitled(claim, uid, has_address);
-            is_abandoned.then(|| AbandonedReservation {
-                slot: slot(),
-                claim: claim.clone(),
-                uid,
-            })
-        });
-        abandoned.collect()
+            if reservation.is_terminating {
+                continue;
+            }
+            let scope = scope.clone();
+            let slot = Slot { scope, block };
+            let has_address =
+                usage.is_owned_by(claim) || self.is_owned_elsewhere(&slot, reservation, claim);
+            if !is_entitled(claim, uid, has_address) {
+                let claim = claim.clone();
+                abandoned.push(AbandonedReservation { slot, claim, uid });
+            }
+        }
+        abandoned
+    }
+
+    /// Whether a claim has an IPAddress with a reserved address in the scope of its pool: while the
+    /// pool joins or leaves a network, its addresses are in another scope than their reservations.
+    fn is_owned_elsewhere(
+        &self,
+        slot: &Slot,
+        reservation: &ReservationInfo,
+        claim: &NamespacedName,
+    ) -> bool {
+        let Some(entry) = self.pools.get(&reservation.pool) else {
+            return false;
+        };
+        let Some(scope) = entry.other_scope(&slot.scope) else {
+            return false;
+        };
+        let block = slot.block;
+        let usage = self.usage(&Slot { scope, block });
+        usage.is_some_and(|usage| usage.is_owned_by(claim))
     }
 
     /// The manually created reservations that have no effect: they are not valid, name an address
     /// that their pool does not contain, or one that is in use by another claim.
     pub fn invalid_reservations(&self) -> Vec<InvalidReservation> {
-        let invalid = self.ignored.iter().map(|(name, ignored)| {
-            let address = ignored.slot.as_ref().map(|slot| slot.block.to_string());
-            let effect = address
-                .map(|it| format!("; {it} is not allocated while an IPReservation has this name"));
-            InvalidReservation {
+        let mut found = Vec::new();
+        for (name, ignored) in &self.ignored {
+            let mut problem = ignored.problem.clone();
+            if let Some(slot) = &ignored.slot {
+                let address = slot.block;
+                problem = format!(
+                    "{problem}; {address} is not allocated while an IPReservation has this name"
+                );
+            }
+            found.push(InvalidReservation {
                 name: name.clone(),
                 uid: ignored.uid.to_string(),
-                problem: format!("{}{}", ignored.problem, effect.unwrap_or_default()),
-            }
-        });
-        let ineffective = self.all_usage().filter_map(|(scope, block, usage)| {
-            let reservation = usage
-                .reservation
-                .as_ref()
-                .filter(|reservation| reservation.is_manual())?;
-            let slot = Slot {
-                scope: scope.clone(),
-                block,
-            };
-            let problem = self
-                .placement_problem(&slot, &reservation.pool)
-                .or_else(|| impossible_promise(reservation))
-                .or_else(|| promise_conflict(usage))?;
-            Some(InvalidReservation {
-                name: slot.reservation_name(),
-                uid: reservation.uid.to_string(),
                 problem,
-            })
-        });
-        invalid.chain(ineffective).collect()
+            });
+        }
+        for (scope, block, usage) in self.all_usage() {
+            let Some(reservation) = &usage.reservation else {
+                continue;
+            };
+            let scope = scope.clone();
+            let slot = Slot { scope, block };
+            if let Some(problem) = self.problem_of(&slot, reservation, usage) {
+                found.push(InvalidReservation {
+                    name: slot.reservation_name(),
+                    uid: reservation.uid.to_string(),
+                    problem,
+                });
+            }
+        }
+        found
+    }
+
+    /// Why a manually created reservation has no effect.
+    fn problem_of(
+        &self,
+        slot: &Slot,
+        reservation: &ReservationInfo,
+        usage: &AddressUsage,
+    ) -> Option<String> {
+        if !reservation.is_manual() {
+            return None;
+        }
+        let problem = self.placement_problem(slot, &reservation.pool);
+        problem
+            .or_else(|| impossible_promise(reservation))
+            .or_else(|| promise_conflict(usage))
     }
 
     /// The names of the manually created reservations that have to be labelled for `clusterctl
     /// move`.
     pub fn unlabelled(&self) -> Vec<String> {
-        let lacks_label = |usage: &AddressUsage| {
-            usage
-                .reservation
-                .as_ref()
-                .is_some_and(|known| known.lacks_label)
-        };
-        let valid = self.all_usage().filter(|(.., usage)| lacks_label(usage));
-        let valid = valid.map(|(scope, block, _)| {
-            Slot {
-                scope: scope.clone(),
-                block,
+        let mut names = Vec::new();
+        for (scope, block, usage) in self.all_usage() {
+            if let Some(reservation) = &usage.reservation
+                && reservation.lacks_label
+            {
+                let scope = scope.clone();
+                names.push(Slot { scope, block }.reservation_name());
             }
-            .reservation_name()
-        });
-        valid.chain(self.unlabelled_others()).collect()
+        }
+        for (name, ignored) in &self.ignored {
+            if ignored.lacks_label {
+                names.push(name.clone());
+            }
+        }
+        names
     }
 
     /// Why a manually created reservation has no effect: another scope, or an address that the pool
     /// does not contain. `None` also if the pool is not known.
     pub fn placement_problem(&self, slot: &Slot, pool: &PoolKey) -> Option<String> {
-        let info = self.pools.get(pool)?.info.as_ref()?;
+        let info = self.info(pool)?;
         if info.scope != slot.scope {
             return Some(format!(
                 "spec.scope: the scope of {pool} is {}, not {}",
@@ -237,10 +254,27 @@ impl Ledger {
                 slot.scope.name()
             ));
         }
-        let usable = info.usable.as_ref().ok()?;
-        (!usable.contains(slot.block))
-            .then(|| format!("spec.address: {pool} does not contain {}", slot.block))
+        match &info.usable {
+            Ok(usable) if !usable.contains(slot.block) => Some(format!(
+                "spec.address: {pool} does not contain {}",
+                slot.block
+            )),
+            _ => None,
+        }
     }
+}
+
+/// The reservation that a claim has, the claim and its uid.
+fn unreleased(usage: &AddressUsage) -> Option<(&ReservationInfo, &NamespacedName, Uid)> {
+    let reservation = usage.reservation.as_ref()?;
+    if reservation.released_at.is_some() {
+        return None;
+    }
+    Some((
+        reservation,
+        reservation.claim.as_ref()?,
+        reservation.claim_uid?,
+    ))
 }
 
 /// Why no claim can ever get a promised address.

@@ -59,15 +59,11 @@ pub struct PoolCounts {
 impl Ledger {
     pub(super) fn all_usage(&self) -> impl Iterator<Item = (&Scope, Block, &AddressUsage)> {
         self.scopes.iter().flat_map(|(scope, entry)| {
-            entry
-                .usage
-                .iter()
-                .map(move |(block, usage)| (scope, *block, usage))
+            let usage = entry.usage.iter();
+            usage.map(move |(block, usage)| (scope, block, usage))
         })
     }
-}
 
-impl Ledger {
     /// The settings of a pool, `None` if it does not exist.
     pub fn pool_info(&self, pool: &PoolKey) -> Option<PoolInfo> {
         self.pools.get(pool)?.info.clone()
@@ -75,9 +71,10 @@ impl Ledger {
 
     /// Whether `usable` are still the blocks of the pool, as returned by [`Ledger::pool_info`].
     pub fn is_current(&self, pool: &PoolKey, usable: &Arc<UsableBlocks>) -> bool {
-        let info = self.pools.get(pool).and_then(|entry| entry.info.as_ref());
-        info.and_then(|info| info.usable.as_ref().ok())
-            .is_some_and(|current| Arc::ptr_eq(current, usable))
+        match self.info(pool) {
+            Some(info) => matches!(&info.usable, Ok(current) if Arc::ptr_eq(current, usable)),
+            None => false,
+        }
     }
 
     /// The scope within which the addresses of a pool are unique.
@@ -90,15 +87,23 @@ impl Ledger {
     /// of it are known. While it joins or leaves a network, its reservations move from one to
     /// another.
     pub fn possible_scopes(&self, pool: &PoolKey) -> Vec<Scope> {
-        let entry = self.pools.get(pool);
-        let named = entry.and_then(|entry| entry.declared.as_ref()?.network.clone());
-        let awaited = entry.and_then(|entry| entry.awaited.clone());
-        let mut scopes: Vec<Scope> = self.scopes_with(pool).collect();
-        let others = named.into_iter().chain(awaited).map(Scope::Network);
-        for scope in std::iter::once(Scope::Pool(pool.clone())).chain(others) {
+        let mut scopes = self.scopes_with(pool);
+        let mut add = |scope: Scope| {
             if !scopes.contains(&scope) {
                 scopes.push(scope);
             }
+        };
+        add(Scope::Pool(pool.clone()));
+        let Some(entry) = self.pools.get(pool) else {
+            return scopes;
+        };
+        if let Some(declared) = &entry.declared
+            && let Some(network) = &declared.network
+        {
+            add(Scope::Network(network.clone()));
+        }
+        if let Some(network) = &entry.awaited {
+            add(Scope::Network(network.clone()));
         }
         scopes
     }
@@ -111,62 +116,57 @@ impl Ledger {
     /// The pools of a network.
     pub fn members(&self, network: &str) -> Vec<PoolKey> {
         let scope = Scope::Network(network.into());
-        self.scopes
-            .get(&scope)
-            .map(|scope| scope.members.clone())
-            .unwrap_or_default()
+        match self.scopes.get(&scope) {
+            Some(scope) => scope.members.clone(),
+            None => Vec::new(),
+        }
     }
 
     /// What a claim holds: the addresses reserved for its uid, and those promised to its name.
     pub fn held_by(&self, claim: &NamespacedName, uid: Uid) -> Vec<Held> {
-        let describe = |slot: &Slot| {
-            let reservation = self.usage(slot)?.reservation.as_ref()?;
-            Some(Held {
+        let mut held = Vec::new();
+        for slot in self.holdings.of(claim, uid) {
+            let Some(reservation) = self.reservation(slot) else {
+                continue;
+            };
+            held.push(Held {
                 slot: slot.clone(),
                 pool: reservation.pool.clone(),
                 uid: reservation.uid.to_string(),
                 version: self.precondition(reservation),
                 is_promise: reservation.is_manual(),
                 was_used: reservation.was_used,
-            })
-        };
-        self.holdings.of(claim, uid).filter_map(describe).collect()
+            });
+        }
+        held
     }
 
     /// An address of the pool that is reserved for a claim, if there is one.
     pub fn held_in(&self, pool: &PoolKey) -> Option<Slot> {
-        let is_held = |usage: &AddressUsage| {
-            let reservation = usage.reservation.as_ref();
-            reservation.is_some_and(|known| {
-                known.pool == *pool && !known.is_manual() && known.released_at.is_none()
-            })
+        let is_held = |usage: &AddressUsage| match &usage.reservation {
+            Some(reservation) => reservation.pool == *pool && reservation.is_held(),
+            None => false,
         };
-        self.scopes_with(pool).find_map(|scope| {
-            let (block, _) = self
-                .scopes
-                .get(&scope)?
-                .usage
-                .iter()
-                .find(|(_, usage)| is_held(usage))?;
-            Some(Slot {
-                scope,
-                block: *block,
-            })
-        })
+        for scope in self.scopes_with(pool) {
+            let found = self.usage_in(&scope).find(|(_, usage)| is_held(usage));
+            if let Some(block) = found.map(|(block, _)| block) {
+                return Some(Slot { scope, block });
+            }
+        }
+        None
     }
 
     /// Whether an address has a reservation of any kind.
     pub fn is_reserved(&self, slot: &Slot) -> bool {
-        self.usage(slot)
-            .is_some_and(|usage| usage.reservation.is_some())
+        self.reservation(slot).is_some()
     }
 
     /// The address counts of a pool.
     pub fn counts(&self, pool: &PoolKey) -> AddressCounts {
-        self.pools
-            .get(pool)
-            .map(PoolEntry::counts)
-            .unwrap_or_default()
+        match self.pools.get(pool) {
+            Some(entry) => entry.counts(),
+            None => AddressCounts::default(),
+        }
     }
 
     /// Whether an address of the pool is in use, or held for a claim whose reservation is being
@@ -181,13 +181,11 @@ impl Ledger {
     pub fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
         let mut blocks = Vec::new();
         for scope in self.scopes_with(pool) {
-            let usage = self
-                .scopes
-                .get(&scope)
-                .into_iter()
-                .flat_map(|scope| scope.usage.iter());
-            let in_use = usage.filter(|(block, usage)| filter(**block) && usage.is_in_use_of(pool));
-            blocks.extend(in_use.map(|(block, _)| *block));
+            for (block, usage) in self.usage_in(&scope) {
+                if filter(block) && usage.is_in_use_of(pool) {
+                    blocks.push(block);
+                }
+            }
         }
         blocks.sort_unstable();
         blocks.dedup();
@@ -196,25 +194,33 @@ impl Ledger {
 
     /// The counts of all existing pools.
     pub fn pool_counts(&self) -> Vec<PoolCounts> {
-        let existing = self.pools.iter().filter(|(_, entry)| entry.info.is_some());
-        let counts = existing.map(|(key, entry)| PoolCounts {
-            key: key.clone(),
-            counts: entry.counts(),
-            waiting: entry.wait_queue.waiting(),
-            over_limit: self.over_limit_of(entry),
-            slices: entry.slice_counts(),
-        });
-        counts.collect()
+        let mut counts = Vec::new();
+        for (key, entry) in &self.pools {
+            if entry.info.is_none() {
+                continue;
+            }
+            counts.push(PoolCounts {
+                key: key.clone(),
+                counts: entry.counts(),
+                waiting: entry.wait_queue.waiting(),
+                over_limit: self.over_limit_of(entry),
+                slices: entry.slice_counts(),
+            });
+        }
+        counts
     }
 
     /// The pools whose addresses are compared with those of Machines, in order.
     pub fn verified_pools(&self) -> Vec<PoolKey> {
-        let is_verified = |info: &PoolInfo| info.reclaim.verifies() && !info.paused;
-        let entries = self
-            .pools
-            .iter()
-            .filter(|(_, entry)| entry.info.as_ref().is_some_and(is_verified));
-        let mut pools: Vec<PoolKey> = entries.map(|(key, _)| key.clone()).collect();
+        let mut pools = Vec::new();
+        for (key, entry) in &self.pools {
+            if let Some(info) = &entry.info
+                && info.reclaim.verifies()
+                && !info.paused
+            {
+                pools.push(key.clone());
+            }
+        }
         pools.sort_unstable();
         pools
     }
@@ -226,29 +232,23 @@ impl Ledger {
         pools: &[PoolKey],
     ) -> BTreeMap<String, HashMap<String, (usize, Block)>> {
         let mut found = BTreeMap::<_, HashMap<_, _>>::new();
-        let indexes: HashMap<&PoolKey, usize> = pools
-            .iter()
-            .enumerate()
-            .map(|(index, pool)| (pool, index))
-            .collect();
-        let scopes: HashSet<Scope> = pools
-            .iter()
-            .flat_map(|pool| self.scopes_with(pool))
-            .collect();
-        for (block, usage) in scopes
-            .iter()
-            .filter_map(|scope| self.scopes.get(scope))
-            .flat_map(|scope| scope.usage.iter())
-        {
-            for owner in &usage.owners {
-                let Some(index) = indexes.get(&owner.pool) else {
-                    continue;
-                };
-                let (namespace, name) = owner.name.parts();
-                found
-                    .entry(namespace.to_owned())
-                    .or_default()
-                    .insert(name.to_owned(), (*index, *block));
+        let mut indexes = HashMap::new();
+        // Two pools of one network have the same scope.
+        let mut scopes = HashSet::new();
+        for (index, pool) in pools.iter().enumerate() {
+            indexes.insert(pool, index);
+            scopes.extend(self.scopes_with(pool));
+        }
+        for scope in &scopes {
+            for (block, usage) in self.usage_in(scope) {
+                for owner in &usage.owners {
+                    let Some(index) = indexes.get(&owner.pool) else {
+                        continue;
+                    };
+                    let (namespace, name) = owner.name.parts();
+                    let of_namespace = found.entry(namespace.to_owned()).or_default();
+                    of_namespace.insert(name.to_owned(), (*index, block));
+                }
             }
         }
         found
@@ -256,45 +256,28 @@ impl Ledger {
 
     /// The namespaces and names of the IPAddress objects with that address.
     pub fn owners(&self, slot: &Slot) -> Vec<NamespacedName> {
-        let owners = self.usage(slot).into_iter().flat_map(|usage| &usage.owners);
-        owners.map(|owner| owner.name.clone()).collect()
+        match self.usage(slot) {
+            Some(usage) => usage
+                .owners
+                .iter()
+                .map(|owner| owner.name.clone())
+                .collect(),
+            None => Vec::new(),
+        }
     }
 
     /// Whether a block that overlaps with the slot is used by anything other than this claim.
     pub fn overlaps_other_claim(&self, slot: &Slot, claim: &NamespacedName) -> bool {
-        let span = slot.block.span();
-        let overlaps = |block: &Block| {
-            let other = block.span();
-            block.family() == slot.block.family()
-                && span.first() <= other.last()
-                && other.first() <= span.last()
-        };
-        let is_of_another = |usage: &AddressUsage| {
-            let reservation = usage.reservation.as_ref().is_some_and(|reservation| {
-                reservation
-                    .claim
-                    .as_ref()
-                    .is_none_or(|holder| *holder != *claim)
-            });
-            reservation
-                || usage.candidate.is_some()
-                || usage.owners.iter().any(|owner| owner.name != *claim)
-        };
-        let scope = self.scopes.get(&slot.scope);
-        scope.is_some_and(|scope| {
-            scope
-                .usage
-                .iter()
-                .any(|(block, usage)| overlaps(block) && is_of_another(usage))
-        })
+        self.usage_in(&slot.scope)
+            .any(|(block, usage)| overlaps(block, slot.block) && usage.is_of_another(claim))
     }
 
     /// The number of addresses of a scope that are not free.
     pub fn usage_count(&self, scope: &Scope) -> usize {
-        self.scopes
-            .get(scope)
-            .map(|scope| scope.usage.len())
-            .unwrap_or_default()
+        match self.scopes.get(scope) {
+            Some(scope) => scope.usage.len(),
+            None => 0,
+        }
     }
 
     /// The reservations of released addresses that are no longer needed at `now`, in seconds since
@@ -307,39 +290,36 @@ impl Ledger {
         is_served: impl Fn(&PoolKey) -> bool,
         delay: i64,
     ) -> Vec<KnownReservation> {
-        let ended = self.pools.iter().flat_map(|(pool, entry)| {
-            entry.reservations_to_delete(if is_served(pool) {
+        let mut found = Vec::new();
+        for (pool, entry) in &self.pools {
+            let until = if is_served(pool) {
                 now
             } else {
                 now.saturating_sub(delay)
-            })
-        });
-        let described = ended.filter_map(|slot| {
-            let reservation = self.usage(slot)?.reservation.as_ref()?;
-            // It is not recorded yet that the cool-down has ended: a sticky pool keeps the address.
-            if !reservation.is_remembered && self.keeps_for_next(reservation, now) {
-                return None;
+            };
+            for slot in entry.reservations_to_delete(until) {
+                let Some(reservation) = self.reservation(slot) else {
+                    continue;
+                };
+                // It is not recorded yet that the cool-down has ended: a sticky pool keeps the
+                // address.
+                if reservation.is_remembered || !self.keeps_for_next(reservation, now) {
+                    found.push(self.known_version(slot, reservation));
+                }
             }
-            Some(self.known_version(slot, reservation))
-        });
-        described.collect()
+        }
+        found
     }
 
     /// The released addresses whose release is after `second`, in seconds since the Unix epoch.
     pub fn released_after(&self, second: i64) -> Vec<KnownReservation> {
         let mut found = Vec::new();
-        for slot in self
-            .pools
-            .values()
-            .flat_map(|entry| entry.released_after(second))
-        {
-            let Some(reservation) = self
-                .usage(slot)
-                .and_then(|usage| usage.reservation.as_ref())
-            else {
-                continue;
-            };
-            found.push(self.known_version(slot, reservation));
+        for entry in self.pools.values() {
+            for slot in entry.released_after(second) {
+                if let Some(reservation) = self.reservation(slot) {
+                    found.push(self.known_version(slot, reservation));
+                }
+            }
         }
         found
     }
@@ -352,15 +332,19 @@ impl Ledger {
         is_served: impl Fn(&PoolKey) -> bool,
         delay: i64,
     ) -> Option<i64> {
-        let ends = self.pools.iter().filter_map(|(pool, entry)| {
-            let end = entry.next_reservation_end()?;
-            Some(if is_served(pool) {
+        let mut next: Option<i64> = None;
+        for (pool, entry) in &self.pools {
+            let Some(end) = entry.next_reservation_end() else {
+                continue;
+            };
+            let end = if is_served(pool) {
                 end
             } else {
                 end.saturating_add(delay)
-            })
-        });
-        ends.min()
+            };
+            next = Some(next.map_or(end, |next| next.min(end)));
+        }
+        next
     }
 
     /// When the next cool-down of a pool ends, in seconds since the Unix epoch.
@@ -372,41 +356,46 @@ impl Ledger {
     /// The uid is set if the reservation names this claim: the claim released the address unless it
     /// still exists with this uid.
     pub fn cooling_down_in_use(&self) -> Vec<(Slot, NamespacedName, Option<Uid>)> {
-        let in_use = |slot: &Slot| {
-            let usage = self.usage(slot)?;
-            let reservation = usage.reservation.as_ref()?;
-            let is_releaser = |name: &NamespacedName| Some(name) == reservation.claim.as_ref();
-            let other = usage.owners.iter().find(|owner| !is_releaser(&owner.name));
-            let name = &other.or(usage.owners.first())?.name;
-            Some((
-                slot.clone(),
-                name.clone(),
-                reservation.claim_uid.filter(|_| is_releaser(name)),
-            ))
-        };
-        self.pools
-            .values()
-            .flat_map(PoolEntry::released)
-            .filter_map(in_use)
-            .collect()
+        let mut found = Vec::new();
+        for entry in self.pools.values() {
+            for slot in entry.released() {
+                if let Some((claim, uid)) = self.usage(slot).and_then(user_of_released) {
+                    found.push((slot.clone(), claim.clone(), uid));
+                }
+            }
+        }
+        found
+    }
+
+    /// The scope of a pool, and others in which addresses of it are reserved.
+    pub(super) fn scopes_with(&self, pool: &PoolKey) -> Vec<Scope> {
+        let mut scopes = vec![self.scope_of(pool)];
+        if let Some(entry) = self.pools.get(pool) {
+            for (scope, _) in &entry.holds {
+                if !scopes.contains(scope) {
+                    scopes.push(scope.clone());
+                }
+            }
+        }
+        scopes
     }
 }
 
-impl Ledger {
-    /// The scope of a pool, and others in which addresses of it are reserved.
-    pub(super) fn scopes_with(&self, pool: &PoolKey) -> impl Iterator<Item = Scope> {
-        let own = self.scope_of(pool);
-        let holds = self
-            .pools
-            .get(pool)
-            .map(|entry| entry.holds.as_slice())
-            .unwrap_or_default();
-        let others: Vec<Scope> = holds
-            .iter()
-            .map(|(scope, _)| scope)
-            .filter(|scope| **scope != own)
-            .cloned()
-            .collect();
-        std::iter::once(own).chain(others)
-    }
+/// The claim that uses a released address: another one than that which has released it, if there
+/// is one. The uid is set if it is that claim.
+fn user_of_released(usage: &AddressUsage) -> Option<(&NamespacedName, Option<Uid>)> {
+    let reservation = usage.reservation.as_ref()?;
+    let is_releaser = |name: &NamespacedName| Some(name) == reservation.claim.as_ref();
+    let other = usage.owners.iter().find(|owner| !is_releaser(&owner.name));
+    let name = &other.or(usage.owners.first())?.name;
+    let uid = reservation.claim_uid.filter(|_| is_releaser(name));
+    Some((name, uid))
+}
+
+/// Whether two blocks have an address in common.
+fn overlaps(one: Block, other: Block) -> bool {
+    let (first, second) = (one.span(), other.span());
+    one.family() == other.family()
+        && first.first() <= second.last()
+        && second.first() <= first.last()
 }

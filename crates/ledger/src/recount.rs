@@ -113,14 +113,14 @@ impl PoolEntry {
         (self.used, self.out_of_range) = (0, 0);
         // One pass, since the entries are scattered in memory.
         for (block, usage) in usage.iter() {
-            let number = usable.number(*block);
+            let number = usable.number(block);
             if let (Availability::Remembered(since), Some(number)) = (usage.availability(), number)
                 && allocatable.contains(number)
             {
                 self.remembered.insert((since, number));
             }
             if usage.owners.iter().any(|owner| owner.pool == *key) {
-                let count = if usable.contains(*block) {
+                let count = if usable.contains(block) {
                     &mut self.used
                 } else {
                     &mut self.out_of_range
@@ -178,24 +178,24 @@ fn usage_in<'a>(
     numbers: &SpanSet,
     usage: &'a UsageMap,
 ) -> Vec<(u128, Block, &'a AddressUsage)> {
+    let mut found = Vec::new();
     if numbers.len() < usage.len() as u128 {
-        let numbers = numbers
-            .spans()
-            .iter()
-            .flat_map(|span| span.first()..=span.last());
-        let entry = |number| {
-            Some((
-                number,
-                usable.block(number),
-                usage.get(&usable.block(number))?,
-            ))
-        };
-        numbers.filter_map(entry).collect()
+        for span in numbers.spans() {
+            for number in span.first()..=span.last() {
+                let block = usable.block(number);
+                if let Some(usage) = usage.get(&block) {
+                    found.push((number, block, usage));
+                }
+            }
+        }
     } else {
-        let used = usage
-            .iter()
-            .filter_map(|(block, usage)| Some((usable.number(*block)?, *block, usage)));
-        used.filter(|(number, ..)| numbers.contains(*number))
-            .collect()
+        for (block, usage) in usage.iter() {
+            if let Some(number) = usable.number(block)
+                && numbers.contains(number)
+            {
+                found.push((number, block, usage));
+            }
+        }
     }
+    found
 }

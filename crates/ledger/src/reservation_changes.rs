@@ -11,6 +11,7 @@ use capi_ipam_provider::api::Uid;
 
 use super::Ledger;
 use super::ledger::Ignored;
+use super::pool::PoolEntry;
 use super::usage::{AddressUsage, ReservationInfo};
 
 impl Ledger {
@@ -94,12 +95,10 @@ impl Ledger {
             scope: self.shared_scope(slot.scope),
             block: slot.block,
         };
-        let cluster = reservation
-            .spec
-            .claim_ref
-            .as_ref()
-            .and_then(|claim| claim.cluster.as_deref());
-        let cluster = self.clusters.share(cluster);
+        let cluster = match &reservation.spec.claim_ref {
+            Some(claim) => self.clusters.share(claim.cluster.as_deref()),
+            None => None,
+        };
         let is_observed = origin == Origin::Watch;
         let info = ReservationInfo::of(
             reservation,
@@ -187,15 +186,12 @@ impl Ledger {
     /// stays that of the known state.
     fn keep_known(&mut self, slot: Option<&Slot>, uid: Uid, stamp: Stamp) {
         let Some(slot) = slot else { return };
-        let known = self
-            .usage(slot)
-            .and_then(|usage| usage.reservation.as_ref());
+        let known = self.reservation(slot);
         if known.is_some_and(|known| known.uid.uid() == uid) {
             self.update(slot, |usage| {
-                usage
-                    .reservation
-                    .iter_mut()
-                    .for_each(|known| known.stamp = known.stamp.seen_again(stamp));
+                if let Some(known) = &mut usage.reservation {
+                    known.stamp = known.stamp.seen_again(stamp);
+                }
             });
         }
     }
@@ -270,40 +266,20 @@ impl Ledger {
         scopes.find_map(|scope| block_of_name(&scope, name).map(|block| Slot { scope, block }))
     }
 
-    /// Records the reservation of an address. Returns its claim if the reservation is new and is
-    /// promised to the claim, or the claim waits: its creation had an unknown outcome.
-    fn insert_at(&mut self, slot: &Slot, reservation: ReservationInfo) -> Option<NamespacedName> {
-        let known = self
-            .usage(slot)
-            .and_then(|usage| usage.reservation.as_ref());
-        let is_new = known.is_none_or(|known| {
-            let was_taken_over = known.claim_uid != reservation.claim_uid;
-            known.uid != reservation.uid || was_taken_over
-        });
-        let is_remembered = self.keeps_for_next(&reservation, clock::now().0.as_second());
-        let reservation = ReservationInfo {
-            is_remembered,
-            ..reservation
+    /// Records the reservation of an address. Returns its claim if it has to be reconciled.
+    fn insert_at(
+        &mut self,
+        slot: &Slot,
+        mut reservation: ReservationInfo,
+    ) -> Option<NamespacedName> {
+        reservation.is_remembered = self.keeps_for_next(&reservation, clock::now().0.as_second());
+        let to_wake = if self.wakes_its_claim(slot, &reservation) {
+            reservation.claim.clone()
+        } else {
+            None
         };
         self.unindex_holder(slot);
         self.holdings.insert(&reservation, slot);
-        let is_promise = reservation.is_manual() && reservation.released_at.is_none();
-        let waits = |claim: &NamespacedName| {
-            let entry = self.pools.get(&reservation.pool);
-            reservation.released_at.is_none()
-                && entry.is_some_and(|entry| entry.wait_queue.waits(claim))
-        };
-        // The next claim of the same name may have been observed before the release.
-        let is_kept_for = |claim: &NamespacedName| {
-            let entry = self
-                .pools
-                .get(&reservation.pool)
-                .filter(|_| reservation.released_at.is_some());
-            entry.is_some_and(|entry| entry.is_sticky() && entry.wait_queue.waits(claim))
-        };
-        let is_woken =
-            |claim: &NamespacedName| (is_new && (is_promise || waits(claim))) || is_kept_for(claim);
-        let to_wake = reservation.claim.clone().filter(is_woken);
         let holder = reservation.claim.clone().zip(reservation.claim_uid);
         let pool = reservation.pool.clone();
         self.update(slot, |usage| {
@@ -317,6 +293,29 @@ impl Ledger {
         to_wake
     }
 
+    /// Whether the claim of a reservation, which is to be recorded, has to be reconciled.
+    fn wakes_its_claim(&self, slot: &Slot, reservation: &ReservationInfo) -> bool {
+        let Some(claim) = &reservation.claim else {
+            return false;
+        };
+        let entry = self.pools.get(&reservation.pool);
+        let waits = entry.is_some_and(|entry| entry.wait_queue.waits(claim));
+        if reservation.released_at.is_some() {
+            // The next claim of the same name may have been observed before the release.
+            return waits && entry.is_some_and(PoolEntry::is_sticky);
+        }
+        let is_new = match self.reservation(slot) {
+            Some(known) => {
+                let was_taken_over = known.claim_uid != reservation.claim_uid;
+                known.uid != reservation.uid || was_taken_over
+            }
+            None => true,
+        };
+        // It is promised to the claim, or the claim waits since its creation had an unknown
+        // outcome.
+        is_new && (reservation.is_manual() || waits)
+    }
+
     /// Removes a claim that has an IPAddress and its reservation from the wait queue, and returns
     /// whether it was there. Two managers can serve one claim: it can have requested an address
     /// after its IPAddress was observed. Nothing reconciles it any more, so a turn would stay
@@ -327,21 +326,11 @@ impl Ledger {
         claim: &NamespacedName,
         uid: Uid,
     ) -> bool {
-        if !self
-            .pools
-            .get(pool)
-            .is_some_and(|entry| entry.wait_queue.waits(claim))
-        {
+        let waits = |entry: &PoolEntry| entry.wait_queue.waits(claim);
+        if !self.pools.get(pool).is_some_and(waits) || !self.is_served(pool, claim, uid) {
             return false;
         }
-        let has_address = |slot: &Slot| {
-            let owners = self.usage(slot).into_iter().flat_map(|usage| &usage.owners);
-            owners
-                .into_iter()
-                .any(|owner| owner.name == *claim && owner.pool == *pool)
-        };
-        let is_served = self.holdings.of(claim, uid).any(has_address);
-        let Some(entry) = self.pools.get_mut(pool).filter(|_| is_served) else {
+        let Some(entry) = self.pools.get_mut(pool) else {
             return false;
         };
         let has_left = entry.wait_queue.leave(claim);
@@ -349,6 +338,21 @@ impl Ledger {
             self.dirty_pools.push(pool.clone());
         }
         has_left
+    }
+
+    /// Whether a claim has an IPAddress of a pool, and its reservation.
+    fn is_served(&self, pool: &PoolKey, claim: &NamespacedName, uid: Uid) -> bool {
+        for slot in self.holdings.of(claim, uid) {
+            let Some(usage) = self.usage(slot) else {
+                continue;
+            };
+            for owner in &usage.owners {
+                if owner.name == *claim && owner.pool == *pool {
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Removes a reservation. Returns its address if it is a valid one.
@@ -365,10 +369,7 @@ impl Ledger {
 
     /// Removes the reservation of an address, if it has that uid or no uid is passed.
     pub(super) fn remove_at(&mut self, slot: &Slot, uid: Option<Uid>) {
-        let known = self
-            .usage(slot)
-            .and_then(|usage| usage.reservation.as_ref());
-        let known = known.map(|known| known.uid.uid());
+        let known = self.reservation(slot).map(|known| known.uid.uid());
         let Some(uid) = uid.or(known) else { return };
         if self.reservation_versions.delete(known, uid, Instant::now()) {
             self.unindex_holder(slot);
@@ -393,13 +394,14 @@ impl Ledger {
 
     /// The addresses whose usage matches.
     fn slots(&self, matches: impl Fn(&AddressUsage) -> bool) -> Vec<Slot> {
-        let matching = self.all_usage().filter(|(_, _, usage)| matches(usage));
-        matching
-            .map(|(scope, block, _)| Slot {
-                scope: scope.clone(),
-                block,
-            })
-            .collect()
+        let mut slots = Vec::new();
+        for (scope, block, usage) in self.all_usage() {
+            if matches(usage) {
+                let scope = scope.clone();
+                slots.push(Slot { scope, block });
+            }
+        }
+        slots
     }
 
     /// Removes all reservations that the newest list does not show.
@@ -409,13 +411,12 @@ impl Ledger {
         for slot in self.slots(|usage| usage.reservation.as_ref().is_some_and(is_missing)) {
             self.remove_at(&slot, None);
         }
-        let ignored = self
-            .ignored
-            .iter()
-            .filter(|(_, ignored)| ignored.stamp.is_unlisted(unlisted));
-        let missing: Vec<(String, Uid)> = ignored
-            .map(|(name, ignored)| (name.clone(), Uid::of(&ignored.uid)))
-            .collect();
+        let mut missing = Vec::new();
+        for (name, ignored) in &self.ignored {
+            if ignored.stamp.is_unlisted(unlisted) {
+                missing.push((name.clone(), Uid::of(&ignored.uid)));
+            }
+        }
         for (name, uid) in missing {
             self.reservation_versions.delete(None, uid, Instant::now());
             self.forget_ignored(&name, None);
@@ -429,25 +430,15 @@ impl Ledger {
             .to_string()
     }
 
-    /// The names of the reservations that have to be labelled for `clusterctl move` and are not
-    /// those of an address.
-    pub(super) fn unlabelled_others(&self) -> impl Iterator<Item = String> {
-        let ignored = self
-            .ignored
-            .iter()
-            .filter(|(_, ignored)| ignored.lacks_label);
-        ignored.map(|(name, _)| name.clone())
-    }
-
     fn unindex_holder(&mut self, slot: &Slot) {
-        let Self {
-            scopes, holdings, ..
-        } = self;
-        let usage = scopes
-            .get(&slot.scope)
-            .and_then(|scope| scope.usage.get(&slot.block));
-        if let Some(known) = usage.and_then(|usage| usage.reservation.as_ref()) {
-            holdings.remove(known, slot);
+        let Some(scope) = self.scopes.get(&slot.scope) else {
+            return;
+        };
+        let Some(usage) = scope.usage.get(&slot.block) else {
+            return;
+        };
+        if let Some(known) = &usage.reservation {
+            self.holdings.remove(known, slot);
         }
     }
 }

@@ -74,10 +74,9 @@ impl UsageMap {
         self.entries.keys()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Block, &AddressUsage)> {
-        self.entries
-            .iter()
-            .map(|(block, usage)| (block, usage.as_ref()))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Block, &AddressUsage)> {
+        let entries = self.entries.iter();
+        entries.map(|(block, usage)| (*block, usage.as_ref()))
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &AddressUsage> {
@@ -262,7 +261,7 @@ impl Holdings {
 }
 
 /// What the ledger keeps of an IPAddress. It has the name of its claim.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct AddressOwner {
     pub(super) name: NamespacedName,
     pub(super) pool: PoolKey,
@@ -358,6 +357,21 @@ impl AddressUsage {
             .as_ref()
             .is_some_and(|reservation| reservation.pool == *pool && reservation.is_held());
         is_reserved || self.owners.iter().any(|owner| owner.pool == *pool)
+    }
+
+    /// Whether a claim has an IPAddress with this address.
+    pub(super) fn is_owned_by(&self, claim: &NamespacedName) -> bool {
+        self.owners.iter().any(|owner| owner.name == *claim)
+    }
+
+    /// Whether anything other than this claim uses the address.
+    pub(super) fn is_of_another(&self, claim: &NamespacedName) -> bool {
+        if let Some(reservation) = &self.reservation
+            && reservation.claim.as_ref() != Some(claim)
+        {
+            return true;
+        }
+        self.candidate.is_some() || self.owners.iter().any(|owner| owner.name != *claim)
     }
 
     /// How often a pool holds the address: by a reservation, and by a candidate.

@@ -264,7 +264,7 @@ proptest! {
         for (scope, entry) in &ledger.scopes {
             let mut holders = Vec::new();
             for (block, usage) in entry.usage.iter() {
-                let slot = Slot { scope: scope.clone(), block: *block };
+                let slot = Slot { scope: scope.clone(), block };
                 let change =
                     Change { slot: &slot, before: Facts::default(), after: Facts::of(usage, true) };
                 let mut derived = Derived {
