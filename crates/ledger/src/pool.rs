@@ -98,15 +98,18 @@ impl PoolEntry {
     }
 
     pub(super) fn scope(&self, key: &PoolKey) -> Scope {
-        self.scope
-            .clone()
-            .unwrap_or_else(|| Scope::Pool(key.clone()))
+        match &self.scope {
+            Some(scope) => scope.clone(),
+            None => Scope::Pool(key.clone()),
+        }
     }
 
     /// The scope of the pool, if its object exists and that is not `scope`.
     pub(super) fn other_scope(&self, scope: &Scope) -> Option<Scope> {
-        let own = self.scope.as_ref().filter(|_| self.info.is_some())?;
-        (own != scope).then(|| own.clone())
+        match &self.scope {
+            Some(own) if self.info.is_some() && own != scope => Some(own.clone()),
+            _ => None,
+        }
     }
 
     /// Whether a block is in a draining part of the pool.
@@ -162,21 +165,22 @@ impl PoolEntry {
     /// Whether a block is the one that a claim requests, if it requests one, and is for the owner
     /// of its slices.
     pub(super) fn may_have(&self, block: Block, attributes: &ClaimAttributes) -> bool {
-        let is_requested = attributes
-            .requested
-            .is_none_or(|requested| requested == block);
-        is_requested && self.is_for_owner(block, attributes.slice_owner.as_ref())
+        match attributes.requested {
+            Some(requested) if requested != block => false,
+            _ => self.is_for_owner(block, attributes.slice_owner.as_ref()),
+        }
     }
 
     /// Whether a block of the pool is free, or kept for the next claim of a name.
     pub(super) fn can_allocate_block(&self, block: Block, usage: Option<&AddressUsage>) -> bool {
-        let number = self.usable().and_then(|usable| {
-            usable
-                .number(block)
-                .filter(|number| usable.can_allocate(*number))
-        });
+        let Some(usable) = self.usable() else {
+            return false;
+        };
+        let Some(number) = usable.number(block) else {
+            return false;
+        };
         let is_taken = usage.is_some_and(|usage| usage.availability() == Availability::Taken);
-        number.is_some_and(|number| !is_taken && !self.other_lengths.contains(number))
+        usable.can_allocate(number) && !is_taken && !self.other_lengths.contains(number)
     }
 
     /// Whether the pool contains a block with which no block of another length overlaps.
@@ -190,56 +194,46 @@ impl PoolEntry {
     }
 
     fn free_count(&self) -> u128 {
-        let can_allocate = self.info.as_ref().is_some_and(PoolInfo::can_allocate);
-        if can_allocate {
-            self.free_addresses()
-        } else {
-            0
+        match &self.info {
+            Some(info) if info.can_allocate() => self.free_addresses(),
+            _ => 0,
         }
     }
 
     fn free_addresses(&self) -> u128 {
-        let all = || {
-            self.usable()
-                .map(|usable| usable.set.len())
-                .unwrap_or_default()
+        let free = match &self.free {
+            Some(free) => free.len(),
+            None => self.total(),
         };
-        let free = self.free.as_ref().map_or_else(all, FreeSet::len);
         free.saturating_add(self.remembered.len() as u128)
+    }
+
+    fn total(&self) -> u128 {
+        match self.usable() {
+            Some(usable) => usable.set.len(),
+            None => 0,
+        }
     }
 
     pub(super) fn grant_turns(&mut self, now: Instant) -> Vec<NamespacedName> {
         let (free, headroom) = (self.free_count(), self.headroom());
-        let groups = self
-            .quota
-            .as_mut()
-            .map(|quota| quota.take_freed())
-            .unwrap_or_default();
-        let (owners, is_slice_free) = self
-            .slices
-            .as_mut()
-            .map(|slices| slices.take_freed())
-            .unwrap_or_default();
-        let groups = groups
-            .into_iter()
-            .chain(owners.into_iter().map(Group::Owner))
-            .collect();
-        let (quota, slices) = (self.quota.as_deref(), self.slices.as_deref());
+        let mut freed = Freed::default();
+        if let Some(quota) = &mut self.quota {
+            freed.groups = quota.take_freed();
+        }
+        if let Some(slices) = &mut self.slices {
+            let (owners, is_slice_free) = slices.take_freed();
+            freed.groups.extend(owners.into_iter().map(Group::Owner));
+            freed.is_slice_free = is_slice_free;
+        }
         let supply = Supply {
             free,
             headroom,
-            quota,
-            slices,
+            quota: self.quota.as_deref(),
+            slices: self.slices.as_deref(),
             requested_is_free: false,
         };
-        self.wait_queue.grant(
-            supply,
-            Freed {
-                groups,
-                is_slice_free,
-            },
-            now,
-        )
+        self.wait_queue.grant(supply, freed, now)
     }
 
     /// Returns what the claim gets if it is its turn; otherwise it is enqueued. That is the block
@@ -372,17 +366,16 @@ impl PoolEntry {
     }
 
     fn headroom(&self) -> u128 {
-        let access = self.info.as_ref().and_then(|info| info.access.as_ref());
-        access
-            .and_then(|access| access.headroom.as_ref())
-            .map_or(0, |(addresses, _)| *addresses)
+        let Some(info) = &self.info else { return 0 };
+        let Some(access) = &info.access else { return 0 };
+        match &access.headroom {
+            Some((addresses, _)) => *addresses,
+            None => 0,
+        }
     }
 
     pub(super) fn counts(&self) -> AddressCounts {
-        let total = self
-            .usable()
-            .map(|usable| usable.set.len())
-            .unwrap_or_default();
+        let total = self.total();
         let free = self.free_addresses();
         let (used, cooling_down, drained) = (
             self.used as u128,

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use capi_ipam_api::{SliceCounts, SliceOwner};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ip::{Block, FreeSet, SpanSet};
+use capi_ipam_ip::{Block, SpanSet};
 
 use super::outcome::Outcome;
 use super::pool::PoolEntry;
 use super::slices::{Contents, SliceAccess, SliceInfo, Slices};
-use super::usage::UsageMap;
+use super::usage::{UsageMap, overlaps};
 use super::wait_queue::ClaimAttributes;
 
 impl PoolEntry {
@@ -90,9 +90,9 @@ impl PoolEntry {
 
     /// Records that the request which assigns a slice has ended, whatever the pool is now.
     pub(super) fn end_slice_assignment(&mut self, block: Block) {
-        self.slices
-            .iter_mut()
-            .for_each(|slices| slices.end_assignment(block));
+        if let Some(slices) = &mut self.slices {
+            slices.end_assignment(block);
+        }
     }
 
     /// The counts of the slices; `None` without slices.
@@ -103,48 +103,52 @@ impl PoolEntry {
     /// Whether an address of a block of the pool is in use, or not free for another reason. Linear
     /// in the free spans of the block; the others of its addresses are looked up in `usage`.
     pub(super) fn has_address_in(&self, block: Block, usage: Option<&UsageMap>) -> bool {
-        let span = block.span();
-        let overlaps = |other: &Block| {
-            let other_span = other.span();
-            other.family() == block.family()
-                && other_span.first() <= span.last()
-                && span.first() <= other_span.last()
+        let in_use = |usage: &UsageMap| usage.blocks().any(|other| overlaps(*other, block));
+        let Some(usable) = self.usable() else {
+            return usage.is_some_and(in_use);
         };
-        let in_pool = self.usable().zip(
-            self.usable()
-                .and_then(|usable| usable.numbers_overlapping(block)),
-        );
-        let contained = in_pool
-            .map(|(usable, numbers)| usable.allocatable().intersect(&SpanSet::from(numbers)));
-        let size = in_pool
-            .map(|(_, numbers)| numbers.len())
-            .unwrap_or_default();
-        let is_in_use = contained.as_ref().is_some_and(|contained| {
-            let free = self.free.as_ref();
-            let count = |free: &FreeSet| {
-                let spans = contained.spans().iter().flat_map(|span| free.within(*span));
-                spans.fold(0_u128, |sum, span| sum.saturating_add(span.len()))
-            };
-            free.is_some_and(|free| count(free) < contained.len())
-        });
+        let numbers = usable.numbers_overlapping(block);
+        let is_contained = match numbers {
+            Some(numbers) => {
+                let contained = usable.allocatable().intersect(&SpanSet::from(numbers));
+                if self.has_taken(&contained) {
+                    return true;
+                }
+                contained.len() == numbers.len()
+            }
+            None => false,
+        };
         // The gateway and reserved addresses of the subnet are not in the pool, and not in use
         // either.
-        let has_others = self.out_of_range > 0
-            || self
-                .usable()
-                .is_none_or(|usable| !usable.draining.is_empty());
-        let is_contained = contained.is_some_and(|contained| contained.len() == size);
-        let is_used = |usage: &UsageMap| match in_pool {
-            // Addresses have one length: those of a small slice are looked up one by one.
-            Some((usable, numbers))
-                if usable.length == usable.family.bits() && size <= usage.len() as u128 =>
-            {
-                (numbers.first()..=numbers.last())
-                    .any(|number| usage.get(&usable.block(number)).is_some())
-            }
-            _ => usage.blocks().any(overlaps),
+        let has_others = self.out_of_range > 0 || !usable.draining.is_empty();
+        let Some(usage) = usage.filter(|_| !is_contained && has_others) else {
+            return false;
         };
-        is_in_use || (!is_contained && has_others && usage.is_some_and(is_used))
+        match numbers {
+            // Addresses have one length: those of a small slice are looked up one by one.
+            Some(numbers)
+                if usable.length == usable.family.bits()
+                    && numbers.len() <= usage.len() as u128 =>
+            {
+                let mut numbers = numbers.first()..=numbers.last();
+                numbers.any(|number| usage.get(&usable.block(number)).is_some())
+            }
+            _ => in_use(usage),
+        }
+    }
+
+    /// Whether one of these numbers, which the pool can allocate, is not free.
+    fn has_taken(&self, numbers: &SpanSet) -> bool {
+        let Some(free) = &self.free else {
+            return false;
+        };
+        let mut count = 0_u128;
+        for span in numbers.spans() {
+            for free in free.within(*span) {
+                count = count.saturating_add(free.len());
+            }
+        }
+        count < numbers.len()
     }
 
     /// The claims that request an address, and that a change of the slices may allow to have it.

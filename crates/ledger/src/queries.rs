@@ -9,7 +9,7 @@ use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_provider::api::Uid;
 
 use super::pool::PoolEntry;
-use super::usage::AddressUsage;
+use super::usage::{AddressUsage, overlaps};
 use super::{KnownReservation, Ledger, PoolInfo, PoolKey};
 
 /// An address that is reserved for a claim.
@@ -390,12 +390,4 @@ fn user_of_released(usage: &AddressUsage) -> Option<(&NamespacedName, Option<Uid
     let name = &other.or(usage.owners.first())?.name;
     let uid = reservation.claim_uid.filter(|_| is_releaser(name));
     Some((name, uid))
-}
-
-/// Whether two blocks have an address in common.
-fn overlaps(one: Block, other: Block) -> bool {
-    let (first, second) = (one.span(), other.span());
-    one.family() == other.family()
-        && first.first() <= second.last()
-        && second.first() <= first.last()
 }

@@ -523,3 +523,11 @@ impl AddressUsage {
         self.owners.retain(|owner| owner.name != *name);
     }
 }
+
+/// Whether two blocks have an address in common.
+pub(super) fn overlaps(one: Block, other: Block) -> bool {
+    let (first, second) = (one.span(), other.span());
+    one.family() == other.family()
+        && first.first() <= second.last()
+        && second.first() <= first.last()
+}

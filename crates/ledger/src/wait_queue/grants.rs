@@ -58,45 +58,42 @@ impl WaitQueue {
         freed: Freed,
         now: Instant,
     ) -> Vec<NamespacedName> {
-        let is_expired =
-            |granted_at: &Instant| now.saturating_duration_since(*granted_at) >= TURN_TIMEOUT;
-        let expired = self
-            .turns
-            .iter()
-            .filter(|(_, granted_at)| is_expired(granted_at));
-        let expired: Vec<NamespacedName> = expired.map(|(claim, _)| claim.clone()).collect();
+        let mut expired = Vec::new();
+        for (claim, granted_at) in &self.turns {
+            if now.saturating_duration_since(*granted_at) >= TURN_TIMEOUT {
+                expired.push(claim.clone());
+            }
+        }
         for claim in &expired {
             self.remove_turn(claim);
         }
-        let Freed {
-            groups,
-            is_slice_free,
-        } = freed;
-        let freed: Vec<Group> = groups
-            .into_iter()
-            .chain(std::mem::take(&mut self.freed))
-            .collect();
-        freed
-            .iter()
-            .for_each(|group| self.unblock(group, Some(supply), usize::MAX));
-        if is_slice_free || freed.iter().any(|group| matches!(group, Group::Owner(_))) {
+        let mut groups = freed.groups;
+        groups.append(&mut self.freed);
+        let mut is_slice_free = freed.is_slice_free;
+        for group in &groups {
+            self.unblock(group, Some(supply), usize::MAX);
+            is_slice_free |= matches!(group, Group::Owner(_));
+        }
+        if is_slice_free {
             self.unblock_owners(supply);
         }
-        let mut granted: Vec<NamespacedName> = freed
-            .iter()
-            .filter_map(|it| self.beyond_limit.remove(it))
-            .flatten()
-            .collect();
+        // Those that have reserved an address beyond a limit may keep it now.
+        let mut granted = Vec::new();
+        for group in &groups {
+            if let Some(claims) = self.beyond_limit.remove(group) {
+                granted.extend(claims);
+            }
+        }
         while let Some(claim) = self.next(supply) {
             self.remove_waiting(&claim);
             self.set_request_turn(&claim, true);
             self.count_turn(&claim, true);
             self.turns.insert(claim.clone(), now);
-            let queued = self
-                .queued
-                .get(&claim)
-                .filter(|queued| queued.requested.is_none());
-            self.due.extend(queued.map(|queued| queued.position));
+            if let Some(queued) = self.queued.get(&claim)
+                && queued.requested.is_none()
+            {
+                self.due.insert(queued.position);
+            }
             granted.push(claim);
         }
         granted
@@ -109,21 +106,21 @@ impl WaitQueue {
         if free_slices == 0 {
             return;
         }
-        let blocked = self.blocked.iter().filter(|(group, _)| {
-            matches!(group, Group::Owner(_)) && supply.room(group).is_some_and(|room| room > 0)
-        });
-        let mut owners: Vec<(Position, Group)> = blocked
-            .filter_map(|(group, claims)| {
-                claims
-                    .first_key_value()
-                    .map(|(position, _)| (*position, group.clone()))
-            })
-            .collect();
+        let mut owners: Vec<(Position, Group)> = Vec::new();
+        for (group, claims) in &self.blocked {
+            let has_room =
+                matches!(group, Group::Owner(_)) && supply.room(group).is_some_and(|room| room > 0);
+            if let Some((position, _)) = claims.first_key_value()
+                && has_room
+            {
+                owners.push((*position, group.clone()));
+            }
+        }
         owners.sort_unstable_by_key(|(position, _)| *position);
-        owners
-            .iter()
-            .take(free_slices)
-            .for_each(|(_, owner)| self.unblock(owner, Some(supply), 1));
+        owners.truncate(free_slices);
+        for (_, owner) in &owners {
+            self.unblock(owner, Some(supply), 1);
+        }
     }
 
     /// Lets the first blocked claims of a group wait again, as many as it may have further
