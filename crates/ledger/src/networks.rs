@@ -174,9 +174,9 @@ impl Networks {
     /// Another edit can have the generation of one that is lost.
     pub(super) fn restored(&mut self) {
         self.versions.restored();
-        self.known
-            .values_mut()
-            .for_each(|(info, _)| info.generation = None);
+        for (info, _) in self.known.values_mut() {
+            info.generation = None;
+        }
     }
 
     fn set(&mut self, name: &Arc<str>, info: NetworkInfo, stamp: Stamp) -> Change {

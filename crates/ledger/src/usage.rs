@@ -407,13 +407,13 @@ impl AddressUsage {
         self.reservation.is_none() && self.candidate.is_none() && !self.is_name_taken
     }
 
-    /// The release, if the address is released and has a reservation. One that is being deleted is not released a second time, and
-    /// nobody can take it over.
+    /// The release, if the address is released and has a reservation. One that is being deleted is
+    /// not released a second time, and nobody can take it over.
     pub(super) fn release(&self) -> Option<Released> {
-        let reservation = self
-            .reservation
-            .as_ref()
-            .filter(|reservation| !reservation.is_terminating)?;
+        let reservation = self.reservation.as_ref()?;
+        if reservation.is_terminating {
+            return None;
+        }
         Some(Released {
             pool: reservation.pool.clone(),
             since: reservation.released_at?.get(),
@@ -427,40 +427,44 @@ impl AddressUsage {
     /// namespace does not use the address yet, and cannot release it.
     pub(super) fn charges(&self) -> Vec<(PoolKey, Consumer)> {
         let mut charges = Vec::new();
-        let is_active =
-            |known: &ReservationInfo| known.released_at.is_none() && !known.is_terminating;
-        let is_held = |known: &&ReservationInfo| is_active(known) && !known.is_manual();
-        let reservation = self.reservation.as_ref().filter(is_held);
-        let reserved =
-            reservation.and_then(|reservation| Some((reservation, reservation.claim.as_ref()?)));
-        if let Some((reservation, claim)) = reserved {
+        let holder = self.holder();
+        if let Some((reservation, claim)) = holder {
             let owner = self.owners.iter().find(|owner| owner.name == *claim);
-            let cluster = reservation
-                .cluster
-                .as_ref()
-                .or_else(|| owner?.cluster.as_ref());
-            charges.push((
-                reservation.pool.clone(),
-                Consumer::new(claim.clone(), cluster.cloned()),
-            ));
+            // The Cluster of the IPAddress, if the reservation names none.
+            let cluster = match &reservation.cluster {
+                Some(cluster) => Some(cluster.clone()),
+                None => owner.and_then(|owner| owner.cluster.clone()),
+            };
+            let consumer = Consumer::new(claim.clone(), cluster);
+            charges.push((reservation.pool.clone(), consumer));
         }
-        let is_counted = |owner: &&AddressOwner| match reserved {
-            Some((reservation, claim)) => owner.name != *claim || owner.pool != reservation.pool,
-            None => self.elsewhere == 0,
-        };
-        let unreserved = self.owners.iter().filter(is_counted);
-        charges.extend(unreserved.map(|it| {
-            (
-                it.pool.clone(),
-                Consumer::new(it.name.clone(), it.cluster.clone()),
-            )
-        }));
-        let candidate = self.candidate.as_ref();
-        charges.extend(
-            candidate
-                .and_then(|candidate| Some((candidate.pool.clone(), candidate.consumer.clone()?))),
-        );
+        for owner in &self.owners {
+            let is_counted = match holder {
+                Some((reservation, claim)) => {
+                    owner.name != *claim || owner.pool != reservation.pool
+                }
+                None => self.elsewhere == 0,
+            };
+            if is_counted {
+                let consumer = Consumer::new(owner.name.clone(), owner.cluster.clone());
+                charges.push((owner.pool.clone(), consumer));
+            }
+        }
+        if let Some(candidate) = &self.candidate
+            && let Some(consumer) = &candidate.consumer
+        {
+            charges.push((candidate.pool.clone(), consumer.clone()));
+        }
         charges
+    }
+
+    /// The reservation that a claim has, and the claim. One that is being deleted is released.
+    fn holder(&self) -> Option<(&ReservationInfo, &NamespacedName)> {
+        let reservation = self.reservation.as_ref()?;
+        if !reservation.is_held() || reservation.is_terminating {
+            return None;
+        }
+        Some((reservation, reservation.claim.as_ref()?))
     }
 
     /// The pools whose IPAddress objects have this address, in order.

@@ -264,22 +264,21 @@ impl WaitQueue {
             requested,
             ..
         } = *attributes;
-        requested
-            .iter()
-            .for_each(|block| self.requests.add_claim(*block));
-        let known = self.queued.insert(
-            claim.clone(),
-            Queued {
-                position,
-                consumer,
-                uses_headroom,
-                requested,
-            },
-        );
-        known
-            .and_then(|known| known.requested)
-            .iter()
-            .for_each(|block| self.requests.remove_claim(*block));
+        if let Some(block) = requested {
+            self.requests.add_claim(block);
+        }
+        let queued = Queued {
+            position,
+            consumer,
+            uses_headroom,
+            requested,
+        };
+        // Counted before it is removed: the claim may request the same block.
+        if let Some(known) = self.queued.insert(claim.clone(), queued)
+            && let Some(block) = known.requested
+        {
+            self.requests.remove_claim(block);
+        }
         self.insert_waiting(position, claim);
     }
 
@@ -311,13 +310,17 @@ impl WaitQueue {
 
     /// How many claims that come before this one are about to request an address, at most `most`.
     pub(super) fn due_before(&self, claim: &NamespacedName, most: usize) -> usize {
-        self.position(claim)
-            .map_or(0, |position| self.due.range(..position).take(most).count())
+        match self.position(claim) {
+            Some(position) => self.due.range(..position).take(most).count(),
+            None => 0,
+        }
     }
 
     fn position(&self, claim: &NamespacedName) -> Option<Position> {
-        let queued = self.queued.get(claim).map(|queued| queued.position);
-        queued.or_else(|| self.started.get(claim).copied())
+        match self.queued.get(claim) {
+            Some(queued) => Some(queued.position),
+            None => self.started.get(claim).copied(),
+        }
     }
 
     fn next_position(&mut self, priority: Priority) -> Position {
@@ -371,12 +374,12 @@ impl WaitQueue {
         else {
             return;
         };
-        requested
-            .iter()
-            .for_each(|block| self.requests.remove_waiting(*block, position));
-        self.waiting
-            .iter_mut()
-            .for_each(|tier| drop(tier.remove(position)));
+        if let Some(block) = requested {
+            self.requests.remove_waiting(*block, position);
+        }
+        for tier in &mut self.waiting {
+            tier.remove(position);
+        }
         for group in consumer.iter().flat_map(Consumer::groups) {
             if let Some(blocked) = self.blocked.get_mut(&group) {
                 blocked.remove(position);
