@@ -237,11 +237,13 @@ impl Networks {
     /// The list of networks is complete. Returns the names of those that it does not show.
     pub(super) fn end_list(&mut self) -> Vec<Arc<str>> {
         let unlisted = self.versions.end_list();
-        let missing = self
-            .known
-            .iter()
-            .filter(|(_, (_, stamp))| stamp.is_unlisted(unlisted));
-        missing.map(|(name, _)| name.clone()).collect()
+        let mut missing = Vec::new();
+        for (name, (_, stamp)) in &self.known {
+            if stamp.is_unlisted(unlisted) {
+                missing.push(name.clone());
+            }
+        }
+        missing
     }
 
     /// Records the labels of a namespace. Returns which pools may be affected.
@@ -274,11 +276,13 @@ impl Networks {
     /// The list of namespaces is complete. Returns the names of those that it does not show.
     pub(super) fn end_namespace_list(&mut self) -> Vec<Arc<str>> {
         let unlisted = self.namespace_lists.end();
-        let missing = self
-            .namespaces
-            .iter()
-            .filter(|(_, (_, list))| unlisted.contains(*list));
-        missing.map(|(name, _)| name.clone()).collect()
+        let mut missing = Vec::new();
+        for (name, (_, list)) in &self.namespaces {
+            if unlisted.contains(*list) {
+                missing.push(name.clone());
+            }
+        }
+        missing
     }
 
     fn depend_on_labels(&self) -> bool {

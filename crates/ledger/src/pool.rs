@@ -97,6 +97,12 @@ impl PoolEntry {
         self.info.as_ref()?.usable.as_deref().ok()
     }
 
+    /// The blocks that the object of the pool declares: also those that no pool of its network
+    /// allocates.
+    pub(super) fn declared_blocks(&self) -> Option<&UsableBlocks> {
+        self.declared.as_ref()?.usable.as_deref().ok()
+    }
+
     pub(super) fn scope(&self, key: &PoolKey) -> Scope {
         match &self.scope {
             Some(scope) => scope.clone(),

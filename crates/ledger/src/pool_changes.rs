@@ -286,26 +286,21 @@ impl Ledger {
     /// The network in which claims have reservations of a pool: of several networks the first one.
     /// Reservations that users have created do not count: they can be in any scope.
     fn reserved_in(&self, key: &PoolKey, entry: &PoolEntry) -> Option<Arc<str>> {
-        let is_of_claim = |usage: &AddressUsage| {
-            usage
-                .reservation
-                .as_ref()
-                .is_some_and(|known| known.pool == *key && !known.is_manual())
+        let is_of_claim = |usage: &AddressUsage| match &usage.reservation {
+            Some(known) => known.pool == *key && !known.is_manual(),
+            None => false,
         };
-        let mut networks = Vec::new();
+        let mut first: Option<&Arc<str>> = None;
         for (scope, _) in &entry.holds {
             let Scope::Network(network) = scope else {
                 continue;
             };
-            if self
-                .scopes
-                .get(scope)
-                .is_some_and(|scope| scope.usage.values().any(is_of_claim))
-            {
-                networks.push(network);
+            let is_earlier = first.is_none_or(|first| network < first);
+            if is_earlier && self.usage_in(scope).any(|(_, usage)| is_of_claim(usage)) {
+                first = Some(network);
             }
         }
-        networks.into_iter().min().cloned()
+        first.cloned()
     }
 
     /// Counts the blocks of a pool after a change of its scope or of its usable blocks.
@@ -415,33 +410,25 @@ impl Ledger {
 
     /// The pools of a network whose specification contains one of these addresses.
     fn members_containing(&self, network: Arc<str>, addresses: &BTreeSet<IpAddr>) -> Vec<PoolKey> {
-        let [v4, v6] = [Family::V4, Family::V6]
-            .map(|family| addresses_in(addresses, family).collect::<SpanSet>());
-        let contains_one = |member: &&PoolKey| {
-            let declared = self
-                .pools
-                .get(*member)
-                .and_then(|entry| entry.declared.as_ref());
-            let usable = declared.and_then(|declared| declared.usable.as_ref().ok());
-            usable.is_some_and(|usable| {
-                let of_family = if usable.family == Family::V4 {
-                    &v4
-                } else {
-                    &v6
-                };
-                usable.overlaps_addresses(of_family)
-            })
+        let v4: SpanSet = addresses_in(addresses, Family::V4).collect();
+        let v6: SpanSet = addresses_in(addresses, Family::V6).collect();
+        let mut found = Vec::new();
+        let Some(scope) = self.scopes.get(&Scope::Network(network)) else {
+            return found;
         };
-        let members = self
-            .scopes
-            .get(&Scope::Network(network))
-            .map(|scope| scope.members.as_slice());
-        members
-            .unwrap_or_default()
-            .iter()
-            .filter(contains_one)
-            .cloned()
-            .collect()
+        for member in &scope.members {
+            let Some(declared) = self.pools.get(member).and_then(PoolEntry::declared_blocks) else {
+                continue;
+            };
+            let of_family = match declared.family {
+                Family::V4 => &v4,
+                Family::V6 => &v6,
+            };
+            if declared.overlaps_addresses(of_family) {
+                found.push(member.clone());
+            }
+        }
+        found
     }
 
     /// The pools whose condition depends on whether they overlap with this one. At a start all
@@ -457,23 +444,19 @@ impl Ledger {
     /// The claims to which addresses of the pool are promised: the pool may contain the addresses
     /// only now.
     fn promised_to(&self, pool: &PoolKey, scope: &Scope) -> Vec<NamespacedName> {
+        let mut claims = Vec::new();
+        // Most clusters have none: nothing is searched.
         if !self.holdings.has_promises() {
-            return Vec::new();
+            return claims;
         }
-        let usage = self
-            .scopes
-            .get(scope)
-            .into_iter()
-            .flat_map(|scope| scope.usage.values());
-        let mine = usage.filter(|usage| {
-            usage
-                .reservation
-                .as_ref()
-                .is_some_and(|reservation| reservation.pool == *pool)
-        });
-        mine.filter_map(AddressUsage::promised_to)
-            .cloned()
-            .collect()
+        for (_, usage) in self.usage_in(scope) {
+            if let Some(reservation) = &usage.reservation
+                && reservation.pool == *pool
+            {
+                claims.extend(usage.promised_to().cloned());
+            }
+        }
+        claims
     }
 
     /// Makes a pool a member of its scope, and moves its addresses to the scope if it has changed.

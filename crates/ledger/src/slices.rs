@@ -223,10 +223,9 @@ impl Slices {
         };
         let before = self.assignable.len();
         let of_pool = self.groups.intersect(&SpanSet::from(groups));
-        of_pool
-            .spans()
-            .iter()
-            .for_each(|span| self.assignable.release_span(*span));
+        for span in of_pool.spans() {
+            self.assignable.release_span(*span);
+        }
         let first = self
             .numbers(groups.first())
             .map_or(span.first(), Span::first);
@@ -244,9 +243,9 @@ impl Slices {
         for group in in_use.chain(pending) {
             self.assignable.take(group);
         }
-        slices
-            .into_iter()
-            .for_each(|slice| self.assignable.take_span(slice));
+        for slice in slices {
+            self.assignable.take_span(slice);
+        }
         self.is_group_freed |= self.assignable.len() > before;
     }
 
@@ -300,17 +299,16 @@ impl Slices {
         holding.order.reset();
         if !info.is_returning {
             let all: SpanSet = usable.allocatable().intersect(&SpanSet::from(span));
-            all.spans()
-                .iter()
-                .for_each(|span| holding.all.release_span(*span));
-            match contents.free {
-                Some(free) => free
-                    .within(span)
-                    .for_each(|span| holding.free.release_span(span)),
-                None => all
-                    .spans()
-                    .iter()
-                    .for_each(|span| holding.free.release_span(*span)),
+            for span in all.spans() {
+                holding.all.release_span(*span);
+                if contents.free.is_none() {
+                    holding.free.release_span(*span);
+                }
+            }
+            if let Some(free) = contents.free {
+                for span in free.within(span) {
+                    holding.free.release_span(span);
+                }
             }
             let remembered = contents
                 .remembered
@@ -321,7 +319,9 @@ impl Slices {
         let allocated = contents
             .allocated
             .range(usable.block(span.first())..=usable.block(span.last()));
-        allocated.for_each(|(block, at)| holding.order.record(*block, *at));
+        for (block, at) in allocated {
+            holding.order.record(*block, *at);
+        }
         self.assigned.insert(
             span.first(),
             Assigned {
