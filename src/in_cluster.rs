@@ -34,6 +34,7 @@ mod context;
 mod cooldown;
 mod deletion_check;
 mod duplicates;
+mod errors;
 mod handler;
 mod kinds;
 mod machines;

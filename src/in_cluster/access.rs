@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use capi_ipam_api::advice::{ANOTHER_POOL, LIMIT, exhausted};
+use capi_ipam_api::advice::{ANOTHER_POOL, exhausted};
 use capi_ipam_api::{PoolKey, Slot};
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::{ClaimAttributes, LimitCheck, LimitReached, PoolInfo, priority};
+use capi_ipam_ledger::{ClaimAttributes, LimitCheck, PoolInfo, priority};
 use capi_ipam_provider::HandlerError;
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt};
 
-use super::handler::{InClusterHandler, request_error};
+use super::errors::{limit_error, request_error};
+use super::handler::InClusterHandler;
 use super::machines::machine_of;
 use super::pools::describe_counts;
 
@@ -147,9 +148,4 @@ fn headroom_selector(info: &PoolInfo) -> Option<&Selector> {
         .headroom
         .as_ref()
         .map(|(_, selector)| selector)
-}
-
-/// The error of a claim whose namespace or Cluster may have no further address.
-pub(super) fn limit_error(pool: &PoolKey, limit: &LimitReached) -> HandlerError {
-    HandlerError::QuotaExceeded(format!("{limit} of {pool}; {LIMIT}, or {ANOTHER_POOL}"))
 }

@@ -15,7 +15,8 @@ use tracing::warn;
 
 use super::allocation::Candidate;
 use super::duplicates::duplicate_message;
-use super::handler::{InClusterHandler, ReserveResult, request_error, unexpected_event};
+use super::errors::{request_error, unexpected_event};
+use super::handler::{InClusterHandler, ReserveResult};
 use super::reservation::{Ownership, claim_reference, ownership};
 use super::reservation_store::WriteResult;
 

@@ -16,9 +16,8 @@ use capi_ipam_protocol::allocate::{
 use capi_ipam_provider::{Allocation, Ensured, HandlerError};
 use tracing::debug;
 
-use super::handler::{
-    InClusterHandler, ReserveResult, cannot_allocate, request_error, unexpected_event,
-};
+use super::errors::{cannot_allocate, request_error, unexpected_event};
+use super::handler::{InClusterHandler, ReserveResult};
 use super::reservation_store::WriteResult;
 use super::scope_changes::{self, MoveResult};
 use super::shared_ledger::SharedLedger;

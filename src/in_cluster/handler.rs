@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_api::advice::MISSING_POOL;
 use capi_ipam_api::{IPReservation, PoolKey, Slot, names};
-use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{
@@ -18,13 +17,12 @@ use capi_ipam_provider::{
     ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter, Released,
 };
 
-use super::access::limit_error;
 use super::context::Context;
+use super::errors::{cannot_allocate, limit_error, request_error, slice_unavailable};
 use super::release;
 use super::reservation::{Ownership, build, claim_reference, ownership};
 use super::reservation_store::CreateResult;
 use super::shared_ledger::SharedLedger;
-use super::slices::slice_unavailable;
 
 /// Serves claims of the four pool kinds: pools of addresses and of prefixes, namespaced and global.
 pub struct InClusterAdapter {
@@ -189,15 +187,6 @@ impl ClaimHandler for InClusterHandler {
     }
 }
 
-/// The steps and the requests of the protocol do not fit together.
-pub(super) fn unexpected_event() -> HandlerError {
-    HandlerError::Permanent("unexpected step of the protocol; this is a bug".to_owned())
-}
-
-pub(super) fn cannot_allocate(pool: &PoolKey) -> HandlerError {
-    HandlerError::PoolNotReady(format!("{pool} cannot allocate addresses now"))
-}
-
 /// The result of creating a reservation.
 pub(super) enum ReserveResult {
     /// The address is reserved for the claim.
@@ -340,11 +329,4 @@ impl InClusterHandler {
             CreateResult::Taken(_) => Ok(ReserveResult::Conflict),
         }
     }
-}
-
-pub(super) fn request_error(action: &str, error: CallError) -> HandlerError {
-    if error.is_conflict() {
-        return HandlerError::Conflict(error_chain(&error));
-    }
-    HandlerError::transient(format!("cannot {action}"), error)
 }

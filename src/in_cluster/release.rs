@@ -12,7 +12,7 @@ use capi_ipam_provider::HandlerError;
 use capi_ipam_provider::api::{IPAddressClaim, Uid};
 
 use super::context::Context;
-use super::handler::unexpected_event;
+use super::errors::unexpected_event;
 use super::reservation::{Ownership, claim_reference, ownership};
 use super::reservation_store::{FormerUse, WriteResult};
 

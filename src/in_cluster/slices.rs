@@ -3,21 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::advice::{ANOTHER_POOL, LIMIT};
 use capi_ipam_api::{IPSlice, Pool, PoolKey, SliceOwner, SliceOwnerKind, conditions, slice_name};
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::{PoolInfo, SliceRefusal};
+use capi_ipam_ledger::PoolInfo;
 use capi_ipam_provider::HandlerError;
 use kube::ResourceExt;
 use tracing::{debug, info, warn};
 
-use super::handler::{InClusterHandler, request_error};
+use super::errors::request_error;
+use super::handler::InClusterHandler;
 use super::shared_ledger::SharedLedger;
-
-/// The delay before a claim that waits for a slice is reconciled again. The end of the assignment
-/// wakes it earlier.
-const PENDING_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// How long no other claim of the owner tries to assign a slice after the API server has refused
 /// one. The end of an assignment wakes the claims that wait for it, without their backoff.
@@ -191,24 +187,6 @@ impl InClusterHandler {
                 .map(|info| info.uid),
         )
     }
-}
-
-/// The error of a claim whose owner may have no further address now. The claim is in the wait
-/// queue.
-pub(super) fn slice_unavailable(pool: &PoolKey, refusal: &SliceRefusal) -> HandlerError {
-    let reason = match refusal {
-        SliceRefusal::Pending { .. } => {
-            let message = format!("{refusal} in {pool}; the claim gets an address afterwards");
-            return HandlerError::RetryAfter {
-                message,
-                after: PENDING_RETRY_DELAY,
-            };
-        }
-        SliceRefusal::Limit { .. } => conditions::SLICE_LIMIT,
-        SliceRefusal::NoFreeSlice { .. } => conditions::NO_FREE_SLICE,
-    };
-    let message = format!("{refusal} in {pool}; {LIMIT}, or {ANOTHER_POOL}");
-    HandlerError::Waiting { reason, message }
 }
 
 /// The reference of a pool, for events.

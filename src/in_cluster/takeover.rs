@@ -12,7 +12,8 @@ use capi_ipam_ledger::{KnownReservation, PoolInfo};
 use capi_ipam_provider::HandlerError;
 use tracing::warn;
 
-use super::handler::{InClusterHandler, request_error};
+use super::errors::request_error;
+use super::handler::InClusterHandler;
 use super::reservation::claim_reference;
 use super::reservation_store::{Attempt, FormerUse, WriteResult};
 

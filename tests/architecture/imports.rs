@@ -12,32 +12,6 @@ use syn::{ItemUse, Path, UseTree};
 
 use super::sources::{Crate, ModulePath, crates};
 
-/// Folders with a circle that is still allowed: its files, and the reason.
-const ALLOWED: &[(&str, &[&str], &str)] = &[
-    (
-        "crates/ledger/src",
-        &[
-            "draining",
-            "membership",
-            "networks",
-            "pool",
-            "refresh",
-            "state",
-        ],
-        "the state updates its views, which are methods of the state",
-    ),
-    (
-        "crates/ledger/src",
-        &["policy", "proposals"],
-        "a policy returns a proposal, which contains its reason",
-    ),
-    (
-        "src/in_cluster",
-        &["access", "handler", "slices"],
-        "the steps of the handler are methods of the handler",
-    ),
-];
-
 /// The number of re-exports through which a name is followed.
 const MAX_REEXPORTS: usize = 16;
 
@@ -46,14 +20,6 @@ fn folders_have_no_import_circle() {
     let mut found = Vec::new();
     for of_crate in crates() {
         found.extend(circles(&of_crate));
-    }
-    for (folder, files, reason) in ALLOWED {
-        let count = found.len();
-        found.retain(|circle| circle.folder != *folder || circle.files != *files);
-        assert!(
-            found.len() < count,
-            "{folder}: {files:?} are no circle: remove them from the list ({reason})"
-        );
     }
     let texts: Vec<String> = found.iter().map(Circle::text).collect();
     assert!(
