@@ -221,6 +221,19 @@ fn address_crate_does_no_io() {
     }
 }
 
+#[test]
+fn shell_scripts_can_be_parsed() {
+    let mut scripts = files_below("hack", "sh");
+    scripts.push(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/run"));
+    assert!(scripts.len() > 5, "{scripts:?}");
+    for script in scripts {
+        let parsed = Command::new("bash").arg("-n").arg(&script).output();
+        let parsed = parsed.expect("bash can be run");
+        let message = String::from_utf8_lossy(&parsed.stderr);
+        assert!(parsed.status.success(), "{}: {message}", script.display());
+    }
+}
+
 /// The model can run the protocol because it is a plain function of plain values.
 #[test]
 fn protocol_depends_on_nothing() {
@@ -258,6 +271,11 @@ fn dependencies(package: &str) -> Vec<String> {
 
 /// All Rust files below a folder of the repository.
 fn sources(folder: &str) -> Vec<PathBuf> {
+    files_below(folder, "rs")
+}
+
+/// All files with an extension below a folder of the repository.
+fn files_below(folder: &str, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
     while let Some(folder) = folders.pop() {
@@ -265,7 +283,7 @@ fn sources(folder: &str) -> Vec<PathBuf> {
             let path = entry.expect("folders can be read").path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|found| found == extension) {
                 found.push(path);
             }
         }

@@ -73,29 +73,6 @@ run_test() {
       "$cargo" test --quiet --locked --test "${test% *}" -- --exact "${test#* }" >"$log" 2>&1 && return 1
   fi
   # A run that failed for another reason has detected nothing.
-      [ -n "$found" ] && echo "$found" && return 0
-      tail -n 5 "$work/$1.log" >&2
-    fi
-  done
-  return 1
-}
-
-test_of() {
-  sed -n 's/^test: //p' "tests/faults/mutants/$1.patch"
-}
-
-# Runs the test of a mutant, and prints its name if it fails.
-run_test() {
-  local test log=$work/$1.log
-  test=$(test_of "$1")
-  if [[ $test == *' '* ]]; then
-    CAPI_IPAM_MANAGER=$work/build/debug/manager \
-      "$cargo" test --quiet --locked --test "${test% *}" -- --exact "${test#* }" >"$log" 2>&1 && return 1
-  else
-    CARGO_TARGET_DIR=$work/build \
-      "$cargo" test --quiet --locked --manifest-path "$tree/Cargo.toml" --lib -- --exact "$test" >"$log" 2>&1 && return 1
-  fi
-  # A run that failed for another reason has detected nothing.
   grep -q "^test result: FAILED" "$log" && echo "$test" && return 0
   tail -n 5 "$log" >&2
   return 1
