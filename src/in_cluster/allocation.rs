@@ -77,6 +77,8 @@ struct Allocating<'a> {
     slot: Option<Slot>,
     /// The proposed address, which no other claim gets as long as it is held here.
     candidate: Option<Candidate<'a>>,
+    /// The other claim that has an IPAddress with the held address.
+    used_by: Option<NamespacedName>,
     /// The reservation of the address, if a claim has released it.
     released: Option<KnownReservation>,
 }
@@ -104,12 +106,13 @@ impl InClusterHandler {
             usable,
             slot: None,
             candidate: None,
+            used_by: None,
             released: None,
         };
         let mut allocate = Allocate::start(self.claim.bound_address().is_some());
         loop {
             if let Step::Done(end) = allocate.step() {
-                return allocating.end(end);
+                return allocating.end(end, allocate.conflicts());
             }
             let event = allocating.perform(&allocate).await?;
             allocate.next(event);
@@ -154,7 +157,7 @@ impl Allocating<'_> {
     }
 
     /// The result of the attempt.
-    fn end(&self, end: End) -> Result<Ensured, HandlerError> {
+    fn end(&self, end: End, conflicts: u8) -> Result<Ensured, HandlerError> {
         let pool = self.pool;
         match end {
             End::Allocated => {
@@ -168,7 +171,8 @@ impl Allocating<'_> {
                 Err(HandlerError::Conflict(message))
             }
             End::AllTaken => {
-                let message = format!("all proposed addresses of {pool} were already reserved");
+                let message =
+                    format!("{conflicts} proposed addresses of {pool} were already reserved");
                 Err(HandlerError::Conflict(message))
             }
             End::PoolChanges => {
@@ -204,13 +208,14 @@ impl Allocating<'_> {
         None
     }
 
-    fn held_address(&self, slot: &Slot, is_promise: bool, is_misplaced: bool) -> HeldAddress {
+    fn held_address(&mut self, slot: &Slot, is_promise: bool, is_misplaced: bool) -> HeldAddress {
+        self.used_by = self.other_owner(slot);
         HeldAddress {
             is_misplaced,
             is_promise,
             is_in_pool: self.usable.contains(slot.block),
             is_draining: self.usable.is_draining(slot.block),
-            is_used_by_other: self.other_owner(slot).is_some(),
+            is_used_by_other: self.used_by.is_some(),
         }
     }
 
@@ -363,7 +368,7 @@ impl Allocating<'_> {
     /// The IPAddress of the bound claim was deleted, and another claim uses its address.
     fn duplicate(&self) -> Result<HandlerError, HandlerError> {
         let slot = self.slot()?;
-        let owner = self.other_owner(slot).ok_or_else(unexpected_event)?;
+        let owner = self.used_by.as_ref().ok_or_else(unexpected_event)?;
         let audience = Audience::of(Some(self.handler.key.namespace()));
         let other = audience.object("IPAddress", owner.namespace(), owner.name());
         Ok(HandlerError::DuplicateAddress(format!(

@@ -22,8 +22,10 @@ struct Releasing<'a> {
     claim: &'a IPAddressClaim,
     /// The addresses that the ledger shows as reserved for the claim, and how it has used each.
     held: VecDeque<(KnownReservation, FormerUse)>,
-    /// The block of the deleted IPAddress, and the scopes in which it may be reserved.
-    deleted: Option<(Block, VecDeque<Scope>)>,
+    /// The pool and the block of the deleted IPAddress, if the ledger shows no reservation of it.
+    deleted: Option<(PoolKey, Block)>,
+    /// The scopes in which the block may be reserved, once they are looked up.
+    scopes: Option<VecDeque<Scope>>,
     /// The scope that is read.
     slot: Option<Slot>,
     /// The reservation that is released.
@@ -77,20 +79,12 @@ impl<'a> Releasing<'a> {
                 .iter()
                 .any(|held| held.pool == *pool && held.slot.block == *block)
         });
-        let deleted = unknown.map(|(pool, block)| {
-            (
-                *block,
-                context
-                    .ledger
-                    .read(|ledger| ledger.possible_scopes(pool))
-                    .into(),
-            )
-        });
         Self {
             context,
             claim,
             held: held_by_claim,
-            deleted,
+            deleted: unknown.cloned(),
+            scopes: None,
             slot: None,
             current: None,
         }
@@ -130,10 +124,12 @@ impl<'a> Releasing<'a> {
 
     fn find_scope(&mut self) -> Event {
         self.slot = None;
-        if let Some((block, scopes)) = &mut self.deleted
-            && let Some(scope) = scopes.pop_front()
-        {
-            self.slot = Some(Slot {
+        if let Some((pool, block)) = &self.deleted {
+            let ledger = &self.context.ledger;
+            let look_up = || ledger.read(|ledger| ledger.possible_scopes(pool)).into();
+            let scopes = self.scopes.get_or_insert_with(look_up);
+            let next = scopes.pop_front();
+            self.slot = next.map(|scope| Slot {
                 scope,
                 block: *block,
             });

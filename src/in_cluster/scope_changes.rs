@@ -127,7 +127,8 @@ pub(super) enum MoveResult {
     Moved,
     /// The address is reserved for another claim there: the old reservation stays.
     Taken,
-    /// The old reservation has changed meanwhile: move it again.
+    /// The old reservation has changed meanwhile, or the one in the new scope is being deleted:
+    /// move it again.
     Changed,
 }
 
@@ -157,6 +158,10 @@ pub(super) async fn move_one(
         let is_copy = |found: &IPReservation| is_same_holder(&old, found);
         match reservations.create(&target, &wanted, None, is_copy).await? {
             CreateResult::Created(created) => copy = KnownReservation::of(&created),
+            // It protects the address only until its finalizers are removed.
+            CreateResult::Exists(found) if found.metadata.deletion_timestamp.is_some() => {
+                return Ok(MoveResult::Changed);
+            }
             CreateResult::Exists(found) => {
                 reservations
                     .update_metadata(&found, &marked(&found, &old))
@@ -168,6 +173,9 @@ pub(super) async fn move_one(
                 else {
                     return Ok(MoveResult::Taken);
                 };
+                if found.metadata.deletion_timestamp.is_some() {
+                    return Ok(MoveResult::Changed);
+                }
                 reservations
                     .update_metadata(&found, &marked(&found, &old))
                     .await?;

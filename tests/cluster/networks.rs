@@ -1,6 +1,7 @@
 //! Pools with common addresses, in one network and in none.
 
 use capi_ipam_api::InClusterKind;
+use capi_ipam_controller::finalizer;
 use serde_json::json;
 
 use crate::consumer;
@@ -415,6 +416,70 @@ async fn pool_in_use_joins_and_leaves_a_network() {
             .await
             .ok()??;
         found.spec.released_at.map(drop)
+    })
+    .await;
+}
+
+/// The reservation that is being deleted protects the address only until it is gone.
+#[tokio::test]
+async fn reservation_is_not_moved_to_one_that_is_being_deleted() {
+    const FINALIZER: &str = "example.com/keep";
+    let (consumer, network) = (consumer().await, unique("net"));
+    let spec = json!({"addresses": ["10.25.0.1-10.25.0.9"], "prefix": 24});
+    consumer.create_pool("web", spec).await;
+    let address = claim_address(&consumer, "a", "web").await;
+    let old = consumer.reservation("web", &address).await;
+    let old = old.expect("the address is reserved");
+
+    // An earlier move has left a copy in the network, which waits for a finalizer.
+    let name = format!("n.{network}.{address}");
+    let mut copy = old.clone();
+    copy.metadata = kube::api::ObjectMeta {
+        name: Some(name.clone()),
+        finalizers: Some(vec![FINALIZER.to_owned()]),
+        ..Default::default()
+    };
+    copy.spec.scope = format!("n.{network}");
+    let reservations = consumer.reservations();
+    let copy = create(&reservations, &copy).await;
+    let copy = copy.expect("the reservation can be created");
+    let uid = copy.metadata.uid.as_deref().unwrap_or_default();
+    let deleted = retry_unanswered(|| reservations.delete(&name, uid)).await;
+    deleted.expect("the reservation can be deleted");
+
+    let selector = json!({"matchLabels": {"site": network}});
+    let spec = json!({"namespaces": {"from": "All"}, "pools": selector});
+    consumer.create_network(&network, spec).await;
+    consumer
+        .modify(&consumer.pools(), "web", |pool| {
+            pool["metadata"]["labels"] = json!({"site": network});
+        })
+        .await;
+    // The pool has joined: it allocates in the network, and the other address stays reserved twice.
+    eventually("the pool allocates in the network", async || {
+        consumer
+            .create_claim_of(InClusterKind::IPPool, "b", "web")
+            .await;
+        let other = consumer.wait_for_address("b").await;
+        let inside = reservations.get(&format!("n.{network}.{other}")).await;
+        inside.ok()?.map(drop)
+    })
+    .await;
+    // A move would take place now.
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let kept = consumer.reservation("web", &address).await;
+    assert_eq!(kept.and_then(|kept| kept.metadata.uid), old.metadata.uid);
+
+    let terminating = reservations.get(&name).await.expect("it can be read");
+    let terminating = terminating.expect("it waits for its finalizer");
+    assert!(terminating.metadata.deletion_timestamp.is_some());
+    let removed = finalizer::remove(&reservations, &terminating, FINALIZER).await;
+    removed.expect("the finalizer can be removed");
+    eventually("the reservation is moved", async || {
+        let moved = reservations.get(&name).await.ok()??;
+        let is_new = moved.metadata.deletion_timestamp.is_none();
+        let old = consumer.reservation("web", &address).await;
+        (is_new && old.is_none()).then_some(())
     })
     .await;
 }

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 
 use super::Ledger;
-use super::networks::NetworkInfo;
+use super::networks::{Change, NetworkInfo};
 use super::start::PoolInput;
 use super::usage::AddressOwner;
 
@@ -151,9 +151,14 @@ impl Observe<IPNetwork> for Ledger {
     }
 
     fn init_done(&mut self) {
-        for name in self.networks.end_list() {
-            self.remove_network(&name);
-        }
+        let missing = self.networks.end_list();
+        self.change(|ledger| {
+            let removed = missing
+                .iter()
+                .map(|name| ledger.networks.remove(name, None));
+            let change = Change::of_all(removed.collect());
+            ledger.refresh_pools(&change);
+        });
         self.complete_list(PoolInput::Networks);
     }
 
@@ -191,9 +196,14 @@ impl Observe<Namespace> for Ledger {
     }
 
     fn init_done(&mut self) {
-        for name in self.networks.end_namespace_list() {
-            self.remove_namespace(&name);
-        }
+        let missing = self.networks.end_namespace_list();
+        self.change(|ledger| {
+            let removed = missing
+                .iter()
+                .map(|name| ledger.networks.remove_namespace(name));
+            let change = Change::of_all(removed.collect());
+            ledger.refresh_pools(&change);
+        });
         self.complete_list(PoolInput::Namespaces);
     }
 

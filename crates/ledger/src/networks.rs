@@ -487,6 +487,18 @@ pub(super) enum Change {
 }
 
 impl Change {
+    /// The pools that any of several changes may affect: they are searched once.
+    pub(super) fn of_all(changes: Vec<Self>) -> Self {
+        let mut combined = Self::None;
+        for change in changes {
+            combined = match (combined, change) {
+                (one, Self::None) | (Self::None, one) => one,
+                _ => Self::All,
+            };
+        }
+        combined
+    }
+
     /// Whether a pool may be affected.
     pub(super) fn affects(&self, pool: &PoolKey, declared: &PoolInfo, record: &Record) -> bool {
         match self {
