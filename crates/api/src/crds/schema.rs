@@ -101,19 +101,26 @@ fn normalize(schema: &mut Value) {
             choices.iter().filter_map(value).collect(),
         );
     }
-    if let Some(description) = fields.get_mut("description")
-        && let Some(text) = description.as_str()
-    {
-        *description = Value::String(text.replace('\n', " "));
-    }
     if let Some(items) = fields.get_mut("items") {
         normalize(items);
     }
+    join_lines(schema);
     for (name, property) in properties(schema).into_iter().flatten() {
-        // Written by hand, in its final form.
-        if name != "conditions" {
+        if name == "conditions" {
+            // Written by hand, in its final form, but for the comment of the field.
+            join_lines(property);
+        } else {
             normalize(property);
         }
+    }
+}
+
+/// Where the lines of a comment end is no part of the API.
+fn join_lines(schema: &mut Value) {
+    if let Some(description) = schema.get_mut("description")
+        && let Some(text) = description.as_str()
+    {
+        *description = Value::String(text.replace('\n', " "));
     }
 }
 
