@@ -130,7 +130,9 @@ fn check(
     let in_use: Vec<(usize, bool, Slot)> = in_use.collect();
     let (mut ledger, mut other) = (Ledger::default(), Ledger::default());
     ledger.apply_pool(&pool);
-    in_use.iter().for_each(|used| add_used(&mut ledger, &key, used));
+    in_use
+        .iter()
+        .for_each(|used| add_used(&mut ledger, &key, used));
     in_use
         .iter()
         .rev()

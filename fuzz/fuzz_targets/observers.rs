@@ -19,9 +19,7 @@ use std::time::Instant;
 use capi_ipam_api::{PoolKey, Scope, SliceOwner, SliceOwnerKind, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::{
-    ClaimAttributes, Held, Ledger, Outcome, PoolInfo, Preparation, Unreserved,
-};
+use capi_ipam_ledger::{ClaimAttributes, Held, Ledger, Outcome, PoolInfo, Preparation, Unreserved};
 use capi_ipam_provider::api::Uid;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;

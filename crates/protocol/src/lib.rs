@@ -20,7 +20,7 @@
 //! | [`adopt::Adopt`] | A2 for a claim with an IPAddress | `in_cluster/adoption.rs` |
 //! | [`free::Free`] | R2 | `in_cluster/release.rs` |
 //!
-//! [`write`] has the rules for answers and unknown outcomes, and [`decision`] decides which
+//! [`mod@write`] has the rules for answers and unknown outcomes, and [`decision`] decides which
 //! operation a claim needs. `docs/design/allocation.md` explains why the protocol is safe.
 //!
 //! An event that a machine does not expect ends it with an error: a driver that reports one has a
