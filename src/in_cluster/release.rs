@@ -102,7 +102,7 @@ impl<'a> Releasing<'a> {
             Step::FindScope => Ok(self.find_scope()),
             Step::ReadReservation => self.read_reservation().await,
             Step::Release(_) => self.release().await,
-            Step::Done(_) => Ok(Event::Released),
+            Step::Done(_) => Err(unexpected_event()),
         }
     }
 

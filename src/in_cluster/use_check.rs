@@ -88,7 +88,7 @@ impl UseCheck {
         }
     }
 
-    /// Checks the addresses of the pools that were not among those of the last pass: whoever may
+    /// Checks the addresses of the pools that were not among those of the last pass: a user who may
     /// write one pool does not cause that those of all others are read again.
     async fn pass(&mut self, pools: Vec<PoolKey>) {
         let added: Vec<PoolKey> = pools

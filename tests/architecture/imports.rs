@@ -3,7 +3,7 @@
 //!
 //! The nodes of the graph of a folder are its files, each with the folder of its submodules. An
 //! import of a re-exported name is an import of the file that defines it. What a file imports from
-//! the file of its own folder (`super::`) is no arrow of this graph.
+//! the file above it (`super::`) is not an edge of this graph.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ fn folders_have_no_import_circle() {
     let texts: Vec<String> = found.iter().map(Circle::text).collect();
     assert!(
         texts.is_empty(),
-        "files that import each other; move what they share into a file of its own:\n{}",
+        "files that import each other; move what they share into another file:\n{}",
         texts.join("\n")
     );
 }

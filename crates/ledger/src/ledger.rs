@@ -72,7 +72,7 @@ pub(super) struct Ignored {
 
 impl Ledger {
     /// Creates an empty ledger that several tasks use. Its owner calls [`Ledger::refresh`] while
-    /// [`Effects::has_queued_refreshes`] is set, so that nobody has to wait for the computation of
+    /// [`Effects::has_queued_refreshes`] is set, so that no caller waits for the computation of
     /// all pools. Any other ledger computes them at once.
     pub fn shared() -> Self {
         Self {

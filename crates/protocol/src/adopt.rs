@@ -35,7 +35,7 @@ pub enum Holder {
     EarlierClaim,
     /// No claim has it: it is released, and this claim may take it over.
     Released,
-    /// That of another claim, or nobody may have the address.
+    /// That of another claim, or the address is excluded or cools down.
     Other,
 }
 

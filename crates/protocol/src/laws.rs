@@ -350,7 +350,7 @@ fn allocated_address_is_reserved_for_the_claim() {
 }
 
 #[test]
-fn reservation_of_another_claim_is_taken_over_after_a_read_of_the_claim() {
+fn reservation_is_taken_over_after_a_read_of_the_claim() {
     use adopt::{Adopt, End, Event, Holder, Step};
     let start = [true, false].map(|is_held| (Adopt::start(is_held), false));
     walk(start.to_vec(), |(adopt, is_checked)| {

@@ -43,7 +43,7 @@ pub enum Creation {
 /// What the read after a creation shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CreationRead {
-    /// The object is as wanted, whoever has created it.
+    /// The object is as wanted: this request has created it, or another one.
     AsWanted,
     /// The name is taken, whatever the object contains.
     Taken,
@@ -129,5 +129,45 @@ pub fn read_after_change(found: Option<Found>) -> ChangeRead {
         ChangeRead::StillUnknown
     } else {
         ChangeRead::Changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_unclear_answer_needs_a_read() {
+        use Answer::{Applied, Conflict, NameExists, NotFound, Rejected, Unknown};
+        for (answer, creation, change) in [
+            (Applied, Creation::Created, Change::Done),
+            (NameExists, Creation::Read, Change::Failed),
+            (Conflict, Creation::Failed, Change::Read),
+            (NotFound, Creation::Failed, Change::Gone),
+            (Unknown, Creation::Read, Change::Read),
+            (Rejected, Creation::Failed, Change::Failed),
+        ] {
+            assert_eq!(after_creation(answer), creation, "{answer:?}");
+            assert_eq!(after_change(answer), change, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn write_that_may_still_be_applied_stays_unknown() {
+        let read = |is_same, is_unchanged, is_done| {
+            read_after_change(Some(Found {
+                is_same,
+                is_unchanged,
+                is_done,
+            }))
+        };
+        assert_eq!(read(true, false, true), ChangeRead::Done);
+        assert_eq!(read(true, true, false), ChangeRead::StillUnknown);
+        assert_eq!(read(true, false, false), ChangeRead::Changed);
+        // Another object of the name, even if it looks as wanted.
+        assert_eq!(read(false, false, true), ChangeRead::Changed);
+        assert_eq!(read_after_change(None), ChangeRead::Gone);
+        assert_eq!(read_after_creation(None), CreationRead::StillUnknown);
+        assert_eq!(read_after_creation(Some(false)), CreationRead::Taken);
     }
 }

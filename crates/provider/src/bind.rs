@@ -92,7 +92,7 @@ impl<A: ProviderAdapter> Binding<'_, A> {
             Step::CreateAddress => self.create_address().await,
             Step::RepairAddress => self.repair_address().await,
             Step::Commit => self.commit(bind.adopts_from_other_claim()).await,
-            Step::Done(_) => Ok(Event::Committed),
+            Step::Done(_) => Err(unexpected_event()),
         }
     }
 
@@ -241,7 +241,7 @@ impl<A: ProviderAdapter> Binding<'_, A> {
         let Err(error) = traces::in_span(trace_span!("create_address"), create).await else {
             return Ok(Event::Created);
         };
-        // A read shows the IPAddress that has the name, whoever has created it.
+        // A read shows the IPAddress that has the name, of this process or another one.
         if error.is_already_exists() || error.outcome_is_unknown() {
             self.error = Some(error.into());
             return Ok(Event::NotCreated);

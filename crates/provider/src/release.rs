@@ -192,7 +192,7 @@ impl<A: ProviderAdapter> Releasing<'_, A> {
             Step::Release => self.release_address().await,
             Step::Report => self.report().await,
             Step::RemoveFinalizer => self.remove_finalizer().await,
-            Step::Done(_) => Ok(Event::FinalizerRemoved),
+            Step::Done(_) => Err(unexpected_event()),
         }
     }
 
@@ -344,7 +344,7 @@ impl<A: ProviderAdapter> CleaningUp<'_, A> {
                     Ok(Event::Later)
                 }
             },
-            Step::Done(_) => Ok(Event::Released),
+            Step::Done(_) => Err(unexpected_event()),
         }
     }
 
