@@ -234,6 +234,24 @@ fn shell_scripts_can_be_parsed() {
     }
 }
 
+/// Each mutant of the fault plans is a patch of the sources: a change of a line that it names makes
+/// it useless. A change that breaks one is mended together with it.
+#[test]
+fn mutants_can_be_applied() {
+    let mutants = files_below("tests/faults/mutants", "patch");
+    assert!(mutants.len() >= 20, "{mutants:?}");
+    for mutant in mutants {
+        let applied = Command::new("git")
+            .args(["apply", "--check"])
+            .arg(&mutant)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output();
+        let applied = applied.expect("git can be run");
+        let message = String::from_utf8_lossy(&applied.stderr);
+        assert!(applied.status.success(), "{}: {message}", mutant.display());
+    }
+}
+
 /// The model can run the protocol because it is a plain function of plain values.
 #[test]
 fn protocol_depends_on_nothing() {

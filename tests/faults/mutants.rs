@@ -1,15 +1,14 @@
 //! The mutants that the fault plans or a test must detect, as patches; `hack/faults/mutants.sh`
-//! builds and tests them.
+//! builds and tests them. That each can be applied is a test of the architecture.
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use crate::fault::Plan;
 
-/// A change of the program may invalidate a patch, or the format of plans.
+/// The format of plans may change.
 #[test]
-fn every_mutant_applies_and_has_a_detector() {
+fn every_mutant_has_a_detector() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let files = fs::read_dir(root.join("tests/faults/mutants")).expect("the folder can be read");
     let mut found = 0;
@@ -29,17 +28,6 @@ fn every_mutant_applies_and_has_a_detector() {
             serde_json::from_str::<Plan>(plan)
                 .unwrap_or_else(|error| panic!("{name}: {plan}: {error}"));
         }
-        let output = Command::new("git")
-            .args(["apply", "--check"])
-            .arg(&file)
-            .current_dir(root)
-            .output();
-        let output = output.expect("git runs");
-        assert!(
-            output.status.success(),
-            "{name}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
         found += 1;
     }
     assert!(found >= 20, "{found} mutants");
