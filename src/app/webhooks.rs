@@ -139,7 +139,7 @@ impl View for LedgerView {
 
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         let info = self.read(|ledger| ledger.pool_info(pool))?;
-        Some((info.scope, info.usable.ok()))
+        Some((info.scope.clone(), info.usable.clone().ok()))
     }
 
     fn over_limit(&self, pool: &PoolKey, rules: &AccessRules) -> OverLimit {

@@ -64,7 +64,7 @@ struct Allocating<'a> {
     handler: &'a InClusterHandler,
     pool: &'a PoolKey,
     /// The pool, and the blocks of it from which an address is allocated.
-    info: PoolInfo,
+    info: Arc<PoolInfo>,
     usable: Arc<UsableBlocks>,
     requested: Option<Block>,
     /// The addresses that the ledger shows as held by the claim, or promised to it.
@@ -88,7 +88,7 @@ impl InClusterHandler {
     pub(super) async fn allocate_from(
         &self,
         pool: &PoolKey,
-        info: PoolInfo,
+        info: Arc<PoolInfo>,
         usable: Arc<UsableBlocks>,
     ) -> Result<Ensured, HandlerError> {
         let requested = self.requested(pool, &info)?;

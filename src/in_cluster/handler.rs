@@ -225,7 +225,7 @@ impl InClusterHandler {
         &self,
         pool: &PoolKey,
         serves: fn(&PoolInfo) -> bool,
-    ) -> Result<PoolInfo, HandlerError> {
+    ) -> Result<Arc<PoolInfo>, HandlerError> {
         let found = self.ledger().note(|ledger| {
             ledger.serving_or_wait(pool, &self.key, self.basic_attributes(), serves)
         });

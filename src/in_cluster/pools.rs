@@ -328,7 +328,7 @@ impl PoolReconciler {
         let ledger = &self.context.ledger;
         let info = ledger
             .read(|ledger| ledger.pool_info(key))
-            .unwrap_or_else(|| PoolInfo::of(pool));
+            .unwrap_or_else(|| Arc::new(PoolInfo::of(pool)));
         let overlapping = ledger.overlapping(key);
         let has_one_length = info.usable.as_ref().is_ok_and(|usable| {
             ledger.read(|ledger| ledger.have_length(&overlapping, usable.length))

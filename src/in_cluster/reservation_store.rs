@@ -218,7 +218,7 @@ impl ReservationStore {
         former_use: FormerUse,
     ) -> Result<WriteResult, CallError> {
         let pool = self.ledger.read(|ledger| ledger.pool_info(&known.pool));
-        if keeps_reservation(pool.as_ref(), former_use) {
+        if keeps_reservation(pool.as_deref(), former_use) {
             self.set_released_at_now(known, |found| found.spec.released_at.is_some())
                 .await
         } else {

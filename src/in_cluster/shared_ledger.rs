@@ -209,7 +209,7 @@ impl SharedLedger {
     /// Records a pool. Its addresses are parsed without holding the lock.
     fn record_pool(&self, pool: &Pool, origin: Origin) {
         let known = self.read(|ledger| ledger.declared_pool(&PoolKey::of(pool)));
-        let info = PoolInfo::updated(known.as_ref(), pool);
+        let info = PoolInfo::updated(known.as_deref(), pool);
         self.change(|ledger| ledger.record_pool(pool, info, origin));
     }
 

@@ -208,7 +208,7 @@ impl SliceReturn {
                     &slice.pool,
                     ledger
                         .read(|ledger| ledger.pool_info(&slice.pool))
-                        .map(|info| info.uid),
+                        .map(|info| info.uid.clone()),
                 );
                 let owner = describe(&slice.pool, &slice.owner);
                 let message = format!(

@@ -184,7 +184,7 @@ impl InClusterHandler {
             pool,
             self.ledger()
                 .read(|ledger| ledger.pool_info(pool))
-                .map(|info| info.uid),
+                .map(|info| info.uid.clone()),
         )
     }
 }

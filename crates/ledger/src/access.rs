@@ -9,6 +9,7 @@ use capi_ipam_provider::api::Uid;
 
 use super::pool::PoolEntry;
 use super::quota::{Consumer, Group, Quota};
+use super::shared_names::SharedName;
 use super::usage::{AddressUsage, ReservationInfo};
 use super::{Ledger, LimitReached, PoolKey};
 
@@ -126,7 +127,8 @@ impl Ledger {
         if reservation.claim_uid != Some(uid) || !is_order_known {
             return LimitCheck::Unknown;
         }
-        let consumer = Consumer::new(claim.clone(), reservation.cluster.clone());
+        let cluster = reservation.cluster.as_ref().map(SharedName::text);
+        let consumer = Consumer::new(claim.clone(), cluster);
         let exceeded = consumer.groups().filter(|group| {
             let before = || self.claims_before(pool, reservation, claim, group);
             match quota.limit(group) {

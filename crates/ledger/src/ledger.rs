@@ -154,7 +154,7 @@ impl Ledger {
 
     /// The settings of a pool that exists.
     pub(super) fn info(&self, pool: &PoolKey) -> Option<&PoolInfo> {
-        self.pools.get(pool)?.info.as_ref()
+        self.pools.get(pool)?.info.as_deref()
     }
 
     /// The reservation of an address.

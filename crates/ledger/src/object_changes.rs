@@ -20,20 +20,20 @@ use super::{Ledger, PoolInfo};
 
 impl Ledger {
     /// The settings of a pool as its object declares them, without those of its network.
-    pub fn declared_pool(&self, key: &PoolKey) -> Option<PoolInfo> {
+    pub fn declared_pool(&self, key: &PoolKey) -> Option<Arc<PoolInfo>> {
         self.pools.get(key)?.declared.clone()
     }
 
     /// Records a pool that a watch has shown.
     pub fn apply_pool(&mut self, pool: &Pool) {
-        let info = PoolInfo::updated(self.declared_pool(&PoolKey::of(pool)).as_ref(), pool);
+        let info = PoolInfo::updated(self.declared_pool(&PoolKey::of(pool)).as_deref(), pool);
         self.record_pool(pool, info, Origin::Watch);
     }
 
     /// Records a pool that a response has shown. Ignored if the ledger has newer information: the
     /// pool was deleted, or a newer version of it or another pool of its name was observed.
     pub fn insert_pool(&mut self, pool: &Pool) {
-        let info = PoolInfo::updated(self.declared_pool(&PoolKey::of(pool)).as_ref(), pool);
+        let info = PoolInfo::updated(self.declared_pool(&PoolKey::of(pool)).as_deref(), pool);
         self.record_pool(pool, info, Origin::Response);
     }
 
@@ -57,7 +57,7 @@ impl Ledger {
         entry.stamp = stamp;
         let (has_status, status) = status_record(pool);
         let has_same_status = entry.set_status_record(&info.uid, has_status, status);
-        if entry.declared.as_ref() == Some(&info) {
+        if entry.declared.as_deref() == Some(&info) {
             if !has_same_status {
                 self.queue_refresh(&key);
             }
@@ -90,7 +90,7 @@ impl Ledger {
             _ => PoolInfo::never_decoded(key, object),
         };
         entry.set_status_record(&later.uid, false, None);
-        if entry.declared.as_ref() != Some(&later) {
+        if entry.declared.as_deref() != Some(&later) {
             self.set_pool(key, Some(later));
         }
         self.waiting_for_pool(key)
@@ -179,7 +179,7 @@ impl Ledger {
         self.pool_versions.entry(kind).or_default().restored();
         for (key, entry) in &mut self.pools {
             if let Some(declared) = entry.declared.as_mut().filter(|_| key.kind == kind) {
-                declared.generation = None;
+                Arc::make_mut(declared).generation = None;
             }
         }
     }

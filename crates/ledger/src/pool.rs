@@ -28,9 +28,10 @@ const MAX_AHEAD: usize = 64;
 #[derive(Default)]
 pub(super) struct PoolEntry {
     /// As the pool object declares it; `None` without an object.
-    pub(super) declared: Option<PoolInfo>,
-    /// The same, with the restrictions of its network.
-    pub(super) info: Option<PoolInfo>,
+    pub(super) declared: Option<Arc<PoolInfo>>,
+    /// The same, with the restrictions of its network. Without any, both are one value: most pools
+    /// are in no network, and there can be ten thousand of them.
+    pub(super) info: Option<Arc<PoolInfo>>,
     pub(super) wait_queue: WaitQueue,
     /// When the pool object was last seen.
     pub(super) stamp: Stamp,
@@ -445,7 +446,7 @@ impl PoolEntry {
     /// The pool, if it neither is deleted nor being deleted: otherwise all cool-downs end
     /// immediately.
     fn existing(&self) -> Option<&PoolInfo> {
-        self.info.as_ref().filter(|info| !info.deleting)
+        self.info.as_deref().filter(|info| !info.deleting)
     }
 
     /// Whether released addresses are kept for the next claims of the same names.

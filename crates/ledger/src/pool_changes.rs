@@ -115,9 +115,24 @@ fn keep_blocks(known: Option<&PoolInfo>, info: Option<&mut PoolInfo>) {
     }
 }
 
+/// Makes the declared state of a pool and the one with the restrictions of its network one value if
+/// the network restricts nothing.
+fn share_if_equal(
+    declared: Option<Arc<PoolInfo>>,
+    info: Option<PoolInfo>,
+) -> (Option<Arc<PoolInfo>>, Option<Arc<PoolInfo>>) {
+    let info = info.map(Arc::new);
+    if declared == info {
+        (info.clone(), info)
+    } else {
+        (declared, info)
+    }
+}
+
 impl Ledger {
     /// Replaces the state of a pool object; `None` removes it.
     pub(super) fn set_pool(&mut self, key: &PoolKey, declared: Option<PoolInfo>) {
+        let declared = declared.map(Arc::new);
         let placed = declared
             .as_ref()
             .map(|declared| self.in_network(key, declared));
@@ -140,7 +155,7 @@ impl Ledger {
     pub(super) fn set_placed(
         &mut self,
         key: &PoolKey,
-        declared: Option<PoolInfo>,
+        declared: Option<Arc<PoolInfo>>,
         placed: Option<PoolInNetwork>,
     ) {
         let (before, overlapping_before) = (self.allocation(key), self.overlapping_to_report(key));
@@ -155,7 +170,7 @@ impl Ledger {
     fn replace_pool(
         &mut self,
         key: &PoolKey,
-        declared: Option<PoolInfo>,
+        declared: Option<Arc<PoolInfo>>,
         placed: Option<PoolInNetwork>,
     ) {
         let mut info = self.place(key, placed);
@@ -167,9 +182,10 @@ impl Ledger {
         let Some(entry) = self.pools.get(key) else {
             return;
         };
-        keep_blocks(entry.info.as_ref(), info.as_mut());
-        let known = (entry.declared.as_ref(), entry.info.as_ref());
-        let change = PoolChange::of(known, (declared.as_ref(), info.as_ref()), before, after);
+        keep_blocks(entry.info.as_deref(), info.as_mut());
+        let (declared, info) = share_if_equal(declared, info);
+        let known = (entry.declared.as_deref(), entry.info.as_deref());
+        let change = PoolChange::of(known, (declared.as_deref(), info.as_deref()), before, after);
         let networks = [network_of(&change.before), network_of(&change.after)];
         self.effects.networks.extend(networks.into_iter().flatten());
         if change.moves() && change.had_object {
@@ -209,8 +225,8 @@ impl Ledger {
     fn replace_object(
         &mut self,
         key: &PoolKey,
-        declared: Option<PoolInfo>,
-        info: Option<PoolInfo>,
+        declared: Option<Arc<PoolInfo>>,
+        info: Option<Arc<PoolInfo>>,
         change: &PoolChange,
     ) {
         let Some(entry) = self.pools.get_mut(key) else {

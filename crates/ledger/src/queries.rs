@@ -65,7 +65,7 @@ impl Ledger {
     }
 
     /// The settings of a pool, `None` if it does not exist.
-    pub fn pool_info(&self, pool: &PoolKey) -> Option<PoolInfo> {
+    pub fn pool_info(&self, pool: &PoolKey) -> Option<Arc<PoolInfo>> {
         self.pools.get(pool)?.info.clone()
     }
 

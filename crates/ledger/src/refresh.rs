@@ -163,7 +163,7 @@ impl Ledger {
         let Some(entry) = self.pools.get(key) else {
             return;
         };
-        let is_same = entry.info.as_ref() == Some(&placed.info)
+        let is_same = entry.info.as_deref() == Some(&placed.info)
             && entry.record == placed.record
             && entry.awaited == placed.awaited;
         if is_same {

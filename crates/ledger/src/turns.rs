@@ -1,5 +1,6 @@
 //! The turns of waiting claims, and the claims that are being reconciled.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_api::PoolKey;
@@ -13,7 +14,7 @@ use super::{ClaimAttributes, Ledger, PoolInfo, Priority};
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolLookup {
     /// The pool exists.
-    Found(Box<PoolInfo>),
+    Found(Arc<PoolInfo>),
     /// The pool does not exist, and this is the first lookup for the claim: if both were created at
     /// the same time, the claim can be observed first.
     NotSeenYet,
@@ -33,13 +34,13 @@ impl Ledger {
         let entry = self.pools.entry(pool.clone()).or_default();
         let info = entry.info.clone();
         if let Some(info) = info.as_ref().filter(|info| info.can_allocate()) {
-            return PoolLookup::Found(Box::new(info.clone()));
+            return PoolLookup::Found(Arc::clone(info));
         }
         // A claim in the queue has seen the pool.
         let was_known = entry.wait_queue.waits(claim);
         entry.wait_queue.wait_for_pool(claim, &attributes.into());
         match info {
-            Some(info) => PoolLookup::Found(Box::new(info)),
+            Some(info) => PoolLookup::Found(info),
             None if !was_known => PoolLookup::NotSeenYet,
             None => PoolLookup::Missing,
         }
@@ -52,9 +53,9 @@ impl Ledger {
         claim: &NamespacedName,
         attributes: impl Into<ClaimAttributes>,
         serves: impl Fn(&PoolInfo) -> bool,
-    ) -> Option<PoolInfo> {
+    ) -> Option<Arc<PoolInfo>> {
         let entry = self.pools.entry(pool.clone()).or_default();
-        let info = entry.info.clone().filter(serves);
+        let info = entry.info.clone().filter(|info| serves(info));
         if info.is_none() {
             entry.wait_queue.wait_for_pool(claim, &attributes.into());
         }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::num::NonZeroI64;
-use std::sync::Arc;
 
 use capi_ipam_api::{IPReservation, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -15,6 +14,7 @@ use smallvec::SmallVec;
 use super::PoolKey;
 use super::object_uid::ObjectUid;
 use super::quota::Consumer;
+use super::shared_names::SharedName;
 
 /// The addresses of one scope that are not free, and the pools that allocate from the scope.
 #[derive(Debug, Default)]
@@ -145,7 +145,7 @@ pub(super) struct ReservationInfo {
     pub(super) claim: Option<NamespacedName>,
     pub(super) claim_uid: Option<Uid>,
     /// The name of the Cluster of the claim.
-    pub(super) cluster: Option<Arc<str>>,
+    pub(super) cluster: Option<SharedName>,
     /// Whether the watch has reported it, and so all reservations that were created before.
     pub(super) is_observed: bool,
     /// In seconds since the Unix epoch, as it is written: all managers have to derive the same
@@ -266,7 +266,7 @@ pub(super) struct AddressOwner {
     pub(super) name: NamespacedName,
     pub(super) pool: PoolKey,
     /// The name of the Cluster of the claim.
-    pub(super) cluster: Option<Arc<str>>,
+    pub(super) cluster: Option<SharedName>,
     /// The newest list when the watch last showed it.
     pub(super) list: ListNumber,
 }
@@ -275,7 +275,7 @@ impl ReservationInfo {
     pub(super) fn of(
         reservation: &IPReservation,
         pool: PoolKey,
-        cluster: Option<Arc<str>>,
+        cluster: Option<SharedName>,
         stamp: Stamp,
         is_observed: bool,
     ) -> Self {
@@ -432,10 +432,10 @@ impl AddressUsage {
             let owner = self.owners.iter().find(|owner| owner.name == *claim);
             // The Cluster of the IPAddress, if the reservation names none.
             let cluster = match &reservation.cluster {
-                Some(cluster) => Some(cluster.clone()),
-                None => owner.and_then(|owner| owner.cluster.clone()),
+                Some(cluster) => Some(cluster),
+                None => owner.and_then(|owner| owner.cluster.as_ref()),
             };
-            let consumer = Consumer::new(claim.clone(), cluster);
+            let consumer = Consumer::new(claim.clone(), cluster.map(SharedName::text));
             charges.push((reservation.pool.clone(), consumer));
         }
         for owner in &self.owners {
@@ -446,7 +446,8 @@ impl AddressUsage {
                 None => self.elsewhere == 0,
             };
             if is_counted {
-                let consumer = Consumer::new(owner.name.clone(), owner.cluster.clone());
+                let cluster = owner.cluster.as_ref().map(SharedName::text);
+                let consumer = Consumer::new(owner.name.clone(), cluster);
                 charges.push((owner.pool.clone(), consumer));
             }
         }

@@ -86,7 +86,7 @@ fn pool_needs_the_block_length_of_its_network() {
 
 /// Why the network does not accept a pool.
 fn refusal(ledger: &Ledger, pool: &PoolKey) -> Option<NetworkRefusal> {
-    ledger.pool_info(pool).unwrap().network_problem
+    ledger.pool_info(pool).unwrap().network_problem.clone()
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn spec_is_parsed_once_per_generation() {
         pool
     };
     ledger.apply_pool(&at(1, "10.0.0.1-10.0.0.8"));
-    let read = ledger.pool_info(&key()).unwrap().usable.unwrap();
+    let read = ledger.pool_info(&key()).unwrap().usable.clone().unwrap();
     // An API server never sends this: it shows that the spec of a known generation is not parsed
     // again.
     ledger.apply_pool(&at(1, "nothing"));

@@ -551,7 +551,7 @@ proptest! {
         for pool in POOLS.map(named) {
             let [one, other] = [&managers[0], &managers[1]].map(|manager| {
                 let info = manager.ledger.pool_info(&pool).unwrap();
-                (info.scope, info.network_problem, info.initialized, manager.ledger.pool_network(&pool))
+                (info.scope.clone(), info.network_problem.clone(), info.initialized, manager.ledger.pool_network(&pool))
             });
             prop_assert_eq!(one, other, "{}: {:?}", pool, objects);
         }

@@ -102,7 +102,7 @@ fn network_that_cannot_be_decoded_keeps_its_pools() {
     };
     Observe::<IPNetwork>::apply_invalid(&mut ledger, &invalid);
     assert_kept(&mut ledger, "changed");
-    let refusal = ledger.pool_info(&key()).unwrap().network_problem;
+    let refusal = ledger.pool_info(&key()).unwrap().network_problem.clone();
     assert_eq!(refusal, Some(NetworkRefusal::Invalid("lab".into())));
     // It is listed again, and is not removed.
     Observe::<IPNetwork>::init(&mut ledger);
