@@ -58,6 +58,20 @@ const FORBIDDEN_NAMES: &[(&str, &[&str])] = &[
         "crates/testing",
         &["inclusterippool", "inclusterprefixpool", "ipreservation"],
     ),
+    (
+        "crates/objects",
+        &[
+            "ipam.",
+            "ipaddress",
+            "ippool",
+            "prefixpool",
+            "ipreservation",
+        ],
+    ),
+    (
+        "crates/contract",
+        &["inclusterippool", "inclusterprefixpool", "ipreservation"],
+    ),
     // The ledger neither locks, waits nor calls anybody.
     (
         "crates/ledger",
@@ -137,26 +151,33 @@ fn provider_sdk_depends_on_no_webhook_crate() {
     }
 }
 
+/// What a crate below the controller may use: none of these crates can send a request or wait for
+/// one.
 #[test]
-fn kinds_depend_on_addresses_and_the_contract_only() {
-    let dependencies = dependencies("capi-ipam-api");
-    let own: Vec<_> = dependencies
-        .iter()
-        .filter(|name| name.starts_with("capi-ipam"))
-        .collect();
-    let allowed = |name: &str| {
-        [
-            "capi-ipam-controller",
-            "capi-ipam-ip",
-            "capi-ipam-protocol",
-            "capi-ipam-provider",
-        ]
-        .contains(&name)
-    };
-    assert!(
-        own.iter().all(|name| allowed(name)),
-        "the kinds do not know who serves them: {own:?}"
-    );
+fn kinds_and_ledger_link_no_client() {
+    let objects = "capi-ipam-objects";
+    let contract = "capi-ipam-contract";
+    let api: &[&str] = &[objects, contract, "capi-ipam-ip"];
+    let ledger: &[&str] = &[objects, contract, "capi-ipam-ip", "capi-ipam-api"];
+    let rules: [(&str, &[&str]); 4] = [
+        (objects, &[]),
+        (contract, &[objects]),
+        ("capi-ipam-api", api),
+        ("capi-ipam-ledger", ledger),
+    ];
+    for (package, allowed) in rules {
+        let dependencies = dependencies(package);
+        for own in dependencies.iter().filter(|name| is_of_workspace(name)) {
+            assert!(
+                allowed.contains(&own.as_str()),
+                "{package} depends on {own}"
+            );
+        }
+        for unwanted in ["kube-client", "kube-runtime", "hyper", "tokio"] {
+            let is_absent = dependencies.iter().all(|name| name != unwanted);
+            assert!(is_absent, "{package} depends on {unwanted}");
+        }
+    }
 }
 
 #[test]
@@ -164,11 +185,13 @@ fn test_kit_depends_on_the_sdk_only() {
     let dependencies = dependencies("capi-ipam-testing");
     let own: Vec<_> = dependencies
         .iter()
-        .filter(|name| name.starts_with("capi-ipam"))
+        .filter(|name| is_of_workspace(name))
         .collect();
     let allowed = |name: &str| {
         [
+            "capi-ipam-contract",
             "capi-ipam-controller",
+            "capi-ipam-objects",
             "capi-ipam-protocol",
             "capi-ipam-provider",
         ]
@@ -257,6 +280,10 @@ fn mutants_can_be_applied() {
 fn protocol_depends_on_nothing() {
     let found = dependencies("capi-ipam-protocol");
     assert!(found.is_empty(), "{found:?}");
+}
+
+fn is_of_workspace(name: &str) -> bool {
+    name.starts_with("capi-ipam")
 }
 
 /// The names of a crate's normal dependencies, direct and indirect.

@@ -1,7 +1,7 @@
 //! What to do about a problem, in the words of conditions, events, webhooks and `kubectl ipam
 //! doctor`. Each text stands here once.
 
-pub use capi_ipam_provider::api::advice::{ANOTHER_POOL, MISSING_POOL};
+pub use capi_ipam_contract::advice::{ANOTHER_POOL, MISSING_POOL};
 
 use super::{AddressCounts, Scope};
 

@@ -1,7 +1,7 @@
 //! Condition types and reasons: those of the Cluster API contract, and those of pools and
 //! reservations.
 
-pub use capi_ipam_provider::api::conditions::*;
+pub use capi_ipam_contract::conditions::*;
 
 /// Condition type of pools: the pool has no free address.
 pub const EXHAUSTED: &str = "Exhausted";

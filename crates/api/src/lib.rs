@@ -1,6 +1,6 @@
 //! The kinds of the in-cluster provider, their CustomResourceDefinitions, and the types that
 //! identify pools and addresses. This crate has no I/O. The kinds of the Cluster API contract are
-//! in [`capi_ipam_provider::api`].
+//! in [`capi_ipam_contract`].
 //!
 //! - [`Pool`]: a pool of one of four kinds ([`InClusterKind`]): of single addresses or of prefixes,
 //!   namespaced or global. Their wire format is that of the Go in-cluster provider;

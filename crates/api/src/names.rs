@@ -1,7 +1,7 @@
 //! Names that other programs rely on: those of the Cluster API contract and those of the Go
 //! in-cluster provider, which this provider replaces in place.
 
-pub use capi_ipam_provider::api::names::*;
+pub use capi_ipam_contract::names::*;
 
 /// Storage version of the kinds of this provider.
 pub const POOL_VERSION: &str = "v1alpha2";

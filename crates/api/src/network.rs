@@ -1,6 +1,6 @@
 use capi_ipam_ip::{Family, ParseError, SpanSet, parse_entry};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::api::ObjectMeta;
+use kube::core::ObjectMeta;
 use kube::core::Selector;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub struct IPNetwork {
     /// Standard object metadata, without `managedFields`.
     #[serde(
         default,
-        deserialize_with = "capi_ipam_provider::api::without_managed_fields"
+        deserialize_with = "capi_ipam_contract::without_managed_fields"
     )]
     pub metadata: ObjectMeta,
     /// The pools of the network, and what they must not allocate.

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use kube::Resource;
-use kube::api::ObjectMeta;
 use kube::core::DynamicResourceScope;
+use kube::core::ObjectMeta;
 use schemars::JsonSchema;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -21,7 +21,7 @@ use super::pool_spec::PoolSpec;
 
 /// A pool of any kind of this provider. Wire format of the Go in-cluster provider, `v1alpha2`.
 ///
-/// The kind is the dynamic type: an [`Api`](kube::Api) is created for one kind.
+/// The kind is the dynamic type: an `Api` of kube is created for one kind.
 ///
 /// ```
 /// use capi_ipam_api::{InClusterKind, Pool, PoolSpec};

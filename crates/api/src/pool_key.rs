@@ -2,7 +2,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use capi_ipam_provider::api::{IPAddress, IPAddressClaim, PoolReference};
+use capi_ipam_contract::{IPAddress, IPAddressClaim, PoolReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::{InClusterKind, names};

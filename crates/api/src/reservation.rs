@@ -1,7 +1,7 @@
 use capi_ipam_ip::{Block, ParseError, parse_address};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use kube::api::ObjectMeta;
+use kube::core::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ pub struct IPReservation {
     /// Standard object metadata, without `managedFields`.
     #[serde(
         default,
-        deserialize_with = "capi_ipam_provider::api::without_managed_fields"
+        deserialize_with = "capi_ipam_contract::without_managed_fields"
     )]
     pub metadata: ObjectMeta,
     /// The address, and the claim that holds it.

@@ -24,11 +24,11 @@ macro_rules! cluster_resource {
                 $plural.into()
             }
 
-            fn meta(&self) -> &kube::api::ObjectMeta {
+            fn meta(&self) -> &kube::core::ObjectMeta {
                 &self.metadata
             }
 
-            fn meta_mut(&mut self) -> &mut kube::api::ObjectMeta {
+            fn meta_mut(&mut self) -> &mut kube::core::ObjectMeta {
                 &mut self.metadata
             }
         }

@@ -2,7 +2,7 @@ use std::fmt;
 
 use capi_ipam_ip::{Block, Entry, parse_address, parse_entry};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::ObjectMeta;
+use kube::core::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ pub struct IPSlice {
     /// Standard object metadata, without `managedFields`.
     #[serde(
         default,
-        deserialize_with = "capi_ipam_provider::api::without_managed_fields"
+        deserialize_with = "capi_ipam_contract::without_managed_fields"
     )]
     pub metadata: ObjectMeta,
     /// The block, its pool and its owner.

@@ -29,9 +29,9 @@ pub use self::call_error::{CallError, error_chain};
 pub(crate) use self::call_error::{NOT_SERVED, explain_unserved, status_message};
 pub use self::connection::RequestPolicy;
 pub use self::pruned_fields::PrunedFields;
-use crate::maybe_invalid::MaybeInvalid;
 use crate::metrics::RequestMetrics;
 use crate::priority;
+use capi_ipam_objects::maybe_invalid::MaybeInvalid;
 
 /// How long one request may take. The API server gets the same limit (`timeout=`), so both give up
 /// at about the same time.

@@ -1,5 +1,6 @@
 //! Finalizers. Every write has the uid and the resourceVersion of the object as a precondition.
 
+pub use capi_ipam_objects::finalizer::{all, is_set};
 use kube::Resource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -7,21 +8,6 @@ use serde_json::json;
 
 use crate::client::{CallError, Deleted, ResourceClient};
 use crate::patch;
-
-/// Whether the object has the finalizer.
-pub fn is_set<K: Resource>(object: &K, finalizer: &str) -> bool {
-    all(object).any(|present| present == finalizer)
-}
-
-/// The finalizers of an object.
-pub fn all<K: Resource>(object: &K) -> impl Iterator<Item = &str> {
-    object
-        .meta()
-        .finalizers
-        .iter()
-        .flatten()
-        .map(String::as_str)
-}
 
 /// Adds a finalizer and returns the written object. The API server rejects this for an object that
 /// is being deleted.

@@ -21,9 +21,9 @@
 //!   [`clock`] and [`server_clock`]: smaller parts of these.
 //!
 //! # Dependencies
-//! kube, k8s-openapi, tokio, clap, axum (probes and metrics only) and tracing. The crate uses no
-//! other crate of this workspace: it has no types of Cluster API, and no TLS server, webhook or
-//! certificate code.
+//! kube, k8s-openapi, tokio, clap, axum (probes and metrics only) and tracing. Of this workspace it
+//! uses `capi-ipam-objects`, whose modules it re-exports. It has no types of Cluster API, and no TLS
+//! server, webhook or certificate code.
 //!
 //! # Invariants
 //! - Every request other than a watch has a timeout, which the API server gets too. A silent watch
@@ -69,14 +69,16 @@
 //! }
 //! ```
 
+pub use capi_ipam_objects::{
+    clock, expiring_map, namespaced_name, observed, resource_version, uid,
+};
+
 pub mod client;
-pub mod clock;
 pub mod controller;
 pub mod diagnostics;
 pub mod discovery;
 pub mod events;
 pub mod expectations;
-pub mod expiring_map;
 pub mod finalizer;
 pub mod health;
 pub mod leader;
@@ -85,21 +87,16 @@ pub mod log_limit;
 pub mod logging;
 pub mod manager;
 pub mod metrics;
-pub mod namespaced_name;
-pub mod observed;
 pub mod options;
 pub mod patch;
 pub mod priority;
-pub mod resource_version;
 pub mod retry;
 pub mod server_clock;
 pub mod traces;
-pub mod uid;
 pub mod upgrade;
 pub mod watch;
 
 mod error;
 mod flag_values;
 mod identity;
-mod maybe_invalid;
 mod restores;

@@ -30,9 +30,9 @@ use self::streaming_list::streaming_list;
 use crate::client::with_timeout;
 use crate::discovery;
 use crate::health::ReadinessGate;
-pub use crate::maybe_invalid::{Invalid, MaybeInvalid};
 use crate::resource_version::ResourceVersion;
 pub use crate::restores::{Epoch, RestoreDetector};
+pub use capi_ipam_objects::maybe_invalid::{Invalid, MaybeInvalid};
 
 /// Sees every change of the objects of one kind, in order, before any reconciler runs. The methods
 /// correspond to kube's [`Event`].

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use capi_ipam_api::{AccessRules, AllowedNamespaces, OverLimit, Slot};
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::observed::Versions;
-use capi_ipam_provider::api::Uid;
+use capi_ipam_contract::Uid;
+use capi_ipam_objects::namespaced_name::NamespacedName;
+use capi_ipam_objects::observed::Versions;
 
 use super::pool::PoolEntry;
 use super::quota::{Consumer, Group, Quota};

@@ -1,8 +1,8 @@
 //! What is in use in the draining parts of a pool.
 
 use capi_ipam_api::{DrainingStatus, PoolKey, Scope};
-use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::Ledger;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capi_ipam_api::PoolKey;
-use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 
 /// What changes ask others to do. Taken with [`Ledger::take_effects`](super::Ledger::take_effects).
 #[derive(Debug, Default)]

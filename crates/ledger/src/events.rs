@@ -1,12 +1,12 @@
 //! What the watches report, as changes of the ledger.
 
 use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, PoolKey, Slot, names};
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::observed::{ObjectVersion, Origin};
-use capi_ipam_controller::watch::Invalid;
+use capi_ipam_contract::IPAddress;
+use capi_ipam_contract::names::CLUSTER_NAME_LABEL;
 use capi_ipam_ip::{Block, parse_lenient};
-use capi_ipam_provider::api::IPAddress;
-use capi_ipam_provider::api::names::CLUSTER_NAME_LABEL;
+use capi_ipam_objects::maybe_invalid::Invalid;
+use capi_ipam_objects::namespaced_name::NamespacedName;
+use capi_ipam_objects::observed::{ObjectVersion, Origin};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 

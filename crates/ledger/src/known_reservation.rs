@@ -1,7 +1,7 @@
 //! A reservation in the version that is known of it.
 
 use capi_ipam_api::{IPReservation, Slot};
-use capi_ipam_controller::resource_version::ResourceVersion;
+use capi_ipam_objects::resource_version::ResourceVersion;
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_api::{InClusterKind, PoolKey, Scope, Slot};
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::observed::{Lists, Stamp, Versions};
+use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, Extents};
-use capi_ipam_provider::api::Uid;
+use capi_ipam_objects::namespaced_name::NamespacedName;
+use capi_ipam_objects::observed::{Lists, Stamp, Versions};
 
 use super::effects::Effects;
 use super::networks::Networks;

@@ -7,13 +7,13 @@ use std::time::Instant;
 use capi_ipam_api::{
     AllowedNamespaces, BlockLengths, IPNetwork, IPNetworkSpec, NetworkRefusal, NetworkRules, names,
 };
-use capi_ipam_controller::finalizer;
-use capi_ipam_controller::observed::{
+use capi_ipam_contract::Uid;
+use capi_ipam_ip::Family;
+use capi_ipam_objects::finalizer;
+use capi_ipam_objects::observed::{
     Known, ListNumber, Lists, ObjectVersion, Origin, Stamp, Versions,
 };
-use capi_ipam_ip::Family;
-use capi_ipam_provider::api::Uid;
-use kube::api::ObjectMeta;
+use kube::core::ObjectMeta;
 use kube::core::SelectorExt;
 
 use super::exclusions::{AppliedExclusions, Exclusions};

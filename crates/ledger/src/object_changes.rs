@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_api::{IPNetwork, InClusterKind, Pool, PoolKey};
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::observed::{ObjectVersion, Origin};
-use capi_ipam_controller::watch::Invalid;
-use capi_ipam_provider::api::Uid;
-use kube::api::ObjectMeta;
+use capi_ipam_contract::Uid;
+use capi_ipam_objects::maybe_invalid::Invalid;
+use capi_ipam_objects::namespaced_name::NamespacedName;
+use capi_ipam_objects::observed::{ObjectVersion, Origin};
+use kube::core::ObjectMeta;
 
 use super::membership::status_record;
 use super::networks::NetworkInfo;

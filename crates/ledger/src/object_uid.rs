@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use capi_ipam_provider::api::Uid;
+use capi_ipam_contract::Uid;
 
 /// The uid of an object, as the API server returned it. A UUID needs 16 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use capi_ipam_api::{Scope, Slot};
-use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, UsableBlocks};
-use capi_ipam_provider::api::Uid;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::outcome::{Outcome, Reason};
 use super::pool::PoolEntry;

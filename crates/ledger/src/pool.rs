@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_api::{AddressCounts, AllocationOrder, PoolKey, STICKY_SECONDS, Scope, Slot};
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::observed::{Known, Stamp};
+use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
-use capi_ipam_provider::api::Uid;
+use capi_ipam_objects::namespaced_name::NamespacedName;
+use capi_ipam_objects::observed::{Known, Stamp};
 
 use super::PoolInfo;
 use super::draining::Draining;

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use capi_ipam_api::{AccessRules, PoolKey, Scope, SliceRules, Slot};
-use capi_ipam_controller::clock;
-use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Family, SpanSet, UsableBlocks};
+use capi_ipam_objects::clock;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::exclusions::addresses_in;
 use super::networks::{PoolInNetwork, PoolPast};

@@ -7,10 +7,10 @@ use capi_ipam_api::{
     AccessRules, AddressMetadata, AllocationOrder, NetworkRefusal, Pool, PoolKey, PoolSpec,
     ReclaimPolicy, Scope, SliceRules, names,
 };
-use capi_ipam_controller::finalizer;
-use capi_ipam_controller::watch::Invalid;
+use capi_ipam_contract::is_paused;
 use capi_ipam_ip::UsableBlocks;
-use capi_ipam_provider::api::is_paused;
+use capi_ipam_objects::finalizer;
+use capi_ipam_objects::maybe_invalid::Invalid;
 use kube::ResourceExt;
 
 /// The cool-down of a pool whose specification is not known: longer than any manager runs.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use capi_ipam_api::{SliceCounts, SliceOwner};
-use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, SpanSet};
+use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::outcome::Outcome;
 use super::pool::PoolEntry;

@@ -2,8 +2,8 @@
 //! repair or report it.
 
 use capi_ipam_api::{Audience, ReservationClaim, Slot};
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_provider::api::Uid;
+use capi_ipam_contract::Uid;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::usage::{AddressUsage, ReservationInfo};
 use super::{Ledger, PoolKey};

@@ -1,8 +1,8 @@
 //! Proposals of addresses, and the addresses held while their reservation is being created.
 
 use capi_ipam_api::Slot;
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_provider::api::Uid;
+use capi_ipam_contract::Uid;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::outcome::Outcome;
 use super::{ClaimAttributes, Ledger, PoolKey};

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use capi_ipam_api::{AddressCounts, OverLimit, Scope, SliceCounts, Slot};
-use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, Family, UsableBlocks};
-use capi_ipam_provider::api::Uid;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::pool::PoolEntry;
 use super::usage::{AddressUsage, overlaps};

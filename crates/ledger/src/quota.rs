@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use capi_ipam_api::{AccessRules, OverLimit, SliceOwner};
-use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 
 /// A claim that has an address, or requests one.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::{PoolKey, Scope};
-use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::Ledger;
 use super::networks::Change;

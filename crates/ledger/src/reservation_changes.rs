@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use capi_ipam_api::{IPReservation, PoolKey, Slot, block_of_name, slot_of_name};
-use capi_ipam_controller::clock;
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::observed::{Known, ObjectVersion, Origin, Stamp};
-use capi_ipam_controller::watch::{Invalid, MaybeInvalid};
-use capi_ipam_provider::api::Uid;
+use capi_ipam_contract::Uid;
+use capi_ipam_objects::clock;
+use capi_ipam_objects::maybe_invalid::{Invalid, MaybeInvalid};
+use capi_ipam_objects::namespaced_name::NamespacedName;
+use capi_ipam_objects::observed::{Known, ObjectVersion, Origin, Stamp};
 
 use super::Ledger;
 use super::ledger::Ignored;

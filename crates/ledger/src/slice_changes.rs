@@ -6,11 +6,11 @@ use std::time::Instant;
 use capi_ipam_api::{
     IPSlice, Scope, SliceCounts, SliceOwner, block_of_name, slice_name, slot_of_name,
 };
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::observed::{ObjectVersion, Origin, Stamp};
-use capi_ipam_controller::watch::{Invalid, MaybeInvalid};
+use capi_ipam_contract::Uid;
 use capi_ipam_ip::Block;
-use capi_ipam_provider::api::Uid;
+use capi_ipam_objects::maybe_invalid::{Invalid, MaybeInvalid};
+use capi_ipam_objects::namespaced_name::NamespacedName;
+use capi_ipam_objects::observed::{ObjectVersion, Origin, Stamp};
 use kube::Resource;
 use kube::core::ObjectMeta;
 

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use capi_ipam_api::{SliceCounts, SliceOwner, SliceRules};
-use capi_ipam_controller::observed::{Known, Stamp};
+use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, FreeSet, Span, SpanSet, UsableBlocks};
-use capi_ipam_provider::api::Uid;
+use capi_ipam_objects::observed::{Known, Stamp};
 
 pub(super) use self::choice::SliceAccess;
 use super::order::Order;

@@ -33,10 +33,10 @@ use capi_ipam_api::{
     IPNetwork, IPReservation, InClusterKind, NetworkRefusal, OverLimit, Pool, Scope, Slot,
     reservation_name,
 };
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::watch::Invalid;
+use capi_ipam_contract::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_ip::{Block, Family};
-use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
+use capi_ipam_objects::maybe_invalid::Invalid;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 use proptest::prelude::*;
 use serde_json::json;
 

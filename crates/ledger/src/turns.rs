@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_api::PoolKey;
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_provider::api::{IPAddressClaim, Uid};
+use capi_ipam_contract::{IPAddressClaim, Uid};
+use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::events::Observe;
 use super::{ClaimAttributes, Ledger, PoolInfo, Priority};

@@ -1,6 +1,6 @@
 //! Why a claim cannot have the address that it requests.
 
-use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 
 /// Why a claim cannot have the address that it requests now. The claim waits until this changes.
 #[derive(Clone, Debug, PartialEq, Eq)]

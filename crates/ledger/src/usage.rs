@@ -5,10 +5,10 @@ use std::hash::Hash;
 use std::num::NonZeroI64;
 
 use capi_ipam_api::{IPReservation, Slot};
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::observed::{Known, ListNumber, Stamp};
+use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, Family};
-use capi_ipam_provider::api::Uid;
+use capi_ipam_objects::namespaced_name::NamespacedName;
+use capi_ipam_objects::observed::{Known, ListNumber, Stamp};
 use smallvec::SmallVec;
 
 use super::PoolKey;

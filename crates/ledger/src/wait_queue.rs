@@ -31,9 +31,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_api::SliceOwner;
-use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_contract::IPAddressClaim;
 use capi_ipam_ip::Block;
-use capi_ipam_provider::api::IPAddressClaim;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 
 pub(super) use self::grants::Freed;
 use self::requests::RequestedBlocks;

@@ -98,8 +98,6 @@
 //!
 //! [IPAM provider contract]: https://cluster-api.sigs.k8s.io/developer/providers/contracts/ipam
 
-pub mod api;
-
 mod adapter;
 mod address_in_use;
 mod address_use;
@@ -133,6 +131,7 @@ mod verification;
 mod verify;
 mod waiting_claims;
 
+pub use capi_ipam_contract as api;
 pub use capi_ipam_controller as controller;
 pub use capi_ipam_protocol::decision;
 

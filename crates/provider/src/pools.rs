@@ -22,7 +22,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::addresses::PoolAddresses;
-use self::cache::PoolCache;
+use self::cache::{DeletedClaims, PoolCache};
 pub use self::handler::PoolHandler;
 use crate::adapter::{Allocation, HandlerError, PoolKind, ProviderAdapter, Released};
 use crate::api::IPAddressClaim;
@@ -134,7 +134,7 @@ impl<P: PoolProvider> WatchedPools<P> {
         let pools = Arc::new(PoolCache::new(setup.trigger()));
         let addresses = Arc::new(PoolAddresses::new(PoolKind::of::<P::Pool>()));
         setup.add_address_event_handler(Arc::clone(&addresses) as _);
-        setup.add_claim_event_handler(Arc::clone(&pools) as _);
+        setup.add_claim_event_handler(Arc::new(DeletedClaims(Arc::clone(&pools))));
         let synced = setup.manager.health.register_watch(P::Pool::kind(&()));
         let api = setup.manager.watch_api::<P::Pool>(&());
         let handler = Arc::clone(&pools) as _;

@@ -1,7 +1,7 @@
 //! Errors of requests to the API server: what they mean, and their text.
 
 use super::REQUEST_TIMEOUT;
-use crate::maybe_invalid::Invalid;
+use capi_ipam_objects::maybe_invalid::Invalid;
 
 /// The message of an error about a kind that the API server does not serve.
 pub(crate) const NOT_SERVED: &str = "the API server does not serve this kind";

@@ -1,7 +1,7 @@
 //! Objects that are no valid reservations, or cannot be decoded: their names reserve addresses all
 //! the same.
 
-use capi_ipam_controller::watch::MaybeInvalid;
+use capi_ipam_objects::maybe_invalid::MaybeInvalid;
 
 use super::*;
 

@@ -7,7 +7,7 @@ use capi_ipam_api::STICKY_SECONDS;
 use super::*;
 
 fn now() -> i64 {
-    capi_ipam_controller::clock::now().0.as_second()
+    capi_ipam_objects::clock::now().0.as_second()
 }
 
 fn time(second: i64) -> String {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capi_ipam_api::{IPSlice, SliceCounts, SliceOwner, SliceOwnerKind};
-use capi_ipam_controller::watch::Invalid;
+use capi_ipam_objects::maybe_invalid::Invalid;
 
 use super::order::allocated;
 use super::*;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capi_ipam_api::{IPReservation, InClusterKind};
-use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_contract::IPAddress;
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
-use capi_ipam_provider::api::IPAddress;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::{Consumer, Group, Position, Slices, Supply, WaitQueue};
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::Position;
 

@@ -199,11 +199,15 @@ impl<K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static> EventHandler
     }
 }
 
-impl<K: Send + Sync + 'static> EventHandler<IPAddressClaim> for PoolCache<K> {
+/// Removes deleted claims from a cache. A type of its own: the pools of a provider could be claims,
+/// as far as the compiler knows.
+pub(super) struct DeletedClaims<K>(pub(super) Arc<PoolCache<K>>);
+
+impl<K: Send + Sync + 'static> EventHandler<IPAddressClaim> for DeletedClaims<K> {
     fn apply(&self, _: &IPAddressClaim) {}
 
     fn delete(&self, claim: &IPAddressClaim) {
-        self.stop_waiting(claim);
+        self.0.stop_waiting(claim);
     }
 }
 

@@ -70,10 +70,10 @@ macro_rules! impl_resource {
             fn plural(_: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
                 $plural.into()
             }
-            fn meta(&self) -> &kube::api::ObjectMeta {
+            fn meta(&self) -> &kube::core::ObjectMeta {
                 &self.metadata
             }
-            fn meta_mut(&mut self) -> &mut kube::api::ObjectMeta {
+            fn meta_mut(&mut self) -> &mut kube::core::ObjectMeta {
                 &mut self.metadata
             }
         }

@@ -1,14 +1,14 @@
 //! The kinds of the Cluster API IPAM contract, with their names and conditions.
 //!
 //! [`IPAddressClaim`], [`IPAddress`] and the fields of [`Cluster`] that pause reconciliation. The
-//! types read every version of the contract ([`ContractVersion`]) and ignore unknown fields. This
-//! module has no I/O.
+//! types read every version of the contract ([`ContractVersion`]) and ignore unknown fields. The
+//! crate sends no request.
 
 pub mod advice;
 pub mod conditions;
 pub mod names;
 
-pub use capi_ipam_controller::uid::Uid;
+pub use capi_ipam_objects::uid::Uid;
 
 mod address;
 mod claim;

@@ -39,14 +39,14 @@ pub fn timestamp() -> Timestamp {
 }
 
 /// Takes the time from the headers of a response of the API server.
-pub(crate) fn observe(headers: &HeaderMap) {
+pub fn observe(headers: &HeaderMap) {
     if let Some(value) = headers.get(header::DATE) {
         ESTIMATE.lock().observe(value, Instant::now());
     }
 }
 
 /// The time in a `Date` header.
-pub(crate) fn parse_date(value: &HeaderValue) -> Option<Timestamp> {
+pub fn parse_date(value: &HeaderValue) -> Option<Timestamp> {
     DateTimeParser::new()
         .parse_timestamp(value.to_str().ok()?)
         .ok()

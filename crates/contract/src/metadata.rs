@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
-use kube::api::ObjectMeta;
+use kube::core::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 use super::names;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use kube::api::ObjectMeta;
+use kube::core::ObjectMeta;
 
 /// Namespace and name of an object. The namespace of a cluster-scoped object is empty.
 ///

@@ -1,4 +1,4 @@
-use kube::api::ObjectMeta;
+use kube::core::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 use super::contract::{ContractVersion, impl_resource};

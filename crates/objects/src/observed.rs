@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use kube::core::ObjectMeta;
 
-pub(crate) use self::by_name::ByName;
+pub use self::by_name::ByName;
 pub use self::lists::{ListNumber, Lists, Unlisted};
 pub use self::versions::{Known, ObjectVersion, Origin, Stamp, Versions};
 use crate::namespaced_name::NamespacedName;
@@ -26,7 +26,7 @@ use crate::uid::Uid;
 /// ```
 /// use std::time::Instant;
 ///
-/// use capi_ipam_controller::observed::{Observed, Origin};
+/// use capi_ipam_objects::observed::{Observed, Origin};
 /// use kube::core::ObjectMeta;
 ///
 /// let at = |version: &str| ObjectMeta {

@@ -6,7 +6,7 @@ use crate::namespaced_name::NamespacedName;
 
 /// Values by namespace and name. The namespace of a cluster-scoped object is empty.
 #[derive(Clone, Debug)]
-pub(crate) struct ByName<V> {
+pub struct ByName<V> {
     namespaces: HashMap<Box<str>, HashMap<Box<str>, V>>,
 }
 
@@ -20,17 +20,17 @@ impl<V> Default for ByName<V> {
 
 impl<V> ByName<V> {
     /// Returns the value of an object.
-    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&V> {
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&V> {
         self.namespaces.get(namespace)?.get(name)
     }
 
     /// Returns the value of an object.
-    pub(crate) fn get_mut(&mut self, namespace: &str, name: &str) -> Option<&mut V> {
+    pub fn get_mut(&mut self, namespace: &str, name: &str) -> Option<&mut V> {
         self.namespaces.get_mut(namespace)?.get_mut(name)
     }
 
     /// Returns all objects: namespace, name and value. In no particular order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str, &V)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &V)> {
         self.namespaces.iter().flat_map(|(namespace, names)| {
             names
                 .iter()
@@ -39,7 +39,7 @@ impl<V> ByName<V> {
     }
 
     /// Sets the value of an object. Returns the previous value.
-    pub(crate) fn insert(&mut self, namespace: &str, name: &str, value: V) -> Option<V> {
+    pub fn insert(&mut self, namespace: &str, name: &str, value: V) -> Option<V> {
         // A key is only copied if it is new.
         if let Some(known) = self.get_mut(namespace, name) {
             return Some(std::mem::replace(known, value));
@@ -52,7 +52,7 @@ impl<V> ByName<V> {
     }
 
     /// Removes an object. Returns its value.
-    pub(crate) fn remove(&mut self, namespace: &str, name: &str) -> Option<V> {
+    pub fn remove(&mut self, namespace: &str, name: &str) -> Option<V> {
         let names = self.namespaces.get_mut(namespace)?;
         let removed = names.remove(name);
         if names.is_empty() {
@@ -62,7 +62,7 @@ impl<V> ByName<V> {
     }
 
     /// Removes and returns the objects whose value matches.
-    pub(crate) fn extract_if(&mut self, matches: impl Fn(&V) -> bool) -> Vec<(NamespacedName, V)> {
+    pub fn extract_if(&mut self, matches: impl Fn(&V) -> bool) -> Vec<(NamespacedName, V)> {
         let mut removed = Vec::new();
         self.namespaces.retain(|namespace, names| {
             for (name, value) in names.extract_if(|_, value| matches(value)) {

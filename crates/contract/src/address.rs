@@ -1,4 +1,4 @@
-use kube::api::ObjectMeta;
+use kube::core::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 use super::contract::{ContractVersion, LocalReference, PoolReference, impl_resource};
