@@ -27,8 +27,8 @@ help: ## List the targets
 
 .PHONY: demo
 demo: rust control-plane ## Run a demo against a temporary API server; with ARGS=--stay it keeps running
-	@$(CARGO) build --locked --package capi-ipam --package kubectl-ipam --bin manager --bin kubectl-ipam --example demo
-	@$(CARGO) run --locked --quiet --example demo -- $(ARGS)
+	@$(CARGO) build --locked --package capi-ipam --package kubectl-ipam --package demo --bins
+	@target/debug/demo $(ARGS)
 
 .PHONY: install-tools
 install-tools: rust ## Install kubectl-ipam, the plugin of kubectl, with cargo

@@ -12,9 +12,6 @@
 )]
 #![allow(clippy::cast_precision_loss, reason = "counts are small")]
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 #[path = "reviews/junk.rs"]
 mod junk;
 

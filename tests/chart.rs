@@ -7,8 +7,6 @@
     reason = "test code: a failure ends the test with a message"
 )]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;

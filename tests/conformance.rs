@@ -6,8 +6,6 @@
     reason = "test code: a failure ends the test with a message"
 )]
 
-mod support;
-
 use std::time::Duration;
 
 use capi_ipam_testing::conformance::{self, Check, Pool, Provider, Rule};

@@ -1,7 +1,5 @@
 //! The control plane of the other tests.
 
-mod support;
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -20,9 +20,6 @@ mod slices;
 #[path = "crds/updates.rs"]
 mod updates;
 
-#[path = "support/mod.rs"]
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;

@@ -8,8 +8,6 @@
     reason = "test code: a failure ends the test with a message"
 )]
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};

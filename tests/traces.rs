@@ -7,8 +7,6 @@
     reason = "test code: a failure ends the test with a message"
 )]
 
-mod support;
-
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};

@@ -9,8 +9,8 @@ use crate::cluster::Cluster;
 use crate::consumer::Consumer;
 use crate::meter::Meter;
 use crate::outcome::{Figure, Phase, median};
-use crate::support::consumer::unique;
-use crate::support::manager::Manager;
+use support::consumer::unique;
+use support::manager::Manager;
 
 /// The claims of each round.
 pub(crate) struct Alternation<'a> {

@@ -7,9 +7,9 @@ use crate::api_client::ApiClient;
 use crate::consumer::Consumer;
 use crate::meter::seconds_of;
 use crate::options::Options;
-use crate::support::control_plane::{self, ControlPlane};
-use crate::support::manager::{Manager, built};
-use crate::support::ports::free_port;
+use support::control_plane::{self, ControlPlane};
+use support::manager::{Manager, built};
+use support::ports::free_port;
 
 /// How long a manager may take until it is ready.
 const TIMEOUT: Duration = Duration::from_mins(10);

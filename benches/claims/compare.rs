@@ -14,8 +14,8 @@ use crate::options::{Options, Part};
 use crate::outcome::median;
 use crate::rounds::{Cycle, cycle};
 use crate::seed::{self, Seeded};
-use crate::support::consumer::unique;
-use crate::support::process::Memory;
+use support::consumer::unique;
+use support::process::Memory;
 
 /// The number of rounds of each manager with 500 claims.
 const ROUNDS: usize = 4;

@@ -12,8 +12,8 @@ use crate::api_client::claims;
 use crate::cluster::Cluster;
 use crate::consumer::Consumer;
 use crate::outcome::{Figure, Outcome};
-use crate::support::consumer::unique;
-use crate::support::process::Memory;
+use support::consumer::unique;
+use support::process::Memory;
 
 /// The number of rounds with the component.
 const ROUNDS: usize = 5;

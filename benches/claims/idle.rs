@@ -9,8 +9,8 @@ use crate::cluster::Cluster;
 use crate::consumer::{Consumer, Timed};
 use crate::meter::Meter;
 use crate::outcome::{Figure, Outcome, Phase};
-use crate::support::consumer::unique;
-use crate::support::manager::Manager;
+use support::consumer::unique;
+use support::manager::Manager;
 
 /// The pause before each claim.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -16,9 +16,6 @@
 )]
 #![allow(clippy::cast_precision_loss, reason = "counts are small")]
 
-#[path = "../../tests/support/mod.rs"]
-mod support;
-
 mod alternation;
 mod api_client;
 mod background;

@@ -7,9 +7,9 @@ use tokio::sync::Mutex;
 use crate::alternation::{Alternation, Round};
 use crate::cluster::Cluster;
 use crate::outcome::{Figure, Outcome};
-use crate::support::consumer::unique;
-use crate::support::manager::Manager;
-use crate::support::process::Memory;
+use support::consumer::unique;
+use support::manager::Manager;
+use support::process::Memory;
 
 /// The number of rounds with the second manager.
 const ROUNDS: usize = 5;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::api_client::GROUP;
-use crate::support::control_plane::{ControlPlane, RequestKey};
-use crate::support::process::Memory;
+use support::control_plane::{ControlPlane, RequestKey};
+use support::process::Memory;
 
 /// Clock ticks per second in `/proc` (`USER_HZ`).
 const TICKS: f64 = 100.0;

@@ -7,8 +7,8 @@ use crate::api_client::pools;
 use crate::cluster::Cluster;
 use crate::consumer::Consumer;
 use crate::outcome::{Figure, Outcome};
-use crate::support::consumer::unique;
-use crate::support::process::Memory;
+use support::consumer::unique;
+use support::process::Memory;
 
 /// The number of rounds with each policy.
 const ROUNDS: usize = 3;

@@ -10,8 +10,8 @@ use crate::cluster::Cluster;
 use crate::consumer::Consumer;
 use crate::meter::{Meter, seconds_of};
 use crate::outcome::{Figure, Outcome, median};
-use crate::support::consumer::unique;
-use crate::support::process::Memory;
+use support::consumer::unique;
+use support::process::Memory;
 
 /// The number of measurements of the time to the first claim.
 const ROUNDS: usize = 3;

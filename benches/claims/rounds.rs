@@ -22,8 +22,8 @@ use crate::cluster::Cluster;
 use crate::consumer::Consumer;
 use crate::meter::Meter;
 use crate::outcome::{Figure, Line, Outcome, Phase, mean, median};
-use crate::support::consumer::unique;
-use crate::support::manager::Manager;
+use support::consumer::unique;
+use support::manager::Manager;
 
 /// How long a provider counts as new. It may send more reads, since late writes of the previous one
 /// are possible. Releases are measured after that.

@@ -15,7 +15,7 @@ use crate::api_client::{GROUP, addresses, claims, reservations};
 use crate::claim_watch::ClaimWatch;
 use crate::cluster::Cluster;
 use crate::consumer::Consumer;
-use crate::support::control_plane::ControlPlane;
+use support::control_plane::ControlPlane;
 
 /// The number of objects per transaction of etcd, which allows 128.
 const BATCH: usize = 100;

@@ -9,8 +9,8 @@ use crate::api_client::{GROUP, pools};
 use crate::cluster::Cluster;
 use crate::meter::Meter;
 use crate::outcome::{Figure, Outcome, median};
-use crate::support::consumer::unique;
-use crate::support::process::Memory;
+use support::consumer::unique;
+use support::process::Memory;
 
 /// The number of owners; each has ten slices.
 const OWNERS: usize = 1_000;

@@ -1,10 +1,10 @@
 //! `make bench-reviews ARGS=--junk`: the peak memory of the manager while 20 clients send oversized
 //! bodies concurrently, and whether valid reviews are answered meanwhile.
 
-use super::support::manager::Manager;
-use super::support::process::Memory;
-use super::support::webhooks::Webhooks;
-use super::support::webhooks::junk::Junk;
+use support::manager::Manager;
+use support::process::Memory;
+use support::webhooks::Webhooks;
+use support::webhooks::junk::Junk;
 
 /// Concurrent clients.
 const CLIENTS: usize = 20;

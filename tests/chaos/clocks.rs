@@ -14,10 +14,10 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use serde_json::json;
 
-use crate::support::consumer::{Consumer, object, unique};
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::manager::{self, Manager};
-use crate::support::wait::{consistently, eventually, eventually_within};
+use support::consumer::{Consumer, object, unique};
+use support::control_plane::{ControlPlane, NAMESPACE, Options};
+use support::manager::{self, Manager};
+use support::wait::{consistently, eventually, eventually_within};
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 const HOUR: SignedDuration = SignedDuration::from_hours(1);

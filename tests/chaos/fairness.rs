@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually_within;
 use crate::workload::names;
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually_within;
 
 const FLOOD: usize = 2000;
 /// How long a slow machine takes for all of them.

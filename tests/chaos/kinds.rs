@@ -3,10 +3,10 @@
 use capi_ipam_api::InClusterKind;
 use serde_json::{Value, json};
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
 use crate::workload::{create_all, names, wait_until_settled};
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 

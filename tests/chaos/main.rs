@@ -10,9 +10,6 @@
     reason = "test code: a failure ends the test with a message"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod clocks;
 mod fairness;
 mod kinds;

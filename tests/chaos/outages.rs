@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
 use crate::workload::{churn, names, wait_until_settled};
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 const CLAIMS: usize = 100;

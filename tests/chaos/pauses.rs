@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::patience::Patience;
 use crate::workload::{create_all, delete, names, wait_until_settled};
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::patience::Patience;
 
 const FLAGS: [&str; 6] = [
     "--leader-elect",

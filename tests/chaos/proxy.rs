@@ -15,8 +15,8 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::support::control_plane::ControlPlane;
-use crate::support::proxy::{ApiRequest, Broken, Forward, ProxyResponse, ProxyServer, Verb};
+use support::control_plane::ControlPlane;
+use support::proxy::{ApiRequest, Broken, Forward, ProxyResponse, ProxyServer, Verb};
 
 /// A running proxy for one manager.
 pub(crate) struct Proxy {

@@ -6,11 +6,11 @@
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::{eventually, eventually_within};
 use crate::workload::{create_all, delete, names, wait_until_settled};
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::{eventually, eventually_within};
 
 const COUNTED: &str = "count/ipaddresses.ipam.cluster.x-k8s.io";
 

@@ -9,11 +9,11 @@ use futures::StreamExt as _;
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::support::consumer::{Consumer, object};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::patience::Patience;
-use crate::support::wait::eventually_within;
+use support::consumer::{Consumer, object};
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::patience::Patience;
+use support::wait::eventually_within;
 
 const AT_ONCE: usize = 32;
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::{MESSAGE_TIMEOUT, eventually_ok_within};
 use crate::workload::{create_all, delete, names, wait_until_settled};
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::{MESSAGE_TIMEOUT, eventually_ok_within};
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 
@@ -99,7 +99,7 @@ async fn assert_recovers_from_a_restore(restart: bool) {
     let restored = Instant::now();
     if !restart {
         // One watch sees it, and all list again.
-        crate::support::wait::eventually("the manager notices the restore", || async {
+        support::wait::eventually("the manager notices the restore", || async {
             manager
                 .log()
                 .contains("the resourceVersion has decreased")
@@ -170,7 +170,7 @@ async fn wait_until_only_these_are_allocated(
 
 /// Waits until one of these claims reports an exhausted pool, and returns its name.
 async fn wait_for_exhausted(consumer: &Consumer, names: &[String]) -> String {
-    crate::support::wait::eventually("one waits", || async {
+    support::wait::eventually("one waits", || async {
         let given = consumer.allocated_addresses().await;
         (given.len() == 60)
             .then(|| {

@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 
 use crate::proxy::Proxy;
 use crate::restore::{restore_snapshot, take_snapshot};
-use crate::support::consumer::{Consumer, object};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually_within;
 use crate::workload::{begin_deletion, create_with, names, retry, wait_until_settled};
+use support::consumer::{Consumer, object};
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually_within;
 
 /// The kinds that a manager watches.
 const WATCHED: [&str; 11] = [

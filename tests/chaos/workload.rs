@@ -10,9 +10,9 @@ use futures::StreamExt as _;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::support::consumer::Consumer;
-use crate::support::patience::Patience;
-use crate::support::wait::eventually_within;
+use support::consumer::Consumer;
+use support::patience::Patience;
+use support::wait::eventually_within;
 
 /// The maximum time until the state is correct after the last fault.
 const TIMEOUT: Duration = Duration::from_mins(3);

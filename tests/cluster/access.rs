@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, create, object, ready, unique};
-use crate::support::wait::{eventually, eventually_within};
 use crate::{consumer, environment};
+use support::consumer::{Consumer, create, object, ready, unique};
+use support::wait::{eventually, eventually_within};
 
 const KIND: &str = "GlobalInClusterIPPool";
 

@@ -6,8 +6,8 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use crate::consumer;
-use crate::support::consumer::Consumer;
-use crate::support::wait::{consistently, eventually};
+use support::consumer::Consumer;
+use support::wait::{consistently, eventually};
 
 /// A consumer with a pool `web` of three addresses.
 async fn with_pool() -> Consumer {
@@ -316,7 +316,7 @@ async fn lost_status_is_restored_from_the_address() {
             .await
             .expect("pools can be read")
             .expect("the pool exists");
-        crate::support::consumer::counts_of(&pool).is_some_and(|counts| counts.2 == 2)
+        support::consumer::counts_of(&pool).is_some_and(|counts| counts.2 == 2)
     })
     .await;
     eventually("one controller among the owners", || async {

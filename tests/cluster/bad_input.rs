@@ -8,10 +8,10 @@ use futures::future::join_all;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, ready, unique};
-use crate::support::patience::Patience;
-use crate::support::wait::{consistently, eventually};
 use crate::{consumer, environment, lenient_consumer, lenient_environment};
+use support::consumer::{Consumer, ready, unique};
+use support::patience::Patience;
+use support::wait::{consistently, eventually};
 
 /// How long all steps with a large or invalid pool may take. They take milliseconds on a free
 /// machine, and longer than this if the work is linear in the number of addresses or quadratic in

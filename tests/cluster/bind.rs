@@ -10,8 +10,8 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::consumer;
-use crate::support::consumer::{Consumer, unique};
-use crate::support::wait::eventually_within;
+use support::consumer::{Consumer, unique};
+use support::wait::eventually_within;
 
 /// Asserts that pools of either kind allocate exactly these addresses in this order.
 async fn assert_allocate_exactly<const N: usize>(cases: [(Value, &str); N]) {

@@ -13,10 +13,10 @@ use k8s_openapi::ByteString;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::consumer::Consumer;
-use crate::support::wait::eventually;
-use crate::support::webhooks::Webhooks;
 use crate::{consumer, environment};
+use support::consumer::Consumer;
+use support::wait::eventually;
+use support::webhooks::Webhooks;
 
 const MESSAGE: &str = "the inventory is being rebuilt";
 

@@ -5,8 +5,8 @@ use capi_ipam_api::InClusterKind;
 use serde_json::{Value, json};
 
 use crate::consumer;
-use crate::support::consumer::{Consumer, unique};
-use crate::support::wait::eventually;
+use support::consumer::{Consumer, unique};
+use support::wait::eventually;
 
 async fn change(consumer: &Consumer, spec: Value) {
     consumer

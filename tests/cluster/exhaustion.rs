@@ -8,8 +8,8 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::consumer;
-use crate::support::consumer::{Consumer, ready, unique};
-use crate::support::wait::{eventually, eventually_within};
+use support::consumer::{Consumer, ready, unique};
+use support::wait::{eventually, eventually_within};
 
 /// `count` addresses from 10.0.0.1.
 fn addresses(count: u8) -> Value {

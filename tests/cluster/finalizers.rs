@@ -7,7 +7,7 @@ use futures::future::join_all;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::support::consumer::Consumer;
+use support::consumer::Consumer;
 
 const FINALIZER: &str = "example.com/held";
 const ROUNDS: usize = 50;

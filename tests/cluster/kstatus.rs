@@ -4,9 +4,9 @@
 use capi_ipam_api::Pool;
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, object};
-use crate::support::wait::{consistently, eventually};
 use crate::{consumer, environment, lenient_consumer};
+use support::consumer::{Consumer, object};
+use support::wait::{consistently, eventually};
 
 /// The status of a custom resource by the rules of kstatus:
 /// <https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md>.

@@ -6,9 +6,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, create, object, ready, unique};
-use crate::support::wait::{consistently, eventually};
 use crate::{consumer, environment};
+use support::consumer::{Consumer, create, object, ready, unique};
+use support::wait::{consistently, eventually};
 
 /// A consumer with a pool `web` of three addresses.
 async fn with_pool() -> Consumer {

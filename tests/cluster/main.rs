@@ -9,9 +9,6 @@
     reason = "test code: a failure ends the test with a message"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod access;
 mod adoption;
 mod bad_input;

@@ -5,8 +5,8 @@ use capi_ipam_controller::finalizer;
 use serde_json::json;
 
 use crate::consumer;
-use crate::support::consumer::{Consumer, create, object, retry_unanswered, unique};
-use crate::support::wait::eventually;
+use support::consumer::{Consumer, create, object, retry_unanswered, unique};
+use support::wait::eventually;
 
 /// Creates a claim for a pool of the namespace, and returns its address.
 async fn claim_address(consumer: &Consumer, claim: &str, pool: &str) -> String {

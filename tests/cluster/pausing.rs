@@ -8,8 +8,8 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::consumer;
-use crate::support::consumer::{Consumer, ready, unique};
-use crate::support::wait::{consistently, eventually};
+use support::consumer::{Consumer, ready, unique};
+use support::wait::{consistently, eventually};
 
 /// The object that is paused.
 #[derive(Clone, Copy, Debug)]

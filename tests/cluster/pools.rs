@@ -11,8 +11,8 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::consumer;
-use crate::support::consumer::{Consumer, create, object, unique};
-use crate::support::wait::{consistently, eventually};
+use support::consumer::{Consumer, create, object, unique};
+use support::wait::{consistently, eventually};
 
 /// A consumer with a pool `web` of `count` addresses.
 async fn with_pool(count: u8) -> Consumer {

@@ -4,7 +4,7 @@ use capi_ipam_api::InClusterKind;
 use serde_json::json;
 
 use crate::consumer;
-use crate::support::consumer::{create, object, unique};
+use support::consumer::{create, object, unique};
 
 #[tokio::test]
 async fn lowest_prefixes_are_allocated_with_length_and_gateway() {
@@ -107,7 +107,7 @@ async fn ipv4_prefixes_are_allocated_in_queue_order() {
     for name in ["b", "c"] {
         consumer.release(name).await;
     }
-    crate::support::wait::eventually("the pool is gone", || async {
+    support::wait::eventually("the pool is gone", || async {
         pools.get(&pool).await.ok()?.is_none().then_some(())
     })
     .await;

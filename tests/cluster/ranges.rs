@@ -4,9 +4,9 @@
 use capi_ipam_api::InClusterKind;
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, unique};
-use crate::support::wait::eventually;
 use crate::{consumer, lenient_consumer};
+use support::consumer::{Consumer, unique};
+use support::wait::eventually;
 
 /// Binds claims `c1`, `c2`, ... one after the other, and returns address, prefix and gateway of
 /// each.

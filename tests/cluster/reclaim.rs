@@ -9,8 +9,8 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::consumer;
-use crate::support::consumer::{Consumer, create, object, ready, retry_unanswered};
-use crate::support::wait::{consistently, eventually};
+use support::consumer::{Consumer, create, object, ready, retry_unanswered};
+use support::wait::{consistently, eventually};
 
 const IN_USE: &str = "example.com/in-use";
 

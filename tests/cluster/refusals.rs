@@ -10,10 +10,10 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::kstatus::kstatus;
-use crate::support::consumer::{Consumer, create, object};
-use crate::support::patience::Patience;
-use crate::support::wait::eventually;
 use crate::{consumer, environment};
+use support::consumer::{Consumer, create, object};
+use support::patience::Patience;
+use support::wait::eventually;
 
 /// How long a claim may take to recover: a retry follows within 10 s, and it takes several
 /// requests.

@@ -6,9 +6,9 @@ use capi_ipam_provider::api::IPAddressClaim;
 use serde_json::{Value, json};
 
 use crate::consumer;
-use crate::support::consumer::{Consumer, ready, retry_unanswered, unique};
-use crate::support::patience::Patience;
-use crate::support::wait::eventually;
+use support::consumer::{Consumer, ready, retry_unanswered, unique};
+use support::patience::Patience;
+use support::wait::eventually;
 
 /// The condition `Ready` of an object that aggregates the `v1beta1` conditions of its claims, as
 /// the vSphere provider does on a VSphereVM: a claim without condition is still in progress, and

@@ -4,7 +4,7 @@ use capi_ipam_api::InClusterKind;
 use serde_json::{Value, json};
 
 use crate::consumer;
-use crate::support::consumer::{Consumer, unique};
+use support::consumer::{Consumer, unique};
 
 const KIND: &str = "InClusterIPPool";
 const ANNOTATION: &str = "ipam.cluster.x-k8s.io/requested-address";

@@ -4,9 +4,9 @@ use capi_ipam_api::InClusterKind;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::support::consumer::Consumer;
-use crate::support::wait::eventually;
 use crate::{consumer, environment};
+use support::consumer::Consumer;
+use support::wait::eventually;
 
 /// The metadata of a claim that had an address in its source cluster, and of a copied claim.
 fn with_finalizer() -> Value {

@@ -7,9 +7,9 @@ use futures::future::join_all;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, create, object, ready, retry_unanswered, unique};
-use crate::support::wait::{EVENT_TIMEOUT, eventually, eventually_within};
 use crate::{consumer, environment};
+use support::consumer::{Consumer, create, object, ready, retry_unanswered, unique};
+use support::wait::{EVENT_TIMEOUT, eventually, eventually_within};
 
 const KIND: &str = "GlobalInClusterIPPool";
 

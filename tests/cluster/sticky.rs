@@ -8,8 +8,8 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::consumer;
-use crate::support::consumer::{Consumer, unique};
-use crate::support::wait::eventually;
+use support::consumer::{Consumer, unique};
+use support::wait::eventually;
 
 const KIND: &str = "InClusterIPPool";
 

@@ -7,9 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, object, retry_unanswered, unique};
-use crate::support::wait::{consistently, eventually};
 use crate::{consumer, environment};
+use support::consumer::{Consumer, object, retry_unanswered, unique};
+use support::wait::{consistently, eventually};
 
 /// A consumer with a pool `web` of `count` addresses.
 async fn with_pool(count: u8) -> Consumer {

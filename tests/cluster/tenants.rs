@@ -10,9 +10,9 @@ use capi_ipam_provider::api::names::GROUP;
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::support::consumer::{Consumer, object, ready, unique};
-use crate::support::wait::{eventually, eventually_within};
 use crate::{consumer, environment};
+use support::consumer::{Consumer, object, ready, unique};
+use support::wait::{eventually, eventually_within};
 
 /// A namespace, its administrator, and its user.
 struct Tenant {

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::proxy::Proxy;
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::manager::Manager;
-use crate::support::patience::Patience;
-use crate::support::wait::eventually_within;
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, NAMESPACE, Options};
+use support::manager::Manager;
+use support::patience::Patience;
+use support::wait::eventually_within;
 
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// How much longer a takeover may take than the lease duration.

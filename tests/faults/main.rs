@@ -26,8 +26,6 @@ mod plans;
 mod proxy;
 mod request;
 mod run;
-#[path = "../support/mod.rs"]
-mod support;
 mod workload;
 mod world;
 

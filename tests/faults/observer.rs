@@ -13,13 +13,13 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
-use crate::support::consumer::counts_of;
-use crate::support::patience::Patience;
-use crate::support::wait::eventually;
 use crate::workload::{NETWORK_LABEL, SLICE_LABEL};
 use crate::world::{
     Address, Change, Claim, Name, Object, Pool, PoolName, Reservation, Slice, World,
 };
+use support::consumer::counts_of;
+use support::patience::Patience;
+use support::wait::eventually;
 
 /// The number of addresses of a block of a pool of prefixes in the workloads.
 const PREFIX_SIZE: u32 = 4;

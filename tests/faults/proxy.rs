@@ -20,8 +20,8 @@ use tokio::sync::Notify;
 use crate::fault::{Fault, WatchFault, WriteFault};
 use crate::frames::{self, Disturbance};
 use crate::request::Write;
-use crate::support::control_plane::ControlPlane;
-use crate::support::proxy::{
+use support::control_plane::ControlPlane;
+use support::proxy::{
     ApiRequest, Broken, Forward, ProxyResponse, ProxyServer, Verb, error_response,
 };
 

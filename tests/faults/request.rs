@@ -3,7 +3,7 @@
 use capi_ipam_api::names;
 use serde::{Deserialize, Serialize};
 
-use crate::support::proxy::{ApiRequest, Verb};
+use support::proxy::{ApiRequest, Verb};
 
 /// The writes of the protocol of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -14,12 +14,12 @@ use crate::observer::Observer;
 use crate::oracle::{self, Rule, Violation};
 use crate::proxy::{Entry, Proxy};
 use crate::request::Write;
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::ControlPlane;
-use crate::support::manager::Manager;
-use crate::support::patience::Patience;
 use crate::workload;
 use crate::world::in_order;
+use support::consumer::Consumer;
+use support::control_plane::ControlPlane;
+use support::manager::Manager;
+use support::patience::Patience;
 
 /// How long the provider may take to come to rest after the last fault.
 const TIMEOUT: Duration = Duration::from_mins(2);

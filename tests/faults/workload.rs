@@ -20,8 +20,8 @@ use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, ready};
-use crate::support::wait::eventually_within;
+use support::consumer::{Consumer, ready};
+use support::wait::eventually_within;
 
 pub use networks::NETWORK_LABEL;
 pub use slices::SLICE_LABEL;

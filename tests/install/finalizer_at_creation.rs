@@ -7,11 +7,11 @@ use capi_ipam_provider::api::IPAddressClaim;
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually_within;
 use crate::tenants::overlay;
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually_within;
 
 const KIND: &str = InClusterKind::IPPool.name();
 

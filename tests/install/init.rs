@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::installed;
-use crate::support::clusterctl::{Releases, VERSION, start_core};
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use support::clusterctl::{Releases, VERSION, start_core};
+use support::control_plane::{ControlPlane, NAMESPACE, Options};
 
 /// The arguments that the Cluster API operator adds to a manager.
 const BY_THE_OPERATOR: [&str; 4] = [

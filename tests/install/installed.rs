@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::clusterctl::PROVIDER;
-use crate::support::control_plane::{ControlPlane, NAMESPACE};
-use crate::support::manager::{Manager, built};
-use crate::support::patience::Patience;
-use crate::support::ports::free_port;
-use crate::support::webhooks::Webhooks;
+use support::clusterctl::PROVIDER;
+use support::control_plane::{ControlPlane, NAMESPACE};
+use support::manager::{Manager, built};
+use support::patience::Patience;
+use support::ports::free_port;
+use support::webhooks::Webhooks;
 
 const DEPLOYMENT: &str = "capi-ipam-in-cluster-controller-manager";
 

@@ -8,9 +8,6 @@
     reason = "test code: a failure ends the test"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod finalizer_at_creation;
 mod init;
 mod installed;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::clusterctl::{VERSION, documents, manifest};
-use crate::support::control_plane::{NAMESPACE, kustomize};
+use support::clusterctl::{VERSION, documents, manifest};
+use support::control_plane::{NAMESPACE, kustomize};
 
 /// Cluster-scoped kinds.
 const CLUSTER_WIDE: [&str; 5] = [

@@ -9,12 +9,12 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::installed;
-use crate::support::clusterctl::{CORE, Releases, install_infrastructure_stub, start_core};
-use crate::support::consumer::{Consumer, ready};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually;
-use crate::support::webhooks::Webhooks;
+use support::clusterctl::{CORE, Releases, install_infrastructure_stub, start_core};
+use support::consumer::{Consumer, ready};
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually;
+use support::webhooks::Webhooks;
 
 /// A cluster with Cluster API and this provider, both installed by clusterctl.
 struct Side {

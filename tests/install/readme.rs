@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 
 use crate::installed;
 use crate::markdown::blocks;
-use crate::support::clusterctl::{
+use support::clusterctl::{
     CLUSTER_API, CORE, Releases, VERSION, clusterctl, documents, install_cert_manager_stub,
     manifest,
 };
-use crate::support::consumer::{Consumer, object};
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::{eventually, eventually_within};
-use crate::support::webhooks::Webhooks;
+use support::consumer::{Consumer, object};
+use support::control_plane::{ControlPlane, NAMESPACE, Options};
+use support::manager::Manager;
+use support::wait::{eventually, eventually_within};
+use support::webhooks::Webhooks;
 
 /// The clusterctl configuration that `make release` writes.
 const CONFIGURATION: &str = "target/release-files/clusterctl.yaml";

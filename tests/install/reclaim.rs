@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::installed;
 use crate::moving::provisioned;
-use crate::support::clusterctl::{Releases, install_infrastructure_stub, start_core};
-use crate::support::consumer::{Consumer, object};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::wait::eventually;
+use support::clusterctl::{Releases, install_infrastructure_stub, start_core};
+use support::consumer::{Consumer, object};
+use support::control_plane::{ControlPlane, Options};
+use support::wait::eventually;
 
 const IN_USE: &str = "example.com/in-use";
 const GROUP: &str = "infrastructure.cluster.x-k8s.io";

@@ -7,9 +7,9 @@ use std::path::Path;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::clusterctl::documents;
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options, kustomize};
-use crate::support::wait::eventually;
+use support::clusterctl::documents;
+use support::control_plane::{ControlPlane, NAMESPACE, Options, kustomize};
+use support::wait::eventually;
 
 const POOLS: [&str; 2] = ["inclusterippools", "inclusterprefixpools"];
 

@@ -14,10 +14,10 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::json;
 
-use crate::support::clusterctl::{
+use support::clusterctl::{
     CLUSTER_API, CORE, Releases, VERSION, install_cert_manager_stub, manifest,
 };
-use crate::support::control_plane::{ControlPlane, Options};
+use support::control_plane::{ControlPlane, Options};
 
 /// The repository of the provider in this test.
 const REPOSITORY: &str = "github.com/team/capi-ipam";

@@ -6,9 +6,9 @@ use capi_ipam_provider::api::IPAddress;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, ready};
-use crate::support::wait::eventually;
 use crate::{wait_until_ready, with_claims};
+use support::consumer::{Consumer, ready};
+use support::wait::eventually;
 
 /// Waits until the IPAddress of a bound claim is restored, and asserts that it is the same object.
 async fn wait_until_repaired(consumer: &Consumer, before: &IPAddress) {

@@ -3,9 +3,9 @@
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::support::consumer::ready;
-use crate::support::wait::eventually;
 use crate::{pause, wait_until_ready, with_claims};
+use support::consumer::ready;
+use support::wait::eventually;
 
 #[tokio::test]
 async fn lost_finalizer_is_restored() {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::support::consumer::{Consumer, ready};
-use crate::support::wait::eventually;
 use crate::{metric, pause, wait_until_ready, with_claims};
+use support::consumer::{Consumer, ready};
+use support::wait::eventually;
 
 const METRIC: &str = "capi_ipam_duplicate_addresses";
 

@@ -8,9 +8,6 @@
     reason = "test code: a failure ends the test with a message"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod addresses;
 mod claims;
 mod duplicates;

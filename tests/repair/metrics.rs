@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use crate::support::wait::eventually;
 use crate::{environment, metric, scrape, with_claims};
+use support::wait::eventually;
 
 /// The metrics that a manager without webhooks and leader election has, and without a failure of a
 /// watch.

@@ -3,9 +3,9 @@
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::support::consumer::ready;
-use crate::support::wait::{consistently, eventually};
 use crate::with_claims;
+use support::consumer::ready;
+use support::wait::{consistently, eventually};
 
 #[tokio::test]
 async fn shrunk_pool_frees_nothing_and_still_repairs() {

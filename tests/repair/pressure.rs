@@ -10,11 +10,11 @@ use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::patience::Patience;
-use crate::support::wait::eventually;
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::patience::Patience;
+use support::wait::eventually;
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=1s"];
 const DURATION: Duration = Duration::from_secs(40);

@@ -3,11 +3,11 @@
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually;
 use crate::with_claims;
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually;
 
 /// Replaces the reservation of an address with one for another holder, bypassing all checks. The
 /// manager may recreate the deleted one concurrently.

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::wait::eventually;
+use support::control_plane::{ControlPlane, NAMESPACE, Options};
+use support::wait::eventually;
 
 const READY: &str = "10.1.0.1";
 

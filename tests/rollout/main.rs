@@ -7,9 +7,6 @@
     reason = "test code: a failure ends the test"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod contract_versions;
 mod endpoints;
 mod flags;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use capi_ipam_api::{IPReservation, MemberPhase};
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, ready};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::{eventually, eventually_within};
+use support::consumer::{Consumer, ready};
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::{eventually, eventually_within};
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=1s"];
 

@@ -12,12 +12,12 @@ use capi_ipam::app::rbac::{
 use capi_ipam_api::InClusterKind;
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, object};
-use crate::support::control_plane::{AccessRequest, ControlPlane, NAMESPACE, Options};
-use crate::support::manager::Manager;
-use crate::support::ports::free_port;
-use crate::support::wait::eventually;
-use crate::support::webhooks::Webhooks;
+use support::consumer::{Consumer, object};
+use support::control_plane::{AccessRequest, ControlPlane, NAMESPACE, Options};
+use support::manager::Manager;
+use support::ports::free_port;
+use support::wait::eventually;
+use support::webhooks::Webhooks;
 
 /// The lease is deleted before the next manager starts, so that no manager waits for its expiry.
 const FLAGS: [&str; 7] = [

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually;
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually;
 
 const LEADER: [&str; 1] = ["--leader-elect"];
 

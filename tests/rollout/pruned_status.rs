@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::stored_versions::change_definition;
-use crate::support::consumer::{Consumer, unique};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually;
+use support::consumer::{Consumer, unique};
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually;
 
 /// How often the objects are changed in a way that triggers a reconcile and does not concern their
 /// status.

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ACCOUNT, ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::ports::free_port;
-use crate::support::wait::{eventually, eventually_ok, eventually_within};
+use support::consumer::Consumer;
+use support::control_plane::{ACCOUNT, ControlPlane, Options};
+use support::manager::Manager;
+use support::ports::free_port;
+use support::wait::{eventually, eventually_ok, eventually_within};
 
 /// A kind of Cluster API that is installed but not needed.
 const NOT_NEEDED: &str = "Machine";

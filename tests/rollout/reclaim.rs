@@ -8,10 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::support::consumer::{Consumer, ready};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually;
+use support::consumer::{Consumer, ready};
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually;
 
 const IN_USE: &str = "example.com/in-use";
 const LIMIT: SignedDuration = SignedDuration::from_secs(60);

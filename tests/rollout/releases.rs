@@ -5,10 +5,10 @@ use std::time::Duration;
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::{eventually, eventually_ok};
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::{eventually, eventually_ok};
 
 /// How long a create request of a previous manager may still be applied.
 const CREATE_EXPIRY: Duration = Duration::from_secs(30);

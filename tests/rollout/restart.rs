@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually;
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually;
 
 /// The number of requests for our kinds from all clients, except for lists and watches.
 fn calls(control_plane: &ControlPlane) -> u64 {

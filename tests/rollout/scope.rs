@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn global_pool_counts_are_correct_with_namespace_flag() {

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::manager::Manager;
-use crate::support::patience::Patience;
-use crate::support::wait::eventually;
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, NAMESPACE, Options};
+use support::manager::Manager;
+use support::patience::Patience;
+use support::wait::eventually;
 
 const ELECTED: [&str; 4] = [
     "--leader-elect",

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually;
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually;
 
 const DEFINITION: &str = "inclusterippools.ipam.cluster.x-k8s.io";
 

@@ -14,9 +14,9 @@ use capi_ipam_provider::prelude::{Allocation, ClaimReconciler, HandlerError, Rel
 use serde_json::json;
 
 use crate::program::Program;
-use crate::support::consumer::{Consumer, object};
 use crate::upgrade::define;
 use crate::{control_plane, patching};
+use support::consumer::{Consumer, object};
 
 /// A provider whose pools have one address, which is not recorded anywhere.
 #[derive(Clone)]

@@ -15,8 +15,8 @@ use serde_json::json;
 
 use crate::patching::client;
 use crate::program::Program;
-use crate::support::consumer::{Consumer, object};
-use crate::support::wait::eventually;
+use support::consumer::{Consumer, object};
+use support::wait::eventually;
 
 /// The names of reconciled objects.
 type Names = Arc<Mutex<BTreeSet<String>>>;

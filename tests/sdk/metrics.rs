@@ -5,9 +5,9 @@ use clap::Parser;
 
 use crate::control_plane;
 use crate::program::Program;
-use crate::support::ports::free_port;
-use crate::support::wait::eventually;
-use crate::support::webhooks::Webhooks;
+use support::ports::free_port;
+use support::wait::eventually;
+use support::webhooks::Webhooks;
 
 #[derive(Parser)]
 struct Flags {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::control_plane;
 use crate::interrupt::{Kill, run_until_killed};
-use crate::support::consumer::{object, unique};
+use support::consumer::{object, unique};
 
 pub(crate) async fn client() -> Client {
     connect(Some(control_plane().kubeconfig()), "sdk-test/0.0.1")

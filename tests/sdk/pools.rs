@@ -18,10 +18,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::program::Program;
-use crate::support::consumer::{Consumer, ready};
-use crate::support::wait::eventually;
 use crate::upgrade::define_kind;
 use crate::{control_plane, patching};
+use support::consumer::{Consumer, ready};
+use support::wait::eventually;
 
 /// The longest call of the provider.
 const HANDLER_TIMEOUT: Duration = Duration::from_millis(300);

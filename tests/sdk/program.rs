@@ -11,7 +11,7 @@ use clap::Parser;
 use tokio_util::sync::CancellationToken;
 
 use crate::control_plane;
-use crate::support::patience::Patience;
+use support::patience::Patience;
 
 /// How long the setup of a program and its end may take.
 const TIMEOUT: Duration = Duration::from_mins(2);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::pools::Environment;
-use crate::support::wait::{consistently, eventually};
+use support::wait::{consistently, eventually};
 
 const SWEEP: SweepOptions = SweepOptions {
     interval: Duration::from_millis(200),

@@ -13,7 +13,7 @@ use crate::control_plane;
 use crate::interrupt::{Kill, run_until_killed};
 use crate::patching::client;
 use crate::program::Program;
-use crate::support::consumer::object;
+use support::consumer::object;
 
 const OBJECTS: usize = 3;
 

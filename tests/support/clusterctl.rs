@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::control_plane::{ControlPlane, ensure};
 use super::manager::Manager;
 use super::process::TemporaryFolder;
+use super::repository::in_repository;
 use super::webhooks::Webhooks;
 
 /// The version of Cluster API in the tests.
@@ -220,9 +221,7 @@ pub fn start_core(plane: &ControlPlane) -> (Manager, Webhooks) {
 
 /// The content of a file in `manifests`.
 pub fn manifest(name: &str) -> String {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("manifests")
-        .join(name);
+    let file = in_repository("manifests").join(name);
     fs::read_to_string(&file)
         .unwrap_or_else(|error| panic!("cannot read {}: {error}", file.display()))
 }

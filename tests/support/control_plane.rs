@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::ops::{Deref, DerefMut};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use capi_ipam_testing::control_plane as generic;
@@ -12,6 +12,8 @@ pub use capi_ipam_testing::control_plane::{
 };
 use capi_ipam_testing::control_plane::{Installation, ServiceAccount, definitions_in};
 use serde_json::Value;
+
+use super::repository::in_repository;
 
 /// The namespace of the provider.
 pub const NAMESPACE: &str = "capi-ipam-in-cluster-system";
@@ -78,9 +80,7 @@ pub fn installation() -> &'static Installation {
 
 /// A folder of `config`.
 fn config(folder: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("config")
-        .join(folder)
+    in_repository("config").join(folder)
 }
 
 /// The content of the files in `config/crd` and `config/crd/bases` that contain CRDs, without the

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use super::control_plane::{ControlPlane, NAMESPACE};
 use super::patience::Patience;
 use super::ports::free_port;
+use super::repository::in_repository;
 
 /// The kinds with two versions, and their plurals.
 const CONVERTED: [(&str, &str); 2] = [
@@ -111,7 +112,7 @@ impl Webhooks {
                 json!({ "url": url, "caBundle": bundle })
             }
         };
-        let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/webhook/manifests.yaml");
+        let manifests = in_repository("config/webhook/manifests.yaml");
         let text = fs::read_to_string(manifests).expect("the manifests can be read");
         let mut configuration: Value =
             serde_saphyr::from_str(&text).expect("the manifests are YAML");

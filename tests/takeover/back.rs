@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use crate::go_provider::{GoProvider, claim, ip_address};
 use crate::snapshot::{Snapshot, reservation_name};
 use crate::store::{CONSUMER, GO_PROVIDER, GROUP, OPERATOR, Store, text};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::patience::Patience;
-use crate::support::wait::{TIMEOUT, eventually};
-use crate::support::webhooks::Webhooks;
 use crate::{MACHINE, fixture};
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::patience::Patience;
+use support::wait::{TIMEOUT, eventually};
+use support::webhooks::Webhooks;
 
 const NAMESPACE: &str = "tenant-a";
 /// Flags with which orphaned reservations are freed within seconds.

@@ -12,11 +12,11 @@ use crate::go_provider::claim;
 use crate::many::{writes, written_since};
 use crate::snapshot::Snapshot;
 use crate::store::{CONSUMER, GO_PROVIDER, GROUP, Store, text};
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually;
-use crate::support::webhooks::Webhooks;
 use crate::{MACHINE, fixture};
+use support::control_plane::{ControlPlane, NAMESPACE, Options};
+use support::manager::Manager;
+use support::wait::eventually;
+use support::webhooks::Webhooks;
 
 const HOLDER: &str =
     "capi-ipam-in-cluster-controller-manager-7c6f5b9d4-x2x7q_0b9f4f63-5c80-4f4e-9d43-8a6a3a3c6c51";

@@ -10,11 +10,11 @@ use crate::bulk::{self, RESTORED};
 use crate::go_provider::claim;
 use crate::snapshot::{Snapshot, path};
 use crate::store::{CONSUMER, OPERATOR, Store, text};
-use crate::support::control_plane::{ControlPlane, Options, RequestKey};
-use crate::support::manager::Manager;
-use crate::support::patience::Patience;
-use crate::support::wait::{eventually, eventually_within};
 use crate::{MACHINE, fixture};
+use support::control_plane::{ControlPlane, Options, RequestKey};
+use support::manager::Manager;
+use support::patience::Patience;
+use support::wait::{eventually, eventually_within};
 
 /// The number of pools.
 const POOLS: usize = 12;

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use crate::MACHINE;
 use crate::go_provider::{GoProvider, claim};
 use crate::store::{CONSUMER, GO_PROVIDER, GROUP, OPERATOR, Store, text};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually;
 
 const NAMESPACE: &str = "owners";
 const KIND: &str = "InClusterIPPool";

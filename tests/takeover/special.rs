@@ -16,11 +16,11 @@ use crate::go_provider::claim;
 use crate::many::wait_until_settled;
 use crate::snapshot::Snapshot;
 use crate::store::{CONSUMER, GROUP, OPERATOR, Store, key, remove_finalizer, text};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::patience::Patience;
-use crate::support::wait::{consistently, eventually};
-use crate::support::webhooks::Webhooks;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::patience::Patience;
+use support::wait::{consistently, eventually};
+use support::webhooks::Webhooks;
 
 /// The environment that all tests of this module share. Never dropped: its processes end with the
 /// test process.

@@ -8,9 +8,9 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use crate::support::control_plane::ControlPlane;
-use crate::support::patience::Patience;
-use crate::support::wait::TIMEOUT;
+use support::control_plane::ControlPlane;
+use support::patience::Patience;
+use support::wait::TIMEOUT;
 
 /// The field manager that creates claims.
 pub(crate) const CONSUMER: &str = "capv-manager";

@@ -7,10 +7,10 @@ use capi_ipam_api::conditions::{EXHAUSTED, NO_FREE_ADDRESS};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::{eventually, eventually_within};
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::{eventually, eventually_within};
 
 /// How much later than the end of its cool-down an address may be reused: less than the interval of
 /// the sweeper, and of the resync.

@@ -9,11 +9,11 @@ use capi_ipam_api::names::{GROUP, PROTECT_POOL};
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::support::consumer::{Consumer, create, object};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually;
 use crate::{serving, unchanged};
+use support::consumer::{Consumer, create, object};
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually;
 
 /// More than the pause after which a deleted pool is reconciled again.
 const DELETION_WAIT: Duration = Duration::from_secs(8);

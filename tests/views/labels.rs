@@ -9,11 +9,11 @@ use capi_ipam_provider::api::IPAddressClaim;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options, ProviderRequest};
-use crate::support::wait::eventually;
 use crate::versions::version;
 use crate::{serving, settled, unchanged};
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options, ProviderRequest};
+use support::wait::eventually;
 
 /// Several passes of the sweeper.
 const SEVERAL_PASSES: Duration = Duration::from_secs(5);

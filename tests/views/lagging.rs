@@ -17,9 +17,9 @@ use kube::Client;
 use kube::client::Body;
 use tokio::sync::watch;
 
-use crate::support::control_plane::ControlPlane;
-use crate::support::proxy::{ProxyResponse, ProxyServer};
-use crate::support::wait::eventually;
+use support::control_plane::ControlPlane;
+use support::proxy::{ProxyResponse, ProxyServer};
+use support::wait::eventually;
 
 /// The reads whose responses are delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

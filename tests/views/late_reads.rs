@@ -9,12 +9,12 @@ use futures::future::join_all;
 use serde_json::json;
 
 use crate::lagging::{Lagging, Reads};
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually_within;
 use crate::versions::at_rest;
 use crate::{GLOBAL, serving, serving_namespace};
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually_within;
 
 /// The size of 10.0.0.0/24 without network and broadcast address.
 const TOTAL: i64 = 254;

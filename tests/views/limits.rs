@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::support::consumer::{Consumer, ready, retry_unanswered};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually_within;
+use support::consumer::{Consumer, ready, retry_unanswered};
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually_within;
 
 const LIMIT: usize = 20;
 

@@ -7,11 +7,11 @@ use capi_ipam_api::InClusterKind;
 use capi_ipam_api::conditions::{self, NO_OVERLAP, OVERLAPPING, POOLS_OVERLAP};
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, counts_of, ready, retry_unanswered};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::wait::{eventually, eventually_within};
 use crate::versions::{at_rest, version};
 use crate::{GLOBAL, serving, serving_namespace, unchanged};
+use support::consumer::{Consumer, counts_of, ready, retry_unanswered};
+use support::control_plane::{ControlPlane, Options};
+use support::wait::{eventually, eventually_within};
 
 async fn two_namespaces(plane: &ControlPlane) -> (Consumer, Consumer) {
     (Consumer::new(plane).await, Consumer::new(plane).await)

@@ -6,7 +6,7 @@ use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::GLOBAL;
-use crate::support::consumer::{Consumer, create, object};
+use support::consumer::{Consumer, create, object};
 
 /// Creates a bound claim of a global pool and its IPAddress, without a reservation. No manager that
 /// serves the namespace of the claim may run.

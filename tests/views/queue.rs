@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::labels::{labelled_claim, relabel, with_blue_pool};
 use crate::serving;
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::wait::eventually_within;
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::wait::eventually_within;
 
 /// The maximum time between the release of an address and its allocation to a waiting claim: less
 /// than the minute after which a turn that is not used passes to the next claim.

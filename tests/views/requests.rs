@@ -5,10 +5,10 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::support::consumer::{Consumer, ready};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually_within;
+use support::consumer::{Consumer, ready};
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually_within;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_many_claims_gets_the_requested_address() {

@@ -7,11 +7,11 @@ use std::time::Duration;
 use futures::StreamExt;
 use serde_json::json;
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::wait::eventually_within;
 use crate::versions::{Versions, assert_same, at_rest, holdings};
 use crate::{GLOBAL, serving, serving_namespace};
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::wait::eventually_within;
 
 /// The addresses of the network 10.0.0.0/16 that can be allocated.
 const ADDRESSES: usize = 65_534;

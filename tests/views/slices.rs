@@ -9,10 +9,10 @@ use futures::future::join_all;
 use futures::stream;
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, ready};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually_within;
+use support::consumer::{Consumer, ready};
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually_within;
 
 const KIND: &str = "GlobalInClusterIPPool";
 /// The number of pools with one slice each, and how many of them are created at a time.

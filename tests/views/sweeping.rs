@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options, ProviderRequest};
 use crate::versions::{assert_same, holdings};
 use crate::{serving, settled};
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options, ProviderRequest};
 
 /// Whether a request may be one of a sweeper. A sweeper reads single objects; lists and watches are
 /// those of caches.

@@ -11,11 +11,11 @@ use crate::predecessor::{
     create_bound_without_reservation, global_reservation, release_without_reservation,
     reserve_global,
 };
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::wait::eventually;
 use crate::versions::{holdings, version};
 use crate::{GLOBAL, serving_namespace, unchanged};
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::wait::eventually;
 
 /// More than the pause after which a deleted pool is reconciled again.
 const DELETION_WAIT: Duration = Duration::from_secs(8);

@@ -10,8 +10,8 @@ use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::support::consumer::{Consumer, retry_unanswered};
-use crate::support::patience::Patience;
+use support::consumer::{Consumer, retry_unanswered};
+use support::patience::Patience;
 
 /// How long no write may happen at rest.
 const QUIET: Duration = Duration::from_secs(10);

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::consumer::{Consumer, ready};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::wait::eventually_within;
 use crate::versions::at_rest;
 use crate::{GLOBAL, serving};
+use support::consumer::{Consumer, ready};
+use support::control_plane::{ControlPlane, Options};
+use support::wait::eventually_within;
 
 /// How often the status of one waiting claim may be written, apart from changes of its message
 /// while the pool fills up.

@@ -7,9 +7,9 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use crate::support::consumer::Consumer;
-use crate::support::webhooks::Webhooks;
-use crate::support::webhooks::direct::{HttpResponse, review};
+use support::consumer::Consumer;
+use support::webhooks::Webhooks;
+use support::webhooks::direct::{HttpResponse, review};
 
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const MERGE: &str = "application/merge-patch+json";

@@ -8,12 +8,12 @@ use futures::future::{join, join_all};
 use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, JSON, MERGE, Response, post_review};
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually;
-use crate::support::webhooks::{Webhooks, authority};
 use crate::{Environment, serving};
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually;
+use support::webhooks::{Webhooks, authority};
 
 fn spec() -> Value {
     json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})

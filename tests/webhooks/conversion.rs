@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, JSON, MERGE};
 use crate::shared;
-use crate::support::consumer::{Consumer, unique};
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually;
-use crate::support::webhooks::Webhooks;
+use support::consumer::{Consumer, unique};
+use support::control_plane::{ControlPlane, NAMESPACE, Options};
+use support::manager::Manager;
+use support::wait::eventually;
+use support::webhooks::Webhooks;
 
 const KINDS: [InClusterKind; 2] = [IPPool, GlobalIPPool];
 const ANNOTATION: &str = "cluster.x-k8s.io/conversion-data";

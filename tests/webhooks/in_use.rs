@@ -8,10 +8,10 @@ use capi_ipam_api::InClusterKind::{self, GlobalIPPool, GlobalPrefixPool, IPPool,
 use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, JSON, MERGE, post_review};
-use crate::support::consumer::{Consumer, unique};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::wait::{consistently, eventually};
 use crate::{Environment, shared};
+use support::consumer::{Consumer, unique};
+use support::control_plane::{ControlPlane, Options};
+use support::wait::{consistently, eventually};
 
 /// A pool with one address in use.
 struct Used {

@@ -5,8 +5,8 @@
 use capi_ipam::admission::routes::CONVERT;
 
 use crate::Environment;
-use crate::support::process::Memory;
-use crate::support::webhooks::junk::Junk;
+use support::process::Memory;
+use support::webhooks::junk::Junk;
 
 /// The limit in `config/manager/deployment.yaml`.
 const CONTAINER_MIB: f64 = 512.0;
@@ -57,7 +57,7 @@ async fn invalid_reviews_do_not_flood_the_log() {
         assert_eq!(response.status, 400);
     }
     let objects = [serde_json::json!({"kind": "Pod"})];
-    let body = crate::support::webhooks::direct::conversion("v1alpha1", &objects).to_string();
+    let body = support::webhooks::direct::conversion("v1alpha1", &objects).to_string();
     for _ in 0..200 {
         assert_eq!(
             connection

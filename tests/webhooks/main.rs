@@ -12,9 +12,6 @@
     reason = "the values are written where they are passed"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod api_client;
 mod certificates;
 mod conversion;

@@ -5,11 +5,11 @@ use capi_ipam_api::InClusterKind::IPPool;
 use serde_json::{Value, json};
 
 use crate::api_client::post_review;
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::manager::Manager;
-use crate::support::ports::free_port;
-use crate::support::webhooks::Webhooks;
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, NAMESPACE, Options};
+use support::manager::Manager;
+use support::ports::free_port;
+use support::webhooks::Webhooks;
 
 fn token(plane: &ControlPlane, account: &str) -> String {
     let token = plane.kubectl(&["-n", NAMESPACE, "create", "token", account]);

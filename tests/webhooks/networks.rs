@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, JSON, MERGE, Response, parse};
 use crate::shared;
-use crate::support::consumer::{Consumer, unique};
-use crate::support::wait::eventually;
-use crate::support::webhooks::direct::review;
+use support::consumer::{Consumer, unique};
+use support::wait::eventually;
+use support::webhooks::direct::review;
 
 /// The label by which a network selects its pools.
 const LABEL: &str = "example.com/network";

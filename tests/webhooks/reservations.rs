@@ -8,11 +8,11 @@ use capi_ipam_ip::Block;
 use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, JSON, Response, parse};
-use crate::support::consumer::{Consumer, unique};
-use crate::support::wait::eventually;
-use crate::support::webhooks::Webhooks;
-use crate::support::webhooks::direct::review;
 use crate::{Environment, shared};
+use support::consumer::{Consumer, unique};
+use support::wait::eventually;
+use support::webhooks::Webhooks;
+use support::webhooks::direct::review;
 
 const RESERVATIONS: &str = "/apis/ipam.cluster.x-k8s.io/v1alpha2/ipreservations";
 

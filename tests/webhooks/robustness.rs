@@ -12,12 +12,12 @@ use tokio::time::timeout;
 
 use crate::api_client::{ApiClient, JSON, parse, post_review};
 use crate::shared;
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::eventually;
-use crate::support::webhooks::Webhooks;
-use crate::support::webhooks::direct::{HttpResponse, conversion, review};
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, NAMESPACE, Options};
+use support::manager::Manager;
+use support::wait::eventually;
+use support::webhooks::Webhooks;
+use support::webhooks::direct::{HttpResponse, conversion, review};
 
 /// Longer than any timeout of the manager.
 const HANG: Duration = Duration::from_mins(1);

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, Response, post_review};
 use crate::shared;
-use crate::support::consumer::{Consumer, unique};
-use crate::support::wait::eventually;
+use support::consumer::{Consumer, unique};
+use support::wait::eventually;
 
 const ADDRESSES: [InClusterKind; 2] = [IPPool, GlobalIPPool];
 const PREFIXES: [InClusterKind; 2] = [PrefixPool, GlobalPrefixPool];

@@ -15,12 +15,12 @@ use kube::Api;
 use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, JSON, PATCH};
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::manager::Manager;
-use crate::support::wait::{eventually, eventually_within};
-use crate::support::webhooks::Webhooks;
-use crate::support::webhooks::direct::connect_trusting;
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, NAMESPACE, Options};
+use support::manager::Manager;
+use support::wait::{eventually, eventually_within};
+use support::webhooks::Webhooks;
+use support::webhooks::direct::connect_trusting;
 
 const SECRET: &str = "capi-ipam-in-cluster-webhook-self-managed-cert";
 const CONFIGURATION: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/capi-ipam-in-cluster-validating-webhook-configuration";
@@ -396,7 +396,7 @@ async fn overwritten_ca_bundles_are_restored() {
     assert_eq!(cluster.injected().await, bundle);
     cluster.wait_until_working().await;
     // Applied with other CA bundles.
-    let others = crate::support::webhooks::authority().pem();
+    let others = support::webhooks::authority().pem();
     cluster.webhooks.register_with_ca(&cluster.plane, &others);
     assert_eq!(cluster.injected().await, bundle);
     // Applied without the field, which removes it.

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, JSON, post_review};
 use crate::shared;
-use crate::support::consumer::{Consumer, unique};
-use crate::support::wait::{eventually, eventually_ok};
+use support::consumer::{Consumer, unique};
+use support::wait::{eventually, eventually_ok};
 
 async fn client() -> ApiClient {
     ApiClient::new(&Consumer::new(&shared().plane).await)

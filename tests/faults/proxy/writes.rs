@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Entry, LATEST, LONG, Shared, Silence};
 use crate::fault::{Fault, WriteFault};
 use crate::request::Write;
-use crate::support::proxy::{ApiRequest, Broken, Forward, ProxyResponse, error_response};
+use support::proxy::{ApiRequest, Broken, Forward, ProxyResponse, error_response};
 
 /// How long a write is delayed when it waits for no other write.
 const LATE: Duration = Duration::from_secs(1);

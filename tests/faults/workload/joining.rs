@@ -4,8 +4,8 @@ use capi_ipam_api::{IPReservation, IPReservationSpec};
 use serde_json::{Value, json};
 
 use super::{TIMEOUT, Work, names, range};
-use crate::support::consumer::{create, object};
-use crate::support::wait::eventually_within;
+use support::consumer::{create, object};
+use support::wait::eventually_within;
 
 impl Work<'_> {
     /// A pool joins the network of another one. Both have free addresses in common.

@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{TIMEOUT, Work, names, range};
-use crate::support::wait::eventually_within;
+use support::wait::eventually_within;
 
 /// The label by which a network selects its pools. Its value is the name of the network.
 pub const NETWORK_LABEL: &str = "network";

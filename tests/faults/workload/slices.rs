@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{TIMEOUT, Work, names, range};
-use crate::support::wait::eventually_within;
+use support::wait::eventually_within;
 
 /// The label whose value is the owner of a slice.
 pub const SLICE_LABEL: &str = "rack";

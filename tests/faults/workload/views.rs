@@ -6,8 +6,8 @@ use capi_ipam_provider::api::IPAddressClaim;
 use serde_json::{Value, json};
 
 use super::{TIMEOUT, Work, names, range};
-use crate::support::consumer::ready;
-use crate::support::wait::{consistently, eventually_within};
+use support::consumer::ready;
+use support::wait::{consistently, eventually_within};
 
 /// The label by which a manager selects what it serves.
 const LABEL: &str = "cluster.x-k8s.io/watch-filter";

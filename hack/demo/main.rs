@@ -8,9 +8,6 @@
     reason = "it prints its results"
 )]
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 use std::process::Command;
 use std::time::{Duration, Instant};
 
