@@ -26,8 +26,8 @@ help: ## List the targets
 # === use ===
 
 .PHONY: demo
-demo: rust control-plane ## Run a demo against a temporary API server; with ARGS=--stay it keeps running
-	@$(CARGO) build --locked --package capi-ipam --package kubectl-ipam --package demo --bins
+demo: rust ## Run a demo against a temporary API server; with ARGS=--stay it keeps running
+	@CARGO='$(CARGO)' hack/demo/build.sh
 	@target/debug/demo $(ARGS)
 
 .PHONY: install-tools

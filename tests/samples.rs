@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
+use support::webhooks::Webhooks;
 
 /// The kind of reservations.
 const RESERVATION: &str = "IPReservation";
@@ -156,6 +157,57 @@ fn readme_objects_can_be_applied() {
     for block in blocks {
         apply(&plane, &block);
     }
+}
+
+/// The pages about pools, in the order of docs/README.md.
+const PAGES: [&str; 6] = [
+    "pools",
+    "global-pools",
+    "networks",
+    "reservations",
+    "slices",
+    "reclaim",
+];
+
+/// Whoever follows the documentation applies one example after the other: none may be refused or
+/// answered with a warning because of an earlier one.
+#[test]
+fn documented_objects_can_be_applied_in_order() {
+    let plane = ControlPlane::start(Options::default());
+    let webhooks = Webhooks::new(&plane);
+    let flags = webhooks.flags();
+    let _manager = Manager::start(&plane, &flags.each_ref().map(String::as_str));
+    webhooks.register(&plane);
+    let file = plane.folder().join("object.json");
+    let mut applied = 0;
+    for page in PAGES {
+        let text = fs::read_to_string(root().join(format!("docs/{page}.md")));
+        for block in yaml_blocks(&text.expect("the page can be read")) {
+            for object in documents(&block)
+                .iter()
+                .filter(|object| is_of_provider(object))
+            {
+                // The setting deserves its warning, which the page announces.
+                let warns = object.pointer("/spec/reclaim/terminating").is_some();
+                fs::write(&file, object.to_string()).expect("the folder is writable");
+                let mut arguments = vec!["apply", "-f", file.to_str().expect("UTF-8")];
+                if !warns {
+                    arguments.push("--warnings-as-errors");
+                }
+                if let Err(error) = plane.try_kubectl(&arguments) {
+                    panic!("docs/{page}.md: {error}\n{object}");
+                }
+                applied += 1;
+            }
+        }
+    }
+    assert!(applied >= 18, "the pages contain {applied} objects");
+}
+
+/// Whether an object of a block is complete, and of a kind of this provider.
+fn is_of_provider(object: &Value) -> bool {
+    text_at(object, "/apiVersion").starts_with("ipam.cluster.x-k8s.io/")
+        && !text_at(object, "/metadata/name").is_empty()
 }
 
 #[test]

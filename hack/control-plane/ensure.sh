@@ -3,6 +3,7 @@
 # stderr.
 #
 #   ensure.sh                 the folder with etcd, kube-apiserver, kube-controller-manager and kubectl
+#   ensure.sh server          the folder with etcd, kube-apiserver and kubectl: all that the demo needs
 #   ensure.sh crds            the folder with the core CRDs of Cluster API
 #   ensure.sh cluster-api     the folder with clusterctl, and the core manager of Cluster API under the name core
 #   ensure.sh helm            the folder with helm
@@ -13,7 +14,7 @@
 #   ensure.sh typescript      the folder with tsc, the compiler of TypeScript, which npm installs
 #
 # The programs are those in the folder KUBEBUILDER_ASSETS if it contains etcd and kube-apiserver (missing programs are
-# built and linked beside them), or those in the cache ${XDG_CACHE_HOME:-$HOME/.cache}/capi-ipam. Otherwise they are
+# built, and linked in another folder), or those in the cache ${XDG_CACHE_HOME:-$HOME/.cache}/capi-ipam. Otherwise they are
 # built into the cache from the Go modules beside this script. The archive of envtest is not used: it has no
 # kube-controller-manager, which the tests of garbage collection need.
 set -euo pipefail
@@ -100,9 +101,22 @@ stamp_flags() {
   printf -- '-X %s.gitVersion=%s -X %s.gitMajor=%s -X %s.gitMinor=%s ' "$1" "$2" "$1" "$major" "$1" "$minor"
 }
 
+# progress SET TOTAL: reads the names of the packages that Go builds and prints what part of TOTAL they are. Other lines
+# are errors.
+progress() {
+  awk -v set="$1" -v total="$2" '
+    /^[[:alnum:]._\/~+-]+$/ {
+      part = int(10 * ++built / total)
+      if (part > shown && part < 10) { shown = part; printf "control plane: %d %% of the packages of %s\n", 10 * part, set }
+      next
+    }
+    { print }
+  ' >&2
+}
+
 # go_build SET FOLDER PACKAGE...: builds packages of a set in one run.
 go_build() {
-  local module=$1 folder=$2 flags='-s -w ' tags=''
+  local module=$1 folder=$2 flags='-s -w ' tags='' total
   shift 2
   case $module in
     kubernetes)
@@ -112,7 +126,8 @@ go_build() {
     cluster-api) flags+=$(stamp_flags sigs.k8s.io/cluster-api/version "$CLUSTER_API_VERSION") ;;
     prometheus) tags=remove_all_sd ;; # The tests name their targets.
   esac
-  go_in "$module" build -trimpath -tags "$tags" -ldflags "$flags" -o "$folder/" "$@" >&2
+  total=$(go_in "$module" list -deps -tags "$tags" "$@" | wc -l)
+  go_in "$module" build -v -trimpath -tags "$tags" -ldflags "$flags" -o "$folder/" "$@" 2>&1 | progress "$module" "$total"
 }
 
 # === the cache ===
@@ -169,65 +184,87 @@ finish() {
   say "done after $SECONDS s: $1"
 }
 
-# === commands ===
-
-all=(etcd kube-apiserver kube-controller-manager kubectl)
-full=$cache/kubernetes-$KUBERNETES_VERSION-etcd-$ETCD_VERSION
-
-ensure_full() {
-  complete "$full" "${all[@]}" && return
-  take_lock
-  complete "$full" "${all[@]}" && return
-  begin kubernetes "etcd $ETCD_VERSION, kube-apiserver, kube-controller-manager and kubectl $KUBERNETES_VERSION:" \
-    'once on this machine, 5 to 8 minutes on 2 cores'
-  go_build etcd "$work" go.etcd.io/etcd/server/v3
-  mv -- "$work/server" "$work/etcd" # Go names a program after the package's folder
-  go_build kubernetes "$work" k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kubectl}
-  finish "$full"
+# add_to FOLDER: ends a build, and adds its programs to those of the folder.
+add_to() {
+  mkdir -p -- "$1"
+  mv -f -- "$work"/* "$1/"
+  : >"$1/.stamp"
+  rm -rf -- "$work"
+  work=""
+  say "done after $SECONDS s: $1"
 }
 
-# ensure_beside ASSETS: a folder with links to the programs in ASSETS, and to built ones for missing programs.
-ensure_beside() {
-  local assets=$1 tools=$full linked program
-  if ! complete "$full" kube-controller-manager kubectl; then
-    tools=$cache/kubernetes-$KUBERNETES_VERSION-tools
-    if ! complete "$tools" kube-controller-manager kubectl; then
-      take_lock
-      if ! complete "$tools" kube-controller-manager kubectl; then
-        begin kubernetes "kube-controller-manager and kubectl $KUBERNETES_VERSION, which are missing in $assets:" \
-          'once on this machine, about 4 minutes on 2 cores'
-        go_build kubernetes "$work" k8s.io/kubernetes/cmd/{kube-controller-manager,kubectl}
-        finish "$tools"
-      fi
+# === commands ===
+
+server=(etcd kube-apiserver kubectl)
+all=("${server[@]}" kube-controller-manager)
+full=$cache/kubernetes-$KUBERNETES_VERSION-etcd-$ETCD_VERSION
+
+# missing_in FOLDER PROGRAM...: prints the programs that the folder does not contain.
+missing_in() {
+  local folder=$1 program
+  shift
+  for program; do [[ -x $folder/$program ]] || printf '%s\n' "$program"; done
+}
+
+# ensure_built FOLDER PROGRAM...: builds the programs that the folder does not contain.
+ensure_built() {
+  local folder=$1 program packages=() missing=()
+  shift
+  complete "$folder" "$@" && return
+  take_lock
+  complete "$folder" "$@" && return
+  mapfile -t missing < <(missing_in "$folder" "$@")
+  begin kubernetes "${missing[*]} (Kubernetes $KUBERNETES_VERSION, etcd $ETCD_VERSION): once on this machine," \
+    'up to 8 minutes on 2 cores'
+  for program in "${missing[@]}"; do
+    if [[ $program == etcd ]]; then
+      go_build etcd "$work" go.etcd.io/etcd/server/v3
+      mv -- "$work/server" "$work/etcd" # Go names a program after the package's folder
+    else
+      packages+=("k8s.io/kubernetes/cmd/$program")
     fi
+  done
+  if ((${#packages[@]} > 0)); then go_build kubernetes "$work" "${packages[@]}"; fi
+  add_to "$folder"
+}
+
+# beside ASSETS PROGRAM...: a folder with links to the programs in ASSETS, and to built ones for these, which are missing
+# there.
+beside() {
+  local assets=$1 tools=$full linked program
+  shift
+  if ! complete "$full" "$@"; then
+    tools=$cache/kubernetes-$KUBERNETES_VERSION-tools
+    ensure_built "$tools" "$@"
   fi
   linked=$cache/beside-$(printf '%s' "$assets $KUBERNETES_VERSION" | cksum | cut -d ' ' -f 1)
   mkdir -p -- "$linked"
   for program in "${all[@]}"; do
     if [[ -x $assets/$program ]]; then
       ln -sfn -- "$assets/$program" "$linked/$program"
-    else
+    elif [[ -x $tools/$program ]]; then
       ln -sfn -- "$tools/$program" "$linked/$program"
     fi
   done
   printf '%s\n' "$linked"
 }
 
+# programs PROGRAM...: the folder with these programs.
 programs() {
-  local assets=${KUBEBUILDER_ASSETS:-} program
+  local assets=${KUBEBUILDER_ASSETS:-} missing=()
   if [[ -n $assets && -x $assets/etcd && -x $assets/kube-apiserver ]]; then
     assets=$(cd -- "$assets" && pwd -P)
-    for program in kube-controller-manager kubectl; do
-      if [[ ! -x $assets/$program ]]; then
-        ensure_beside "$assets"
-        return
-      fi
-    done
-    printf '%s\n' "$assets"
+    mapfile -t missing < <(missing_in "$assets" "$@")
+    if ((${#missing[@]} > 0)); then
+      beside "$assets" "${missing[@]}"
+    else
+      printf '%s\n' "$assets"
+    fi
     return
   fi
   [[ -z $assets ]] || say "KUBEBUILDER_ASSETS is set, but $assets does not contain etcd and kube-apiserver: ignored"
-  ensure_full
+  ensure_built "$full" "$@"
   printf '%s\n' "$full"
 }
 
@@ -323,7 +360,8 @@ crds() {
 
 check_versions
 case ${1:-programs} in
-  programs) programs ;;
+  programs) programs "${all[@]}" ;;
+  server) programs "${server[@]}" ;;
   crds) crds ;;
   cluster-api) cluster_api ;;
   otel-collector) programs_of otel-collector "$OTEL_COLLECTOR_VERSION" 'the OpenTelemetry collector' . ;;
@@ -338,5 +376,5 @@ case ${1:-programs} in
     programs_of prometheus "$PROMETHEUS_VERSION" 'Prometheus and promtool' \
       github.com/prometheus/prometheus/cmd/{prometheus,promtool}
     ;;
-  *) die "unknown argument '$1' (expected none, 'chromium', 'crds', 'cluster-api', 'go-provider', 'helm', 'otel-collector', 'prometheus' or 'typescript')" ;;
+  *) die "unknown argument '$1' (expected none, 'chromium', 'crds', 'cluster-api', 'go-provider', 'helm', 'otel-collector', 'prometheus', 'server' or 'typescript')" ;;
 esac

@@ -1,6 +1,7 @@
 //! `make demo`: a demonstration in a minute. Starts a real etcd and kube-apiserver and the
 //! provider, creates a pool and claims as a machine controller does, shows the addresses, and
-//! releases some. With `--stay` all programs keep running until Ctrl-C.
+//! releases some. In a terminal all programs then keep running until Enter is pressed, with `--stay`
+//! until Ctrl-C.
 
 #![allow(
     clippy::print_stdout,
@@ -8,6 +9,7 @@
     reason = "it prints its results"
 )]
 
+use std::io::{self, IsTerminal};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -200,8 +202,20 @@ fn main() {
     show_network(&control_plane, columns);
     show_slices(&control_plane, columns);
 
-    if std::env::args().any(|argument| argument == "--stay") {
-        stay(&control_plane);
+    // In a script nobody would press a key.
+    let stays = std::env::args().any(|argument| argument == "--stay");
+    if stays || io::stdin().is_terminal() {
+        let page = show_how_to_try(&control_plane, stays);
+        if stays {
+            loop {
+                std::thread::park();
+            }
+        }
+        let mut line = String::new();
+        io::stdin()
+            .read_line(&mut line)
+            .expect("the terminal can be read");
+        drop(page);
     }
     manager.stop();
     say("Done. All programs have been stopped.");
@@ -332,8 +346,8 @@ fn show_plugin(control_plane: &ControlPlane, arguments: &[&str]) {
     }
 }
 
-/// Keeps the programs and the page of `kubectl ipam` running until this one is interrupted.
-fn stay(control_plane: &ControlPlane) {
+/// Starts the page of `kubectl ipam`, and prints what to try with the running programs.
+fn show_how_to_try(control_plane: &ControlPlane, stays: bool) -> Supervised {
     let (kubectl, plugin) = (control_plane.kubectl_program(), built("kubectl-ipam"));
     say("`kubectl ipam web` serves a page with the pool. Open it in a browser:");
     println!("$ kubectl ipam web");
@@ -349,7 +363,10 @@ fn stay(control_plane: &ControlPlane) {
     }
     page.output().lines().for_each(|line| println!("  {line}"));
 
-    say("The programs keep running until Ctrl-C. Try, in another terminal:");
+    let end = if stays { "Ctrl-C" } else { "you press Enter" };
+    say(&format!(
+        "The programs keep running until {end}. Try, in another terminal:"
+    ));
     let folders = [kubectl, plugin]
         .map(|program| program.parent().map(|folder| folder.display().to_string()));
     println!("  export KUBECONFIG={kubeconfig}");
@@ -360,9 +377,7 @@ fn stay(control_plane: &ControlPlane) {
     println!("  kubectl ipam show rack-1 --namespace demo");
     println!("  kubectl ipam who 10.0.0.10");
     println!("  kubectl delete ipaddressclaim machine-0 --namespace demo");
-    loop {
-        std::thread::park();
-    }
+    page
 }
 
 /// Shows how the API server denies a command.

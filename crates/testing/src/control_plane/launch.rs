@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::options::Options;
-use super::programs::programs;
+use super::programs::{controller_manager_program, programs};
 use crate::patience::Patience;
 use crate::ports::free_port;
 use crate::process::Supervised;
@@ -181,12 +181,7 @@ pub(super) fn controller_manager(options: Options, folder: &Path, kubeconfig: &P
         "--profiling=false".into(),
     ];
     let log = folder.join("kube-controller-manager.log");
-    Supervised::spawn(
-        &programs().join("kube-controller-manager"),
-        &arguments,
-        &[],
-        &log,
-    )
+    Supervised::spawn(controller_manager_program(), &arguments, &[], &log)
 }
 
 /// Retries while the chosen port is taken.

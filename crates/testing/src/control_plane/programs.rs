@@ -5,11 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// The folder of etcd, kube-apiserver, kube-controller-manager and kubectl, found or built once per
-/// process.
+/// The folder of etcd, kube-apiserver and kubectl, found or built once per process.
 pub(super) fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAMS.get_or_init(|| PathBuf::from(ensure(&[])))
+    PROGRAMS.get_or_init(|| PathBuf::from(ensure(&["server"])))
+}
+
+/// kube-controller-manager, found or built once per process.
+pub(super) fn controller_manager_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| PathBuf::from(ensure(&[])).join("kube-controller-manager"))
 }
 
 /// The standard output of `ensure.sh`: the folder that the arguments select.
