@@ -26,6 +26,7 @@ run_one() {
     unit) arguments=(--workspace --lib --bins) ;;
     kubectl-ipam) arguments=(--package kubectl-ipam --tests) ;;
     list-provider) arguments=(--package list-provider) ;;
+    demo) arguments=(--package demo --tests) ;;
     etcd-provider) arguments=(--manifest-path examples/etcd-provider/Cargo.toml --target-dir target) ;;
     documentation) arguments=(--workspace --doc) ;;
   esac
@@ -55,7 +56,7 @@ for file in tests/*.rs tests/*/main.rs; do
   name=$(basename "${file%/main.rs}" .rs)
   [[ " ${names[*]} " == *" $name "* ]] || names+=("$name")
 done
-names+=(kubectl-ipam list-provider etcd-provider unit documentation)
+names+=(kubectl-ipam demo list-provider etcd-provider unit documentation)
 
 printf '%s\n' "${names[@]}" | xargs -P "$jobs" -I '{}' bash -c 'run_one {}' ||
   { echo 'some tests failed: see above' >&2; exit 1; }

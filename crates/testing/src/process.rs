@@ -60,10 +60,15 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(40);
 /// When this process does not know the path of its executable.
 pub fn built(program: &str) -> PathBuf {
     let own = std::env::current_exe().expect("a program knows its path");
-    own.parent()
-        .and_then(Path::parent)
-        .expect("the executable is in a folder of the build folder")
-        .join(program)
+    let folder = own.parent().expect("a program is in a folder");
+    // Cargo puts tests and benchmarks into `deps`, and programs beside it.
+    let is_beside = folder.ends_with("deps") || folder.ends_with("examples");
+    let build = if is_beside {
+        folder.parent().expect("the folder is in the build folder")
+    } else {
+        folder
+    };
+    build.join(program)
 }
 
 /// A running program. It is killed when this value is dropped and when this process exits for any
