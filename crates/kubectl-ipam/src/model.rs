@@ -15,6 +15,7 @@ mod owners;
 mod pool_name;
 mod pools;
 mod promises;
+mod regions;
 mod search;
 mod show;
 mod slices;

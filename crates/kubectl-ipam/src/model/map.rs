@@ -1,30 +1,37 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use capi_ipam_ip::{Block, UsableBlocks};
+use capi_ipam_ip::{Block, SpanSet, UsableBlocks};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::holders::HolderState;
+use super::regions::Regions;
 
 /// Maximum number of cells of a map.
 const MAX_CELLS: u128 = 512;
 
-/// A map of the addresses of a pool, in the order of the addresses. A cell is a block of addresses.
+/// A map of a pool: every address of the blocks that contain the pool, in the order of the
+/// addresses. A cell is a block of addresses, whose length is a power of two.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OccupancyMap {
-    /// Number of addresses in one cell, as a decimal number; the last cell can have fewer.
+    /// Number of addresses in one cell, as a decimal number.
     pub cell_size: String,
     /// Number of cells.
     pub cells: u64,
-    /// The cells with addresses that are not free.
+    /// Whether only the part of a large pool is shown that has addresses in use.
+    pub is_part: bool,
+    /// The cells that are not free, or not of the pool.
     pub used: Vec<Cell>,
+    /// Positions of the cells with which a slice begins.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<u64>,
     /// First address of each row of 32 cells.
     pub rows: Vec<String>,
 }
 
-/// A cell that is not free.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+/// A cell that is not free, or not of the pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Cell {
     /// Position in the map, starting at 0.
@@ -35,58 +42,138 @@ pub struct Cell {
     pub reserved: u64,
     /// Addresses that cool down.
     pub cooling_down: u64,
-    /// Whether no address of the cell is free.
+    /// Addresses that the specification of the pool excludes, and gateways.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub excluded: u64,
+    /// Addresses that are not in the pool.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub outside: u64,
+    /// Whether the cell contains a gateway of the pool.
+    #[serde(skip_serializing_if = "is_false")]
+    pub gateway: bool,
+    /// Whether no address of the cell can be allocated.
+    #[serde(skip_serializing_if = "is_false")]
+    pub unusable: bool,
+    /// Whether no address of the cell is free that could be allocated.
     pub full: bool,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// Cells in one row of the map.
 pub(crate) const ROW: u64 = 32;
 
-/// A part of the addresses of a pool, divided into cells.
+/// What a map shows of a pool.
+pub(super) struct Content<'a> {
+    pub(super) usable: &'a UsableBlocks,
+    /// The addresses that are not free.
+    pub(super) held: &'a [(Block, HolderState)],
+    pub(super) regions: Regions,
+    /// The length of a slice, in addresses.
+    pub(super) slice_size: Option<u128>,
+}
+
+impl<'a> Content<'a> {
+    pub(super) fn new(
+        usable: &'a UsableBlocks,
+        held: &'a [(Block, HolderState)],
+        slice_size: Option<i64>,
+    ) -> Self {
+        let used = held.iter().map(|(block, _)| *block);
+        Self {
+            usable,
+            held,
+            regions: Regions::of(usable, used),
+            slice_size: slice_size.and_then(|size| u128::try_from(size).ok()),
+        }
+    }
+}
+
+/// A part of a map, divided into cells.
 pub(super) struct Cells {
-    /// Number of addresses in one cell; the last cell can have fewer.
+    /// Number of addresses in one cell; the last cell of a part can have fewer.
     pub(super) size: u128,
     pub(super) count: u64,
-    /// The cells with addresses that are not free.
+    /// The cells that are not free, or not of the pool.
     pub(super) used: Vec<Cell>,
+    /// Positions of the cells with which a slice begins.
+    pub(super) slices: Vec<u64>,
 }
 
 /// Divides the positions from `start` to `start + length` into at most `max` cells. `start` is a
 /// multiple of the size of a cell.
-pub(super) fn cells(
-    usable: &UsableBlocks,
-    held: &[(Block, HolderState)],
-    start: u128,
-    length: u128,
-    max: u128,
-) -> Cells {
+pub(super) fn cells(content: &Content<'_>, start: u128, length: u128, max: u128) -> Cells {
     let size = length
         .div_ceil(max)
         .max(1)
         .checked_next_power_of_two()
         .unwrap_or(1 << 127);
+    let count = u64::try_from(length.div_ceil(size)).unwrap_or_default();
+    let mut cells = held_cells(content, start, length, size);
+    let declared: SpanSet = content
+        .usable
+        .ranges
+        .iter()
+        .map(|range| &range.set)
+        .collect();
+    let gateways = gateway_cells(content, start, length, size);
+    let mut slices = Vec::new();
+    for index in 0..count {
+        let first = start.saturating_add(u128::from(index).saturating_mul(size));
+        let numbers: SpanSet = content.regions.numbers(first, size).into_iter().collect();
+        let of_pool = numbers.intersect(&declared).len();
+        let usable = numbers.intersect(&content.usable.set).len();
+        let cell = cells.entry(index).or_default();
+        cell.index = index;
+        cell.outside = capped(numbers.len().saturating_sub(of_pool));
+        cell.excluded = capped(of_pool.saturating_sub(usable));
+        cell.gateway = gateways.contains(&index);
+        cell.unusable = usable == 0;
+        let taken = taken(cell);
+        cell.full = usable > 0 && u128::from(taken) >= usable;
+        if begins_slice(content, first, size) {
+            slices.push(index);
+        }
+    }
+    let is_shown =
+        |cell: &Cell| taken(cell) > 0 || cell.excluded > 0 || cell.outside > 0 || cell.gateway;
+    Cells {
+        size,
+        count,
+        used: cells.into_values().filter(is_shown).collect(),
+        slices,
+    }
+}
+
+/// The addresses of a cell that the pool contains and that are not free.
+fn taken(cell: &Cell) -> u64 {
+    cell.allocated
+        .saturating_add(cell.reserved)
+        .saturating_add(cell.cooling_down)
+}
+
+/// The cells with addresses that are not free.
+fn held_cells(content: &Content<'_>, start: u128, length: u128, size: u128) -> BTreeMap<u64, Cell> {
     let mut cells: BTreeMap<u64, Cell> = BTreeMap::new();
-    for (block, state) in held {
-        let Some(position) = usable
-            .number(*block)
-            .and_then(|number| position(usable, number))
-        else {
+    for (block, state) in content.held {
+        let Some(index) = cell_of(content, *block, start, length, size) else {
             continue;
         };
-        let Some(offset) = position
-            .checked_sub(start)
-            .filter(|offset| *offset < length)
-        else {
-            continue;
-        };
-        let index = u64::try_from(offset / size).unwrap_or_default();
-        let cell = cells.entry(index).or_insert(Cell {
-            index,
-            allocated: 0,
-            reserved: 0,
-            cooling_down: 0,
-            full: false,
-        });
+        let cell = cells.entry(index).or_default();
         let count = match state {
             HolderState::Allocated | HolderState::Allocating | HolderState::Held => {
                 &mut cell.allocated
@@ -96,56 +183,71 @@ pub(super) fn cells(
         };
         *count = count.saturating_add(1);
     }
-    for cell in cells.values_mut() {
-        let start = u128::from(cell.index).saturating_mul(size);
-        let taken = u128::from(
-            cell.allocated
-                .saturating_add(cell.reserved)
-                .saturating_add(cell.cooling_down),
-        );
-        cell.full = taken >= size.min(length.saturating_sub(start));
-    }
-    Cells {
-        size,
-        count: u64::try_from(length.div_ceil(size)).unwrap_or_default(),
-        used: cells.into_values().collect(),
-    }
+    cells
 }
 
-pub(super) fn map(usable: &UsableBlocks, held: &[(Block, HolderState)]) -> OccupancyMap {
-    let Cells { size, count, used } = cells(usable, held, 0, usable.set.len(), MAX_CELLS);
-    let starts = (0..count.div_ceil(ROW))
-        .map(|row| u128::from(row.saturating_mul(ROW)).saturating_mul(size));
-    let rows = starts
-        .filter_map(|start| number_at(usable, start))
-        .map(|number| usable.block(number).to_string());
+/// The cells that contain a gateway.
+fn gateway_cells(content: &Content<'_>, start: u128, length: u128, size: u128) -> BTreeSet<u64> {
+    let mut found = BTreeSet::new();
+    for gateway in content.usable.gateways() {
+        // The block of the gateway, also in a pool of prefixes.
+        let block = Block::new(gateway, content.usable.length);
+        if let Some(index) = cell_of(content, block, start, length, size) {
+            found.insert(index);
+        }
+    }
+    found
+}
+
+/// The cell of a part that contains a block.
+fn cell_of(
+    content: &Content<'_>,
+    block: Block,
+    start: u128,
+    length: u128,
+    size: u128,
+) -> Option<u64> {
+    let number = content.usable.number(block)?;
+    let offset = content.regions.position(number)?.checked_sub(start)?;
+    if offset >= length {
+        return None;
+    }
+    u64::try_from(offset.checked_div(size)?).ok()
+}
+
+/// Whether a slice begins with the cell at a position. A cell with several slices has no border.
+fn begins_slice(content: &Content<'_>, position: u128, cell_size: u128) -> bool {
+    let Some(slice_size) = content.slice_size.filter(|size| *size >= cell_size) else {
+        return false;
+    };
+    let number = content.regions.number_at(position);
+    number.is_some_and(|number| number.checked_rem(slice_size) == Some(0))
+}
+
+fn capped(count: u128) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+/// The map of a pool.
+pub(super) fn map(content: &Content<'_>) -> OccupancyMap {
+    let Cells {
+        size,
+        count,
+        used,
+        slices,
+    } = cells(content, 0, content.regions.len(), MAX_CELLS);
+    let mut rows = Vec::new();
+    for row in 0..count.div_ceil(ROW) {
+        let position = u128::from(row.saturating_mul(ROW)).saturating_mul(size);
+        let number = content.regions.number_at(position);
+        rows.extend(number.map(|number| content.usable.block(number).to_string()));
+    }
     OccupancyMap {
         cell_size: size.to_string(),
         cells: count,
-        rows: rows.collect(),
+        is_part: content.regions.is_part,
         used,
+        slices,
+        rows,
     }
-}
-
-/// The position of a number among the usable ones.
-pub(super) fn position(usable: &UsableBlocks, number: u128) -> Option<u128> {
-    let mut before = 0_u128;
-    for span in usable.set.spans() {
-        if span.contains(number) {
-            return before.checked_add(number.checked_sub(span.first())?);
-        }
-        before = before.saturating_add(span.len());
-    }
-    None
-}
-
-/// The usable number at a position.
-pub(super) fn number_at(usable: &UsableBlocks, mut position: u128) -> Option<u128> {
-    for span in usable.set.spans() {
-        if position < span.len() {
-            return span.first().checked_add(position);
-        }
-        position = position.saturating_sub(span.len());
-    }
-    None
 }

@@ -6,7 +6,7 @@ use super::claims::{ClaimLine, waiting_claims};
 use super::contents::{Contents, contents};
 use super::fact::Fact;
 use super::holders::{Holder, holders};
-use super::map::{OccupancyMap, map};
+use super::map::{Content, OccupancyMap, map};
 use super::pool_name::PoolName;
 use super::pools::{KnownCounts, readiness};
 use super::slices::{SliceLine, slice_lines};
@@ -127,7 +127,10 @@ pub(crate) fn show(
     let map = match (usable, &contents.held) {
         (None, _) => Fact::Absent,
         (Some(_), None) => Fact::Unknown,
-        (Some(usable), Some(held)) => Fact::Known(map(usable, held)),
+        (Some(usable), Some(held)) => {
+            let slice_size = pool.spec.slices().map(|slices| slices.size);
+            Fact::Known(map(&Content::new(usable, held, slice_size)))
+        }
     };
     let inside = contents.inside.as_ref().map(|rows| rows.iter().copied());
     let reserved = contents.reserved.as_ref().map(|rows| rows.iter().copied());

@@ -1,11 +1,11 @@
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ip::{Block, UsableBlocks};
+use capi_ipam_ip::Block;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::contents::contents;
-use super::holders::{HolderState, holders};
-use super::map::{Cell, Cells, cells, number_at, position};
+use super::holders::holders;
+use super::map::{Cell, Cells, Content, cells};
 use super::show::{PoolDetails, describe, list};
 use crate::load::Readable;
 use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
@@ -30,11 +30,14 @@ pub(crate) struct PoolWindow {
     pub(crate) window: Option<Window>,
 }
 
-/// A part of the map of a pool. Large numbers are decimal texts.
+/// A part of the map of a pool. Positions are those of the addresses of the map; large numbers are
+/// decimal texts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Window {
     /// Number of addresses in the pool.
+    pub(crate) pool_total: String,
+    /// Number of addresses in the map: also those between the addresses of the pool.
     pub(crate) total: String,
     /// Position of the first address.
     pub(crate) start: String,
@@ -47,8 +50,12 @@ pub(crate) struct Window {
     pub(crate) zoom: Option<String>,
     /// The first address of each cell.
     pub(crate) labels: Vec<String>,
-    /// The cells with addresses that are not free.
+    /// Whether the map contains only the part of a large pool that has addresses in use.
+    pub(crate) is_part: bool,
+    /// The cells that are not free, or not of the pool.
     pub(crate) used: Vec<Cell>,
+    /// Positions of the cells with which a slice begins.
+    pub(crate) slices: Vec<u64>,
     /// The cell with the requested address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) focus: Option<u64>,
@@ -106,15 +113,17 @@ pub(crate) fn window<'a>(
         .ok()
         .filter(|usable| !usable.set.is_empty());
     let known = usable.zip(contents.held.as_ref());
-    let window = known.map(|(usable, held)| part(usable, held, view));
-    if let Some((usable, window)) = usable
+    let slice_size = pool.spec.slices().map(|slices| slices.size);
+    let content = known.map(|(usable, held)| Content::new(usable, held, slice_size));
+    let window = content.as_ref().map(|content| part(content, view));
+    if let Some((content, window)) = content
+        .as_ref()
         .zip(window.as_ref())
         .filter(|(_, window)| window.zoom.is_none())
     {
         let is_shown = |block: Block| {
-            let position = usable
-                .number(block)
-                .and_then(|number| position(usable, number));
+            let number = content.usable.number(block);
+            let position = number.and_then(|number| content.regions.position(number));
             position.is_some_and(|position| in_window(window, position))
         };
         let shown = contents.inside.as_ref().map(|rows| {
@@ -165,12 +174,15 @@ fn in_window(window: &Window, position: u128) -> bool {
         .is_some_and(|offset| offset < number(&window.length))
 }
 
-fn part(usable: &UsableBlocks, held: &[(Block, HolderState)], view: View) -> Window {
-    let total = usable.set.len();
+fn part(content: &Content<'_>, view: View) -> Window {
+    let Content {
+        usable, regions, ..
+    } = content;
+    let total = regions.len();
     let found = |block: Block| {
         // An address is part of the prefix that contains it.
         let number = usable.numbers_overlapping(block)?.first();
-        position(usable, number)
+        regions.position(number)
     };
     let (start, length, focus) = match view {
         View::All => (0, total, None),
@@ -192,21 +204,29 @@ fn part(usable: &UsableBlocks, held: &[(Block, HolderState)], view: View) -> Win
         start.min(total.saturating_sub(1)) / length * length
     };
     let length = length.min(total.saturating_sub(start));
-    let Cells { size, count, used } = cells(usable, held, start, length, MAX_CELLS);
+    let Cells {
+        size,
+        count,
+        used,
+        slices,
+    } = cells(content, start, length, MAX_CELLS);
     let starts =
         (0..count).map(|index| u128::from(index).saturating_mul(size).saturating_add(start));
     let labels = starts
-        .filter_map(|start| number_at(usable, start))
+        .filter_map(|start| regions.number_at(start))
         .map(|number| usable.block(number).to_string());
     let focus = focus.and_then(|position| u64::try_from(position.checked_sub(start)? / size).ok());
     Window {
+        pool_total: usable.set.len().to_string(),
         total: total.to_string(),
         start: start.to_string(),
         length: length.to_string(),
         cell_size: size.to_string(),
         zoom: (size > 1).then(|| size.max(MAX_CELLS).to_string()),
         labels: labels.collect(),
+        is_part: regions.is_part,
         used,
+        slices,
         focus,
     }
 }

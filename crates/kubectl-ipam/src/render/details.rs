@@ -7,7 +7,7 @@ use capi_ipam_api::{AllocationOrder, ReclaimPolicy, SliceOwnerKind, SlicePolicy,
 use super::grid::clean;
 use super::lists;
 use super::style::{Color, Style};
-use super::words::{UNKNOWN, age, fact, full, number_or_unknown};
+use super::words::{UNKNOWN, age, fact, full, number, number_or_unknown};
 use crate::model::{Cell, Fact, Holder, HolderState, OccupancyMap, PoolDetails};
 
 /// Cells in one row of the map.
@@ -120,22 +120,27 @@ fn reclaim(policy: &ReclaimPolicy) -> String {
 /// What addresses, reservations and claims tell.
 pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
     let counts = &pool.counts;
-    let number = number_or_unknown;
+    let known = number_or_unknown;
     let drained = if counts.drained == Some(0) {
         String::new()
     } else {
-        format!(", {} drained", number(counts.drained))
+        format!(", {} drained", known(counts.drained))
     };
     let counts = format!(
         "{} total, {} used, {} free, {} reserved, {} cooling down{drained}, {} out of range",
-        counts.total,
-        number(counts.used),
-        number(counts.free),
-        number(counts.reserved),
-        number(counts.cooling_down),
-        number(counts.out_of_range)
+        number(counts.total),
+        known(counts.used),
+        known(counts.free),
+        known(counts.reserved),
+        known(counts.cooling_down),
+        known(counts.out_of_range)
     );
-    let mut text = line("Addresses", &counts);
+    let noun = if pool.pool.kind.contains("Prefix") {
+        "Prefixes"
+    } else {
+        "Addresses"
+    };
+    let mut text = line(noun, &counts);
     match pool.slices.as_deref() {
         None => text.push_str("\nSlices: unknown\n"),
         Some([]) => {}
@@ -188,40 +193,102 @@ pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
     text
 }
 
-/// One character per cell, 32 cells per row, each row with its first address.
+/// One character per cell, 32 cells per row, each row with its first address. Rows without an
+/// address of the pool are left out.
 fn draw(map: &OccupancyMap, style: Style) -> String {
-    let unit = if map.cell_size == "1" {
-        "1 address".to_owned()
-    } else {
-        format!("{} addresses", map.cell_size)
+    let is_of_prefixes = map.rows.iter().any(|row| row.contains('/'));
+    let unit = match (map.cell_size.as_str(), is_of_prefixes) {
+        ("1", false) => "1 address".to_owned(),
+        ("1", true) => "1 prefix".to_owned(),
+        (size, false) => format!("{size} addresses"),
+        (size, true) => format!("{size} prefixes"),
     };
-    let mut text = format!(
-        "Map, {unit} per cell: # allocated, + partly, r reserved, c cooling down, . free\n"
-    );
+    let part = if map.is_part {
+        " of the part in use"
+    } else {
+        ""
+    };
+    let mut text = format!("Map{part}, {unit} per cell\n  {}\n", legend(map));
     let width = map.rows.iter().map(String::len).max().unwrap_or_default();
     let mut cells = map.used.iter().peekable();
     for (row, start) in (0_u64..).zip(&map.rows) {
-        let _ = write!(text, "  {start:<width$}  ");
         let first = row.saturating_mul(ROW);
-        for index in first..first.saturating_add(ROW).min(map.cells) {
+        let end = first.saturating_add(ROW).min(map.cells);
+        let mut line = String::new();
+        let mut is_of_pool = false;
+        for index in first..end {
             let cell = cells.next_if(|cell| cell.index == index);
-            let (letter, color) = cell.map_or((".", Color::Green), symbol);
-            text.push_str(&style.paint(letter, color));
+            is_of_pool |=
+                cell.is_none_or(|cell| cell.outside == 0 || cell.gateway || !cell.unusable);
+            // The border of a slice, except at the begin of a row, which is one anyway.
+            if index > first && map.slices.binary_search(&index).is_ok() {
+                line.push('|');
+            }
+            let (letter, color) = cell.map_or(FREE, symbol);
+            line.push_str(&style.paint(letter, color));
         }
-        text.push('\n');
+        if is_of_pool {
+            let _ = writeln!(text, "  {start:<width$}  {line}");
+        }
     }
     text
 }
 
-fn symbol(cell: &Cell) -> (&'static str, Color) {
+/// What the letter of a cell means, and its color.
+type Symbol = (&'static str, Color);
+
+const FREE: Symbol = (".", Color::Green);
+const PARTLY: Symbol = ("+", Color::Yellow);
+const ALLOCATED: Symbol = ("#", Color::Blue);
+const RESERVED: Symbol = ("r", Color::Yellow);
+const COOLING_DOWN: Symbol = ("c", Color::Cyan);
+const EXCLUDED: Symbol = ("x", Color::Gray);
+const GATEWAY: Symbol = ("g", Color::Gray);
+const OUTSIDE: Symbol = ("-", Color::Gray);
+
+fn symbol(cell: &Cell) -> Symbol {
+    if cell.unusable {
+        let is_excluded = cell.excluded > 0;
+        return match (cell.gateway, is_excluded) {
+            (true, _) => GATEWAY,
+            (false, true) => EXCLUDED,
+            (false, false) => OUTSIDE,
+        };
+    }
     if !cell.full {
-        return ("+", Color::Yellow);
+        let is_free = cell.allocated == 0 && cell.reserved == 0 && cell.cooling_down == 0;
+        return if is_free { FREE } else { PARTLY };
     }
     match (cell.allocated, cell.reserved) {
-        (0, 0) => ("c", Color::Blue),
-        (0, _) => ("r", Color::Yellow),
-        _ => ("#", Color::Red),
+        (0, 0) => COOLING_DOWN,
+        (0, _) => RESERVED,
+        _ => ALLOCATED,
     }
+}
+
+/// The letters that a map contains, and what they mean.
+fn legend(map: &OccupancyMap) -> String {
+    let all = [
+        (ALLOCATED, "allocated"),
+        (PARTLY, "partly"),
+        (RESERVED, "reserved"),
+        (COOLING_DOWN, "cooling down"),
+        (FREE, "free"),
+        (EXCLUDED, "excluded"),
+        (GATEWAY, "gateway"),
+        (OUTSIDE, "outside"),
+    ];
+    let mut entries = Vec::new();
+    for ((letter, _), meaning) in all {
+        let is_drawn = map.used.iter().any(|cell| symbol(cell).0 == letter);
+        if is_drawn || letter == FREE.0 {
+            entries.push(format!("{letter} {meaning}"));
+        }
+    }
+    if map.slices.len() > 1 {
+        entries.push("| slice".to_owned());
+    }
+    entries.join(", ")
 }
 
 /// The text of one holder of `who`.

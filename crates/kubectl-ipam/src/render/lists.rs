@@ -4,7 +4,7 @@ use capi_ipam_api::MemberPhase;
 
 use super::grid::Grid;
 use super::style::{Color, Style};
-use super::words::{UNKNOWN, age, fact, full};
+use super::words::{UNKNOWN, age, fact, full, is_capped};
 use crate::model::{ClaimLine, ClaimState, Fact, Holder, NetworkLine, PoolLine, SliceLine};
 
 fn short_kind(kind: &str) -> String {
@@ -105,6 +105,9 @@ pub(super) fn bar(total: u64, free: u64, style: Style) -> String {
 pub(super) fn abbreviate(count: u64) -> String {
     if count < 10_000 {
         return count.to_string();
+    }
+    if is_capped(count) {
+        return ">9.2E".to_owned();
     }
     let units = [
         (1_000_000_000_000_000_000, "E"),

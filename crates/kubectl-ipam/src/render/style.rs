@@ -21,6 +21,8 @@ pub(crate) enum Color {
     Green,
     Yellow,
     Blue,
+    Cyan,
+    Gray,
 }
 
 impl Style {
@@ -33,6 +35,8 @@ impl Style {
             Color::Green => 32,
             Color::Yellow => 33,
             Color::Blue => 34,
+            Color::Cyan => 36,
+            Color::Gray => 90,
         };
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }

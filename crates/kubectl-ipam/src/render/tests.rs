@@ -406,6 +406,30 @@ fn map_of_the_largest_pool_has_blocks() {
     let map = pool.map.known().unwrap();
     assert!(map.cells <= 512, "{}", map.cells);
     assert_eq!(map.rows.first().map(String::as_str), Some("::"));
+    assert_eq!(
+        (map.cell_size.as_str(), map.is_part),
+        ("1", true),
+        "the part in use"
+    );
+}
+
+#[test]
+fn map_shows_gaps_excluded_addresses_and_slices() {
+    let spec = json!({
+        "addresses": ["10.0.0.10-10.0.0.40", "10.0.0.72/29"], "prefix": 24, "gateway": "10.0.0.1",
+        "excludedAddresses": ["10.0.0.20-10.0.0.22"], "slices": { "size": 8, "per": "Namespace" },
+    });
+    let web = pool("InClusterIPPool", "web", &spec, &Value::Null);
+    let shown = shown(&web, Vec::new(), Vec::new(), Vec::new());
+    let text = text(&Report::PoolDetails(Box::new(shown)), style());
+    let map = "\
+Map, 1 address per cell
+  . free, x excluded, g gateway, - outside, | slice
+  10.0.0.0   -g------|--......|....xxx.|........
+  10.0.0.32  ........|.-------|--------|--------
+  10.0.0.64  --------|........|--------|--------
+";
+    assert!(text.contains(map), "{text}");
 }
 
 #[test]
@@ -418,7 +442,7 @@ fn numbers_have_at_most_five_characters() {
     ] {
         assert_eq!(abbreviate(count), text);
     }
-    assert_eq!(abbreviate(i64::MAX.unsigned_abs()), "9.2E");
+    assert_eq!(abbreviate(i64::MAX.unsigned_abs()), ">9.2E", "or more");
 }
 
 #[test]

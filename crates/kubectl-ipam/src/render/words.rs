@@ -7,9 +7,29 @@ use crate::model::{Fact, PoolName};
 /// What stands for a value that may not be read.
 pub(super) const UNKNOWN: &str = "?";
 
+/// The largest count of addresses that an object can have: it stands for all larger ones too.
+const MAX_COUNT: u64 = i64::MAX.unsigned_abs();
+
+/// Whether a count stands for a larger one: a /64 has 2⁶⁴ addresses.
+pub(super) fn is_capped(count: u64) -> bool {
+    count >= MAX_COUNT
+}
+
+/// A count of addresses.
+pub(super) fn number(count: u64) -> String {
+    if is_capped(count) {
+        "more than 9.2e18".to_owned()
+    } else {
+        count.to_string()
+    }
+}
+
 /// A number that can be unknown.
-pub(super) fn number_or_unknown(number: Option<u64>) -> String {
-    number.map_or_else(|| UNKNOWN.to_owned(), |number| number.to_string())
+pub(super) fn number_or_unknown(count: Option<u64>) -> String {
+    match count {
+        Some(count) => number(count),
+        None => UNKNOWN.to_owned(),
+    }
 }
 
 /// A cell of a table.

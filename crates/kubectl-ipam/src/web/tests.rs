@@ -410,7 +410,7 @@ async fn screenshots() {
                 .open(&format!("{base}/#/pool/InClusterIPPool/team-b/edge"))
                 .await;
             browser
-                .wait_for("document.querySelectorAll('.map .cell').length === 8")
+                .wait_for("document.querySelectorAll('.map .cell').length === 32")
                 .await;
             shot("exhausted").await;
             browser.open(&format!("{base}/#/search?q=10.0.0.12")).await;

@@ -71,7 +71,8 @@ impl Page {
     }
 }
 
-const CELLS: &str = "[...document.querySelectorAll('.map .cell')]";
+const CELLS: &str =
+    "[...document.querySelectorAll('.map .cell:not(.outside, .excluded, .gateway)')]";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_shows_the_cluster_as_it_changes() {

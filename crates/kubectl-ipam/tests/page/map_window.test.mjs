@@ -2,14 +2,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import {
-  cellClass, cellText, ends, indexOf, isWhole, moved, parsePosition, placeOf, sizeOf, zoomed,
+  cellClass, cellText, ends, firstUsable, indexOf, isWhole, moved, parsePosition, placeOf, sizeOf, zoomed,
 } from "../../src/web/page/map_window.js";
 
 /** Three cells of 2⁶⁰ addresses of a pool, of which the last one has fewer. */
 const block = 2n ** 60n;
 const window = {
-  total: String(2n ** 64n), start: String(block), length: String(3n * block - 5n), cellSize: String(block),
-  zoom: String(block), labels: ["a", "b", "c"], used: [],
+  poolTotal: String(2n ** 64n - 3n), total: String(2n ** 64n), start: String(block), length: String(3n * block - 5n), cellSize: String(block),
+  zoom: String(block), labels: ["a", "b", "c"], isPart: false, used: [], slices: [],
 };
 
 test("a cell has its position in the pool", () => {
@@ -22,6 +22,12 @@ test("a cell has its position in the pool", () => {
 test("a cell is zoomed to a multiple of its length, and an address is not", () => {
   assert.deepEqual(zoomed(window, 1), { start: String(2n * block), length: String(block) });
   assert.equal(zoomed({ ...window, zoom: undefined }, 1), null);
+});
+
+test("the first cell that can be used is selected", () => {
+  const [outside, taken] = [{ index: 0, unusable: true }, { index: 1, unusable: false }];
+  assert.equal(firstUsable({ ...window, used: [outside, taken] }), 1);
+  assert.equal(firstUsable({ ...window, used: [0, 1, 2].map((index) => ({ index, unusable: true })) }), 0);
 });
 
 test("a window moves by its length", () => {
@@ -49,6 +55,23 @@ test("a cell has the state of most of its addresses, and a shade", () => {
   assert.equal(cellClass(cell, 16n), "cell cooling level-2");
   assert.equal(cellClass({ ...cell, full: true }, 3n), "cell cooling level-8");
   assert.equal(cellClass(cell, 2n ** 64n), "cell cooling level-1", "a few addresses are visible");
+});
+
+test("a cell without an address that can be allocated says why", () => {
+  const cell = { index: 0, allocated: 0, reserved: 0, coolingDown: 0, full: false };
+  const gateway = { ...cell, unusable: true, gateway: true, excluded: 1 };
+  assert.equal(cellClass(gateway, 1n), "cell gateway");
+  assert.equal(cellClass({ ...cell, unusable: true, excluded: 3, outside: 1 }, 4n), "cell excluded");
+  assert.equal(cellClass({ ...cell, unusable: true, outside: 4 }, 4n), "cell outside");
+  assert.equal(cellText("10.0.0.1", gateway, 1n), "10.0.0.1, gateway");
+  assert.equal(cellText("10.0.0.0", { ...cell, unusable: true, outside: 4 }, 4n), "10.0.0.0, block of 4, outside of the pool");
+});
+
+test("addresses outside of the pool do not count for the shade of a cell", () => {
+  const cell = { index: 0, allocated: 1, reserved: 0, coolingDown: 0, outside: 14, full: false };
+  assert.equal(cellClass(cell, 16n), "cell allocated level-4");
+  assert.equal(cellClass({ ...cell, allocated: 0 }, 16n), "cell", "free");
+  assert.equal(cellText("10.0.0.0", cell, 16n), "10.0.0.0, block of 16, 1 allocated, 14 outside of the pool");
 });
 
 test("a cell is described in words", () => {

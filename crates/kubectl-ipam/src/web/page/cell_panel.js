@@ -3,7 +3,7 @@
 
 import { age, definitions, el } from "./dom.js";
 import { count, poolText, stateText } from "./format.js";
-import { partsOf, sizeOf } from "./map_window.js";
+import { UNUSABLE, partsOf, sizeOf, unusableAs, usableOf } from "./map_window.js";
 
 /** @import { Cell, Holder, Window } from "../../../generated/page.d.ts" */
 /** @import { Child } from "./dom.js" */
@@ -37,7 +37,7 @@ export class CellPanel {
     const shown = JSON.stringify([label, cell, holder, isBlock]);
     if (this.#shown === shown) return;
     this.#shown = shown;
-    this.element.replaceChildren(...(isBlock ? this.#block(window, index, label, cell) : address(label, holder)));
+    this.element.replaceChildren(...(isBlock ? this.#block(window, index, label, cell) : address(label, cell, holder)));
   }
 
   focus() {
@@ -56,7 +56,7 @@ export class CellPanel {
     const [noun, nouns] = this.noun;
     const next = window.labels[index + 1];
     const size = sizeOf(window, index);
-    let free = size;
+    let free = usableOf(cell, size);
     /** @type {Array<[string, Child]>} */
     const lines = [];
     for (const [name, number] of partsOf(cell)) {
@@ -64,6 +64,8 @@ export class CellPanel {
       free -= BigInt(number);
     }
     lines.push(["Free", count(free)]);
+    if (cell?.excluded) lines.push(["Excluded", count(cell.excluded)]);
+    if (cell?.outside) lines.push(["Outside of the pool", count(cell.outside)]);
     const about = `${count(size)} ${size === 1n ? noun : nouns}${next ? `, before ${next}` : ""}`;
     return [
       el("h3", { text: label }),
@@ -77,10 +79,14 @@ export class CellPanel {
 /**
  * One address.
  * @param {string} label
+ * @param {Cell | undefined} cell
  * @param {Holder | undefined} holder
  */
-function address(label, holder) {
-  if (!holder) return [el("h3", { text: label }), el("p", { class: "about", text: "Free" })];
+function address(label, cell, holder) {
+  const unusable = unusableAs(cell);
+  const state = unusable ? UNUSABLE[unusable] : "free";
+  const about = `${state.charAt(0).toUpperCase()}${state.slice(1)}`;
+  if (!holder) return [el("h3", { text: label }), el("p", { class: "about", text: about })];
   /** @type {Array<[string, Child]>} */
   const lines = [
     ["Claim", holder.claim],

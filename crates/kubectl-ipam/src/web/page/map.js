@@ -65,10 +65,12 @@ export class AddressMap {
     const isRebuilt = isOther || columns !== this.#columns;
     if (isRebuilt) this.#build(data.labels, columns);
     const used = new Map(data.used.map((cell) => [cell.index, cell]));
+    const borders = new Set(data.slices);
     this.#cells.forEach((element, index) => {
       const [cell, label, size] = [used.get(index), data.labels[index] ?? "", sizeOf(data, index)];
       const text = cellText(label, cell, size, size === 1n ? holders.get(label) : undefined);
-      const look = cellClass(cell, size);
+      const border = borders.has(index) ? " slice" : "";
+      const look = `${cellClass(cell, size)}${border}`;
       // Most of the up to 1,024 cells stay as they are.
       if (element.className !== look) element.className = look;
       if (element.getAttribute("aria-label") !== text) element.setAttribute("aria-label", text);

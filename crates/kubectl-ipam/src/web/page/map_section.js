@@ -5,7 +5,7 @@ import { announce, el, write } from "./dom.js";
 import { count } from "./format.js";
 import { AddressMap } from "./map.js";
 import { CellPanel } from "./cell_panel.js";
-import { ends, indexOf, isWhole, moved, placeOf, rangeText, zoomed } from "./map_window.js";
+import { ends, firstUsable, indexOf, isWhole, moved, placeOf, rangeText, zoomed } from "./map_window.js";
 
 /** @import { Holder, Window } from "../../../generated/page.d.ts" */
 /** @import { Position } from "./map_window.js" */
@@ -79,7 +79,8 @@ export class MapSection {
       this.#select(this.#map.active);
       return;
     }
-    const wanted = this.#wanted === null ? this.#map.active : indexOf(window, this.#wanted);
+    const active = this.#map.active || firstUsable(window);
+    const wanted = this.#wanted === null ? active : indexOf(window, this.#wanted);
     this.#map.activate(Math.min(window.focus ?? wanted, window.labels.length - 1), this.#takesFocus);
     this.#wanted = null;
     this.#takesFocus = false;
@@ -149,7 +150,8 @@ export class MapSection {
   #describe(window) {
     const size = BigInt(window.cellSize);
     const [noun, nouns] = this.noun;
-    const text = size === 1n ? `One cell is one ${noun}.` : `One cell is a block of ${count(size)} ${nouns}.`;
+    const cells = size === 1n ? `One cell is one ${noun}.` : `One cell is a block of ${count(size)} ${nouns}.`;
+    const text = window.isPart ? `${cells} Only the part in use is shown.` : cells;
     write(this.#size, text);
     const { isFirst, isLast } = ends(window);
     this.#back.disabled = isWhole(window);
@@ -190,7 +192,8 @@ function legend() {
   /** @type {Array<[string, string]>} */
   const entries = [
     ["cell allocated level-8", "allocated"], ["cell reserved level-8", "reserved"],
-    ["cell cooling level-8", "cooling down"], ["cell", "free"],
+    ["cell cooling level-8", "cooling down"], ["cell", "free"], ["cell excluded", "excluded"],
+    ["cell gateway", "gateway"], ["cell outside", "outside of the pool"],
   ];
   const items = entries.map(([look, text]) => el("li", {}, el("span", { class: look, "aria-hidden": "true" }), text));
   return el("ul", { class: "legend" }, ...items);

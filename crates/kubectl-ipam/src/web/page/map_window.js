@@ -12,6 +12,8 @@ import { count, stateText } from "./format.js";
 
 /** The number of shades of a cell. */
 const LEVELS = 8;
+/** Cells without an address that can be allocated, in words. */
+export const UNUSABLE = { gateway: "gateway", excluded: "excluded", outside: "outside of the pool" };
 
 /**
  * The position in the parameters of a route.
@@ -70,6 +72,16 @@ export function indexOf(window, place) {
 }
 
 /**
+ * The first cell with an address that can be allocated.
+ * @param {Window} window
+ */
+export function firstUsable(window) {
+  const unusable = new Set(window.used.filter((cell) => cell.unusable).map((cell) => cell.index));
+  const first = window.labels.findIndex((_, index) => !unusable.has(index));
+  return Math.max(first, 0);
+}
+
+/**
  * The window that shows a cell in detail; null if the cell is one address.
  * @param {Window} window
  * @param {number} index
@@ -115,18 +127,41 @@ export function partsOf(cell) {
 }
 
 /**
+ * What a cell is of which no address can be allocated; null for every other cell.
+ * @param {Cell | undefined} cell
+ * @returns {"gateway" | "excluded" | "outside" | null}
+ */
+export function unusableAs(cell) {
+  if (!cell?.unusable) return null;
+  if (cell.gateway) return "gateway";
+  return cell.excluded ? "excluded" : "outside";
+}
+
+/**
+ * The number of addresses of a cell that can be allocated.
+ * @param {Cell | undefined} cell
+ * @param {bigint} size
+ */
+export function usableOf(cell, size) {
+  return size - BigInt(cell?.excluded ?? 0) - BigInt(cell?.outside ?? 0);
+}
+
+/**
  * The classes of a cell: the state of most of its addresses, and the share that is not free.
  * @param {Cell | undefined} cell
  * @param {bigint} size
  */
 export function cellClass(cell, size) {
   if (!cell) return "cell";
+  const unusable = unusableAs(cell);
+  if (unusable) return `cell ${unusable}`;
   let [state, most, taken] = ["", 0, 0];
   for (const [name, number] of partsOf(cell)) {
     taken += number;
     if (number > most || state === "") [state, most] = [name.replace(" down", ""), number];
   }
-  const level = Math.round((LEVELS * taken) / Number(size));
+  if (taken === 0) return "cell";
+  const level = Math.round((LEVELS * taken) / Number(usableOf(cell, size)));
   return `cell ${state} level-${cell.full ? LEVELS : Math.min(LEVELS - 1, Math.max(1, level))}`;
 }
 
@@ -138,11 +173,16 @@ export function cellClass(cell, size) {
  * @param {Holder | undefined} holder
  */
 export function cellText(label, cell, size, holder) {
+  const unusable = unusableAs(cell);
+  if (unusable) return `${label}, ${size === 1n ? "" : `block of ${count(size)}, `}${UNUSABLE[unusable]}`;
   if (size === 1n) {
     const state = holder ? stateText(holder.state) : cell ? "not free" : "free";
     return `${label}, ${state}${holder?.claim ? `, ${holder.claim}` : ""}`;
   }
   if (!cell) return `${label}, block of ${count(size)}, free`;
-  const parts = partsOf(cell).filter(([, number]) => number > 0).map(([name, number]) => `${count(number)} ${name}`);
+  const { excluded = 0, outside = 0 } = cell;
+  /** @type {Array<[string, number]>} */
+  const all = [...partsOf(cell), ["excluded", excluded], ["outside of the pool", outside]];
+  const parts = all.filter(([, number]) => number > 0).map(([name, number]) => `${count(number)} ${name}`);
   return `${label}, block of ${count(size)}, ${parts.join(", ")}${cell.full ? ", full" : ""}`;
 }

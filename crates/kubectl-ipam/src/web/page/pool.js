@@ -168,7 +168,7 @@ class HolderSection {
  */
 function countLines({ counts, window }) {
   return [
-    ["Total", count(window?.total ?? counts.total)],
+    ["Total", count(window?.poolTotal ?? counts.total)],
     ["Used", count(counts.used)],
     ["Free", count(counts.free)],
     ["Reserved", count(counts.reserved)],
