@@ -16,14 +16,16 @@ pub(super) fn status_record(pool: &Pool) -> (bool, Option<StatusRecord>) {
     let Some(status) = &pool.status else {
         return (false, None);
     };
-    let record = status.network.as_ref().map(|network| {
-        let name = network.name.as_str().into();
-        match network.phase {
-            MemberPhase::Joining | MemberPhase::Member => StatusRecord::Member(name),
-            MemberPhase::Leaving => StatusRecord::Left(name),
-        }
-    });
-    (status.observed_generation.is_some(), record)
+    let is_written = status.observed_generation.is_some();
+    let Some(network) = &status.network else {
+        return (is_written, None);
+    };
+    let name = network.name.as_str().into();
+    let record = match network.phase {
+        MemberPhase::Joining | MemberPhase::Member => StatusRecord::Member(name),
+        MemberPhase::Leaving => StatusRecord::Left(name),
+    };
+    (is_written, Some(record))
 }
 
 /// A reservation in a scope to which its pool no longer belongs.
@@ -106,19 +108,22 @@ impl Ledger {
         let entry = self.pools.get(pool)?;
         let scope = entry.scope(pool);
         // What it still holds elsewhere, and the network in which that is.
-        let (mut remaining, mut left) = (0_usize, None);
+        let mut remaining = 0_usize;
+        let mut left = None;
         for (other, count) in &entry.holds {
             if *other != scope {
                 remaining = remaining.saturating_add(*count);
-                left = left.or(other.network());
+                if left.is_none() {
+                    left = other.network();
+                }
             }
         }
-        let (name, phase) = match (scope.network(), left) {
-            (Some(name), _) if remaining == 0 => (name, MemberPhase::Member),
-            (Some(name), _) => (name, MemberPhase::Joining),
-            (None, Some(name)) => (name, MemberPhase::Leaving),
-            (None, None) => return None,
+        let phase = match scope.network() {
+            Some(_) if remaining == 0 => MemberPhase::Member,
+            Some(_) => MemberPhase::Joining,
+            None => MemberPhase::Leaving,
         };
+        let name = scope.network().or(left)?;
         Some(PoolNetwork {
             name: name.to_owned(),
             phase,
@@ -141,35 +146,8 @@ impl Ledger {
             members: self.members_of(&scope, entry),
             ..NetworkView::default()
         };
-        let mut reserved = LengthCounts::new();
-        for (block, usage) in entry.usage.iter() {
-            let Some(reservation) = &usage.reservation else {
-                continue;
-            };
-            view.reservations = view.reservations.saturating_add(1);
-            if !reservation.is_manual() {
-                let count = reserved
-                    .entry((block.family(), block.length()))
-                    .or_default();
-                *count = count.saturating_add(1);
-            }
-        }
-        view.keeps_lengths = view.reservations > 0;
-        let mut infos: Vec<&PoolInfo> = Vec::new();
-        for key in &entry.members {
-            let (Some(pool), Some(info)) = (self.pools.get(key), self.info(key)) else {
-                continue;
-            };
-            if needs_network(pool, info) {
-                view.needed_by = view.needed_by.saturating_add(1);
-            }
-            let has_other_length = matches!(
-                info.network_problem,
-                Some(NetworkRefusal::LengthMismatch { .. })
-            );
-            view.keeps_lengths |= !has_other_length;
-            infos.push(info);
-        }
+        let reserved = count_reservations(&mut view, entry);
+        let infos = self.count_members(&mut view, entry);
         for family in [Family::V4, Family::V6] {
             if let Some(length) = most_frequent(&reserved, family) {
                 view.reserved_lengths.set(family, length);
@@ -193,31 +171,90 @@ type LengthCounts = BTreeMap<(Family, u8), usize>;
 
 /// The length that most blocks of a family have; of several such lengths the shortest one.
 fn most_frequent(counts: &LengthCounts, family: Family) -> Option<u8> {
-    let of_family = counts.iter().filter(|((of, _), _)| *of == family);
-    of_family
-        .max_by_key(|((_, length), count)| (**count, std::cmp::Reverse(*length)))
-        .map(|((_, length), _)| *length)
+    let mut most: Option<(usize, u8)> = None;
+    // The shortest one comes first.
+    for ((of, length), count) in counts {
+        if *of != family {
+            continue;
+        }
+        let is_more = match most {
+            Some((known, _)) => *count > known,
+            None => true,
+        };
+        if is_more {
+            most = Some((*count, *length));
+        }
+    }
+    let (_, length) = most?;
+    Some(length)
+}
+
+/// Counts the reservations of a network. Returns the lengths of those that are not created by
+/// users.
+fn count_reservations(view: &mut NetworkView, entry: &ScopeEntry) -> LengthCounts {
+    let mut lengths = LengthCounts::new();
+    for (block, usage) in entry.usage.iter() {
+        let Some(reservation) = &usage.reservation else {
+            continue;
+        };
+        view.reservations = view.reservations.saturating_add(1);
+        if !reservation.is_manual() {
+            let length = (block.family(), block.length());
+            let count = lengths.entry(length).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+    view.keeps_lengths |= view.reservations > 0;
+    lengths
 }
 
 /// Whether a network has to exist as long as this pool belongs to it.
 fn needs_network(pool: &PoolEntry, info: &PoolInfo) -> bool {
-    let is_refused = info
-        .network_problem
-        .as_ref()
-        .is_some_and(NetworkRefusal::is_of_the_pool);
-    !is_refused || pool.is_in_use() || pool.holds.iter().any(|(scope, _)| *scope == info.scope)
+    let is_refused = match &info.network_problem {
+        Some(refusal) => refusal.is_of_the_pool(),
+        None => false,
+    };
+    !is_refused || pool.is_in_use() || pool.holds_in(&info.scope)
 }
 
 impl Ledger {
+    /// Counts the pools of a network that need it. Returns its pools.
+    fn count_members(&self, view: &mut NetworkView, entry: &ScopeEntry) -> Vec<&PoolInfo> {
+        let mut infos = Vec::new();
+        for key in &entry.members {
+            let Some(pool) = self.pools.get(key) else {
+                continue;
+            };
+            let Some(info) = pool.info.as_deref() else {
+                continue;
+            };
+            if needs_network(pool, info) {
+                view.needed_by = view.needed_by.saturating_add(1);
+            }
+            // The lengths of the network are kept for the pools that have them.
+            let has_other_length = matches!(
+                info.network_problem,
+                Some(NetworkRefusal::LengthMismatch { .. })
+            );
+            view.keeps_lengths |= !has_other_length;
+            infos.push(info);
+        }
+        infos
+    }
+
+    /// Whether a pool still has reservations or candidates outside of a scope.
+    fn holds_outside_of(&self, scope: &Scope, pool: &PoolKey) -> bool {
+        let Some(entry) = self.pools.get(pool) else {
+            return false;
+        };
+        entry.holds.iter().any(|(other, _)| other != scope)
+    }
+
     /// The pools that belong to a network, and those that still have reservations in it, ordered.
     fn members_of(&self, scope: &Scope, entry: &ScopeEntry) -> Vec<(PoolKey, MemberPhase)> {
-        let is_elsewhere = |key: &PoolKey| {
-            let holds = self.pools.get(key).map(|pool| &pool.holds);
-            holds.is_some_and(|holds| holds.iter().any(|(other, _)| other != scope))
-        };
         let mut members = Vec::new();
         for key in &entry.members {
-            let phase = if is_elsewhere(key) {
+            let phase = if self.holds_outside_of(scope, key) {
                 MemberPhase::Joining
             } else {
                 MemberPhase::Member
@@ -242,15 +279,16 @@ impl Ledger {
                 continue;
             };
             // A member with another length has no usable blocks in the network.
-            let is_awaiting = entry.awaited.as_deref() == Some(network);
+            let is_awaiting = entry.recorded.awaited.as_deref() == Some(network);
             let info = if is_awaiting {
-                entry.declared.as_ref()
+                &entry.declared
             } else {
-                entry.info.as_ref()
+                &entry.info
             };
-            let Some((info, usable)) =
-                info.and_then(|info| Some((info, info.usable.as_ref().ok()?)))
-            else {
+            let Some(info) = info else {
+                continue;
+            };
+            let Ok(usable) = &info.usable else {
                 continue;
             };
             let candidate = (info.created, key, usable.length);
@@ -258,7 +296,8 @@ impl Ledger {
                 oldest = Some(candidate);
             }
         }
-        oldest.map(|(_, _, length)| length)
+        let (_, _, length) = oldest?;
+        Some(length)
     }
 }
 
@@ -266,28 +305,40 @@ impl Ledger {
 fn shared<'a>(sets: impl Iterator<Item = &'a SpanSet>) -> u128 {
     let mut spans: Vec<Span> = sets.flat_map(SpanSet::spans).copied().collect();
     spans.sort_unstable_by_key(|span| span.first());
+    let mut repeated = Vec::new();
+    // The last number of all spans so far. What a span has below it is in another set, too.
     let mut end: Option<u128> = None;
-    let repeated = spans.into_iter().filter_map(|span| {
-        let before = end.replace(end.map_or(span.last(), |end| end.max(span.last())));
-        Span::new(span.first(), before?.min(span.last()))
-    });
-    repeated.collect::<SpanSet>().len()
+    for span in spans {
+        let Some(before) = end else {
+            end = Some(span.last());
+            continue;
+        };
+        repeated.extend(Span::new(span.first(), before.min(span.last())));
+        end = Some(before.max(span.last()));
+    }
+    SpanSet::from_iter(repeated).len()
 }
 
 /// Adds the counts of the addresses of a family.
 fn count(view: &mut NetworkView, family: Family, members: &[&PoolInfo], entry: &ScopeEntry) {
-    let usable = members.iter().filter_map(|info| info.usable.as_ref().ok());
-    let pools: Vec<_> = usable.filter(|usable| usable.family == family).collect();
+    let mut pools = Vec::new();
+    for info in members {
+        if let Some(usable) = info.blocks()
+            && usable.family == family
+        {
+            pools.push(usable);
+        }
+    }
     // All pools of a family have the same length, and so the same numbers.
     let Some(usable) = pools.first() else { return };
-    let all: SpanSet = pools
-        .iter()
-        .flat_map(|usable| usable.set.spans().iter().copied())
-        .collect();
-    let (mut used, mut taken) = (0_u128, 0_u128);
+    let all: SpanSet = pools.iter().map(|usable| &usable.set).collect();
+    let mut used = 0_u128;
+    let mut taken = 0_u128;
     for (block, usage) in entry.usage.iter() {
-        let number = usable.number(block);
-        if !number.is_some_and(|number| all.contains(number)) {
+        let Some(number) = usable.number(block) else {
+            continue;
+        };
+        if !all.contains(number) {
             continue;
         }
         if !usage.owners.is_empty() {
@@ -299,9 +350,8 @@ fn count(view: &mut NetworkView, family: Family, members: &[&PoolInfo], entry: &
         }
     }
     view.total = view.total.saturating_add(all.len());
-    view.shared = view
-        .shared
-        .saturating_add(shared(pools.iter().map(|usable| &usable.set)));
+    let sets = pools.iter().map(|usable| &usable.set);
+    view.shared = view.shared.saturating_add(shared(sets));
     view.used = view.used.saturating_add(used);
     view.free = view.free.saturating_add(all.len().saturating_sub(taken));
 }

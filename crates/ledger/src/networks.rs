@@ -435,9 +435,6 @@ impl Networks {
         before: Option<&Arc<str>>,
         after: Option<&Arc<str>>,
     ) {
-        if before == after {
-            return;
-        }
         if let Some(before) = before
             && let Some(pools) = self.awaiting.get_mut(before)
         {

@@ -31,23 +31,7 @@ impl Order {
     ) -> Option<u128> {
         match order {
             AllocationOrder::LowestFirst => usable.first_free(free),
-            AllocationOrder::RoundRobin => {
-                let last = self.last.and_then(|(_, block)| usable.number(block));
-                let next = last.map_or_else(|| free.lowest(), |last| free.next_above(last))?;
-                let highest = if kept > 0 {
-                    free.highest_but(kept)
-                } else {
-                    Some(u128::MAX)
-                };
-                let chosen = if highest.is_some_and(|highest| next <= highest) {
-                    next
-                } else {
-                    free.lowest()?
-                };
-                let since = self.last.map(|(since, _)| since).unwrap_or_default();
-                self.last = Some((since, usable.block(chosen)));
-                Some(chosen)
-            }
+            AllocationOrder::RoundRobin => self.next_in_turn(usable, free, kept),
             AllocationOrder::Random => {
                 let ranks = self
                     .ranks
@@ -55,6 +39,29 @@ impl Order {
                 ranks.random(free, kept, draw)
             }
         }
+    }
+
+    /// The free number above the last one, or the lowest one after the end.
+    fn next_in_turn(&mut self, usable: &UsableBlocks, free: &FreeSet, kept: u128) -> Option<u128> {
+        let lowest = free.lowest()?;
+        let mut since = 0;
+        let mut chosen = lowest;
+        if let Some((at, block)) = self.last {
+            since = at;
+            if let Some(last) = usable.number(block) {
+                chosen = free.next_above(last)?;
+            }
+        }
+        // The turn ends below those that are kept.
+        if kept > 0
+            && free
+                .highest_but(kept)
+                .is_none_or(|highest| chosen > highest)
+        {
+            chosen = lowest;
+        }
+        self.last = Some((since, usable.block(chosen)));
+        Some(chosen)
     }
 
     /// Records that a block was allocated, also by another process.

@@ -25,11 +25,11 @@ impl Ledger {
     pub(super) fn allocation(&self, pool: &PoolKey) -> Option<Allocation> {
         let entry = self.pools.get(pool)?;
         let info = entry.info.as_ref()?;
-        let scope = entry
-            .awaited
-            .clone()
-            .map_or_else(|| info.scope.clone(), Scope::Network);
-        Some((scope, Arc::clone(info.usable.as_ref().ok()?)))
+        let scope = match &entry.recorded.awaited {
+            Some(network) => Scope::Network(network.clone()),
+            None => info.scope.clone(),
+        };
+        Some((scope, Arc::clone(info.blocks()?)))
     }
 
     /// The pools of other scopes whose address ranges intersect with the bounds of a pool, which may

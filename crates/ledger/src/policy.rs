@@ -9,7 +9,6 @@ use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::outcome::{Outcome, Reason};
-use super::pool::PoolEntry;
 use super::quota::Consumer;
 use super::unavailable::Unavailable;
 use super::usage::{AddressUsage, ReservationInfo};
@@ -35,7 +34,7 @@ impl Ledger {
         if reservation.released_at.is_none() || reservation.is_terminating {
             return None;
         }
-        if !self.pools.get(&reservation.pool)?.is_sticky() {
+        if !self.pools.get(&reservation.pool)?.retention().is_sticky {
             return None;
         }
         let is_former = reservation.claim.as_ref() == Some(claim);
@@ -59,11 +58,14 @@ impl Ledger {
     /// get it from now on.
     pub fn end_cooldowns(&mut self, now: i64) {
         self.change(|ledger| {
-            let sticky = ledger.pools.values().filter(|entry| entry.is_sticky());
-            let ended: Vec<Slot> = sticky
-                .flat_map(|entry| entry.cooled_down(now))
-                .cloned()
-                .collect();
+            let mut ended = Vec::new();
+            for entry in ledger.pools.values() {
+                let retention = entry.retention();
+                if retention.is_sticky {
+                    let slots = entry.released.cooled_down(retention, now);
+                    ended.extend(slots.cloned());
+                }
+            }
             for slot in &ended {
                 ledger.refresh_memory(slot, now);
             }
@@ -82,11 +84,10 @@ impl Ledger {
             let Some(entry) = ledger.pools.get_mut(pool) else {
                 return false;
             };
-            let current = entry
-                .info
-                .as_ref()
-                .and_then(|info| info.usable.as_ref().ok());
-            let is_current = current.is_some_and(|current| Arc::ptr_eq(current, usable));
+            let is_current = match entry.shared_usable() {
+                Some(current) => Arc::ptr_eq(current, usable),
+                None => false,
+            };
             if is_current {
                 entry.wait_queue.wait_for_permission(claim);
                 ledger.dirty_pools.push(pool.clone());
@@ -119,7 +120,7 @@ impl Ledger {
         let scope = entry.scope(pool);
         let former = former.filter(|former| entry.may_have(former.block, attributes));
         let outcome = match former {
-            // Only this claim can have it.
+            // It cools down: only this claim can have it.
             Some(former) if !former.is_remembered => {
                 let taken = entry.take_back(claim, attributes);
                 taken.map(|()| former.block)
@@ -131,12 +132,23 @@ impl Ledger {
         };
         let outcome = outcome.map(|block| Slot { scope, block });
         if let Outcome::Offer(slot) = &outcome {
-            let has_quota = self.pools.get(pool).is_some_and(PoolEntry::has_quota);
-            let consumer =
-                has_quota.then(|| Consumer::new(claim.clone(), attributes.cluster.clone()));
+            let consumer = self.consumer(pool, claim, attributes);
             self.hold(slot, pool, consumer);
         }
         outcome
+    }
+
+    /// What counts for the limits of a pool; `None` in a pool without limits.
+    fn consumer(
+        &self,
+        pool: &PoolKey,
+        claim: &NamespacedName,
+        attributes: &ClaimAttributes,
+    ) -> Option<Consumer> {
+        if !self.pools.get(pool)?.has_quota() {
+            return None;
+        }
+        Some(Consumer::new(claim.clone(), attributes.cluster.clone()))
     }
 
     /// The block that a claim requests, else `preferred`, else the next free one.
@@ -153,8 +165,10 @@ impl Ledger {
         let Some(requested) = attributes.requested else {
             return entry.propose(claim, attributes, preferred, false);
         };
-        let usage = self.scopes.get(scope);
-        let usage = usage.and_then(|scope| scope.usage.get(&requested));
+        let usage = match self.scopes.get(scope) {
+            Some(scope) => scope.usage.get(&requested),
+            None => None,
+        };
         let is_for_owner = entry.is_for_owner(requested, attributes.slice_owner.as_ref());
         let is_free = is_for_owner && entry.can_allocate_block(requested, usage);
         match entry.propose(claim, attributes, preferred, is_free) {
@@ -177,51 +191,61 @@ impl Ledger {
     /// there are several: one that was in use, and that was released last.
     fn former(&self, pool: &PoolKey, claim: &NamespacedName) -> Option<Former> {
         let entry = self.pools.get(pool)?;
-        if !entry.is_sticky() {
+        if !entry.retention().is_sticky {
             return None;
         }
         let scope = entry.scope(pool);
-        let kept = self
-            .holdings
-            .released_by(claim)
-            .filter(|slot| slot.scope == scope)
-            .filter_map(|slot| {
-                let usage = self.usage(slot)?;
-                let reservation = usage
-                    .reservation
-                    .as_ref()
-                    .filter(|known| known.pool == *pool)?;
-                let is_allocatable = usage.is_unused()
-                    && !reservation.is_terminating
-                    && entry.is_unobstructed(slot.block);
-                is_allocatable.then_some((reservation, reservation.released_at?.get(), slot.block))
-            });
-        let (reservation, _, block) =
-            kept.max_by_key(|(known, since, block)| (known.was_used, *since, *block))?;
-        let is_remembered = reservation.is_remembered;
-        Some(Former {
-            block,
-            is_remembered,
-        })
+        let mut best = None;
+        for slot in self.holdings.released_by(claim) {
+            if slot.scope != scope || !entry.is_unobstructed(slot.block) {
+                continue;
+            }
+            let Some(reservation) = self.kept_for_next(pool, slot) else {
+                continue;
+            };
+            let Some(since) = reservation.released_at else {
+                continue;
+            };
+            let rank = (reservation.was_used, since.get(), slot.block);
+            let former = Former {
+                block: slot.block,
+                is_remembered: reservation.is_remembered,
+            };
+            let is_better = match &best {
+                Some((best_rank, _)) => rank > *best_rank,
+                None => true,
+            };
+            if is_better {
+                best = Some((rank, former));
+            }
+        }
+        let (_, former) = best?;
+        Some(former)
+    }
+
+    /// The reservation of a released address of a pool that only keeps the address: nothing else
+    /// uses it.
+    fn kept_for_next(&self, pool: &PoolKey, slot: &Slot) -> Option<&ReservationInfo> {
+        let usage = self.usage(slot)?;
+        let reservation = usage.reservation.as_ref()?;
+        let is_kept = reservation.pool == *pool && !reservation.is_terminating && usage.is_unused();
+        is_kept.then_some(reservation)
     }
 
     /// Why a claim cannot have the address that it requests.
     fn why_unavailable(&self, pool: &PoolKey, slot: &Slot, is_free: bool) -> Unavailable {
-        let entry = self.pools.get(pool);
         if is_free {
-            let is_granted = entry.is_some_and(|entry| entry.wait_queue.is_granted(slot.block));
-            return if is_granted {
+            return if self.is_granted(pool, slot.block) {
                 Unavailable::RequestedBefore
             } else {
                 Unavailable::NotYet
             };
         }
         let Some(usage) = self.usage(slot) else {
-            let is_draining = entry.is_some_and(|entry| entry.is_draining(slot.block));
-            return if is_draining {
-                Unavailable::Draining
-            } else {
-                Unavailable::InUse(None)
+            // Nothing uses it: the pool does not allocate it, or it overlaps with another block.
+            return match self.pools.get(pool) {
+                Some(entry) if entry.is_draining(slot.block) => Unavailable::Draining,
+                _ => Unavailable::InUse(None),
             };
         };
         if let Some(owner) = usage.owners.first() {
@@ -236,24 +260,29 @@ impl Ledger {
         if reservation.is_terminating {
             return Unavailable::BeingDeleted;
         }
-        let claim = reservation.claim.clone();
-        match (reservation, claim) {
-            (
-                ReservationInfo {
-                    released_at: Some(since),
-                    ..
-                },
-                _,
-            ) => {
-                let end = self
-                    .pools
-                    .get(&reservation.pool)
-                    .map(|entry| entry.cooldown_end(since.get()));
-                Unavailable::CoolingDown(end.unwrap_or(since.get()))
-            }
-            (_, None) => Unavailable::Excluded,
-            (reservation, Some(claim)) if reservation.is_manual() => Unavailable::Promised(claim),
-            (_, claim) => Unavailable::InUse(claim),
+        if let Some(since) = reservation.released_at {
+            return Unavailable::CoolingDown(self.cooldown_end_of(reservation, since.get()));
+        }
+        match &reservation.claim {
+            None => Unavailable::Excluded,
+            Some(claim) if reservation.is_manual() => Unavailable::Promised(claim.clone()),
+            Some(claim) => Unavailable::InUse(Some(claim.clone())),
+        }
+    }
+
+    /// Whether a claim has a turn for a block of a pool.
+    fn is_granted(&self, pool: &PoolKey, block: Block) -> bool {
+        match self.pools.get(pool) {
+            Some(entry) => entry.wait_queue.is_granted(block),
+            None => false,
+        }
+    }
+
+    /// When the cool-down of a reservation ends that was released at `since`.
+    fn cooldown_end_of(&self, reservation: &ReservationInfo, since: i64) -> i64 {
+        match self.pools.get(&reservation.pool) {
+            Some(entry) => entry.retention().cooldown_end(since),
+            None => since,
         }
     }
 
@@ -263,7 +292,7 @@ impl Ledger {
         let Some(entry) = self.pools.get(pool) else {
             return;
         };
-        let released: Vec<Slot> = entry.released().cloned().collect();
+        let released: Vec<Slot> = entry.released.slots().cloned().collect();
         for slot in &released {
             self.refresh_memory(slot, now);
         }
@@ -289,7 +318,7 @@ impl Ledger {
             return false;
         }
         match (self.pools.get(&reservation.pool), reservation.released_at) {
-            (Some(entry), Some(since)) => entry.is_remembered(since.get(), now),
+            (Some(entry), Some(since)) => entry.retention().is_remembered(since.get(), now),
             _ => false,
         }
     }

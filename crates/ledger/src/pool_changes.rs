@@ -12,7 +12,7 @@ use capi_ipam_objects::namespaced_name::NamespacedName;
 use super::exclusions::addresses_in;
 use super::networks::{PoolInNetwork, PoolPast};
 use super::pool::PoolEntry;
-use super::scope_rule::Record;
+use super::released::Retention;
 use super::usage::{AddressUsage, ScopeEntry, UsageMap};
 use super::{Ledger, PoolInfo};
 
@@ -32,7 +32,7 @@ struct PoolChange {
     has_new_rules: bool,
     has_new_slices: bool,
     /// Whether the pool keeps released addresses for another time.
-    keeps_other: bool,
+    has_new_retention: bool,
     /// Whether the pool can no longer allocate.
     stops: bool,
 }
@@ -64,7 +64,7 @@ impl PoolChange {
             usable_after: usable_of(info_after),
             has_new_rules: access_of(info_before) != access_of(info_after),
             has_new_slices: slices_of(info_before) != slices_of(info_after),
-            keeps_other: keeping_of(info_before) != keeping_of(info_after),
+            has_new_retention: Retention::of(info_before) != Retention::of(info_after),
             stops: could_allocate && !can_allocate,
         }
     }
@@ -88,7 +88,7 @@ fn network_of(scope: &Scope) -> Option<Arc<str>> {
 }
 
 fn usable_of(info: Option<&PoolInfo>) -> Option<Arc<UsableBlocks>> {
-    info?.usable.as_ref().ok().cloned()
+    info?.blocks().cloned()
 }
 
 fn access_of(info: Option<&PoolInfo>) -> Option<&AccessRules> {
@@ -97,12 +97,6 @@ fn access_of(info: Option<&PoolInfo>) -> Option<&AccessRules> {
 
 fn slices_of(info: Option<&PoolInfo>) -> Option<&SliceRules> {
     info?.slices.as_deref()
-}
-
-/// What decides for how long released addresses are kept.
-fn keeping_of(info: Option<&PoolInfo>) -> Option<(bool, i64, bool)> {
-    let info = info?;
-    Some((info.is_sticky, info.cooldown_seconds, info.deleting))
 }
 
 /// Keeps the pointer to the blocks if they are the same: allocations compare it.
@@ -202,7 +196,7 @@ impl Ledger {
             self.set_quota(key);
         }
         // After the recount, which relates to the state before it.
-        if change.keeps_other && self.pools.get(key).is_some_and(PoolEntry::has_cooldowns) {
+        if change.has_new_retention {
             self.refresh_memories(key, clock::now().0.as_second());
         }
         self.change_gateways(key, change.gateways_before, change.gateways_after);
@@ -232,7 +226,7 @@ impl Ledger {
         let Some(entry) = self.pools.get_mut(key) else {
             return;
         };
-        self.effects.cooldowns_changed |= entry.has_cooldowns();
+        self.effects.cooldowns_changed |= !entry.released.is_empty();
         if change.stops {
             // There can be a hundred thousand: not at each change of the pool, and not at once.
             let waiting = entry.wait_queue.pool_stopped();
@@ -259,25 +253,22 @@ impl Ledger {
     /// where they are.
     fn place(&mut self, key: &PoolKey, placed: Option<PoolInNetwork>) -> Option<PoolInfo> {
         let entry = self.pools.entry(key.clone()).or_default();
-        let awaited_before = entry.awaited.take();
-        entry.exclusions = None;
-        let info = placed.map(
-            |PoolInNetwork {
-                 info,
-                 record,
-                 awaited,
-                 applied,
-             }| {
-                (entry.record, entry.awaited, entry.exclusions) = (record, awaited, applied);
-                info
-            },
-        );
-        let awaited = entry.awaited.clone();
-        self.networks
-            .set_awaited(key, awaited_before.as_ref(), awaited.as_ref());
-        self.effects
-            .networks
-            .extend(awaited.filter(|awaited| awaited_before.as_ref() != Some(awaited)));
+        let recorded = &mut entry.recorded;
+        let before = recorded.awaited.take();
+        recorded.exclusions = None;
+        let mut info = None;
+        if let Some(placed) = placed {
+            recorded.record = placed.record;
+            recorded.awaited = placed.awaited;
+            recorded.exclusions = placed.applied;
+            info = Some(placed.info);
+        }
+        let awaited = recorded.awaited.clone();
+        if before != awaited {
+            self.networks
+                .set_awaited(key, before.as_ref(), awaited.as_ref());
+            self.effects.networks.extend(awaited);
+        }
         info
     }
 
@@ -286,16 +277,16 @@ impl Ledger {
         let Some(entry) = self.pools.get(key) else {
             return PoolPast::default();
         };
-        let is_unknown = entry.record == Record::Unknown && entry.status_record.is_none();
+        let recorded = &entry.recorded;
         PoolPast {
-            record: entry.record.clone(),
-            status: entry.status_record.as_ref(),
-            reserved_in: if is_unknown {
+            record: recorded.record.clone(),
+            status: recorded.status.as_ref(),
+            reserved_in: if recorded.is_unknown() {
                 self.reserved_in(key, entry)
             } else {
                 None
             },
-            applied: entry.exclusions.as_ref(),
+            applied: recorded.exclusions.as_ref(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What the ledger keeps of a pool object.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use capi_ipam_api::{
@@ -77,28 +78,26 @@ impl PoolInfo {
     /// Reads a pool object. The blocks are those of `known`, the previous state of the pool, unless
     /// the generation has changed: a status update does not parse thousands of addresses again.
     pub fn updated(known: Option<&Self>, pool: &Pool) -> Self {
-        let Pool {
-            spec,
-            metadata: meta,
-            ..
-        } = pool;
-        let known =
-            known.filter(|known| meta.generation.is_some() && known.generation == meta.generation);
-        let known = known.filter(|known| meta.uid.as_ref() == Some(&known.uid));
+        let spec = &pool.spec;
+        let meta = &pool.metadata;
         let Parsed {
             usable,
             access,
             slices,
             metadata,
-        } = known.map_or_else(
-            || read_all(spec, pool.kind.is_global()),
-            |known| Parsed {
+        } = match known {
+            Some(known) if known.has_same_spec(pool) => Parsed {
                 usable: known.usable.clone(),
                 access: known.access.clone(),
                 slices: known.slices.clone(),
                 metadata: known.metadata.clone(),
             },
-        );
+            _ => read_all(spec, pool.kind.is_global()),
+        };
+        let created = match &meta.creation_timestamp {
+            Some(time) => time.0.as_second(),
+            None => 0,
+        };
         Self {
             uid: pool.uid().unwrap_or_default(),
             paused: is_paused(meta),
@@ -112,11 +111,7 @@ impl PoolInfo {
             network: spec.network().map(Into::into),
             network_problem: None,
             labels: Arc::new(meta.labels.clone().unwrap_or_default()),
-            created: meta
-                .creation_timestamp
-                .as_ref()
-                .map(|time| time.0.as_second())
-                .unwrap_or_default(),
+            created,
             usable,
             order: spec.order(),
             reclaim: spec.reclaim(),
@@ -126,6 +121,13 @@ impl PoolInfo {
             slices,
             generation: meta.generation,
         }
+    }
+
+    /// Whether an object is a later state of this pool with the same specification.
+    fn has_same_spec(&self, pool: &Pool) -> bool {
+        let meta = &pool.metadata;
+        let is_same_pool = meta.uid.as_ref() == Some(&self.uid);
+        is_same_pool && meta.generation.is_some() && self.generation == meta.generation
     }
 
     /// The pool in a later state that cannot be decoded. It keeps its scope and its rules, and does
@@ -149,6 +151,11 @@ impl PoolInfo {
         known.undecodable(object)
     }
 
+    /// The blocks that can be allocated; `None` if the spec is not valid.
+    pub fn blocks(&self) -> Option<&Arc<UsableBlocks>> {
+        self.usable.as_ref().ok()
+    }
+
     /// Whether the pool can allocate addresses to claims.
     pub fn can_allocate(&self) -> bool {
         self.can_bind() && !self.deleting && self.network_problem.is_none()
@@ -157,10 +164,10 @@ impl PoolInfo {
     /// Whether claims that already hold an address of the pool can be bound: also while the pool is
     /// being deleted.
     pub fn can_bind(&self) -> bool {
-        let is_refused = self
-            .network_problem
-            .as_ref()
-            .is_some_and(|refusal| !refusal.keeps_members());
+        let is_refused = match &self.network_problem {
+            Some(refusal) => !refusal.keeps_members(),
+            None => false,
+        };
         self.usable.is_ok() && !self.paused && self.initialized && !is_refused
     }
 }
@@ -176,30 +183,22 @@ struct Parsed {
 /// Parses the blocks of a pool, who may use it, its slices, and the metadata of its addresses.
 fn read_all(spec: &PoolSpec, is_global: bool) -> Parsed {
     let mut problems = Vec::new();
-    let mut add = |found: Vec<String>| problems.extend(found);
-    let usable = spec
-        .usable()
-        .map_err(|found| add(found.iter().map(ToString::to_string).collect()))
-        .ok();
+    let usable = ok_or_add(spec.usable(), &mut problems);
+    // A pool of a namespace has no access rules: it is for the claims of this namespace.
     let access = if is_global {
-        spec.access().rules()
+        ok_or_add(spec.access().rules(), &mut problems).flatten()
     } else {
-        Ok(None)
+        None
     };
-    let access = access
-        .map_err(|found| add(found.iter().map(ToString::to_string).collect()))
-        .ok()
-        .flatten();
-    let slices = usable
-        .as_ref()
-        .map_or(Ok(None), |usable| spec.slice_rules(usable));
-    let slices = slices
-        .map_err(|found| add(found.iter().map(ToString::to_string).collect()))
-        .ok()
-        .flatten();
+    // Without valid blocks it is not known how many slices there are.
+    let slices = match &usable {
+        Some(usable) => ok_or_add(spec.slice_rules(usable), &mut problems).flatten(),
+        None => None,
+    };
     let metadata = spec.address_metadata();
-    let found = metadata.map(AddressMetadata::problems).unwrap_or_default();
-    add(found.iter().map(ToString::to_string).collect());
+    if let Some(metadata) = metadata {
+        add(&metadata.problems(), &mut problems);
+    }
     let usable = match usable {
         Some(usable) if problems.is_empty() => Ok(Arc::new(usable)),
         _ => Err(problems.join("; ").into()),
@@ -209,5 +208,22 @@ fn read_all(spec: &PoolSpec, is_global: bool) -> Parsed {
         access: access.map(Arc::new),
         slices: slices.map(Arc::new),
         metadata: metadata.cloned().map(Arc::new),
+    }
+}
+
+/// What was parsed, or adds the problems.
+fn ok_or_add<T, E: Display>(parsed: Result<T, Vec<E>>, problems: &mut Vec<String>) -> Option<T> {
+    match parsed {
+        Ok(parsed) => Some(parsed),
+        Err(found) => {
+            add(&found, problems);
+            None
+        }
+    }
+}
+
+fn add<E: Display>(found: &[E], problems: &mut Vec<String>) {
+    for problem in found {
+        problems.push(problem.to_string());
     }
 }

@@ -35,11 +35,11 @@ impl PoolEntry {
         self.slices = Some(Box::new(slices));
     }
 
+    /// What is divided into slices; `None` without usable blocks.
     fn contents(&self) -> Option<Contents<'_>> {
-        let (usable, free) = (self.usable()?, self.free.as_ref());
         Some(Contents {
-            usable,
-            free,
+            usable: self.usable()?,
+            free: self.free.as_ref(),
             remembered: &self.remembered,
             allocated: &self.allocated,
         })
@@ -50,14 +50,17 @@ impl PoolEntry {
     /// before their pool and its slices.
     pub(super) fn record_allocation(&mut self, block: Block, at: i64) {
         self.order.record(block, at);
-        if self.info.as_ref().is_none_or(|info| info.slices.is_some()) {
+        let Some(info) = &self.info else {
             self.allocated.insert(block, at);
+            return;
+        };
+        if info.slices.is_none() {
+            return;
         }
-        let usable = self
-            .info
-            .as_ref()
-            .and_then(|info| info.usable.as_deref().ok());
-        if let (Some(slices), Some(usable)) = (&mut self.slices, usable) {
+        self.allocated.insert(block, at);
+        if let Some(slices) = &mut self.slices
+            && let Ok(usable) = &info.usable
+        {
             slices.record(usable, block, at);
         }
     }
@@ -75,11 +78,10 @@ impl PoolEntry {
     /// Removes an IPSlice of the pool.
     pub(super) fn remove_slice(&mut self, block: Block) {
         self.slice_objects.remove(&block);
-        let usable = self
-            .info
-            .as_ref()
-            .and_then(|info| info.usable.as_deref().ok());
-        if let (Some(slices), Some(usable)) = (&mut self.slices, usable) {
+        if let Some(slices) = &mut self.slices
+            && let Some(info) = &self.info
+            && let Ok(usable) = &info.usable
+        {
             slices.remove(usable, block);
             if slices.len() < self.slice_objects.len() {
                 // Another slice that overlaps with it may have an effect now.
@@ -97,7 +99,7 @@ impl PoolEntry {
 
     /// The counts of the slices; `None` without slices.
     pub(super) fn slice_counts(&self) -> Option<SliceCounts> {
-        self.slices.as_ref().map(|slices| slices.counts())
+        Some(self.slices.as_ref()?.counts())
     }
 
     /// Whether an address of a block of the pool is in use, or not free for another reason. Linear
@@ -121,7 +123,10 @@ impl PoolEntry {
         // The gateway and reserved addresses of the subnet are not in the pool, and not in use
         // either.
         let has_others = self.out_of_range > 0 || !usable.draining.is_empty();
-        let Some(usage) = usage.filter(|_| !is_contained && has_others) else {
+        if is_contained || !has_others {
+            return false;
+        }
+        let Some(usage) = usage else {
             return false;
         };
         match numbers {
@@ -166,10 +171,13 @@ impl PoolEntry {
         let (Some(slices), Some(usable)) = (&self.slices, self.usable()) else {
             return true;
         };
-        let access = owner
-            .zip(usable.number(block))
-            .map(|(owner, number)| slices.access(owner, number));
-        access.is_some_and(|access| access != SliceAccess::Denied)
+        let Some(owner) = owner else {
+            return false;
+        };
+        match usable.number(block) {
+            Some(number) => slices.access(owner, number) != SliceAccess::Denied,
+            None => false,
+        }
     }
 
     /// What a claim of an owner of slices gets: the block that it requests, else `preferred`, else
@@ -188,10 +196,10 @@ impl PoolEntry {
         let Some(owner) = &attributes.slice_owner else {
             return Outcome::NO_ADDRESS;
         };
-        let wanted = attributes
-            .requested
-            .or(preferred)
-            .and_then(|block| usable.number(block));
+        let wanted = match attributes.requested.or(preferred) {
+            Some(block) => usable.number(block),
+            None => None,
+        };
         let queue = &self.wait_queue;
         let is_granted = |number: u128| queue.is_granted(usable.block(number));
         let outcome = match wanted {

@@ -102,7 +102,7 @@ impl Ledger {
         {
             add(Scope::Network(network.clone()));
         }
-        if let Some(network) = &entry.awaited {
+        if let Some(network) = &entry.recorded.awaited {
             add(Scope::Network(network.clone()));
         }
         scopes
@@ -297,7 +297,8 @@ impl Ledger {
             } else {
                 now.saturating_sub(delay)
             };
-            for slot in entry.reservations_to_delete(until) {
+            let retention = entry.retention();
+            for slot in entry.released.reservations_to_delete(retention, until) {
                 let Some(reservation) = self.reservation(slot) else {
                     continue;
                 };
@@ -315,7 +316,7 @@ impl Ledger {
     pub fn released_after(&self, second: i64) -> Vec<KnownReservation> {
         let mut found = Vec::new();
         for entry in self.pools.values() {
-            for slot in entry.released_after(second) {
+            for slot in entry.released.released_after(second) {
                 if let Some(reservation) = self.reservation(slot) {
                     found.push(self.known_version(slot, reservation));
                 }
@@ -334,7 +335,7 @@ impl Ledger {
     ) -> Option<i64> {
         let mut next: Option<i64> = None;
         for (pool, entry) in &self.pools {
-            let Some(end) = entry.next_reservation_end() else {
+            let Some(end) = entry.released.next_reservation_end(entry.retention()) else {
                 continue;
             };
             let end = if is_served(pool) {
@@ -349,7 +350,8 @@ impl Ledger {
 
     /// When the next cool-down of a pool ends, in seconds since the Unix epoch.
     pub fn cooldown_end(&self, pool: &PoolKey) -> Option<i64> {
-        self.pools.get(pool)?.next_cooldown_end()
+        let entry = self.pools.get(pool)?;
+        entry.released.next_cooldown_end(entry.retention())
     }
 
     /// The addresses that cool down although a claim has an IPAddress with them, and that claim.
@@ -358,7 +360,7 @@ impl Ledger {
     pub fn cooling_down_in_use(&self) -> Vec<(Slot, NamespacedName, Option<Uid>)> {
         let mut found = Vec::new();
         for entry in self.pools.values() {
-            for slot in entry.released() {
+            for slot in entry.released.slots() {
                 if let Some((claim, uid)) = self.usage(slot).and_then(user_of_released) {
                     found.push((slot.clone(), claim.clone(), uid));
                 }

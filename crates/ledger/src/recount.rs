@@ -1,8 +1,6 @@
 //! The counts and the free addresses of a pool after a change of its blocks.
 
-use std::sync::Arc;
-
-use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
+use capi_ipam_ip::{Block, FreeSet, Span, SpanSet, UsableBlocks};
 
 use super::PoolKey;
 use super::draining::Draining;
@@ -16,18 +14,14 @@ impl PoolEntry {
     /// lengths overlap is known only within the pool. `usage` is that of the pool's scope, which is
     /// the same as before.
     pub(super) fn change_usable(&mut self, key: &PoolKey, before: &UsableBlocks, usage: &UsageMap) {
-        let Some(usable) = self
-            .info
-            .as_ref()
-            .and_then(|info| info.usable.as_ref().ok())
-            .map(Arc::clone)
-        else {
+        let Some(usable) = self.shared_usable().cloned() else {
+            // Those in the range of the pool are outside of it now.
             let out_of_range = self.out_of_range.saturating_add(self.used);
             self.clear(usage);
             self.out_of_range = out_of_range;
             return;
         };
-        let has_same_numbers = (before.family, before.length) == (usable.family, usable.length);
+        let has_same_numbers = before.family == usable.family && before.length == usable.length;
         if !has_same_numbers || usage.has_other_lengths(usable.family, usable.length) {
             self.recount(key, usage);
             return;
@@ -47,79 +41,107 @@ impl PoolEntry {
             &usable.draining.subtract(&before.draining),
         ]);
         let changed_usage = usage_in(&usable, &changed, usage);
+        self.change_free(before, &usable, &changed, &changed_usage);
+        self.change_counts(key, before, &usable, &changed_usage);
+        self.finish(&usable, usage);
+    }
+
+    /// Updates the sets of free numbers. `used` is what uses the `changed` numbers.
+    fn change_free(
+        &mut self,
+        before: &UsableBlocks,
+        usable: &UsableBlocks,
+        changed: &SpanSet,
+        used: &[UsedBlock<'_>],
+    ) {
         let allocatable = changed.intersect(&usable.allocatable());
-        let numbers = || changed_usage.iter().map(|(number, ..)| *number);
-        if self.free.is_some() || !changed_usage.is_empty() || !usable.draining.is_empty() {
+        let numbers = || used.iter().map(|used| used.number);
+        // Without a free set all blocks are free. A pool keeps none as long as this is right.
+        if self.free.is_some() || !used.is_empty() || !usable.draining.is_empty() {
             let free = self
                 .free
                 .get_or_insert_with(|| FreeSet::new(&before.allocatable()));
-            free.replace(&changed, &allocatable, numbers());
+            free.replace(changed, &allocatable, numbers());
         }
-        self.draining
-            .unused
-            .replace(&changed, &changed.intersect(&usable.draining), numbers());
-        for (number, block, usage) in &changed_usage {
-            if let Availability::Remembered(since) = usage.availability() {
-                if allocatable.contains(*number) {
-                    self.remembered.insert((since, *number));
-                } else {
-                    self.remembered.remove(&(since, *number));
-                }
+        let draining = changed.intersect(&usable.draining);
+        self.draining.unused.replace(changed, &draining, numbers());
+        for used in used {
+            let Availability::Remembered(since) = used.usage.availability() else {
+                continue;
+            };
+            if allocatable.contains(used.number) {
+                self.remembered.insert((since, used.number));
+            } else {
+                self.remembered.remove(&(since, used.number));
             }
-            let (was_in_range, is_in_range) =
-                (before.set.contains(*number), usable.set.contains(*number));
-            if was_in_range != is_in_range && usage.owners.iter().any(|owner| owner.pool == *key) {
+        }
+    }
+
+    /// Updates the counts of the addresses in use. `used` is what uses the numbers that have
+    /// changed.
+    fn change_counts(
+        &mut self,
+        key: &PoolKey,
+        before: &UsableBlocks,
+        usable: &UsableBlocks,
+        used: &[UsedBlock<'_>],
+    ) {
+        for used in used {
+            let was_in_range = before.set.contains(used.number);
+            let is_in_range = usable.set.contains(used.number);
+            if was_in_range != is_in_range && used.usage.has_address_of(key) {
                 self.move_count(is_in_range);
             }
-            self.draining.set_in_use(
-                *block,
-                usable.is_draining(*block) && usage.is_in_use_of(key),
-            );
+            let is_in_use = usable.is_draining(used.block) && used.usage.is_in_use_of(key);
+            self.draining.set_in_use(used.block, is_in_use);
         }
-        self.finish(&usable, usage);
     }
 
     /// Computes the free set and the counts again from all used blocks of the pool's scope.
     pub(super) fn recount(&mut self, key: &PoolKey, usage: &UsageMap) {
-        let Some(usable) = self
-            .info
-            .as_ref()
-            .and_then(|info| info.usable.as_ref().ok())
-            .map(Arc::clone)
-        else {
+        let Some(usable) = self.shared_usable().cloned() else {
             self.clear(usage);
-            let has_address =
-                |usage: &&AddressUsage| usage.owners.iter().any(|owner| owner.pool == *key);
-            self.out_of_range = usage.values().filter(has_address).count();
+            self.out_of_range = 0;
+            for usage in usage.values() {
+                if usage.has_address_of(key) {
+                    self.out_of_range = self.out_of_range.saturating_add(1);
+                }
+            }
             return;
         };
         self.order.reset();
-        let mut numbers = usage
-            .blocks()
-            .filter_map(|block| usable.number(*block))
-            .filter(|number| usable.set.contains(*number))
-            .peekable();
-        let other_lengths = usage
-            .blocks()
-            .filter(|block| usable.number(**block).is_none());
-        let other_lengths: SpanSet = other_lengths
-            .filter_map(|block| usable.numbers_overlapping(*block))
-            .collect();
-        let is_all_free =
-            other_lengths.is_empty() && usable.draining.is_empty() && numbers.peek().is_none();
+        let mut taken = Vec::new();
+        let mut other_lengths = Vec::new();
+        for block in usage.blocks() {
+            match usable.number(*block) {
+                Some(number) if usable.set.contains(number) => taken.push(Span::single(number)),
+                Some(_) => {}
+                // It takes all numbers with which it overlaps.
+                None => other_lengths.extend(usable.numbers_overlapping(*block)),
+            }
+        }
+        let taken = SpanSet::from_iter(taken);
+        let other_lengths = SpanSet::from_iter(other_lengths);
         let allocatable = usable.allocatable().subtract(&other_lengths);
-        self.free = (!is_all_free).then(|| FreeSet::without(&allocatable, numbers));
+        let is_all_free =
+            taken.is_empty() && other_lengths.is_empty() && usable.draining.is_empty();
+        self.free = if is_all_free {
+            None
+        } else {
+            Some(FreeSet::new(&allocatable.subtract(&taken)))
+        };
         self.remembered.clear();
-        (self.used, self.out_of_range) = (0, 0);
+        self.used = 0;
+        self.out_of_range = 0;
         // One pass, since the entries are scattered in memory.
         for (block, usage) in usage.iter() {
-            let number = usable.number(block);
-            if let (Availability::Remembered(since), Some(number)) = (usage.availability(), number)
+            if let Availability::Remembered(since) = usage.availability()
+                && let Some(number) = usable.number(block)
                 && allocatable.contains(number)
             {
                 self.remembered.insert((since, number));
             }
-            if usage.owners.iter().any(|owner| owner.pool == *key) {
+            if usage.has_address_of(key) {
                 let count = if usable.contains(block) {
                     &mut self.used
                 } else {
@@ -136,8 +158,10 @@ impl PoolEntry {
     /// The state of a pool without usable blocks.
     fn clear(&mut self, usage: &UsageMap) {
         self.order.reset();
-        (self.free, self.other_lengths, self.used, self.cooling_down) =
-            (None, SpanSet::default(), 0, 0);
+        self.free = None;
+        self.other_lengths = SpanSet::default();
+        self.used = 0;
+        self.released.clear_range();
         self.remembered.clear();
         self.refresh_requests(usage);
         self.draining = Draining::default();
@@ -146,18 +170,18 @@ impl PoolEntry {
 
     /// Counts an IPAddress of the pool that is in its range now, or no longer.
     fn move_count(&mut self, is_in_range: bool) {
-        let (from, to) = (&mut self.out_of_range, &mut self.used);
-        let (from, to) = if is_in_range { (from, to) } else { (to, from) };
-        (*from, *to) = (from.saturating_sub(1), to.saturating_add(1));
+        if is_in_range {
+            self.out_of_range = self.out_of_range.saturating_sub(1);
+            self.used = self.used.saturating_add(1);
+        } else {
+            self.used = self.used.saturating_sub(1);
+            self.out_of_range = self.out_of_range.saturating_add(1);
+        }
     }
 
     /// Computes what depends on the free set and the counts.
     fn finish(&mut self, usable: &UsableBlocks, usage: &UsageMap) {
-        self.cooling_down = self
-            .cooldowns
-            .iter()
-            .filter(|(_, slot)| usable.contains(slot.block))
-            .count();
+        self.released.count_in_range(usable);
         self.divide();
         self.refresh_requests(usage);
     }
@@ -171,20 +195,31 @@ impl PoolEntry {
     }
 }
 
+/// A used block of a pool.
+struct UsedBlock<'a> {
+    number: u128,
+    block: Block,
+    usage: &'a AddressUsage,
+}
+
 /// What uses the blocks with these numbers. Looks up each number, or each used block if these are
 /// fewer.
 fn usage_in<'a>(
     usable: &UsableBlocks,
     numbers: &SpanSet,
     usage: &'a UsageMap,
-) -> Vec<(u128, Block, &'a AddressUsage)> {
+) -> Vec<UsedBlock<'a>> {
     let mut found = Vec::new();
     if numbers.len() < usage.len() as u128 {
         for span in numbers.spans() {
             for number in span.first()..=span.last() {
                 let block = usable.block(number);
                 if let Some(usage) = usage.get(&block) {
-                    found.push((number, block, usage));
+                    found.push(UsedBlock {
+                        number,
+                        block,
+                        usage,
+                    });
                 }
             }
         }
@@ -193,7 +228,11 @@ fn usage_in<'a>(
             if let Some(number) = usable.number(block)
                 && numbers.contains(number)
             {
-                found.push((number, block, usage));
+                found.push(UsedBlock {
+                    number,
+                    block,
+                    usage,
+                });
             }
         }
     }

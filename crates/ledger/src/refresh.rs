@@ -16,7 +16,6 @@ use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::Ledger;
 use super::networks::Change;
-use super::scope_rule::Record;
 use super::start::{Phase, PoolInput};
 use super::wait_queue::ClaimAttributes;
 
@@ -65,7 +64,7 @@ impl Ledger {
             let Some(declared) = &entry.declared else {
                 continue;
             };
-            if change.affects(key, declared, &entry.record)
+            if change.affects(key, declared, &entry.recorded.record)
                 && !std::mem::replace(&mut entry.needs_refresh, true)
             {
                 self.pools_to_refresh.push_back(key.clone());
@@ -95,14 +94,9 @@ impl Ledger {
     /// there is nothing to do.
     fn queue_next(&mut self) -> bool {
         if let Some(network) = self.stale_networks.pop_first() {
-            let members = self
-                .scopes
-                .get(&Scope::Network(network))
-                .map(|scope| scope.members.clone());
-            members
-                .unwrap_or_default()
-                .iter()
-                .for_each(|member| self.queue_refresh(member));
+            for member in self.members(&network) {
+                self.queue_refresh(&member);
+            }
             return true;
         }
         match self.start.phase {
@@ -114,11 +108,10 @@ impl Ledger {
             Phase::Excluding => {
                 self.start.phase = Phase::Complete;
                 // Claims that requested an address before are reconciled.
-                let waiting = self
-                    .pools
-                    .values_mut()
-                    .flat_map(|entry| entry.wait_queue.pool_changed());
-                self.effects.claims.extend(waiting);
+                for entry in self.pools.values_mut() {
+                    let waiting = entry.wait_queue.pool_changed();
+                    self.effects.claims.extend(waiting);
+                }
             }
         }
         true
@@ -140,10 +133,11 @@ impl Ledger {
             entry.wait_queue.wait_for_pool(claim, attributes);
             return false;
         }
-        let network = entry.scope.as_ref().and_then(Scope::network);
-        if entry.needs_refresh
-            || network.is_some_and(|network| self.stale_networks.contains(network))
-        {
+        let is_in_stale_network = match &entry.scope {
+            Some(Scope::Network(network)) => self.stale_networks.contains(network),
+            _ => false,
+        };
+        if entry.needs_refresh || is_in_stale_network {
             self.refresh_pool(key);
         }
         true
@@ -164,29 +158,28 @@ impl Ledger {
             return;
         };
         let is_same = entry.info.as_deref() == Some(&placed.info)
-            && entry.record == placed.record
-            && entry.awaited == placed.awaited;
+            && entry.recorded.record == placed.record
+            && entry.recorded.awaited == placed.awaited;
         if is_same {
             return;
         }
         self.set_placed(key, Some(declared), Some(placed));
-        let waiting = self
-            .pools
-            .get_mut(key)
-            .map(|entry| entry.wait_queue.pool_changed());
-        self.effects.claims.extend(waiting.unwrap_or_default());
+        if let Some(entry) = self.pools.get_mut(key) {
+            let waiting = entry.wait_queue.pool_changed();
+            self.effects.claims.extend(waiting);
+        }
     }
 
     /// A reservation in a network is evidence of the scope of its pool, if nothing else is known of
     /// it: the pool may be restored before its network.
     pub(super) fn reservation_inserted(&mut self, pool: &PoolKey, scope: &Scope) {
         let Scope::Network(_) = scope else { return };
-        let is_unknown = self.pools.get(pool).is_some_and(|entry| {
-            entry.info.is_some() && entry.record == Record::Unknown && entry.status_record.is_none()
-        });
+        let Some(entry) = self.pools.get(pool) else {
+            return;
+        };
         // In the same step: a status that is computed in between would state that the pool leaves
         // the network.
-        if is_unknown {
+        if entry.info.is_some() && entry.recorded.is_unknown() {
             self.refresh_pool(pool);
         }
     }

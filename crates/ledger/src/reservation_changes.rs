@@ -11,8 +11,7 @@ use capi_ipam_objects::observed::{Known, ObjectVersion, Origin, Stamp};
 
 use super::Ledger;
 use super::ledger::Ignored;
-use super::pool::PoolEntry;
-use super::usage::{AddressUsage, ReservationInfo};
+use super::usage::{AddressOwner, AddressUsage, ReservationInfo};
 
 impl Ledger {
     /// Records what a response has shown under the name of the reservation of an address: the name
@@ -115,10 +114,8 @@ impl Ledger {
         let Some(name) = reservation.metadata.name.as_deref() else {
             return;
         };
-        let (slot, seen) = (
-            self.slot_of_name(name),
-            ObjectVersion::of(&reservation.metadata),
-        );
+        let slot = self.slot_of_name(name);
+        let seen = ObjectVersion::of(&reservation.metadata);
         let Some(stamp) = self.see(name, slot.as_ref(), seen, origin) else {
             return;
         };
@@ -145,7 +142,8 @@ impl Ledger {
             return;
         };
         let uid = metadata.uid.as_deref().unwrap_or_default();
-        let (slot, seen) = (self.slot_of_name(name), ObjectVersion::of(metadata));
+        let slot = self.slot_of_name(name);
+        let seen = ObjectVersion::of(metadata);
         let Some(stamp) = self.see(name, slot.as_ref(), seen, origin) else {
             return;
         };
@@ -172,22 +170,32 @@ impl Ledger {
         seen: ObjectVersion,
         origin: Origin,
     ) -> Option<Stamp> {
-        let ignored = self.ignored.get(name).map(|known| Known {
-            uid: Uid::of(&known.uid),
-            stamp: known.stamp,
-        });
-        let valid = || Some(self.usage(slot?)?.reservation.as_ref()?.known());
-        let known = ignored.or_else(valid);
+        let known = self.known_object(name, slot);
         self.reservation_versions
             .see(origin, known, seen, Instant::now())
+    }
+
+    /// The last state of the object of this name: of one that is not valid, or of the reservation
+    /// of the address.
+    fn known_object(&self, name: &str, slot: Option<&Slot>) -> Option<Known> {
+        if let Some(ignored) = self.ignored.get(name) {
+            return Some(Known {
+                uid: Uid::of(&ignored.uid),
+                stamp: ignored.stamp,
+            });
+        }
+        Some(self.reservation(slot?)?.known())
     }
 
     /// Keeps what is known of a reservation that exists in a state which is not valid. Its version
     /// stays that of the known state.
     fn keep_known(&mut self, slot: Option<&Slot>, uid: Uid, stamp: Stamp) {
         let Some(slot) = slot else { return };
-        let known = self.reservation(slot);
-        if known.is_some_and(|known| known.uid.uid() == uid) {
+        let is_known = match self.reservation(slot) {
+            Some(known) => known.uid.uid() == uid,
+            None => false,
+        };
+        if is_known {
             self.update(slot, |usage| {
                 if let Some(known) = &mut usage.reservation {
                     known.stamp = known.stamp.seen_again(stamp);
@@ -206,9 +214,10 @@ impl Ledger {
     fn remove_invalid(&mut self, name: &str, uid: &str) -> Option<Slot> {
         self.reservation_versions
             .delete(None, Uid::of(uid), Instant::now());
-        let slot = self
-            .forget_ignored(name, Some(uid))
-            .or_else(|| self.slot_of_name(name))?;
+        let slot = match self.forget_ignored(name, Some(uid)) {
+            Some(slot) => slot,
+            None => self.slot_of_name(name)?,
+        };
         self.remove_at(&slot, Some(Uid::of(uid)));
         Some(slot)
     }
@@ -227,18 +236,20 @@ impl Ledger {
 
     /// Records an object that is not a valid reservation. Its name reserves an address all the
     /// same.
-    fn ignore(&mut self, name: &str, ignored: Ignored) {
-        let slot = ignored.slot.clone();
-        let before = self.ignored.insert(name.to_owned(), ignored);
-        let Some(slot) = slot else {
-            // A scope whose hash the name contains may not be known any more.
-            let slot_before = before.and_then(|before| before.slot);
-            self.ignored
-                .entry(name.to_owned())
-                .and_modify(|ignored| ignored.slot = slot_before);
-            return;
+    fn ignore(&mut self, name: &str, mut ignored: Ignored) {
+        let slot_before = match self.ignored.get_mut(name) {
+            Some(before) => before.slot.take(),
+            None => None,
         };
-        if before.is_none_or(|before| before.slot.is_none()) {
+        // A scope whose hash the name contains may not be known any more: then the address is still
+        // the one that was known before.
+        let is_taken = slot_before.is_some();
+        let slot = ignored.slot.take().or(slot_before);
+        ignored.slot.clone_from(&slot);
+        self.ignored.insert(name.to_owned(), ignored);
+        if let Some(slot) = slot
+            && !is_taken
+        {
             self.update(&slot, |usage| usage.is_name_taken = true);
         }
     }
@@ -246,8 +257,10 @@ impl Ledger {
     /// Forgets an object that is not a valid reservation: of this uid, if one is passed. Returns
     /// its address.
     fn forget_ignored(&mut self, name: &str, uid: Option<&str>) -> Option<Slot> {
-        let is_of_uid = |ignored: &Ignored| uid.is_none_or(|uid| *ignored.uid == *uid);
-        if !self.ignored.get(name).is_some_and(is_of_uid) {
+        let ignored = self.ignored.get(name)?;
+        if let Some(uid) = uid
+            && *ignored.uid != *uid
+        {
             return None;
         }
         let slot = self.ignored.remove(name)?.slot?;
@@ -261,9 +274,20 @@ impl Ledger {
         if !name.starts_with("h.") {
             return slot_of_name(name);
         }
-        let of_pools = self.pools.iter().map(|(pool, entry)| entry.scope(pool));
-        let mut scopes = self.scopes.keys().cloned().chain(of_pools);
-        scopes.find_map(|scope| block_of_name(&scope, name).map(|block| Slot { scope, block }))
+        for scope in self.scopes.keys() {
+            if let Some(block) = block_of_name(scope, name) {
+                let scope = scope.clone();
+                return Some(Slot { scope, block });
+            }
+        }
+        // A pool without addresses in use has no entry in `scopes`.
+        for (pool, entry) in &self.pools {
+            let scope = entry.scope(pool);
+            if let Some(block) = block_of_name(&scope, name) {
+                return Some(Slot { scope, block });
+            }
+        }
+        None
     }
 
     /// Records the reservation of an address. Returns its claim if it has to be reconciled.
@@ -280,14 +304,17 @@ impl Ledger {
         };
         self.unindex_holder(slot);
         self.holdings.insert(&reservation, slot);
-        let holder = reservation.claim.clone().zip(reservation.claim_uid);
+        let claim = reservation.claim.clone();
+        let claim_uid = reservation.claim_uid;
         let pool = reservation.pool.clone();
         self.update(slot, |usage| {
             usage.drop_candidate();
             usage.set_reservation(reservation);
         });
         self.reservation_inserted(&pool, &slot.scope);
-        if let Some((claim, uid)) = holder {
+        if let Some(claim) = claim
+            && let Some(uid) = claim_uid
+        {
             self.leave_when_served(&pool, &claim, uid);
         }
         to_wake
@@ -298,11 +325,15 @@ impl Ledger {
         let Some(claim) = &reservation.claim else {
             return false;
         };
-        let entry = self.pools.get(&reservation.pool);
-        let waits = entry.is_some_and(|entry| entry.wait_queue.waits(claim));
+        let mut waits = false;
+        let mut is_sticky = false;
+        if let Some(entry) = self.pools.get(&reservation.pool) {
+            waits = entry.wait_queue.waits(claim);
+            is_sticky = entry.retention().is_sticky;
+        }
         if reservation.released_at.is_some() {
             // The next claim of the same name may have been observed before the release.
-            return waits && entry.is_some_and(PoolEntry::is_sticky);
+            return waits && is_sticky;
         }
         let is_new = match self.reservation(slot) {
             Some(known) => {
@@ -326,8 +357,12 @@ impl Ledger {
         claim: &NamespacedName,
         uid: Uid,
     ) -> bool {
-        let waits = |entry: &PoolEntry| entry.wait_queue.waits(claim);
-        if !self.pools.get(pool).is_some_and(waits) || !self.is_served(pool, claim, uid) {
+        // Nearly no claim waits: this is cheaper than to search its addresses.
+        match self.pools.get(pool) {
+            Some(entry) if entry.wait_queue.waits(claim) => {}
+            _ => return false,
+        }
+        if !self.is_served(pool, claim, uid) {
             return false;
         }
         let Some(entry) = self.pools.get_mut(pool) else {
@@ -380,14 +415,11 @@ impl Ledger {
     /// Removes all IPAddress objects that the newest list does not show.
     pub(super) fn remove_unlisted_addresses(&mut self) {
         let unlisted = self.address_lists.end();
-        for slot in self.slots(|usage| {
-            usage
-                .owners
-                .iter()
-                .any(|owner| unlisted.contains(owner.list))
-        }) {
-            self.update(&slot, |usage| {
-                usage.owners.retain(|owner| !unlisted.contains(owner.list));
+        let is_missing = |owner: &AddressOwner| unlisted.contains(owner.list);
+        let slots = self.slots(|usage| usage.owners.iter().any(is_missing));
+        for slot in &slots {
+            self.update(slot, |usage| {
+                usage.owners.retain(|owner| !is_missing(owner))
             });
         }
     }
@@ -407,9 +439,12 @@ impl Ledger {
     /// Removes all reservations that the newest list does not show.
     pub(super) fn remove_unlisted_reservations(&mut self) {
         let unlisted = self.reservation_versions.end_list();
-        let is_missing = |known: &ReservationInfo| known.stamp.is_unlisted(unlisted);
-        for slot in self.slots(|usage| usage.reservation.as_ref().is_some_and(is_missing)) {
-            self.remove_at(&slot, None);
+        let slots = self.slots(|usage| match &usage.reservation {
+            Some(known) => known.stamp.is_unlisted(unlisted),
+            None => false,
+        });
+        for slot in &slots {
+            self.remove_at(slot, None);
         }
         let mut missing = Vec::new();
         for (name, ignored) in &self.ignored {
@@ -430,7 +465,9 @@ impl Ledger {
             .to_string()
     }
 
+    /// Removes the reservation of an address from the addresses of its claim.
     fn unindex_holder(&mut self, slot: &Slot) {
+        // Not by a method of the ledger: `holdings` is changed meanwhile.
         let Some(scope) = self.scopes.get(&slot.scope) else {
             return;
         };

@@ -65,9 +65,12 @@ impl UsageMap {
 
     /// Whether there are blocks of the family with another length.
     pub(super) fn has_other_lengths(&self, family: Family, length: u8) -> bool {
-        self.lengths
-            .keys()
-            .any(|(of, other)| *of == family && *other != length)
+        for (of, other) in self.lengths.keys() {
+            if *of == family && *other != length {
+                return true;
+            }
+        }
+        false
     }
 
     pub(super) fn blocks(&self) -> impl Iterator<Item = &Block> {
@@ -220,22 +223,13 @@ impl Holdings {
 
     /// Removes the reservation of an address.
     pub(super) fn remove(&mut self, reservation: &ReservationInfo, slot: &Slot) {
-        fn remove_from<K: Eq + Hash>(index: &mut HashMap<K, Slots>, key: &K, slot: &Slot) {
-            let Some(slots) = index.get_mut(key) else {
-                return;
-            };
-            slots.retain(|held| held != slot);
-            if slots.is_empty() {
-                index.remove(key);
-            }
-        }
-        match (reservation.claim_uid, reservation.claim.as_ref()) {
-            (_, Some(claim)) if reservation.released_at.is_some() => {
-                remove_from(&mut self.released, claim, slot);
-            }
-            (Some(uid), _) => remove_from(&mut self.by_uid, &uid, slot),
-            (None, Some(claim)) => remove_from(&mut self.by_name, claim, slot),
-            (None, None) => {}
+        let Some(claim) = reservation.claim.as_ref() else {
+            return;
+        };
+        match reservation.claim_uid {
+            _ if reservation.released_at.is_some() => remove_from(&mut self.released, claim, slot),
+            Some(uid) => remove_from(&mut self.by_uid, &uid, slot),
+            None => remove_from(&mut self.by_name, claim, slot),
         }
     }
 
@@ -260,6 +254,17 @@ impl Holdings {
     }
 }
 
+/// Removes an address from those of a claim.
+fn remove_from<K: Eq + Hash>(index: &mut HashMap<K, Slots>, key: &K, slot: &Slot) {
+    let Some(slots) = index.get_mut(key) else {
+        return;
+    };
+    slots.retain(|held| held != slot);
+    if slots.is_empty() {
+        index.remove(key);
+    }
+}
+
 /// What the ledger keeps of an IPAddress. It has the name of its claim.
 #[derive(Clone, Debug)]
 pub(super) struct AddressOwner {
@@ -280,20 +285,24 @@ impl ReservationInfo {
         is_observed: bool,
     ) -> Self {
         let claim = reservation.spec.claim_ref.as_ref();
-        let released_at = reservation
-            .spec
-            .released_at
-            .as_ref()
-            .map(|time| time.0.as_second());
+        let claim_uid = match claim {
+            Some(claim) => claim.uid.as_deref().map(Uid::of),
+            None => None,
+        };
+        let released_at = match &reservation.spec.released_at {
+            // 0 stands for none. No address was released in 1970.
+            Some(time) => NonZeroI64::new(time.0.as_second().max(1)),
+            None => None,
+        };
         Self {
             uid: ObjectUid::of(reservation.metadata.uid.as_deref().unwrap_or_default()),
             stamp,
             pool,
             claim: claim.map(|claim| NamespacedName::new(&claim.namespace, &claim.name)),
-            claim_uid: claim.and_then(|claim| claim.uid.as_deref()).map(Uid::of),
+            claim_uid,
             cluster,
             is_observed,
-            released_at: released_at.and_then(|second| NonZeroI64::new(second.max(1))),
+            released_at,
             is_remembered: false,
             was_used: false,
             is_terminating: reservation.metadata.deletion_timestamp.is_some(),
@@ -339,24 +348,29 @@ impl AddressUsage {
         if self.is_free() {
             return Availability::Free;
         }
-        match self.reservation.as_ref().filter(|_| self.is_unused()) {
-            Some(ReservationInfo {
-                is_remembered: true,
-                released_at: Some(since),
-                ..
-            }) => Availability::Remembered(since.get()),
-            _ => Availability::Taken,
+        // An address that is only kept for the next claim of a name can be allocated to others.
+        if self.is_unused()
+            && let Some(reservation) = &self.reservation
+            && reservation.is_remembered
+            && let Some(since) = reservation.released_at
+        {
+            return Availability::Remembered(since.get());
         }
+        Availability::Taken
     }
 
     /// Whether the address is in use by a claim of the pool: it has an IPAddress, or is reserved
     /// for a claim.
     pub(super) fn is_in_use_of(&self, pool: &PoolKey) -> bool {
-        let is_reserved = self
-            .reservation
-            .as_ref()
-            .is_some_and(|reservation| reservation.pool == *pool && reservation.is_held());
-        is_reserved || self.owners.iter().any(|owner| owner.pool == *pool)
+        match &self.reservation {
+            Some(reservation) if reservation.pool == *pool && reservation.is_held() => true,
+            _ => self.has_address_of(pool),
+        }
+    }
+
+    /// Whether an IPAddress of the pool has this address.
+    pub(super) fn has_address_of(&self, pool: &PoolKey) -> bool {
+        self.owners.iter().any(|owner| owner.pool == *pool)
     }
 
     /// Whether a claim has an IPAddress with this address.
@@ -376,11 +390,16 @@ impl AddressUsage {
 
     /// How often a pool holds the address: by a reservation, and by a candidate.
     pub(super) fn holds_of(&self, pool: &PoolKey) -> usize {
-        let is_reserved = self
-            .reservation
-            .as_ref()
-            .is_some_and(|reservation| reservation.pool == *pool);
-        usize::from(is_reserved).saturating_add(usize::from(self.candidate_pool() == Some(pool)))
+        let mut holds = 0_usize;
+        if let Some(reservation) = &self.reservation
+            && reservation.pool == *pool
+        {
+            holds = holds.saturating_add(1);
+        }
+        if self.candidate_pool() == Some(pool) {
+            holds = holds.saturating_add(1);
+        }
+        holds
     }
 
     /// Counts a hold of this address in another scope that was added or removed.
@@ -479,25 +498,23 @@ impl AddressUsage {
 
     /// The claim to which a user promised the address.
     pub(super) fn promised_to(&self) -> Option<&NamespacedName> {
-        self.reservation
-            .as_ref()
-            .filter(|reservation| reservation.is_manual())?
-            .claim
-            .as_ref()
+        match &self.reservation {
+            Some(reservation) if reservation.is_manual() => reservation.claim.as_ref(),
+            _ => None,
+        }
     }
 
     pub(super) fn set_reservation(&mut self, mut reservation: ReservationInfo) {
-        let known = self
-            .reservation
-            .as_ref()
-            .filter(|known| known.uid == reservation.uid);
-        let known = known.filter(|known| known.claim_uid == reservation.claim_uid);
-        reservation.is_observed |= known.is_some_and(|known| known.is_observed);
-        reservation.was_used |= known.is_some_and(|known| known.was_used);
-        if let Some(owner) = self
-            .owners
-            .iter()
-            .find(|owner| Some(&owner.name) == reservation.claim.as_ref())
+        // What was observed of an earlier state stays known, unless another claim took it over.
+        if let Some(known) = &self.reservation
+            && known.uid == reservation.uid
+            && known.claim_uid == reservation.claim_uid
+        {
+            reservation.is_observed |= known.is_observed;
+            reservation.was_used |= known.was_used;
+        }
+        if let Some(claim) = &reservation.claim
+            && let Some(owner) = self.owners.iter().find(|owner| owner.name == *claim)
         {
             // Shared to save memory: there is one for each claim.
             reservation.claim = Some(owner.name.clone());
@@ -511,17 +528,17 @@ impl AddressUsage {
             && let Some(claim) = &reservation.claim
             && *claim == owner.name
         {
+            // Shared to save memory: there is one for each claim.
             owner.name = claim.clone();
             reservation.was_used = true;
         }
-        match self
-            .owners
-            .iter_mut()
-            .find(|present| present.name == owner.name)
-        {
-            Some(present) => *present = owner,
-            None => self.owners.push(owner),
+        for present in &mut self.owners {
+            if present.name == owner.name {
+                *present = owner;
+                return;
+            }
         }
+        self.owners.push(owner);
     }
 
     pub(super) fn remove_address(&mut self, name: &NamespacedName) {
@@ -531,7 +548,8 @@ impl AddressUsage {
 
 /// Whether two blocks have an address in common.
 pub(super) fn overlaps(one: Block, other: Block) -> bool {
-    let (first, second) = (one.span(), other.span());
+    let first = one.span();
+    let second = other.span();
     one.family() == other.family()
         && first.first() <= second.last()
         && second.first() <= first.last()

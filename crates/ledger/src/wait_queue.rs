@@ -48,11 +48,10 @@ pub type Priority = i64;
 
 /// Returns the priority of a claim.
 pub fn priority(claim: &IPAddressClaim) -> Priority {
-    claim
-        .metadata
-        .creation_timestamp
-        .as_ref()
-        .map_or(0, |time| time.0.as_second())
+    match &claim.metadata.creation_timestamp {
+        Some(time) => time.0.as_second(),
+        None => 0,
+    }
 }
 
 /// What the wait queue has to know about a claim.
@@ -101,17 +100,28 @@ impl Supply<'_> {
         self.quota.is_some() || self.slices.is_some()
     }
 
+    /// How many free addresses are not for a claim: the headroom, unless it may use that.
+    pub(super) fn kept_from(&self, uses_headroom: bool) -> u128 {
+        if uses_headroom { 0 } else { self.headroom }
+    }
+
     /// The first group of a claim that may have no further address beyond those that `promised`
     /// counts.
     fn full(&self, consumer: &Consumer, promised: impl Fn(&Group) -> usize) -> Option<Group> {
-        let limited = self.quota.and_then(|quota| quota.full(consumer, &promised));
-        limited.or_else(|| {
-            let slices = self.slices?;
-            consumer.groups().find(|group| match group {
-                Group::Owner(owner) => slices.room(owner) <= promised(group),
-                Group::Namespace(_) | Group::Cluster(..) => false,
-            })
-        })
+        if let Some(quota) = self.quota
+            && let Some(group) = quota.full(consumer, &promised)
+        {
+            return Some(group);
+        }
+        let slices = self.slices?;
+        for group in consumer.groups() {
+            if let Group::Owner(owner) = &group
+                && slices.room(owner) <= promised(&group)
+            {
+                return Some(group);
+            }
+        }
+        None
     }
 
     /// Why a group may have no further address.
@@ -186,25 +196,18 @@ impl WaitQueue {
         supply: Supply<'_>,
     ) -> Outcome<()> {
         self.remove_due(claim);
-        let kept_free = if attributes.uses_headroom {
-            0
-        } else {
-            supply.headroom
-        };
+        let kept_free = supply.kept_from(attributes.uses_headroom);
         let requested = attributes.requested;
         let is_free = requested.is_none() || supply.requested_is_free;
         let mut at_once = false;
         if let Some(queued) = self.queued.get(claim) {
+            // With a turn for the same address, one of the free addresses is for this claim.
             let is_same = queued.requested == requested;
             at_once = self.remove_turn(claim) && is_same && is_free && supply.free > kept_free;
-        } else if !supply.has_groups() && is_free {
-            let ahead = self
-                .waiting
-                .iter()
-                .map(BTreeMap::len)
-                .fold(self.turns.len(), usize::saturating_add);
-            let is_contested = requested.is_some_and(|block| self.requests.is_contested(block));
-            if !is_contested && supply.free > kept_free.saturating_add(ahead as u128) {
+        } else if !supply.has_groups() && is_free && !self.is_contested(requested) {
+            // The usual case: there are enough addresses for all, so nobody has to be enqueued.
+            let before = kept_free.saturating_add(self.claims_before_a_new_one() as u128);
+            if supply.free > before {
                 self.waiting_for_pool.remove(claim);
                 return Outcome::Offer(());
             }
@@ -224,6 +227,21 @@ impl WaitQueue {
             return Outcome::Offer(());
         }
         Outcome::NO_ADDRESS
+    }
+
+    /// Whether other claims wait for the requested block, or have a turn for it.
+    fn is_contested(&self, requested: Option<Block>) -> bool {
+        match requested {
+            Some(block) => self.requests.is_contested(block),
+            None => false,
+        }
+    }
+
+    /// How many claims get one of the free addresses before one that is not in the queue.
+    fn claims_before_a_new_one(&self) -> usize {
+        let [others, privileged] = &self.waiting;
+        let waiting = others.len().saturating_add(privileged.len());
+        waiting.saturating_add(self.turns.len())
     }
 
     /// The claim requests an address that only it may have and that is not among the free ones. It
@@ -251,29 +269,24 @@ impl WaitQueue {
 
     /// Lets the claim wait, at the position that it already has if it has one.
     fn enqueue(&mut self, claim: &NamespacedName, attributes: &ClaimAttributes, has_groups: bool) {
-        let position = self
-            .position(claim)
-            .unwrap_or_else(|| self.next_position(attributes.priority));
+        let position = self.position_or_next(claim, attributes.priority);
         self.remove_waiting(claim);
-        let consumer = has_groups.then(|| {
+        let consumer = if has_groups {
             let consumer = Consumer::new(claim.clone(), attributes.cluster.clone());
-            consumer.with_owner(attributes.slice_owner.clone())
-        });
-        let ClaimAttributes {
-            uses_headroom,
-            requested,
-            ..
-        } = *attributes;
-        if let Some(block) = requested {
-            self.requests.add_claim(block);
-        }
+            Some(consumer.with_owner(attributes.slice_owner.clone()))
+        } else {
+            None
+        };
         let queued = Queued {
             position,
             consumer,
-            uses_headroom,
-            requested,
+            uses_headroom: attributes.uses_headroom,
+            requested: attributes.requested,
         };
-        // Counted before it is removed: the claim may request the same block.
+        // Counted before the former request is removed: the claim may request the same block.
+        if let Some(block) = attributes.requested {
+            self.requests.add_claim(block);
+        }
         if let Some(known) = self.queued.insert(claim.clone(), queued)
             && let Some(block) = known.requested
         {
@@ -285,9 +298,7 @@ impl WaitQueue {
     /// Records that a reconcile of a claim starts. Reconciles start in the order in which the watch
     /// has shown the claims, but their requests can overtake each other.
     pub(super) fn start(&mut self, claim: &NamespacedName, priority: Priority) {
-        let position = self
-            .position(claim)
-            .unwrap_or_else(|| self.next_position(priority));
+        let position = self.position_or_next(claim, priority);
         self.started.insert(claim.clone(), position);
         // A claim that waits for a certain address, or for any without a turn, will not get another
         // one.
@@ -323,7 +334,11 @@ impl WaitQueue {
         }
     }
 
-    fn next_position(&mut self, priority: Priority) -> Position {
+    /// The position of a claim; a new one at the end of its priority if it has none.
+    fn position_or_next(&mut self, claim: &NamespacedName, priority: Priority) -> Position {
+        if let Some(position) = self.position(claim) {
+            return position;
+        }
         self.last_sequence = self.last_sequence.saturating_add(1);
         (priority, self.last_sequence)
     }
@@ -335,10 +350,11 @@ impl WaitQueue {
     }
 
     /// Sorts claims by their positions: those that are enqueued are reconciled in this order.
-    fn sorted(&self, claims: impl Iterator<Item = NamespacedName>) -> Vec<NamespacedName> {
-        let mut claims: Vec<NamespacedName> = claims.collect();
-        claims
-            .sort_by_cached_key(|claim| self.position(claim).unwrap_or((Priority::MAX, u64::MAX)));
+    fn sorted(&self, mut claims: Vec<NamespacedName>) -> Vec<NamespacedName> {
+        claims.sort_by_cached_key(|claim| match self.position(claim) {
+            Some(position) => position,
+            None => (Priority::MAX, u64::MAX),
+        });
         claims
     }
 
@@ -380,7 +396,8 @@ impl WaitQueue {
         for tier in &mut self.waiting {
             tier.remove(position);
         }
-        for group in consumer.iter().flat_map(Consumer::groups) {
+        let Some(consumer) = consumer else { return };
+        for group in consumer.groups() {
             if let Some(blocked) = self.blocked.get_mut(&group) {
                 blocked.remove(position);
                 if blocked.is_empty() {
@@ -414,20 +431,25 @@ impl WaitQueue {
     /// The group of a claim that may have no further address.
     fn full_group(&self, claim: &NamespacedName, supply: Supply<'_>) -> Option<Group> {
         let consumer = self.queued.get(claim)?.consumer.as_ref()?;
-        supply.full(consumer, |group| {
-            self.turns_of.get(group).copied().unwrap_or_default()
-        })
+        supply.full(consumer, |group| self.turns_of(group))
+    }
+
+    /// The number of turns of a group.
+    fn turns_of(&self, group: &Group) -> usize {
+        match self.turns_of.get(group) {
+            Some(turns) => *turns,
+            None => 0,
+        }
     }
 
     /// Ends the turn of a claim whose reconcile has ended without a request, and returns whether it
     /// had one. A turn that was granted after the reconcile started at `started` is for the next
     /// reconcile, and stays.
     pub(super) fn end_turn(&mut self, claim: &NamespacedName, started: Instant) -> bool {
-        let is_unused = self
-            .turns
-            .get(claim)
-            .is_some_and(|granted_at| *granted_at < started);
-        is_unused && self.remove_turn(claim)
+        match self.turns.get(claim) {
+            Some(granted_at) if *granted_at < started => self.remove_turn(claim),
+            _ => false,
+        }
     }
 
     /// Removes the claim from those that wait for an address. Returns whether it was among them.
@@ -435,13 +457,13 @@ impl WaitQueue {
         self.remove_waiting(claim);
         self.remove_turn(claim);
         self.remove_due(claim);
-        let known = self.queued.remove(claim);
-        known
-            .as_ref()
-            .and_then(|known| known.requested)
-            .iter()
-            .for_each(|block| self.requests.remove_claim(*block));
-        known.is_some()
+        let Some(known) = self.queued.remove(claim) else {
+            return false;
+        };
+        if let Some(block) = known.requested {
+            self.requests.remove_claim(block);
+        }
+        true
     }
 
     /// Removes the claim: it waits neither for an address nor for the pool.
@@ -488,25 +510,27 @@ impl WaitQueue {
             .waiting_for_pool
             .extract_if(|claim| claim.namespace() == namespace)
             .collect();
-        self.sorted(waiting.into_iter())
+        self.sorted(waiting)
     }
 
     /// Returns the claims that waited for the pool, which has changed: they have to be reconciled.
     pub(super) fn pool_changed(&mut self) -> Vec<NamespacedName> {
         let waiting = std::mem::take(&mut self.waiting_for_pool);
-        self.sorted(waiting.into_iter())
+        self.sorted(waiting.into_iter().collect())
     }
 
     /// Returns the claims that wait for an address and not for a change of the pool, which can no
     /// longer allocate: they have to report this.
     pub(super) fn pool_stopped(&self) -> Vec<NamespacedName> {
         let beyond_limit = self.beyond_limit.values().flatten();
-        let waiting = self.queued.keys().chain(beyond_limit);
-        self.sorted(
-            waiting
-                .filter(|claim| !self.waiting_for_pool.contains(*claim))
-                .cloned(),
-        )
+        let mut waiting = Vec::new();
+        for claim in self.queued.keys().chain(beyond_limit) {
+            // Those that wait for the pool are reconciled anyway.
+            if !self.waiting_for_pool.contains(claim) {
+                waiting.push(claim.clone());
+            }
+        }
+        self.sorted(waiting)
     }
 
     /// Records that a block became free, or is no longer free.

@@ -68,7 +68,11 @@ fn now_and_recounted(ledger: &mut Ledger) -> [String; 2] {
             .free
             .clone()
             .unwrap_or_else(|| capi_ipam_ip::FreeSet::new(&usable));
-        let counts = (entry.used, entry.out_of_range, entry.cooling_down);
+        let counts = (
+            entry.used,
+            entry.out_of_range,
+            entry.released.cooling_down(),
+        );
         format!(
             "{free:?} {counts:?} {:?} {:?}",
             entry.remembered, entry.draining

@@ -226,13 +226,7 @@ fn digest(entry: &PoolEntry) -> BTreeMap<&'static str, String> {
                 entry.quota.as_ref().map(|quota| quota.used_counts())
             ),
         ),
-        (
-            "cooldowns",
-            format!(
-                "{:?} {:?} {}",
-                entry.cooldowns, entry.memories, entry.cooling_down
-            ),
-        ),
+        ("cooldowns", format!("{:?}", entry.released)),
         ("draining", format!("{:?}", entry.draining)),
         ("holders", format!("{holds:?} {}", entry.candidates)),
     ])

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use capi_ipam_ip::Block;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
-use super::{Consumer, Group, Position, Slices, Supply, WaitQueue};
+use super::{Group, Position, Supply, WaitQueue};
 
 /// How long an address is held for a claim whose turn it is and that is not reconciled.
 pub(super) const TURN_TIMEOUT: Duration = Duration::from_mins(1);
@@ -25,27 +25,35 @@ impl WaitQueue {
     pub(super) fn next(&mut self, supply: Supply<'_>) -> Option<NamespacedName> {
         let available = supply.free.saturating_sub(self.turns.len() as u128);
         loop {
-            let [others, privileged] = &self.waiting;
-            let privileged = privileged.first_key_value().filter(|_| available > 0);
-            let other = others
-                .first_key_value()
-                .filter(|_| available > supply.headroom);
-            let may_use = |claim: &NamespacedName| {
-                let uses_headroom = self
-                    .queued
-                    .get(claim)
-                    .is_some_and(|queued| queued.uses_headroom);
-                available > if uses_headroom { 0 } else { supply.headroom }
-            };
-            let requests = self.requests.ready().filter(|(_, claim)| may_use(claim));
-            let candidates = privileged.into_iter().chain(other).chain(requests);
-            let (_, first) = candidates.min_by_key(|(position, _)| **position)?;
-            let first = first.clone();
+            let first = self.first_waiting(supply, available)?.clone();
             match self.full_group(&first, supply) {
                 Some(group) => self.block(&first, &group),
                 None => return Some(first),
             }
         }
+    }
+
+    /// The first waiting claim that may have one of the `available` addresses.
+    fn first_waiting(&self, supply: Supply<'_>, available: u128) -> Option<&NamespacedName> {
+        let [others, privileged] = &self.waiting;
+        let mut first = None;
+        if available > supply.kept_from(true) {
+            first = earlier(first, privileged.first_key_value());
+        }
+        if available > supply.kept_from(false) {
+            first = earlier(first, others.first_key_value());
+        }
+        for ready in self.requests.ready() {
+            let (_, claim) = ready;
+            let Some(queued) = self.queued.get(claim) else {
+                continue;
+            };
+            if available > supply.kept_from(queued.uses_headroom) {
+                first = earlier(first, Some(ready));
+            }
+        }
+        let (_, claim) = first?;
+        Some(claim)
     }
 
     /// Ends expired turns, then grants a turn to the first waiting claims as long as there are more
@@ -102,16 +110,16 @@ impl WaitQueue {
     /// Lets the first blocked claim of some owners wait again: as many as there are slices that can
     /// be assigned, in the order of these claims.
     fn unblock_owners(&mut self, supply: Supply<'_>) {
-        let free_slices = supply.slices.map(Slices::free_slices).unwrap_or_default();
+        let Some(slices) = supply.slices else { return };
+        let free_slices = slices.free_slices();
         if free_slices == 0 {
             return;
         }
         let mut owners: Vec<(Position, Group)> = Vec::new();
         for (group, claims) in &self.blocked {
-            let has_room =
-                matches!(group, Group::Owner(_)) && supply.room(group).is_some_and(|room| room > 0);
-            if let Some((position, _)) = claims.first_key_value()
-                && has_room
+            if let Group::Owner(owner) = group
+                && slices.room(owner) > 0
+                && let Some((position, _)) = claims.first_key_value()
             {
                 owners.push((*position, group.clone()));
             }
@@ -126,16 +134,22 @@ impl WaitQueue {
     /// Lets the first blocked claims of a group wait again, as many as it may have further
     /// addresses, at most `most`.
     fn unblock(&mut self, group: &Group, supply: Option<Supply<'_>>, most: usize) {
-        let turns = self.turns_of.get(group).copied().unwrap_or_default();
-        let room = supply
-            .and_then(|supply| supply.room(group))
-            .map_or(usize::MAX, |room| room.saturating_sub(turns));
+        let mut count = most;
+        if let Some(supply) = supply
+            && let Some(room) = supply.room(group)
+        {
+            // A claim with a turn gets one of these addresses.
+            count = count.min(room.saturating_sub(self.turns_of(group)));
+        }
         let Some(blocked) = self.blocked.get_mut(group) else {
             return;
         };
-        let unblocked: Vec<_> = (0..room.min(most))
-            .map_while(|_| blocked.pop_first())
-            .collect();
+        let mut unblocked = Vec::new();
+        while unblocked.len() < count
+            && let Some(first) = blocked.pop_first()
+        {
+            unblocked.push(first);
+        }
         if blocked.is_empty() {
             self.blocked.remove(group);
         }
@@ -148,13 +162,14 @@ impl WaitQueue {
     /// claims that wait: they have to be reconciled.
     pub(in super::super) fn rules_changed(&mut self) -> Vec<NamespacedName> {
         let groups: Vec<Group> = self.blocked.keys().cloned().collect();
-        groups
-            .iter()
-            .for_each(|group| self.unblock(group, None, usize::MAX));
-        let beyond_limit = std::mem::take(&mut self.beyond_limit)
-            .into_values()
-            .flatten();
-        self.sorted(beyond_limit.chain(self.queued.keys().cloned()))
+        for group in &groups {
+            self.unblock(group, None, usize::MAX);
+        }
+        let mut waiting: Vec<NamespacedName> = self.queued.keys().cloned().collect();
+        for claims in std::mem::take(&mut self.beyond_limit).into_values() {
+            waiting.extend(claims);
+        }
+        self.sorted(waiting)
     }
 
     /// Removes the turn of a claim. Returns whether it had one.
@@ -169,10 +184,11 @@ impl WaitQueue {
     }
 
     fn set_request_turn(&mut self, claim: &NamespacedName, has_turn: bool) {
-        let requested = self.queued.get(claim).and_then(|queued| queued.requested);
-        requested
-            .iter()
-            .for_each(|block| self.requests.set_turn(*block, has_turn));
+        if let Some(queued) = self.queued.get(claim)
+            && let Some(block) = queued.requested
+        {
+            self.requests.set_turn(block, has_turn);
+        }
     }
 
     /// The number of blocks for which a claim that requests one has a turn.
@@ -185,16 +201,15 @@ impl WaitQueue {
         self.requests.has_turn(block)
     }
 
+    /// Counts a turn of the groups of a claim that was granted or has ended.
     fn count_turn(&mut self, claim: &NamespacedName, is_added: bool) {
-        let consumer = self
-            .queued
-            .get(claim)
-            .and_then(|queued| queued.consumer.as_ref());
-        for group in consumer
-            .into_iter()
-            .flat_map(Consumer::groups)
-            .collect::<Vec<_>>()
-        {
+        let Some(queued) = self.queued.get(claim) else {
+            return;
+        };
+        let Some(consumer) = &queued.consumer else {
+            return;
+        };
+        for group in consumer.groups() {
             if is_added {
                 let count = self.turns_of.entry(group).or_default();
                 *count = count.saturating_add(1);
@@ -206,5 +221,17 @@ impl WaitQueue {
                 self.freed.push(group);
             }
         }
+    }
+}
+
+/// A waiting claim with its position.
+type Waiting<'a> = (&'a Position, &'a NamespacedName);
+
+/// The one with the lower position.
+fn earlier<'a>(one: Option<Waiting<'a>>, other: Option<Waiting<'a>>) -> Option<Waiting<'a>> {
+    match (one, other) {
+        (Some(one), Some(other)) if other.0 < one.0 => Some(other),
+        (None, other) => other,
+        (one, _) => one,
     }
 }

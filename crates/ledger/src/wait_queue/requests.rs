@@ -36,7 +36,8 @@ impl RequestedBlocks {
         };
         let had_turn = requested.has_turn;
         change(requested);
-        let (before, after) = (usize::from(had_turn), usize::from(requested.has_turn));
+        let before = usize::from(had_turn);
+        let after = usize::from(requested.has_turn);
         self.turns = self.turns.saturating_add(after).saturating_sub(before);
         if requested.is_free && !requested.has_turn && !requested.waiting.is_empty() {
             self.ready.insert(block);
@@ -95,16 +96,18 @@ impl RequestedBlocks {
 
     /// Whether a claim waits for the block, or has a turn for it.
     pub(super) fn is_contested(&self, block: Block) -> bool {
-        self.blocks
-            .get(&block)
-            .is_some_and(|requested| requested.has_turn || !requested.waiting.is_empty())
+        match self.blocks.get(&block) {
+            Some(requested) => requested.has_turn || !requested.waiting.is_empty(),
+            None => false,
+        }
     }
 
     /// Whether a claim has a turn for the block.
     pub(super) fn has_turn(&self, block: Block) -> bool {
-        self.blocks
-            .get(&block)
-            .is_some_and(|requested| requested.has_turn)
+        match self.blocks.get(&block) {
+            Some(requested) => requested.has_turn,
+            None => false,
+        }
     }
 
     /// The number of blocks for which a claim has a turn.
