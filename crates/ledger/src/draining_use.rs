@@ -31,15 +31,21 @@ impl Ledger {
     /// What is in use in the draining parts of a pool; `None` if its spec names none.
     pub fn draining_use(&self, pool: &PoolKey) -> Option<DrainingUse> {
         let entry = self.pools.get(pool)?;
-        entry.info.as_ref().filter(|info| info.is_draining)?;
+        if !entry.info.as_ref()?.is_draining {
+            return None;
+        }
         let in_use = &entry.draining.in_use;
         let scope = entry.scope(pool);
-        let claims = in_use
-            .iter()
-            .filter_map(|block| self.claim_of(pool, &scope, *block));
+        let mut claims = Vec::new();
+        for block in in_use {
+            if claims.len() >= MAX_NAMED {
+                break;
+            }
+            claims.extend(self.claim_of(pool, &scope, *block).cloned());
+        }
         Some(DrainingUse {
             addresses: in_use.len(),
-            claims: claims.take(MAX_NAMED).cloned().collect(),
+            claims,
         })
     }
 

@@ -27,6 +27,13 @@ pub(super) struct AppliedExclusions {
     pub(super) usable: Arc<UsableBlocks>,
 }
 
+impl AppliedExclusions {
+    /// Whether the blocks were computed from these.
+    fn is_of(&self, declared: &Arc<UsableBlocks>, excluded: &Arc<SpanSet>) -> bool {
+        Arc::ptr_eq(&self.declared, declared) && Arc::ptr_eq(&self.excluded, excluded)
+    }
+}
+
 impl Exclusions {
     /// Replaces the specification of the network; `None` if it does not exist or is not valid.
     pub(super) fn set_rules(&mut self, rules: Option<Arc<NetworkRules>>) {
@@ -36,8 +43,10 @@ impl Exclusions {
         self.rules = rules;
     }
 
+    /// Forgets the sets: they are computed again when they are needed.
     fn reset(&mut self) {
-        (self.v4, self.v6) = (OnceCell::new(), OnceCell::new());
+        self.v4 = OnceCell::new();
+        self.v6 = OnceCell::new();
     }
 
     /// Counts the gateways of a pool that has left, or that has joined. Returns those that are new,
@@ -85,13 +94,11 @@ impl Exclusions {
         if excluded.is_empty() {
             return None;
         }
-        let is_same = |before: &&AppliedExclusions| {
-            Arc::ptr_eq(&before.declared, declared) && Arc::ptr_eq(&before.excluded, excluded)
-        };
-        let usable = match before.filter(is_same) {
-            Some(before) => Arc::clone(&before.usable),
-            None if !declared.overlaps_addresses(excluded) => Arc::clone(declared),
-            None => Arc::new(declared.without(excluded)),
+        let usable = match before {
+            Some(before) if before.is_of(declared, excluded) => Arc::clone(&before.usable),
+            // Nothing of the pool is excluded: it needs no blocks of its own.
+            _ if !declared.overlaps_addresses(excluded) => Arc::clone(declared),
+            _ => Arc::new(declared.without(excluded)),
         };
         Some(AppliedExclusions {
             declared: Arc::clone(declared),
@@ -100,29 +107,33 @@ impl Exclusions {
         })
     }
 
+    /// What no pool of the network allocates, computed once after a change.
     fn excluded(&self, family: Family) -> &Arc<SpanSet> {
         let set = match family {
             Family::V4 => &self.v4,
             Family::V6 => &self.v6,
         };
-        set.get_or_init(|| {
-            let rules = self.rules.as_ref().map(|rules| match family {
+        set.get_or_init(|| Arc::new(self.compute(family)))
+    }
+
+    /// Computes the exclusions of a family from the specification and the gateways.
+    fn compute(&self, family: Family) -> SpanSet {
+        let mut spans: Vec<Span> = addresses_in(self.gateways.keys(), family).collect();
+        if let Some(rules) = &self.rules {
+            let excluded = match family {
                 Family::V4 => &rules.excluded_v4,
                 Family::V6 => &rules.excluded_v6,
-            });
-            let rules = rules.into_iter().flat_map(SpanSet::spans).copied();
-            Arc::new(
-                rules
-                    .chain(addresses_in(self.gateways.keys(), family))
-                    .collect(),
-            )
-        })
+            };
+            spans.extend(excluded.spans());
+        }
+        spans.into_iter().collect()
     }
 }
 
 /// The exclusions of a specification.
 fn excluded_by(rules: Option<&NetworkRules>) -> Option<(&SpanSet, &SpanSet)> {
-    rules.map(|rules| (&rules.excluded_v4, &rules.excluded_v6))
+    let rules = rules?;
+    Some((&rules.excluded_v4, &rules.excluded_v6))
 }
 
 /// The numbers of the addresses of a family.
@@ -130,12 +141,10 @@ pub(super) fn addresses_in<'a>(
     addresses: impl IntoIterator<Item = &'a IpAddr>,
     family: Family,
 ) -> impl Iterator<Item = Span> {
-    let blocks = addresses
-        .into_iter()
-        .map(|address| Block::address(*address));
-    blocks
-        .filter(move |block| block.family() == family)
-        .map(Block::span)
+    addresses.into_iter().filter_map(move |address| {
+        let block = Block::address(*address);
+        (block.family() == family).then(|| block.span())
+    })
 }
 
 #[cfg(test)]

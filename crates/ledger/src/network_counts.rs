@@ -17,28 +17,30 @@ pub struct NetworkCounts {
 impl NetworkCounts {
     /// The counts of the status of a network.
     pub(super) fn of(network: &IPNetwork) -> Self {
-        let status = network.status.as_ref();
-        let number = |field: fn(&IPNetworkStatus) -> i64| status.map(field).unwrap_or_default();
-        let in_phase = |phase: MemberPhase| {
-            let members = status.into_iter().flat_map(|status| &status.members);
-            i64::try_from(members.filter(|member| member.phase == phase).count())
-                .unwrap_or(i64::MAX)
-        };
-        let joining = in_phase(MemberPhase::Joining);
+        let empty = IPNetworkStatus::default();
+        let status = network.status.as_ref().unwrap_or(&empty);
+        let mut joining = 0_i64;
+        let mut leaving = 0_i64;
+        for member in &status.members {
+            match member.phase {
+                MemberPhase::Joining => joining = joining.saturating_add(1),
+                MemberPhase::Leaving => leaving = leaving.saturating_add(1),
+                MemberPhase::Member => {}
+            }
+        }
         Self {
             name: network.name_any(),
             addresses: [
-                ("total", number(|status| status.total)),
-                ("used", number(|status| status.used)),
-                ("free", number(|status| status.free)),
+                ("total", status.total),
+                ("used", status.used),
+                ("free", status.free),
             ],
+            // The list of members can be shortened, so those that only belong to the network are
+            // what remains.
             pools: [
                 ("joining", joining),
-                (
-                    "member",
-                    number(|status| status.pools).saturating_sub(joining),
-                ),
-                ("leaving", in_phase(MemberPhase::Leaving)),
+                ("member", status.pools.saturating_sub(joining)),
+                ("leaving", leaving),
             ],
         }
     }

@@ -55,10 +55,12 @@ impl Ledger {
 
     fn scope_change(&self, key: &PoolKey, declared: &PoolInfo, networks: &Networks) -> ScopeChange {
         let placed = networks.place(key, declared, &self.past_of(key));
-        let existing = self.pools.get(key).and_then(|entry| entry.info.as_ref());
-        let before = existing.map(|existing| existing.scope.clone());
+        let before = self.info(key).map(|existing| existing.scope.clone());
         // The first pool of a network joins it once the length of its blocks is set.
-        let after = placed.awaited.map_or(placed.info.scope, Scope::Network);
+        let after = match placed.awaited {
+            Some(network) => Scope::Network(network),
+            None => placed.info.scope,
+        };
         let refusal = placed.info.network_problem;
         ScopeChange {
             pool: key.clone(),
@@ -83,40 +85,40 @@ impl Ledger {
                 *count = count.saturating_add(1);
             }
         }
-        for change in changes
-            .iter_mut()
-            .filter(|change| change.left_network().is_none())
-        {
-            let (pool, scope) = (&change.pool, &change.after);
-            let is_used_by_another_joining_pool = |block: &Block| {
-                users
-                    .get(&(scope.clone(), *block))
-                    .is_some_and(|count| *count > 1)
-            };
+        for change in changes {
+            // A pool that leaves a network takes all its addresses with it.
+            if change.left_network().is_some() {
+                continue;
+            }
+            let pool = &change.pool;
+            let scope = &change.after;
             change.affected.retain(|block| {
-                is_used_by_another_joining_pool(block)
-                    || self.is_held_by_another(pool, scope, *block)
+                let users = users.get(&(scope.clone(), *block));
+                let is_used_by_another_joining_pool = users.is_some_and(|count| *count > 1);
+                is_used_by_another_joining_pool || self.is_held_by_another(pool, scope, *block)
             });
         }
     }
 
     /// Whether another pool of a scope has an address reserved or in use.
     fn is_held_by_another(&self, pool: &PoolKey, scope: &Scope, block: Block) -> bool {
-        let Some(usage) = self.usage(&Slot {
+        let slot = Slot {
             scope: scope.clone(),
             block,
-        }) else {
-            return false;
         };
-        holders(usage).any(|holder| holder != pool)
+        match self.usage(&slot) {
+            Some(usage) => is_of_another_pool(usage, pool),
+            None => false,
+        }
     }
 }
 
-/// The pools that have an address reserved or in use.
-fn holders(usage: &AddressUsage) -> impl Iterator<Item = &PoolKey> {
-    let reserved = usage
-        .reservation
-        .iter()
-        .map(|reservation| &reservation.pool);
-    reserved.chain(usage.owners.iter().map(|owner| &owner.pool))
+/// Whether another pool has an address reserved or in use.
+fn is_of_another_pool(usage: &AddressUsage, pool: &PoolKey) -> bool {
+    if let Some(reservation) = &usage.reservation
+        && reservation.pool != *pool
+    {
+        return true;
+    }
+    usage.owners.iter().any(|owner| owner.pool != *pool)
 }

@@ -3,6 +3,7 @@
 
 mod choice;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -84,6 +85,13 @@ struct Assigned {
     info: SliceInfo,
 }
 
+impl Assigned {
+    /// Whether the slice is one of an owner, and not being returned.
+    fn is_of(&self, owner: &SliceOwner) -> bool {
+        self.info.owner.as_deref() == Some(owner) && !self.info.is_returning
+    }
+}
+
 /// How a pool is divided into slices.
 ///
 /// The numbers of the pool are divided into groups of the size of a slice. A group can be assigned
@@ -135,12 +143,11 @@ impl Slices {
             freed: Vec::new(),
             is_group_freed: true,
         };
-        let taken = contents
-            .free
-            .map(|free| all.subtract(&free.spans().collect()))
-            .unwrap_or_default();
-        for span in taken.spans() {
-            slices.count_taken(*span);
+        if let Some(free) = contents.free {
+            let taken = all.subtract(&free.spans().collect());
+            for span in taken.spans() {
+                slices.count_taken(*span);
+            }
         }
         for (block, info) in objects {
             slices.insert(contents, *block, info.clone());
@@ -173,21 +180,22 @@ impl Slices {
         let mut first = span.first();
         loop {
             let group = self.group(first);
-            let last = self
-                .numbers(group)
-                .map_or(span.last(), |numbers| numbers.last().min(span.last()));
-            let count =
-                u64::try_from(last.saturating_sub(first).saturating_add(1)).unwrap_or(u64::MAX);
+            let last = match self.numbers(group) {
+                Some(numbers) => numbers.last().min(span.last()),
+                None => span.last(),
+            };
+            let count = last.saturating_sub(first).saturating_add(1);
             let known = self.in_use.entry(group).or_default();
-            *known = known.saturating_add(count);
+            *known = known.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
             self.assignable.take(group);
-            match last.checked_add(1).filter(|next| *next <= span.last()) {
-                Some(next) => first = next,
-                None => return,
+            if last >= span.last() {
+                return;
             }
+            first = last.saturating_add(1);
         }
     }
 
+    /// The group to which a number belongs.
     fn group(&self, number: u128) -> u128 {
         number.checked_shr(self.rules.shift).unwrap_or_default()
     }
@@ -195,10 +203,8 @@ impl Slices {
     /// The numbers of a group.
     fn numbers(&self, group: u128) -> Option<Span> {
         let first = group.checked_shl(self.rules.shift)?;
-        Span::new(
-            first,
-            first.saturating_add(self.rules.size().saturating_sub(1)),
-        )
+        let others = self.rules.size().saturating_sub(1);
+        Span::new(first, first.saturating_add(others))
     }
 
     /// The block of a group.
@@ -213,54 +219,77 @@ impl Slices {
         let span = usable.numbers_overlapping(block)?;
         let group = self.group(span.first());
         let is_group = self.groups.contains(group) && self.block(usable, group) == Some(block);
-        (is_group && self.overlapping(span).next().is_none()).then_some(group)
+        if is_group && !self.has_slice_in(span) {
+            Some(group)
+        } else {
+            None
+        }
+    }
+
+    /// The groups to which the numbers of a span belong.
+    fn groups_of(&self, span: Span) -> Option<Span> {
+        Span::new(self.group(span.first()), self.group(span.last()))
     }
 
     /// Updates which groups of a span can be assigned. Linear in those with an address in use.
     fn refresh(&mut self, span: Span) {
-        let Some(groups) = Span::new(self.group(span.first()), self.group(span.last())) else {
+        let Some(groups) = self.groups_of(span) else {
             return;
         };
         let before = self.assignable.len();
+        // All groups of the span, then without those that are not free.
         let of_pool = self.groups.intersect(&SpanSet::from(groups));
         for span in of_pool.spans() {
             self.assignable.release_span(*span);
         }
-        let first = self
-            .numbers(groups.first())
-            .map_or(span.first(), Span::first);
-        let last = self.numbers(groups.last()).map_or(span.last(), Span::last);
-        let slices: Vec<Span> = Span::new(first, last)
-            .into_iter()
-            .flat_map(|span| self.overlapping(span))
-            .filter_map(|(slice, _)| Span::new(self.group(slice.first()), self.group(slice.last())))
-            .collect();
-        let pending = self.pending.values().map(|pending| pending.group);
-        let in_use = self
-            .in_use
-            .range(groups.first()..=groups.last())
-            .map(|(group, _)| *group);
-        for group in in_use.chain(pending) {
-            self.assignable.take(group);
+        for (group, _) in self.in_use.range(groups.first()..=groups.last()) {
+            self.assignable.take(*group);
         }
-        for slice in slices {
+        for pending in self.pending.values() {
+            self.assignable.take(pending.group);
+        }
+        for slice in self.groups_with_slices(span, groups) {
             self.assignable.take_span(slice);
         }
         self.is_group_freed |= self.assignable.len() > before;
     }
 
+    /// The groups of the slices that overlap with the groups of a span.
+    fn groups_with_slices(&self, span: Span, groups: Span) -> Vec<Span> {
+        let first = match self.numbers(groups.first()) {
+            Some(numbers) => numbers.first(),
+            None => span.first(),
+        };
+        let last = match self.numbers(groups.last()) {
+            Some(numbers) => numbers.last(),
+            None => span.last(),
+        };
+        let mut found = Vec::new();
+        if let Some(numbers) = Span::new(first, last) {
+            for (slice, _) in self.overlapping(numbers) {
+                found.extend(self.groups_of(slice));
+            }
+        }
+        found
+    }
+
     /// The slices that overlap with a span.
     fn overlapping(&self, span: Span) -> impl Iterator<Item = (Span, &Assigned)> {
-        let before = self
-            .assigned
-            .range(..=span.first())
-            .next_back()
-            .map(|(first, _)| *first);
-        let from = before.unwrap_or(span.first());
-        let range = self.assigned.range(from..=span.last());
-        let spans = range
-            .filter_map(|(first, assigned)| Some((Span::new(*first, assigned.last)?, assigned)));
-        spans.filter(move |(slice, _)| slice.last() >= span.first())
+        // The last slice that begins before the span may extend into it.
+        let from = match self.assigned.range(..=span.first()).next_back() {
+            Some((first, _)) => *first,
+            None => span.first(),
+        };
+        let nearby = self.assigned.range(from..=span.last());
+        nearby.filter_map(move |(first, assigned)| {
+            let slice = Span::new(*first, assigned.last)?;
+            (slice.last() >= span.first()).then_some((slice, assigned))
+        })
+    }
+
+    /// Whether a slice overlaps with a span.
+    fn has_slice_in(&self, span: Span) -> bool {
+        self.overlapping(span).next().is_some()
     }
 
     /// Records a slice. One outside of the pool has no effect, and so has one that overlaps with
@@ -270,74 +299,44 @@ impl Slices {
         let Some(span) = Self::span_in(usable, block) else {
             return;
         };
+        // Most updates, such as a mark that it is empty, do not change who gets which addresses.
         if let Some(known) = self.assigned.get_mut(&span.first())
             && known.block == block
-            && (&known.info.owner, known.info.is_returning) == (&info.owner, info.is_returning)
+            && known.info.owner == info.owner
+            && known.info.is_returning == info.is_returning
         {
             known.info = info;
             return;
         }
         self.remove(usable, block);
-        if self.overlapping(span).next().is_some() {
+        if self.has_slice_in(span) {
             return;
         }
         self.end_pending(block);
-        let Some(owner) = info.owner.clone() else {
-            self.assigned.insert(
-                span.first(),
-                Assigned {
-                    last: span.last(),
-                    block,
-                    info,
-                },
-            );
-            self.refresh(span);
-            return;
+        let is_returning = info.is_returning;
+        let owner = info.owner.clone();
+        let assigned = Assigned {
+            last: span.last(),
+            block,
+            info,
         };
-        let holding = self.owners.entry(Arc::clone(&owner)).or_default();
-        holding.slices = holding.slices.saturating_add(1);
-        holding.order.reset();
-        if !info.is_returning {
-            let all: SpanSet = usable.allocatable().intersect(&SpanSet::from(span));
-            for span in all.spans() {
-                holding.all.release_span(*span);
-                if contents.free.is_none() {
-                    holding.free.release_span(*span);
-                }
-            }
-            if let Some(free) = contents.free {
-                for span in free.within(span) {
-                    holding.free.release_span(span);
-                }
-            }
-            let remembered = contents
-                .remembered
-                .iter()
-                .filter(|(_, number)| span.contains(*number));
-            holding.remembered.extend(remembered);
+        self.assigned.insert(span.first(), assigned);
+        if let Some(owner) = owner {
+            let holding = self.owners.entry(Arc::clone(&owner)).or_default();
+            holding.insert(contents, span, is_returning);
+            self.freed.push(owner);
         }
-        let allocated = contents
-            .allocated
-            .range(usable.block(span.first())..=usable.block(span.last()));
-        for (block, at) in allocated {
-            holding.order.record(*block, *at);
-        }
-        self.assigned.insert(
-            span.first(),
-            Assigned {
-                last: span.last(),
-                block,
-                info,
-            },
-        );
-        self.freed.push(owner);
         self.refresh(span);
     }
 
     /// The numbers of a block, if one of them is in the pool.
     fn span_in(usable: &UsableBlocks, block: Block) -> Option<Span> {
         let span = usable.numbers_overlapping(block)?;
-        (!usable.set.intersect(&SpanSet::from(span)).is_empty()).then_some(span)
+        if usable.set.overlaps(span) {
+            Some(span)
+        } else {
+            None
+        }
     }
 
     /// Removes a slice.
@@ -345,53 +344,27 @@ impl Slices {
         let Some(span) = usable.numbers_overlapping(block) else {
             return;
         };
-        if self
-            .assigned
-            .get(&span.first())
-            .is_none_or(|known| known.block != block)
-        {
+        let Entry::Occupied(known) = self.assigned.entry(span.first()) else {
+            return;
+        };
+        if known.get().block != block {
             return;
         }
-        let Some(known) = self.assigned.remove(&span.first()) else {
-            return;
-        };
-        let Some(owner) = known.info.owner else {
-            self.refresh(span);
-            return;
-        };
-        if let Some(holding) = self.owners.get_mut(&owner) {
-            holding.slices = holding.slices.saturating_sub(1);
-            holding.all.take_span(span);
-            holding.free.take_span(span);
-            holding
-                .remembered
-                .retain(|(_, number)| !span.contains(*number));
-            holding.order.reset();
-            if holding.slices == 0 && !holding.is_pending {
-                self.owners.remove(&owner);
+        if let Some(owner) = known.remove().info.owner {
+            if let Some(holding) = self.owners.get_mut(&owner) {
+                holding.remove(span);
+                if holding.slices == 0 && !holding.is_pending {
+                    self.owners.remove(&owner);
+                }
             }
+            self.freed.push(owner);
         }
-        self.freed.push(owner);
         self.refresh(span);
     }
 
     /// Records that a number became free, or is no longer free.
     pub(super) fn set_free(&mut self, number: u128, is_free: bool) {
-        let group = self.group(number);
-        if is_free {
-            let is_empty = self.in_use.get_mut(&group).is_some_and(|count| {
-                *count = count.saturating_sub(1);
-                *count == 0
-            });
-            if is_empty {
-                self.in_use.remove(&group);
-                self.refresh(Span::single(number));
-            }
-        } else {
-            let count = self.in_use.entry(group).or_default();
-            *count = count.saturating_add(1);
-            self.assignable.take(group);
-        }
+        self.count_in_use(number, is_free);
         let Some(owner) = self.owner_of(number) else {
             return;
         };
@@ -408,6 +381,25 @@ impl Slices {
             if is_free {
                 self.freed.push(owner);
             }
+        }
+    }
+
+    /// Counts a number that became free, or is no longer free, in its group.
+    fn count_in_use(&mut self, number: u128, is_free: bool) {
+        let group = self.group(number);
+        if !is_free {
+            let count = self.in_use.entry(group).or_default();
+            *count = count.saturating_add(1);
+            self.assignable.take(group);
+            return;
+        }
+        let Some(count) = self.in_use.get_mut(&group) else {
+            return;
+        };
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            self.in_use.remove(&group);
+            self.refresh(Span::single(number));
         }
     }
 
@@ -429,35 +421,44 @@ impl Slices {
 
     /// Records that a block was allocated, also by another process.
     pub(super) fn record(&mut self, usable: &UsableBlocks, block: Block, at: i64) {
-        let slice = usable
-            .number(block)
-            .and_then(|number| self.slice_of(number));
-        let owner = slice.and_then(|slice| slice.info.owner.clone());
-        if let Some(holding) = owner.and_then(|owner| self.owners.get_mut(&owner)) {
+        let Some(number) = usable.number(block) else {
+            return;
+        };
+        let Some(slice) = self.slice_of(number) else {
+            return;
+        };
+        let Some(owner) = slice.info.owner.clone() else {
+            return;
+        };
+        if let Some(holding) = self.owners.get_mut(&owner) {
             holding.order.record(block, at);
         }
     }
 
+    /// The slice with a number.
     fn slice_of(&self, number: u128) -> Option<&Assigned> {
         let (_, slice) = self.assigned.range(..=number).next_back()?;
-        (number <= slice.last).then_some(slice)
+        if number <= slice.last {
+            Some(slice)
+        } else {
+            None
+        }
     }
 
     /// The owner of the slice with a number, unless the slice is being returned.
     fn owner_of(&self, number: u128) -> Option<Arc<SliceOwner>> {
-        let slice = self
-            .slice_of(number)
-            .filter(|slice| !slice.info.is_returning)?;
+        let slice = self.slice_of(number)?;
+        if slice.info.is_returning {
+            return None;
+        }
         slice.info.owner.clone()
     }
 
     /// Records that the slice of a group is being assigned.
     fn begin(&mut self, group: u128, block: Block, owner: Arc<SliceOwner>) {
         self.assignable.take(group);
-        self.owners
-            .entry(Arc::clone(&owner))
-            .or_default()
-            .is_pending = true;
+        let holding = self.owners.entry(Arc::clone(&owner)).or_default();
+        holding.is_pending = true;
         self.pending.insert(block, Pending { owner, group });
     }
 
@@ -498,30 +499,91 @@ impl Slices {
     /// The owners that have more free addresses since the last call, and whether a slice can be
     /// assigned that could not be before.
     pub(super) fn take_freed(&mut self) -> (Vec<Arc<SliceOwner>>, bool) {
-        (
-            std::mem::take(&mut self.freed),
-            std::mem::take(&mut self.is_group_freed),
-        )
+        let owners = std::mem::take(&mut self.freed);
+        let is_group_freed = std::mem::take(&mut self.is_group_freed);
+        (owners, is_group_freed)
     }
 
     /// The counts of the slices. One that is being assigned by this process counts as free: all
     /// managers report the same counts, and the others do not know of it.
     pub(super) fn counts(&self) -> SliceCounts {
-        let capped = |count: u128| i64::try_from(count).unwrap_or(i64::MAX);
-        let has_slice = |group| {
-            self.numbers(group)
-                .is_some_and(|span| self.overlapping(span).next().is_some())
-        };
-        let is_free = |pending: &&Pending| {
-            !self.in_use.contains_key(&pending.group) && !has_slice(pending.group)
-        };
-        let pending = self.pending.values().filter(is_free).count();
+        let mut free = self.assignable.len();
+        for pending in self.pending.values() {
+            if self.is_unused(pending.group) {
+                free = free.saturating_add(1);
+            }
+        }
         SliceCounts {
             total: capped(self.groups.len()),
-            assigned: i64::try_from(self.assigned.len()).unwrap_or(i64::MAX),
-            free: capped(self.assignable.len().saturating_add(pending as u128)),
+            assigned: capped(self.assigned.len() as u128),
+            free: capped(free),
         }
     }
+
+    /// Whether a group has neither an address in use nor a slice.
+    fn is_unused(&self, group: u128) -> bool {
+        if self.in_use.contains_key(&group) {
+            return false;
+        }
+        match self.numbers(group) {
+            Some(span) => !self.has_slice_in(span),
+            None => true,
+        }
+    }
+}
+
+impl Holding {
+    /// Adds a slice. The addresses of one that is being returned are not allocated.
+    fn insert(&mut self, contents: Contents<'_>, slice: Span, is_returning: bool) {
+        let usable = contents.usable;
+        self.slices = self.slices.saturating_add(1);
+        self.order.reset();
+        if !is_returning {
+            let all: SpanSet = usable.allocatable().intersect(&SpanSet::from(slice));
+            for span in all.spans() {
+                self.all.release_span(*span);
+            }
+            match contents.free {
+                Some(free) => {
+                    for span in free.within(slice) {
+                        self.free.release_span(span);
+                    }
+                }
+                // All numbers are free.
+                None => {
+                    for span in all.spans() {
+                        self.free.release_span(*span);
+                    }
+                }
+            }
+            for (since, number) in contents.remembered {
+                if slice.contains(*number) {
+                    self.remembered.insert((*since, *number));
+                }
+            }
+        }
+        // The order of the owner continues above its latest address.
+        let first = usable.block(slice.first());
+        let last = usable.block(slice.last());
+        for (block, at) in contents.allocated.range(first..=last) {
+            self.order.record(*block, *at);
+        }
+    }
+
+    /// Removes a slice.
+    fn remove(&mut self, slice: Span) {
+        self.slices = self.slices.saturating_sub(1);
+        self.all.take_span(slice);
+        self.free.take_span(slice);
+        self.remembered
+            .retain(|(_, number)| !slice.contains(*number));
+        self.order.reset();
+    }
+}
+
+/// A count for a status.
+fn capped(count: u128) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

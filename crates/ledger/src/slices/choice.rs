@@ -10,7 +10,7 @@ use super::super::slice_refusal::SliceRefusal;
 use super::{Holding, Slices};
 
 /// The number of free addresses that are tried to find one that no claim requests.
-const MAX_TRIES: usize = 16;
+const MAX_TRIES: u128 = 16;
 
 /// Whether an owner may have an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,34 +35,14 @@ impl Slices {
         is_granted: impl Fn(u128) -> bool,
         draw: impl FnMut(u128) -> u128,
     ) -> Outcome<u128> {
-        if let Some(holding) = self
-            .owners
-            .get_mut(owner)
-            .filter(|holding| !holding.free.is_empty())
-        {
-            let Holding {
-                order: state,
-                all,
-                free,
-                ..
-            } = holding;
-            let number = state.choose(order, usable, || all.spans().collect(), free, 0, draw);
-            let above = std::iter::successors(number, |number| free.next_above(*number));
-            let tries = usize::try_from(free.len())
-                .unwrap_or(usize::MAX)
-                .min(MAX_TRIES);
-            let other = above.take(tries).find(|number| !is_granted(*number));
-            return match other.or(number) {
-                Some(number) => self.in_slice(number),
-                None => self.refuse(owner),
+        if let Some(holding) = self.owners.get_mut(owner) {
+            let number = match holding.choose_free(order, usable, &is_granted, draw) {
+                Some(number) => Some(number),
+                None => holding.oldest_remembered(&is_granted),
             };
-        }
-        let oldest = self.owners.get(owner).and_then(|holding| {
-            let mut remembered = holding.remembered.iter().map(|(_, number)| *number);
-            remembered.find(|number| !is_granted(*number))
-        });
-        if let Some(number) = oldest {
-            return self.in_slice(number);
+            if let Some(number) = number {
+                return self.in_slice(number);
+            }
         }
         if !self.can_assign(owner) {
             return self.refuse(owner);
@@ -77,7 +57,7 @@ impl Slices {
         Outcome::First(Preparation::AssignSlice(block))
     }
 
-    /// Chooses a number, which is free, for a claim of an owner.
+    /// Chooses a number, which is free, for a claim of an owner that requests it.
     pub(in super::super) fn choose_number(
         &mut self,
         owner: &Arc<SliceOwner>,
@@ -116,11 +96,7 @@ impl Slices {
     /// Whether an owner may have a number.
     pub(in super::super) fn access(&self, owner: &SliceOwner, number: u128) -> SliceAccess {
         match self.slice_of(number) {
-            Some(slice)
-                if slice.info.owner.as_deref() == Some(owner) && !slice.info.is_returning =>
-            {
-                SliceAccess::Own
-            }
+            Some(slice) if slice.is_of(owner) => SliceAccess::Own,
             None if self.can_assign(owner) && self.assignable.contains(self.group(number)) => {
                 SliceAccess::Assignable
             }
@@ -128,49 +104,88 @@ impl Slices {
         }
     }
 
+    /// Whether another slice can be assigned to an owner. One after the other: the first addresses
+    /// of the pending one may be enough.
     fn can_assign(&self, owner: &SliceOwner) -> bool {
-        let holding = self.owners.get(owner);
-        let is_pending = holding.is_some_and(|holding| holding.is_pending);
-        let count = holding.map(|holding| holding.slices).unwrap_or_default();
-        !is_pending
-            && !self.assignable.is_empty()
-            && self.rules.most_each.is_none_or(|most| count < most)
+        if self.assignable.is_empty() {
+            return false;
+        }
+        let Some(holding) = self.owners.get(owner) else {
+            return self.rules.most_each != Some(0);
+        };
+        let is_at_limit = match self.rules.most_each {
+            Some(most) => holding.slices >= most,
+            None => false,
+        };
+        !holding.is_pending && !is_at_limit
     }
 
     /// How many more addresses an owner may have.
     pub(in super::super) fn room(&self, owner: &SliceOwner) -> usize {
-        let holding = self.owners.get(owner);
-        let free = holding.map(|holding| {
-            holding
-                .free
-                .len()
-                .saturating_add(holding.remembered.len() as u128)
-        });
-        let free = free.unwrap_or_default();
-        let more = if self.can_assign(owner) {
-            self.rules.size()
-        } else {
-            0
-        };
-        usize::try_from(free.saturating_add(more)).unwrap_or(usize::MAX)
+        let mut room = 0_u128;
+        if let Some(holding) = self.owners.get(owner) {
+            let remembered = holding.remembered.len() as u128;
+            room = holding.free.len().saturating_add(remembered);
+        }
+        if self.can_assign(owner) {
+            room = room.saturating_add(self.rules.size());
+        }
+        usize::try_from(room).unwrap_or(usize::MAX)
     }
 
     /// Why an owner may have no further address.
     pub(in super::super) fn describe(&self, owner: &Arc<SliceOwner>) -> SliceRefusal {
-        let holding = self.owners.get(owner);
-        let slices = holding.map(|holding| holding.slices).unwrap_or_default();
-        match self.rules.most_each {
-            _ if holding.is_some_and(|holding| holding.is_pending) => SliceRefusal::Pending {
-                owner: Arc::clone(owner),
-            },
-            Some(most) if slices >= most => SliceRefusal::Limit {
-                owner: Arc::clone(owner),
-                most,
-            },
-            _ => SliceRefusal::NoFreeSlice {
-                owner: Arc::clone(owner),
-                slices,
-            },
+        let owner = Arc::clone(owner);
+        let mut slices = 0;
+        if let Some(holding) = self.owners.get(&owner) {
+            if holding.is_pending {
+                return SliceRefusal::Pending { owner };
+            }
+            slices = holding.slices;
         }
+        match self.rules.most_each {
+            Some(most) if slices >= most => SliceRefusal::Limit { owner, most },
+            _ => SliceRefusal::NoFreeSlice { owner, slices },
+        }
+    }
+}
+
+impl Holding {
+    /// A free number by the order of the pool. One that a claim with a turn has requested is chosen
+    /// only if all that are tried are.
+    fn choose_free(
+        &mut self,
+        order: AllocationOrder,
+        usable: &UsableBlocks,
+        is_granted: impl Fn(u128) -> bool,
+        draw: impl FnMut(u128) -> u128,
+    ) -> Option<u128> {
+        if self.free.is_empty() {
+            return None;
+        }
+        let free = &self.free;
+        let all = || self.all.spans().collect();
+        let chosen = self.order.choose(order, usable, all, free, 0, draw)?;
+        // The search goes round: no number is tried twice.
+        let tries = free.len().min(MAX_TRIES);
+        let mut number = chosen;
+        for _ in 0..tries {
+            if !is_granted(number) {
+                return Some(number);
+            }
+            number = free.next_above(number)?;
+        }
+        Some(chosen)
+    }
+
+    /// The number that has been remembered for the longest time, and that no claim with a turn has
+    /// requested.
+    fn oldest_remembered(&self, is_granted: impl Fn(u128) -> bool) -> Option<u128> {
+        for (_, number) in &self.remembered {
+            if !is_granted(*number) {
+                return Some(*number);
+            }
+        }
+        None
     }
 }
