@@ -77,12 +77,16 @@ fn is_before(
     pool: &PoolKey,
     reservation: &ReservationInfo,
 ) -> bool {
-    let version_of = |reservation: &ReservationInfo| versions.current(reservation.stamp);
-    let other = usage.reservation.as_ref();
-    let is_same = other.is_some_and(|other| other.uid == reservation.uid);
-    let is_older = other
-        .is_some_and(|other| other.pool == *pool && version_of(other) < version_of(reservation));
-    !is_same && (is_older || usage.owners.iter().any(|owner| owner.pool == *pool))
+    if let Some(other) = &usage.reservation {
+        if other.uid == reservation.uid {
+            return false;
+        }
+        let is_older = versions.current(other.stamp) < versions.current(reservation.stamp);
+        if other.pool == *pool && is_older {
+            return true;
+        }
+    }
+    usage.has_address_of(pool)
 }
 
 impl Ledger {
@@ -101,11 +105,14 @@ impl Ledger {
         quota
     }
 
+    /// The addresses of a pool beyond what its rules allow; `None` without rules.
     pub(super) fn over_limit_of(&self, entry: &PoolEntry) -> Option<OverLimit> {
-        let (rules, quota) = (entry.info.as_ref()?.access.as_ref()?, entry.quota.as_ref()?);
+        let rules = entry.info.as_ref()?.access.as_ref()?;
+        let quota = entry.quota.as_ref()?;
         Some(quota.over(|namespace| self.networks.allows_namespace(&rules.namespaces, namespace)))
     }
 
+    /// As [`Ledger::check_limits`].
     fn limit_check(
         &mut self,
         pool: &PoolKey,
@@ -129,15 +136,23 @@ impl Ledger {
         }
         let cluster = reservation.cluster.as_ref().map(SharedName::text);
         let consumer = Consumer::new(claim.clone(), cluster);
-        let exceeded = consumer.groups().filter(|group| {
-            let before = || self.claims_before(pool, reservation, claim, group);
-            match quota.limit(group) {
-                Some(limit) => quota.is_exceeded(group) && before() >= limit,
-                None => false,
+        // If several limits are exceeded, the lowest one is reported.
+        let mut lowest: Option<(usize, Group)> = None;
+        for group in consumer.groups() {
+            let Some(limit) = quota.limit(&group) else {
+                continue;
+            };
+            let is_exceeded = quota.is_exceeded(&group)
+                && self.claims_before(pool, reservation, claim, &group) >= limit;
+            let is_lower = match &lowest {
+                Some((known, _)) => limit < *known,
+                None => true,
+            };
+            if is_exceeded && is_lower {
+                lowest = Some((limit, group));
             }
-        });
-        // If there are several, the lowest limit.
-        let Some(group) = exceeded.min_by_key(|group| quota.limit(group)) else {
+        }
+        let Some((_, group)) = lowest else {
             return LimitCheck::Within;
         };
         let limit = quota.describe(&group);
@@ -172,9 +187,15 @@ impl Ledger {
         others.len()
     }
 
+    /// Whether the claims of a namespace may use a pool.
     fn is_allowed(&self, pool: &PoolKey, namespace: &str) -> bool {
-        let rules = self.info(pool).and_then(|info| info.access.as_ref());
-        rules.is_none_or(|rules| self.networks.allows_namespace(&rules.namespaces, namespace))
+        let Some(info) = self.info(pool) else {
+            return true;
+        };
+        match &info.access {
+            Some(rules) => self.networks.allows_namespace(&rules.namespaces, namespace),
+            None => true,
+        }
     }
 
     /// Wakes the claims of a namespace, whose labels may have changed, that wait for permission to
@@ -184,12 +205,12 @@ impl Ledger {
             return;
         }
         for entry in self.pools.values_mut() {
-            let rules = entry.info.as_ref().and_then(|info| info.access.as_ref());
-            if rules.is_some_and(|rules| matches!(rules.namespaces, AllowedNamespaces::Selector(_)))
+            if let Some(info) = &entry.info
+                && let Some(rules) = &info.access
+                && matches!(rules.namespaces, AllowedNamespaces::Selector(_))
             {
-                self.effects
-                    .claims
-                    .extend(entry.wait_queue.namespace_changed(namespace));
+                let waiting = entry.wait_queue.namespace_changed(namespace);
+                self.effects.claims.extend(waiting);
             }
         }
     }

@@ -51,6 +51,12 @@ pub fn allocated_block(address: &IPAddress) -> Option<(PoolKey, Block, Namespace
     Some((pool, block, NamespacedName::of(&address.metadata)))
 }
 
+/// When an address was allocated: the manager that created the IPAddress has recorded it.
+fn allocated_at(address: &IPAddress) -> Option<jiff::Timestamp> {
+    let text = address.annotations().get(names::ALLOCATED_AT_ANNOTATION)?;
+    text.parse().ok()
+}
+
 impl Observe<IPAddress> for Ledger {
     fn init(&mut self) {
         self.address_lists.begin();
@@ -65,10 +71,10 @@ impl Observe<IPAddress> for Ledger {
             return;
         };
         let cluster = address.labels().get(CLUSTER_NAME_LABEL).map(String::as_str);
-        let allocated_at = address.annotations().get(names::ALLOCATED_AT_ANNOTATION);
-        let allocated_at = allocated_at.and_then(|text| text.parse::<jiff::Timestamp>().ok());
+        let allocated_at = allocated_at(address);
         self.change(|ledger| {
-            let (pool, list) = (ledger.shared_key(pool), ledger.address_lists.current());
+            let pool = ledger.shared_key(pool);
+            let list = ledger.address_lists.current();
             let cluster = ledger.clusters.share(cluster);
             let scope = ledger.scope_of(&pool);
             // Another manager may have served a claim that has a turn here.
@@ -101,9 +107,12 @@ impl Observe<IPAddress> for Ledger {
             let slot = Slot { scope, block };
             ledger.update(&slot, |usage| usage.remove_address(&name));
             // The claim for which the address is reserved may be waiting for this deletion.
-            let usage = ledger.usage(&slot);
-            let reserved_for = usage.and_then(|usage| usage.reservation.as_ref()?.claim.clone());
-            ledger.wake(reserved_for.filter(|claim| *claim != name));
+            if let Some(reservation) = ledger.reservation(&slot)
+                && let Some(claim) = reservation.claim.clone()
+                && claim != name
+            {
+                ledger.wake(Some(claim));
+            }
         });
     }
 }

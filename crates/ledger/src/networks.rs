@@ -40,9 +40,17 @@ pub(super) struct NetworkInfo {
 
 impl NetworkInfo {
     pub(super) fn of(network: &IPNetwork) -> Self {
-        let rules = network.spec.rules().ok();
-        let is_valid = rules.is_some();
-        let rules = rules.or_else(|| readable_rules(&network.spec));
+        let valid = network.spec.rules().ok();
+        let is_valid = valid.is_some();
+        let rules = match valid {
+            Some(rules) => Some(rules),
+            None => readable_rules(&network.spec),
+        };
+        // Those of the specification are in the status as soon as they can be used.
+        let block_lengths = match &network.status {
+            Some(status) => status.block_lengths.unwrap_or_default(),
+            None => BlockLengths::default(),
+        };
         Self {
             uid: network.metadata.uid.clone().unwrap_or_default(),
             generation: network.metadata.generation,
@@ -50,12 +58,7 @@ impl NetworkInfo {
             initialized: finalizer::is_set(network, names::PROTECT_NETWORK),
             is_valid,
             rules: rules.map(Arc::new),
-            // Those of the specification are in the status as soon as they can be used.
-            block_lengths: network
-                .status
-                .as_ref()
-                .and_then(|status| status.block_lengths)
-                .unwrap_or_default(),
+            block_lengths,
             counts: Box::new(NetworkCounts::of(network)),
         }
     }
@@ -77,23 +80,38 @@ impl NetworkInfo {
 
     /// Whether both mean the same to pools: only the counts and conditions of the status differ.
     fn is_same(&self, other: &Self) -> bool {
-        let key = |info: &Self| {
-            (
-                info.uid.clone(),
-                info.generation,
-                info.deleting,
-                info.initialized,
-                info.block_lengths,
-                info.is_valid,
-            )
-        };
-        key(self) == key(other) && self.generation.is_some()
+        // The same generation means the same specification.
+        self.generation.is_some()
+            && self.generation == other.generation
+            && self.uid == other.uid
+            && self.deleting == other.deleting
+            && self.initialized == other.initialized
+            && self.block_lengths == other.block_lengths
+            && self.is_valid == other.is_valid
     }
 
+    /// Which pools the network selects; `None` if it selects none.
     fn selector(&self) -> Option<&kube::core::Selector> {
         self.rules.as_ref()?.pools.as_ref()
     }
 
+    /// Whether the network selects pools with these labels.
+    fn selects(&self, labels: &Labels) -> bool {
+        match self.selector() {
+            Some(selector) => selector.matches(labels),
+            None => false,
+        }
+    }
+
+    /// Whether the labels of a namespace decide if its pools may use the network.
+    fn depends_on_labels(&self) -> bool {
+        match &self.rules {
+            Some(rules) => matches!(rules.namespaces, AllowedNamespaces::Selector(_)),
+            None => false,
+        }
+    }
+
+    /// The state for pools of a family; `has_length` is whether the length of its blocks is set.
     fn state(&self, has_length: bool) -> NetworkState {
         if !self.is_valid {
             NetworkState::Invalid
@@ -181,21 +199,28 @@ impl Networks {
 
     fn set(&mut self, name: &Arc<str>, info: NetworkInfo, stamp: Stamp) -> Change {
         let selects = info.selector().is_some();
-        let rules = info.rules.clone().filter(|_| info.is_valid);
-        let is_same = self
-            .known
-            .get(name)
-            .is_some_and(|(before, _)| before.is_same(&info));
-        let before = self.known.insert(name.clone(), (info, stamp));
-        self.exclusions
-            .entry(name.clone())
-            .or_default()
-            .set_rules(rules);
-        match before {
-            Some(_) if is_same => Change::None,
-            Some((before, _)) if selects || before.selector().is_some() => Change::All,
-            _ if selects => Change::All,
-            _ => Change::Network(name.clone()),
+        let mut is_same = false;
+        let mut selected = false;
+        if let Some((before, _)) = self.known.get(name) {
+            is_same = before.is_same(&info);
+            selected = before.selector().is_some();
+        }
+        // Exclusions that are not valid exclude nothing.
+        let rules = if info.is_valid {
+            info.rules.clone()
+        } else {
+            None
+        };
+        self.known.insert(name.clone(), (info, stamp));
+        let exclusions = self.exclusions.entry(name.clone()).or_default();
+        exclusions.set_rules(rules);
+        if is_same {
+            Change::None
+        } else if selects || selected {
+            // Any pool may join or leave the network.
+            Change::All
+        } else {
+            Change::Network(name.clone())
         }
     }
 
@@ -249,8 +274,10 @@ impl Networks {
     /// Records the labels of a namespace. Returns which pools may be affected.
     pub(super) fn set_namespace(&mut self, name: &str, labels: &Labels) -> Change {
         let list = self.namespace_lists.current();
-        let before = self.namespaces.insert(name.into(), (labels.clone(), list));
-        let is_same = before.is_some_and(|(before, _)| before == *labels);
+        let is_same = match self.namespaces.insert(name.into(), (labels.clone(), list)) {
+            Some((before, _)) => before == *labels,
+            None => false,
+        };
         if is_same || !self.depend_on_labels() {
             Change::None
         } else {
@@ -285,13 +312,10 @@ impl Networks {
         missing
     }
 
+    /// Whether the labels of a namespace decide if its pools may use a network.
     fn depend_on_labels(&self) -> bool {
-        let by_labels = |info: &NetworkInfo| {
-            info.rules
-                .as_ref()
-                .is_some_and(|rules| matches!(rules.namespaces, AllowedNamespaces::Selector(_)))
-        };
-        self.known.values().any(|(info, _)| by_labels(info))
+        let mut networks = self.known.values();
+        networks.any(|(info, _)| info.depends_on_labels())
     }
 
     /// A network that need not exist, in relation to a pool.
@@ -305,31 +329,34 @@ impl Networks {
                 lengths: None,
             };
         };
-        let usable = declared.usable.as_ref().ok();
-        let length = usable.map(|usable| (known.block_lengths.of(usable.family), usable.length));
-        let lengths = match length {
-            Some((Some(theirs), ours)) if theirs != ours => Some((theirs, ours)),
-            _ => None,
-        };
-        let has_length = length.is_none_or(|(theirs, _)| theirs.is_some());
+        let mut has_length = true;
+        let mut lengths = None;
+        // Nothing is known of the blocks of a pool that is not valid.
+        if let Some(usable) = declared.blocks() {
+            match known.block_lengths.of(usable.family) {
+                Some(theirs) if theirs != usable.length => lengths = Some((theirs, usable.length)),
+                Some(_) => {}
+                None => has_length = false,
+            }
+        }
         NetworkForPool {
             name: name.clone(),
             state: known.state(has_length),
-            selects: known
-                .selector()
-                .is_some_and(|selector| selector.matches(&*declared.labels)),
-            allows: known
-                .rules
-                .as_ref()
-                .is_some_and(|rules| self.allows(rules, pool)),
+            selects: known.selects(&declared.labels),
+            allows: match &known.rules {
+                Some(rules) => self.allows(rules, pool),
+                None => false,
+            },
             lengths,
         }
     }
 
+    /// Whether the rules of a network allow a pool. One without a namespace is always allowed.
     fn allows(&self, rules: &NetworkRules, pool: &PoolKey) -> bool {
-        pool.namespace
-            .as_deref()
-            .is_none_or(|namespace| self.allows_namespace(&rules.namespaces, namespace))
+        match &pool.namespace {
+            Some(namespace) => self.allows_namespace(&rules.namespaces, namespace),
+            None => true,
+        }
     }
 
     /// Whether a namespace is among the allowed ones.
@@ -359,16 +386,12 @@ impl Networks {
         declared: &PoolInfo,
         past: &PoolPast<'_>,
     ) -> PoolInNetwork {
-        let selecting: Vec<NetworkForPool> = self
-            .known
-            .iter()
-            .filter(|(_, (known, _))| {
-                known
-                    .selector()
-                    .is_some_and(|selector| selector.matches(&*declared.labels))
-            })
-            .map(|(name, _)| self.for_pool(name, pool, declared))
-            .collect();
+        let mut selecting = Vec::new();
+        for (name, (known, _)) in &self.known {
+            if known.selects(&declared.labels) {
+                selecting.push(self.for_pool(name, pool, declared));
+            }
+        }
         let facts = Facts {
             record: &past.record,
             named: declared.network.as_ref(),
@@ -400,10 +423,11 @@ impl Networks {
     /// Why a network cannot have the blocks of a pool that belongs to it.
     fn length_mismatch(&self, info: &PoolInfo) -> Option<NetworkRefusal> {
         let network = info.scope.network()?;
-        let usable = info.usable.as_ref().ok()?;
-        let theirs = self
-            .block_length(network, usable.family)
-            .filter(|theirs| *theirs != usable.length)?;
+        let usable = info.blocks()?;
+        let theirs = self.block_length(network, usable.family)?;
+        if theirs == usable.length {
+            return None;
+        }
         Some(NetworkRefusal::LengthMismatch {
             network: network.into(),
             theirs,
@@ -413,12 +437,13 @@ impl Networks {
 
     /// Removes what no pool of the network allocates from the blocks of a pool.
     fn exclude(&self, placed: &mut PoolInNetwork, before: Option<&AppliedExclusions>) {
-        let exclusions = placed
-            .info
-            .scope
-            .network()
-            .and_then(|network| self.exclusions.get(network));
-        let (Some(exclusions), Ok(usable)) = (exclusions, &placed.info.usable) else {
+        let Some(network) = placed.info.scope.network() else {
+            return;
+        };
+        let Some(exclusions) = self.exclusions.get(network) else {
+            return;
+        };
+        let Ok(usable) = &placed.info.usable else {
             return;
         };
         let Some(applied) = exclusions.apply(usable, before) else {
@@ -428,7 +453,7 @@ impl Networks {
         placed.applied = Some(applied);
     }
 
-    /// Records the network that a pool joins once it is initialized.
+    /// Records the network that a pool joins once it is initialized, after a change.
     pub(super) fn set_awaited(
         &mut self,
         pool: &PoolKey,
@@ -458,15 +483,14 @@ impl Networks {
 
     /// The counts of all networks.
     pub(super) fn counts(&self) -> Vec<NetworkCounts> {
-        self.known
-            .values()
-            .map(|(info, _)| NetworkCounts::clone(&info.counts))
-            .collect()
+        let networks = self.known.values();
+        networks.map(|(info, _)| (*info.counts).clone()).collect()
     }
 
     /// The block length of a network, once it is set.
     pub(super) fn block_length(&self, network: &str, family: Family) -> Option<u8> {
-        self.known.get(network)?.0.block_lengths.of(family)
+        let (info, _) = self.known.get(network)?;
+        info.block_lengths.of(family)
     }
 }
 

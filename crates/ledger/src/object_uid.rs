@@ -13,7 +13,10 @@ pub(super) enum ObjectUid {
 
 impl ObjectUid {
     pub(super) fn of(text: &str) -> Self {
-        Uid::parse(text).map_or_else(|| Self::Other(text.into()), Self::Uuid)
+        match Uid::parse(text) {
+            Some(uid) => Self::Uuid(uid),
+            None => Self::Other(text.into()),
+        }
     }
 
     pub(super) fn uid(&self) -> Uid {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use capi_ipam_api::Scope;
 use capi_ipam_ip::UsableBlocks;
 
-use super::pool::PoolEntry;
 use super::{Ledger, PoolKey};
 
 /// The maximum number of overlapping pools that are searched: a message names a few of them and
@@ -76,12 +75,16 @@ impl Ledger {
 
     /// Whether all these pools allocate blocks of this length, so that one network can have them.
     pub fn have_length(&self, pools: &[PoolKey], length: u8) -> bool {
-        let has_length = |pool: &PoolKey| {
-            let entry = self.pools.get(pool);
-            let usable = entry.and_then(PoolEntry::usable);
-            usable.is_none_or(|usable| usable.length == length)
-        };
-        pools.iter().all(has_length)
+        for pool in pools {
+            // A pool that does not exist, or is not valid, can have any blocks later.
+            if let Some(entry) = self.pools.get(pool)
+                && let Some(usable) = entry.usable()
+                && usable.length != length
+            {
+                return false;
+            }
+        }
+        true
     }
 }
 

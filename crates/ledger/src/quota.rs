@@ -37,14 +37,11 @@ impl Consumer {
     /// What can have a limit: the namespace, the Cluster, and the owner of slices.
     pub(super) fn groups(&self) -> impl Iterator<Item = Group> {
         let namespace: Arc<str> = self.claim.namespace().into();
-        let cluster = self
-            .cluster
-            .clone()
-            .map(|cluster| Group::Cluster(namespace.clone(), cluster));
+        let cluster = self.cluster.clone();
+        let cluster = cluster.map(|cluster| Group::Cluster(namespace.clone(), cluster));
         let owner = self.owner.clone().map(Group::Owner);
-        std::iter::once(Group::Namespace(namespace))
-            .chain(cluster)
-            .chain(owner)
+        let namespace = Group::Namespace(namespace);
+        [Some(namespace), cluster, owner].into_iter().flatten()
     }
 }
 
@@ -60,14 +57,16 @@ pub(super) enum Group {
 }
 
 impl Group {
+    /// Whether a claim is one of the group.
     pub(super) fn includes(&self, consumer: &Consumer) -> bool {
-        let (namespace, cluster) = match self {
-            Self::Namespace(namespace) => (namespace, None),
-            Self::Cluster(namespace, cluster) => (namespace, Some(cluster)),
-            Self::Owner(owner) => return consumer.owner.as_ref() == Some(owner),
-        };
-        **namespace == *consumer.claim.namespace()
-            && cluster.is_none_or(|cluster| consumer.cluster.as_ref() == Some(cluster))
+        match self {
+            Self::Namespace(namespace) => **namespace == *consumer.claim.namespace(),
+            Self::Cluster(namespace, cluster) => {
+                **namespace == *consumer.claim.namespace()
+                    && consumer.cluster.as_ref() == Some(cluster)
+            }
+            Self::Owner(owner) => consumer.owner.as_ref() == Some(owner),
+        }
     }
 }
 
@@ -116,14 +115,9 @@ pub(super) struct Quota {
 
 impl Quota {
     pub(super) fn new(rules: &AccessRules) -> Self {
-        let AccessRules {
-            per_namespace,
-            per_cluster,
-            ..
-        } = *rules;
         Self {
-            per_namespace,
-            per_cluster,
+            per_namespace: rules.per_namespace,
+            per_cluster: rules.per_cluster,
             claims: HashMap::new(),
             used: HashMap::new(),
             freed: Vec::new(),
@@ -133,10 +127,8 @@ impl Quota {
     /// Records that a claim has one address more or less.
     pub(super) fn charge(&mut self, consumer: &Consumer, is_added: bool) {
         if is_added {
-            let (_, count) = self
-                .claims
-                .entry(consumer.claim.clone())
-                .or_insert_with(|| (consumer.clone(), 0));
+            let known = self.claims.entry(consumer.claim.clone());
+            let (_, count) = known.or_insert_with(|| (consumer.clone(), 0));
             *count = count.saturating_add(1);
             if *count == 1 {
                 self.count(consumer, true);
@@ -154,6 +146,7 @@ impl Quota {
         }
     }
 
+    /// Counts a claim that has its first address, or that has released its last one.
     fn count(&mut self, consumer: &Consumer, is_added: bool) {
         for group in consumer.groups() {
             if is_added {
@@ -187,8 +180,12 @@ impl Quota {
         }
     }
 
+    /// The number of claims of a group that have addresses.
     fn used(&self, group: &Group) -> usize {
-        self.used.get(group).copied().unwrap_or_default()
+        match self.used.get(group) {
+            Some(used) => *used,
+            None => 0,
+        }
     }
 
     /// How many more addresses a group may have; `None` without a limit.
@@ -206,9 +203,14 @@ impl Quota {
         if self.claims.contains_key(&consumer.claim) {
             return None;
         }
-        consumer
-            .groups()
-            .find(|group| self.room(group).is_some_and(|room| room <= promised(group)))
+        for group in consumer.groups() {
+            if let Some(room) = self.room(&group)
+                && room <= promised(&group)
+            {
+                return Some(group);
+            }
+        }
+        None
     }
 
     /// Describes the limit of a group.
@@ -226,8 +228,10 @@ impl Quota {
 
     /// Whether a group has more addresses than it may have.
     pub(super) fn is_exceeded(&self, group: &Group) -> bool {
-        self.limit(group)
-            .is_some_and(|limit| self.used(group) > limit)
+        match self.limit(group) {
+            Some(limit) => self.used(group) > limit,
+            None => false,
+        }
     }
 
     /// The number of addresses of each claim, and of claims of each group.
@@ -245,12 +249,13 @@ impl Quota {
     pub(super) fn over(&self, is_allowed: impl Fn(&str) -> bool) -> OverLimit {
         let mut over = OverLimit::default();
         for (group, used) in &self.used {
-            let excess = self
-                .limit(group)
-                .map(|limit| used.saturating_sub(limit))
-                .unwrap_or_default();
-            over.groups = over.groups.saturating_add(usize::from(excess > 0));
-            over.addresses = over.addresses.saturating_add(excess);
+            if let Some(limit) = self.limit(group)
+                && *used > limit
+            {
+                let excess = used.saturating_sub(limit);
+                over.groups = over.groups.saturating_add(1);
+                over.addresses = over.addresses.saturating_add(excess);
+            }
             if let Group::Namespace(namespace) = group
                 && !is_allowed(namespace)
             {

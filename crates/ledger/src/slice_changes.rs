@@ -83,21 +83,39 @@ impl SliceView {
             return None;
         }
         let Some(since) = self.empty_since else {
-            return (!self.is_in_use).then_some(SliceStep::MarkEmpty);
+            return if self.is_in_use {
+                None
+            } else {
+                Some(SliceStep::MarkEmpty)
+            };
         };
         if self.is_in_use {
             return Some(SliceStep::ClearMark);
         }
         let age = now.saturating_sub(since);
-        let is_due =
-            |keep: Option<i64>| keep.is_some_and(|keep| age >= keep) || !owner_exists(&self.owner);
-        let is_restoring = self
-            .restored_at
-            .is_some_and(|at| now < at.saturating_add(restore_timeout));
-        let is_returned = age >= grace
-            && !is_restoring
-            && (!self.pool_exists || self.keep_seconds.is_none_or(is_due));
-        is_returned.then_some(SliceStep::Return)
+        let is_restoring = match self.restored_at {
+            Some(at) => now < at.saturating_add(restore_timeout),
+            None => false,
+        };
+        if age < grace || is_restoring {
+            return None;
+        }
+        let is_returned = match self.keep_seconds {
+            Some(keep) if self.pool_exists => {
+                let is_over = match keep {
+                    Some(keep) => age >= keep,
+                    None => false,
+                };
+                is_over || !owner_exists(&self.owner)
+            }
+            // The pool is deleted, or has no slices any more.
+            _ => true,
+        };
+        if is_returned {
+            Some(SliceStep::Return)
+        } else {
+            None
+        }
     }
 }
 
@@ -118,10 +136,8 @@ impl Ledger {
         self.change(|ledger| match &found.0 {
             Ok(slice) if slice.block().is_ok() => ledger.apply_slice(slice, Origin::Response),
             _ => {
-                let (info, seen) = (
-                    SliceInfo::invalid(found.meta()),
-                    ObjectVersion::of(found.meta()),
-                );
+                let info = SliceInfo::invalid(found.meta());
+                let seen = ObjectVersion::of(found.meta());
                 ledger.insert_slice_at(pool.clone(), block, info, seen, Origin::Response);
             }
         });
@@ -133,11 +149,16 @@ impl Ledger {
         self.remove_slice_with(&slice.metadata, place);
     }
 
+    /// Removes the IPSlice with this metadata: of the block in `place`, else that of its name.
     fn remove_slice_with(&mut self, metadata: &ObjectMeta, place: Option<(PoolKey, Block)>) {
         let uid = ObjectVersion::of(metadata).uid;
         self.change(|ledger| {
-            let by_name = || ledger.slice_of_name(metadata.name.as_deref().unwrap_or_default());
-            if let Some((pool, block)) = place.or_else(by_name) {
+            let name = metadata.name.as_deref().unwrap_or_default();
+            let place = match place {
+                Some(place) => Some(place),
+                None => ledger.slice_of_name(name),
+            };
+            if let Some((pool, block)) = place {
                 ledger.remove_slice_at(&pool, block, uid);
             }
         });
@@ -150,12 +171,9 @@ impl Ledger {
 
     /// Removes the IPSlice of a block, which a live read has not found.
     pub fn forget_slice(&mut self, pool: &PoolKey, block: Block) {
-        let known = self
-            .pools
-            .get(pool)
-            .and_then(|entry| Some(entry.slice_objects.get(&block)?.uid.clone()));
-        if let Some(uid) = known {
-            self.remove_slice_of(pool, block, &uid);
+        if let Some(known) = self.known_slice(pool, block) {
+            let uid = known.known().uid;
+            self.change(|ledger| ledger.remove_slice_at(pool, block, uid));
         }
     }
 
@@ -188,7 +206,11 @@ impl Ledger {
     pub fn slices(&self) -> Vec<SliceView> {
         let mut views = Vec::new();
         for (pool, entry) in &self.pools {
-            let info = entry.info.as_ref();
+            let rules = match &entry.info {
+                Some(info) => info.slices.as_ref(),
+                None => None,
+            };
+            let keep_seconds = rules.map(|rules| rules.keep_seconds);
             for (block, slice) in &entry.slice_objects {
                 // An object that is not valid has no owner, and is never returned.
                 let Some(owner) = &slice.owner else { continue };
@@ -202,10 +224,8 @@ impl Ledger {
                     empty_since: slice.empty_since,
                     restored_at: slice.restored_at,
                     is_in_use: self.has_address_in(pool, *block),
-                    pool_exists: info.is_some(),
-                    keep_seconds: info
-                        .and_then(|info| info.slices.as_ref())
-                        .map(|rules| rules.keep_seconds),
+                    pool_exists: entry.info.is_some(),
+                    keep_seconds,
                 });
             }
         }
@@ -220,12 +240,8 @@ impl Ledger {
     /// Lets a claim that has no owner of slices wait for a change of the pool.
     pub fn wait_for_slices(&mut self, pool: &PoolKey, claim: &NamespacedName) {
         self.change(|ledger| {
-            ledger
-                .pools
-                .entry(pool.clone())
-                .or_default()
-                .wait_queue
-                .wait_for_permission(claim);
+            let entry = ledger.pools.entry(pool.clone()).or_default();
+            entry.wait_queue.wait_for_permission(claim);
             ledger.dirty_pools.push(pool.clone());
         });
     }
@@ -294,16 +310,11 @@ impl Ledger {
     /// Records an object that is not a valid slice, or that cannot be decoded: no other slice of
     /// its name can be created.
     fn insert_invalid_slice(&mut self, metadata: &ObjectMeta, origin: Origin) {
-        if let Some((pool, block)) =
-            self.slice_of_name(metadata.name.as_deref().unwrap_or_default())
-        {
-            self.insert_slice_at(
-                pool,
-                block,
-                SliceInfo::invalid(metadata),
-                ObjectVersion::of(metadata),
-                origin,
-            );
+        let name = metadata.name.as_deref().unwrap_or_default();
+        if let Some((pool, block)) = self.slice_of_name(name) {
+            let info = SliceInfo::invalid(metadata);
+            let seen = ObjectVersion::of(metadata);
+            self.insert_slice_at(pool, block, info, seen, origin);
         }
     }
 
@@ -311,17 +322,24 @@ impl Ledger {
     /// of the known pools.
     fn slice_of_name(&self, name: &str) -> Option<(PoolKey, Block)> {
         if name.starts_with("h.") {
-            let block_of = |pool: &PoolKey| block_of_name(&Scope::Pool(pool.clone()), name);
-            return self
-                .pools
-                .keys()
-                .find_map(|pool| Some((pool.clone(), block_of(pool)?)));
+            for pool in self.pools.keys() {
+                let scope = Scope::Pool(pool.clone());
+                if let Some(block) = block_of_name(&scope, name) {
+                    return Some((pool.clone(), block));
+                }
+            }
+            return None;
         }
         let slot = slot_of_name(name)?;
         match slot.scope {
             Scope::Pool(pool) => Some((pool, slot.block)),
             Scope::Network(_) => None,
         }
+    }
+
+    /// What is known of the slice of a block.
+    fn known_slice(&self, pool: &PoolKey, block: Block) -> Option<&SliceInfo> {
+        self.pools.get(pool)?.slice_objects.get(&block)
     }
 
     /// Records the slice of a block, unless a later state is known, of the same slice or of a later
@@ -334,18 +352,18 @@ impl Ledger {
         seen: ObjectVersion,
         origin: Origin,
     ) {
-        let known = self
-            .pools
-            .get(&pool)
-            .and_then(|entry| entry.slice_objects.get(&block))
-            .map(SliceInfo::known);
+        let known = self.known_slice(&pool, block).map(SliceInfo::known);
         let Some(stamp) = self.slice_versions.see(origin, known, seen, Instant::now()) else {
             return;
         };
         let pool = self.shared_key(pool);
         let entry = self.pools.entry(pool.clone()).or_default();
         let known = entry.slice_objects.get(&block);
-        let is_returning = known.is_some_and(|known| known.is_returning && known.uid == info.uid);
+        // This process decides whether it returns the slice: no object says so.
+        let is_returning = match known {
+            Some(known) => known.is_returning && known.uid == info.uid,
+            None => false,
+        };
         let info = SliceInfo {
             stamp,
             is_returning,
@@ -360,11 +378,9 @@ impl Ledger {
         self.dirty_pools.push(pool);
     }
 
+    /// Removes the slice of a block with this uid.
     fn remove_slice_at(&mut self, pool: &PoolKey, block: Block, uid: Uid) {
-        let known = self
-            .pools
-            .get(pool)
-            .and_then(|entry| entry.slice_objects.get(&block));
+        let known = self.known_slice(pool, block);
         let known = known.map(|known| known.known().uid);
         if self.slice_versions.delete(known, uid, Instant::now())
             && let Some(entry) = self.pools.get_mut(pool)
@@ -376,19 +392,21 @@ impl Ledger {
         }
     }
 
+    /// Records whether this process is returning a slice. Returns false if the slice is no longer
+    /// known.
     fn set_returning(&mut self, slice: &SliceView, is_returning: bool) -> bool {
         let Some(entry) = self.pools.get_mut(&slice.pool) else {
             return false;
         };
-        let known = entry
-            .slice_objects
-            .get(&slice.block)
-            .filter(|known| *known.uid == *slice.uid);
-        let Some(info) = known.map(|known| SliceInfo {
+        let Some(known) = entry.slice_objects.get(&slice.block) else {
+            return false;
+        };
+        if *known.uid != *slice.uid {
+            return false;
+        }
+        let info = SliceInfo {
             is_returning,
             ..known.clone()
-        }) else {
-            return false;
         };
         entry.insert_slice(slice.block, info);
         self.dirty_pools.push(slice.pool.clone());
@@ -397,26 +415,21 @@ impl Ledger {
 
     /// Whether an address of a block of a pool is not free.
     fn has_address_in(&self, pool: &PoolKey, block: Block) -> bool {
-        let usage = self
-            .scopes
-            .get(&self.scope_of(pool))
-            .map(|scope| &scope.usage);
-        self.pools
-            .get(pool)
-            .is_some_and(|entry| entry.has_address_in(block, usage))
+        let Some(entry) = self.pools.get(pool) else {
+            return false;
+        };
+        let scope = self.scopes.get(&self.scope_of(pool));
+        entry.has_address_in(block, scope.map(|scope| &scope.usage))
     }
 }
 
 impl SliceInfo {
     fn of(slice: &IPSlice) -> Self {
+        let empty_since = slice.spec.empty_since.as_ref();
         Self {
             owner: Some(Arc::new(slice.spec.owner.clone())),
             is_pinned: slice.spec.assigned_at.is_none(),
-            empty_since: slice
-                .spec
-                .empty_since
-                .as_ref()
-                .map(|time| time.0.as_second()),
+            empty_since: empty_since.map(|time| time.0.as_second()),
             restored_at: restored_at(slice),
             ..Self::invalid(&slice.metadata)
         }
@@ -440,7 +453,11 @@ impl SliceInfo {
 fn restored_at(slice: &IPSlice) -> Option<i64> {
     let assigned = slice.spec.assigned_at.as_ref()?.0.as_second();
     let created = slice.metadata.creation_timestamp.as_ref()?.0.as_second();
-    (created > assigned.saturating_add(TYPICAL_CLOCK_SKEW)).then_some(created)
+    if created > assigned.saturating_add(TYPICAL_CLOCK_SKEW) {
+        Some(created)
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
