@@ -68,9 +68,10 @@ use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{WatchApi, WatchSpec};
-use capi_ipam_provider::{
-    ClaimOptions, ClaimReconciler, ContractClient, PoolKind, ProviderSetup, Selection, SweepOptions,
+use capi_ipam_provider::advanced::{
+    ClaimOptions, ContractClient, PoolKind, ProviderSetup, Selection, SweepOptions,
 };
+use capi_ipam_provider::prelude::ClaimReconciler;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 

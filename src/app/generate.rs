@@ -143,7 +143,7 @@ fn metrics() -> String {
     let mut text = String::from(METRICS_HEAD);
     for (title, descriptions) in [
         ("Pools and addresses", in_cluster::METRICS),
-        ("Claims", capi_ipam_provider::METRICS),
+        ("Claims", capi_ipam_provider::advanced::METRICS),
         (
             "Controllers and requests, of every provider of the SDK",
             capi_ipam_controller::metrics::DESCRIPTIONS,

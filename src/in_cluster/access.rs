@@ -6,7 +6,7 @@ use capi_ipam_api::advice::{ANOTHER_POOL, exhausted};
 use capi_ipam_api::{PoolKey, Slot};
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{ClaimAttributes, LimitCheck, PoolInfo, priority};
-use capi_ipam_provider::HandlerError;
+use capi_ipam_provider::prelude::HandlerError;
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt};
 

@@ -8,8 +8,9 @@ use capi_ipam_ip::{Block, UsableBlocks, parse_address};
 use capi_ipam_ledger::{KnownReservation, PoolInfo, allocated_block};
 use capi_ipam_protocol::ClaimRead;
 use capi_ipam_protocol::adopt::{Adopt, End, Event, Holder, Step};
+use capi_ipam_provider::advanced::Ensured;
 use capi_ipam_provider::api::IPAddress;
-use capi_ipam_provider::{Allocation, Ensured, HandlerError};
+use capi_ipam_provider::prelude::{Allocation, HandlerError};
 use kube::ResourceExt;
 use tracing::warn;
 

@@ -13,7 +13,8 @@ use capi_ipam_ledger::{ClaimAttributes, Held, KnownReservation, Misplaced, Outco
 use capi_ipam_protocol::allocate::{
     Allocate, EarlierAttempt, End, Event, HeldAddress, Origin, Proposed, Step,
 };
-use capi_ipam_provider::{Allocation, Ensured, HandlerError};
+use capi_ipam_provider::advanced::Ensured;
+use capi_ipam_provider::prelude::{Allocation, HandlerError};
 use tracing::debug;
 
 use super::errors::{cannot_allocate, request_error, unexpected_event};

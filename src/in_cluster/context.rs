@@ -5,7 +5,7 @@ use std::sync::Arc;
 use capi_ipam_api::IPSlice;
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::events::EventPublisher;
-use capi_ipam_provider::{ContractClient, Selection};
+use capi_ipam_provider::advanced::{ContractClient, Selection};
 
 use super::deletion_check::DeletionChecker;
 use super::reservation_store::ReservationStore;

@@ -11,7 +11,7 @@ use capi_ipam_api::{Audience, IPReservation, PoolKey, Scope, block_of_name};
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_controller::priority::inherited;
 use capi_ipam_controller::watch::Invalid;
-use capi_ipam_provider::ContractClient;
+use capi_ipam_provider::advanced::ContractClient;
 use capi_ipam_provider::api::IPAddress;
 use kube::ResourceExt;
 use parking_lot::Mutex;

@@ -13,10 +13,10 @@ use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{Conflict, Ledger, allocated_block};
-use capi_ipam_provider::api::Uid;
-use capi_ipam_provider::{
+use capi_ipam_provider::advanced::{
     ClaimCache, ClaimSnapshot, ContractClient, DuplicateReporter, ProviderSetup,
 };
+use capi_ipam_provider::api::Uid;
 use prometheus_client::metrics::gauge::Gauge;
 use tracing::debug;
 

@@ -6,7 +6,7 @@ use capi_ipam_api::advice::{ANOTHER_POOL, LIMIT};
 use capi_ipam_api::{PoolKey, conditions};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_ledger::{LimitReached, SliceRefusal};
-use capi_ipam_provider::HandlerError;
+use capi_ipam_provider::prelude::HandlerError;
 
 /// The delay before a claim that waits for a slice is reconciled again. The end of the assignment
 /// wakes it earlier.

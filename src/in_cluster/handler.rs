@@ -12,10 +12,9 @@ use capi_ipam_ip::Block;
 use capi_ipam_ledger::{
     ClaimAttributes, PoolInfo, PoolLookup, Preparation, Reason, allocated_block, priority,
 };
+use capi_ipam_provider::advanced::{ClaimHandler, Ensured, PoolView, ProviderAdapter};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
-use capi_ipam_provider::{
-    ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter, Released,
-};
+use capi_ipam_provider::prelude::{HandlerError, Released};
 
 use super::context::Context;
 use super::errors::{cannot_allocate, limit_error, request_error, slice_unavailable};

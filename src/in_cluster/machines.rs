@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use capi_ipam_ip::Block;
-use capi_ipam_provider::AddressUse;
+use capi_ipam_provider::advanced::AddressUse;
 use capi_ipam_provider::api::names::CLUSTER_GROUP;
 use capi_ipam_provider::api::{IPAddressClaim, Machine, conditions};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;

@@ -8,8 +8,8 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{Held, KnownReservation};
 use capi_ipam_protocol::free::{End, Event, Free, Step};
-use capi_ipam_provider::HandlerError;
 use capi_ipam_provider::api::{IPAddressClaim, Uid};
+use capi_ipam_provider::prelude::HandlerError;
 
 use super::context::Context;
 use super::errors::unexpected_event;

@@ -3,7 +3,7 @@
 use capi_ipam_api::{Audience, PoolKey, conditions};
 use capi_ipam_ip::{Block, Family, UsableBlocks, parse_address, parse_entry};
 use capi_ipam_ledger::{PoolInfo, Unavailable};
-use capi_ipam_provider::HandlerError;
+use capi_ipam_provider::prelude::HandlerError;
 
 use super::handler::InClusterHandler;
 

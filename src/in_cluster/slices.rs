@@ -7,7 +7,7 @@ use capi_ipam_api::{IPSlice, Pool, PoolKey, SliceOwner, SliceOwnerKind, conditio
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::PoolInfo;
-use capi_ipam_provider::HandlerError;
+use capi_ipam_provider::prelude::HandlerError;
 use kube::ResourceExt;
 use tracing::{debug, info, warn};
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, Pool};
 use capi_ipam_controller::health::{Health, ReadinessGate};
 use capi_ipam_controller::watch::{EventHandler, WatchApi, WatchSpec, watch_into};
-use capi_ipam_provider::ContractClient;
+use capi_ipam_provider::advanced::ContractClient;
 use capi_ipam_provider::api::IPAddress;
 use futures::StreamExt as _;
 use futures::stream::SelectAll;

@@ -27,11 +27,11 @@ use capi_ipam_ledger::{
     AbandonedReservation, Held, InvalidReservation, KnownReservation, Ledger, Unreserved,
     allocated_block,
 };
-use capi_ipam_provider::api::conditions::NO_CLAIM;
-use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
-use capi_ipam_provider::{
+use capi_ipam_provider::advanced::{
     ClaimCache, ClaimSnapshot, ContractClient, Lasting, ProviderSetup, Suspects,
 };
+use capi_ipam_provider::api::conditions::NO_CLAIM;
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use kube::ResourceExt;
 use prometheus_client::metrics::counter::Counter;
 use tracing::{Instrument, debug, info, warn};

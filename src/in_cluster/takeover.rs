@@ -9,7 +9,7 @@ use capi_ipam_api::{IPReservation, PoolKey, Slot};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_ledger::{KnownReservation, PoolInfo};
-use capi_ipam_provider::HandlerError;
+use capi_ipam_provider::prelude::HandlerError;
 use tracing::warn;
 
 use super::errors::request_error;

@@ -15,8 +15,8 @@ use capi_ipam_api::PoolKey;
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_ip::Block;
+use capi_ipam_provider::advanced::{AddressUse, AddressUseReporter, ClaimCache, ProviderSetup};
 use capi_ipam_provider::api::IPAddressClaim;
-use capi_ipam_provider::{AddressUse, AddressUseReporter, ClaimCache, ProviderSetup};
 use tracing::debug;
 
 use super::context::Context;

@@ -4,7 +4,7 @@
 //! A claim that holds a reservation or an IPAddress of a pool that is being deleted is bound; other
 //! claims wait. So pool and claim never wait for each other.
 
-use capi_ipam_provider::decision::PoolState;
+use capi_ipam_protocol::decision::PoolState;
 
 use crate::mutations::Mutation;
 use crate::scope::Scope;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use capi_ipam_provider::decision::Decision;
+use capi_ipam_protocol::decision::Decision;
 use stateright::{Model, Property};
 
 use crate::properties;

@@ -7,7 +7,7 @@
 //! must be correct. So a correct state is reachable from every reachable state; and since the
 //! number of states is finite, every fair sequence reaches one.
 
-use capi_ipam_provider::decision::Decision;
+use capi_ipam_protocol::decision::Decision;
 
 use crate::protocol::{Action, Protocol};
 use crate::server::Outcome;

@@ -13,10 +13,10 @@ mod provider;
 mod requests;
 
 use capi_ipam_protocol::bind::{self, Bind};
-use capi_ipam_protocol::release::{self, Release};
-use capi_ipam_provider::decision::{
+use capi_ipam_protocol::decision::{
     self, AddressState, ClaimView, ClusterState, Decision, EarlyRelease,
 };
+use capi_ipam_protocol::release::{self, Release};
 
 use crate::mutations::Mutation;
 use crate::pool;

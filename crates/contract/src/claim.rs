@@ -57,8 +57,7 @@ pub struct IPAddressClaimSpec {
 /// The status of an [`IPAddressClaim`].
 ///
 /// The versions of the contract have the same two lists of conditions in different fields. Use
-/// [`conditions`](Self::conditions) and [`v1beta1_conditions_mut`](Self::v1beta1_conditions_mut) to
-/// access them.
+/// [`conditions`](Self::conditions) to read the one that is as in metav1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IPAddressClaimStatus {
@@ -149,7 +148,7 @@ impl IPAddressClaimStatus {
     }
 
     /// Mutable access to the conditions as in metav1.
-    pub fn conditions_mut(&mut self, version: ContractVersion) -> &mut Vec<Condition> {
+    pub(crate) fn conditions_mut(&mut self, version: ContractVersion) -> &mut Vec<Condition> {
         match version {
             ContractVersion::V1Beta2 => &mut self.conditions,
             ContractVersion::V1Beta1 => &mut self.v1beta2.get_or_insert_default().conditions,
@@ -157,7 +156,10 @@ impl IPAddressClaimStatus {
     }
 
     /// Mutable access to the conditions with a severity, which clients of `v1beta1` read.
-    pub fn v1beta1_conditions_mut(&mut self, version: ContractVersion) -> &mut Vec<Condition> {
+    pub(crate) fn v1beta1_conditions_mut(
+        &mut self,
+        version: ContractVersion,
+    ) -> &mut Vec<Condition> {
         match version {
             ContractVersion::V1Beta2 => {
                 &mut self

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::{clock, patch};
+use capi_ipam_protocol::decision::ClusterState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::conditions::{self, Condition};
 use crate::api::{ContractVersion, IPAddressClaim, is_paused};
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
-use crate::decision::ClusterState;
 use crate::setup::ProviderSetup;
 
 /// Whether the machine of a claim uses the address of the claim.

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use capi_ipam_controller::finalizer;
+use capi_ipam_protocol::decision::{EarlyRelease, WaitReason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
@@ -10,7 +11,6 @@ use crate::adapter::{Allocation, HandlerError};
 use crate::api::advice::MISSING_CLUSTER;
 use crate::api::conditions::{self, Condition};
 use crate::api::{ContractVersion, IPAddressClaim, IPAddressClaimStatus, LocalReference, names};
-use crate::decision::{EarlyRelease, WaitReason};
 use crate::message_debounce::StatusDiff;
 
 /// Precedes the last error in the message of a claim whose address cannot be released.

@@ -6,10 +6,10 @@ use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
 use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_protocol::decision::ClusterState;
 use parking_lot::Mutex;
 
 use crate::api::{Cluster, IPAddressClaim};
-use crate::decision::ClusterState;
 use crate::waiting_claims::{WaitingClaims, created};
 
 /// Maximum time between the creation or unpausing of a moved or restored Cluster and the creation

@@ -109,7 +109,7 @@ impl ContractClient {
     }
 
     /// The watch of the claims of all namespaces.
-    pub fn watched_claims(&self) -> WatchApi<IPAddressClaim> {
+    pub(super) fn watched_claims(&self) -> WatchApi<IPAddressClaim> {
         WatchApi::all_with(self.client.clone(), &self.ipam)
     }
 
@@ -119,7 +119,7 @@ impl ContractClient {
     }
 
     /// The watch of the Clusters of a namespace, or of all namespaces if it is empty.
-    pub fn watched_clusters(&self, namespace: &str) -> WatchApi<Cluster> {
+    pub(super) fn watched_clusters(&self, namespace: &str) -> WatchApi<Cluster> {
         WatchApi::all_with(self.client.clone(), &self.cluster).constrain(namespace)
     }
 }

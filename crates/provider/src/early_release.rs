@@ -4,7 +4,7 @@
 //! Such a finalizer means that a machine may still use the address, so by default nothing is
 //! released early. Two settings permit it: the annotation `release-now` with the uid of one claim,
 //! and a time that a pool permits for all its claims
-//! ([`PoolView::release_terminating_after`](crate::PoolView::release_terminating_after)). The
+//! ([`PoolView::release_terminating_after`](crate::advanced::PoolView::release_terminating_after)). The
 //! finalizers of other controllers are never removed. Before the first write a condition and an
 //! event name them.
 
@@ -17,6 +17,7 @@ use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_controller::{clock, patch};
+use capi_ipam_protocol::decision::{ClaimView, EarlyRelease};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tracing::info;
@@ -26,7 +27,6 @@ use crate::api::conditions::{self, Condition};
 use crate::api::{ContractVersion, IPAddressClaim, Uid, names};
 use crate::attempt_state::AttemptState;
 use crate::claim_conditions::ClaimConditions;
-use crate::decision::{ClaimView, EarlyRelease};
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
 use crate::reconciler::ClaimReconciler;

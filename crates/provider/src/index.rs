@@ -9,16 +9,16 @@ use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
 use capi_ipam_controller::watch::{EventHandler, Invalid};
+use capi_ipam_protocol::decision::AddressState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use parking_lot::Mutex;
 
 use crate::api::{ContractVersion, IPAddress, IPAddressClaim, PoolReference, Uid, names};
-use crate::decision::AddressState;
 
 /// The last seen state of all IPAddress objects, by namespace and name. Filled by their watch and
 /// by the writes of this process.
-pub struct AddressIndex {
+pub(super) struct AddressIndex {
     state: Mutex<State>,
     trigger: Trigger<IPAddressClaim>,
 }
@@ -33,23 +33,23 @@ struct State {
 
 /// The cached properties of one IPAddress.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AddressRecord {
+pub(super) struct AddressRecord {
     /// Uid of the claim that owns the IPAddress.
-    pub claim: Option<Uid>,
+    pub(super) claim: Option<Uid>,
     /// The pool of the IPAddress.
-    pub pool: Arc<PoolReference>,
+    pub(super) pool: Arc<PoolReference>,
     /// The version in which the claim is an owner of the IPAddress, if it is one of the contract.
     pub(super) owner_version: Option<ContractVersion>,
     /// Whether the IPAddress has our finalizer.
-    pub protected: bool,
+    pub(super) protected: bool,
     /// Whether the IPAddress has other finalizers.
     has_foreign_finalizers: bool,
     /// Whether the pool is an owner of the IPAddress.
-    pub owned_by_pool: bool,
+    pub(super) owned_by_pool: bool,
     /// Whether the IPAddress is being deleted.
-    pub deleting: bool,
+    pub(super) deleting: bool,
     /// Whether `spec.claimRef` has the name of the IPAddress itself, as the contract requires.
-    pub named_after_claim: bool,
+    pub(super) named_after_claim: bool,
     /// Whether the uid of the IPAddress is a UUID, which is known completely.
     has_uuid: bool,
 }
@@ -91,7 +91,7 @@ impl AddressIndex {
     }
 
     /// Returns the cached properties of an IPAddress; `None` if it is not known.
-    pub fn get(&self, namespace: &str, name: &str) -> Option<AddressRecord> {
+    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<AddressRecord> {
         self.state.lock().addresses.get(namespace, name).cloned()
     }
 

@@ -11,7 +11,6 @@
 //! - [`advanced`]: what some providers need, such as [`ProviderAdapter`] and [`ClaimHandler`] for
 //!   several kinds of pools or own watches;
 //! - [`api`]: the kinds of the Cluster API IPAM contract, in the versions `v1beta1` and `v1beta2`;
-//! - [`decision`]: what to do for a claim, as a pure function of the observed state;
 //! - [`controller`]: the crate `capi-ipam-controller` with manager, client, watches and patches.
 //!
 //! The rules come from the [IPAM provider contract] of Cluster API.
@@ -97,6 +96,13 @@
 //! ```
 //!
 //! [IPAM provider contract]: https://cluster-api.sigs.k8s.io/developer/providers/contracts/ipam
+//! [`ClaimHandler`]: advanced::ClaimHandler
+//! [`ClaimHandler::release_address`]: advanced::ClaimHandler::release_address
+//! [`ClaimReconciler`]: prelude::ClaimReconciler
+//! [`ClaimReconciler::builder`]: prelude::ClaimReconciler::builder
+//! [`PoolProvider`]: prelude::PoolProvider
+//! [`ProviderAdapter`]: advanced::ProviderAdapter
+//! [`WatchedPools`]: prelude::WatchedPools
 
 mod adapter;
 mod address_in_use;
@@ -133,7 +139,6 @@ mod waiting_claims;
 
 pub use capi_ipam_contract as api;
 pub use capi_ipam_controller as controller;
-pub use capi_ipam_protocol::decision;
 
 /// What every provider needs.
 ///
@@ -156,20 +161,9 @@ pub mod advanced {
     pub use crate::claim_cache::{ClaimCache, ClaimSnapshot, CompactClaim};
     pub use crate::contract::ContractClient;
     pub use crate::duplicate::DuplicateReporter;
-    pub use crate::error::ReconcileError;
-    pub use crate::index::{AddressIndex, AddressRecord};
     pub use crate::metrics::METRICS;
     pub use crate::options::ClaimOptions;
-    pub use crate::pools::PoolHandler;
     pub use crate::selection::Selection;
     pub use crate::setup::{ClaimReconcilerBuilder, ProviderSetup};
     pub use crate::sweep::{Lasting, Suspects, SweepOptions};
 }
-
-// The in-cluster provider names all of them without a module.
-#[doc(hidden)]
-pub use advanced::*;
-#[doc(hidden)]
-pub use prelude::{
-    Allocation, ClaimReconciler, HandlerError, PoolProvider, Released, WatchedPools,
-};

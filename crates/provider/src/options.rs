@@ -7,20 +7,20 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimOptions {
     /// How often a claim that waits for its pool is reconciled without a trigger. A provider that
-    /// enqueues its waiting claims ([`ProviderSetup::trigger`](crate::ProviderSetup::trigger)) can
+    /// enqueues its waiting claims ([`ProviderSetup::trigger`](crate::advanced::ProviderSetup::trigger)) can
     /// set a long interval. Default: 30 seconds.
     pub resync_interval: Duration,
     /// How long a claim that was moved or restored to this cluster waits for its IPAddress to be
     /// restored too, counted from the creation of the claim. After that it gets a new address.
     /// Default: one hour.
     pub restored_claim_timeout: Duration,
-    /// How long one call of a [`ClaimHandler`](crate::ClaimHandler) may take. A call that takes
+    /// How long one call of a [`ClaimHandler`](crate::advanced::ClaimHandler) may take. A call that takes
     /// longer is cancelled, and the attempt fails. Default: one minute.
     pub handler_timeout: Duration,
     /// In which time every bound claim is verified once ([`verify`]), spread evenly. `None`: a
     /// bound claim causes no call. Default: `None`.
     ///
-    /// [`verify`]: crate::ClaimHandler::verify
+    /// [`verify`]: crate::advanced::ClaimHandler::verify
     pub verify_interval: Option<Duration>,
     /// Whether an address may be allocated at the same time as the finalizer is added to the claim,
     /// and not only afterwards. This saves the latency of one write. Default: `false`.
@@ -29,7 +29,7 @@ pub struct ClaimOptions {
     /// if the program ends between the two writes and the claim is deleted, [`release_address`] is
     /// not called.
     ///
-    /// [`release_address`]: crate::ClaimHandler::release_address
+    /// [`release_address`]: crate::advanced::ClaimHandler::release_address
     pub allocate_before_finalizer: bool,
 }
 

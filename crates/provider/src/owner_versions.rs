@@ -13,13 +13,13 @@ use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::{finalizer, patch};
+use capi_ipam_protocol::decision::ClusterState;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use crate::adapter::ProviderAdapter;
 use crate::api::{ContractVersion, IPAddress, is_paused, names};
 use crate::contract::api_version;
-use crate::decision::ClusterState;
 use crate::index::{is_claim_owner, owning_claim};
 use crate::reconciler::ClaimReconciler;
 

@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 
 use self::addresses::PoolAddresses;
 use self::cache::{DeletedClaims, PoolCache};
-pub use self::handler::PoolHandler;
+use self::handler::PoolHandler;
 use crate::adapter::{Allocation, HandlerError, PoolKind, ProviderAdapter, Released};
 use crate::api::IPAddressClaim;
 use crate::contract::ContractClient;
@@ -81,7 +81,7 @@ pub trait PoolProvider: Send + Sync + 'static {
 
     /// Returns whether the address is still allocated to the claim, see [`ClaimHandler::verify`].
     ///
-    /// [`ClaimHandler::verify`]: crate::ClaimHandler::verify
+    /// [`ClaimHandler::verify`]: crate::advanced::ClaimHandler::verify
     fn verify(
         &self,
         _claim: &IPAddressClaim,
@@ -95,7 +95,7 @@ pub trait PoolProvider: Send + Sync + 'static {
     /// although other controllers have not removed their finalizers from the claim, see
     /// [`PoolView::release_terminating_after`]. Default: never.
     ///
-    /// [`PoolView::release_terminating_after`]: crate::PoolView::release_terminating_after
+    /// [`PoolView::release_terminating_after`]: crate::advanced::PoolView::release_terminating_after
     fn release_terminating_after(&self, _pool: &Self::Pool) -> Option<Duration> {
         None
     }

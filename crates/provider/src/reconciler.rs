@@ -13,6 +13,9 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::Retry;
 use capi_ipam_controller::{finalizer, trace_span, traces};
+use capi_ipam_protocol::decision::{
+    AddressState, ClaimView, ClusterState, Decision, EarlyRelease, PoolState, WaitReason, decide,
+};
 use kube::ResourceExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -28,9 +31,6 @@ use crate::claim_cache::{ClaimFilter, CompactClaim};
 use crate::claim_conditions::{ClaimConditions, waits_for_free_address};
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
-use crate::decision::{
-    AddressState, ClaimView, ClusterState, Decision, EarlyRelease, PoolState, WaitReason, decide,
-};
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
 use crate::index::AddressIndex;

@@ -221,10 +221,10 @@ fn remaining(claim: &IPAddressClaim, timeout: Duration, now: &Time) -> Option<Du
 
 #[cfg(test)]
 mod tests {
+    use capi_ipam_protocol::decision::WaitReason;
     use serde_json::json;
 
     use super::*;
-    use crate::decision::WaitReason;
 
     fn claim(status: &serde_json::Value) -> IPAddressClaim {
         serde_json::from_value(json!({

@@ -38,8 +38,6 @@ pub struct ProviderSetup<'a> {
     pub controller: &'a mut ControllerBuilder<IPAddressClaim, CompactClaim>,
     /// Clients for the contract kinds, in the versions that the API server serves.
     pub contract: ContractClient,
-    /// All IPAddress objects, as last seen by their watch.
-    pub addresses: Arc<AddressIndex>,
     /// Becomes ready when the claims have been listed once.
     pub claims_synced: ReadinessGate,
     /// Becomes ready when the addresses have been listed once.
@@ -115,7 +113,7 @@ pub struct ClaimReconcilerBuilder<'a, A> {
 
 impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
     /// Reconciles the claims for pools of this kind. Call it once for each kind, apart from that of
-    /// [`WatchedPools`](crate::WatchedPools).
+    /// [`WatchedPools`](crate::prelude::WatchedPools).
     pub fn pools(mut self, kind: PoolKind) -> Self {
         self.pools.push(kind);
         self
@@ -136,7 +134,7 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
     /// stays allocated: a provider that must not lose it compares its allocations with the claims
     /// by itself.
     ///
-    /// [`ClaimHandler::release_address`]: crate::ClaimHandler::release_address
+    /// [`ClaimHandler::release_address`]: crate::advanced::ClaimHandler::release_address
     pub fn sweep(mut self, options: SweepOptions) -> Self {
         self.sweep = Some(options);
         self
@@ -181,7 +179,6 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             addresses_synced: addresses_synced.clone(),
             controller: &mut controller,
             contract: contract.clone(),
-            addresses: Arc::clone(&addresses),
             pools,
             address_event_handlers: vec![Arc::clone(&addresses) as _],
             claim_event_handlers: Vec::new(),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::controller::{Action, Attempt};
 use capi_ipam_controller::{clock, patch};
+use capi_ipam_protocol::decision::AddressState;
 use kube::ResourceExt;
 use tracing::debug;
 
@@ -13,7 +14,6 @@ use crate::adapter::{HandlerError, ProviderAdapter};
 use crate::api::IPAddressClaim;
 use crate::attempt_state::{AttemptState, MAX_UNREPORTED_FAILURES};
 use crate::claim_conditions::{ClaimConditions, status_diff};
-use crate::decision::AddressState;
 use crate::error::ReconcileError;
 use crate::message_debounce::{MESSAGE_DEBOUNCE, MessageDebounce, StatusWrite};
 use crate::reconciler::ClaimReconciler;

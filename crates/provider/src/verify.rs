@@ -5,13 +5,13 @@
 
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::controller::{Action, Attempt};
+use capi_ipam_protocol::decision::{ClaimView, ClusterState};
 use kube::ResourceExt;
 use tracing::debug;
 
 use crate::adapter::{ClaimHandler, HandlerError, PoolView, ProviderAdapter};
 use crate::api::{IPAddress, IPAddressClaim, conditions};
 use crate::attempt_state::AttemptState;
-use crate::decision::{ClaimView, ClusterState};
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
 use crate::index::owning_claim;

@@ -12,7 +12,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use capi_ipam_provider::HandlerError;
+use capi_ipam_provider::prelude::HandlerError;
 use etcd_client::{
     Client, Compare, CompareOp, ConnectOptions, Error, GetOptions, PutOptions, Txn, TxnOp,
     TxnOpResponse,
