@@ -11,7 +11,7 @@ use capi_ipam_provider::advanced::{ClaimOptions, SweepOptions};
 use capi_ipam_provider::api::IPAddressClaim;
 use capi_ipam_provider::api::advice::MISSING_POOL;
 use capi_ipam_provider::prelude::{
-    Allocation, ClaimReconciler, HandlerError, PoolProvider, Released, WatchedPools,
+    Allocation, Claim, ClaimReconciler, HandlerError, PoolProvider, Released, WatchedPools,
 };
 use kube::{CustomResource, ResourceExt};
 use parking_lot::Mutex;
@@ -62,7 +62,7 @@ impl PoolProvider for Memory {
     )]
     async fn allocate(
         &self,
-        claim: &IPAddressClaim,
+        claim: &Claim,
         pool: &MemoryPool,
         existing: Option<IpAddr>,
     ) -> Result<Allocation, HandlerError> {
@@ -75,7 +75,7 @@ impl PoolProvider for Memory {
             "invalid prefix" => return Ok(Allocation::new(addresses[0], 99)),
             _ => {}
         }
-        let uid = claim.uid().unwrap_or_default();
+        let uid = claim.uid.to_string();
         let mut owners = self.owners.lock();
         let own = existing.or_else(|| {
             addresses
@@ -105,32 +105,31 @@ impl PoolProvider for Memory {
         })
     }
 
-    async fn release(&self, claim: &IPAddressClaim) -> Result<Released, HandlerError> {
+    async fn release(&self, claim: &Claim) -> Result<Released, HandlerError> {
         let fails =
             self.failing_releases
                 .try_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
                     left.checked_sub(1)
                 });
-        if claim.name_any() == STUCK || fails.is_ok() {
+        if claim.name == STUCK || fails.is_ok() {
             return Err(HandlerError::transient(
                 "cannot release the address",
                 "the backend is down",
             ));
         }
-        self.owners
-            .lock()
-            .retain(|_, owner| Some(&*owner) != claim.metadata.uid.as_ref());
+        let uid = claim.uid.to_string();
+        self.owners.lock().retain(|_, owner| *owner != uid);
         Ok(Released::Now)
     }
 
     async fn verify(
         &self,
-        claim: &IPAddressClaim,
+        claim: &Claim,
         _: &MemoryPool,
         address: IpAddr,
     ) -> Result<bool, HandlerError> {
         self.verifications.fetch_add(1, Ordering::Relaxed);
-        Ok(self.owners.lock().get(&address) == claim.metadata.uid.as_ref())
+        Ok(self.owners.lock().get(&address) == Some(&claim.uid.to_string()))
     }
 
     fn validate(&self, pool: &MemoryPool) -> Result<(), String> {

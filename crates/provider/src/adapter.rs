@@ -58,7 +58,7 @@ impl PoolKind {
 /// use std::sync::Arc;
 ///
 /// use capi_ipam_provider::advanced::{ClaimHandler, Ensured, PoolKind, PoolView, ProviderAdapter};
-/// use capi_ipam_provider::api::IPAddress;
+/// use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 /// use capi_ipam_provider::controller::client::ResourceClient;
 /// use capi_ipam_provider::prelude::*;
 /// use kube::{Api, Client, CustomResource, ResourceExt};
@@ -111,18 +111,20 @@ impl PoolKind {
 ///
 ///     async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
 ///         let pool = self.pool.as_ref().ok_or_else(|| HandlerError::Permanent("the pool is missing".to_owned()))?;
-///         let owner = self.claim.uid().unwrap_or_default();
+///         let claim = Claim::of(&self.claim)?;
 ///         let wanted = existing.map(|address| address.spec.address.as_str());
 ///         // Idempotent: returns the same address for the same owner.
-///         let address: IpAddr = ipam::reserve(&pool.spec.network, &owner, wanted)
+///         let address: IpAddr = ipam::reserve(&pool.spec.network, &claim.uid.to_string(), wanted)
 ///             .await
 ///             .map_err(|error| HandlerError::transient("cannot reserve an address", error))?;
 ///         Ok(Allocation::new(address, pool.spec.prefix).into())
 ///     }
 ///
 ///     async fn release_address(&mut self) -> Result<Released, HandlerError> {
-///         let owner = self.claim.uid().unwrap_or_default();
-///         ipam::release(&owner).await.map_err(|error| HandlerError::transient("cannot release the address", error))?;
+///         let claim = Claim::of(&self.claim)?;
+///         ipam::release(&claim.uid.to_string())
+///             .await
+///             .map_err(|error| HandlerError::transient("cannot release the address", error))?;
 ///         Ok(Released::Now)
 ///     }
 /// }

@@ -42,7 +42,7 @@
 //! use std::process::ExitCode;
 //!
 //! use capi_ipam_provider::prelude::*;
-//! use kube::{CustomResource, ResourceExt};
+//! use kube::CustomResource;
 //! use schemars::JsonSchema;
 //! use serde::{Deserialize, Serialize};
 //!
@@ -69,19 +69,19 @@
 //!
 //!     async fn allocate(
 //!         &self,
-//!         claim: &IPAddressClaim,
+//!         claim: &Claim,
 //!         pool: &ExternalPool,
 //!         existing: Option<IpAddr>,
 //!     ) -> Result<Allocation, HandlerError> {
 //!         // Idempotent: returns the same address for the same owner.
-//!         let address = ipam::reserve(&pool.spec.network, &claim.uid().unwrap_or_default(), existing)
+//!         let address = ipam::reserve(&pool.spec.network, &claim.uid.to_string(), existing)
 //!             .await
 //!             .map_err(|error| HandlerError::transient("cannot reserve an address", error))?;
 //!         Ok(Allocation::new(address, pool.spec.prefix))
 //!     }
 //!
-//!     async fn release(&self, claim: &IPAddressClaim) -> Result<Released, HandlerError> {
-//!         ipam::release(&claim.uid().unwrap_or_default())
+//!     async fn release(&self, claim: &Claim) -> Result<Released, HandlerError> {
+//!         ipam::release(&claim.uid.to_string())
 //!             .await
 //!             .map_err(|error| HandlerError::transient("cannot release the address", error))?;
 //!         Ok(Released::Now)
@@ -110,6 +110,7 @@ mod address_use;
 mod attempt_state;
 mod backoff;
 mod bind;
+mod claim;
 mod claim_cache;
 mod claim_conditions;
 mod clusters;
@@ -147,7 +148,7 @@ pub use capi_ipam_controller as controller;
 /// ```
 pub mod prelude {
     pub use crate::adapter::{Allocation, HandlerError, Released};
-    pub use crate::api::IPAddressClaim;
+    pub use crate::claim::Claim;
     pub use crate::controller::manager::{self, Identity};
     pub use crate::pools::{PoolProvider, WatchedPools};
     pub use crate::reconciler::ClaimReconciler;

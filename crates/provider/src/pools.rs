@@ -26,6 +26,7 @@ use self::cache::{DeletedClaims, PoolCache};
 use self::handler::PoolHandler;
 use crate::adapter::{Allocation, HandlerError, PoolKind, ProviderAdapter, Released};
 use crate::api::IPAddressClaim;
+use crate::claim::Claim;
 use crate::contract::ContractClient;
 #[cfg(doc)]
 use crate::options::ClaimOptions;
@@ -35,8 +36,8 @@ use crate::setup::ProviderSetup;
 /// [`WatchedPools`].
 ///
 /// The methods may wait for a backend, for [`ClaimOptions::handler_timeout`] at most. They must be
-/// idempotent: each may be called again after any failure, also by another process. `metadata.uid`
-/// of the claim identifies the caller.
+/// idempotent: each may be called again after any failure, also by another process. The uid of
+/// the claim identifies the caller.
 ///
 /// A request to the backend that timed out, or whose program was killed, can still be applied
 /// later, even after [`Self::release`]. The backend has to reject an allocation that arrives after
@@ -67,24 +68,22 @@ pub trait PoolProvider: Send + Sync + 'static {
     /// - [`HandlerError::Conflict`], [`HandlerError::Transient`]: try again.
     fn allocate(
         &self,
-        claim: &IPAddressClaim,
+        claim: &Claim,
         pool: &Self::Pool,
         existing: Option<IpAddr>,
     ) -> impl Future<Output = Result<Allocation, HandlerError>> + Send;
 
     /// Releases the address of the claim. Called once its IPAddress no longer exists, also if none
     /// ever existed, and possibly again after success. The pool may not exist any more.
-    fn release(
-        &self,
-        claim: &IPAddressClaim,
-    ) -> impl Future<Output = Result<Released, HandlerError>> + Send;
+    fn release(&self, claim: &Claim)
+    -> impl Future<Output = Result<Released, HandlerError>> + Send;
 
     /// Returns whether the address is still allocated to the claim, see [`ClaimHandler::verify`].
     ///
     /// [`ClaimHandler::verify`]: crate::advanced::ClaimHandler::verify
     fn verify(
         &self,
-        _claim: &IPAddressClaim,
+        _claim: &Claim,
         _pool: &Self::Pool,
         _address: IpAddr,
     ) -> impl Future<Output = Result<bool, HandlerError>> + Send {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use capi_ipam_provider::prelude::*;
 use ipnet::IpNet;
-use kube::{CustomResource, ResourceExt};
+use kube::CustomResource;
 
 use crate::store::{Record, Store};
 
@@ -38,12 +38,8 @@ fn subnet(pool: &EtcdPool) -> Result<IpNet, String> {
 }
 
 /// The key of the pool of a claim in etcd.
-fn pool_key(claim: &IPAddressClaim) -> String {
-    format!(
-        "{}/{}",
-        claim.namespace().unwrap_or_default(),
-        claim.spec.pool_ref.name
-    )
+fn pool_key(claim: &Claim) -> String {
+    format!("{}/{}", claim.namespace, claim.pool)
 }
 
 impl PoolProvider for EtcdProvider {
@@ -51,11 +47,11 @@ impl PoolProvider for EtcdProvider {
 
     async fn allocate(
         &self,
-        claim: &IPAddressClaim,
+        claim: &Claim,
         pool: &EtcdPool,
         existing: Option<IpAddr>,
     ) -> Result<Allocation, HandlerError> {
-        let (key, uid) = (pool_key(claim), claim.uid().unwrap_or_default());
+        let (key, uid) = (pool_key(claim), claim.uid.to_string());
         let subnet = subnet(pool).map_err(HandlerError::PoolNotReady)?;
         let own = if existing.is_some() {
             existing
@@ -91,21 +87,21 @@ impl PoolProvider for EtcdProvider {
         }
     }
 
-    async fn release(&self, claim: &IPAddressClaim) -> Result<Released, HandlerError> {
+    async fn release(&self, claim: &Claim) -> Result<Released, HandlerError> {
         self.store
-            .release(&pool_key(claim), &claim.uid().unwrap_or_default())
+            .release(&pool_key(claim), &claim.uid.to_string())
             .await?;
         Ok(Released::Now)
     }
 
     async fn verify(
         &self,
-        claim: &IPAddressClaim,
+        claim: &Claim,
         _: &EtcdPool,
         address: IpAddr,
     ) -> Result<bool, HandlerError> {
         let owner = self.store.owner_of(&pool_key(claim), address).await?;
-        Ok(owner.is_some() && owner == claim.metadata.uid)
+        Ok(owner == Some(claim.uid.to_string()))
     }
 
     fn validate(&self, pool: &EtcdPool) -> Result<(), String> {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use capi_ipam_provider::controller::{client, patch};
 use capi_ipam_provider::prelude::*;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client, CustomResource, ResourceExt};
+use kube::{Api, Client, CustomResource};
 
 /// A pool: addresses of one subnet.
 #[derive(
@@ -37,14 +37,13 @@ impl ListProvider {
     /// since it was read.
     async fn update<T>(
         &self,
-        claim: &IPAddressClaim,
+        claim: &Claim,
         change: impl FnOnce(&mut BTreeMap<String, String>) -> Result<T, HandlerError>,
     ) -> Result<T, HandlerError> {
-        let api = Api::namespaced(self.client.clone(), &claim.namespace().unwrap_or_default());
+        let api = Api::namespaced(self.client.clone(), &claim.namespace);
         let maps = client::ResourceClient::new(api, &());
         let mut empty = ConfigMap::default();
-        empty.metadata.name =
-            Some(self.flags.config_map_prefix.clone() + &claim.spec.pool_ref.name);
+        empty.metadata.name = Some(self.flags.config_map_prefix.clone() + &claim.pool);
         let before = maps.get_or_create(&empty).await?;
         let mut after = before.clone();
         let result = change(after.data.get_or_insert_default())?;
@@ -58,11 +57,11 @@ impl PoolProvider for ListProvider {
 
     async fn allocate(
         &self,
-        claim: &IPAddressClaim,
+        claim: &Claim,
         pool: &ListPool,
         existing: Option<IpAddr>,
     ) -> Result<Allocation, HandlerError> {
-        let uid = claim.uid().unwrap_or_default();
+        let uid = claim.uid.to_string();
         let choose = |record: &mut BTreeMap<String, String>| {
             let own = record.remove(&uid).and_then(|address| address.parse().ok());
             let is_free =
@@ -81,8 +80,8 @@ impl PoolProvider for ListProvider {
         self.update(claim, choose).await
     }
 
-    async fn release(&self, claim: &IPAddressClaim) -> Result<Released, HandlerError> {
-        let uid = claim.uid().unwrap_or_default();
+    async fn release(&self, claim: &Claim) -> Result<Released, HandlerError> {
+        let uid = claim.uid.to_string();
         // This changes the ConfigMap in any case, so a late write of `allocate` fails.
         self.update(claim, |record| {
             Ok((

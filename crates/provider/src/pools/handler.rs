@@ -9,6 +9,7 @@ use super::{PoolProvider, Shared};
 use crate::adapter::{ClaimHandler, Ensured, HandlerError, PoolView, Released};
 use crate::api::advice::MISSING_POOL;
 use crate::api::{IPAddress, IPAddressClaim};
+use crate::claim::Claim;
 
 /// Handles one claim of a [`PoolProvider`] during one reconcile.
 pub struct PoolHandler<P: PoolProvider> {
@@ -122,12 +123,13 @@ impl<P: PoolProvider> ClaimHandler for PoolHandler<P> {
         &mut self,
         existing: Option<&IPAddress>,
     ) -> Result<Ensured, HandlerError> {
+        let claim = Claim::of(&self.claim)?;
         let existing = existing.map(Self::parse).transpose()?;
         let mut request = self.shared.pools.request(&self.claim);
         let allocated = self
             .shared
             .provider
-            .allocate(&self.claim, self.pool()?, existing)
+            .allocate(&claim, self.pool()?, existing)
             .await;
         request.is_exhausted = matches!(allocated, Err(HandlerError::PoolExhausted(_)));
         drop(request);
@@ -144,7 +146,8 @@ impl<P: PoolProvider> ClaimHandler for PoolHandler<P> {
     }
 
     async fn release_address(&mut self) -> Result<Released, HandlerError> {
-        let released = self.shared.provider.release(&self.claim).await?;
+        let claim = Claim::of(&self.claim)?;
+        let released = self.shared.provider.release(&claim).await?;
         if released == Released::Now {
             self.shared.pools.stop_waiting(&self.claim);
             self.shared.pools.wake_oldest(&self.claim);
@@ -153,10 +156,11 @@ impl<P: PoolProvider> ClaimHandler for PoolHandler<P> {
     }
 
     async fn verify(&mut self, address: &IPAddress) -> Result<bool, HandlerError> {
+        let claim = Claim::of(&self.claim)?;
         let result = self
             .shared
             .provider
-            .verify(&self.claim, self.pool()?, Self::parse(address)?)
+            .verify(&claim, self.pool()?, Self::parse(address)?)
             .await;
         self.shared.pools.stop_waiting(&self.claim);
         result
