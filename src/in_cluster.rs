@@ -64,6 +64,7 @@ use std::time::Duration;
 
 use capi_ipam_api::{IPNetwork, IPReservation, IPSlice, InClusterKind, names};
 use capi_ipam_controller::client::ResourceClient;
+use capi_ipam_controller::controller::ControllerBuilder;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -168,7 +169,7 @@ fn set_up(
     let mut network_controller = None;
     let (context, pools_synced) =
         pools::register(setup.manager, &objects_synced, |manager, pools| {
-            let controller = manager.controller::<IPNetwork, _>("IPNetwork");
+            let controller: ControllerBuilder<IPNetwork> = manager.controller("IPNetwork");
             let trigger = controller.trigger();
             network_controller = Some(controller);
             let enqueue_network =

@@ -3,7 +3,6 @@
 //! Which pools belong to a network is computed in the ledger. All managers reconcile all networks:
 //! what they write depends only on objects that all of them see.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -48,7 +47,7 @@ const MAX_MEMBERS: usize = 50;
 /// ready; its own `gate` does not wait for them, since the controllers of pools wait for it.
 pub(super) fn register(
     manager: &mut Manager,
-    controller: ControllerBuilder<IPNetwork, Infallible>,
+    controller: ControllerBuilder<IPNetwork>,
     context: &Arc<Context>,
     gate: &ReadinessGate,
     gates: Vec<ReadinessGate>,
@@ -78,7 +77,6 @@ struct NetworkReconciler {
 
 impl Reconciler for NetworkReconciler {
     type Object = IPNetwork;
-    type Compact = Infallible;
     type State = ();
     type Error = CallError;
 

@@ -4,7 +4,6 @@ mod status;
 mod status_rate;
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolStatus, names};
 use capi_ipam_controller::client::PrunedFields;
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{
-    Action, Attempt, Cached, Cause, ControllerBuilder, Reconciler, Trigger,
+    Action, Attempt, Cause, ControllerBuilder, Reconciler, Trigger,
 };
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
@@ -81,7 +80,7 @@ pub(super) fn register(
 
 fn start(
     kind: InClusterKind,
-    mut controller: ControllerBuilder<Pool, Infallible>,
+    mut controller: ControllerBuilder<Pool>,
     manager: &mut Manager,
     context: &Arc<Context>,
     gates: &[ReadinessGate],
@@ -143,7 +142,6 @@ struct PoolReconciler {
 
 impl Reconciler for PoolReconciler {
     type Object = Pool;
-    type Compact = Infallible;
     /// Number of consecutive attempts that ended with a conflict.
     type State = u32;
     type Error = PoolError;
@@ -152,11 +150,8 @@ impl Reconciler for PoolReconciler {
         pool.clear_spec();
     }
 
-    fn priority(&self, pool: &Cached<Pool, Infallible>, _: Cause) -> Priority {
-        match pool {
-            Cached::Full(pool) => priority_of(pool),
-            Cached::Compact(never) => match *never {},
-        }
+    fn priority(&self, pool: &Pool, _: Cause) -> Priority {
+        priority_of(pool)
     }
 
     /// A pool recovers within seconds once the cause of its failure is gone.

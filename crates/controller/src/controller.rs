@@ -6,7 +6,7 @@
 //! - The work queue serves namespaces in turn, and an object is never reconciled by two tasks at
 //!   the same time. Objects of low [priority](crate::priority) come last, and their requests yield
 //!   to others.
-//! - An object that needs no reconcile is cached in a compact form ([`Cached`]), so memory and
+//! - Objects that need no reconcile can be cached in a compact form ([`Compaction`]), so memory and
 //!   start-up time depend on the pending work more than on the number of objects. This and the fair
 //!   queue are what kube-runtime's controller lacks.
 //! - Failures are retried with a backoff for each object, or given up ([`Reconciler::retry`]). The
@@ -16,12 +16,14 @@
 
 mod backoff;
 mod closure;
+mod compaction;
 mod progress;
 mod queue;
 mod store;
 mod worker;
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -36,6 +38,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use self::closure::{ReconcileFn, reconcile_fn};
+pub use self::compaction::Compaction;
+use self::compaction::NoCompaction;
 pub use self::store::{Cached, Store};
 use self::worker::{Worker, WorkerOptions, forward_events};
 use crate::health::ReadinessGate;
@@ -49,9 +53,6 @@ use crate::watch::{WatchSpec, watch_into, watch_stream};
 pub trait Reconciler: Send + Sync + 'static {
     /// The reconciled kind.
     type Object: Resource + Clone + Debug + Send + Sync + 'static;
-    /// The compact form in which an object that needs no reconcile is cached. Use
-    /// [`Infallible`](std::convert::Infallible) if all objects are cached in full.
-    type Compact: Clone + Debug + Send + Sync + 'static;
     /// State that is passed from one attempt at an object to the next. Dropped after
     /// [`Action::AwaitChange`], and when more than the status of the object changes.
     type State: Default + Send + 'static;
@@ -68,18 +69,15 @@ pub trait Reconciler: Send + Sync + 'static {
 
     /// Called before each reconcile, in the order in which reconciles start: first in, first out
     /// for the objects of a namespace. The returned value is dropped when the reconcile has ended,
-    /// also by a panic. It must be fast.
-    fn starting(
-        &self,
-        _object: &Cached<Self::Object, Self::Compact>,
-    ) -> Option<Box<dyn Any + Send>> {
+    /// also by a panic. It must be fast. Not called for an object in compact form.
+    fn starting(&self, _object: &Self::Object) -> Option<Box<dyn Any + Send>> {
         None
     }
 
     /// The priority of an object: low if nobody waits for its reconcile. An object in the queue
     /// keeps the highest priority with which it was enqueued. Called for every event and every
     /// trigger, so it must be fast.
-    fn priority(&self, _object: &Cached<Self::Object, Self::Compact>, _cause: Cause) -> Priority {
+    fn priority(&self, _object: &Self::Object, _cause: Cause) -> Priority {
         Priority::Normal
     }
 
@@ -108,47 +106,11 @@ pub trait Reconciler: Send + Sync + 'static {
         Retry::After(RetryPolicy::default().delay(failures))
     }
 
-    /// Called when an object is cached, changes or is removed, with the cached states before and
-    /// after: for metrics. It must be fast.
-    fn cached(
-        &self,
-        _before: Option<&Cached<Self::Object, Self::Compact>>,
-        _after: Option<&Cached<Self::Object, Self::Compact>>,
-    ) {
-    }
-
-    /// The compact form of an object that needs no reconcile according to its own fields; `None` to
-    /// cache it in full and to reconcile it.
-    fn compact(&self, _object: &Self::Object) -> Option<Self::Compact> {
-        None
-    }
-
-    /// Removes fields of an object that is cached in full, after the handler of the watch and
-    /// [`Reconciler::compact`] have seen it. The result is what [`Store`] returns, what is
-    /// reconciled, and what the handler gets as deleted when a new list does not contain the
-    /// object. It must keep the metadata that identifies the object.
+    /// Removes fields of an object before it is cached, after the handler of the watch has seen it.
+    /// The result is what [`Store`] returns, what is reconciled, and what the handler gets as
+    /// deleted when a new list does not contain the object. It must keep the metadata that
+    /// identifies the object.
     fn transform(_object: &mut Self::Object) {}
-
-    /// Creates an object from its compact form, which the handler of the watch gets as deleted when
-    /// a new list does not contain the object. `None` if the handler need not know.
-    fn expand(&self, _name: &NamespacedName, _compact: &Self::Compact) -> Option<Self::Object> {
-        None
-    }
-
-    /// Whether an object in compact form needs a reconcile after all, because of other objects.
-    /// Called for every watch event and every trigger of the object, so it must be fast. If true,
-    /// the object is fetched and reconciled.
-    fn needs_reconcile(&self, _name: &NamespacedName, _compact: &Self::Compact) -> bool {
-        false
-    }
-
-    /// Reads an object that is cached in compact form from the API server.
-    fn fetch(
-        &self,
-        _name: &NamespacedName,
-    ) -> impl Future<Output = Result<Option<Self::Object>, Self::Error>> + Send {
-        std::future::ready(Ok(None))
-    }
 }
 
 /// One attempt to reconcile an object.
@@ -233,8 +195,9 @@ impl<K> Trigger<K> {
 /// Number of events of the main watch that are buffered for the worker.
 const EVENT_BUFFER: usize = 64;
 
-/// Builds a controller from its watches and runs it.
-pub struct ControllerBuilder<K, S> {
+/// Builds a controller from its watches and runs it. `S` is the compact form of objects in its
+/// cache; by default there is none.
+pub struct ControllerBuilder<K, S = Infallible> {
     name: String,
     store: Store<K, S>,
     trigger: Trigger<K>,
@@ -315,17 +278,18 @@ where
         self.gates.push(synced);
     }
 
-    /// Reconciles the objects of `main` until `stop` is cancelled. Then starts no reconcile, and
-    /// returns when those in progress are done. The gate of `main` becomes ready when the initial
-    /// list is in the [`Store`].
-    pub async fn run<R>(
+    /// [Runs](ControllerBuilder::run) the controller with a cache that contains some objects in
+    /// compact form.
+    pub async fn run_with_compaction<R, C>(
         self,
         main: WatchSpec<K>,
         concurrency: u16,
         stop: CancellationToken,
         reconciler: Arc<R>,
+        compaction: Arc<C>,
     ) where
-        R: Reconciler<Object = K, Compact = S>,
+        R: Reconciler<Object = K>,
+        C: Compaction<K, Compact = S>,
     {
         let (handler, synced) = (Arc::clone(&main.handler), main.synced.clone());
         let events = watch_stream(main);
@@ -338,7 +302,7 @@ where
             metrics,
             priorities,
         };
-        let worker = Worker::new(options, reconciler, handler, self.store, synced);
+        let worker = Worker::new(options, reconciler, compaction, handler, self.store, synced);
         // One task for each watch: a single future would poll all watches whenever one of them
         // wakes up.
         let mut watches: JoinSet<()> = self.watches.into_iter().collect();
@@ -354,5 +318,26 @@ where
                 }
             }
         }
+    }
+}
+
+impl<K> ControllerBuilder<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Clone + Debug + Send + Sync,
+{
+    /// Reconciles the objects of `main` until `stop` is cancelled. Then starts no reconcile, and
+    /// returns when those in progress are done. The gate of `main` becomes ready when the initial
+    /// list is in the [`Store`].
+    pub async fn run<R: Reconciler<Object = K>>(
+        self,
+        main: WatchSpec<K>,
+        concurrency: u16,
+        stop: CancellationToken,
+        reconciler: Arc<R>,
+    ) {
+        let compaction = Arc::new(NoCompaction);
+        self.run_with_compaction(main, concurrency, stop, reconciler, compaction)
+            .await;
     }
 }

@@ -114,6 +114,7 @@ mod claim;
 mod claim_cache;
 mod claim_conditions;
 mod clusters;
+mod compaction;
 mod contract;
 mod duplicate;
 mod early_release;

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::error_chain;
-use capi_ipam_controller::controller::{Action, Attempt, Cached, Cause, Reconciler};
+use capi_ipam_controller::controller::{Action, Attempt, Cause, Reconciler};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
-use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::Retry;
 use capi_ipam_controller::{finalizer, trace_span, traces};
@@ -27,14 +26,14 @@ use crate::attempt_state::{
     AttemptState, MAX_UNREPORTED_ATTEMPT, MAX_UNREPORTED_CONFLICTS, MAX_UNREPORTED_FAILURES,
 };
 use crate::backoff::ClaimBackoff;
-use crate::claim_cache::{ClaimFilter, CompactClaim};
+use crate::claim_cache::ClaimFilter;
 use crate::claim_conditions::{ClaimConditions, waits_for_free_address};
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
 use crate::index::AddressIndex;
-use crate::metrics::{ClaimMetrics, state_of};
+use crate::metrics::ClaimMetrics;
 use crate::options::ClaimOptions;
 use crate::pending_creates::PendingCreates;
 use crate::verification::Verification;
@@ -101,7 +100,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         self.expectations.expect_deleted(claim, Instant::now());
     }
 
-    fn reports_not_ready(&self, claim: &IPAddressClaim) -> bool {
+    pub(super) fn reports_not_ready(&self, claim: &IPAddressClaim) -> bool {
         let status = claim.status.as_ref();
         let conditions = status
             .map(|status| status.conditions(self.contract.ipam))
@@ -241,44 +240,10 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
 
 impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     type Object = IPAddressClaim;
-    type Compact = CompactClaim;
     type State = AttemptState;
     type Error = ReconcileError;
 
-    fn compact(&self, claim: &IPAddressClaim) -> Option<CompactClaim> {
-        let is_managed = self.filter.matches(claim);
-        if is_managed
-            && (self.expectations.is_stale(claim, Instant::now()) || self.reports_not_ready(claim))
-        {
-            return None;
-        }
-        CompactClaim::of(
-            claim,
-            self.addresses.intern(&claim.spec.pool_ref),
-            is_managed,
-        )
-    }
-
-    fn expand(&self, name: &NamespacedName, claim: &CompactClaim) -> Option<IPAddressClaim> {
-        claim.is_managed.then(|| claim.expand(name))
-    }
-
-    fn cached(
-        &self,
-        before: Option<&Cached<IPAddressClaim, CompactClaim>>,
-        after: Option<&Cached<IPAddressClaim, CompactClaim>>,
-    ) {
-        let state = |cached: Option<&_>| cached.and_then(|cached| state_of(&self.filter, cached));
-        self.metrics.count(state(before), state(after));
-    }
-
-    fn starting(
-        &self,
-        claim: &Cached<IPAddressClaim, CompactClaim>,
-    ) -> Option<Box<dyn Any + Send>> {
-        let Cached::Full(claim) = claim else {
-            return None;
-        };
+    fn starting(&self, claim: &IPAddressClaim) -> Option<Box<dyn Any + Send>> {
         let needs_address =
             claim.bound_address().is_none() && claim.metadata.deletion_timestamp.is_none();
         if !needs_address || !self.filter.matches(claim) {
@@ -297,37 +262,9 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         }
     }
 
-    /// Consistent with [`decide`]: a bound claim with a valid IPAddress needs no action.
-    fn needs_reconcile(&self, name: &NamespacedName, claim: &CompactClaim) -> bool {
-        let address = || {
-            self.addresses
-                .state_of(name.namespace(), name.name(), Some(claim.uid), &claim.pool)
-        };
-        let is_due = || {
-            self.verification
-                .as_ref()
-                .is_some_and(|verification| verification.is_due(claim.uid))
-        };
-        claim.is_managed
-            && (!matches!(address(), AddressState::Valid | AddressState::Deleting) || is_due())
-    }
-
-    fn priority(&self, claim: &Cached<IPAddressClaim, CompactClaim>, cause: Cause) -> Priority {
-        match claim {
-            // It is bound.
-            Cached::Compact(_) => Priority::Low,
-            Cached::Full(claim) => priority_of(claim, cause, || {
-                self.addresses.state_for(claim) != AddressState::Absent
-            }),
-        }
-    }
-
-    async fn fetch(&self, name: &NamespacedName) -> Result<Option<IPAddressClaim>, ReconcileError> {
-        Ok(self
-            .contract
-            .claims(name.namespace())
-            .get(name.name())
-            .await?)
+    fn priority(&self, claim: &IPAddressClaim, cause: Cause) -> Priority {
+        let has_address = || self.addresses.state_for(claim) != AddressState::Absent;
+        priority_of(claim, cause, has_address)
     }
 
     async fn reconcile(

@@ -304,7 +304,13 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         }
         manager.add(
             "the controller of claims",
-            controller.run(main, concurrency, stop, reconciler),
+            controller.run_with_compaction(
+                main,
+                concurrency,
+                stop,
+                Arc::clone(&reconciler),
+                reconciler,
+            ),
         );
         Ok(())
     }

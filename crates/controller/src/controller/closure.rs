@@ -1,6 +1,5 @@
 //! A closure as a reconciler.
 
-use std::convert::Infallible;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -15,8 +14,8 @@ pub struct ReconcileFn<K, F> {
     kind: PhantomData<fn(K)>,
 }
 
-/// Creates a reconciler from an asynchronous closure, for controllers without state, compact cache
-/// and own retries.
+/// Creates a reconciler from an asynchronous closure, for controllers without state and own
+/// retries.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -53,7 +52,6 @@ where
     R: Future<Output = Result<Action, E>> + Send,
 {
     type Object = K;
-    type Compact = Infallible;
     type State = ();
     type Error = E;
 

@@ -1,5 +1,6 @@
 //! The cache of a controller: its objects as the watch last returned them.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -9,7 +10,7 @@ use crate::observed::{ByName, ListNumber, Lists};
 
 /// A cached object.
 #[derive(Debug)]
-pub enum Cached<K, S> {
+pub enum Cached<K, S = Infallible> {
     /// The whole object.
     Full(Arc<K>),
     /// The compact form of an object that needs no reconcile.
@@ -27,7 +28,7 @@ impl<K, S: Clone> Clone for Cached<K, S> {
 
 /// A read-only view of the cached objects of a controller. Clones share the cache.
 #[derive(Debug)]
-pub struct Store<K, S> {
+pub struct Store<K, S = Infallible> {
     objects: Arc<RwLock<Objects<K, S>>>,
 }
 

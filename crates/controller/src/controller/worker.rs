@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::backoff::{Backoffs, Start};
+use super::compaction::Compaction;
 use super::progress::LowPriorityProgress;
 use super::queue::{Queue, Reason};
 use super::store::{Cached, Store};
@@ -46,9 +47,10 @@ const PANIC_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// rounded up.
 const LOW_PRIORITY_DIVISOR: usize = 4;
 
-struct Context<R: Reconciler> {
+struct Context<R: Reconciler, C> {
     name: String,
     reconciler: Arc<R>,
+    compaction: Arc<C>,
     backoffs: Backoffs<R::State>,
     timeout: Duration,
     metrics: WorkerMetrics,
@@ -59,10 +61,10 @@ struct Context<R: Reconciler> {
 type Ended = (NamespacedName, Priority, Option<Duration>);
 
 /// A running controller.
-pub(super) struct Worker<R: Reconciler> {
-    context: Arc<Context<R>>,
+pub(super) struct Worker<R: Reconciler, C: Compaction<R::Object>> {
+    context: Arc<Context<R, C>>,
     handler: Arc<dyn EventHandler<R::Object>>,
-    store: Store<R::Object, R::Compact>,
+    store: Store<R::Object, C::Compact>,
     /// Becomes ready when the initial list is in the store.
     synced: ReadinessGate,
     queue: Queue,
@@ -85,12 +87,13 @@ pub(super) struct WorkerOptions {
     pub(super) priorities: Priorities,
 }
 
-impl<R: Reconciler> Worker<R> {
+impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     pub(super) fn new(
         options: WorkerOptions,
         reconciler: Arc<R>,
+        compaction: Arc<C>,
         handler: Arc<dyn EventHandler<R::Object>>,
-        store: Store<R::Object, R::Compact>,
+        store: Store<R::Object, C::Compact>,
         synced: ReadinessGate,
     ) -> Self {
         let WorkerOptions {
@@ -104,6 +107,7 @@ impl<R: Reconciler> Worker<R> {
         let context = Arc::new(Context {
             name,
             reconciler,
+            compaction,
             backoffs,
             timeout,
             metrics,
@@ -200,7 +204,10 @@ impl<R: Reconciler> Worker<R> {
                     if reason.priority == Priority::Low {
                         self.running_low = self.running_low.saturating_add(1);
                     }
-                    let started = self.context.reconciler.starting(&cached);
+                    let started = match &cached {
+                        Cached::Full(object) => self.context.reconciler.starting(object),
+                        Cached::Compact(_) => None,
+                    };
                     running.spawn(catch_panic(
                         Arc::clone(&self.context),
                         key,
@@ -219,11 +226,11 @@ impl<R: Reconciler> Worker<R> {
     fn needs_reconcile(
         &self,
         key: &NamespacedName,
-        cached: &Cached<R::Object, R::Compact>,
+        cached: &Cached<R::Object, C::Compact>,
     ) -> bool {
         match cached {
             Cached::Full(_) => true,
-            Cached::Compact(compact) => self.context.reconciler.needs_reconcile(key, compact),
+            Cached::Compact(compact) => self.context.compaction.needs_reconcile(key, compact),
         }
     }
 
@@ -242,9 +249,15 @@ impl<R: Reconciler> Worker<R> {
     /// The priority of a cached object; low if it is not cached, since there is nothing to do then.
     fn priority(&self, key: &NamespacedName, cause: Cause) -> Priority {
         let cached = self.store.find(key);
-        cached.map_or(Priority::Low, |cached| {
-            self.context.reconciler.priority(&cached, cause)
-        })
+        cached.map_or(Priority::Low, |cached| self.priority_of(&cached, cause))
+    }
+
+    /// Nobody waits for an object in compact form: it needs no reconcile by its own fields.
+    fn priority_of(&self, cached: &Cached<R::Object, C::Compact>, cause: Cause) -> Priority {
+        match cached {
+            Cached::Full(object) => self.context.reconciler.priority(object, cause),
+            Cached::Compact(_) => Priority::Low,
+        }
     }
 
     fn handle_end(&mut self, ended: Result<Ended, JoinError>) {
@@ -276,7 +289,7 @@ impl<R: Reconciler> Worker<R> {
             Event::Init => self.store.begin_list(),
             Event::InitApply(mut object) | Event::Apply(mut object) => {
                 let key = NamespacedName::of(object.meta());
-                let cached = match self.context.reconciler.compact(&object) {
+                let cached = match self.context.compaction.compact(&object) {
                     Some(compact) => Cached::Compact(compact),
                     None => {
                         R::transform(&mut object);
@@ -285,11 +298,11 @@ impl<R: Reconciler> Worker<R> {
                 };
                 let before = self.store.insert(&key, cached.clone());
                 self.context
-                    .reconciler
+                    .compaction
                     .cached(before.as_ref(), Some(&cached));
                 if self.needs_reconcile(&key, &cached) {
                     let now = Instant::now();
-                    let priority = self.context.reconciler.priority(&cached, cause);
+                    let priority = self.priority_of(&cached, cause);
                     self.queue.add(key, now, now, Reason { cause, priority });
                 } else {
                     self.context.backoffs.forget(&key);
@@ -299,11 +312,11 @@ impl<R: Reconciler> Worker<R> {
                 let removed = self.store.end_list();
                 for (key, cached) in removed {
                     self.context.backoffs.forget(&key);
-                    self.context.reconciler.cached(Some(&cached), None);
+                    self.context.compaction.cached(Some(&cached), None);
                     let object = match cached {
                         Cached::Full(object) => Some(object),
                         Cached::Compact(compact) => {
-                            self.context.reconciler.expand(&key, &compact).map(Arc::new)
+                            self.context.compaction.expand(&key, &compact).map(Arc::new)
                         }
                     };
                     if let Some(object) = object {
@@ -316,14 +329,14 @@ impl<R: Reconciler> Worker<R> {
             Event::Delete(object) => {
                 let key = NamespacedName::of(object.meta());
                 let before = self.store.remove(&key);
-                self.context.reconciler.cached(before.as_ref(), None);
+                self.context.compaction.cached(before.as_ref(), None);
                 self.context.backoffs.forget(&key);
             }
         }
     }
 }
 
-impl<R: Reconciler> Worker<R> {
+impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     /// Why the object of an event is reconciled. Called before the object is stored.
     fn cause_of(&self, event: &Event<R::Object>) -> Cause {
         let (Event::InitApply(object) | Event::Apply(object)) = event else {
@@ -362,10 +375,10 @@ pub(super) async fn forward_events<K>(
 
 /// Processes one object, and returns its key even after a panic: the queue never starts a key that
 /// is not returned.
-async fn catch_panic<R: Reconciler>(
-    context: Arc<Context<R>>,
+async fn catch_panic<R: Reconciler, C: Compaction<R::Object>>(
+    context: Arc<Context<R, C>>,
     key: NamespacedName,
-    cached: Cached<R::Object, R::Compact>,
+    cached: Cached<R::Object, C::Compact>,
     Reason { cause, priority }: Reason,
     _started: Option<Box<dyn Any + Send>>,
 ) -> Ended {
@@ -381,16 +394,16 @@ async fn catch_panic<R: Reconciler>(
 }
 
 /// Fetches the object if necessary and reconciles it. Returns when to requeue it.
-async fn process<R: Reconciler>(
-    context: &Context<R>,
+async fn process<R: Reconciler, C: Compaction<R::Object>>(
+    context: &Context<R, C>,
     key: &NamespacedName,
-    cached: Cached<R::Object, R::Compact>,
+    cached: Cached<R::Object, C::Compact>,
     cause: Cause,
     priority: Priority,
 ) -> Option<Duration> {
     let object = match cached {
         Cached::Full(object) => object,
-        Cached::Compact(_) => match context.reconciler.fetch(key).await {
+        Cached::Compact(_) => match context.compaction.fetch(key).await {
             Ok(Some(object)) => Arc::new(object),
             Ok(None) => return None,
             Err(error) => {
@@ -407,8 +420,8 @@ async fn process<R: Reconciler>(
     reconcile(context, key, &object, cause, timeout).await
 }
 
-async fn reconcile<R: Reconciler>(
-    context: &Context<R>,
+async fn reconcile<R: Reconciler, C>(
+    context: &Context<R, C>,
     key: &NamespacedName,
     object: &Arc<R::Object>,
     cause: Cause,

@@ -6,6 +6,7 @@ use futures::stream::poll_fn;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::*;
+use crate::controller::compaction::NoCompaction;
 use crate::health::Health;
 use crate::metrics::Metrics;
 
@@ -17,7 +18,6 @@ struct Recorder {
 
 impl Reconciler for Recorder {
     type Object = ConfigMap;
-    type Compact = Infallible;
     type State = ();
     type Error = Infallible;
 
@@ -82,6 +82,7 @@ async fn main_kind_is_listed_last_and_reconciled_while_listed() {
     let worker = Worker::new(
         options(2),
         Arc::clone(&reconciler),
+        Arc::new(NoCompaction),
         Arc::new(()),
         Store::default(),
         synced(),
@@ -121,6 +122,7 @@ async fn gate_is_ready_when_the_store_has_the_list() {
     let worker = Worker::new(
         options(2),
         Arc::clone(&reconciler),
+        Arc::new(NoCompaction),
         Arc::new(()),
         store.clone(),
         synced.clone(),
@@ -164,6 +166,7 @@ async fn stored_object_is_trimmed() {
     let mut worker = Worker::new(
         options(1),
         recorder,
+        Arc::new(NoCompaction),
         Arc::clone(&handler) as _,
         store.clone(),
         synced(),
@@ -195,22 +198,20 @@ async fn stored_object_is_trimmed() {
 /// Caches all objects in compact form.
 struct Compacts;
 
-impl Reconciler for Compacts {
-    type Object = ConfigMap;
+impl Compaction<ConfigMap> for Compacts {
     type Compact = ();
-    type State = ();
     type Error = Infallible;
-
-    async fn reconcile(
-        &self,
-        _: Arc<ConfigMap>,
-        _: &mut Attempt<()>,
-    ) -> Result<Action, Infallible> {
-        Ok(Action::AwaitChange)
-    }
 
     fn compact(&self, _: &ConfigMap) -> Option<()> {
         Some(())
+    }
+
+    fn needs_reconcile(&self, _: &NamespacedName, (): &()) -> bool {
+        false
+    }
+
+    async fn fetch(&self, object: &NamespacedName) -> Result<Option<ConfigMap>, Infallible> {
+        Ok(Some(named(object.name())))
     }
 
     fn expand(&self, object: &NamespacedName, (): &()) -> Option<ConfigMap> {
@@ -223,6 +224,7 @@ async fn compact_object_missing_in_a_new_list_is_reported() {
     let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
     let mut worker = Worker::new(
         options(1),
+        Arc::new(Recorder::default()),
         Arc::new(Compacts),
         Arc::clone(&handler) as _,
         store,
@@ -252,19 +254,9 @@ async fn compact_object_missing_in_a_new_list_is_reported() {
 /// Panics when an object is fetched.
 struct Panics;
 
-impl Reconciler for Panics {
-    type Object = ConfigMap;
+impl Compaction<ConfigMap> for Panics {
     type Compact = ();
-    type State = ();
     type Error = Infallible;
-
-    async fn reconcile(
-        &self,
-        _: Arc<ConfigMap>,
-        _: &mut Attempt<()>,
-    ) -> Result<Action, Infallible> {
-        Ok(Action::AwaitChange)
-    }
 
     fn compact(&self, _: &ConfigMap) -> Option<()> {
         Some(())
@@ -277,6 +269,10 @@ impl Reconciler for Panics {
     async fn fetch(&self, _: &NamespacedName) -> Result<Option<ConfigMap>, Infallible> {
         panic!("a bug")
     }
+
+    fn expand(&self, _: &NamespacedName, (): &()) -> Option<ConfigMap> {
+        None
+    }
 }
 
 #[tokio::test]
@@ -285,7 +281,14 @@ async fn object_whose_fetch_panicked_is_retried() {
         Store::default(),
         [Event::Init, Event::InitApply(named("a")), Event::InitDone],
     );
-    let mut worker = Worker::new(options(1), Arc::new(Panics), Arc::new(()), store, synced());
+    let mut worker = Worker::new(
+        options(1),
+        Arc::new(Recorder::default()),
+        Arc::new(Panics),
+        Arc::new(()),
+        store,
+        synced(),
+    );
     events
         .into_iter()
         .for_each(|event| worker.handle_event(event));
@@ -309,7 +312,6 @@ const DELAY: Duration = Duration::from_millis(300);
 
 impl Reconciler for Slow {
     type Object = ConfigMap;
-    type Compact = Infallible;
     type State = ();
     type Error = Infallible;
 
@@ -340,6 +342,7 @@ async fn loop_sleeps_at_full_concurrency() {
     let worker = Worker::new(
         options(1),
         Arc::new(Slow),
+        Arc::new(NoCompaction),
         Arc::new(()),
         Store::default(),
         synced(),
@@ -361,7 +364,6 @@ struct Faulty {
 
 impl Reconciler for Faulty {
     type Object = ConfigMap;
-    type Compact = Infallible;
     type State = ();
     type Error = std::fmt::Error;
 
@@ -405,10 +407,14 @@ impl Faulty {
 
 /// Runs a worker with a short timeout until `events` are handled and all reconciles have ended or
 /// wait.
-async fn run_faulty(reconciler: &Arc<Faulty>, events: Vec<Event<ConfigMap>>) -> Worker<Faulty> {
+async fn run_faulty(
+    reconciler: &Arc<Faulty>,
+    events: Vec<Event<ConfigMap>>,
+) -> Worker<Faulty, NoCompaction> {
     let mut worker = Worker::new(
         options(8),
         Arc::clone(reconciler),
+        Arc::new(NoCompaction),
         Arc::new(()),
         Store::default(),
         synced(),
@@ -422,7 +428,7 @@ async fn run_faulty(reconciler: &Arc<Faulty>, events: Vec<Event<ConfigMap>>) -> 
     worker
 }
 
-async fn settle(worker: &mut Worker<Faulty>, running: &mut JoinSet<Ended>) {
+async fn settle(worker: &mut Worker<Faulty, NoCompaction>, running: &mut JoinSet<Ended>) {
     worker.start_due(running);
     while let Some(ended) = running.join_next().await {
         worker.handle_end(ended);
@@ -534,22 +540,15 @@ struct ByName {
 
 impl Reconciler for ByName {
     type Object = ConfigMap;
-    type Compact = Infallible;
     type State = ();
     type Error = Infallible;
 
-    fn priority(&self, object: &Cached<ConfigMap, Infallible>, _: Cause) -> Priority {
-        match object {
-            Cached::Full(object)
-                if object
-                    .metadata
-                    .name
-                    .iter()
-                    .any(|name| name.starts_with("low")) =>
-            {
-                Priority::Low
-            }
-            _ => Priority::Normal,
+    fn priority(&self, object: &ConfigMap, _: Cause) -> Priority {
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        if name.starts_with("low") {
+            Priority::Low
+        } else {
+            Priority::Normal
         }
     }
 
@@ -579,6 +578,7 @@ async fn low_priority_leaves_most_of_the_concurrency() {
     let worker = Worker::new(
         options(4),
         Arc::clone(&reconciler),
+        Arc::new(NoCompaction),
         Arc::new(()),
         Store::default(),
         synced(),
