@@ -6,60 +6,75 @@ use kube::Resource;
 use parking_lot::Mutex;
 
 use crate::expiring_map::ExpiringMap;
-use crate::resource_version::ResourceVersion;
+use crate::observed::{Known, ObjectVersion, Origin, Stamp, Versions};
+use crate::uid::Uid;
 
 /// Age at which an expectation expires: the controller then acts on the watched state even if it
 /// looks stale.
 pub const EXPECTATION_TTL: Duration = Duration::from_secs(10);
 
-/// The resourceVersions of the last writes of this process, by uid.
+/// The states that the last writes of this process have created.
 ///
 /// Without them the watch event of the first of several writes would cause a reconcile of an
 /// outdated state. Entries are kept until they expire, also after the watch has shown the write,
 /// since a task may still hold an older state.
 #[derive(Debug, Default)]
 pub struct Expectations {
-    versions: Mutex<ExpiringMap<String, ResourceVersion>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Decides which of two states is the later one, and remembers deletions.
+    versions: Versions,
+    written: ExpiringMap<Uid, Stamp>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            versions: Versions::with_tombstone_ttl(EXPECTATION_TTL),
+            written: ExpiringMap::default(),
+        }
+    }
 }
 
 impl Expectations {
-    /// Records a written object as the API server returned it. resourceVersions are compared as
-    /// numbers, which grow with every write; an object whose version is no number is never stale.
+    /// Records a written object as the API server returned it. Changes nothing if a later write of
+    /// the object is recorded.
     pub fn expect<K: Resource>(&self, object: &K, now: Instant) {
-        if let Some((uid, version)) = identify(object) {
-            self.insert(uid, version, now);
+        let seen = ObjectVersion::of(object.meta());
+        let mut state = self.state.lock();
+        let known = state.known(seen.uid, now);
+        if let Some(stamp) = state.versions.see(Origin::Response, known, seen, now) {
+            state.written.insert(seen.uid, stamp, EXPECTATION_TTL, now);
         }
     }
 
     /// Records that a write removed the object. Every state of it is stale from now on.
     pub fn expect_deleted<K: Resource>(&self, object: &K, now: Instant) {
-        if let Some(uid) = object.meta().uid.clone() {
-            self.insert(&uid, ResourceVersion::MAX, now);
-        }
-    }
-
-    fn insert(&self, uid: &str, version: ResourceVersion, now: Instant) {
-        self.versions
-            .lock()
-            .insert(uid.to_owned(), version, EXPECTATION_TTL, now);
+        let uid = ObjectVersion::of(object.meta()).uid;
+        let mut state = self.state.lock();
+        state.versions.delete(None, uid, now);
+        state.written.remove(&uid);
     }
 
     /// Whether this process has written the object after the given state, so that the watch has not
     /// caught up yet.
     pub fn is_stale<K: Resource>(&self, object: &K, now: Instant) -> bool {
-        let Some((uid, version)) = identify(object) else {
-            return false;
-        };
-        self.versions
-            .lock()
-            .get(uid, now)
-            .is_some_and(|written| *written > version)
+        let seen = ObjectVersion::of(object.meta());
+        let state = self.state.lock();
+        let known = state.known(seen.uid, now);
+        state.versions.is_outdated(Origin::Watch, known, seen, now)
     }
 }
 
-fn identify<K: Resource>(object: &K) -> Option<(&str, ResourceVersion)> {
-    let meta = object.meta();
-    Some((meta.uid.as_deref()?, ResourceVersion::of(meta)?))
+impl State {
+    /// The state of an object after the last write, if it has not expired.
+    fn known(&self, uid: Uid, now: Instant) -> Option<Known> {
+        let stamp = *self.written.get(&uid, now)?;
+        Some(Known { uid, stamp })
+    }
 }
 
 #[cfg(test)]
@@ -83,6 +98,11 @@ mod tests {
         assert!(!expectations.is_stale(&object("10"), now));
         assert!(expectations.is_stale(&object("9"), now));
         expectations.expect(&object("12"), now);
+        expectations.expect(&object("11"), now);
+        assert!(
+            expectations.is_stale(&object("11"), now),
+            "the answer to an earlier write is late"
+        );
         assert!(!expectations.is_stale(&object("9"), now + EXPECTATION_TTL));
         expectations.expect_deleted(&object("12"), now);
         assert!(expectations.is_stale(&object("13"), now));

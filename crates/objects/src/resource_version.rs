@@ -17,8 +17,6 @@ impl ResourceVersion {
     /// A version that no object has: that of a write before all others. A write with it as
     /// precondition fails.
     pub const OLDEST: Self = Self(NonZeroU64::MIN);
-    /// A version that no object has: it is newer than all others.
-    pub const MAX: Self = Self(NonZeroU64::MAX);
 
     /// Parses a decimal number without leading zeros. It is displayed as the same text. Returns
     /// `None` for any other text.

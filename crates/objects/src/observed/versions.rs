@@ -94,16 +94,33 @@ pub struct Known {
 ///   list shows is believed otherwise: it is later than everything before, also if a restore of
 ///   etcd has lowered the versions.
 /// - After the report of a restore, nothing from before it refuses anything.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Versions {
     pub(super) lists: Lists,
     /// What was seen before has no authority: etcd was restored since.
     pub(super) authority: ListNumber,
     /// The uids of deleted objects, and the newest list at this time. A uid is never reused.
     pub(super) tombstones: ExpiringMap<Uid, ListNumber>,
+    tombstone_ttl: Duration,
+}
+
+impl Default for Versions {
+    fn default() -> Self {
+        Self::with_tombstone_ttl(TOMBSTONE_TTL)
+    }
 }
 
 impl Versions {
+    /// Remembers deletions for another time than that of a delayed response.
+    pub(crate) fn with_tombstone_ttl(tombstone_ttl: Duration) -> Self {
+        Self {
+            lists: Lists::default(),
+            authority: ListNumber::default(),
+            tombstones: ExpiringMap::default(),
+            tombstone_ttl,
+        }
+    }
+
     /// Decides on a state of an object: returns the stamp to store, or `None` if the state is
     /// outdated. `known` is what is known under the name of the object.
     pub fn see(
@@ -169,7 +186,7 @@ impl Versions {
     }
 
     /// Whether a later state is known than the one that is seen.
-    fn is_outdated(
+    pub(crate) fn is_outdated(
         &self,
         origin: Origin,
         known: Option<Known>,
@@ -200,6 +217,6 @@ impl Versions {
 
     fn remember_deletion(&mut self, uid: Uid, now: Instant) {
         self.tombstones
-            .insert(uid, self.lists.current(), TOMBSTONE_TTL, now);
+            .insert(uid, self.lists.current(), self.tombstone_ttl, now);
     }
 }
