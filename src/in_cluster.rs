@@ -20,10 +20,10 @@
 //!   no longer need;
 //! - `networks`: finalizer, block lengths, counts and members of networks; `scope_changes`: moves
 //!   the reservations of pools that join or leave a network;
-//! - `move_label`: the label with which `clusterctl move` moves reservations;
 //! - `shared_ledger`: the ledger with its lock, and who is notified of its changes;
 //! - [`LedgerHandle`]: read access to the ledger for admission, in every replica;
-//! - `sweeper`: releases abandoned reservations and creates missing ones;
+//! - `repairs`: the sweeper, with one file for each repair: it releases abandoned reservations,
+//!   creates missing ones, and reports duplicates;
 //! - `terminating`: enqueues claims that are being deleted when their pool changes;
 //! - `upgrade`: stores pools of an old version in the current one.
 
@@ -33,18 +33,17 @@ mod allocation;
 mod context;
 mod cooldown;
 mod deletion_check;
-mod duplicates;
 mod errors;
 mod handler;
 mod kinds;
 mod machines;
 mod metrics;
-mod move_label;
 mod networks;
 mod options;
 mod pools;
 mod rechecks;
 mod release;
+mod repairs;
 mod requests;
 mod reservation;
 mod reservation_store;
@@ -53,7 +52,6 @@ mod shared_ledger;
 mod slice_return;
 mod slices;
 mod standby;
-mod sweeper;
 mod takeover;
 mod terminating;
 mod upgrade;
@@ -70,7 +68,7 @@ use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{WatchApi, WatchSpec};
 use capi_ipam_provider::advanced::{
-    ClaimOptions, ContractClient, PoolKind, ProviderSetup, Selection, SweepOptions,
+    ClaimOptions, ContractClient, PoolKind, ProviderSetup, Selection,
 };
 use capi_ipam_provider::prelude::ClaimReconciler;
 use k8s_openapi::api::core::v1::Namespace;
@@ -84,12 +82,12 @@ pub use self::metrics::{METRICS, PoolMetricsMode};
 use self::metrics::{PoolMetrics, TakeSnapshots};
 pub use self::options::InClusterOptions;
 use self::rechecks::EnqueueRechecks;
+use self::repairs::Sweeper;
 use self::reservation_store::ReservationStore;
 use self::scope_changes::MoveReservations;
 use self::shared_ledger::SharedLedger;
 use self::slice_return::SliceReturn;
 pub use self::standby::{LedgerHandle, run_standby};
-use self::sweeper::Sweeper;
 use self::terminating::TerminatingClaims;
 use self::use_check::UseCheck;
 
@@ -119,14 +117,9 @@ pub async fn register(
         allocate_before_finalizer: true,
         ..ClaimOptions::default()
     };
-    let sweep = SweepOptions {
-        interval: options.sweep_interval,
-        grace: options.sweep_grace,
-        report_only: options.sweep_report_only,
-    };
     let mut builder = ClaimReconciler::builder(manager)
         .options(claim_options)
-        .sweep(sweep);
+        .sweep(options.sweep());
     for kind in InClusterKind::ALL {
         builder = builder.pools(PoolKind::new(names::GROUP, kind.name()));
     }
@@ -282,7 +275,7 @@ fn add_tasks(
         all_synced.clone(),
         use_check,
     );
-    let sweeper = Sweeper::new(setup, options, Arc::clone(context));
+    let sweeper = Sweeper::new(setup, options, context);
     setup
         .manager
         .add_background_task("sweeper", all_synced, sweeper);

@@ -15,9 +15,9 @@ use kube::ResourceExt;
 use tracing::warn;
 
 use super::allocation::Candidate;
-use super::duplicates::duplicate_message;
 use super::errors::{request_error, unexpected_event};
 use super::handler::{InClusterHandler, ReserveResult};
+use super::repairs::duplicate_message;
 use super::reservation::{Ownership, claim_reference, ownership};
 use super::reservation_store::WriteResult;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use capi_ipam_controller::options::{parse_bool, parse_duration, parse_interval};
+use capi_ipam_provider::advanced::SweepOptions;
 use clap::Args;
 
 use super::metrics::PoolMetricsMode;
@@ -35,4 +36,15 @@ pub struct InClusterOptions {
     /// How long a moved or restored claim waits for its IPAddress to be restored.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub restored_claim_timeout: Duration,
+}
+
+impl InClusterOptions {
+    /// How abandoned addresses and reservations are released.
+    pub(super) fn sweep(&self) -> SweepOptions {
+        SweepOptions {
+            interval: self.sweep_interval,
+            grace: self.sweep_grace,
+            report_only: self.sweep_report_only,
+        }
+    }
 }

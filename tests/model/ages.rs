@@ -87,10 +87,7 @@ impl State {
                 }
             }
             match &mut manager.sweep {
-                Sweep::ReadAddress {
-                    address: its, age, ..
-                }
-                | Sweep::ReadClaim {
+                Sweep::Check {
                     address: its, age, ..
                 }
                 | Sweep::Unreserve { address: its, age }

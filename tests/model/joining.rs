@@ -17,7 +17,7 @@
 //! | `Reserve`, `attempt` | `InClusterHandler::{allocate, reserve}`, `Ledger::attempt` |
 //! | `Release` | `in_cluster/release.rs` |
 //! | `Move`, `Continue`, `GiveUp` | `scope_changes::move_one` |
-//! | `Sweep` | `Sweeper::delete_reservation` |
+//! | `Sweep` | `AbandonedReservations::release` |
 
 mod properties;
 mod state;

@@ -9,16 +9,19 @@
 //! timeout, and the response to a list may reach the ledger after newer events.
 //!
 //! The order of the requests of bind, release, clean-up, allocation, adoption and the release of
-//! reservations is that of the product: [`tasks`] drives the machines of `crates/protocol`. What an
-//! answer to the write of a reservation means is decided by `capi_ipam_protocol::write`, and what a
-//! claim needs by `capi_ipam_protocol::decision`. The rest is written here once more:
+//! reservations is that of the product: [`tasks`] drives the machines of `crates/protocol`, and
+//! [`sweeper`] that of the reads before the release of an abandoned reservation. What an answer to
+//! the write of a reservation means is decided by `capi_ipam_protocol::write`, and what a claim
+//! needs by `capi_ipam_protocol::decision`. The rest is written here once more:
 //!
 //! | step of the model | implementation |
 //! |---|---|
 //! | [`scope::Scope::serves`] | `--namespace` and `--watch-filter` |
-//! | [`state::State::begin_sweep`], [`state::State::sweep_on`] | `Sweeper::{release_reservation, reserve}`, `Sweep::delete` |
+//! | [`state::State::suspects`] | `AbandonedReservations::find`, `UnclaimedAddresses::find`, `CreateMissingReservations::keeper` |
+//! | `reserve_missing` | `CreateMissingReservations::create` |
+//! | `CheckClaim`, `MarkReleased`, `Unreserve` | `UnclaimedAddresses::release`, `AbandonedReservations::release` |
 //! | `begin_to_end_cooldown`, `EndCooldown` | `end_cooldown` in `in_cluster/cooldown.rs` |
-//! | `begin_to_end_for_use`, `CheckUse`, `CheckUser`, `TakeForUse` | `Sweeper::end_stale_cooldowns` |
+//! | `begin_to_end_for_use`, `CheckUse`, `CheckUser`, `TakeForUse` | `EndStaleCooldowns::end` |
 //! | `learn`, `forget`, `propose` | the ledger |
 //! | `Strip`, `Delete` | `finalizer::delete` |
 //! | `List`, `InsertList` | `ReservationStore::for_each`, and all other reads that the ledger takes in |

@@ -5,6 +5,7 @@
 //! an object knows instead its relation to the object in the API server: see [`Age`]. Only the
 //! lives of claims are numbered.
 
+use capi_ipam_protocol::abandoned::Check;
 use capi_ipam_protocol::adopt::Adopt;
 use capi_ipam_protocol::allocate::Allocate;
 use capi_ipam_protocol::bind::Bind;
@@ -246,21 +247,14 @@ impl Task {
 pub(crate) enum Sweep {
     #[default]
     Idle,
-    /// A reservation seems orphaned. It was read and is held by this claim; next the IPAddress is
-    /// read.
-    ReadAddress {
+    /// A reservation seems orphaned. It was read and is held by this claim; next is the step of the
+    /// check.
+    Check {
         address: u8,
         name: u8,
         life: u8,
         age: Age,
-    },
-    /// Next the claim is read.
-    ReadClaim {
-        address: u8,
-        name: u8,
-        life: u8,
-        age: Age,
-        found: Option<u8>,
+        check: Check,
     },
     Unreserve {
         address: u8,

@@ -2,12 +2,15 @@
 //!
 //! The real sweeper waits until an object has seemed orphaned in two passes and for a grace period.
 //! The model has no time: an object that seems orphaned in memory, however old the memory is, may
-//! be inspected immediately.
+//! be inspected immediately. Which reads decide whether a reservation is released, and in which
+//! order, is decided by the code of the product, `capi_ipam_protocol::abandoned`.
+
+use capi_ipam_protocol::abandoned::{Check, Event, FoundAddress, FoundClaim, Step, Verdict};
 
 use crate::mutations::Mutation;
 use crate::scope::Scope;
 use crate::server::{Answer, Outcome};
-use crate::state::{Claim, State, Sweep, Write};
+use crate::state::{Age, Reservation, State, Sweep, Write};
 
 /// The subject of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,25 +116,41 @@ impl State {
                     };
                     return true;
                 }
-                let found = self.objects.reservations[usize::from(address)];
-                let still_held = found.filter(|found| found.is_for(held.name.into(), held.life));
-                let Some(found) = still_held else {
-                    // The ledger is wrong, and possibly no event will correct it.
-                    if scope.has_mutation(Mutation::SweepKeepsLedger) {
-                        return false;
-                    }
-                    self.managers[manager].learn(address.into(), found);
-                    return true;
-                };
-                self.managers[manager].sweep = Sweep::ReadAddress {
-                    address,
-                    name: found.name,
-                    life: found.life,
-                    age: found.age,
-                };
-                true
+                self.begin_check(scope, manager, address, held)
             }
         }
+    }
+
+    /// Reads a reservation that seems abandoned.
+    fn begin_check(
+        &mut self,
+        scope: &Scope,
+        manager: usize,
+        address: u8,
+        held: Reservation,
+    ) -> bool {
+        let found = self.objects.reservations[usize::from(address)];
+        let still_held = found.filter(|found| found.is_for(held.name.into(), held.life));
+        let mut check = Check::start();
+        check.next(Event::Reservation {
+            is_held: still_held.is_some(),
+        });
+        let Some(found) = still_held else {
+            // The ledger is wrong, and possibly no event will correct it.
+            if scope.has_mutation(Mutation::SweepKeepsLedger) {
+                return false;
+            }
+            self.managers[manager].learn(address.into(), found);
+            return true;
+        };
+        self.managers[manager].sweep = Sweep::Check {
+            address,
+            name: found.name,
+            life: found.life,
+            age: found.age,
+            check,
+        };
+        true
     }
 
     fn reserve_missing(
@@ -182,37 +201,27 @@ impl State {
         }
         let next = match self.managers[manager].sweep {
             Sweep::Idle => return false,
-            Sweep::ReadAddress {
+            Sweep::Check {
                 address,
                 name,
                 life,
                 age,
+                mut check,
             } => {
-                let found = self.objects.addresses[usize::from(name)].map(|found| found.address);
-                Sweep::ReadClaim {
-                    address,
-                    name,
-                    life,
-                    age,
-                    found,
-                }
-            }
-            Sweep::ReadClaim {
-                address,
-                name,
-                life,
-                age,
-                found,
-            } => {
-                let claim =
-                    self.objects.claims[usize::from(name)].filter(|claim| claim.life == life);
-                let cools_down = scope.cools_down(manager, &self.managers[manager], self.is_sticky)
-                    && !scope.has_mutation(Mutation::SweepWithoutCooldown)
-                    && !scope.has_mutation(Mutation::SweepByUid);
-                match is_unneeded(scope, claim, found, address) {
-                    true if cools_down => Sweep::MarkReleased { address, age },
-                    true => Sweep::Unreserve { address, age },
-                    false => Sweep::Idle,
+                let event = match check.step() {
+                    Step::ReadAddress => self.read_address(name, address),
+                    _ => self.read_claim(scope, name, life),
+                };
+                match check.next(event) {
+                    Step::Done(Verdict::Keep(_)) => Sweep::Idle,
+                    Step::Done(Verdict::Release) => self.release_of(scope, manager, address, age),
+                    _ => Sweep::Check {
+                        address,
+                        name,
+                        life,
+                        age,
+                        check,
+                    },
                 }
             }
             Sweep::MarkReleased { address, age } => {
@@ -275,6 +284,39 @@ impl State {
         self.managers[manager].sweep = next;
         true
     }
+
+    /// Reads the IPAddress of the claim whose reservation seems abandoned.
+    fn read_address(&self, name: u8, address: u8) -> Event {
+        let found = self.objects.addresses[usize::from(name)];
+        Event::Address(match found.map(|found| found.address) {
+            None => FoundAddress::Missing,
+            Some(found) if found == address => FoundAddress::Reserved,
+            Some(_) => FoundAddress::Other,
+        })
+    }
+
+    /// Reads the claim whose reservation seems abandoned.
+    fn read_claim(&self, scope: &Scope, name: u8, life: u8) -> Event {
+        let found = self.objects.claims[usize::from(name)];
+        Event::Claim(match found.filter(|claim| claim.life == life) {
+            None => FoundClaim::Gone,
+            Some(_) if scope.has_mutation(Mutation::SweepUnboundClaims) => FoundClaim::Gone,
+            Some(claim) if claim.bound.is_some() => FoundClaim::Bound,
+            Some(_) => FoundClaim::Unbound,
+        })
+    }
+
+    /// The write that releases an abandoned reservation.
+    fn release_of(&self, scope: &Scope, manager: usize, address: u8, age: Age) -> Sweep {
+        let cools_down = scope.cools_down(manager, &self.managers[manager], self.is_sticky)
+            && !scope.has_mutation(Mutation::SweepWithoutCooldown)
+            && !scope.has_mutation(Mutation::SweepByUid);
+        if cools_down {
+            Sweep::MarkReleased { address, age }
+        } else {
+            Sweep::Unreserve { address, age }
+        }
+    }
 }
 
 fn removal(name: u8, found: crate::state::Address) -> Sweep {
@@ -285,16 +327,5 @@ fn removal(name: u8, found: crate::state::Address) -> Sweep {
             name,
             age: found.age,
         }
-    }
-}
-
-/// Whether a reservation is not needed: its claim does not exist and no IPAddress has the address,
-/// or its claim is bound to another one.
-fn is_unneeded(scope: &Scope, claim: Option<Claim>, found: Option<u8>, address: u8) -> bool {
-    let in_use = found == Some(address);
-    match claim {
-        None => !in_use,
-        Some(_) if scope.has_mutation(Mutation::SweepUnboundClaims) => !in_use,
-        Some(claim) => !in_use && claim.bound.is_some() && found.is_some(),
     }
 }

@@ -174,7 +174,7 @@ async fn claim_deleted_immediately_leaves_nothing_behind() {
     let namespace = format!("namespace=\"{}\"", consumer.namespace);
     let swept = log
         .lines()
-        .filter(|line| line.contains("in_cluster::sweeper") && line.contains(&namespace));
+        .filter(|line| line.contains("in_cluster::repairs") && line.contains(&namespace));
     assert_eq!(swept.collect::<Vec<_>>(), [""; 0]);
 }
 

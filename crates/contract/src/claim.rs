@@ -148,7 +148,7 @@ impl IPAddressClaimStatus {
     }
 
     /// Mutable access to the conditions as in metav1.
-    pub(crate) fn conditions_mut(&mut self, version: ContractVersion) -> &mut Vec<Condition> {
+    pub fn conditions_mut(&mut self, version: ContractVersion) -> &mut Vec<Condition> {
         match version {
             ContractVersion::V1Beta2 => &mut self.conditions,
             ContractVersion::V1Beta1 => &mut self.v1beta2.get_or_insert_default().conditions,
@@ -156,10 +156,7 @@ impl IPAddressClaimStatus {
     }
 
     /// Mutable access to the conditions with a severity, which clients of `v1beta1` read.
-    pub(crate) fn v1beta1_conditions_mut(
-        &mut self,
-        version: ContractVersion,
-    ) -> &mut Vec<Condition> {
+    pub fn v1beta1_conditions_mut(&mut self, version: ContractVersion) -> &mut Vec<Condition> {
         match version {
             ContractVersion::V1Beta2 => {
                 &mut self

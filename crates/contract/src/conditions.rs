@@ -139,7 +139,7 @@ impl Condition {
     /// Converts the condition to the form of `v1beta1` of the contract: reason, message and
     /// severity only if it is False, and no empty message.
     #[must_use]
-    pub(crate) fn to_v1beta1(&self, severity: &'static str) -> Self {
+    pub fn to_v1beta1(&self, severity: &'static str) -> Self {
         let failed = self.status == "False";
         Self {
             severity: failed.then(|| severity.into()),
@@ -154,7 +154,7 @@ impl Condition {
     }
 
     /// Returns whether both conditions are equal apart from the transition time.
-    pub(crate) fn equals_ignoring_time(&self, other: &Self) -> bool {
+    pub fn equals_ignoring_time(&self, other: &Self) -> bool {
         let timeless = |condition: &Self| Self {
             last_transition_time: None,
             ..condition.clone()

@@ -39,15 +39,15 @@ pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 pub const MOVE_LABEL: &str = "clusterctl.cluster.x-k8s.io/move";
 
 /// Finalizer of the API server for foreground deletion. It does not mean that an address is in use.
-pub(crate) const FOREGROUND_DELETION: &str = "foregroundDeletion";
+pub const FOREGROUND_DELETION: &str = "foregroundDeletion";
 
 /// Finalizer of the API server for deletion that orphans dependents. It does not mean that an
 /// address is in use.
-pub(crate) const ORPHAN_DEPENDENTS: &str = "orphan";
+pub const ORPHAN_DEPENDENTS: &str = "orphan";
 
 /// Returns whether a finalizer of a claim belongs to another controller: it is neither
 /// [`RELEASE_ADDRESS`] nor one of the API server itself.
-pub(crate) fn is_foreign_finalizer(finalizer: &str) -> bool {
+pub fn is_foreign_finalizer(finalizer: &str) -> bool {
     ![RELEASE_ADDRESS, FOREGROUND_DELETION, ORPHAN_DEPENDENTS].contains(&finalizer)
 }
 

@@ -19,6 +19,7 @@
 //! | [`allocate::Allocate`] | A2 for a claim without an IPAddress | `in_cluster/handler.rs` |
 //! | [`adopt::Adopt`] | A2 for a claim with an IPAddress | `in_cluster/adoption.rs` |
 //! | [`free::Free`] | R2 | `in_cluster/release.rs` |
+//! | [`abandoned::Check`] | the live reads before the sweeper releases a reservation | `in_cluster/repairs/abandoned_reservations.rs` |
 //!
 //! [`mod@write`] has the rules for answers and unknown outcomes, and [`decision`] decides which
 //! operation a claim needs. `docs/design/allocation.md` explains why the protocol is safe.
@@ -31,6 +32,7 @@
     reason = "one arm a transition, in the order of the steps"
 )]
 
+pub mod abandoned;
 pub mod adopt;
 pub mod allocate;
 pub mod bind;

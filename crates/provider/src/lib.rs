@@ -130,6 +130,7 @@ mod pending_creates;
 mod pools;
 mod reconciler;
 mod release;
+mod repair;
 mod restore;
 mod selection;
 mod setup;
@@ -164,8 +165,10 @@ pub mod advanced {
     pub use crate::contract::ContractClient;
     pub use crate::duplicate::DuplicateReporter;
     pub use crate::metrics::METRICS;
-    pub use crate::options::ClaimOptions;
+    pub use crate::options::{ClaimOptions, SweepOptions};
+    pub use crate::repair::{
+        AbandonedObjects, Found, ReleaseAbandoned, Repair, Repaired, run_repair,
+    };
     pub use crate::selection::Selection;
     pub use crate::setup::{ClaimReconcilerBuilder, ProviderSetup};
-    pub use crate::sweep::{Lasting, Suspects, SweepOptions};
 }

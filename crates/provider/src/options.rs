@@ -1,4 +1,4 @@
-//! The options of the controller of claims.
+//! The options of the controller of claims and of the sweep.
 
 use std::time::Duration;
 
@@ -41,6 +41,27 @@ impl Default for ClaimOptions {
             handler_timeout: Duration::from_mins(1),
             verify_interval: None,
             allocate_before_finalizer: false,
+        }
+    }
+}
+
+/// How abandoned objects, such as IPAddresses without a claim, are released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SweepOptions {
+    /// The time between two passes. Default: one minute.
+    pub interval: Duration,
+    /// How long an object must be abandoned before it is released. Default: one minute.
+    pub grace: Duration,
+    /// Only report abandoned objects, by an event, and release none. Default: `false`.
+    pub report_only: bool,
+}
+
+impl Default for SweepOptions {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_mins(1),
+            grace: Duration::from_mins(1),
+            report_only: false,
         }
     }
 }

@@ -22,11 +22,11 @@ use crate::contract::ContractClient;
 use crate::early_release::ReleaseRequestEvents;
 use crate::index::AddressIndex;
 use crate::metrics::ClaimMetrics;
-use crate::options::ClaimOptions;
+use crate::options::{ClaimOptions, SweepOptions};
 use crate::pending_creates::PendingCreates;
 use crate::reconciler::ClaimReconciler;
 use crate::selection::Selection;
-use crate::sweep::{Sweep, SweepOptions};
+use crate::sweep::Sweep;
 use crate::verification::Verification;
 
 /// What is at hand when the adapter of a provider is created, before the controller of claims

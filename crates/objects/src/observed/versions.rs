@@ -112,7 +112,7 @@ impl Default for Versions {
 
 impl Versions {
     /// Remembers deletions for another time than that of a delayed response.
-    pub(crate) fn with_tombstone_ttl(tombstone_ttl: Duration) -> Self {
+    pub fn with_tombstone_ttl(tombstone_ttl: Duration) -> Self {
         Self {
             lists: Lists::default(),
             authority: ListNumber::default(),
@@ -186,7 +186,7 @@ impl Versions {
     }
 
     /// Whether a later state is known than the one that is seen.
-    pub(crate) fn is_outdated(
+    pub fn is_outdated(
         &self,
         origin: Origin,
         known: Option<Known>,

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 /// Passes on each finding once, when two consecutive passes have found it.
 #[derive(Debug)]
-pub struct Lasting<T> {
+pub(super) struct Lasting<T> {
     /// The findings of the last pass, and whether each was passed on.
     found: HashMap<T, bool>,
 }
@@ -21,7 +21,7 @@ impl<T> Default for Lasting<T> {
 impl<T: Clone + Eq + Hash> Lasting<T> {
     /// Takes the findings of a pass. Returns those that the pass before found too, and that were
     /// not returned since.
-    pub fn update(&mut self, found: Vec<T>) -> Vec<T> {
+    pub(super) fn update(&mut self, found: Vec<T>) -> Vec<T> {
         let before = std::mem::take(&mut self.found);
         let new = |finding: &T| before.get(finding) == Some(&false);
         let lasting = found

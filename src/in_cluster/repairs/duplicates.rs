@@ -14,57 +14,39 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{Conflict, Ledger, allocated_block};
 use capi_ipam_provider::advanced::{
-    ClaimCache, ClaimSnapshot, ContractClient, DuplicateReporter, ProviderSetup,
+    ClaimCache, ClaimSnapshot, DuplicateReporter, ProviderSetup, Repair, Repaired,
 };
-use capi_ipam_provider::api::Uid;
 use prometheus_client::metrics::gauge::Gauge;
 use tracing::debug;
 
-use super::context::Context;
-use super::metrics::DUPLICATE_ADDRESSES;
+use super::is_held_by;
+use crate::in_cluster::context::Context;
+use crate::in_cluster::metrics::DUPLICATE_ADDRESSES;
 
 /// Counts and reports duplicate addresses.
-pub(super) struct Duplicates {
+pub(super) struct ReportDuplicates {
     context: Arc<Context>,
-    contract: ContractClient,
     claims: ClaimCache,
     reporter: DuplicateReporter,
     found: Gauge,
 }
 
-impl Duplicates {
-    pub(super) fn new(setup: &ProviderSetup<'_>, context: Arc<Context>) -> Self {
-        let found = Gauge::default();
-        setup
-            .manager
-            .metrics
-            .add(&DUPLICATE_ADDRESSES, found.clone());
-        Self {
-            context,
-            contract: setup.contract.clone(),
-            claims: setup.claim_cache(),
-            reporter: DuplicateReporter::new(setup.contract.clone(), setup.manager.events.clone()),
-            found,
-        }
-    }
+impl Repair for ReportDuplicates {
+    const NAME: &'static str = "duplicates";
 
     /// Counts the duplicates, and reports each on the claim for which the address is not reserved.
-    pub(super) async fn report(&self) {
-        let duplicates: Vec<_> = self
-            .context
-            .ledger
-            .read(Ledger::conflicts)
-            .into_iter()
-            .filter(|found| self.is_duplicate(found))
-            .collect();
+    async fn pass(&mut self) -> Repaired {
+        let mut duplicates = self.context.ledger.read(Ledger::conflicts);
+        duplicates.retain(|found| self.is_duplicate(found));
         let slots: HashSet<_> = duplicates.iter().map(|found| &found.slot).collect();
         self.found
             .set(i64::try_from(slots.len()).unwrap_or(i64::MAX));
-        let is_managed = |found: &&Conflict| {
-            self.bound(&found.claim)
-                .is_some_and(|claim| claim.is_managed)
-        };
-        for found in duplicates.iter().filter(is_managed) {
+        for found in &duplicates {
+            // The process that manages the claim reports it.
+            let claim = self.bound(&found.claim);
+            if !claim.is_some_and(|claim| claim.is_managed) {
+                continue;
+            }
             if let Err(error) = self.report_on_claim(found).await {
                 let (namespace, claim) = found.claim.parts();
                 debug!(
@@ -75,40 +57,53 @@ impl Duplicates {
                 );
             }
         }
+        Repaired::default()
+    }
+}
+
+impl ReportDuplicates {
+    pub(super) fn new(setup: &ProviderSetup<'_>, context: Arc<Context>) -> Self {
+        let found = Gauge::default();
+        setup
+            .manager
+            .metrics
+            .add(&DUPLICATE_ADDRESSES, found.clone());
+        Self {
+            context,
+            claims: setup.claim_cache(),
+            reporter: DuplicateReporter::new(setup.contract.clone(), setup.manager.events.clone()),
+            found,
+        }
     }
 
     /// Reports a duplicate on its claim, unless it is reported already or live reads do not confirm
     /// it.
     async fn report_on_claim(&self, found: &Conflict) -> Result<(), CallError> {
         let (namespace, name) = found.claim.parts();
-        let claim = self.contract.claims(namespace).get(name).await?;
-        let bound = claim.filter(|claim| {
-            claim.bound_address() == Some(name) && !self.reporter.reports_duplicate(claim)
-        });
-        let Some(claim) = bound else { return Ok(()) };
-        let reservation = found.slot.reservation_name();
-        let Some(address) = self.contract.addresses(namespace).get(name).await? else {
+        let contract = &self.context.contract;
+        let Some(claim) = contract.claims(namespace).get(name).await? else {
+            return Ok(());
+        };
+        // Reported once: nothing is written while nothing changes.
+        if claim.bound_address() != Some(name) || self.reporter.reports_duplicate(&claim) {
+            return Ok(());
+        }
+        let Some(address) = contract.addresses(namespace).get(name).await? else {
             return Ok(());
         };
         let Some(reserved) = self.context.reservations.get(&found.slot).await? else {
             return Ok(());
         };
-        let held_by = reserved
-            .spec
-            .claim_ref
-            .as_ref()
-            .and_then(|claim| claim.uid.as_deref())
-            .map(Uid::of);
-        let has_it =
-            allocated_block(&address).is_some_and(|(_, block, _)| block == found.slot.block);
-        if !has_it || held_by != Some(found.uid) || reserved.spec.released_at.is_some() {
+        let allocated = allocated_block(&address);
+        let has_it = allocated.is_some_and(|(_, block, _)| block == found.slot.block);
+        if !has_it || !is_held_by(&reserved, found.uid) {
             return Ok(());
         }
         let message = duplicate_message(
             found.slot.block,
             namespace,
             &found.reserved_for,
-            &reservation,
+            &found.slot.reservation_name(),
         );
         self.reporter.report(&claim, message).await
     }
@@ -128,7 +123,7 @@ impl Duplicates {
 }
 
 /// The message for a bound claim of `namespace` whose address is reserved for another claim.
-pub(super) fn duplicate_message(
+pub(in crate::in_cluster) fn duplicate_message(
     block: Block,
     namespace: &str,
     holder: &NamespacedName,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Confirms objects that seem abandoned in consecutive passes and for a grace period.
 #[derive(Debug)]
-pub struct Suspects<T> {
+pub(super) struct Suspects<T> {
     /// The objects of the last pass, with the time at which each was first found.
     since: HashMap<T, Instant>,
 }
@@ -22,7 +22,7 @@ impl<T> Default for Suspects<T> {
 impl<T: Clone + Eq + Hash> Suspects<T> {
     /// Takes the objects that a pass has found at the time `now`. Returns those that an earlier
     /// pass found too, and every pass for the `grace` period.
-    pub fn update(
+    pub(super) fn update(
         &mut self,
         found: impl IntoIterator<Item = T>,
         grace: Duration,
@@ -41,7 +41,7 @@ impl<T: Clone + Eq + Hash> Suspects<T> {
     }
 
     /// Forgets an object: if it is found again, its grace period starts again.
-    pub fn remove(&mut self, object: &T) {
+    pub(super) fn remove(&mut self, object: &T) {
         self.since.remove(object);
     }
 }

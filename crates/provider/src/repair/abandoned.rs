@@ -1,0 +1,158 @@
+//! The release of abandoned objects, slowly and after live reads.
+
+use std::error::Error;
+use std::fmt::Debug;
+use std::future::{Future, ready};
+use std::hash::Hash;
+use std::time::Instant;
+
+use capi_ipam_controller::client::error_chain;
+use prometheus_client::metrics::counter::Counter;
+use tracing::{debug, warn};
+
+use super::budget::ReleaseBudget;
+use super::findings::{Findings, Found};
+use super::{Repair, Repaired};
+use crate::options::SweepOptions;
+
+/// Objects that can be abandoned: how they are found, released and reported. [`ReleaseAbandoned`]
+/// decides when.
+pub trait AbandonedObjects: Send + Sync + 'static {
+    /// The resource: the attribute `what` of spans, logs and of the metric of released objects.
+    const NAME: &'static str;
+    /// Identifies an object in all passes.
+    type Object: Clone + Debug + Eq + Hash + Send + Sync;
+    /// A pool or a scope: of each one, a pass releases only a small part.
+    type Group: Clone + Debug + Eq + Hash + Send + Sync;
+    /// Why an object could not be released or reported.
+    type Error: Error + Send + Sync;
+
+    /// Finishes what earlier passes have left undone. Called at the start of each pass.
+    fn finish(&mut self) -> impl Future<Output = ()> + Send {
+        ready(())
+    }
+
+    /// Finds the objects that seem abandoned now, in memory. Sends no request.
+    fn find(&self) -> Found<Self::Object>;
+
+    /// The group of an object.
+    fn group(&self, object: &Self::Object) -> Self::Group;
+
+    /// The number of objects of a group, abandoned or not.
+    fn group_size(&self, group: &Self::Group) -> usize;
+
+    /// Releases an object if live reads confirm that it is abandoned. Returns whether it is
+    /// released.
+    fn release(
+        &mut self,
+        object: &Self::Object,
+    ) -> impl Future<Output = Result<bool, Self::Error>> + Send;
+
+    /// Reports an object that is not released.
+    fn report(&self, object: &Self::Object)
+    -> impl Future<Output = Result<(), Self::Error>> + Send;
+}
+
+/// The repair that releases abandoned objects.
+///
+/// It is deliberately slow. An object must seem abandoned in two passes and for the grace period,
+/// and then according to live reads; and one pass releases at most 5 objects of a group, or a
+/// twentieth of them if that is more. With [`SweepOptions::report_only`] it reports the objects
+/// instead.
+pub struct ReleaseAbandoned<A: AbandonedObjects> {
+    objects: A,
+    findings: Findings<A::Object>,
+    /// The number of released objects.
+    released: Counter,
+}
+
+impl<A: AbandonedObjects> ReleaseAbandoned<A> {
+    /// Creates the repair. `released` counts the released objects, see
+    /// [`ProviderSetup::orphans_freed`](crate::ProviderSetup::orphans_freed).
+    pub fn new(objects: A, options: SweepOptions, released: Counter) -> Self {
+        Self {
+            objects,
+            findings: Findings::new(options.grace, options.report_only),
+            released,
+        }
+    }
+
+    /// Releases the objects that are due, and returns their number.
+    async fn release_all(&mut self, due: Vec<A::Object>) -> usize {
+        let mut budget = ReleaseBudget::new();
+        let mut count: usize = 0;
+        for object in due {
+            let group = self.objects.group(&object);
+            // The object stays due for the next pass.
+            if !budget.admits(&group, || self.objects.group_size(&group)) {
+                continue;
+            }
+            if self.release(&object).await {
+                budget.record_release(&group);
+                count = count.saturating_add(1);
+            }
+            // One that is kept needs another grace period: something has just happened to it.
+            self.findings.forget(&object);
+        }
+        for (group, count) in budget.postponed() {
+            let what = A::NAME;
+            warn!(
+                what,
+                ?group,
+                count,
+                "too many abandoned objects for one pass; the others are released later"
+            );
+        }
+        count
+    }
+
+    /// Releases an object, and returns whether this has succeeded.
+    async fn release(&mut self, object: &A::Object) -> bool {
+        match self.objects.release(object).await {
+            Ok(is_released) => {
+                if is_released {
+                    self.released.inc();
+                }
+                is_released
+            }
+            Err(error) => {
+                debug!(
+                    what = A::NAME,
+                    ?object,
+                    error = error_chain(&error),
+                    "cannot verify or release an abandoned object, will retry"
+                );
+                false
+            }
+        }
+    }
+
+    async fn report(&self, object: &A::Object) {
+        if let Err(error) = self.objects.report(object).await {
+            debug!(
+                what = A::NAME,
+                ?object,
+                error = error_chain(&error),
+                "cannot report an abandoned object"
+            );
+        }
+    }
+}
+
+impl<A: AbandonedObjects> Repair for ReleaseAbandoned<A> {
+    const NAME: &'static str = A::NAME;
+
+    async fn pass(&mut self) -> Repaired {
+        self.objects.finish().await;
+        let found = self.objects.find();
+        let due = self.findings.update(found, Instant::now());
+        for object in &due.report {
+            self.report(object).await;
+        }
+        let count = self.release_all(due.release).await;
+        Repaired { count }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+//! IPAddresses whose claim no longer exists.
+
+use std::sync::Arc;
+
+use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::controller::Action;
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use kube::ResourceExt;
+use tracing::{debug, info, warn};
+
+use super::origin::Origin;
+use crate::adapter::{ClaimHandler, HandlerError, ProviderAdapter};
+use crate::api::{IPAddress, IPAddressClaim, PoolReference, conditions, names};
+use crate::claim_cache::ClaimCache;
+use crate::error::ReconcileError;
+use crate::index::owning_claim;
+use crate::reconciler::ClaimReconciler;
+use crate::repair::{AbandonedObjects, Found};
+
+/// The IPAddresses of one provider for which no claim of their name exists.
+pub(super) struct UnclaimedAddresses<A: ProviderAdapter> {
+    reconciler: Arc<ClaimReconciler<A>>,
+    claims: ClaimCache,
+    /// Deleted IPAddresses whose addresses could not be released yet, and their former claims.
+    unreleased: Vec<(Arc<IPAddressClaim>, IPAddress)>,
+}
+
+/// An IPAddress without a claim.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct UnclaimedAddress {
+    name: NamespacedName,
+    pool: Arc<PoolReference>,
+}
+
+impl<A: ProviderAdapter> AbandonedObjects for UnclaimedAddresses<A> {
+    const NAME: &'static str = "ipaddresses";
+    type Object = UnclaimedAddress;
+    /// A pool, as IPAddresses of a namespace refer to it.
+    type Group = (String, Arc<PoolReference>);
+    type Error = ReconcileError;
+
+    /// Repeats the releases that have failed.
+    async fn finish(&mut self) {
+        for (claim, address) in std::mem::take(&mut self.unreleased) {
+            self.release_address(claim, address).await;
+        }
+    }
+
+    fn find(&self) -> Found<UnclaimedAddress> {
+        let mut abandoned = Vec::new();
+        let mut kept = Vec::new();
+        for (address, origin) in self.unclaimed() {
+            match origin {
+                Origin::Provider => abandoned.push(address),
+                // One that a provider created looks like this for a moment, before it is deleted.
+                Origin::Manual => kept.push(address),
+            }
+        }
+        Found { abandoned, kept }
+    }
+
+    fn group(&self, address: &UnclaimedAddress) -> Self::Group {
+        let namespace = address.name.namespace().to_owned();
+        (namespace, Arc::clone(&address.pool))
+    }
+
+    fn group_size(&self, (namespace, pool): &Self::Group) -> usize {
+        self.reconciler.addresses.count(namespace, pool)
+    }
+
+    /// Deletes an IPAddress, and releases its address.
+    async fn release(&mut self, address: &UnclaimedAddress) -> Result<bool, ReconcileError> {
+        let Some(address) = self.read_abandoned(&address.name).await? else {
+            return Ok(false);
+        };
+        let claim = Arc::new(former_claim(&address));
+        // Somebody who pauses a Cluster or a pool expects that nothing of it changes.
+        if self.is_cluster_paused(&address).await? || self.is_pool_paused(&claim).await? {
+            return Ok(false);
+        }
+        // Last: a claim that was created since the first read adopts the IPAddress.
+        if self.has_claim(&address).await? {
+            return Ok(false);
+        }
+        // With the version that was read: a claim may have been created since, and have adopted the
+        // IPAddress.
+        if !self.reconciler.remove_address(&address).await? {
+            return Ok(false);
+        }
+        self.report_deletion(&address);
+        // At once: if the process ends before, the address is left to other repairs. So is that of
+        // an IPAddress without an owner: what was allocated is known by the uid of the claim.
+        if claim.metadata.uid.is_some() {
+            self.release_address(claim, address).await;
+        }
+        Ok(true)
+    }
+
+    async fn report(&self, address: &UnclaimedAddress) -> Result<(), ReconcileError> {
+        let (namespace, name) = address.name.parts();
+        // The process that manages the namespace reports it.
+        if !self.claims.selection.includes_namespace(Some(namespace)) {
+            return Ok(());
+        }
+        if let Some(address) = self.read(&address.name).await? {
+            self.report_kept(&address, namespace, name);
+        }
+        Ok(())
+    }
+}
+
+impl<A: ProviderAdapter> UnclaimedAddresses<A> {
+    pub(super) fn new(reconciler: Arc<ClaimReconciler<A>>, claims: ClaimCache) -> Self {
+        Self {
+            reconciler,
+            claims,
+            unreleased: Vec::new(),
+        }
+    }
+
+    /// The IPAddresses of this provider for which no claim of their name is cached.
+    fn unclaimed(&self) -> Vec<(UnclaimedAddress, Origin)> {
+        let pools = &self.reconciler.filter.pools;
+        let addresses = &self.reconciler.addresses;
+        addresses.filter_map(|(namespace, name, record)| {
+            let is_ours = pools.iter().any(|kind| kind.matches(&record.pool));
+            if !is_ours || self.claims.get(namespace, name).is_some() {
+                return None;
+            }
+            let origin = Origin::of_record(record)?;
+            let address = UnclaimedAddress {
+                name: NamespacedName::new(namespace, name),
+                pool: Arc::clone(&record.pool),
+            };
+            Some((address, origin))
+        })
+    }
+
+    async fn read(&self, address: &NamespacedName) -> Result<Option<IPAddress>, CallError> {
+        let (namespace, name) = address.parts();
+        self.reconciler
+            .contract
+            .addresses(namespace)
+            .get(name)
+            .await
+    }
+
+    /// Reads an IPAddress. `None` if it is gone, or if a user has replaced it.
+    async fn read_abandoned(
+        &self,
+        address: &NamespacedName,
+    ) -> Result<Option<IPAddress>, CallError> {
+        let found = self.read(address).await?;
+        Ok(found.filter(|found| Origin::of_address(found) == Some(Origin::Provider)))
+    }
+
+    async fn is_cluster_paused(&self, address: &IPAddress) -> Result<bool, CallError> {
+        let Some(name) = address.labels().get(names::CLUSTER_NAME_LABEL) else {
+            return Ok(false);
+        };
+        let namespace = address.namespace().unwrap_or_default();
+        let clusters = self.reconciler.contract.clusters(&namespace);
+        let cluster = clusters.get(name).await?;
+        Ok(cluster.is_some_and(|cluster| cluster.is_paused()))
+    }
+
+    /// Whether the pool of the former claim is paused. One that does not exist or cannot be used is
+    /// not.
+    async fn is_pool_paused(&self, claim: &Arc<IPAddressClaim>) -> Result<bool, HandlerError> {
+        let mut pool = self.reconciler.handler_of(claim).fetch_pool().await;
+        if matches!(pool, Err(HandlerError::RetryAfter { .. })) {
+            // A handler may report a pool that is not cached as missing only at the second lookup.
+            pool = self.reconciler.handler_of(claim).fetch_pool().await;
+        }
+        match pool {
+            Ok(pool) => Ok(pool.paused),
+            Err(HandlerError::PoolNotFound(_) | HandlerError::PoolNotReady(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads whether any claim has the name of an IPAddress.
+    async fn has_claim(&self, address: &IPAddress) -> Result<bool, CallError> {
+        let namespace = address.namespace().unwrap_or_default();
+        let claims = self.reconciler.contract.claims(&namespace);
+        let claim = claims.get(&address.name_any()).await?;
+        Ok(claim.is_some())
+    }
+
+    /// Releases the address of a deleted IPAddress. A failed release is repeated in the next pass.
+    async fn release_address(&mut self, claim: Arc<IPAddressClaim>, address: IPAddress) {
+        let mut handler = self.reconciler.handler_of(&claim);
+        handler.address_deleted(&address);
+        match self.reconciler.clean_up_if_gone(&claim, &mut handler).await {
+            Ok(None | Some(Action::AwaitChange)) => {}
+            Ok(Some(Action::Requeue(_))) => self.unreleased.push((claim, address)),
+            Err(error) => {
+                let claim_name = claim.name_any();
+                debug!(
+                    claim = claim_name,
+                    error = error_chain(&error),
+                    "cannot release an address, will retry"
+                );
+                self.unreleased.push((claim, address));
+            }
+        }
+    }
+
+    /// Reports that an IPAddress is deleted.
+    fn report_deletion(&self, address: &IPAddress) {
+        let namespace = address.namespace().unwrap_or_default();
+        let name = address.name_any();
+        let value = &address.spec.address;
+        info!(
+            namespace,
+            address = name,
+            value,
+            "deleted an IPAddress without a claim"
+        );
+        let message =
+            format!("no IPAddressClaim {name} exists: deleted the IPAddress and released {value}");
+        self.reconciler.events.normal(
+            address,
+            &self.reconciler.contract.ipam,
+            conditions::ORPHAN_FREED,
+            "Sweep",
+            &message,
+        );
+    }
+
+    /// Reports an IPAddress that is not deleted.
+    fn report_kept(&self, address: &IPAddress, namespace: &str, name: &str) {
+        let value = &address.spec.address;
+        let message = format!(
+            "no IPAddressClaim {name} exists: {value} counts as in use and is not allocated; delete this IPAddress to \
+             release it"
+        );
+        warn!(
+            namespace,
+            address = name,
+            value,
+            "IPAddress has no claim and is kept"
+        );
+        self.reconciler.events.warning(
+            address,
+            &self.reconciler.contract.ipam,
+            conditions::NO_CLAIM,
+            "Inspect",
+            &message,
+        );
+    }
+}
+
+/// The claim for which an IPAddress was created, as far as the IPAddress shows it.
+fn former_claim(address: &IPAddress) -> IPAddressClaim {
+    let mut claim = IPAddressClaim::default();
+    claim.metadata.namespace = address.namespace();
+    claim.metadata.name = Some(address.name_any());
+    claim.metadata.uid = owning_claim(address).map(str::to_owned);
+    claim.spec.pool_ref = address.spec.pool_ref.clone();
+    claim
+}

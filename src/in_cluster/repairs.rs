@@ -1,0 +1,113 @@
+//! Repairs of what interruptions, users and other programs leave behind, and the sweeper, which
+//! runs them one after the other.
+//!
+//! | repair | what it corrects |
+//! |---|---|
+//! | [`wait_queues`] | claims that do not exist leave the wait queues |
+//! | [`stale_cooldowns`] | cool-downs of addresses that are in use end |
+//! | [`missing_reservations`] | addresses in use get the reservation that they lack |
+//! | [`duplicates`] | addresses of two bound claims are reported |
+//! | [`invalid_reservations`] | manually created reservations without effect are reported |
+//! | [`move_labels`] | reservations get the label of `clusterctl move` |
+//! | [`abandoned_reservations`] | reservations that no claim needs are released |
+//!
+//! IPAddresses without a claim are deleted by the sweep of the SDK.
+//!
+//! Every process releases abandoned reservations, also in namespaces that it does not manage: it
+//! watches the claims of all namespaces, and live reads decide. What a read shows is recorded in
+//! the ledger. Reservations are created only for claims that this process manages.
+
+mod abandoned_reservations;
+mod bound_claims;
+mod duplicates;
+mod invalid_reservations;
+mod missing_reservations;
+mod move_labels;
+mod stale_cooldowns;
+mod wait_queues;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use capi_ipam_api::{IPReservation, PoolKey, Slot};
+use capi_ipam_controller::manager::{BackgroundTask, NextRun};
+use capi_ipam_ledger::allocated_block;
+use capi_ipam_provider::advanced::{AbandonedObjects, ProviderSetup, ReleaseAbandoned, run_repair};
+use capi_ipam_provider::api::{IPAddress, Uid};
+
+use self::abandoned_reservations::AbandonedReservations;
+use self::bound_claims::BoundClaims;
+use self::duplicates::ReportDuplicates;
+pub(super) use self::duplicates::duplicate_message;
+use self::invalid_reservations::ReportInvalidReservations;
+use self::missing_reservations::CreateMissingReservations;
+use self::move_labels::AddMoveLabels;
+use self::stale_cooldowns::EndStaleCooldowns;
+use self::wait_queues::PruneWaitQueues;
+use super::context::Context;
+use super::options::InClusterOptions;
+
+/// The task that runs all repairs.
+pub(super) struct Sweeper {
+    interval: Duration,
+    wait_queues: PruneWaitQueues,
+    stale_cooldowns: EndStaleCooldowns,
+    missing_reservations: CreateMissingReservations,
+    duplicates: ReportDuplicates,
+    invalid_reservations: ReportInvalidReservations,
+    move_labels: AddMoveLabels,
+    abandoned_reservations: ReleaseAbandoned<AbandonedReservations>,
+}
+
+impl BackgroundTask for Sweeper {
+    async fn run_once(&mut self) -> NextRun {
+        run_repair(&mut self.wait_queues).await;
+        run_repair(&mut self.stale_cooldowns).await;
+        run_repair(&mut self.missing_reservations).await;
+        run_repair(&mut self.duplicates).await;
+        run_repair(&mut self.invalid_reservations).await;
+        run_repair(&mut self.move_labels).await;
+        let released = run_repair(&mut self.abandoned_reservations).await;
+        if released.count > 0 {
+            // A released reservation may have been that of an earlier claim for an address in use.
+            run_repair(&mut self.stale_cooldowns).await;
+            run_repair(&mut self.missing_reservations).await;
+        }
+        NextRun::After(self.interval)
+    }
+}
+
+impl Sweeper {
+    pub(super) fn new(
+        setup: &ProviderSetup<'_>,
+        options: &InClusterOptions,
+        context: &Arc<Context>,
+    ) -> Self {
+        let claims = setup.claim_cache();
+        let bound_claims = BoundClaims::new(claims.clone(), options.sweep_grace);
+        let released = setup.orphans_freed(AbandonedReservations::NAME);
+        let abandoned = AbandonedReservations::new(Arc::clone(context), claims.clone());
+        Self {
+            interval: options.sweep_interval,
+            wait_queues: PruneWaitQueues::new(Arc::clone(context), claims),
+            stale_cooldowns: EndStaleCooldowns::new(Arc::clone(context), bound_claims.clone()),
+            missing_reservations: CreateMissingReservations::new(Arc::clone(context), bound_claims),
+            duplicates: ReportDuplicates::new(setup, Arc::clone(context)),
+            invalid_reservations: ReportInvalidReservations::new(Arc::clone(context)),
+            move_labels: AddMoveLabels::new(Arc::clone(context)),
+            abandoned_reservations: ReleaseAbandoned::new(abandoned, options.sweep(), released),
+        }
+    }
+}
+
+/// Whether an IPAddress has this address, from this pool.
+fn has_address(address: &IPAddress, slot: &Slot, pool: &PoolKey) -> bool {
+    allocated_block(address).is_some_and(|(from, block, _)| block == slot.block && from == *pool)
+}
+
+/// Whether a reservation is that of the claim with this uid, which has not released it.
+fn is_held_by(reservation: &IPReservation, claim: Uid) -> bool {
+    let holder = reservation.spec.claim_ref.as_ref();
+    let uid = holder.and_then(|holder| holder.uid.as_deref());
+    uid.map(Uid::of) == Some(claim) && reservation.spec.released_at.is_none()
+}
