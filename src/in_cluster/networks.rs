@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use tracing::{debug, field, info};
 
 use super::context::Context;
+use super::gates::Gates;
 
 /// The minimum interval between two status updates of one network. Its counts are computed from all
 /// addresses in use.
@@ -43,23 +44,24 @@ const RETRY: RetryPolicy = RetryPolicy {
 /// The maximum number of members that the status lists.
 const MAX_MEMBERS: usize = 50;
 
-/// Adds the controller of networks to the manager. It reconciles nothing before all `gates` are
-/// ready; its own `gate` does not wait for them, since the controllers of pools wait for it.
-pub(super) fn register(
+/// Starts the controller of networks. It reconciles nothing before everything is listed that the
+/// ledger contains. Its own gate does not wait for that, since the controllers of pools wait for
+/// it.
+pub(super) fn start(
     manager: &mut Manager,
     controller: ControllerBuilder<IPNetwork>,
     context: &Arc<Context>,
-    gate: &ReadinessGate,
-    gates: Vec<ReadinessGate>,
+    gates: &Gates,
 ) {
     let api = WatchApi::all(manager.client.clone());
-    let main = WatchSpec::new(api, (), Arc::clone(&context.ledger) as _, gate.clone());
+    let handler = Arc::clone(&context.ledger) as _;
+    let main = WatchSpec::new(api, (), handler, gates.networks.clone());
     let reconciler = NetworkReconciler {
         networks: ResourceClient::new(Api::all(manager.client.clone()), &()),
         context: Arc::clone(context),
         expectations: Expectations::default(),
         written: Mutex::default(),
-        gates,
+        gates: gates.of_ledger(),
     };
     let task = controller.run(main, 1, manager.stop.clone(), Arc::new(reconciler));
     manager.add("IPNetwork controller", task);

@@ -3,7 +3,7 @@
 mod status;
 mod status_rate;
 
-use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,11 @@ use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolStatus, names};
 use capi_ipam_controller::client::PrunedFields;
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
-use capi_ipam_controller::controller::{
-    Action, Attempt, Cause, ControllerBuilder, Reconciler, Trigger,
-};
+use capi_ipam_controller::controller::{Action, Attempt, Cause, ControllerBuilder, Reconciler};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
-use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
@@ -32,6 +29,7 @@ pub(super) use self::status::describe_counts;
 use self::status_rate::{STATUS_INTERVAL, StatusLimiter};
 use super::context::Context;
 use super::deletion_check::DeletionBlocker;
+use super::gates::Gates;
 use super::kinds::{pool_client, watched_pools};
 use super::shared_ledger::PoolEventHandler;
 
@@ -49,47 +47,19 @@ const CONFLICTS_BEFORE_REPORT: u32 = 10;
 /// The number of pools of a kind that are reconciled concurrently.
 const CONCURRENCY: u16 = 4;
 
-/// Adds the controllers of all pool kinds to the manager. `context` creates what they share, with a
-/// function that enqueues a pool to update its status. The controllers reconcile nothing before all
-/// `gates` are ready. Returns the gates of the pools as well.
-pub(super) fn register(
+/// Starts the controller of the pools of one kind, whose watch has the gate `gate`. It reconciles
+/// nothing before everything is listed that the counts of a pool depend on.
+pub(super) fn start(
     manager: &mut Manager,
-    gates: &[ReadinessGate],
-    context: impl FnOnce(&mut Manager, Box<dyn Fn(&PoolKey) + Send + Sync>) -> Arc<Context>,
-) -> (Arc<Context>, [ReadinessGate; InClusterKind::ALL.len()]) {
-    let controllers = InClusterKind::ALL.map(|kind| (kind, manager.controller(kind.name())));
-    let triggers: HashMap<InClusterKind, Trigger<Pool>> = controllers
-        .iter()
-        .map(|(kind, controller)| (*kind, controller.trigger()))
-        .collect();
-    let enqueue = move |pool: &PoolKey| {
-        if let Some(trigger) = triggers.get(&pool.kind) {
-            trigger.enqueue(NamespacedName::new(
-                pool.namespace.as_deref().unwrap_or_default(),
-                &pool.name,
-            ));
-        }
-    };
-    let context = context(manager, Box::new(enqueue));
-    let synced = InClusterKind::ALL.map(|kind| manager.health.register_watch(kind.name()));
-    for ((kind, controller), gate) in controllers.into_iter().zip(&synced) {
-        start(kind, controller, manager, &context, gates, gate, &synced);
-    }
-    (context, synced)
-}
-
-fn start(
     kind: InClusterKind,
-    mut controller: ControllerBuilder<Pool>,
-    manager: &mut Manager,
+    mut controller: ControllerBuilder<Pool, Infallible>,
     context: &Arc<Context>,
-    gates: &[ReadinessGate],
     gate: &ReadinessGate,
-    pools_synced: &[ReadinessGate],
+    gates: &Gates,
 ) {
-    gates
-        .iter()
-        .for_each(|other| controller.wait_for(other.clone()));
+    for other in gates.of_pool() {
+        controller.wait_for(other);
+    }
     let ledger: Arc<dyn EventHandler<Pool>> = Arc::new(PoolEventHandler {
         ledger: Arc::clone(&context.ledger),
         kind,
@@ -109,7 +79,7 @@ fn start(
         expectations: Expectations::default(),
         status_limiter: StatusLimiter::default(),
         pruned_fields: PrunedFields::default(),
-        pools_synced: pools_synced.to_vec(),
+        pools_synced: gates.pools.to_vec(),
     };
     let stop = manager.stop.clone();
     let task = controller.run(main, CONCURRENCY, stop, Arc::new(reconciler));

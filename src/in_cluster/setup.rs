@@ -1,0 +1,197 @@
+//! What the provider consists of: its triggers, its ledger, its watches, its controllers and its
+//! background tasks.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use capi_ipam_api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool, PoolKey};
+use capi_ipam_controller::client::ResourceClient;
+use capi_ipam_controller::controller::{ControllerBuilder, Trigger};
+use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::manager::Manager;
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::watch::{EventHandler, WatchApi, WatchSpec};
+use capi_ipam_provider::advanced::{ProviderSetup, Selection};
+use capi_ipam_provider::api::IPAddressClaim;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+
+use super::context::Context;
+use super::cooldown::EndCooldowns;
+use super::deletion_check::DeletionChecker;
+use super::gates::Gates;
+use super::handler::InClusterAdapter;
+use super::metrics::{PoolMetrics, PoolMetricsMode, TakeSnapshots};
+use super::options::InClusterOptions;
+use super::rechecks::EnqueueRechecks;
+use super::repairs::Sweeper;
+use super::reservation_store::ReservationStore;
+use super::scope_changes::MoveReservations;
+use super::shared_ledger::SharedLedger;
+use super::slice_return::SliceReturn;
+use super::standby::LedgerHandle;
+use super::terminating::TerminatingClaims;
+use super::use_check::UseCheck;
+use super::{networks, pools};
+
+/// Adds everything to the manager, and creates the adapter. The ledger is published with
+/// `ledger_handle`.
+pub(super) fn set_up(
+    setup: &mut ProviderSetup<'_>,
+    options: &InClusterOptions,
+    ledger_handle: &LedgerHandle,
+) -> InClusterAdapter {
+    let controllers = Controllers::new(setup.manager);
+    let triggers = triggers(setup, &controllers);
+    let gates = Gates::register(setup);
+    let context = create_ledger(setup, triggers);
+    add_watches(setup, &context, &gates);
+    start_controllers(setup.manager, controllers, &context, &gates);
+    add_tasks(setup, options, &context, &gates);
+    ledger_handle.publish(Arc::clone(&context.ledger), gates.of_ledger());
+    InClusterAdapter { context }
+}
+
+/// The controllers that are not started yet: the ledger enqueues their objects, and they need the
+/// ledger.
+struct Controllers {
+    pools: [(InClusterKind, ControllerBuilder<Pool, Infallible>); InClusterKind::ALL.len()],
+    networks: ControllerBuilder<IPNetwork, Infallible>,
+}
+
+impl Controllers {
+    fn new(manager: &Manager) -> Self {
+        Self {
+            pools: InClusterKind::ALL.map(|kind| (kind, manager.controller(kind.name()))),
+            networks: manager.controller("IPNetwork"),
+        }
+    }
+}
+
+/// Enqueues what a change of the ledger affects.
+struct Triggers {
+    claims: Trigger<IPAddressClaim>,
+    pools: HashMap<InClusterKind, Trigger<Pool>>,
+    networks: Trigger<IPNetwork>,
+}
+
+fn triggers(setup: &ProviderSetup<'_>, controllers: &Controllers) -> Triggers {
+    let pools = controllers.pools.iter();
+    Triggers {
+        claims: setup.trigger(),
+        pools: pools
+            .map(|(kind, controller)| (*kind, controller.trigger()))
+            .collect(),
+        networks: controllers.networks.trigger(),
+    }
+}
+
+/// Creates the ledger, and what reads and writes the objects that it contains.
+fn create_ledger(setup: &ProviderSetup<'_>, triggers: Triggers) -> Arc<Context> {
+    let Triggers {
+        claims,
+        pools,
+        networks,
+    } = triggers;
+    let enqueue_pool = move |pool: &PoolKey| {
+        if let Some(trigger) = pools.get(&pool.kind) {
+            let namespace = pool.namespace.as_deref().unwrap_or_default();
+            trigger.enqueue(NamespacedName::new(namespace, &pool.name));
+        }
+    };
+    let enqueue_network = move |network: &str| networks.enqueue(NamespacedName::new("", network));
+    let ledger = Arc::new(SharedLedger::new(claims, enqueue_pool, enqueue_network));
+    let manager = &*setup.manager;
+    let reservations: ResourceClient<IPReservation> =
+        ResourceClient::new(Api::all(manager.client.clone()), &());
+    let deletion_checker = DeletionChecker::new(reservations.clone(), setup.contract.clone());
+    let restores = manager.health.restores().clone();
+    Arc::new(Context {
+        reservations: ReservationStore::new(reservations, Arc::clone(&ledger), restores),
+        ledger,
+        slices: ResourceClient::new(Api::all(manager.client.clone()), &()),
+        events: manager.events.clone(),
+        contract: setup.contract.clone(),
+        deletion_checker: Arc::new(deletion_checker),
+        terminating: Arc::new(TerminatingClaims::new(setup.trigger())),
+        selection: Selection::of(&manager.options),
+    })
+}
+
+/// Adds the watches that fill the ledger, apart from those of the kinds that have a controller. No
+/// claim is reconciled before all kinds are listed.
+fn add_watches(setup: &mut ProviderSetup<'_>, context: &Arc<Context>, gates: &Gates) {
+    setup.add_claim_event_handler(Arc::clone(&context.terminating) as _);
+    setup.add_claim_event_handler(Arc::clone(&context.ledger) as _);
+    setup.add_address_event_handler(Arc::clone(&context.ledger) as _);
+    for gate in gates.pools.iter().chain([&gates.networks]) {
+        setup.controller.wait_for(gate.clone());
+    }
+    watch::<Namespace>(setup, context, &gates.namespaces);
+    watch::<IPReservation>(setup, context, &gates.reservations);
+    watch::<IPSlice>(setup, context, &gates.slices);
+}
+
+/// Adds the watch of all objects of a kind, which the ledger contains.
+fn watch<K>(setup: &mut ProviderSetup<'_>, context: &Arc<Context>, gate: &ReadinessGate)
+where
+    SharedLedger: EventHandler<K>,
+    K: kube::Resource<DynamicType = ()>
+        + Clone
+        + serde::de::DeserializeOwned
+        + std::fmt::Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    let api = WatchApi::all(setup.manager.client.clone());
+    let handler = Arc::clone(&context.ledger) as _;
+    let spec = WatchSpec::<K>::new(api, (), handler, gate.clone());
+    setup.controller.watch(spec);
+}
+
+/// Starts the controllers. Each watches the kind that it reconciles.
+fn start_controllers(
+    manager: &mut Manager,
+    controllers: Controllers,
+    context: &Arc<Context>,
+    gates: &Gates,
+) {
+    for ((kind, controller), gate) in controllers.pools.into_iter().zip(&gates.pools) {
+        pools::start(manager, kind, controller, context, gate, gates);
+    }
+    networks::start(manager, controllers.networks, context, gates);
+}
+
+/// Adds the tasks that run in the background.
+fn add_tasks(
+    setup: &mut ProviderSetup<'_>,
+    options: &InClusterOptions,
+    context: &Arc<Context>,
+    gates: &Gates,
+) {
+    let end_cooldowns = EndCooldowns(Arc::clone(context));
+    let rechecks = EnqueueRechecks(Arc::clone(&context.ledger));
+    let moves = MoveReservations::new(Arc::clone(context));
+    let client = setup.manager.client.clone();
+    let slice_return = SliceReturn::new(Arc::clone(context), client, options);
+    let metrics = PoolMetrics::default();
+    let interval = options.verify_interval;
+    let use_check = UseCheck::new(setup, Arc::clone(context), metrics.clone(), interval);
+    let sweeper = Sweeper::new(setup, options, context);
+
+    let manager = &mut *setup.manager;
+    manager.add_task("cool-downs", gates.of_ledger(), end_cooldowns);
+    manager.add_task("rechecks of waiting claims", Vec::new(), rechecks);
+    manager.add_background_task("scope changes", gates.of_ledger(), moves);
+    manager.add_background_task("return of slices", gates.of_ledger(), slice_return);
+    if options.pool_metrics == PoolMetricsMode::All {
+        metrics.register(&manager.metrics);
+        let ledger = Arc::clone(&context.ledger);
+        let snapshots = TakeSnapshots { metrics, ledger };
+        manager.add_background_task("metrics of pools", gates.of_ledger(), snapshots);
+    }
+    manager.add_background_task("check of the addresses in use", gates.of_use(), use_check);
+    manager.add_background_task("sweeper", gates.of_use(), sweeper);
+}
