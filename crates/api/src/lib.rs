@@ -81,5 +81,5 @@ pub use scope::{Scope, Slot, block_of_name, reservation_name, slot_of_name};
 pub use scope_change::ScopeChange;
 pub use slice::{IPSlice, IPSliceSpec, SliceOwner, SliceOwnerKind, SliceProblem, slice_name};
 pub use slice_policy::{SlicePolicy, SliceRules};
-pub use spec_warnings::{host_bits_warning, network_warnings, pool_warnings};
+pub use spec_warnings::{gateway_warnings, host_bits_warning, network_warnings, pool_warnings};
 pub use visibility::Audience;

@@ -25,6 +25,7 @@ pub fn pool_warnings(spec: &PoolSpec, usable: &UsableBlocks) -> Vec<String> {
     for (field, entries) in entry_lists(spec) {
         warnings.extend(host_bits(&field, entries));
     }
+    warnings.extend(single_addresses_warning(spec, usable));
     warnings.extend(gateway_warnings(spec, usable));
     let given: SpanSet = given_lists(spec)
         .flat_map(|(_, entries)| spans_of(entries))
@@ -185,7 +186,19 @@ fn unusable_ranges(spec: &PoolSpec, usable: &UsableBlocks) -> Vec<String> {
     unusable.map(warning).take(MAX_ENTRY_WARNINGS).collect()
 }
 
-fn gateway_warnings(spec: &PoolSpec, usable: &UsableBlocks) -> Vec<String> {
+/// Warns about a pool of prefixes that are single addresses.
+fn single_addresses_warning(spec: &PoolSpec, usable: &UsableBlocks) -> Option<String> {
+    let has_prefixes = matches!(spec, PoolSpec::Prefixes(_));
+    (has_prefixes && usable.length == usable.family.bits()).then(|| {
+        format!(
+            "spec.allocationPrefixLength: {} allocates single addresses; consider a pool of addresses instead",
+            usable.length
+        )
+    })
+}
+
+/// Returns the warnings about the gateways of a pool, which has these blocks.
+pub fn gateway_warnings(spec: &PoolSpec, usable: &UsableBlocks) -> Vec<String> {
     let mut warnings = empty_gateways(spec);
     let gateways = parts(spec, usable)
         .filter_map(|(path, range)| Some((format!("{path}.gateway"), range.gateway?, range)));
@@ -210,12 +223,6 @@ fn gateway_warnings(spec: &PoolSpec, usable: &UsableBlocks) -> Vec<String> {
             }
         }
         PoolSpec::Prefixes(_) => {
-            if usable.length == usable.family.bits() {
-                warnings.push(format!(
-                    "spec.allocationPrefixLength: {} allocates single addresses; consider a pool of addresses instead",
-                    usable.length
-                ));
-            }
             let addresses = usable.addresses();
             for (field, gateway, _) in gateways {
                 if addresses.contains(Family::to_number(gateway)) {

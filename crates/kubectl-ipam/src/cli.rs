@@ -13,7 +13,7 @@ use clap_complete::Shell;
     name = "kubectl-ipam",
     bin_name = "kubectl ipam",
     version,
-    after_help = "Exit codes: 0 success, 1 doctor has findings or import has problems, 2 invalid command line, \
+    after_help = "Exit codes: 0 success, 1 doctor or status has errors or warnings or import has problems, 2 invalid command line, \
                   3 cluster unreachable, 4 missing permission (the output may be incomplete), 5 missing definition, \
                   6 pool or address not found, 7 other failure, 8 incomplete export."
 )]
@@ -166,6 +166,17 @@ impl WriteFlags {
     }
 }
 
+/// Flags of `status`.
+#[derive(Args, Clone, Debug)]
+pub struct WaitFlags {
+    /// Wait until the provider works: no part has an error but for pools and claims.
+    #[arg(long)]
+    pub wait: bool,
+    /// How long to wait, for example 30s or 5m.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = timeout, requires = "wait")]
+    pub wait_duration: Duration,
+}
+
 /// Whether a command changes objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DryRun {
@@ -224,9 +235,16 @@ pub enum Command {
         /// The pool: NAME or KIND/NAME.
         pool: String,
     },
-    /// Find duplicate addresses, orphans, dangling references and other problems, with their
+    /// Find what is wrong: with the provider, with pools, and with claims that wait; with the
     /// repair.
     Doctor,
+    /// Show the state of each part of the provider: definitions, lease, probes, permissions,
+    /// webhooks, certificate, sweeper, pools and claims.
+    Status {
+        /// Flags of commands that wait.
+        #[command(flatten)]
+        wait: WaitFlags,
+    },
     /// Serve a web page on this machine: pools, a map of their addresses, search, and waiting
     /// claims.
     Web {

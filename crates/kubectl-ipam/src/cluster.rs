@@ -1,8 +1,10 @@
-//! Requests to the API server: the kubeconfig, the served versions, lists in pages, and writes.
+//! Requests to the API server: the kubeconfig, the served versions, lists in pages, reviews, and
+//! writes.
 
 mod config;
 mod kinds;
 mod read;
+mod review;
 mod write;
 
 pub(crate) use self::kinds::{Kind, OtherKind};

@@ -3,6 +3,7 @@
 
 mod claims;
 mod completion;
+mod diagnose;
 mod doctor;
 mod export;
 mod free;
@@ -12,6 +13,8 @@ mod pools;
 mod reservations;
 mod reserve;
 mod show;
+mod snapshot;
+mod status;
 mod unreserve;
 mod who;
 
@@ -35,6 +38,7 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         Command::Free { pool, count } => free::run(global, pool, *count).await,
         Command::Show { pool } => show::run(global, pool).await,
         Command::Doctor => doctor::run(global).await,
+        Command::Status { wait } => status::run(global, wait).await,
         Command::Web { port, no_open } => web::run(global, *port, !no_open).await,
         Command::Reserve {
             pool,

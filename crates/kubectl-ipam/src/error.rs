@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub enum Code {
     /// The command succeeded.
     Ok = 0,
-    /// `doctor` has findings, or `import` has problems.
+    /// `doctor` or `status` has errors or warnings, or `import` has problems.
     Findings = 1,
     /// The command line is invalid.
     Usage = 2,

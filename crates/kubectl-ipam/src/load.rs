@@ -31,6 +31,8 @@ pub(crate) struct Loader<'a> {
     pub(crate) missing: Vec<MissingRight>,
     /// The label selector of the objects that a command lists.
     pub(crate) selected: Selected,
+    /// Whether a kind that is not served has no objects, instead of being an error.
+    pub(crate) tolerates_missing_kinds: bool,
 }
 
 /// Which objects a command lists.
@@ -85,6 +87,7 @@ impl<'a> Loader<'a> {
             warnings: Vec::new(),
             missing: Vec::new(),
             selected: Selected::default(),
+            tolerates_missing_kinds: false,
         }
     }
 
@@ -96,6 +99,9 @@ impl<'a> Loader<'a> {
         namespace: Option<&str>,
         mut each: impl FnMut(T),
     ) -> Result<Readable<()>, Error> {
+        if self.tolerates_missing_kinds && self.cluster.version(kind).is_err() {
+            return Ok(Readable::complete(()));
+        }
         let labels = self.selected.labels(kind).to_owned();
         let right = match self.cluster.list(kind, namespace, &labels, &mut each).await {
             Ok(skipped) => {
@@ -290,20 +296,28 @@ impl<'a> Loader<'a> {
         Ok(read.map(|()| rows))
     }
 
-    /// The objects of another API group that match a field selector and a label selector.
+    /// The objects of another API group that match selectors.
     pub(crate) async fn others<T: DeserializeOwned>(
         &mut self,
         kind: OtherKind,
         namespace: Option<&str>,
-        fields: &str,
-        labels: &str,
+        parameters: &ListParams,
     ) -> Result<Readable<Vec<T>>, Error> {
-        let parameters = ListParams::default().fields(fields).labels(labels);
-        match self.cluster.list_other(kind, namespace, &parameters).await {
-            Ok(found) => Ok(Readable::complete(found)),
+        let found = self.cluster.list_other(kind, namespace, parameters).await;
+        self.readable(found, Vec::new())
+    }
+
+    /// The result of a request, or another value if a permission is missing for it.
+    pub(crate) fn readable<T>(
+        &mut self,
+        result: Result<T, ListError>,
+        otherwise: T,
+    ) -> Result<Readable<T>, Error> {
+        match result {
+            Ok(value) => Ok(Readable::complete(value)),
             Err(ListError::Forbidden(right)) => {
                 self.note(&right);
-                Ok(Readable::part(Vec::new(), vec![right]))
+                Ok(Readable::part(otherwise, vec![right]))
             }
             Err(error) => Err(error.into()),
         }
@@ -367,7 +381,7 @@ impl<'a> Loader<'a> {
             return Ok(networks);
         }
         let namespaces = self
-            .others::<Namespace>(OtherKind::Namespace, None, "", "")
+            .others::<Namespace>(OtherKind::Namespace, None, &ListParams::default())
             .await?;
         namespaces
             .seen()

@@ -11,14 +11,13 @@ mod holders;
 mod map;
 mod networks;
 mod overview;
-mod owners;
 mod pool_name;
 mod pools;
-mod promises;
 mod regions;
 mod search;
 mod show;
 mod slices;
+mod status;
 mod window;
 
 use schemars::JsonSchema;
@@ -29,9 +28,13 @@ pub use self::changes::{
 };
 pub use self::claims::{ClaimLine, ClaimState};
 pub(crate) use self::claims::{claims, waiting_claims};
-pub(crate) use self::doctor::{Diagnosis, Inventory, LeaseRow, WebhookRow, diagnosis};
+pub(crate) use self::doctor::{
+    AccountRow, CertificateFacts, CertificateRow, DefinitionRow, DeploymentRow, EventRow, LeaseRow,
+    Rule, Snapshot, WebhookRow, diagnosis,
+};
 pub use self::fact::Fact;
-pub use self::finding::{Check, Finding, Severity, Unchecked};
+pub(crate) use self::finding::counted;
+pub use self::finding::{Check, Finding, FindingList, Severity, Unchecked};
 pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
 pub(crate) use self::holders::{holders, matches_of};
 pub(crate) use self::map::ROW;
@@ -46,6 +49,8 @@ pub(crate) use self::search::{SearchResult, Searched};
 pub use self::show::PoolDetails;
 pub(crate) use self::show::{show, specification};
 pub use self::slices::SliceLine;
+pub use self::status::{Part, PartLine, PartState};
+pub(crate) use self::status::{is_usable, parts};
 pub(crate) use self::window::{PoolWindow, View, window};
 
 /// The output of a command. The field `kind` names the command's type of output.
@@ -87,12 +92,11 @@ pub enum Report {
         note: Option<String>,
     },
     /// The output of `doctor`.
-    FindingList {
-        /// What is wrong, the most urgent first.
-        findings: Vec<Finding>,
-        /// The checks that were not possible, or not for all objects.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        unchecked: Vec<Unchecked>,
+    FindingList(FindingList),
+    /// The output of `status`.
+    StatusList {
+        /// The parts of the provider.
+        parts: Vec<PartLine>,
     },
     /// The output of `show`.
     PoolDetails(Box<PoolDetails>),

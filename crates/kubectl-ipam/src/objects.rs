@@ -16,7 +16,8 @@ use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim, is_pau
 use jiff::Timestamp;
 use kube::api::ObjectMeta;
 
-use self::metadata::{created, label, machine};
+pub(crate) use self::metadata::Deletion;
+use self::metadata::{created, deletion, label, machine};
 pub(crate) use self::unserved::{ServedKinds, UnservedClaim};
 
 /// Maximum number of problems of one specification that a message has.
@@ -36,7 +37,9 @@ pub(crate) struct PoolRow {
     pub(crate) counts: Option<capi_ipam_api::AddressCounts>,
     pub(crate) conditions: Vec<Condition>,
     pub(crate) paused: bool,
-    pub(crate) deleting: bool,
+    pub(crate) created: Option<Timestamp>,
+    /// Time of the deletion, of a pool that is being deleted.
+    pub(crate) deleted: Option<Timestamp>,
     pub(crate) initialized: bool,
 }
 
@@ -62,7 +65,8 @@ impl From<&Pool> for PoolRow {
                 .map(|status| status.conditions.clone())
                 .unwrap_or_default(),
             paused: is_paused(&pool.metadata),
-            deleting: pool.metadata.deletion_timestamp.is_some(),
+            created: created(&pool.metadata),
+            deleted: pool.metadata.deletion_timestamp.as_ref().map(|time| time.0),
             initialized: finalizer::is_set(pool, names::PROTECT_POOL),
         }
     }
@@ -136,6 +140,10 @@ impl PoolRow {
         }
     }
 
+    pub(crate) fn is_deleting(&self) -> bool {
+        self.deleted.is_some()
+    }
+
     /// Whether only some claims get the last free addresses.
     pub(crate) fn has_headroom(&self) -> bool {
         self.key.kind.is_global() && self.spec.access().headroom.is_some()
@@ -157,11 +165,25 @@ impl PoolRow {
 
     /// The status and the reason of `Ready`; `None` if no provider has reported it.
     pub(crate) fn ready(&self) -> Option<(&str, Option<&str>)> {
-        let ready = self
-            .conditions
-            .iter()
-            .find(|condition| condition.type_ == conditions::READY)?;
+        let ready = self.condition(conditions::READY)?;
         Some((ready.status.as_ref(), ready.reason.as_deref()))
+    }
+
+    fn condition(&self, type_: &str) -> Option<&Condition> {
+        self.conditions
+            .iter()
+            .find(|condition| condition.type_ == type_)
+    }
+
+    /// Whether the pool has no free address. From the counts if no provider has reported it: the Go
+    /// provider writes no conditions.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        match self.condition(conditions::EXHAUSTED) {
+            Some(exhausted) => exhausted.status == "True",
+            None => self
+                .counts
+                .is_some_and(|counts| counts.total > 0 && counts.free == 0),
+        }
     }
 }
 
@@ -217,6 +239,7 @@ pub(crate) struct AddressRow {
     pub(crate) cluster: Option<Box<str>>,
     /// Whether the claim is its owner in the version v1beta1.
     pub(crate) has_old_owner: bool,
+    pub(crate) deletion: Option<Box<Deletion>>,
 }
 
 impl AddressRow {
@@ -236,6 +259,7 @@ impl AddressRow {
             created: created(&address.metadata),
             cluster: label(&address.metadata, names::CLUSTER_NAME_LABEL),
             has_old_owner: has_old_owner(&address.metadata),
+            deletion: deletion(&address.metadata),
         })
     }
 
@@ -315,7 +339,8 @@ pub(crate) struct ClaimRow {
     /// Name of the IPAddress.
     pub(crate) bound: Option<Box<str>>,
     pub(crate) created: Option<Timestamp>,
-    pub(crate) deleting: bool,
+    pub(crate) paused: bool,
+    pub(crate) deletion: Option<Box<Deletion>>,
     /// Reason and message of `Ready`, if it is not True.
     pub(crate) reason: Option<Box<str>>,
     pub(crate) message: Option<Box<str>>,
@@ -344,7 +369,8 @@ impl ClaimRow {
             pool,
             bound: claim.bound_address().map(Box::from),
             created: created(&claim.metadata),
-            deleting: claim.metadata.deletion_timestamp.is_some(),
+            paused: is_paused(&claim.metadata),
+            deletion: deletion(&claim.metadata),
             reason: part(problem.and_then(|condition| condition.reason.as_deref())),
             message: part(problem.and_then(|condition| condition.message.as_deref())),
             not_in_use: not_in_use.map(|condition| text(condition.message.as_deref())),
@@ -362,8 +388,12 @@ impl ClaimRow {
         ))
     }
 
+    pub(crate) fn is_deleting(&self) -> bool {
+        self.deletion.is_some()
+    }
+
     pub(crate) fn is_waiting(&self) -> bool {
-        self.bound.is_none() && !self.deleting
+        self.bound.is_none() && !self.is_deleting()
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) use self::grid::{Grid, clean};
 pub(crate) use self::style::{Color, Style};
 use self::words::full;
 use crate::model::{
-    Finding, Holder, ImportChange, ImportProblem, ImportSummary, PoolMatch, PoolName, Report,
+    Holder, ImportChange, ImportProblem, ImportSummary, PoolMatch, PoolName, Report,
     ReservationAction, ReservationChange,
 };
 
@@ -43,13 +43,11 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
             text.extend(note.as_ref().map(|note| format!("{}\n", clean(note))));
             text
         }
-        Report::FindingList {
-            findings,
-            unchecked,
-        } => findings::text(findings, unchecked, style),
-        Report::PoolList { .. } | Report::NetworkList { .. } | Report::ClaimList { .. } => {
-            grid(report, style).text(style.headers)
-        }
+        Report::FindingList(list) => findings::text(list, style),
+        Report::PoolList { .. }
+        | Report::NetworkList { .. }
+        | Report::ClaimList { .. }
+        | Report::StatusList { .. } => grid(report, style).text(style.headers),
     }
 }
 
@@ -190,41 +188,8 @@ pub(crate) fn grid(report: &Report, style: Style) -> Grid {
                 .for_each(|address| grid.row(vec![address.clone()]));
             grid
         }
-        Report::FindingList {
-            findings,
-            unchecked,
-        } => {
-            let mut grid = Grid::new(&["SEVERITY", "CHECK", "OBJECT", "PROBLEM", "REPAIR"]);
-            for Finding {
-                severity,
-                check,
-                object,
-                problem,
-                repair,
-            } in findings
-            {
-                let cells = [
-                    format!("{severity:?}"),
-                    format!("{check:?}"),
-                    object.clone(),
-                    problem.clone(),
-                    repair.clone(),
-                ];
-                grid.row(cells.into());
-            }
-            for skipped in unchecked {
-                let check = format!("{:?}", skipped.check);
-                let problem = findings::unchecked_problem(skipped).to_owned();
-                grid.row(vec![
-                    "Unknown".to_owned(),
-                    check,
-                    String::new(),
-                    problem,
-                    skipped.reason.clone(),
-                ]);
-            }
-            grid
-        }
+        Report::FindingList(list) => findings::grid(list),
+        Report::StatusList { parts } => lists::parts(parts, style),
         Report::PoolDetails(pool) => {
             lists::holders(pool.holders.as_deref().unwrap_or_default(), style)
         }
@@ -302,9 +267,14 @@ pub(crate) fn names(report: &Report) -> Vec<String> {
             holders.iter().flatten().filter_map(address).collect()
         }
         Report::FreeList { addresses, .. } => addresses.clone(),
-        Report::FindingList { findings, .. } => findings
+        Report::FindingList(list) => list
+            .findings
             .iter()
             .map(|finding| finding.object.clone())
+            .collect(),
+        Report::StatusList { parts } => parts
+            .iter()
+            .map(|line| format!("{:?}", line.part).to_lowercase())
             .collect(),
         Report::PoolDetails(details) => vec![pool(&details.pool)],
         Report::ReservationChange(change) => vec![format!(

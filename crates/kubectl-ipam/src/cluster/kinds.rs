@@ -14,6 +14,24 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// All kinds.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Claim,
+        Self::Address,
+        Self::Pool(InClusterKind::IPPool),
+        Self::Pool(InClusterKind::GlobalIPPool),
+        Self::Pool(InClusterKind::PrefixPool),
+        Self::Pool(InClusterKind::GlobalPrefixPool),
+        Self::Network,
+        Self::Reservation,
+        Self::Slice,
+    ];
+
+    /// Whether the kind is part of the contract of Cluster API.
+    pub(crate) fn is_of_contract(self) -> bool {
+        matches!(self, Self::Address | Self::Claim)
+    }
+
     pub(crate) fn plural(self) -> &'static str {
         match self {
             Self::Pool(kind) => kind.plural(),
@@ -50,8 +68,11 @@ impl Kind {
 /// A kind of another API group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherKind {
+    Deployment,
+    Event,
     Lease,
     Namespace,
+    Secret,
     Webhook,
     EndpointSlice,
 }
@@ -60,6 +81,9 @@ impl OtherKind {
     /// API group, version and plural.
     pub(super) fn parts(self) -> (&'static str, &'static str, &'static str) {
         match self {
+            Self::Deployment => ("apps", "v1", "deployments"),
+            Self::Event => ("", "v1", "events"),
+            Self::Secret => ("", "v1", "secrets"),
             Self::Lease => ("coordination.k8s.io", "v1", "leases"),
             Self::Namespace => ("", "v1", "namespaces"),
             Self::Webhook => (

@@ -57,6 +57,8 @@ pub(crate) struct Cluster {
     pub(super) served: BTreeMap<String, Vec<String>>,
     /// The API groups and kinds that are served.
     pub(crate) kinds: ServedKinds,
+    /// Whether the caller acts as another user.
+    pub(crate) impersonates: bool,
 }
 
 /// Objects that could not be decoded.
@@ -164,6 +166,7 @@ impl Cluster {
             timeout,
             served: BTreeMap::new(),
             kinds,
+            impersonates: flags.impersonate.is_some(),
         };
         cluster.discover().await?;
         Ok(cluster)
@@ -225,7 +228,7 @@ impl Cluster {
 
     /// Whether the definitions are those of the Go provider, which has only pools of addresses. If
     /// one of the other kinds is served, all have to be.
-    fn is_go_provider(&self) -> bool {
+    pub(crate) fn is_go_provider(&self) -> bool {
         let pools = InClusterKind::ALL.map(Kind::Pool);
         let others = [Kind::Network, Kind::Reservation, Kind::Slice];
         let mut own = pools
@@ -233,6 +236,11 @@ impl Cluster {
             .chain(others)
             .filter(|kind| kind.is_optional());
         own.all(|kind| !self.served.contains_key(kind.plural()))
+    }
+
+    /// The served versions of a kind.
+    pub(crate) fn served_versions(&self, kind: Kind) -> &[String] {
+        self.served.get(kind.plural()).map_or(&[], Vec::as_slice)
     }
 
     /// The version in which a kind is read; `None` if the provider does not have it.
@@ -357,7 +365,11 @@ impl Cluster {
     }
 
     #[expect(clippy::unused_self, reason = "it is an error of this cluster")]
-    fn rejected(&self, operation: String, error: &(dyn std::error::Error + 'static)) -> ListError {
+    pub(super) fn rejected(
+        &self,
+        operation: String,
+        error: &(dyn std::error::Error + 'static),
+    ) -> ListError {
         ListError::Other(Error::Request {
             operation,
             reason: error_chain(error),
@@ -422,6 +434,24 @@ impl Cluster {
             },
         }
     }
+}
+
+/// The message of the API server, in one line.
+pub(super) fn error_text(error: &CallError) -> Option<String> {
+    match error {
+        CallError::Failed { source, .. } => match source.as_ref() {
+            kube::Error::Api(status) => Some(one_line(&status.message)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether the caller lacks the permission for a request. A webhook or a quota refuses with the
+/// same status code.
+pub(super) fn lacks_permission(error: &CallError, verb: &str) -> bool {
+    let denial = format!("cannot {verb} resource");
+    error.is_forbidden() && error_text(error).is_some_and(|text| text.contains(&denial))
 }
 
 pub(super) fn one_line(text: &str) -> String {

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::kinds::Kind;
-use super::read::{Cluster, one_line};
+use super::read::{Cluster, error_text, lacks_permission};
 use crate::error::{Error, MissingRight};
 
 /// Labels or annotations.
@@ -435,17 +435,14 @@ impl Cluster {
     ) -> Error {
         let resource = format!("{}.{}", kind.plural(), names::GROUP);
         let namespace = namespace.map(str::to_owned);
-        // A webhook or a quota refuses with the same status code.
         match error_text(error) {
-            Some(reason)
-                if error.is_forbidden() && !reason.contains(&format!("cannot {verb} resource")) =>
-            {
+            Some(reason) if error.is_forbidden() && !lacks_permission(error, verb) => {
                 Error::Request {
                     operation: format!("{verb} {}", kind.plural()),
                     reason,
                 }
             }
-            _ if error.is_forbidden() => Error::Forbidden(MissingRight {
+            _ if lacks_permission(error, verb) => Error::Forbidden(MissingRight {
                 verb,
                 resource,
                 namespace,
@@ -517,17 +514,6 @@ fn is_about(error: &CallError, fields: &[&str]) -> bool {
         && causes
             .iter()
             .all(|cause| fields.contains(&cause.field.as_str()))
-}
-
-/// The message of the API server.
-fn error_text(error: &CallError) -> Option<String> {
-    match error {
-        CallError::Failed { source, .. } => match source.as_ref() {
-            kube::Error::Api(status) => Some(one_line(&status.message)),
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -72,7 +72,9 @@ fn shortage(pool: &PoolRow, found: usize) -> String {
     let key = &pool.key;
     match &pool.usable {
         Err(problem) => format!("The specification of {key} is invalid: {problem}"),
-        Ok(_) if pool.deleting => format!("{key} is being deleted and allocates no addresses."),
+        Ok(_) if pool.is_deleting() => {
+            format!("{key} is being deleted and allocates no addresses.")
+        }
         Ok(_) if pool.paused => format!("{key} is paused and allocates no addresses."),
         Ok(_) if !pool.initialized => {
             format!("{key} is not initialized yet: its finalizer is missing.")

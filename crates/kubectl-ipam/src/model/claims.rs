@@ -93,7 +93,7 @@ pub(crate) fn waiting_claims(rows: Vec<ClaimRow>, unserved: &[UnservedClaim]) ->
 }
 
 fn line(claim: ClaimRow, address: Fact<String>) -> ClaimLine {
-    let state = match (claim.deleting, &claim.bound) {
+    let state = match (claim.is_deleting(), &claim.bound) {
         (true, _) => ClaimState::Deleting,
         (false, Some(_)) => ClaimState::Bound,
         (false, None) => ClaimState::Waiting,

@@ -1,6 +1,7 @@
 //! What a check of `doctor` reports.
 
 use capi_ipam_api::PoolKey;
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -18,8 +19,55 @@ pub struct Finding {
     pub object: String,
     /// What is wrong.
     pub problem: String,
+    /// Since when, or since when the oldest of several objects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub since: Option<Timestamp>,
     /// How to repair it, with the command.
     pub repair: String,
+}
+
+impl Finding {
+    /// The same finding with another severity than that of its check.
+    pub(super) fn at(mut self, severity: Severity) -> Self {
+        self.severity = severity;
+        self
+    }
+
+    /// The same finding with its time.
+    pub(super) fn since(mut self, since: Option<Timestamp>) -> Self {
+        self.since = since;
+        self
+    }
+}
+
+/// What `doctor` has checked and found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FindingList {
+    /// The checks that were made, at least for some objects.
+    pub checks: Vec<Check>,
+    /// What is wrong, the most urgent first.
+    pub findings: Vec<Finding>,
+    /// The checks that were not possible, or not for all objects.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unchecked: Vec<Unchecked>,
+    /// Number of claims that wait; `null` if it is unknown.
+    pub waiting: Option<u64>,
+}
+
+impl FindingList {
+    /// Whether a finding is more than a note.
+    pub(crate) fn has_problems(&self) -> bool {
+        self.findings
+            .iter()
+            .any(|finding| finding.severity < Severity::Note)
+    }
+
+    /// Whether a finding is of a check.
+    pub(crate) fn has(&self, check: Check) -> bool {
+        self.findings.iter().any(|finding| finding.check == check)
+    }
 }
 
 /// A check that was not possible, or not for all objects.
@@ -28,7 +76,7 @@ pub struct Finding {
 pub struct Unchecked {
     /// The check.
     pub check: Check,
-    /// The permission that is missing.
+    /// The permission that is missing, or why the cluster does not show it.
     pub reason: String,
     /// Whether the check was made for the objects that can be read.
     pub partly: bool,
@@ -41,12 +89,45 @@ pub enum Severity {
     Error,
     /// Addresses are wasted, or something else will fail.
     Warning,
+    /// It can be intended, so it does not change the exit code.
+    Note,
 }
 
-/// A check of `doctor`.
+impl Severity {
+    /// As the text has it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+}
+
+/// A check of `doctor`, the most urgent first: those of the provider, without which no claim is
+/// served, and then those of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 pub enum Check {
-    /// Several IPAddresses of a pool or network have one address.
+    /// The API server does not serve a kind that the provider needs.
+    MissingDefinition,
+    /// No process holds the lease of the provider.
+    NoLeader,
+    /// Replicas of the provider are not ready.
+    ReplicasNotReady,
+    /// The provider lacks a permission.
+    MissingPermission,
+    /// No replica answers the webhooks.
+    WebhookUnavailable,
+    /// The API server has no authority for the certificate of the webhooks.
+    WebhookUntrusted,
+    /// The API server cannot call the webhooks.
+    WebhookFailing,
+    /// The certificate of the webhooks is expired, will expire soon, or has another authority than
+    /// the API server has.
+    CertificateInvalid,
+    /// Several managers are active that do not exclude each other.
+    SeveralManagers,
+    /// Several IPAddresses have one address.
     DuplicateAddress,
     /// A bound claim has no IPAddress.
     LostAddress,
@@ -54,6 +135,8 @@ pub enum Check {
     MissingPool,
     /// The kind of the pool of a claim does not exist, so no provider serves the claim.
     UnknownPoolKind,
+    /// The Cluster of a claim does not exist.
+    ClusterNotFound,
     /// A pool is not ready.
     PoolNotReady,
     /// A network is not ready.
@@ -62,18 +145,26 @@ pub enum Check {
     MoveStalled,
     /// An object cannot be decoded.
     UnreadableObject,
-    /// No process holds the lease of the provider.
-    NoLeader,
-    /// No replica answers the webhooks.
-    WebhookUnavailable,
-    /// The API server has no authority for the certificate of the webhooks.
-    WebhookUntrusted,
+    /// A pool has no free address.
+    PoolExhausted,
+    /// No manager has processed a pool or a claim.
+    NotReconciled,
+    /// Claims wait for another reason.
+    ClaimsWait,
+    /// A pool in deletion waits for its addresses.
+    PoolDeleting,
+    /// Finalizers of other controllers keep claims or IPAddresses in deletion.
+    ReleaseBlocked,
+    /// Pools, or claims that wait, are paused.
+    Paused,
     /// An IPAddress has no claim.
     OrphanAddress,
     /// A reservation is held for a claim that does not exist.
     AbandonedReservation,
     /// Pools of different networks contain the same addresses.
     PoolsOverlap,
+    /// Machines cannot use the gateway of a pool.
+    UnusableGateway,
     /// An IPSlice has no effect.
     SliceWithoutEffect,
     /// A pool does not contain all its addresses in use.
@@ -91,33 +182,16 @@ pub enum Check {
 }
 
 impl Check {
-    /// All checks.
-    pub(crate) const ALL: [Self; 18] = [
-        Self::DuplicateAddress,
-        Self::LostAddress,
-        Self::MissingPool,
-        Self::UnknownPoolKind,
-        Self::PoolNotReady,
-        Self::NetworkNotReady,
-        Self::MoveStalled,
-        Self::UnreadableObject,
-        Self::NoLeader,
-        Self::WebhookUnavailable,
-        Self::WebhookUntrusted,
-        Self::OrphanAddress,
-        Self::AbandonedReservation,
-        Self::PoolsOverlap,
-        Self::SliceWithoutEffect,
-        Self::AddressesOutOfRange,
-        Self::AddressNotInUse,
-        Self::ReleasedEarly,
-    ];
-
     fn severity(self) -> Severity {
         match self {
-            Self::OrphanAddress
+            Self::SeveralManagers
+            | Self::PoolDeleting
+            | Self::ReleaseBlocked
+            | Self::Paused
+            | Self::OrphanAddress
             | Self::AbandonedReservation
             | Self::PoolsOverlap
+            | Self::UnusableGateway
             | Self::SliceWithoutEffect
             | Self::AddressesOutOfRange
             | Self::AddressNotInUse
@@ -132,10 +206,17 @@ impl Check {
     /// Whether lists that are read one after the other can show it for a moment.
     pub(crate) fn is_transient(self) -> bool {
         let lasting = [
+            Self::MissingDefinition,
+            Self::MissingPermission,
+            Self::WebhookUntrusted,
+            Self::CertificateInvalid,
+            Self::SeveralManagers,
             Self::UnknownPoolKind,
             Self::UnreadableObject,
-            Self::WebhookUntrusted,
+            Self::NotReconciled,
+            Self::Paused,
             Self::PoolsOverlap,
+            Self::UnusableGateway,
             Self::AddressesOutOfRange,
             Self::AddressNotInUse,
             Self::ReleasedEarly,
@@ -151,6 +232,7 @@ impl Check {
             check: self,
             object,
             problem,
+            since: None,
             repair,
         }
     }
@@ -158,16 +240,17 @@ impl Check {
 
 /// The command that edits a pool.
 pub(super) fn edit(pool: &PoolKey) -> String {
+    format!("kubectl edit {}", resource_of(pool))
+}
+
+/// A pool as an argument of kubectl: plural, name and namespace.
+pub(super) fn resource_of(pool: &PoolKey) -> String {
     let namespace = pool
         .namespace
         .as_deref()
         .map(|name| format!(" --namespace {name}"))
         .unwrap_or_default();
-    format!(
-        "kubectl edit {} {}{namespace}",
-        pool.kind.plural(),
-        pool.name
-    )
+    format!("{} {}{namespace}", pool.kind.plural(), pool.name)
 }
 
 /// Kind, namespace and name of a pool.
@@ -181,4 +264,10 @@ pub(super) fn full(key: &PoolKey) -> String {
         || format!("{kind} {name}"),
         |namespace| format!("{kind} {namespace}/{name}"),
     )
+}
+
+/// `1 claim`, `2 claims`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }

@@ -134,7 +134,7 @@ pub(super) fn readiness(pool: &PoolRow) -> (String, Option<String>) {
     let (status, reason) = pool.ready().unwrap_or(("Unknown", None));
     let own = || {
         let cases = [
-            (pool.deleting, "Deleting"),
+            (pool.is_deleting(), "Deleting"),
             (pool.paused, "Paused"),
             (pool.usable.is_err(), "InvalidSpec"),
         ];

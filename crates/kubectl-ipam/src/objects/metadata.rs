@@ -1,7 +1,27 @@
 //! What the program shows of the metadata of an object.
 
+use capi_ipam_api::names;
 use jiff::Timestamp;
 use kube::api::ObjectMeta;
+
+/// The deletion of an object that still exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Deletion {
+    pub(crate) since: Timestamp,
+    /// The finalizers of other controllers.
+    pub(crate) blockers: Vec<String>,
+}
+
+/// The deletion of a claim or of an IPAddress.
+pub(super) fn deletion(metadata: &ObjectMeta) -> Option<Box<Deletion>> {
+    let since = metadata.deletion_timestamp.as_ref()?.0;
+    let is_foreign = |finalizer: &&String| {
+        names::is_foreign_finalizer(finalizer) && *finalizer != names::PROTECT_ADDRESS
+    };
+    let finalizers = metadata.finalizers.iter().flatten();
+    let blockers = finalizers.filter(is_foreign).cloned().collect();
+    Some(Box::new(Deletion { since, blockers }))
+}
 
 /// The owner that is not the Cluster: the machine of the infrastructure provider, or what created
 /// the claim for it.

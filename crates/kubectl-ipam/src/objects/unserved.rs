@@ -84,8 +84,20 @@ impl UnservedClaim {
         }
     }
 
+    /// Whether the claim is right, and the definition of its kind is missing.
+    pub(crate) fn lacks_definition(&self) -> bool {
+        let is_kind = |kind: &InClusterKind| kind.name() == self.kind;
+        self.group == names::GROUP && InClusterKind::ALL.iter().any(is_kind)
+    }
+
     /// What is wrong, with the kind that was probably meant.
     pub(crate) fn problem(&self) -> String {
+        if self.lacks_definition() {
+            return format!(
+                "kind {} is not served: its CustomResourceDefinition is not installed",
+                self.kind
+            );
+        }
         if self.group == names::GROUP {
             return format!(
                 "kind {} is not served; did you mean {}?",

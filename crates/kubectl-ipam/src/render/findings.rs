@@ -2,18 +2,22 @@
 
 use std::fmt::Write;
 
-use super::grid::clean;
+use super::grid::{Grid, clean};
 use super::style::{Color, Style};
-use crate::model::{Check, Finding, Severity, Unchecked};
+use super::words::age;
+use crate::model::{Check, Finding, FindingList, Severity, Unchecked, counted};
 
 /// Maximum number of problems of one object, and of objects with one problem, that the text names.
 const MAX_NAMED: usize = 5;
 
 /// One paragraph for each problem: its lines are too long for a table. Findings that differ in the
 /// object or in the problem only are one paragraph.
-pub(super) fn text(findings: &[Finding], unchecked: &[Unchecked], style: Style) -> String {
+pub(super) fn text(list: &FindingList, style: Style) -> String {
     let mut text = String::new();
-    let mut rest = findings;
+    if !has_checked(list) {
+        text.push_str("Nothing could be checked:\n");
+    }
+    let mut rest = list.findings.as_slice();
     while let Some(first) = rest.first() {
         let same_object = count(rest, |other| {
             (other.check, &other.object) == (first.check, &first.object)
@@ -28,7 +32,16 @@ pub(super) fn text(findings: &[Finding], unchecked: &[Unchecked], style: Style) 
         text.push_str(&paragraph(first, group, same_object >= same_problem, style));
         rest = others;
     }
-    text + &conclusion(findings, unchecked, style)
+    text.push_str(&unknown(&list.unchecked, style));
+    text.push_str(&summary(list));
+    text
+}
+
+/// Whether any check was made that needs a permission. Everybody may see which kinds are served.
+fn has_checked(list: &FindingList) -> bool {
+    list.checks
+        .iter()
+        .any(|check| *check != Check::MissingDefinition)
 }
 
 /// The repair without the name of the object.
@@ -47,12 +60,13 @@ fn count(findings: &[Finding], is_same: impl Fn(&&Finding) -> bool) -> usize {
 }
 
 fn paragraph(first: &Finding, group: &[Finding], is_one_object: bool, style: Style) -> String {
-    let color = if first.severity == Severity::Error {
-        Color::Red
-    } else {
-        Color::Yellow
+    let color = match first.severity {
+        Severity::Error => Color::Red,
+        Severity::Warning => Color::Yellow,
+        Severity::Note => Color::Blue,
     };
-    let check = style.paint(&format!("{:?}", first.check), color);
+    let check = format!("{} {:?}", first.severity.word(), first.check);
+    let check = style.paint(&check, color);
     let more = group.len().saturating_sub(MAX_NAMED);
     let named = group.iter().take(MAX_NAMED);
     let mut text = String::new();
@@ -78,33 +92,17 @@ fn paragraph(first: &Finding, group: &[Finding], is_one_object: bool, style: Sty
             clean(&first.problem)
         );
     }
+    let since = group.iter().filter_map(|finding| finding.since).min();
+    if since.is_some() {
+        let _ = writeln!(text, "  Age:    {}", age(since, style.now));
+    }
     let _ = writeln!(text, "  Repair: {}", clean(&first.repair));
     text
 }
 
-/// What the findings do not say: that there are none, or that something could not be checked.
-fn conclusion(findings: &[Finding], unchecked: &[Unchecked], style: Style) -> String {
-    if unchecked.is_empty() {
-        return if findings.is_empty() {
-            "No problems found.\n".to_owned()
-        } else {
-            String::new()
-        };
-    }
+/// The checks that were not possible, by the missing permission.
+fn unknown(unchecked: &[Unchecked], style: Style) -> String {
     let mut text = String::new();
-    if findings.is_empty() {
-        let is_skipped = |check: &Check| {
-            unchecked
-                .iter()
-                .any(|skipped| skipped.check == *check && !skipped.partly)
-        };
-        let summary = if Check::ALL.iter().all(is_skipped) {
-            "Nothing could be checked:"
-        } else {
-            "What could be checked has no problem:"
-        };
-        let _ = writeln!(text, "{summary}");
-    }
     let mut rest: Vec<&Unchecked> = unchecked.iter().collect();
     while let Some(first) = rest.first().copied() {
         let is_same =
@@ -114,7 +112,7 @@ fn conclusion(findings: &[Finding], unchecked: &[Unchecked], style: Style) -> St
             .iter()
             .map(|skipped| format!("{:?}", skipped.check))
             .collect();
-        let unknown = style.paint(&format!("Unknown: {}", names.join(", ")), Color::Yellow);
+        let unknown = style.paint(&format!("unknown {}", names.join(", ")), Color::Yellow);
         let _ = writeln!(
             text,
             "{unknown}\n  {}: {}",
@@ -126,6 +124,57 @@ fn conclusion(findings: &[Finding], unchecked: &[Unchecked], style: Style) -> St
     text
 }
 
+/// The last line: what was checked, what was found, and how many claims wait.
+fn summary(list: &FindingList) -> String {
+    let count = |severity: Severity| {
+        let found = list.findings.iter().filter(|it| it.severity == severity);
+        found.count()
+    };
+    let numbers = [
+        (count(Severity::Error), "error"),
+        (count(Severity::Warning), "warning"),
+        (count(Severity::Note), "note"),
+    ];
+    let found: Vec<String> = numbers
+        .into_iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, noun)| counted(number, noun))
+        .collect();
+    let checks = counted(list.checks.len(), "check");
+    let mut text = if list.has_problems() {
+        format!("{checks}: {}.", found.join(", "))
+    } else if !has_checked(list) {
+        format!("{checks}.")
+    } else if found.is_empty() {
+        format!("{checks}, no problem.")
+    } else {
+        format!("{checks}, no problem; {}.", found.join(", "))
+    };
+    let partly = list.unchecked.iter().filter(|it| it.partly).count();
+    let skipped = list.unchecked.len().saturating_sub(partly);
+    if skipped > 0 {
+        text.push_str(&format!(" Not possible: {}.", counted(skipped, "check")));
+    }
+    if partly > 0 {
+        let partly = counted(partly, "check");
+        text.push_str(&format!(
+            " Only for the objects that you may list: {partly}."
+        ));
+    }
+    match list.waiting {
+        Some(0) => {}
+        Some(1) => text.push_str(" 1 claim waits: kubectl ipam claims --waiting -A"),
+        Some(number) => {
+            text.push_str(&format!(
+                " {number} claims wait: kubectl ipam claims --waiting -A"
+            ));
+        }
+        None => text.push_str(" How many claims wait is unknown."),
+    }
+    text.push('\n');
+    text
+}
+
 /// What is not known without a check.
 pub(super) fn unchecked_problem(skipped: &Unchecked) -> &'static str {
     if skipped.partly {
@@ -133,4 +182,31 @@ pub(super) fn unchecked_problem(skipped: &Unchecked) -> &'static str {
     } else {
         "not checked"
     }
+}
+
+/// The rows of CSV.
+pub(super) fn grid(list: &FindingList) -> Grid {
+    let mut grid = Grid::new(&["SEVERITY", "CHECK", "OBJECT", "PROBLEM", "SINCE", "REPAIR"]);
+    for finding in &list.findings {
+        let since = finding.since.map(|since| since.to_string());
+        grid.row(vec![
+            format!("{:?}", finding.severity),
+            format!("{:?}", finding.check),
+            finding.object.clone(),
+            finding.problem.clone(),
+            since.unwrap_or_default(),
+            finding.repair.clone(),
+        ]);
+    }
+    for skipped in &list.unchecked {
+        grid.row(vec![
+            "Unknown".to_owned(),
+            format!("{:?}", skipped.check),
+            String::new(),
+            unchecked_problem(skipped).to_owned(),
+            String::new(),
+            skipped.reason.clone(),
+        ]);
+    }
+    grid
 }

@@ -5,7 +5,9 @@ use capi_ipam_api::MemberPhase;
 use super::grid::Grid;
 use super::style::{Color, Style};
 use super::words::{UNKNOWN, age, fact, full, is_capped};
-use crate::model::{ClaimLine, ClaimState, Fact, Holder, NetworkLine, PoolLine, SliceLine};
+use crate::model::{
+    ClaimLine, ClaimState, Fact, Holder, NetworkLine, PartLine, PartState, PoolLine, SliceLine,
+};
 
 fn short_kind(kind: &str) -> String {
     kind.replace("InCluster", "").replace("Pool", "")
@@ -287,6 +289,24 @@ pub(super) fn holders(holders: &[Holder], style: Style) -> Grid {
             });
         }
         grid.row(cells);
+    }
+    grid
+}
+
+/// The parts of `status`.
+pub(super) fn parts(parts: &[PartLine], style: Style) -> Grid {
+    let mut grid = Grid::new(&["PART", "STATE", "DETAIL"]);
+    for line in parts {
+        let color = match line.state {
+            PartState::Ok => Color::Green,
+            PartState::Unknown | PartState::Warning => Color::Yellow,
+            PartState::Error => Color::Red,
+        };
+        grid.row(vec![
+            format!("{:?}", line.part),
+            style.paint(line.state.word(), color),
+            line.detail.clone(),
+        ]);
     }
     grid
 }

@@ -1,9 +1,11 @@
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use capi_ipam_api::{IPNetwork, IPReservation, Pool};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::lists::{abbreviate, bar};
@@ -12,11 +14,12 @@ use crate::cli::Format;
 use crate::error::MissingRight;
 use crate::load::{Claims, Readable};
 use crate::model::{
-    Check, Diagnosis, Fact, HolderState, Inventory, LeaseRow, PoolDetails, WebhookRow, claims,
-    diagnosis, holders, matches_of, network_lines, pools, show,
+    AccountRow, Check, DefinitionRow, DeploymentRow, Fact, HolderState, LeaseRow, Part, PartState,
+    PoolDetails, Rule, Snapshot, WebhookRow, claims, diagnosis, holders, matches_of, network_lines,
+    parts, pools, show,
 };
 use crate::objects::{
-    AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, ServedKinds, UnservedClaim,
+    AddressRow, ClaimRow, Deletion, NetworkRow, PoolRow, ReservationRow, ServedKinds, UnservedClaim,
 };
 use crate::output;
 
@@ -492,51 +495,51 @@ fn each_fault_has_a_finding_with_its_repair() {
     ));
     let early = json!({ "type": "Ready", "status": "False", "reason": "ReleasedEarly", "message": "left: example.com/a" });
     let mut released = claim("vm-8", &json!({ "conditions": [early] }));
-    released.deleting = true;
+    released.deletion = Some(Box::new(Deletion {
+        since: style().now,
+        blockers: vec!["example.com/a".to_owned()],
+    }));
     claims.push(released);
     let mut reservations = reservations();
     reservations.extend(reservations.first().cloned().map(|mut row| {
         row.claim = Some(NamespacedName::new("team-a", "gone"));
         row
     }));
-    let lease = LeaseRow {
-        namespace: "system".to_owned(),
-        holder: Some("pod-1".to_owned()),
-        renewed: Some("2026-01-05T02:04:05Z".parse().unwrap()),
-        seconds: 15,
-    };
+    let mut snapshot = healthy();
+    snapshot.pools = Readable::complete(pools);
+    snapshot.networks = Readable::complete(network_rows());
+    snapshot.addresses = Readable::complete(addresses);
+    snapshot.reservations = Readable::complete(reservations);
+    snapshot.claims = Readable::complete(Claims {
+        served: claims,
+        unserved: vec![unserved()],
+    });
+    snapshot.unreadable =
+        vec!["skipped 1 ipaddresses that cannot be decoded: team-a/x (no spec)".to_owned()];
+    let expired = Some("2026-01-05T02:04:05Z".parse().unwrap());
+    snapshot.leases = Readable::complete(vec![lease(expired)]);
     let webhook = WebhookRow {
         name: "hooks".to_owned(),
         has_authority: false,
         service: Some(("system".to_owned(), "webhook".to_owned())),
         ready: Readable::complete(Some(0)),
+        answer: Readable::complete(Ok(())),
+        certificates: Readable::complete(Vec::new()),
     };
-    let mut inventory = Inventory {
-        pools: Readable::complete(pools),
-        networks: Readable::complete(network_rows()),
-        addresses: Readable::complete(addresses),
-        reservations: Readable::complete(reservations),
-        claims: Readable::complete(Claims {
-            served: claims,
-            unserved: vec![unserved()],
-        }),
-        slices: Readable::complete(Vec::new()),
-        unreadable: vec![
-            "skipped 1 ipaddresses that cannot be decoded: team-a/x (no spec)".to_owned(),
-        ],
-        leases: Readable::complete(vec![lease]),
-        webhooks: Readable::complete(vec![webhook]),
-    };
-    let now = style().now;
-    let report = findings_of(&inventory);
+    snapshot.webhooks = Readable::complete(vec![webhook]);
+    let report = findings_of(&snapshot);
     golden("doctor.txt", &text(&report, style()));
     golden(
         "doctor.csv",
         &output::format(&report, &[], Format::Csv, style()).unwrap(),
     );
+    let parts = Report::StatusList {
+        parts: parts(&diagnosis(&snapshot), &snapshot),
+    };
+    golden("status.txt", &text(&parts, style()));
 
-    inventory.pools = Readable::complete(Vec::new());
-    let missing: Vec<_> = diagnosis(&inventory, now)
+    snapshot.pools = Readable::complete(Vec::new());
+    let missing: Vec<_> = diagnosis(&snapshot)
         .findings
         .into_iter()
         .map(|finding| finding.object)
@@ -545,29 +548,59 @@ fn each_fault_has_a_finding_with_its_repair() {
         missing.contains(&"ipaddressclaim team-a/vm-1".to_owned()),
         "{missing:?}"
     );
-    let report = findings_of(&healthy());
-    assert_eq!(text(&report, style()), "No problems found.\n");
 }
 
-fn findings_of(inventory: &Inventory) -> Report {
-    let Diagnosis {
-        findings,
-        unchecked,
-    } = diagnosis(inventory, style().now);
-    Report::FindingList {
-        findings,
-        unchecked,
+#[test]
+fn healthy_system_is_ok() {
+    let snapshot = healthy();
+    let findings = text(&findings_of(&snapshot), style());
+    assert_eq!(findings, "35 checks, no problem.\n");
+    let parts = Report::StatusList {
+        parts: parts(&diagnosis(&snapshot), &snapshot),
+    };
+    golden("status-healthy.txt", &text(&parts, style()));
+}
+
+fn findings_of(snapshot: &Snapshot) -> Report {
+    Report::FindingList(diagnosis(snapshot))
+}
+
+fn lease(renewed: Option<Timestamp>) -> LeaseRow {
+    LeaseRow {
+        namespace: "system".to_owned(),
+        holder: Some("pod-1".to_owned()),
+        renewed,
+        seconds: 15,
     }
 }
 
-fn healthy() -> Inventory {
-    let lease = LeaseRow {
+fn healthy() -> Snapshot {
+    let deployment = DeploymentRow {
         namespace: "system".to_owned(),
-        holder: Some("pod-1".to_owned()),
-        renewed: Some(style().now),
-        seconds: 15,
+        name: "manager".to_owned(),
+        replicas: 2,
+        ready: 2,
+        image: "localhost/capi-ipam:v2".to_owned(),
+        elects: true,
+        account: AccountRow {
+            name: "manager".to_owned(),
+            rules: Readable::complete(Some(vec![all_permissions()])),
+        },
     };
-    Inventory {
+    let definition = DefinitionRow {
+        plural: "inclusterippools",
+        is_of_contract: false,
+        versions: vec!["v1alpha2".to_owned()],
+        is_supported: true,
+    };
+    Snapshot {
+        now: style().now,
+        is_go_provider: false,
+        definitions: vec![definition],
+        deployments: Readable::complete(vec![deployment]),
+        leases: Readable::complete(vec![lease(Some(style().now))]),
+        webhooks: Readable::complete(Vec::new()),
+        events: Readable::complete(Vec::new()),
         pools: Readable::complete(vec![web()]),
         networks: Readable::complete(Vec::new()),
         addresses: Readable::complete(Vec::new()),
@@ -575,8 +608,16 @@ fn healthy() -> Inventory {
         claims: Readable::complete(Claims::default()),
         slices: Readable::complete(Vec::new()),
         unreadable: Vec::new(),
-        leases: Readable::complete(vec![lease]),
-        webhooks: Readable::complete(Vec::new()),
+    }
+}
+
+fn all_permissions() -> Rule {
+    let all: BTreeSet<String> = ["*".to_owned()].into();
+    Rule {
+        api_groups: all.clone(),
+        resources: all.clone(),
+        verbs: all,
+        ..Rule::default()
     }
 }
 
@@ -610,14 +651,14 @@ fn claim_of_an_unknown_kind_is_unserved() {
         line.contains("InClusterIpPool/web") && line.contains("Unserved  UnknownPoolKind"),
         "{table}"
     );
-    let mut inventory = healthy();
-    inventory.claims = Readable::complete(Claims {
+    let mut snapshot = healthy();
+    snapshot.claims = Readable::complete(Claims {
         served: Vec::new(),
         unserved: vec![unserved()],
     });
-    let findings = text(&findings_of(&inventory), style());
-    let expected = "UnknownPoolKind: ipaddressclaim team-a/m2\n  kind InClusterIpPool is not served; did you mean \
-                    InClusterIPPool?\n  Repair: a claim cannot be changed: correct the pool";
+    let findings = text(&findings_of(&snapshot), style());
+    let expected = "error UnknownPoolKind: ipaddressclaim team-a/m2\n  kind InClusterIpPool is not served; did you mean \
+                    InClusterIPPool?\n  Age:    3d\n  Repair: a claim cannot be changed: correct the pool";
     assert!(findings.starts_with(expected), "{findings}");
     assert!(
         findings
@@ -640,48 +681,55 @@ fn unreadable<T>(resource: &str) -> Readable<Vec<T>> {
 
 #[test]
 fn check_that_is_not_possible_is_no_good_result() {
-    let mut inventory = healthy();
-    inventory.addresses = unreadable("ipaddresses");
-    let text_of = |inventory: &Inventory| text(&findings_of(inventory), style());
-    let partly = text_of(&inventory);
-    assert!(
-        partly.starts_with("What could be checked has no problem:\nUnknown: "),
-        "{partly}"
-    );
+    let mut snapshot = healthy();
+    snapshot.addresses = unreadable("ipaddresses");
+    let text_of = |snapshot: &Snapshot| text(&findings_of(snapshot), style());
+    let partly = text_of(&snapshot);
     for check in [
         "DuplicateAddress",
         "LostAddress",
         "OrphanAddress",
         "MissingPool",
     ] {
-        assert!(partly.contains(check), "{partly}");
+        let line = partly.lines().next().unwrap();
+        assert!(
+            line.starts_with("unknown ") && line.contains(check),
+            "{partly}"
+        );
     }
     assert!(
         partly.contains("  not checked: you may not list ipaddresses in the whole cluster"),
         "{partly}"
     );
-    let nothing = Inventory {
+    assert!(
+        partly.ends_with(
+            "28 checks, no problem. Not possible: 7 checks. Only for the objects that you may list: 1 check.\n"
+        ),
+        "{partly}"
+    );
+    let nothing = Snapshot {
         pools: unreadable("pools"),
         networks: unreadable("networks"),
         addresses: unreadable("addresses"),
         reservations: unreadable("reservations"),
         claims: Readable::part(Claims::default(), vec![right("claims")]),
         slices: unreadable("slices"),
-        unreadable: Vec::new(),
         leases: unreadable("leases"),
         webhooks: unreadable("webhooks"),
+        deployments: unreadable("deployments"),
+        events: unreadable("events"),
+        ..healthy()
     };
-    let unchecked = diagnosis(&nothing, style().now).unchecked;
-    let missing = |check: &&Check| !unchecked.iter().any(|skipped| skipped.check == **check);
-    assert_eq!(
-        Check::ALL.iter().filter(missing).collect::<Vec<_>>(),
-        Vec::<&Check>::new()
-    );
-    assert!(
-        text_of(&nothing).starts_with("Nothing could be checked:\n"),
-        "{}",
-        text_of(&nothing)
-    );
+    assert_eq!(diagnosis(&nothing).checks, [Check::MissingDefinition]);
+    let text = text_of(&nothing);
+    assert!(text.starts_with("Nothing could be checked:\n"), "{text}");
+    let parts = parts(&diagnosis(&nothing), &nothing);
+    let known: Vec<_> = parts
+        .iter()
+        .filter(|line| line.state != PartState::Unknown)
+        .map(|line| line.part)
+        .collect();
+    assert_eq!(known, [Part::Definitions]);
 }
 
 #[test]
@@ -756,15 +804,15 @@ fn counts_and_map_without_a_permission_are_unknown() {
 
 #[test]
 fn many_findings_of_one_kind_are_grouped() {
-    let mut inventory = healthy();
-    inventory.pools = Readable::complete(Vec::new());
+    let mut snapshot = healthy();
+    snapshot.pools = Readable::complete(Vec::new());
     let waiting = |number: usize| claim(&format!("vm-{number:02}"), &Value::Null);
-    inventory.claims = Readable::complete(Claims {
+    snapshot.claims = Readable::complete(Claims {
         served: (0..40).map(waiting).collect(),
         unserved: Vec::new(),
     });
-    let table = text(&findings_of(&inventory), style());
-    assert_eq!(table.lines().count(), 3, "{table}");
+    let table = text(&findings_of(&snapshot), style());
+    assert_eq!(table.lines().count(), 5, "{table}");
     assert!(
         table.contains("ipaddressclaim team-a/vm-04 and 35 more"),
         "{table}"
@@ -778,15 +826,15 @@ fn many_findings_of_one_kind_are_grouped() {
         &json!({ "addresses": entries, "prefix": 24 }),
         &Value::Null,
     );
-    let mut inventory = healthy();
-    inventory.pools = Readable::complete(vec![wrong]);
-    let table = text(&findings_of(&inventory), style());
+    let mut snapshot = healthy();
+    snapshot.pools = Readable::complete(vec![wrong]);
+    let table = text(&findings_of(&snapshot), style());
     assert!(
         table.contains("10.0.0.302") && !table.contains("10.0.0.303"),
         "{table}"
     );
     assert!(
-        table.contains("more problems") && table.lines().count() == 3,
+        table.contains("more problems") && table.lines().count() == 4,
         "{table}"
     );
 }

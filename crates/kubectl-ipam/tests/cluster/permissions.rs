@@ -14,7 +14,7 @@ use super::{create, definitions, json_of, manager, reference, run};
 const GROUP: &str = "ipam.cluster.x-k8s.io";
 
 /// The resources that the commands list, with their group.
-const RESOURCES: [(&str, &str); 13] = [
+const RESOURCES: [(&str, &str); 16] = [
     (GROUP, "inclusterippools"),
     (GROUP, "globalinclusterippools"),
     (GROUP, "inclusterprefixpools"),
@@ -31,6 +31,9 @@ const RESOURCES: [(&str, &str); 13] = [
         "validatingwebhookconfigurations",
     ),
     ("discovery.k8s.io", "endpointslices"),
+    ("apps", "deployments"),
+    ("", "events"),
+    ("", "secrets"),
 ];
 
 const COMMANDS: [&[&str]; 17] = [
@@ -57,7 +60,7 @@ const COMMANDS: [&[&str]; 17] = [
 const CLAIMS_OF_ABSENCE: [&str; 6] = [
     "Nothing holds",
     "Nothing found",
-    "No problems found",
+    "no problem",
     "No pool contains",
     "no pool contains",
     "does not exist",

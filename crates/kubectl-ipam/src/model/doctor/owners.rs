@@ -1,11 +1,19 @@
 //! The owner references of IPAddresses.
 
-use super::finding::{Check, Finding};
+use super::examination::Examination;
+use super::snapshot::Snapshot;
+use crate::model::finding::{Check, Finding};
 use crate::objects::AddressRow;
 
 /// IPAddresses whose owner references the garbage collector cannot resolve once `v1beta1` is no
 /// longer served.
-pub(super) fn outdated_owners(addresses: &[AddressRow]) -> Option<Finding> {
+pub(super) fn outdated(snapshot: &Snapshot) -> Examination {
+    let addresses = snapshot.addresses.seen();
+    Examination::complete(outdated_owners(addresses))
+        .with_unknown(&snapshot.addresses, !addresses.is_empty())
+}
+
+fn outdated_owners(addresses: &[AddressRow]) -> Option<Finding> {
     let mut outdated = addresses.iter().filter(|address| address.has_old_owner);
     let first = outdated.next()?;
     let count = outdated.count().saturating_add(1);

@@ -1,11 +1,19 @@
 //! Reservations that promise an address to a claim.
 
-use super::finding::{Check, Finding};
+use super::examination::Examination;
+use super::snapshot::Snapshot;
+use crate::model::finding::{Check, Finding};
 use crate::objects::ReservationRow;
 use crate::user_reservation::promised_to;
 
-/// A reservation that promises an address to a claim that cannot exist or cannot use the pool.
-pub(super) fn impossible(reservation: &ReservationRow) -> Option<Finding> {
+/// Reservations that promise an address to a claim that cannot exist or cannot use the pool.
+pub(super) fn invalid(snapshot: &Snapshot) -> Examination {
+    Examination::inspect(&snapshot.reservations, |reservation| {
+        impossible(reservation).into_iter().collect()
+    })
+}
+
+fn impossible(reservation: &ReservationRow) -> Option<Finding> {
     let claim = reservation
         .claim
         .as_ref()

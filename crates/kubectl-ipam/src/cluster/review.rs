@@ -1,0 +1,94 @@
+//! Questions to the API server that are sent as objects, and store nothing.
+
+use capi_ipam_api::{InClusterKind, Pool};
+use k8s_openapi::api::authorization::v1::SubjectRulesReviewStatus;
+use kube::Resource;
+use kube::api::PostParams;
+use kube::core::Request;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::read::{Cluster, ListError, error_text, lacks_permission};
+use crate::error::MissingRight;
+
+/// Name of the pool whose creation is tried. It is never stored.
+const PROBE: &str = "kubectl-ipam-doctor";
+
+/// What the API server says if it cannot call a webhook.
+const FAILED_CALL: &str = "failed calling webhook";
+
+#[derive(Deserialize)]
+struct Review {
+    status: Option<SubjectRulesReviewStatus>,
+}
+
+impl Cluster {
+    /// The permissions of a service account in its namespace, from a review as this account.
+    pub(crate) async fn rules_of(
+        &self,
+        namespace: &str,
+        account: &str,
+    ) -> Result<SubjectRulesReviewStatus, ListError> {
+        let operation = || format!("review the permissions of {namespace}/{account}");
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": { "namespace": namespace },
+        });
+        let user = format!("system:serviceaccount:{namespace}:{account}");
+        let request = Request::new("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews")
+            .create(&PostParams::default(), review.to_string().into_bytes());
+        let mut request = request.map_err(|error| self.rejected(operation(), &error))?;
+        let user = http::HeaderValue::from_str(&user)
+            .map_err(|error| self.rejected(operation(), &error))?;
+        request.headers_mut().insert("Impersonate-User", user);
+        let answer = self
+            .call(operation, self.client.request::<Review>(request))
+            .await;
+        match answer {
+            Ok(review) => Ok(review.status.unwrap_or_default()),
+            Err(error) if error.is_forbidden() => Err(ListError::Forbidden(MissingRight {
+                verb: "impersonate",
+                resource: "serviceaccounts".to_owned(),
+                namespace: Some(namespace.to_owned()),
+            })),
+            Err(error) => Err(ListError::Other(self.error(&error))),
+        }
+    }
+
+    /// Lets the API server call the webhooks, with the dry run of a pool. Returns why it cannot.
+    pub(crate) async fn call_webhooks(&self) -> Result<Result<(), String>, ListError> {
+        let kind = InClusterKind::GlobalIPPool;
+        let folder = Pool::url_path(&kind, None);
+        let pool = json!({
+            "apiVersion": Pool::api_version(&kind), "kind": Pool::kind(&kind), "metadata": { "name": PROBE },
+            "spec": { "addresses": ["192.0.2.1"], "prefix": 24 },
+        });
+        let parameters = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let operation = || "call the webhooks".to_owned();
+        let request = Request::new(&folder).create(&parameters, pool.to_string().into_bytes());
+        let request = request.map_err(|error| self.rejected(operation(), &error))?;
+        let answer = self
+            .call(operation, self.client.request::<Value>(request))
+            .await;
+        let Err(error) = answer else {
+            return Ok(Ok(()));
+        };
+        let Some(text) = error_text(&error) else {
+            return Err(ListError::Other(self.error(&error)));
+        };
+        if text.contains(FAILED_CALL) {
+            return Ok(Err(text));
+        }
+        if lacks_permission(&error, "create") {
+            return Err(ListError::Forbidden(MissingRight {
+                verb: "create",
+                resource: format!("{}.{}", kind.plural(), capi_ipam_api::names::GROUP),
+                namespace: None,
+            }));
+        }
+        // Another answer is that of a webhook, or of what follows it.
+        Ok(Ok(()))
+    }
+}

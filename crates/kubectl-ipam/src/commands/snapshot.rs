@@ -1,0 +1,64 @@
+//! Reads everything that the checks of `doctor` and `status` need.
+
+mod certificate;
+mod provider;
+mod webhooks;
+
+use jiff::Timestamp;
+
+use crate::cluster::{Cluster, Kind};
+use crate::error::Error;
+use crate::load::Loader;
+use crate::model::{DefinitionRow, Snapshot};
+
+/// Reads a snapshot, and returns it with the loader that knows the missing permissions.
+pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Error> {
+    let mut loader = Loader::new(cluster);
+    loader.tolerates_missing_kinds = true;
+    let pools = loader.pools(None).await?;
+    let networks = loader.networks().await?;
+    let addresses = loader.addresses(|_| true).await?;
+    let reservations = loader.reservations(|_| true).await?;
+    let claims = loader.all_claims(None, |_| true).await?;
+    let slices = loader.slices(|_| true).await?;
+    let unreadable = std::mem::take(&mut loader.warnings);
+    let leases = provider::leases(&mut loader).await?;
+    let deployments = provider::deployments(&mut loader).await?;
+    let events = provider::events(&mut loader).await?;
+    let webhooks = webhooks::webhooks(&mut loader).await?;
+    let snapshot = Snapshot {
+        // After the last list: no object is younger.
+        now: Timestamp::now(),
+        is_go_provider: cluster.is_go_provider(),
+        definitions: definitions(cluster),
+        deployments,
+        leases,
+        webhooks,
+        events,
+        pools,
+        networks,
+        addresses,
+        reservations,
+        claims,
+        slices,
+        unreadable,
+    };
+    Ok((snapshot, loader))
+}
+
+/// The kinds that the provider has, as far as the API server serves them.
+fn definitions(cluster: &Cluster) -> Vec<DefinitionRow> {
+    let row = |kind: Kind| {
+        let version = cluster.version(kind);
+        if matches!(version, Ok(None)) {
+            return None;
+        }
+        Some(DefinitionRow {
+            plural: kind.plural(),
+            is_of_contract: kind.is_of_contract(),
+            versions: cluster.served_versions(kind).to_vec(),
+            is_supported: version.is_ok(),
+        })
+    };
+    Kind::ALL.into_iter().filter_map(row).collect()
+}

@@ -1,0 +1,139 @@
+//! The processes of the provider: lease, Deployments with their permissions, and events.
+
+use std::collections::BTreeSet;
+
+use capi_ipam_api::names;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::authorization::v1::{ResourceRule, SubjectRulesReviewStatus};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Container, Event};
+use kube::api::ListParams;
+
+use crate::cluster::{OtherKind, PAGE_SIZE};
+use crate::error::Error;
+use crate::load::{Loader, Readable};
+use crate::model::{AccountRow, DeploymentRow, EventRow, LeaseRow, Rule};
+
+/// The label of the Deployment in the manifests of both providers.
+const PROVIDER_LABEL: &str = "cluster.x-k8s.io/provider=ipam-in-cluster";
+
+/// The reporter of the events of the provider.
+const REPORTER: &str = "reportingComponent=capi-ipam-in-cluster";
+
+/// The flag of a manager that runs with leader election.
+const LEADER_ELECTION: [&str; 2] = ["--leader-elect", "--leader-elect=true"];
+
+pub(super) async fn leases(loader: &mut Loader<'_>) -> Result<Readable<Vec<LeaseRow>>, Error> {
+    let name = format!("metadata.name={}", names::IN_CLUSTER_LEASE);
+    let parameters = ListParams::default().fields(&name);
+    let found = loader
+        .others::<Lease>(OtherKind::Lease, None, &parameters)
+        .await?;
+    let row = |lease: Lease| {
+        let spec = lease.spec.unwrap_or_default();
+        LeaseRow {
+            namespace: lease.metadata.namespace.unwrap_or_default(),
+            holder: spec.holder_identity,
+            renewed: spec.renew_time.map(|time| time.0),
+            seconds: i64::from(spec.lease_duration_seconds.unwrap_or_default()),
+        }
+    };
+    Ok(found.map(|leases| leases.into_iter().map(row).collect()))
+}
+
+pub(super) async fn deployments(
+    loader: &mut Loader<'_>,
+) -> Result<Readable<Vec<DeploymentRow>>, Error> {
+    let parameters = ListParams::default().labels(PROVIDER_LABEL);
+    let found = loader
+        .others::<Deployment>(OtherKind::Deployment, None, &parameters)
+        .await?;
+    let mut rows = Vec::new();
+    for deployment in found.seen() {
+        rows.push(row(loader, deployment).await?);
+    }
+    Ok(found.map(|_| rows))
+}
+
+async fn row(loader: &mut Loader<'_>, deployment: &Deployment) -> Result<DeploymentRow, Error> {
+    let namespace = deployment.metadata.namespace.clone().unwrap_or_default();
+    let spec = deployment.spec.as_ref();
+    let pod = spec.and_then(|spec| spec.template.spec.as_ref());
+    let containers = pod.map_or(&[][..], |pod| pod.containers.as_slice());
+    let account = pod.and_then(|pod| pod.service_account_name.clone());
+    let account = account.unwrap_or_else(|| "default".to_owned());
+    let rules = rules(loader, &namespace, &account).await?;
+    let status = deployment.status.as_ref();
+    let image = containers.first().and_then(|it| it.image.clone());
+    Ok(DeploymentRow {
+        namespace,
+        name: deployment.metadata.name.clone().unwrap_or_default(),
+        // The API server sets the number.
+        replicas: spec.and_then(|spec| spec.replicas).unwrap_or(1),
+        ready: status
+            .and_then(|status| status.ready_replicas)
+            .unwrap_or_default(),
+        image: image.unwrap_or_default(),
+        elects: containers.iter().any(elects),
+        account: AccountRow {
+            name: account,
+            rules,
+        },
+    })
+}
+
+fn elects(container: &Container) -> bool {
+    let command = container.command.iter().chain(&container.args);
+    command
+        .flatten()
+        .any(|argument| LEADER_ELECTION.contains(&argument.as_str()))
+}
+
+/// The permissions of a service account. A caller who acts as another user cannot review them.
+async fn rules(
+    loader: &mut Loader<'_>,
+    namespace: &str,
+    account: &str,
+) -> Result<Readable<Option<Vec<Rule>>>, Error> {
+    if loader.cluster.impersonates {
+        return Ok(Readable::complete(None));
+    }
+    let found = loader.cluster.rules_of(namespace, account).await;
+    let found = found.map(|status| all_rules(&status));
+    loader.readable(found, None)
+}
+
+/// The rules of a review, if it lists all.
+fn all_rules(status: &SubjectRulesReviewStatus) -> Option<Vec<Rule>> {
+    let rules = status.resource_rules.iter().map(rule).collect();
+    (!status.incomplete).then_some(rules)
+}
+
+fn rule(rule: &ResourceRule) -> Rule {
+    let set = |texts: Option<&Vec<String>>| -> BTreeSet<String> {
+        texts.into_iter().flatten().cloned().collect()
+    };
+    Rule {
+        api_groups: set(rule.api_groups.as_ref()),
+        resources: set(rule.resources.as_ref()),
+        resource_names: set(rule.resource_names.as_ref()),
+        verbs: rule.verbs.iter().cloned().collect(),
+    }
+}
+
+/// Events of the provider: some of them are enough.
+pub(super) async fn events(loader: &mut Loader<'_>) -> Result<Readable<Vec<EventRow>>, Error> {
+    let parameters = ListParams::default().fields(REPORTER).limit(PAGE_SIZE);
+    let found = loader
+        .others::<Event>(OtherKind::Event, None, &parameters)
+        .await?;
+    let row = |event: Event| {
+        let repeated = event.series.and_then(|series| series.last_observed_time);
+        let time = repeated.or(event.event_time)?.0;
+        Some(EventRow {
+            instance: event.reporting_instance?,
+            time,
+        })
+    };
+    Ok(found.map(|events| events.into_iter().filter_map(row).collect()))
+}

@@ -1,0 +1,125 @@
+//! What is paused: Clusters, claims and pools.
+
+use std::collections::{BTreeMap, HashMap};
+
+use capi_ipam_api::{PoolKey, conditions, names};
+use capi_ipam_controller::namespaced_name::NamespacedName;
+
+use super::examination::Examination;
+use super::names::{claims_wait, first_names};
+use super::snapshot::Snapshot;
+use crate::model::finding::{Check, Finding, Severity, counted, full, resource_of};
+use crate::objects::{ClaimRow, PoolRow};
+
+/// An object that is paused.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Paused<'a> {
+    Cluster(NamespacedName),
+    Claim(&'a NamespacedName),
+    Pool(&'a PoolKey),
+}
+
+/// What is paused although claims wait for it, as a warning, and other paused pools, as a note. A
+/// paused Cluster whose claims are bound does no harm.
+pub(super) fn paused(snapshot: &Snapshot) -> Examination {
+    let pools = snapshot.pools.seen();
+    let paused: HashMap<&PoolKey, &PoolRow> = pools
+        .iter()
+        .filter(|pool| pool.paused)
+        .map(|pool| (&pool.key, pool))
+        .collect();
+    let mut held: BTreeMap<Paused<'_>, Vec<&ClaimRow>> = BTreeMap::new();
+    for key in paused.keys() {
+        held.entry(Paused::Pool(key)).or_default();
+    }
+    let claims = snapshot.claims.seen().served.iter();
+    for claim in claims.filter(|claim| claim.reason.as_deref() == Some(conditions::PAUSED_REASON)) {
+        held.entry(cause(claim, &paused)).or_default().push(claim);
+    }
+    let findings = held.into_iter().map(|(object, claims)| {
+        let deleted = match &object {
+            Paused::Pool(key) => paused.get(key).is_some_and(|pool| pool.is_deleting()),
+            Paused::Cluster(_) | Paused::Claim(_) => false,
+        };
+        finding(&object, &claims, deleted)
+    });
+    let lists = snapshot.claims.as_ref().depends_on(&snapshot.pools);
+    let is_partly = !pools.is_empty() || !snapshot.claims.seen().served.is_empty();
+    Examination::complete(findings).with_unknown(&lists, is_partly)
+}
+
+fn cause<'a>(claim: &'a ClaimRow, paused: &HashMap<&PoolKey, &PoolRow>) -> Paused<'a> {
+    if claim.paused {
+        return Paused::Claim(&claim.key);
+    }
+    match &claim.cluster {
+        Some(cluster) if !paused.contains_key(&claim.pool) => {
+            Paused::Cluster(NamespacedName::new(claim.key.namespace(), cluster))
+        }
+        _ => Paused::Pool(&claim.pool),
+    }
+}
+
+fn finding(object: &Paused<'_>, claims: &[&ClaimRow], is_deleted: bool) -> Finding {
+    let (name, repair) = match object {
+        Paused::Cluster(key) => (format!("Cluster {key}"), unpause_cluster(key)),
+        Paused::Claim(key) => {
+            let (namespace, name) = key.parts();
+            let resource = format!(
+                "ipaddressclaims.{} {name} --namespace {namespace}",
+                names::GROUP
+            );
+            (format!("ipaddressclaim {key}"), unpause(&resource))
+        }
+        Paused::Pool(key) => (full(key), unpause(&resource_of(key))),
+    };
+    let mut problem = "it is paused".to_owned();
+    if is_deleted {
+        problem = format!("{problem}, so that it is not deleted");
+    }
+    let waiting: Vec<&ClaimRow> = claims
+        .iter()
+        .copied()
+        .filter(|it| it.is_waiting())
+        .collect();
+    if !waiting.is_empty() {
+        problem = format!("{problem}; {}", claims_wait(waiting.iter().copied()));
+    }
+    let kept: Vec<&ClaimRow> = claims
+        .iter()
+        .copied()
+        .filter(|it| it.is_deleting())
+        .collect();
+    if !kept.is_empty() {
+        let names = first_names(kept.iter().map(|claim| &claim.key));
+        let number = counted(kept.len(), "claim");
+        problem = format!("{problem}; {number} in deletion are not released ({names})");
+    }
+    let does_harm = is_deleted || !waiting.is_empty() || !kept.is_empty();
+    let severity = if does_harm {
+        Severity::Warning
+    } else {
+        Severity::Note
+    };
+    let since = waiting.iter().filter_map(|claim| claim.created).min();
+    Check::Paused
+        .finding(name, problem, repair)
+        .at(severity)
+        .since(since)
+}
+
+fn unpause(resource: &str) -> String {
+    format!(
+        "if the work on it is finished: kubectl annotate {resource} {}-",
+        names::PAUSED_ANNOTATION
+    )
+}
+
+fn unpause_cluster(key: &NamespacedName) -> String {
+    let (namespace, name) = key.parts();
+    let resource = format!("clusters.cluster.x-k8s.io {name} --namespace {namespace}");
+    format!(
+        "{}; kubectl patch {resource} --type merge --patch '{{\"spec\":{{\"paused\":false}}}}'",
+        unpause(&resource)
+    )
+}

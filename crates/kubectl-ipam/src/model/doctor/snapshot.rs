@@ -1,0 +1,148 @@
+//! Everything that the checks read.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use crate::load::{Claims, Readable};
+use crate::objects::{AddressRow, NetworkRow, PoolRow, ReservationRow, SliceRow};
+
+/// A lease of the provider.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseRow {
+    pub(crate) namespace: String,
+    pub(crate) holder: Option<String>,
+    pub(crate) renewed: Option<Timestamp>,
+    pub(crate) seconds: i64,
+}
+
+/// A kind that the provider needs.
+#[derive(Clone, Debug)]
+pub(crate) struct DefinitionRow {
+    pub(crate) plural: &'static str,
+    /// Whether it is part of Cluster API, not of the provider.
+    pub(crate) is_of_contract: bool,
+    /// The served versions.
+    pub(crate) versions: Vec<String>,
+    /// Whether one of them is supported.
+    pub(crate) is_supported: bool,
+}
+
+/// A Deployment of the provider.
+#[derive(Clone, Debug)]
+pub(crate) struct DeploymentRow {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) replicas: i32,
+    pub(crate) ready: i32,
+    pub(crate) image: String,
+    /// Whether it runs with leader election.
+    pub(crate) elects: bool,
+    pub(crate) account: AccountRow,
+}
+
+/// The service account of a Deployment, and its permissions.
+#[derive(Clone, Debug)]
+pub(crate) struct AccountRow {
+    pub(crate) name: String,
+    /// `None` if the API server does not know all of them.
+    pub(crate) rules: Readable<Option<Vec<Rule>>>,
+}
+
+/// A rule of a role.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Rule {
+    pub(crate) api_groups: BTreeSet<String>,
+    pub(crate) resources: BTreeSet<String>,
+    pub(crate) resource_names: BTreeSet<String>,
+    pub(crate) verbs: BTreeSet<String>,
+}
+
+/// A service that the API server calls for webhooks.
+#[derive(Clone, Debug)]
+pub(crate) struct WebhookRow {
+    /// The webhook configuration.
+    pub(crate) name: String,
+    pub(crate) has_authority: bool,
+    /// Namespace and name of the service; `None` for a URL.
+    pub(crate) service: Option<(String, String)>,
+    /// The number of ready replicas; `None` for a URL.
+    pub(crate) ready: Readable<Option<usize>>,
+    /// What the API server answers to a request for which it calls the webhook.
+    pub(crate) answer: Readable<Result<(), String>>,
+    /// The certificates in the Secrets of the service.
+    pub(crate) certificates: Readable<Vec<CertificateRow>>,
+}
+
+/// The certificate of webhooks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CertificateRow {
+    pub(crate) namespace: String,
+    /// Name of the Secret.
+    pub(crate) secret: String,
+    pub(crate) facts: Result<CertificateFacts, String>,
+}
+
+/// What matters of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CertificateFacts {
+    pub(crate) not_after: Timestamp,
+    /// Whether an authority of the webhook configuration has signed it.
+    pub(crate) is_trusted: bool,
+}
+
+/// An event that a manager has published.
+#[derive(Clone, Debug)]
+pub(crate) struct EventRow {
+    /// The process.
+    pub(crate) instance: String,
+    pub(crate) time: Timestamp,
+}
+
+/// Everything that is checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) now: Timestamp,
+    /// Whether the definitions are those of the Go provider. It writes no conditions of pools.
+    pub(crate) is_go_provider: bool,
+    pub(crate) definitions: Vec<DefinitionRow>,
+    pub(crate) deployments: Readable<Vec<DeploymentRow>>,
+    pub(crate) leases: Readable<Vec<LeaseRow>>,
+    pub(crate) webhooks: Readable<Vec<WebhookRow>>,
+    pub(crate) events: Readable<Vec<EventRow>>,
+    pub(crate) pools: Readable<Vec<PoolRow>>,
+    pub(crate) networks: Readable<Vec<NetworkRow>>,
+    pub(crate) addresses: Readable<Vec<AddressRow>>,
+    pub(crate) reservations: Readable<Vec<ReservationRow>>,
+    pub(crate) claims: Readable<Claims>,
+    pub(crate) slices: Readable<Vec<SliceRow>>,
+    /// What cannot be decoded.
+    pub(crate) unreadable: Vec<String>,
+}
+
+impl Snapshot {
+    /// All lists of objects of the provider.
+    pub(super) fn all_lists(&self) -> Readable<()> {
+        let all = Readable::complete(())
+            .depends_on(&self.pools)
+            .depends_on(&self.networks)
+            .depends_on(&self.addresses);
+        all.depends_on(&self.reservations)
+            .depends_on(&self.claims)
+            .depends_on(&self.slices)
+    }
+
+    /// Whether any object of the provider could be read.
+    pub(super) fn has_objects(&self) -> bool {
+        let is_empty = [
+            self.pools.seen().is_empty(),
+            self.networks.seen().is_empty(),
+            self.addresses.seen().is_empty(),
+            self.reservations.seen().is_empty(),
+            self.claims.seen().served.is_empty(),
+            self.slices.seen().is_empty(),
+        ];
+        is_empty.contains(&false)
+    }
+}

@@ -1,0 +1,222 @@
+//! Claims that wait, by their cause. A cause has one finding, whatever number of claims waits for
+//! it: [`cause`] decides which check reports a claim.
+
+use std::collections::{BTreeMap, HashMap};
+
+use capi_ipam_api::{AddressCounts, PoolKey, advice, conditions};
+use jiff::{SignedDuration, Timestamp};
+
+use super::examination::Examination;
+use super::names::{claims_wait, describe};
+use super::snapshot::Snapshot;
+use crate::model::finding::{Check, Finding, Severity, edit, full};
+use crate::objects::{ClaimRow, PoolRow};
+
+/// Age from which a manager should have processed a claim or a pool.
+const MAX_UNPROCESSED: SignedDuration = SignedDuration::from_secs(10);
+
+/// Why a claim waits, as far as checks differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// No manager has processed it.
+    NotReconciled,
+    /// It was created just now.
+    New,
+    PoolExhausted,
+    ClusterNotFound,
+    /// Other checks report it: the pool does not exist or is being deleted, or something is paused.
+    Elsewhere,
+    Other,
+}
+
+fn cause(claim: &ClaimRow, pools: &HashMap<&PoolKey, &PoolRow>, snapshot: &Snapshot) -> Cause {
+    let pool = pools.get(&claim.pool);
+    if pool.is_none() && snapshot.pools.is_complete() {
+        return Cause::Elsewhere;
+    }
+    let Some(reason) = claim.reason.as_deref() else {
+        return if is_old(claim.created, snapshot.now) {
+            Cause::NotReconciled
+        } else {
+            Cause::New
+        };
+    };
+    match (reason, pool) {
+        (conditions::PAUSED_REASON, _) => Cause::Elsewhere,
+        (conditions::CLUSTER_NOT_FOUND, _) => Cause::ClusterNotFound,
+        (_, Some(pool)) if pool.is_deleting() => Cause::Elsewhere,
+        (conditions::POOL_EXHAUSTED, Some(pool)) if pool.is_exhausted() => Cause::PoolExhausted,
+        _ => Cause::Other,
+    }
+}
+
+fn is_old(created: Option<Timestamp>, now: Timestamp) -> bool {
+    created.is_some_and(|created| now.duration_since(created) > MAX_UNPROCESSED)
+}
+
+/// The waiting claims with a cause.
+fn waiting(snapshot: &Snapshot, wanted: Cause) -> Vec<&ClaimRow> {
+    let pools = snapshot.pools.seen();
+    let pools: HashMap<&PoolKey, &PoolRow> = pools.iter().map(|pool| (&pool.key, pool)).collect();
+    let claims = snapshot.claims.seen().served.iter();
+    claims
+        .filter(|claim| claim.is_waiting() && cause(claim, &pools, snapshot) == wanted)
+        .collect()
+}
+
+/// Number of all claims that wait, also of those that no provider serves.
+pub(super) fn count(snapshot: &Snapshot) -> Option<u64> {
+    let claims = snapshot.claims.known()?;
+    let served = claims.served.iter().filter(|claim| claim.is_waiting());
+    let unserved = claims.unserved.iter().filter(|claim| !claim.deleting);
+    u64::try_from(served.count().saturating_add(unserved.count())).ok()
+}
+
+/// Since when the oldest of some claims waits.
+fn oldest(claims: &[&ClaimRow]) -> Option<Timestamp> {
+    claims.iter().filter_map(|claim| claim.created).min()
+}
+
+/// Adds the permission that is missing for the list of claims.
+fn of_claims(snapshot: &Snapshot, findings: Vec<Finding>) -> Examination {
+    let is_partly = !snapshot.claims.seen().served.is_empty();
+    Examination::complete(findings).with_unknown(&snapshot.claims, is_partly)
+}
+
+/// Pools without a free address.
+pub(super) fn exhausted(snapshot: &Snapshot) -> Examination {
+    let mut of_pool: HashMap<&PoolKey, Vec<&ClaimRow>> = HashMap::new();
+    for claim in waiting(snapshot, Cause::PoolExhausted) {
+        of_pool.entry(&claim.pool).or_default().push(claim);
+    }
+    let pools = snapshot.pools.seen();
+    let full = pools
+        .iter()
+        .filter(|pool| pool.is_exhausted() && !pool.is_deleting());
+    let findings = full.map(|pool| {
+        let claims = of_pool.get(&pool.key).map(Vec::as_slice);
+        exhausted_pool(pool, claims.unwrap_or_default())
+    });
+    let lists = snapshot.pools.as_ref().depends_on(&snapshot.claims);
+    Examination::complete(findings).with_unknown(&lists, !pools.is_empty())
+}
+
+fn exhausted_pool(pool: &PoolRow, claims: &[&ClaimRow]) -> Finding {
+    let counts = pool.counts.unwrap_or_default();
+    let AddressCounts { total, used, .. } = counts;
+    let mut problem = format!("no free address ({total} in total, {used} in use)");
+    let repair = format!("{}: {}", advice::exhausted(&counts), edit(&pool.key));
+    let object = full(&pool.key);
+    if claims.is_empty() {
+        // A pool of exactly what is needed is full, and nobody has to do anything.
+        let note = Check::PoolExhausted.finding(object, problem, repair);
+        return note.at(Severity::Note);
+    }
+    problem = format!("{problem}; {}", claims_wait(claims.iter().copied()));
+    Check::PoolExhausted
+        .finding(object, problem, repair)
+        .since(oldest(claims))
+}
+
+/// Clusters that claims name, and that do not exist.
+pub(super) fn missing_clusters(snapshot: &Snapshot) -> Examination {
+    let mut of_cluster: BTreeMap<(&str, &str), Vec<&ClaimRow>> = BTreeMap::new();
+    for claim in waiting(snapshot, Cause::ClusterNotFound) {
+        let name = claim.cluster.as_deref().unwrap_or_default();
+        let cluster = (claim.key.namespace(), name);
+        of_cluster.entry(cluster).or_default().push(claim);
+    }
+    let finding = |((namespace, name), claims): ((&str, &str), Vec<&ClaimRow>)| {
+        let problem = format!("it does not exist; {}", claims_wait(claims.iter().copied()));
+        let repair = format!(
+            "{}: kubectl get clusters.cluster.x-k8s.io --namespace {namespace}",
+            capi_ipam_provider::api::advice::MISSING_CLUSTER
+        );
+        Check::ClusterNotFound
+            .finding(format!("Cluster {namespace}/{name}"), problem, repair)
+            .since(oldest(&claims))
+    };
+    of_claims(snapshot, of_cluster.into_iter().map(finding).collect())
+}
+
+/// Claims and pools that no manager has processed.
+pub(super) fn not_reconciled(snapshot: &Snapshot) -> Examination {
+    let mut of_pool: BTreeMap<&PoolKey, Vec<&ClaimRow>> = BTreeMap::new();
+    for claim in waiting(snapshot, Cause::NotReconciled) {
+        of_pool.entry(&claim.pool).or_default().push(claim);
+    }
+    let claims = of_pool.into_iter().map(|(pool, claims)| {
+        let problem = format!(
+            "{} without any condition: no manager has processed them",
+            claims_wait(claims.iter().copied())
+        );
+        Check::NotReconciled
+            .finding(
+                format!("claims of {}", full(pool)),
+                problem,
+                advice_of_status(),
+            )
+            .since(oldest(&claims))
+    });
+    let mut findings: Vec<Finding> = claims.collect();
+    let unreleased = snapshot.claims.seen().served.iter();
+    findings.extend(unreleased.filter_map(|claim| not_released(claim, snapshot.now)));
+    // The Go provider writes no conditions of pools.
+    let pools = snapshot.pools.seen();
+    let unprocessed = pools.iter().filter(|pool| {
+        let is_processed = snapshot.is_go_provider || !pool.conditions.is_empty();
+        !is_processed && !pool.is_deleting() && is_old(pool.created, snapshot.now)
+    });
+    findings.extend(unprocessed.map(|pool| {
+        let problem = "it has no condition: no manager has processed it".to_owned();
+        Check::NotReconciled
+            .finding(full(&pool.key), problem, advice_of_status())
+            .since(pool.created)
+    }));
+    let lists = snapshot.claims.as_ref().depends_on(&snapshot.pools);
+    let is_partly = !pools.is_empty() || !snapshot.claims.seen().served.is_empty();
+    Examination::complete(findings).with_unknown(&lists, is_partly)
+}
+
+/// A claim in deletion that nothing but the manager keeps.
+fn not_released(claim: &ClaimRow, now: Timestamp) -> Option<Finding> {
+    let deletion = claim.deletion.as_ref()?;
+    let waits_for_manager = deletion.blockers.is_empty() && claim.reason.is_none();
+    if !waits_for_manager || !is_old(Some(deletion.since), now) {
+        return None;
+    }
+    let problem = "it is being deleted, and no manager has released its address".to_owned();
+    let object = format!("ipaddressclaim {}", claim.key);
+    let finding = Check::NotReconciled.finding(object, problem, advice_of_status());
+    Some(finding.since(Some(deletion.since)))
+}
+
+fn advice_of_status() -> String {
+    "see what is wrong with the provider, and whether its flags --namespace or --watch-filter exclude the objects: \
+     kubectl ipam status"
+        .to_owned()
+}
+
+/// Claims that wait for another reason, by pool and reason.
+pub(super) fn other_reasons(snapshot: &Snapshot) -> Examination {
+    let mut groups: BTreeMap<(&PoolKey, &str), Vec<&ClaimRow>> = BTreeMap::new();
+    for claim in waiting(snapshot, Cause::Other) {
+        let reason = claim.reason.as_deref().unwrap_or_default();
+        groups.entry((&claim.pool, reason)).or_default().push(claim);
+    }
+    let finding = |((pool, reason), mut claims): ((&PoolKey, &str), Vec<&ClaimRow>)| {
+        claims.sort_by_key(|claim| (claim.created, &claim.key));
+        let first = claims.first();
+        let message = first.and_then(|claim| claim.message.as_deref());
+        let problem = format!(
+            "{} with the reason {reason}: {}",
+            claims_wait(claims.iter().copied()),
+            message.unwrap_or_default()
+        );
+        let repair = first.map(|claim| describe("ipaddressclaims", &claim.key));
+        Check::ClaimsWait
+            .finding(full(pool), problem, repair.unwrap_or_default())
+            .since(oldest(&claims))
+    };
+    of_claims(snapshot, groups.into_iter().map(finding).collect())
+}

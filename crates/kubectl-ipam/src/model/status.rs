@@ -1,0 +1,301 @@
+//! The state of each part of the provider: the findings of the checks of the part, and what the
+//! cluster shows of it.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::doctor::{LeaseRow, Snapshot};
+use super::finding::{Check, Finding, FindingList, Severity, counted};
+
+/// A part of the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub enum Part {
+    /// The CustomResourceDefinitions.
+    Definitions,
+    /// The lease, and who holds it.
+    Lease,
+    /// The probes of the replicas.
+    Probes,
+    /// The permissions of the service account.
+    Permissions,
+    /// The webhooks, as the API server calls them.
+    Webhooks,
+    /// The certificate of the webhooks.
+    Certificate,
+    /// The sweeper, which frees what interruptions leave.
+    Sweeper,
+    /// Pools and networks.
+    Pools,
+    /// Claims and their addresses.
+    Claims,
+}
+
+/// The state of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub enum PartState {
+    /// Nothing is wrong.
+    Ok,
+    /// A check of the part was not possible, or not for all objects.
+    Unknown,
+    /// A check of the part has a warning.
+    Warning,
+    /// A check of the part has an error.
+    Error,
+}
+
+impl PartState {
+    /// As the text has it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Unknown => "unknown",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// One part in the output of `status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PartLine {
+    /// The part.
+    pub part: Part,
+    /// Its state.
+    pub state: PartState,
+    /// What the cluster shows of it, and what is wrong.
+    pub detail: String,
+}
+
+impl Part {
+    const ALL: [Self; 9] = [
+        Self::Definitions,
+        Self::Lease,
+        Self::Probes,
+        Self::Permissions,
+        Self::Webhooks,
+        Self::Certificate,
+        Self::Sweeper,
+        Self::Pools,
+        Self::Claims,
+    ];
+
+    /// The part that a check is about.
+    fn of(check: Check) -> Self {
+        match check {
+            Check::MissingDefinition => Self::Definitions,
+            Check::NoLeader | Check::SeveralManagers => Self::Lease,
+            Check::ReplicasNotReady | Check::WebhookUnavailable => Self::Probes,
+            Check::MissingPermission => Self::Permissions,
+            Check::WebhookUntrusted | Check::WebhookFailing => Self::Webhooks,
+            Check::CertificateInvalid => Self::Certificate,
+            Check::AbandonedReservation => Self::Sweeper,
+            Check::PoolNotReady
+            | Check::NetworkNotReady
+            | Check::MoveStalled
+            | Check::PoolExhausted
+            | Check::PoolDeleting
+            | Check::PoolsOverlap
+            | Check::UnusableGateway
+            | Check::SliceWithoutEffect
+            | Check::AddressesOutOfRange => Self::Pools,
+            _ => Self::Claims,
+        }
+    }
+
+    /// Whether claims are served although the part has an error: it is about single objects.
+    fn is_of_objects(self) -> bool {
+        matches!(self, Self::Sweeper | Self::Pools | Self::Claims)
+    }
+}
+
+/// The state of each part.
+pub(crate) fn parts(diagnosis: &FindingList, snapshot: &Snapshot) -> Vec<PartLine> {
+    Part::ALL
+        .into_iter()
+        .map(|part| line(part, diagnosis, snapshot))
+        .collect()
+}
+
+/// Whether the provider works, whatever is wrong with single objects.
+pub(crate) fn is_usable(parts: &[PartLine]) -> bool {
+    !parts
+        .iter()
+        .any(|line| line.state == PartState::Error && !line.part.is_of_objects())
+}
+
+fn line(part: Part, diagnosis: &FindingList, snapshot: &Snapshot) -> PartLine {
+    // The most urgent first.
+    let findings: Vec<&Finding> = diagnosis
+        .findings
+        .iter()
+        .filter(|finding| Part::of(finding.check) == part)
+        .collect();
+    let unchecked = diagnosis
+        .unchecked
+        .iter()
+        .find(|unchecked| Part::of(unchecked.check) == part);
+    let state = match findings.first().map(|finding| finding.severity) {
+        Some(Severity::Error) => PartState::Error,
+        Some(Severity::Warning) => PartState::Warning,
+        _ if unchecked.is_some() => PartState::Unknown,
+        Some(Severity::Note) | None => PartState::Ok,
+    };
+    let mut details: Vec<String> = facts(part, snapshot).into_iter().collect();
+    details.extend(findings.first().map(|finding| problem(finding)));
+    let more = findings.len().saturating_sub(1);
+    if more > 0 {
+        details.push(format!("{more} more: kubectl ipam doctor"));
+    }
+    details.extend(unchecked.map(|unchecked| unchecked.reason.clone()));
+    PartLine {
+        part,
+        state,
+        detail: details.join("; "),
+    }
+}
+
+fn problem(finding: &Finding) -> String {
+    format!(
+        "{}: {}: {}",
+        finding.severity.word(),
+        finding.object,
+        finding.problem
+    )
+}
+
+/// What the cluster shows of a part; `None` if nothing.
+fn facts(part: Part, snapshot: &Snapshot) -> Option<String> {
+    match part {
+        Part::Definitions => Some(definitions(snapshot)),
+        Part::Lease => lease(snapshot),
+        Part::Probes => probes(snapshot),
+        Part::Permissions => permissions(snapshot),
+        Part::Webhooks => webhooks(snapshot),
+        Part::Certificate => certificate(snapshot),
+        Part::Sweeper => {
+            let reservations = snapshot.reservations.known()?;
+            Some(counted(reservations.len(), "reservation"))
+        }
+        Part::Pools => {
+            let (pools, networks) = (snapshot.pools.known()?, snapshot.networks.known()?);
+            let pools = counted(pools.len(), "pool");
+            Some(format!("{pools}, {}", counted(networks.len(), "network")))
+        }
+        Part::Claims => claims(snapshot),
+    }
+}
+
+fn definitions(snapshot: &Snapshot) -> String {
+    let served = |is_of_contract: bool| {
+        let rows = snapshot.definitions.iter();
+        let versions: BTreeSet<&str> = rows
+            .filter(|row| row.is_of_contract == is_of_contract)
+            .flat_map(|row| row.versions.iter().map(String::as_str))
+            .collect();
+        let versions: Vec<&str> = versions.into_iter().collect();
+        versions.join(", ")
+    };
+    let rows = &snapshot.definitions;
+    let number = rows.iter().filter(|row| row.is_supported).count();
+    format!(
+        "{number} of {} kinds; claims {}, pools {}",
+        rows.len(),
+        served(true),
+        served(false)
+    )
+}
+
+fn lease(snapshot: &Snapshot) -> Option<String> {
+    let leases = snapshot.leases.known()?.iter();
+    let texts: Vec<String> = leases.map(|lease| holder(lease, snapshot.now)).collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
+}
+
+fn holder(lease: &LeaseRow, now: Timestamp) -> String {
+    let holder = lease.holder.as_deref().filter(|holder| !holder.is_empty());
+    let seconds = lease
+        .renewed
+        .map(|renewed| now.duration_since(renewed).as_secs().max(0))
+        .unwrap_or_default();
+    format!(
+        "{} in {}, renewed {seconds}s ago",
+        holder.unwrap_or("nobody"),
+        lease.namespace
+    )
+}
+
+fn probes(snapshot: &Snapshot) -> Option<String> {
+    let deployments = snapshot.deployments.seen().iter();
+    let mut texts: Vec<String> = deployments
+        .map(|it| {
+            format!(
+                "{} of {} replicas ready, {}",
+                it.ready, it.replicas, it.image
+            )
+        })
+        .collect();
+    for webhook in snapshot.webhooks.seen() {
+        if let (Some((_, service)), Some(Some(ready))) = (&webhook.service, webhook.ready.known()) {
+            texts.push(format!("{ready} ready endpoints of {service}"));
+        }
+    }
+    if texts.is_empty() && snapshot.deployments.is_complete() {
+        texts.push(
+            "no Deployment: the manager runs outside of the cluster, or not at all".to_owned(),
+        );
+    }
+    (!texts.is_empty()).then(|| texts.join(", "))
+}
+
+fn permissions(snapshot: &Snapshot) -> Option<String> {
+    let deployments = snapshot.deployments.seen().iter();
+    let accounts: Vec<String> = deployments
+        .map(|it| format!("{}/{}", it.namespace, it.account.name))
+        .collect();
+    (!accounts.is_empty()).then(|| format!("service account {}", accounts.join(", ")))
+}
+
+fn webhooks(snapshot: &Snapshot) -> Option<String> {
+    let webhooks = snapshot.webhooks.seen();
+    if webhooks.is_empty() && snapshot.webhooks.is_complete() {
+        return Some("none: pools are checked by the CustomResourceDefinitions only".to_owned());
+    }
+    let answers = webhooks
+        .iter()
+        .any(|webhook| webhook.answer.known() == Some(&Ok(())));
+    answers.then(|| "the API server reaches them".to_owned())
+}
+
+fn certificate(snapshot: &Snapshot) -> Option<String> {
+    let webhooks = snapshot.webhooks.seen();
+    let certificates = webhooks.iter().flat_map(|it| it.certificates.seen());
+    let texts: Vec<String> = certificates
+        .filter_map(|row| Some((row, row.facts.as_ref().ok()?)))
+        .map(|(row, facts)| format!("{}, valid until {}", row.secret, facts.not_after))
+        .collect();
+    if !texts.is_empty() {
+        return Some(texts.join(", "));
+    }
+    let is_known = webhooks.iter().all(|it| it.certificates.is_complete());
+    (is_known && snapshot.webhooks.is_complete()).then(|| "no Secret".to_owned())
+}
+
+fn claims(snapshot: &Snapshot) -> Option<String> {
+    let claims = snapshot.claims.known()?;
+    let served = &claims.served;
+    let deleting = served.iter().filter(|claim| claim.is_deleting()).count();
+    let waiting = served.iter().filter(|claim| claim.is_waiting()).count();
+    let bound = served
+        .len()
+        .saturating_sub(waiting)
+        .saturating_sub(deleting);
+    let unserved = claims.unserved.iter().filter(|claim| !claim.deleting);
+    let waiting = waiting.saturating_add(unserved.count());
+    Some(format!(
+        "{bound} bound, {waiting} wait, {deleting} in deletion"
+    ))
+}
