@@ -1,6 +1,7 @@
 //! Questions to the API server that are sent as objects, and store nothing.
 
 use capi_ipam_api::{InClusterKind, Pool};
+use capi_ipam_controller::client::CallError;
 use k8s_openapi::api::authorization::v1::SubjectRulesReviewStatus;
 use kube::Resource;
 use kube::api::PostParams;
@@ -75,6 +76,11 @@ impl Cluster {
         let Err(error) = answer else {
             return Ok(Ok(()));
         };
+        // A frozen webhook: the API server answers other requests.
+        if matches!(error, CallError::TimedOut { .. }) {
+            let text = "the API server does not answer while it calls the webhooks";
+            return Ok(Err(text.to_owned()));
+        }
         let Some(text) = error_text(&error) else {
             return Err(ListError::Other(self.error(&error)));
         };

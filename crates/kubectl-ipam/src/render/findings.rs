@@ -153,21 +153,20 @@ fn summary(list: &FindingList) -> String {
     let partly = list.unchecked.iter().filter(|it| it.partly).count();
     let skipped = list.unchecked.len().saturating_sub(partly);
     if skipped > 0 {
-        text.push_str(&format!(" Not possible: {}.", counted(skipped, "check")));
+        let _ = write!(text, " Not possible: {}.", counted(skipped, "check"));
     }
     if partly > 0 {
         let partly = counted(partly, "check");
-        text.push_str(&format!(
-            " Only for the objects that you may list: {partly}."
-        ));
+        let _ = write!(text, " Only for the objects that you may list: {partly}.");
     }
     match list.waiting {
         Some(0) => {}
         Some(1) => text.push_str(" 1 claim waits: kubectl ipam claims --waiting -A"),
         Some(number) => {
-            text.push_str(&format!(
+            let _ = write!(
+                text,
                 " {number} claims wait: kubectl ipam claims --waiting -A"
-            ));
+            );
         }
         None => text.push_str(" How many claims wait is unknown."),
     }

@@ -123,15 +123,6 @@ async fn doctor_finds_each_fault_made_by_hand() {
         })
         .collect();
     let expected = [
-        ("DuplicateAddress", "address 10.0.0.10"),
-        ("DuplicateAddress", "address 10.7.0.10"),
-        ("LostAddress", "ipaddressclaim NS/two"),
-        ("MissingPool", "ipaddress NS/stray"),
-        ("MissingPool", "ipaddressclaim NS/lost"),
-        ("PoolNotReady", "GlobalInClusterIPPool NS-invalid"),
-        ("PoolNotReady", "InClusterIPPool NS/homeless"),
-        ("MoveStalled", "InClusterIPPool NS/right"),
-        ("UnreadableObject", "objects"),
         ("NoLeader", "lease default/7bb7acb4.ipam.cluster.x-k8s.io"),
         (
             "WebhookUnavailable",
@@ -141,13 +132,23 @@ async fn doctor_finds_each_fault_made_by_hand() {
             "WebhookUntrusted",
             "capi-ipam-in-cluster-validating-webhook-configuration",
         ),
+        ("DuplicateAddress", "address 10.0.0.10"),
+        ("DuplicateAddress", "address 10.7.0.10"),
+        ("LostAddress", "ipaddressclaim NS/two"),
+        ("MissingPool", "ipaddress NS/stray"),
+        ("MissingPool", "ipaddressclaim NS/lost"),
+        ("PoolNotReady", "GlobalInClusterIPPool NS-invalid"),
+        ("PoolNotReady", "InClusterIPPool NS/homeless"),
+        ("MoveStalled", "InClusterIPPool NS/right"),
+        ("UnreadableObject", "objects"),
         ("OrphanAddress", "ipaddress NS/stray"),
         ("OrphanAddress", "ipaddress NS/three"),
         ("OrphanAddress", "ipaddress NS/twin"),
         ("AbandonedReservation", "ipreservation p.NS.web.10.0.0.12"),
         ("PoolsOverlap", "InClusterIPPool NS/copy"),
-        ("PoolsOverlap", "InClusterIPPool NS/web"),
         ("AddressesOutOfRange", "InClusterIPPool NS/small"),
+        ("PoolExhausted", "InClusterIPPool NS/left"),
+        ("PoolExhausted", "InClusterIPPool NS/right"),
     ];
     assert_eq!(
         found,
@@ -251,11 +252,16 @@ async fn missing_definition_is_not_the_go_provider() {
     })
     .await;
     let (code, output, errors) = run(admin, &["doctor"]);
-    assert_eq!((code, output.as_str()), (5, ""), "{errors}");
-    assert!(
-        errors.contains("ipreservations.ipam.cluster.x-k8s.io is not installed"),
-        "{errors}"
-    );
+    assert_eq!((code, errors.as_str()), (5, ""), "{output}");
+    let finding =
+        "error MissingDefinition: customresourcedefinition ipreservations.ipam.cluster.x-k8s.io\n";
+    assert!(output.starts_with(finding), "{output}");
+    let (code, output, _) = run(admin, &["status"]);
+    assert_eq!(code, 5, "{output}");
+    assert!(output.contains("8 of 9 kinds"), "{output}");
+    // The other commands cannot tell what is reserved.
+    let (code, _, errors) = run(admin, &["who", "10.0.0.1"]);
+    assert_eq!(code, 5, "{errors}");
 }
 
 /// Two pools in which one address is in use join a network: the reservation of the second one

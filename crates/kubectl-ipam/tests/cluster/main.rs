@@ -12,6 +12,7 @@ mod browser;
 mod doctor;
 mod flags;
 mod import;
+mod night;
 mod permissions;
 mod reads;
 mod reserve;

@@ -22,7 +22,11 @@ enum Paused<'a> {
 /// What is paused although claims wait for it, as a warning, and other paused pools, as a note. A
 /// paused Cluster whose claims are bound does no harm.
 pub(super) fn paused(snapshot: &Snapshot) -> Examination {
-    let pools = snapshot.pools.seen();
+    let lists = snapshot.pools.as_ref().and(snapshot.claims.as_ref());
+    Examination::compare(&lists, |(pools, claims)| findings(pools, &claims.served))
+}
+
+fn findings(pools: &[PoolRow], claims: &[ClaimRow]) -> Vec<Finding> {
     let paused: HashMap<&PoolKey, &PoolRow> = pools
         .iter()
         .filter(|pool| pool.paused)
@@ -32,20 +36,18 @@ pub(super) fn paused(snapshot: &Snapshot) -> Examination {
     for key in paused.keys() {
         held.entry(Paused::Pool(key)).or_default();
     }
-    let claims = snapshot.claims.seen().served.iter();
-    for claim in claims.filter(|claim| claim.reason.as_deref() == Some(conditions::PAUSED_REASON)) {
+    let is_paused = |claim: &&ClaimRow| claim.reason.as_deref() == Some(conditions::PAUSED_REASON);
+    for claim in claims.iter().filter(is_paused) {
         held.entry(cause(claim, &paused)).or_default().push(claim);
     }
-    let findings = held.into_iter().map(|(object, claims)| {
-        let deleted = match &object {
+    let finding = |(object, claims): (Paused<'_>, Vec<&ClaimRow>)| {
+        let is_deleted = match &object {
             Paused::Pool(key) => paused.get(key).is_some_and(|pool| pool.is_deleting()),
             Paused::Cluster(_) | Paused::Claim(_) => false,
         };
-        finding(&object, &claims, deleted)
-    });
-    let lists = snapshot.claims.as_ref().depends_on(&snapshot.pools);
-    let is_partly = !pools.is_empty() || !snapshot.claims.seen().served.is_empty();
-    Examination::complete(findings).with_unknown(&lists, is_partly)
+        finding(&object, &claims, is_deleted)
+    };
+    held.into_iter().map(finding).collect()
 }
 
 fn cause<'a>(claim: &'a ClaimRow, paused: &HashMap<&PoolKey, &PoolRow>) -> Paused<'a> {

@@ -34,6 +34,9 @@ fn cause(claim: &ClaimRow, pools: &HashMap<&PoolKey, &PoolRow>, snapshot: &Snaps
     if pool.is_none() && snapshot.pools.is_complete() {
         return Cause::Elsewhere;
     }
+    if pool.is_some_and(|pool| pool.paused) {
+        return Cause::Elsewhere;
+    }
     let Some(reason) = claim.reason.as_deref() else {
         return if is_old(claim.created, snapshot.now) {
             Cause::NotReconciled
@@ -77,14 +80,18 @@ fn oldest(claims: &[&ClaimRow]) -> Option<Timestamp> {
     claims.iter().filter_map(|claim| claim.created).min()
 }
 
-/// Adds the permission that is missing for the list of claims.
-fn of_claims(snapshot: &Snapshot, findings: Vec<Finding>) -> Examination {
-    let is_partly = !snapshot.claims.seen().served.is_empty();
-    Examination::complete(findings).with_unknown(&snapshot.claims, is_partly)
+/// Checks of claims and pools. Without all of them, another check could be the right one.
+fn of_all(snapshot: &Snapshot, find: impl FnOnce() -> Vec<Finding>) -> Examination {
+    let lists = snapshot.claims.as_ref().and(snapshot.pools.as_ref());
+    Examination::compare(&lists, |_| find())
 }
 
 /// Pools without a free address.
 pub(super) fn exhausted(snapshot: &Snapshot) -> Examination {
+    of_all(snapshot, || exhausted_pools(snapshot))
+}
+
+fn exhausted_pools(snapshot: &Snapshot) -> Vec<Finding> {
     let mut of_pool: HashMap<&PoolKey, Vec<&ClaimRow>> = HashMap::new();
     for claim in waiting(snapshot, Cause::PoolExhausted) {
         of_pool.entry(&claim.pool).or_default().push(claim);
@@ -93,12 +100,11 @@ pub(super) fn exhausted(snapshot: &Snapshot) -> Examination {
     let full = pools
         .iter()
         .filter(|pool| pool.is_exhausted() && !pool.is_deleting());
-    let findings = full.map(|pool| {
+    full.map(|pool| {
         let claims = of_pool.get(&pool.key).map(Vec::as_slice);
         exhausted_pool(pool, claims.unwrap_or_default())
-    });
-    let lists = snapshot.pools.as_ref().depends_on(&snapshot.claims);
-    Examination::complete(findings).with_unknown(&lists, !pools.is_empty())
+    })
+    .collect()
 }
 
 fn exhausted_pool(pool: &PoolRow, claims: &[&ClaimRow]) -> Finding {
@@ -136,11 +142,15 @@ pub(super) fn missing_clusters(snapshot: &Snapshot) -> Examination {
             .finding(format!("Cluster {namespace}/{name}"), problem, repair)
             .since(oldest(&claims))
     };
-    of_claims(snapshot, of_cluster.into_iter().map(finding).collect())
+    of_all(snapshot, || of_cluster.into_iter().map(finding).collect())
 }
 
 /// Claims and pools that no manager has processed.
 pub(super) fn not_reconciled(snapshot: &Snapshot) -> Examination {
+    of_all(snapshot, || unprocessed(snapshot))
+}
+
+fn unprocessed(snapshot: &Snapshot) -> Vec<Finding> {
     let mut of_pool: BTreeMap<&PoolKey, Vec<&ClaimRow>> = BTreeMap::new();
     for claim in waiting(snapshot, Cause::NotReconciled) {
         of_pool.entry(&claim.pool).or_default().push(claim);
@@ -165,7 +175,8 @@ pub(super) fn not_reconciled(snapshot: &Snapshot) -> Examination {
     let pools = snapshot.pools.seen();
     let unprocessed = pools.iter().filter(|pool| {
         let is_processed = snapshot.is_go_provider || !pool.conditions.is_empty();
-        !is_processed && !pool.is_deleting() && is_old(pool.created, snapshot.now)
+        let is_left_alone = pool.paused || pool.is_deleting();
+        !is_processed && !is_left_alone && is_old(pool.created, snapshot.now)
     });
     findings.extend(unprocessed.map(|pool| {
         let problem = "it has no condition: no manager has processed it".to_owned();
@@ -173,9 +184,7 @@ pub(super) fn not_reconciled(snapshot: &Snapshot) -> Examination {
             .finding(full(&pool.key), problem, advice_of_status())
             .since(pool.created)
     }));
-    let lists = snapshot.claims.as_ref().depends_on(&snapshot.pools);
-    let is_partly = !pools.is_empty() || !snapshot.claims.seen().served.is_empty();
-    Examination::complete(findings).with_unknown(&lists, is_partly)
+    findings
 }
 
 /// A claim in deletion that nothing but the manager keeps.
@@ -218,5 +227,5 @@ pub(super) fn other_reasons(snapshot: &Snapshot) -> Examination {
             .finding(full(pool), problem, repair.unwrap_or_default())
             .since(oldest(&claims))
     };
-    of_claims(snapshot, groups.into_iter().map(finding).collect())
+    of_all(snapshot, || groups.into_iter().map(finding).collect())
 }
