@@ -52,6 +52,9 @@ _kubectl__ipam() {
             kubectl__ipam,show)
                 cmd="kubectl__ipam__subcmd__show"
                 ;;
+            kubectl__ipam,status)
+                cmd="kubectl__ipam__subcmd__status"
+                ;;
             kubectl__ipam,unreserve)
                 cmd="kubectl__ipam__subcmd__unreserve"
                 ;;
@@ -97,6 +100,9 @@ _kubectl__ipam() {
             kubectl__ipam__subcmd__help,show)
                 cmd="kubectl__ipam__subcmd__help__subcmd__show"
                 ;;
+            kubectl__ipam__subcmd__help,status)
+                cmd="kubectl__ipam__subcmd__help__subcmd__status"
+                ;;
             kubectl__ipam__subcmd__help,unreserve)
                 cmd="kubectl__ipam__subcmd__help__subcmd__unreserve"
                 ;;
@@ -113,7 +119,7 @@ _kubectl__ipam() {
 
     case "${cmd}" in
         kubectl__ipam)
-            opts="-n -A -o -s -v -h -V --context --kubeconfig --namespace --all-namespaces --output --no-color --as --as-group --as-uid --cluster --user --server --token --request-timeout --certificate-authority --insecure-skip-tls-verify --tls-server-name --v --help --version pools networks who claims free show doctor web reserve unreserve export import completion generate help"
+            opts="-n -A -o -s -v -h -V --context --kubeconfig --namespace --all-namespaces --output --no-color --as --as-group --as-uid --cluster --user --server --token --request-timeout --certificate-authority --insecure-skip-tls-verify --tls-server-name --v --help --version pools networks who claims free show doctor status web reserve unreserve export import completion generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -767,7 +773,7 @@ _kubectl__ipam() {
             return 0
             ;;
         kubectl__subcmd__ipam__subcmd__help)
-            opts="pools networks who claims free show doctor web reserve unreserve export import completion generate help"
+            opts="pools networks who claims free show doctor status web reserve unreserve export import completion generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -935,6 +941,20 @@ _kubectl__ipam() {
             return 0
             ;;
         kubectl__subcmd__ipam__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kubectl__subcmd__ipam__subcmd__help__subcmd__status)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1397,6 +1417,100 @@ _kubectl__ipam() {
                 return 0
             fi
             case "${prev}" in
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "table wide json yaml csv name" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "table wide json yaml csv name" -- "${cur}"))
+                    return 0
+                    ;;
+                --as)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --as-group)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --as-uid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cluster)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --user)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --request-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certificate-authority)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --v)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -v)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kubectl__subcmd__ipam__subcmd__status)
+            opts="-n -A -o -s -v -h --wait --wait-duration --context --kubeconfig --namespace --all-namespaces --output --no-color --as --as-group --as-uid --cluster --user --server --token --request-timeout --certificate-authority --insecure-skip-tls-verify --tls-server-name --v --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --wait-duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --context)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -355,6 +355,47 @@ name\:"One resource name per line"))' \
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
 ;;
+(status)
+_arguments "${_arguments_options[@]}" : \
+'--wait-duration=[How long to wait, for example 30s or 5m]:DURATION:_default' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--wait[Wait until the provider works\: no part has an error but for pools and claims]' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
 (web)
 _arguments "${_arguments_options[@]}" : \
 '--port=[Port on 127.0.0.1; 0 selects a free one]:PORT:_default' \
@@ -689,6 +730,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(status)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (web)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -739,7 +784,8 @@ _kubectl-ipam_commands() {
 'claims:List claims' \
 'free:Show the next addresses that a pool allocates' \
 'show:Show a pool\: ranges, counts, a map of its addresses, holders, and waiting claims' \
-'doctor:Find duplicate addresses, orphans, dangling references and other problems, with their repair' \
+'doctor:Find what is wrong\: with the provider, with pools, and with claims that wait; with the repair' \
+'status:Show the state of each part of the provider\: definitions, lease, probes, permissions, webhooks, certificate, sweeper, pools and claims' \
 'web:Serve a web page on this machine\: pools, a map of their addresses, search, and waiting claims' \
 'reserve:Reserve an address\: exclude it from a pool, or keep it for a claim' \
 'unreserve:Delete the reservation of an address' \
@@ -790,7 +836,8 @@ _kubectl-ipam__subcmd__help_commands() {
 'claims:List claims' \
 'free:Show the next addresses that a pool allocates' \
 'show:Show a pool\: ranges, counts, a map of its addresses, holders, and waiting claims' \
-'doctor:Find duplicate addresses, orphans, dangling references and other problems, with their repair' \
+'doctor:Find what is wrong\: with the provider, with pools, and with claims that wait; with the repair' \
+'status:Show the state of each part of the provider\: definitions, lease, probes, permissions, webhooks, certificate, sweeper, pools and claims' \
 'web:Serve a web page on this machine\: pools, a map of their addresses, search, and waiting claims' \
 'reserve:Reserve an address\: exclude it from a pool, or keep it for a claim' \
 'unreserve:Delete the reservation of an address' \
@@ -862,6 +909,11 @@ _kubectl-ipam__subcmd__help__subcmd__show_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help show commands' commands "$@"
 }
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__status_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__status_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help status commands' commands "$@"
+}
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__unreserve_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__unreserve_commands() {
     local commands; commands=()
@@ -901,6 +953,11 @@ _kubectl-ipam__subcmd__reserve_commands() {
 _kubectl-ipam__subcmd__show_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam show commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__status_commands] )) ||
+_kubectl-ipam__subcmd__status_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam status commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__unreserve_commands] )) ||
 _kubectl-ipam__subcmd__unreserve_commands() {

@@ -36,7 +36,11 @@ fn findings(pools: &[PoolRow], claims: &[ClaimRow]) -> Vec<Finding> {
     for key in paused.keys() {
         held.entry(Paused::Pool(key)).or_default();
     }
-    let is_paused = |claim: &&ClaimRow| claim.reason.as_deref() == Some(conditions::PAUSED_REASON);
+    // A claim for a pool that was paused before it was ready has another reason.
+    let is_paused = |claim: &&ClaimRow| {
+        let says_so = claim.reason.as_deref() == Some(conditions::PAUSED_REASON);
+        says_so || claim.is_waiting() && paused.contains_key(&claim.pool)
+    };
     for claim in claims.iter().filter(is_paused) {
         held.entry(cause(claim, &paused)).or_default().push(claim);
     }

@@ -496,6 +496,11 @@ fn waiting_claims_have_one_finding_for_each_cause() {
             "warning Paused InClusterIPPool n/p: it is paused; 2 claims wait (n/a, n/b)",
         ),
         (
+            &two("PoolNotReady"),
+            paused(usual()),
+            "warning Paused InClusterIPPool n/p: it is paused; 2 claims wait (n/a, n/b)",
+        ),
+        (
             &[paused(claim("a", 60, "Paused"))],
             usual(),
             "warning Paused ipaddressclaim n/a: it is paused; 1 claim waits (n/a)",
