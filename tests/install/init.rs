@@ -38,7 +38,7 @@ fn clusterctl_init_installs_a_working_provider() {
         bare: true,
         ..Options::default()
     });
-    let releases = Releases::new();
+    let releases = Releases::write();
     let output = releases.init(&plane);
     assert!(
         output.contains(&format!(

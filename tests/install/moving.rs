@@ -162,7 +162,7 @@ async fn allocate_in_a_slice(consumer: &Consumer, owners: &Value) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clusterctl_move_keeps_all_addresses() {
-    let releases = Releases::new();
+    let releases = Releases::write();
     let source = Side::start(&releases, false).await;
     let target = Side::start(&releases, true).await;
     let consumer = &source.consumer;

@@ -64,7 +64,7 @@ impl Operator {
         symlink(plane.kubectl_program(), programs.join("kubectl")).expect("a link can be created");
         symlink(clusterctl(), programs.join("clusterctl")).expect("a link can be created");
         install_cert_manager_stub(&plane);
-        let releases = Releases::new();
+        let releases = Releases::write();
         let core = format!("{CORE}:{CLUSTER_API}");
         let mut flags = vec![
             "init",

@@ -62,7 +62,7 @@ fn set_addresses(plane: &ControlPlane, namespace: &str, address: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn address_of_a_machine_stuck_in_deletion_is_released() {
-    let releases = Releases::new();
+    let releases = Releases::write();
     let plane = ControlPlane::start(Options {
         bare: true,
         controller_manager: true,

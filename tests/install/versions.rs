@@ -170,7 +170,7 @@ fn clusterctl_installs_the_latest_version() {
         ..Options::default()
     });
     install_cert_manager_stub(&plane);
-    let (releases, authority) = (Releases::new(), plane.folder().join("github-ca.pem"));
+    let (releases, authority) = (Releases::write(), plane.folder().join("github-ca.pem"));
     let server = Server::start(&authority);
     let url = format!("https://{REPOSITORY}/releases/latest/ipam-components.yaml");
     let configuration = plane.folder().join("github.json");

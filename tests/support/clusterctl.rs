@@ -35,8 +35,8 @@ pub struct Releases {
 }
 
 impl Releases {
-    /// Cluster API, and this provider as released from this tree.
-    pub fn new() -> Self {
+    /// Writes Cluster API, and this provider as released from this tree.
+    pub fn write() -> Self {
         let releases = Self {
             folder: TemporaryFolder::new("capi-ipam-releases-"),
         };

@@ -42,11 +42,13 @@ impl Consumer {
 
     /// A consumer in another namespace, with the same client. An empty namespace selects the whole
     /// cluster.
+    #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Self {
         Self(self.0.in_namespace(namespace))
     }
 
     /// A consumer in the same namespace, with another client.
+    #[must_use]
     pub fn with_client_of(&self, client: Client) -> Self {
         Self(generic::Consumer {
             client,

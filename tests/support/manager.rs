@@ -96,11 +96,13 @@ impl Manager {
     }
 
     /// Uses the probe `/readyz/caches`, which only managers of this package serve.
+    #[must_use]
     pub fn with_cache_probe(self) -> Self {
         Self(self.0.with_cache_probe())
     }
 
     /// Disables the check for missing permissions when this value is dropped.
+    #[must_use]
     pub fn may_lack_permissions(self) -> Self {
         Self(self.0.may_lack_permissions())
     }
