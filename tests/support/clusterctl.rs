@@ -163,7 +163,7 @@ pub fn install_cert_manager_stub(plane: &ControlPlane) {
         .for_each(|(plural, kind)| install_stub(plane, "cert-manager.io", "v1", plural, kind));
 }
 
-/// Installs the infrastructure kind that [`super::consumer::Consumer::create_cluster`] names.
+/// Installs the infrastructure kind that `Consumer::create_cluster` names.
 /// Cluster API needs it to convert a Cluster to its old version.
 ///
 /// # Panics
