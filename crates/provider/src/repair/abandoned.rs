@@ -68,7 +68,7 @@ pub struct ReleaseAbandoned<A: AbandonedObjects> {
 
 impl<A: AbandonedObjects> ReleaseAbandoned<A> {
     /// Creates the repair. `released` counts the released objects, see
-    /// [`ProviderSetup::orphans_freed`](crate::ProviderSetup::orphans_freed).
+    /// [`ProviderSetup::orphans_freed`](crate::advanced::ProviderSetup::orphans_freed).
     pub fn new(objects: A, options: SweepOptions, released: Counter) -> Self {
         Self {
             objects,
