@@ -192,6 +192,8 @@ pub enum DryRun {
 pub enum Command {
     /// List the pools of all kinds, with their occupancy.
     Pools {
+        /// Only these pools: NAME, NAMESPACE/NAME or KIND/NAME.
+        names: Vec<String>,
         /// Print changes until interrupted.
         #[arg(short, long)]
         watch: bool,
@@ -205,26 +207,32 @@ pub enum Command {
         #[command(flatten)]
         list: ListFlags,
     },
-    /// Show who holds an address or a prefix.
+    /// Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has.
     Who {
-        /// An address such as 10.0.0.7, or a prefix such as fd00::/64.
-        address: String,
+        /// An address such as 10.0.0.7, a prefix such as fd00::/64, or the name of a claim, machine
+        /// or Cluster.
+        target: String,
     },
     /// List claims.
     Claims {
+        /// Only these claims: NAME or NAMESPACE/NAME.
+        names: Vec<String>,
         /// Only claims without an address.
         #[arg(long)]
         waiting: bool,
-        /// Only claims of this pool: NAME or KIND/NAME.
+        /// Only claims of this pool: NAME, NAMESPACE/NAME or KIND/NAME.
         #[arg(long, value_name = "POOL")]
         pool: Option<String>,
+        /// Only claims of this Cluster of Cluster API.
+        #[arg(long, value_name = "NAME")]
+        cluster_name: Option<String>,
         /// Flags of lists.
         #[command(flatten)]
         list: ListFlags,
     },
     /// Show the next addresses that a pool allocates.
     Free {
-        /// The pool: NAME or KIND/NAME.
+        /// The pool: NAME, NAMESPACE/NAME or KIND/NAME.
         pool: String,
         /// Number of addresses.
         #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -232,7 +240,7 @@ pub enum Command {
     },
     /// Show a pool: ranges, counts, a map of its addresses, holders, and waiting claims.
     Show {
-        /// The pool: NAME or KIND/NAME.
+        /// The pool: NAME, NAMESPACE/NAME or KIND/NAME.
         pool: String,
     },
     /// Find what is wrong: with the provider, with pools, and with claims that wait; with the
@@ -257,7 +265,7 @@ pub enum Command {
     },
     /// Reserve an address: exclude it from a pool, or keep it for a claim.
     Reserve {
-        /// The pool: NAME or KIND/NAME.
+        /// The pool: NAME, NAMESPACE/NAME or KIND/NAME.
         pool: String,
         /// An address or a prefix; by default the next one that the pool allocates.
         address: Option<String>,
@@ -271,7 +279,7 @@ pub enum Command {
     },
     /// Delete the reservation of an address.
     Unreserve {
-        /// The pool: NAME or KIND/NAME.
+        /// The pool: NAME, NAMESPACE/NAME or KIND/NAME.
         pool: String,
         /// An address or a prefix.
         address: String,
@@ -281,7 +289,8 @@ pub enum Command {
     },
     /// Write pools and reservations in a form that import reads: CSV, JSON or YAML.
     Export {
-        /// Only these pools and the reservations in them: NAME or KIND/NAME.
+        /// Only these pools and the reservations in them: NAME, NAMESPACE/NAME or
+        /// KIND/NAME.
         pools: Vec<String>,
     },
     /// Create and update pools and reservations from a file.

@@ -26,15 +26,27 @@ use crate::{generate, web};
 pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
     let global = &cli.global;
     match &cli.command {
-        Command::Pools { watch: true, list } => pools::watch(global, list).await,
-        Command::Pools { watch: false, list } => pools::run(global, list).await,
+        Command::Pools { names, watch, list } => match watch {
+            true => pools::watch(global, names, list).await,
+            false => pools::run(global, names, list).await,
+        },
         Command::Networks { list } => networks::run(global, list).await,
-        Command::Who { address } => who::run(global, address).await,
+        Command::Who { target } => who::run(global, target).await,
         Command::Claims {
+            names,
             waiting,
             pool,
+            cluster_name,
             list,
-        } => claims::run(global, *waiting, pool.as_deref(), list).await,
+        } => {
+            let wanted = claims::Wanted {
+                names,
+                only_waiting: *waiting,
+                pool: pool.as_deref(),
+                cluster: cluster_name.as_deref(),
+            };
+            claims::run(global, &wanted, list).await
+        }
         Command::Free { pool, count } => free::run(global, pool, *count).await,
         Command::Show { pool } => show::run(global, pool).await,
         Command::Doctor => doctor::run(global).await,

@@ -108,6 +108,17 @@ pub enum Error {
         /// Where it was searched.
         place: String,
     },
+    /// No claim, machine or Cluster has the name.
+    #[error(
+        "no claim, machine or Cluster is named {name} in {place}; -A searches all namespaces, and an address is written \
+         as 10.0.0.7"
+    )]
+    NoClaim {
+        /// The name as written.
+        name: String,
+        /// Where it was searched.
+        place: String,
+    },
     /// Several pools have the name.
     #[error("several pools are named {name}: write {choices}")]
     AmbiguousPool {
@@ -212,9 +223,10 @@ impl Error {
                 Code::Forbidden
             }
             Self::NotInstalled { .. } | Self::OtherVersion { .. } => Code::NoDefinition,
-            Self::NoPool { .. } | Self::NoHolder { .. } | Self::NotReserved { .. } => {
-                Code::NotFound
-            }
+            Self::NoPool { .. }
+            | Self::NoClaim { .. }
+            | Self::NoHolder { .. }
+            | Self::NotReserved { .. } => Code::NotFound,
             Self::AmbiguousPool { .. } | Self::Argument(_) | Self::NotConfirmed { .. } => {
                 Code::Usage
             }

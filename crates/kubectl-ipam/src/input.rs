@@ -37,13 +37,64 @@ pub(crate) fn parse_claim(text: &str, namespace: &str) -> Result<NamespacedName,
     Ok(NamespacedName::new(namespace, name))
 }
 
-/// Whether a pool has the name `NAME` or `KIND/NAME`. The kind is a name, a plural, or the short
-/// form of the tables.
-pub(crate) fn matches(key: &PoolKey, text: &str) -> bool {
-    match text.split_once('/') {
-        Some((kind, name)) => key.name.as_ref() == name && is_kind(key.kind, kind),
-        None => key.name.as_ref() == text,
+/// How a user names a pool: `NAME`, `KIND/NAME`, or as the tables print it, `NAMESPACE/NAME`; also
+/// `KIND/NAMESPACE/NAME`. A kind is a name, a plural, or the short form of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PoolText<'a> {
+    pub(crate) kind: Option<InClusterKind>,
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> PoolText<'a> {
+    pub(crate) fn parse(text: &'a str) -> Self {
+        let (rest, name) = match text.rsplit_once('/') {
+            Some((rest, name)) => (Some(rest), name),
+            None => (None, text),
+        };
+        let Some(rest) = rest else {
+            return Self {
+                kind: None,
+                namespace: None,
+                name,
+            };
+        };
+        if let Some((kind, namespace)) = rest.split_once('/') {
+            return Self {
+                kind: kind_of(kind),
+                namespace: Some(namespace),
+                name,
+            };
+        }
+        let kind = kind_of(rest);
+        Self {
+            kind,
+            namespace: if kind.is_none() { Some(rest) } else { None },
+            name,
+        }
     }
+
+    /// Whether a pool has this name. Without a namespace the caller has selected those of one.
+    pub(crate) fn matches(self, key: &PoolKey) -> bool {
+        let has_kind = self.kind.is_none_or(|kind| kind == key.kind);
+        let has_namespace = match self.namespace {
+            Some(namespace) => key.namespace.as_deref() == Some(namespace),
+            None => true,
+        };
+        has_kind && has_namespace && key.name.as_ref() == self.name
+    }
+}
+
+/// Whether a pool has the name that a user wrote, see [`PoolText`].
+pub(crate) fn matches(key: &PoolKey, text: &str) -> bool {
+    PoolText::parse(text).matches(key)
+}
+
+/// Whether a text is meant as an address or a prefix, rather than as the name of an object.
+pub(crate) fn is_address_like(text: &str) -> bool {
+    let is_part = |letter: char| letter.is_ascii_hexdigit() || ".:/".contains(letter);
+    let begins = text.contains(':') || text.starts_with(|first: char| first.is_ascii_digit());
+    begins && text.contains(['.', ':', '/']) && text.chars().all(is_part)
 }
 
 /// Whether a text is the name, the plural or the short form of a kind.
@@ -102,6 +153,16 @@ mod tests {
     }
 
     #[test]
+    fn misspelt_address_is_not_taken_for_a_name() {
+        for address in ["10.0.0.7", "10.0.0", "fd00::/64", "10.0.0.0/24", "::1"] {
+            assert!(is_address_like(address), "{address}");
+        }
+        for name in ["vm-1", "lab/vm-1", "prod", "10", "node.example", "abc.de"] {
+            assert!(!is_address_like(name), "{name}");
+        }
+    }
+
+    #[test]
     fn claim_has_a_namespace_and_a_name() {
         assert_eq!(parse_claim("b/vm", "a").unwrap().to_string(), "b/vm");
         for wrong in ["", "/vm", "a/", "a/b/c"] {
@@ -121,5 +182,11 @@ mod tests {
             assert!(matches(&global, text), "{text}");
         }
         assert!(!matches(&global, "ip/web") && !matches(&global, "other"));
+        assert!(!matches(&global, "lab/web"), "it has no namespace");
+        let web = PoolKey::new(InClusterKind::IPPool, Some("lab"), "web");
+        for text in ["web", "lab/web", "ip/lab/web", "IP/web"] {
+            assert!(matches(&web, text), "{text}");
+        }
+        assert!(!matches(&web, "other/web") && !matches(&web, "globalip/web"));
     }
 }

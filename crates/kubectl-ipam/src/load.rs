@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 pub(crate) use self::readable::Readable;
 use crate::cluster::{Cluster, Kind, ListError, OtherKind};
 use crate::error::{Error, MissingRight};
-use crate::input::{kind_of, matches, short};
+use crate::input::{PoolText, matches, short};
 use crate::objects::{
     AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow, UnservedClaim,
 };
@@ -393,9 +393,12 @@ impl<'a> Loader<'a> {
     /// Finds a pool by `NAME` or `KIND/NAME` in the namespace of the caller, or among the global
     /// pools. A pool that may not be read is not reported as missing.
     pub(crate) async fn find_pool(&mut self, name: &str) -> Result<PoolRow, Error> {
-        let namespace = self.cluster.namespace.clone();
-        let kind = name.split_once('/').and_then(|(kind, _)| kind_of(kind));
-        let kind = kind.map(|kind| [kind]);
+        let text = PoolText::parse(name);
+        let namespace = match text.namespace {
+            Some(namespace) => namespace.to_owned(),
+            None => self.cluster.namespace.clone(),
+        };
+        let kind = text.kind.map(|kind| [kind]);
         let kinds = kind.as_ref().map_or(&InClusterKind::ALL[..], |kind| kind);
         let pools = self.pools_of(kinds, Some(&namespace)).await?;
         let place = format!("the namespace {namespace} or among the global pools");

@@ -56,7 +56,12 @@ pub(crate) fn print_report(
     style: Style,
 ) -> Result<(), Error> {
     if format != Format::Json {
-        return print(&self::format(report, missing, format, style)?);
+        let text = self::format(report, missing, format, style)?;
+        // As kubectl does: what reads the standard output sees no line.
+        if text.is_empty() {
+            note("Nothing found.");
+        }
+        return print(&text);
     }
     // Without the whole text in memory.
     let mut output = std::io::BufWriter::new(std::io::stdout().lock());
@@ -137,6 +142,11 @@ fn end(result: std::io::Result<()>) -> Result<(), Error> {
         }
         _ => Ok(()),
     }
+}
+
+/// Writes a line to the standard error.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Writes a warning to the standard error.

@@ -209,13 +209,17 @@ _kubectl__ipam() {
             return 0
             ;;
         kubectl__subcmd__ipam__subcmd__claims)
-            opts="-l -n -A -o -s -v -h --waiting --pool --selector --no-headers --sort-by --context --kubeconfig --namespace --all-namespaces --output --no-color --as --as-group --as-uid --cluster --user --server --token --request-timeout --certificate-authority --insecure-skip-tls-verify --tls-server-name --v --help"
+            opts="-l -n -A -o -s -v -h --waiting --pool --cluster-name --selector --no-headers --sort-by --context --kubeconfig --namespace --all-namespaces --output --no-color --as --as-group --as-uid --cluster --user --server --token --request-timeout --certificate-authority --insecure-skip-tls-verify --tls-server-name --v --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --pool)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cluster-name)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

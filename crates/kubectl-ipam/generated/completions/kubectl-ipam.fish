@@ -51,7 +51,7 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -s h -l help -d 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -s V -l version -d 'Print version'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "pools" -d 'List the pools of all kinds, with their occupancy'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "networks" -d 'List the networks, with their pools that join or leave'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "who" -d 'Show who holds an address or a prefix'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "who" -d 'Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "claims" -d 'List claims'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "free" -d 'Show the next addresses that a pool allocates'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "show" -d 'Show a pool: ranges, counts, a map of its addresses, holders, and waiting claims'
@@ -144,7 +144,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -s A -l a
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l pool -d 'Only claims of this pool: NAME or KIND/NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l pool -d 'Only claims of this pool: NAME, NAMESPACE/NAME or KIND/NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l cluster-name -d 'Only claims of this Cluster of Cluster API' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l context -d 'Context of the kubeconfig' -r
@@ -454,7 +455,7 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l i
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "pools" -d 'List the pools of all kinds, with their occupancy'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "networks" -d 'List the networks, with their pools that join or leave'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "who" -d 'Show who holds an address or a prefix'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "who" -d 'Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "claims" -d 'List claims'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "free" -d 'Show the next addresses that a pool allocates'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "show" -d 'Show a pool: ranges, counts, a map of its addresses, holders, and waiting claims'

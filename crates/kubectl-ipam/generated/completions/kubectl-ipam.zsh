@@ -104,6 +104,7 @@ name\:"One resource name per line"))' \
 '(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
+'*::names -- Only these pools\: NAME, NAMESPACE/NAME or KIND/NAME:_default' \
 && ret=0
 ;;
 (networks)
@@ -186,12 +187,13 @@ name\:"One resource name per line"))' \
 '(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
-':address -- An address such as 10.0.0.7, or a prefix such as fd00\:\:/64:_default' \
+':target -- An address such as 10.0.0.7, a prefix such as fd00\:\:/64, or the name of a claim, machine or Cluster:_default' \
 && ret=0
 ;;
 (claims)
 _arguments "${_arguments_options[@]}" : \
-'--pool=[Only claims of this pool\: NAME or KIND/NAME]:POOL:_default' \
+'--pool=[Only claims of this pool\: NAME, NAMESPACE/NAME or KIND/NAME]:POOL:_default' \
+'--cluster-name=[Only claims of this Cluster of Cluster API]:NAME:_default' \
 '-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
 '--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
 '--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
@@ -232,6 +234,7 @@ name\:"One resource name per line"))' \
 '(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
+'*::names -- Only these claims\: NAME or NAMESPACE/NAME:_default' \
 && ret=0
 ;;
 (free)
@@ -273,7 +276,7 @@ name\:"One resource name per line"))' \
 '(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
-':pool -- The pool\: NAME or KIND/NAME:_default' \
+':pool -- The pool\: NAME, NAMESPACE/NAME or KIND/NAME:_default' \
 && ret=0
 ;;
 (show)
@@ -313,7 +316,7 @@ name\:"One resource name per line"))' \
 '(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
-':pool -- The pool\: NAME or KIND/NAME:_default' \
+':pool -- The pool\: NAME, NAMESPACE/NAME or KIND/NAME:_default' \
 && ret=0
 ;;
 (doctor)
@@ -477,7 +480,7 @@ name\:"One resource name per line"))' \
 '(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
-':pool -- The pool\: NAME or KIND/NAME:_default' \
+':pool -- The pool\: NAME, NAMESPACE/NAME or KIND/NAME:_default' \
 '::address -- An address or a prefix; by default the next one that the pool allocates:_default' \
 && ret=0
 ;;
@@ -522,7 +525,7 @@ name\:"One resource name per line"))' \
 '(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
-':pool -- The pool\: NAME or KIND/NAME:_default' \
+':pool -- The pool\: NAME, NAMESPACE/NAME or KIND/NAME:_default' \
 ':address -- An address or a prefix:_default' \
 && ret=0
 ;;
@@ -563,7 +566,7 @@ name\:"One resource name per line"))' \
 '(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
-'*::pools -- Only these pools and the reservations in them\: NAME or KIND/NAME:_default' \
+'*::pools -- Only these pools and the reservations in them\: NAME, NAMESPACE/NAME or KIND/NAME:_default' \
 && ret=0
 ;;
 (import)
@@ -780,7 +783,7 @@ _kubectl-ipam_commands() {
     local commands; commands=(
 'pools:List the pools of all kinds, with their occupancy' \
 'networks:List the networks, with their pools that join or leave' \
-'who:Show who holds an address or a prefix' \
+'who:Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has' \
 'claims:List claims' \
 'free:Show the next addresses that a pool allocates' \
 'show:Show a pool\: ranges, counts, a map of its addresses, holders, and waiting claims' \
@@ -832,7 +835,7 @@ _kubectl-ipam__subcmd__help_commands() {
     local commands; commands=(
 'pools:List the pools of all kinds, with their occupancy' \
 'networks:List the networks, with their pools that join or leave' \
-'who:Show who holds an address or a prefix' \
+'who:Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has' \
 'claims:List claims' \
 'free:Show the next addresses that a pool allocates' \
 'show:Show a pool\: ranges, counts, a map of its addresses, holders, and waiting claims' \

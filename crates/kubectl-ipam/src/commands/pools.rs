@@ -7,17 +7,21 @@ use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::load::{Loader, Selected};
 use crate::model::{Report, pools};
-use crate::objects::ClaimRow;
+use crate::objects::{ClaimRow, PoolRow};
 use crate::sort::sort_by;
 use crate::{output, render};
 
 /// Time between two reads of `pools --watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 
-pub(super) async fn run(global: &Global, list: &ListFlags) -> Result<Code, Error> {
+pub(super) async fn run(
+    global: &Global,
+    names: &[String],
+    list: &ListFlags,
+) -> Result<Code, Error> {
     let cluster = Cluster::connect(global).await?;
     let mut loader = Loader::new(&cluster);
-    let report = report(&mut loader, global, list).await?;
+    let report = report(&mut loader, global, names, list).await?;
     output::finish(
         &loader,
         &report,
@@ -27,13 +31,17 @@ pub(super) async fn run(global: &Global, list: &ListFlags) -> Result<Code, Error
 }
 
 /// Prints the table, and then each line that changes.
-pub(super) async fn watch(global: &Global, list: &ListFlags) -> Result<Code, Error> {
+pub(super) async fn watch(
+    global: &Global,
+    names: &[String],
+    list: &ListFlags,
+) -> Result<Code, Error> {
     let cluster = Cluster::connect(global).await?;
     let style = output::list_style(global, list);
     let mut printed = Printed::default();
     loop {
         let mut loader = Loader::new(&cluster);
-        let report = report(&mut loader, global, list).await?;
+        let report = report(&mut loader, global, names, list).await?;
         let text = output::format(&report, &loader.sentences(), global.output, style)?;
         output::print(&printed.update(text, global.output))?;
         tokio::select! {
@@ -49,18 +57,32 @@ pub(super) async fn watch(global: &Global, list: &ListFlags) -> Result<Code, Err
 async fn report(
     loader: &mut Loader<'_>,
     global: &Global,
+    names: &[String],
     list: &ListFlags,
 ) -> Result<Report, Error> {
     if let Some(labels) = &list.selector {
         loader.selected = Selected::Pools(labels.clone());
     }
     let namespace = global.listed_namespace(&loader.cluster.namespace);
-    let rows = loader.pools(namespace).await?.listed("pools")?;
+    let rows = if names.is_empty() {
+        loader.pools(namespace).await?.listed("pools")?
+    } else {
+        named(loader, names).await?
+    };
     // Claims of all namespaces wait for global pools.
     let waiting = loader.claims(None, ClaimRow::is_waiting).await?;
     let lines = pools(&rows, &waiting.as_ref());
     let pools = sort_by(lines, list.sort_by.as_deref())?;
     Ok(Report::PoolList { pools })
+}
+
+/// The pools with these names, in their order.
+async fn named(loader: &mut Loader<'_>, names: &[String]) -> Result<Vec<PoolRow>, Error> {
+    let mut rows = Vec::new();
+    for name in names {
+        rows.push(loader.find_pool(name).await?);
+    }
+    Ok(rows)
 }
 
 /// What `--watch` has printed.

@@ -5,18 +5,22 @@ use capi_ipam_api::{IPReservation, Slot};
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 
+use super::claims;
 use crate::cli::Global;
 use crate::cluster::{Cluster, Kind, ListError};
 use crate::error::{Code, Error, MissingRight};
-use crate::input::parse_block;
+use crate::input::{is_address_like, parse_block};
 use crate::load::{Loader, Readable};
 use crate::model::{Holder, PoolMatch, Report, holders, matches_of};
 use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 use crate::output;
 use crate::render::{self, Style};
 
-pub(super) async fn run(global: &Global, address: &str) -> Result<Code, Error> {
-    let block = parse_block(address)?;
+pub(super) async fn run(global: &Global, target: &str) -> Result<Code, Error> {
+    if !is_address_like(target) {
+        return run_for_name(global, target).await;
+    }
+    let block = parse_block(target)?;
     let cluster = Cluster::connect(global).await?;
     let mut loader = Loader::new(&cluster);
     let style = output::style(global);
@@ -24,6 +28,20 @@ pub(super) async fn run(global: &Global, address: &str) -> Result<Code, Error> {
         return print(&mut loader, block, style).await;
     }
     let report = report(&mut loader, block).await?;
+    output::finish(&loader, &report, global.output, style)
+}
+
+/// The addresses that a claim, machine or Cluster has.
+async fn run_for_name(global: &Global, name: &str) -> Result<Code, Error> {
+    let cluster = Cluster::connect(global).await?;
+    let mut loader = Loader::new(&cluster);
+    let namespace = global.listed_namespace(&cluster.namespace);
+    let claims = claims::named(&mut loader, namespace, name).await?;
+    let report = Report::ClaimList { claims };
+    let style = Style {
+        wide: output::is_text(global.output),
+        ..output::style(global)
+    };
     output::finish(&loader, &report, global.output, style)
 }
 

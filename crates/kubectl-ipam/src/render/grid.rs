@@ -22,7 +22,7 @@ impl Grid {
     /// Aligned columns with two spaces between them.
     pub(crate) fn text(&self, has_header: bool) -> String {
         if self.rows.is_empty() {
-            return "Nothing found.\n".to_owned();
+            return String::new();
         }
         let titles = self
             .header

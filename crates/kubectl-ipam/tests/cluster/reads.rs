@@ -1,5 +1,7 @@
 //! Commands that read.
 
+use std::path::Path;
+
 use capi_ipam_testing::consumer::Consumer;
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options};
 use capi_ipam_testing::manager::Manager;
@@ -188,7 +190,55 @@ async fn every_command_shows_the_objects_of_the_cluster() {
         );
     }
 
+    names_as_printed_are_accepted(admin, namespace);
     missing_rights_are_named(&control_plane, namespace).await;
+}
+
+/// Everything prints `NAMESPACE/NAME`. The claims one, net, three and four exist, and the first is
+/// of the Cluster prod.
+fn names_as_printed_are_accepted(admin: &Path, namespace: &str) {
+    let joined = |name: &str| format!("{namespace}/{name}");
+    let pool = joined("web");
+    assert_eq!(json_of(admin, &["show", &pool])["pool"]["name"], "web");
+    let shown = json_of(admin, &["show", &format!("ip/{pool}")]);
+    assert_eq!(shown["pool"]["namespace"], namespace);
+    let pools = json_of(admin, &["pools", &pool, "pods"]);
+    assert_eq!(pools["pools"].as_array().map(Vec::len), Some(2), "{pools}");
+
+    let names = |arguments: &[&str]| {
+        let claims = json_of(admin, arguments)["claims"].take();
+        let claims = claims.as_array().expect("a list").clone();
+        let name = |claim: &Value| claim["name"].as_str().expect("a name").to_owned();
+        claims.iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names(&["claims", &joined("one"), &joined("net")]),
+        ["net", "one"]
+    );
+    assert_eq!(names(&["claims", "-n", namespace, "four"]), ["four"]);
+    assert_eq!(names(&["claims", "-A", "--cluster-name", "prod"]), ["one"]);
+    assert_eq!(names(&["claims", "--pool", &pool, "--waiting"]), ["four"]);
+    assert_eq!(names(&["who", "-A", "prod"]), ["one"], "a Cluster");
+    assert_eq!(names(&["who", &joined("three")]), ["three"], "a claim");
+
+    // A misspelt name is an error, and an empty list a note.
+    for arguments in [
+        &["claims", "-n", namespace, "--pool", "nope"][..],
+        &["pools", "nope"],
+        &["who", "-A", "nobody"],
+    ] {
+        let (code, output, errors) = run(admin, arguments);
+        assert_eq!((code, output.as_str()), (6, ""), "{arguments:?}: {errors}");
+        assert!(
+            errors.contains(arguments.last().expect("a name")),
+            "{errors}"
+        );
+    }
+    let (code, output, errors) = run(admin, &["claims", "-n", "kube-public"]);
+    assert_eq!(
+        (code, output.as_str(), errors.as_str()),
+        (0, "", "Nothing found.\n")
+    );
 }
 
 async fn missing_rights_are_named(control_plane: &ControlPlane, namespace: &str) {

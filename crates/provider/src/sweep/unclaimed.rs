@@ -10,7 +10,7 @@ use tracing::{debug, info, warn};
 
 use super::origin::Origin;
 use crate::adapter::{ClaimHandler, HandlerError, ProviderAdapter};
-use crate::api::{IPAddress, IPAddressClaim, PoolReference, conditions, names};
+use crate::api::{IPAddress, IPAddressClaim, PoolReference, Uid, conditions, names};
 use crate::claim_cache::ClaimCache;
 use crate::error::ReconcileError;
 use crate::index::owning_claim;
@@ -70,7 +70,7 @@ impl<A: ProviderAdapter> AbandonedObjects for UnclaimedAddresses<A> {
 
     /// Deletes an IPAddress, and releases its address.
     async fn release(&mut self, address: &UnclaimedAddress) -> Result<bool, ReconcileError> {
-        let Some(address) = self.read_abandoned(&address.name).await? else {
+        let Some(address) = self.read_abandoned(address).await? else {
             return Ok(false);
         };
         let claim = Arc::new(former_claim(&address));
@@ -89,8 +89,10 @@ impl<A: ProviderAdapter> AbandonedObjects for UnclaimedAddresses<A> {
         }
         self.report_deletion(&address);
         // At once: if the process ends before, the address is left to other repairs. So is that of
-        // an IPAddress without an owner: what was allocated is known by the uid of the claim.
-        if claim.metadata.uid.is_some() {
+        // an IPAddress without an owner: what was allocated is known by the uid of the claim. A text
+        // that is no UUID is the uid of no claim, so nothing was allocated for it.
+        let uid = claim.metadata.uid.as_deref();
+        if uid.and_then(Uid::parse).is_some() {
             self.release_address(claim, address).await;
         }
         Ok(true)
@@ -145,13 +147,18 @@ impl<A: ProviderAdapter> UnclaimedAddresses<A> {
             .await
     }
 
-    /// Reads an IPAddress. `None` if it is gone, or if a user has replaced it.
+    /// Reads an IPAddress. `None` if it is gone, or if another one has its name: that of a user, or
+    /// of another pool.
     async fn read_abandoned(
         &self,
-        address: &NamespacedName,
+        address: &UnclaimedAddress,
     ) -> Result<Option<IPAddress>, CallError> {
-        let found = self.read(address).await?;
-        Ok(found.filter(|found| Origin::of_address(found) == Some(Origin::Provider)))
+        let Some(found) = self.read(&address.name).await? else {
+            return Ok(None);
+        };
+        let is_of_provider = Origin::of_address(&found) == Some(Origin::Provider);
+        let is_of_pool = found.spec.pool_ref == *address.pool;
+        Ok((is_of_provider && is_of_pool).then_some(found))
     }
 
     async fn is_cluster_paused(&self, address: &IPAddress) -> Result<bool, CallError> {
