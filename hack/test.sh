@@ -24,9 +24,11 @@ run_one() {
   local arguments=(--test "$1")
   case $name in
     unit) arguments=(--workspace --lib --bins) ;;
-    kubectl-ipam) arguments=(--package kubectl-ipam --tests) ;;
-    list-provider) arguments=(--package list-provider) ;;
-    demo) arguments=(--package demo --tests) ;;
+    # With `--package` the dependencies would have other features, and would be compiled again.
+    kubectl-ipam) arguments=(--workspace --test plugin --test krew --test page) ;;
+    # Its conformance test runs with that of the in-cluster provider.
+    list-provider) arguments=(--workspace --test guide --test late_write --test provider --test size) ;;
+    demo) arguments=(--workspace --test demo) ;;
     etcd-provider) arguments=(--manifest-path examples/etcd-provider/Cargo.toml --target-dir target) ;;
     documentation) arguments=(--workspace --doc) ;;
   esac
