@@ -169,8 +169,8 @@ const PAGES: [&str; 6] = [
     "reclaim",
 ];
 
-/// Whoever follows the documentation applies one example after the other: none may be refused or
-/// answered with a warning because of an earlier one.
+/// A reader applies the examples one after the other. None is refused, or answered with a warning,
+/// because of an earlier one.
 #[test]
 fn documented_objects_can_be_applied_in_order() {
     let plane = ControlPlane::start(Options::default());

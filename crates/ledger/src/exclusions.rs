@@ -96,7 +96,7 @@ impl Exclusions {
         }
         let usable = match before {
             Some(before) if before.is_of(declared, excluded) => Arc::clone(&before.usable),
-            // Nothing of the pool is excluded: it needs no blocks of its own.
+            // Nothing of the pool is excluded: it shares the declared blocks.
             _ if !declared.overlaps_addresses(excluded) => Arc::clone(declared),
             _ => Arc::new(declared.without(excluded)),
         };

@@ -205,7 +205,7 @@ impl WaitQueue {
             let is_same = queued.requested == requested;
             at_once = self.remove_turn(claim) && is_same && is_free && supply.free > kept_free;
         } else if !supply.has_groups() && is_free && !self.is_contested(requested) {
-            // The usual case: there are enough addresses for all, so nobody has to be enqueued.
+            // The usual case: there are enough addresses for all claims, so none is enqueued.
             let before = kept_free.saturating_add(self.claims_before_a_new_one() as u128);
             if supply.free > before {
                 self.waiting_for_pool.remove(claim);

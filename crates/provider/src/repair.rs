@@ -37,7 +37,7 @@ pub struct Repaired {
     pub count: usize,
 }
 
-/// Runs one pass of a repair, in a span of its own.
+/// Runs one pass of a repair in a separate span.
 pub async fn run_repair<R: Repair>(repair: &mut R) -> Repaired {
     let span = trace_span!("sweep", what = R::NAME);
     repair.pass().instrument(span).await

@@ -354,7 +354,7 @@ async fn night_of_managers() {
     .await;
     drop(second);
 
-    // As after a freeze of the API server: nobody has renewed the lease.
+    // As after a freeze of the API server: the lease is not renewed.
     system.manager.signal("STOP");
     system.claim("late", "web", json!({})).await;
     let problem = system

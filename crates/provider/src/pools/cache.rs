@@ -199,8 +199,8 @@ impl<K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static> EventHandler
     }
 }
 
-/// Removes deleted claims from a cache. A type of its own: the pools of a provider could be claims,
-/// as far as the compiler knows.
+/// Removes deleted claims from a cache. A separate type, since the compiler does not know that the
+/// pools of a provider are no claims: the two implementations for the cache would conflict.
 pub(super) struct DeletedClaims<K>(pub(super) Arc<PoolCache<K>>);
 
 impl<K: Send + Sync + 'static> EventHandler<IPAddressClaim> for DeletedClaims<K> {

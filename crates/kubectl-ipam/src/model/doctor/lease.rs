@@ -64,7 +64,7 @@ fn finding(leases: &[LeaseRow], needed: Option<bool>, now: Timestamp) -> Option<
     let holder = lease.holder.as_deref().filter(|holder| !holder.is_empty());
     let problem = match holder {
         Some(holder) => format!("nobody renews it; {holder} was the last holder"),
-        None => "nobody holds it since it was released".to_owned(),
+        None => "it was released, and no manager has taken it".to_owned(),
     };
     let finding = Check::NoLeader.finding(object, problem, repair);
     Some(finding.since(lease.renewed))

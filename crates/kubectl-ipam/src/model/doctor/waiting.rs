@@ -114,7 +114,7 @@ fn exhausted_pool(pool: &PoolRow, claims: &[&ClaimRow]) -> Finding {
     let repair = format!("{}: {}", advice::exhausted(&counts), edit(&pool.key));
     let object = full(&pool.key);
     if claims.is_empty() {
-        // A pool of exactly what is needed is full, and nobody has to do anything.
+        // A full pool for which no claim waits can have exactly the size that is needed.
         let note = Check::PoolExhausted.finding(object, problem, repair);
         return note.at(Severity::Note);
     }
