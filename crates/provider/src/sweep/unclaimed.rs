@@ -89,10 +89,8 @@ impl<A: ProviderAdapter> AbandonedObjects for UnclaimedAddresses<A> {
         }
         self.report_deletion(&address);
         // At once: if the process ends before, the address is left to other repairs. So is that of
-        // an IPAddress without an owner: what was allocated is known by the uid of the claim. A text
-        // that is no UUID is the uid of no claim, so nothing was allocated for it.
-        let uid = claim.metadata.uid.as_deref();
-        if uid.and_then(Uid::parse).is_some() {
+        // an IPAddress without an owner: what was allocated is known by the uid of the claim.
+        if has_uid(&claim) {
             self.release_address(claim, address).await;
         }
         Ok(true)
@@ -153,12 +151,8 @@ impl<A: ProviderAdapter> UnclaimedAddresses<A> {
         &self,
         address: &UnclaimedAddress,
     ) -> Result<Option<IPAddress>, CallError> {
-        let Some(found) = self.read(&address.name).await? else {
-            return Ok(None);
-        };
-        let is_of_provider = Origin::of_address(&found) == Some(Origin::Provider);
-        let is_of_pool = found.spec.pool_ref == *address.pool;
-        Ok((is_of_provider && is_of_pool).then_some(found))
+        let found = self.read(&address.name).await?;
+        Ok(found.filter(|found| is_of_provider(found, &address.pool)))
     }
 
     async fn is_cluster_paused(&self, address: &IPAddress) -> Result<bool, CallError> {
@@ -258,6 +252,18 @@ impl<A: ProviderAdapter> UnclaimedAddresses<A> {
     }
 }
 
+/// Whether a provider created an IPAddress, from this pool.
+fn is_of_provider(address: &IPAddress, pool: &PoolReference) -> bool {
+    Origin::of_address(address) == Some(Origin::Provider) && address.spec.pool_ref == *pool
+}
+
+/// Whether a former claim can have an address. The API server assigns UUIDs: an owner with another
+/// text as uid was no claim, and nothing was allocated for it.
+fn has_uid(claim: &IPAddressClaim) -> bool {
+    let uid = claim.metadata.uid.as_deref();
+    uid.and_then(Uid::parse).is_some()
+}
+
 /// The claim for which an IPAddress was created, as far as the IPAddress shows it.
 fn former_claim(address: &IPAddress) -> IPAddressClaim {
     let mut claim = IPAddressClaim::default();
@@ -266,4 +272,48 @@ fn former_claim(address: &IPAddress) -> IPAddressClaim {
     claim.metadata.uid = owning_claim(address).map(str::to_owned);
     claim.spec.pool_ref = address.spec.pool_ref.clone();
     claim
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const UUID: &str = "6101ef08-5b98-40af-8a1f-bc85701b2e47";
+
+    fn pool(name: &str) -> PoolReference {
+        let pool = json!({ "apiGroup": "example.com", "kind": "MemoryPool", "name": name });
+        serde_json::from_value(pool).unwrap()
+    }
+
+    /// An IPAddress of the pool `a`, owned by a claim with this uid.
+    fn address(uid: &str) -> IPAddress {
+        let address = json!({
+            "metadata": {
+                "namespace": "n", "name": "vm", "finalizers": [names::PROTECT_ADDRESS],
+                "ownerReferences": [{ "apiVersion": "ipam.cluster.x-k8s.io/v1beta2",
+                                      "kind": "IPAddressClaim", "name": "vm", "uid": uid }],
+            },
+            "spec": { "address": "10.0.0.1", "prefix": 24, "claimRef": { "name": "vm" },
+                      "poolRef": { "apiGroup": "example.com", "kind": "MemoryPool", "name": "a" } },
+        });
+        serde_json::from_value(address).unwrap()
+    }
+
+    #[test]
+    fn address_of_another_pool_with_the_name_is_kept() {
+        assert!(is_of_provider(&address(UUID), &pool("a")));
+        assert!(!is_of_provider(&address(UUID), &pool("b")));
+        let mut manual = address(UUID);
+        manual.metadata.finalizers = None;
+        manual.metadata.owner_references = None;
+        assert!(!is_of_provider(&manual, &pool("a")));
+    }
+
+    #[test]
+    fn nothing_is_released_for_an_owner_without_a_uuid() {
+        assert!(has_uid(&former_claim(&address(UUID))));
+        assert!(!has_uid(&former_claim(&address("other"))));
+    }
 }
