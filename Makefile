@@ -17,7 +17,8 @@ IMAGE ?= localhost/capi-ipam
 
 generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml config/self-managed-certs/role.yaml \
   config/webhook/manifests.yaml docs/api.md docs/flags.md docs/metrics.md manifests/ipam-components.yaml \
-  manifests/install.yaml manifests/install-without-cert-manager.yaml crates/kubectl-ipam/generated
+  manifests/install.yaml manifests/install-without-cert-manager.yaml crates/kubectl-ipam/generated \
+  charts/capi-ipam/files
 
 .PHONY: help
 help: ## List the targets
@@ -204,6 +205,12 @@ define render
 @echo 'written: $(2)'
 endef
 
+# $(1): the file; $(2): its name in the Helm chart. Helm warns of symbolic links.
+define copy
+@cp $(1) charts/capi-ipam/files/$(2)
+@echo 'written: charts/capi-ipam/files/$(2)'
+endef
+
 .PHONY: generate
 generate: rust ## Generate CRDs, roles, webhooks, the reference pages in docs/ and manifests/
 	$(call write,crds,config/crd/ipam.cluster.x-k8s.io.yaml)
@@ -218,6 +225,12 @@ generate: rust ## Generate CRDs, roles, webhooks, the reference pages in docs/ a
 	$(call render,config/clusterctl,manifests/ipam-components.yaml)
 	$(call render,config/default,manifests/install.yaml)
 	$(call render,config/without-cert-manager,manifests/install-without-cert-manager.yaml)
+	$(call copy,manifests/install.yaml,cert-manager.yaml)
+	$(call copy,manifests/install-without-cert-manager.yaml,self-managed.yaml)
+	$(call copy,config/prometheus/reader_role.yaml,metrics-reader.yaml)
+	$(call copy,config/prometheus/rules.yaml,rules.yaml)
+	$(call copy,config/prometheus/monitor.yaml,service-monitor.yaml)
+	$(call copy,config/network-policy/network_policy.yaml,network-policy.yaml)
 
 .PHONY: check-generated
 check-generated: generate ## Check that the generated files are up to date

@@ -39,11 +39,13 @@ fn helm(arguments: &[&str]) -> Result<String, String> {
         .output()
         .expect("helm can be started");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("helm writes UTF-8");
-    if output.status.success() {
-        Ok(text(output.stdout))
-    } else {
-        Err(text(output.stderr))
+    let problems = text(output.stderr);
+    if !output.status.success() {
+        return Err(problems);
     }
+    // Helm warns on every command of symbolic links, for example.
+    assert_eq!(problems, "", "helm {arguments:?}");
+    Ok(text(output.stdout))
 }
 
 /// The objects of the chart with some values, in the namespace of the manifests.

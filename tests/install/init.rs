@@ -33,6 +33,33 @@ fn claim(name: &str, version: &str) -> String {
 }
 
 #[test]
+fn clusterctl_lists_the_documented_variables() {
+    let releases = Releases::write();
+    let page = include_str!("../../docs/install.md");
+    let generate = |flag: &str| {
+        let output = releases
+            .command(&["generate", "provider", "--ipam", "in-cluster", flag])
+            .output()
+            .expect("clusterctl can be started");
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success(), "{flag}: {text}");
+        text
+    };
+    let raw = generate("--raw");
+    assert!(raw.contains("${IPAM_IN_CLUSTER_LOG_LEVEL:=info}"), "{raw}");
+    let described = generate("--describe");
+    let variables: Vec<&str> = described
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- "))
+        .filter(|variable| !variable.contains(char::is_lowercase))
+        .collect();
+    assert!(variables.len() > 3, "{described}");
+    for variable in variables {
+        assert!(page.contains(&format!("| `{variable}` |")), "{variable}");
+    }
+}
+
+#[test]
 fn clusterctl_init_installs_a_working_provider() {
     let plane = ControlPlane::start(Options {
         bare: true,

@@ -145,7 +145,7 @@ fn clusterctl_components_match_the_install_manifest() {
             .expect("the first line names its source")
     };
     let components = body("ipam-components.yaml");
-    assert!(components.matches("${").count() >= 5);
+    assert!(components.matches("${").count() >= 4);
     assert_eq!(with_defaults(&components), body("install.yaml"));
 }
 

@@ -154,7 +154,7 @@ async fn clusterctl_installs_upgrades_and_uninstalls() {
         std::array::from_ref(install)
     );
     let [upgrade, _] = &commands(UPGRADE, "Upgrade");
-    let [uninstall, _] = &commands(UPGRADE, "Uninstallation");
+    let [uninstall, ..] = &commands::<4>(UPGRADE, "Uninstallation");
     let before = "v2.0.0-alpha.0";
     let operator = Operator::start(Some((before, &earlier(before))));
     let consumer = Consumer::new(&operator.plane).await;
@@ -201,7 +201,7 @@ async fn clusterctl_installs_upgrades_and_uninstalls() {
 async fn kubectl_installs_upgrades_and_uninstalls() {
     let [install] = &commands(INSTALL, "kubectl");
     let [_, upgrade] = &commands(UPGRADE, "Upgrade");
-    let [_, uninstall] = &commands(UPGRADE, "Uninstallation");
+    let [_, uninstall, ..] = &commands::<4>(UPGRADE, "Uninstallation");
     let [stored_versions] = &commands(UPGRADE, "Stored versions");
     let operator = Operator::start(None);
     operator.run(install);
@@ -231,10 +231,18 @@ async fn kubectl_installs_upgrades_and_uninstalls() {
 #[tokio::test(flavor = "multi_thread")]
 async fn manager_works_without_cert_manager() {
     let [install] = &commands(INSTALL, "Installation without cert-manager");
+    let [_, _, uninstall, _] = &commands(UPGRADE, "Uninstallation");
     let operator = Operator::start(None);
     operator.run(install);
-    let _running = installed::start_self_managed(&operator.plane);
-    assert_pool_allocates(&Consumer::new(&operator.plane).await, "web", "a").await;
+    let (running, _webhooks) = installed::start_self_managed(&operator.plane);
+    // Its roles are deleted before the manager.
+    let _running = running.may_lack_permissions();
+    let consumer = Consumer::new(&operator.plane).await;
+    assert_pool_allocates(&consumer, "web", "a").await;
+    consumer.release("a").await;
+    consumer.delete_unused_pool(&consumer.pools(), "web").await;
+    operator.run(uninstall);
+    operator.wait_until_uninstalled().await;
 }
 
 impl Operator {
