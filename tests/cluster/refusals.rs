@@ -13,14 +13,13 @@ use crate::kstatus::kstatus;
 use crate::{consumer, environment};
 use support::consumer::{Consumer, create, object};
 use support::patience::Patience;
+use support::policy::{DENIED, Policy, wait_until_rejected};
 use support::wait::eventually;
 
 /// How long a claim may take to recover: a retry follows within 10 s, and it takes several
 /// requests.
 const RECOVERY: Duration = Duration::from_secs(50);
 
-/// The message of the policies.
-const DENIED: &str = "not before the review";
 /// The message of the API server for a webhook that it cannot reach.
 const UNREACHABLE: &str = "failed calling webhook";
 
@@ -38,64 +37,16 @@ fn apply(object: &Value) {
         .kubectl_apply(&object.to_string());
 }
 
-/// A policy that denies an operation on a kind in the namespace of the consumer, unless the
-/// expression is true.
-fn deny(consumer: &Consumer, operation: &str, kind: &str, expression: &str) -> Policy {
-    let name = format!("{}-{kind}-{}", consumer.namespace, operation.to_lowercase());
-    let api = "admissionregistration.k8s.io/v1";
-    apply(&json!({
-        "apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [{
-                "apiGroups": ["ipam.cluster.x-k8s.io"], "apiVersions": ["*"], "operations": [operation],
-                "resources": [kind],
-            }]},
-            "validations": [{"expression": expression, "message": DENIED, "reason": "Forbidden"}],
-        },
-    }));
-    apply(&json!({
-        "apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name},
-        "spec": {"policyName": name, "validationActions": ["Deny"], "matchResources": {"namespaceSelector": {
-            "matchLabels": {"kubernetes.io/metadata.name": consumer.namespace}}}},
-    }));
-    Policy(name)
+/// A policy in the namespace of the consumer.
+fn deny(consumer: &Consumer, operation: &str, kind: &str, expression: &str) -> Policy<'static> {
+    let plane = &environment().control_plane;
+    Policy::deny(plane, &consumer.namespace, [operation, kind], expression)
 }
 
-struct Policy(String);
-
-impl Policy {
-    fn remove(self) -> Patience {
-        for kind in [
-            "validatingadmissionpolicybinding",
-            "validatingadmissionpolicy",
-        ] {
-            environment()
-                .control_plane
-                .kubectl(&["delete", kind, &self.0]);
-        }
-        Patience::new(RECOVERY)
-    }
-}
-
-/// Waits until the API server rejects an IPAddress in the namespace with these words.
-async fn wait_until_rejected(consumer: &Consumer, words: &str) {
-    let probe = json!({
-        "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
-        "metadata": {"name": "probe", "namespace": consumer.namespace},
-        "spec": {"claimRef": {"name": "probe"}, "address": "10.9.9.9", "prefix": 24,
-                 "poolRef": {"apiGroup": "example.com", "kind": "OtherPool", "name": "other"}},
-    });
-    eventually("an IPAddress is rejected", || async {
-        match consumer.addresses().create(&object(probe.clone())).await {
-            Ok(_) => {
-                consumer.delete_object(&consumer.addresses(), "probe").await;
-                None
-            }
-            Err(error) => error_chain(&error).contains(words).then_some(()),
-        }
-    })
-    .await;
+/// Removes a policy, and returns how long a claim may take to recover.
+fn remove(policy: Policy<'_>) -> Patience {
+    policy.remove();
+    Patience::new(RECOVERY)
 }
 
 /// Waits until the condition of a claim and an event report a failure with these words.
@@ -158,7 +109,7 @@ async fn policy_against_the_ipaddress_is_reported() {
     wait_until_rejected(&consumer, DENIED).await;
     consumer.create_claim("a", "web").await;
     wait_until_reported(&consumer, "a", "AllocationFailed", DENIED).await;
-    assert_recovers(&consumer, "a", policy.remove()).await;
+    assert_recovers(&consumer, "a", remove(policy)).await;
 }
 
 #[tokio::test]
@@ -177,7 +128,7 @@ async fn policy_against_the_finalizer_is_reported() {
     denied.remove();
     consumer.create_claim("a", "web").await;
     wait_until_reported(&consumer, "a", "AllocationFailed", DENIED).await;
-    assert_recovers(&consumer, "a", policy.remove()).await;
+    assert_recovers(&consumer, "a", remove(policy)).await;
 }
 
 #[tokio::test]
@@ -212,7 +163,7 @@ async fn policy_against_the_release_is_reported() {
     .await;
     consumer.delete("a").await;
     wait_until_reported(&consumer, "a", "ReleaseFailed", DENIED).await;
-    let removed = policy.remove();
+    let removed = remove(policy);
     consumer.wait_until_deleted("a").await;
     assert!(!removed.is_over(), "{:?}", removed.elapsed());
 }
@@ -349,7 +300,7 @@ async fn pool_reports_why_its_finalizer_is_rejected() {
     consumer
         .wait_for_event("web", "Warning", "InitializationFailed", "")
         .await;
-    let removed = policy.remove();
+    let removed = remove(policy);
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     assert!(!removed.is_over(), "{:?}", removed.elapsed());
     consumer

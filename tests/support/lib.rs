@@ -14,6 +14,7 @@ pub mod clusterctl;
 pub mod consumer;
 pub mod control_plane;
 pub mod manager;
+pub mod policy;
 pub mod repository;
 pub mod webhooks;
 

@@ -1,5 +1,5 @@
-//! The alerts and the dashboard, with promtool and with a real Prometheus that scrapes a real
-//! manager.
+//! The alerts and the dashboard, with promtool and with a real Prometheus that scrapes real
+//! managers.
 
 #![allow(
     clippy::expect_used,
@@ -8,10 +8,13 @@
     reason = "test code: a failure ends the test with a message"
 )]
 
+mod claims;
+mod manager;
+mod server;
+mod webhooks;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -20,9 +23,11 @@ use support::consumer::Consumer;
 use support::control_plane::{ControlPlane, NAMESPACE, Options, ensure};
 use support::manager::Manager;
 use support::ports::free_port;
-use support::process::{Supervised, TemporaryFolder};
+use support::process::TemporaryFolder;
 use support::wait::eventually;
 use support::webhooks::Webhooks;
+
+use crate::server::{Prometheus, scraped};
 
 /// Panels that have no data in the first minutes, or without a failure.
 const WITHOUT_DATA: [&str; 2] = ["Free addresses in 24 hours", "Failures of watches"];
@@ -98,7 +103,7 @@ fn each_alert_fires_and_stays_silent_as_intended() {
     let names = ["claims.yaml", "manager.yaml", "pools.yaml", "webhooks.yaml"];
     let mut expected = String::new();
     for name in names {
-        let cases = read(&format!("tests/alerts/{name}"));
+        let cases = read(&format!("tests/prometheus/alerts/{name}"));
         fs::write(folder.path().join(name), &cases).expect("a file can be written");
         expected += &cases;
         tests.push(name);
@@ -113,6 +118,23 @@ fn each_alert_fires_and_stays_silent_as_intended() {
         assert!(
             expected.contains(&format!("{{alertname=\"{name}\"}}")),
             "no test expects {name} to fire"
+        );
+    }
+}
+
+#[test]
+fn cause_of_each_alert_is_made_on_a_real_system() {
+    let causes = [
+        include_str!("claims.rs"),
+        include_str!("manager.rs"),
+        include_str!("webhooks.rs"),
+    ];
+    let causes = causes.concat();
+    for alert in alerts(&rules()) {
+        let name = text(&alert["alert"]);
+        assert!(
+            causes.contains(&format!("wait_for_alert(\"{name}\")")),
+            "no test makes the cause of {name}"
         );
     }
 }
@@ -180,91 +202,15 @@ fn metrics_of_alerts_and_dashboard_exist() {
     }
 }
 
-/// A running Prometheus.
-struct Prometheus {
-    _process: Supervised,
-    port: u16,
-}
-
-impl Prometheus {
-    /// Starts a Prometheus that scrapes a target each second, with these rules.
-    fn start(folder: &Path, target: u16, rules: &Value) -> Self {
-        let port = free_port();
-        let configuration = json!({
-            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-            "rule_files": ["rules.yaml"],
-            "scrape_configs": [{
-                "job_name": "ipam", "honor_labels": true,
-                "static_configs": [{"targets": [format!("127.0.0.1:{target}")]}],
-            }],
-        });
-        fs::write(folder.join("rules.yaml"), rules.to_string()).expect("the folder is writable");
-        let file = folder.join("prometheus.yaml");
-        fs::write(&file, configuration.to_string()).expect("the folder is writable");
-        let arguments = [
-            format!("--config.file={}", file.display()),
-            format!(
-                "--storage.tsdb.path={}",
-                folder.join("prometheus").display()
-            ),
-            format!("--web.listen-address=127.0.0.1:{port}"),
-        ];
-        let process = Supervised::spawn(
-            &program("prometheus"),
-            &arguments,
-            &[],
-            &folder.join("prometheus.log"),
-        );
-        Self {
-            _process: process,
-            port,
-        }
-    }
-
-    /// The result of a query; `None` while Prometheus starts.
-    fn query(&self, query: &str) -> Option<Result<Vec<Value>, Value>> {
-        let encoded = query
-            .bytes()
-            .map(|byte| format!("%{byte:02X}"))
-            .collect::<Vec<_>>()
-            .concat();
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok()?;
-        write!(
-            stream,
-            "GET /api/v1/query?query={encoded} HTTP/1.0\r\nHost: localhost\r\n\r\n"
-        )
-        .ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        let answer: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
-        let is_success = answer["status"] == "success";
-        Some(if is_success {
-            Ok(answer["data"]["result"].as_array().cloned()?)
-        } else {
-            Err(answer)
-        })
-    }
-
-    /// Waits until a query has a result.
-    async fn wait_for(&self, query: &str) -> Vec<Value> {
-        eventually(&format!("{query} has a result"), || async {
-            match self.query(query)? {
-                Ok(result) => (!result.is_empty()).then_some(result),
-                Err(error) => panic!("{query}: {error}"),
-            }
-        })
-        .await
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_have_results_for_a_real_manager() {
     let plane = ControlPlane::start(Options::default());
     let (metrics, webhooks) = (free_port(), Webhooks::new(&plane));
+    let [address, plain] = scraped(metrics);
     let [port, certificates] = webhooks.flags();
     let flags = [
-        &*format!("--diagnostics-address=127.0.0.1:{metrics}"),
-        "--insecure-diagnostics",
+        &*address,
+        &*plain,
         "--leader-elect",
         &*format!("--leader-election-namespace={NAMESPACE}"),
         &*port,
@@ -281,23 +227,7 @@ async fn queries_have_results_for_a_real_manager() {
     consumer.create_claim("b", "web").await;
     consumer.wait_for_reason("b", "PoolExhausted").await;
 
-    let mut rules = rules();
-    for group in rules["groups"].as_array_mut().into_iter().flatten() {
-        for rule in group["rules"].as_array_mut().into_iter().flatten() {
-            rule["for"] = json!("0s");
-        }
-    }
-    let prometheus = Prometheus::start(plane.folder(), metrics, &rules);
-    let firing = prometheus
-        .wait_for("ALERTS{alertname=\"CapiIpamPoolExhausted\",alertstate=\"firing\"}")
-        .await;
-    let labels = &firing[0]["metric"];
-    assert_eq!(
-        [&labels["pool"], &labels["namespace"]],
-        ["web", consumer.namespace.as_str()],
-        "{labels}"
-    );
-
+    let prometheus = Prometheus::start(plane.folder(), &[metrics]);
     for (title, query) in queries() {
         if WITHOUT_DATA.contains(&title.as_str()) {
             let result =
@@ -307,7 +237,7 @@ async fn queries_have_results_for_a_real_manager() {
             prometheus.wait_for(&query).await;
         }
     }
-    for alert in alerts(&rules) {
+    for alert in alerts(&rules()) {
         let query = text(&alert["expr"]);
         let result = eventually("Prometheus answers", || async { prometheus.query(query) }).await;
         result.unwrap_or_else(|error| panic!("{}: {error}", alert["alert"]));

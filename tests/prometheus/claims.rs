@@ -1,0 +1,181 @@
+//! The causes of the alerts of pools and claims.
+
+use serde_json::json;
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::policy::{DENIED, Policy, wait_until_rejected};
+use support::ports::free_port;
+
+use crate::server::{Prometheus, scraped};
+
+/// A control plane with a manager that sweeps often, and a Prometheus that scrapes it.
+struct System {
+    plane: ControlPlane,
+    _manager: Manager,
+    prometheus: Prometheus,
+}
+
+impl System {
+    fn start() -> Self {
+        let plane = ControlPlane::start(Options::default());
+        let metrics = free_port();
+        let [address, plain] = scraped(metrics);
+        let flags = ["--sweep-interval=1s", "--sweep-grace=2s", &address, &plain];
+        let manager = Manager::start(&plane, &flags);
+        let prometheus = Prometheus::start(plane.folder(), &[metrics]);
+        Self {
+            plane,
+            _manager: manager,
+            prometheus,
+        }
+    }
+
+    /// Waits until Prometheus has scraped a metric: it sees only a later change as an increase.
+    async fn wait_until_scraped(&self, metric: &str) {
+        self.prometheus.wait_for(metric).await;
+    }
+}
+
+async fn create_pool(consumer: &Consumer, name: &str, range: &str) {
+    let spec = json!({"addresses": [range], "prefix": 24});
+    consumer.create_pool(name, spec).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn full_pools_and_waiting_claims() {
+    let system = System::start();
+    let prometheus = &system.prometheus;
+    let consumer = Consumer::new(&system.plane).await;
+    create_pool(&consumer, "small", "10.0.0.1").await;
+    consumer.create_claim("a", "small").await;
+    consumer.wait_for_address("a").await;
+    let nearly_full = prometheus.wait_for_alert("CapiIpamPoolNearlyFull").await;
+    assert_eq!(nearly_full["pool"], "small", "{nearly_full}");
+
+    consumer.create_claim("b", "small").await;
+    consumer.wait_for_reason("b", "PoolExhausted").await;
+    let exhausted = prometheus.wait_for_alert("CapiIpamPoolExhausted").await;
+    assert_eq!(
+        [&exhausted["pool"], &exhausted["namespace"]],
+        ["small", consumer.namespace.as_str()],
+        "{exhausted}"
+    );
+    prometheus.wait_for_alert("CapiIpamClaimsWait").await;
+
+    // More than half of the pool within the time of the trend.
+    create_pool(&consumer, "large", "10.0.1.1-10.0.1.20").await;
+    consumer.wait_for_counts("large", (20, 20, 0, 0)).await;
+    let free = "capi_ipam_pool_addresses{pool=\"large\",state=\"free\"} == 20";
+    system.wait_until_scraped(free).await;
+    let names: Vec<String> = (0..15).map(|number| format!("many-{number}")).collect();
+    consumer.create_claims(&names, "large").await;
+    let fills = prometheus.wait_for_alert("CapiIpamPoolFillsUp").await;
+    assert_eq!(fills["pool"], "large", "{fills}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn release_that_another_finalizer_blocks() {
+    let system = System::start();
+    let consumer = Consumer::new(&system.plane).await;
+    create_pool(&consumer, "web", "10.0.0.1-10.0.0.9").await;
+    let metadata = json!({"finalizers": ["example.com/keep"]});
+    consumer
+        .create_claim_with("a", "InClusterIPPool", "web", metadata)
+        .await;
+    consumer.wait_for_address("a").await;
+    let prometheus = &system.prometheus;
+    prometheus.wait_until_silent("CapiIpamReleasesWait").await;
+    consumer.delete("a").await;
+    prometheus.wait_for_alert("CapiIpamReleasesWait").await;
+
+    // The alert ends with its cause.
+    consumer
+        .modify(&consumer.claims(), "a", |claim| {
+            let finalizers = claim["metadata"]["finalizers"].as_array_mut();
+            let finalizers = finalizers.expect("it has finalizers");
+            finalizers.retain(|finalizer| finalizer != "example.com/keep");
+        })
+        .await;
+    prometheus.wait_until_silent("CapiIpamReleasesWait").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn address_of_two_bound_claims() {
+    let system = System::start();
+    let consumer = Consumer::new(&system.plane).await;
+    create_pool(&consumer, "web", "10.0.0.1-10.0.0.9").await;
+    for name in ["a", "b"] {
+        consumer.create_claim(name, "web").await;
+        consumer.wait_for_address(name).await;
+    }
+    let first = consumer.wait_for_address("a").await;
+    let addresses = consumer.addresses();
+    let mut copy = addresses
+        .get("b")
+        .await
+        .expect("addresses can be read")
+        .expect("it exists");
+    copy.spec.address = first;
+    copy.metadata.uid = None;
+    copy.metadata.resource_version = None;
+    // Otherwise the manager recreates the right one at once. When a later claim reports its pause,
+    // the manager has observed this one.
+    consumer.set_paused(&consumer.claims(), "b", true).await;
+    let paused = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
+    consumer
+        .create_claim_with("later", "InClusterIPPool", "web", paused)
+        .await;
+    consumer.wait_for_reason("later", "Paused").await;
+    consumer.force_delete(&addresses, "b").await;
+    addresses
+        .create(&copy)
+        .await
+        .expect("the copy can be created");
+    let prometheus = &system.prometheus;
+    prometheus
+        .wait_for_alert("CapiIpamDuplicateAddresses")
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn address_without_a_claim() {
+    let system = System::start();
+    let consumer = Consumer::new(&system.plane).await;
+    create_pool(&consumer, "web", "10.0.0.1-10.0.0.9").await;
+    system
+        .wait_until_scraped("capi_ipam_orphans_freed_total")
+        .await;
+    let web =
+        json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
+    consumer
+        .create_leftover_address("left", web, "10.0.0.5")
+        .await;
+    let prometheus = &system.prometheus;
+    let freed = prometheus.wait_for_alert("CapiIpamOrphansFreed").await;
+    assert_eq!(freed["what"], "ipaddresses", "{freed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn api_server_that_refuses_ip_addresses() {
+    let system = System::start();
+    let prometheus = &system.prometheus;
+    let consumer = Consumer::new(&system.plane).await;
+    create_pool(&consumer, "web", "10.0.0.1-10.0.0.9").await;
+    system
+        .wait_until_scraped("capi_ipam_claim_failures_total")
+        .await;
+    let policy = Policy::deny(
+        &system.plane,
+        &consumer.namespace,
+        ["CREATE", "ipaddresses"],
+        "false",
+    );
+    wait_until_rejected(&consumer, DENIED).await;
+    consumer.create_claim("a", "web").await;
+    let fail = prometheus.wait_for_alert("CapiIpamClaimsFail").await;
+    assert_eq!(fail["reason"], "AllocationFailed", "{fail}");
+    prometheus.wait_for_alert("CapiIpamReconcilesFail").await;
+    policy.remove();
+    consumer.wait_for_address("a").await;
+}
