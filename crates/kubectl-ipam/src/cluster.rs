@@ -7,6 +7,6 @@ mod read;
 mod review;
 mod write;
 
-pub(crate) use self::kinds::{Kind, OtherKind};
+pub(crate) use self::kinds::{Kind, OtherKind, PROMETHEUS_OPERATOR};
 pub(crate) use self::read::{Cluster, ListError, PAGE_SIZE, WATCH_TIMEOUT};
 pub(crate) use self::write::{Created, Identity};

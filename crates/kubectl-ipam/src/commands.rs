@@ -1,6 +1,7 @@
 //! The commands, one file each: read objects, compute the report, print it. `web` has its own
 //! module.
 
+mod alerts;
 mod claims;
 mod completion;
 mod diagnose;

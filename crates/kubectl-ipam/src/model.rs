@@ -49,8 +49,8 @@ pub(crate) use self::search::{SearchResult, Searched};
 pub use self::show::PoolDetails;
 pub(crate) use self::show::{show, specification};
 pub use self::slices::SliceLine;
+pub(crate) use self::status::{Alerts, Prometheus, firing, is_usable, parts};
 pub use self::status::{Part, PartLine, PartState};
-pub(crate) use self::status::{is_usable, parts};
 pub(crate) use self::window::{PoolWindow, View, window};
 
 /// The output of a command. The field `kind` names the command's type of output.

@@ -65,6 +65,9 @@ impl Kind {
     }
 }
 
+/// The API group of the Prometheus operator.
+pub(crate) const PROMETHEUS_OPERATOR: &str = "monitoring.coreos.com";
+
 /// A kind of another API group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherKind {
@@ -72,7 +75,9 @@ pub(crate) enum OtherKind {
     Event,
     Lease,
     Namespace,
+    PrometheusRule,
     Secret,
+    Service,
     Webhook,
     EndpointSlice,
 }
@@ -83,7 +88,9 @@ impl OtherKind {
         match self {
             Self::Deployment => ("apps", "v1", "deployments"),
             Self::Event => ("", "v1", "events"),
+            Self::PrometheusRule => (PROMETHEUS_OPERATOR, "v1", "prometheusrules"),
             Self::Secret => ("", "v1", "secrets"),
+            Self::Service => ("", "v1", "services"),
             Self::Lease => ("coordination.k8s.io", "v1", "leases"),
             Self::Namespace => ("", "v1", "namespaces"),
             Self::Webhook => (

@@ -21,6 +21,9 @@ use crate::objects::ServedKinds;
 /// Number of objects in one page of a list.
 pub(crate) const PAGE_SIZE: u32 = 500;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a service of the cluster may take to answer: less than `--request-timeout`, since the
+/// API server is well although a service hangs.
+const SERVICE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Duration of a watch in seconds, after which it is opened again.
 pub(crate) const WATCH_TIMEOUT: u32 = 30;
 /// Silence after which a connection is dead. Requests have their own deadline, so this is longer
@@ -362,6 +365,40 @@ impl Cluster {
         let list: Items<T> =
             serde_json::from_str(&text).map_err(|error| self.rejected(operation(), &error))?;
         Ok(list.items)
+    }
+
+    /// The answer of a service of the cluster to a GET request. The API server forwards the request.
+    ///
+    /// The inner error is the reason why the service does not answer.
+    pub(crate) async fn get_from_service(
+        &self,
+        namespace: &str,
+        service: &str,
+        path: &str,
+    ) -> Result<Result<String, String>, ListError> {
+        let folder = format!("/api/v1/namespaces/{namespace}/services/{service}/proxy");
+        let operation = || format!("get {path} from the service {namespace}/{service}");
+        let request = http::Request::get(format!("{folder}{path}")).body(Vec::new());
+        let request = request.map_err(|error| self.rejected(operation(), &error))?;
+        let answer = self.call(operation, self.client.request_text(request));
+        let Ok(answer) = tokio::time::timeout(SERVICE_TIMEOUT, answer).await else {
+            return Ok(Err(format!("no answer within {SERVICE_TIMEOUT:?}")));
+        };
+        match answer {
+            Ok(text) => Ok(Ok(text)),
+            Err(error) if lacks_permission(&error, "get") => {
+                Err(ListError::Forbidden(MissingRight {
+                    verb: "get",
+                    resource: "services/proxy".to_owned(),
+                    namespace: Some(namespace.to_owned()),
+                }))
+            }
+            // The status is that of the service, or the API server does not reach it.
+            Err(error) => match error_text(&error) {
+                Some(reason) => Ok(Err(reason)),
+                None => Err(ListError::Other(self.error(&error))),
+            },
+        }
     }
 
     #[expect(clippy::unused_self, reason = "it is an error of this cluster")]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::alerts;
 use super::diagnose::diagnose;
 use crate::cli::{Global, WaitFlags};
 use crate::cluster::Cluster;
@@ -49,8 +50,9 @@ struct Attempt {
 
 async fn attempt(global: &Global) -> Result<Attempt, Error> {
     let cluster = Cluster::connect(global).await?;
-    let found = diagnose(&cluster).await?;
-    let parts = parts(&found.diagnosis, &found.snapshot);
+    let mut found = diagnose(&cluster).await?;
+    let alerts = alerts::read(&mut found.loader).await?;
+    let parts = parts(&found.diagnosis, &found.snapshot, &alerts);
     Ok(Attempt {
         missing: found.loader.sentences(),
         code: found.code(),

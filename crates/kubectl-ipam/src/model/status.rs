@@ -1,12 +1,15 @@
 //! The state of each part of the provider: the findings of the checks of the part, and what the
 //! cluster shows of it.
 
+mod alerts;
+
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+pub(crate) use self::alerts::{Alerts, Prometheus, firing};
 use super::doctor::{LeaseRow, Snapshot};
 use super::finding::{Check, Finding, FindingList, Severity, counted};
 
@@ -31,9 +34,11 @@ pub enum Part {
     Pools,
     /// Claims and their addresses.
     Claims,
+    /// The alerts of the provider in Prometheus.
+    Alerts,
 }
 
-/// The state of a part.
+/// The state of a part. The later, the more urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub enum PartState {
     /// Nothing is wrong.
@@ -71,7 +76,8 @@ pub struct PartLine {
 }
 
 impl Part {
-    const ALL: [Self; 9] = [
+    /// The parts that the checks of `doctor` are about.
+    const CHECKED: [Self; 9] = [
         Self::Definitions,
         Self::Lease,
         Self::Probes,
@@ -106,18 +112,28 @@ impl Part {
         }
     }
 
-    /// Whether claims are served although the part has an error: it is about single objects.
+    /// Whether claims are served although the part has an error: it is about single objects, or
+    /// only repeats what other parts find.
     fn is_of_objects(self) -> bool {
-        matches!(self, Self::Sweeper | Self::Pools | Self::Claims)
+        matches!(
+            self,
+            Self::Sweeper | Self::Pools | Self::Claims | Self::Alerts
+        )
     }
 }
 
 /// The state of each part.
-pub(crate) fn parts(diagnosis: &FindingList, snapshot: &Snapshot) -> Vec<PartLine> {
-    Part::ALL
-        .into_iter()
+pub(crate) fn parts(
+    diagnosis: &FindingList,
+    snapshot: &Snapshot,
+    alerts: &Alerts,
+) -> Vec<PartLine> {
+    let checked = Part::CHECKED.into_iter();
+    let mut lines: Vec<PartLine> = checked
         .map(|part| line(part, diagnosis, snapshot))
-        .collect()
+        .collect();
+    lines.push(alerts.line());
+    lines
 }
 
 /// Whether the provider works, whatever is wrong with single objects.
@@ -186,6 +202,7 @@ fn facts(part: Part, snapshot: &Snapshot) -> Option<String> {
             Some(format!("{pools}, {}", counted(networks.len(), "network")))
         }
         Part::Claims => claims(snapshot),
+        Part::Alerts => None,
     }
 }
 

@@ -14,9 +14,9 @@ use crate::cli::Format;
 use crate::error::MissingRight;
 use crate::load::{Claims, Readable};
 use crate::model::{
-    AccountRow, Check, DefinitionRow, DeploymentRow, Fact, HolderState, LeaseRow, Part, PartState,
-    PoolDetails, Rule, Snapshot, WebhookRow, claims, diagnosis, holders, matches_of, network_lines,
-    parts, pools, show,
+    AccountRow, Alerts, Check, DefinitionRow, DeploymentRow, Fact, HolderState, LeaseRow, Part,
+    PartState, PoolDetails, Rule, Snapshot, WebhookRow, claims, diagnosis, holders, matches_of,
+    network_lines, parts, pools, show,
 };
 use crate::objects::{
     AddressRow, ClaimRow, Deletion, NetworkRow, PoolRow, ReservationRow, ServedKinds, UnservedClaim,
@@ -534,7 +534,7 @@ fn each_fault_has_a_finding_with_its_repair() {
         &output::format(&report, &[], Format::Csv, style()).unwrap(),
     );
     let parts = Report::StatusList {
-        parts: parts(&diagnosis(&snapshot), &snapshot),
+        parts: parts(&diagnosis(&snapshot), &snapshot, &Alerts::NoOperator),
     };
     golden("status.txt", &text(&parts, style()));
 
@@ -556,7 +556,7 @@ fn healthy_system_is_ok() {
     let findings = text(&findings_of(&snapshot), style());
     assert_eq!(findings, "35 checks, no problem.\n");
     let parts = Report::StatusList {
-        parts: parts(&diagnosis(&snapshot), &snapshot),
+        parts: parts(&diagnosis(&snapshot), &snapshot, &Alerts::NoOperator),
     };
     golden("status-healthy.txt", &text(&parts, style()));
 }
@@ -723,7 +723,7 @@ fn check_that_is_not_possible_is_no_good_result() {
     assert_eq!(diagnosis(&nothing).checks, [Check::MissingDefinition]);
     let text = text_of(&nothing);
     assert!(text.starts_with("Nothing could be checked:\n"), "{text}");
-    let parts = parts(&diagnosis(&nothing), &nothing);
+    let parts = parts(&diagnosis(&nothing), &nothing, &Alerts::NoOperator);
     let known: Vec<_> = parts
         .iter()
         .filter(|line| line.state != PartState::Unknown)

@@ -7,6 +7,7 @@
     reason = "test code: a failure ends the test"
 )]
 
+mod alerts;
 #[path = "../browser/mod.rs"]
 mod browser;
 mod doctor;
