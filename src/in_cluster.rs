@@ -103,7 +103,12 @@ pub async fn register(
         .options(claim_options)
         .sweep(options.sweep());
     for kind in InClusterKind::ALL {
-        builder = builder.pools(PoolKind::new(names::GROUP, kind.name()));
+        let pools = PoolKind::new(names::GROUP, kind.name());
+        builder = builder.pools(if kind.is_global() {
+            pools.cluster_scoped()
+        } else {
+            pools
+        });
     }
     builder
         .build(async |setup| Ok(set_up(setup, &options, &ledger_handle)))

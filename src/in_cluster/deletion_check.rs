@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use capi_ipam_api::{Audience, IPReservation, PoolKey, Scope, block_of_name};
 use capi_ipam_controller::client::{CallError, ResourceClient};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::priority::inherited;
 use capi_ipam_controller::watch::Invalid;
 use capi_ipam_provider::advanced::ContractClient;
@@ -20,8 +21,11 @@ use tokio::sync::oneshot;
 /// What blocks the deletion of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DeletionBlocker {
-    /// Addresses in use, with their number in the ledger.
-    Addresses(u64),
+    /// Addresses in use: their number in the ledger, and the claims of the first ones.
+    Addresses {
+        count: usize,
+        claims: Vec<NamespacedName>,
+    },
     /// A reservation of that name, which belongs to a claim.
     Reservation(String),
     /// An IPAddress of the pool that is not in the ledger.

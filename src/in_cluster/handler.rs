@@ -5,8 +5,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::advice::MISSING_POOL;
-use capi_ipam_api::{IPReservation, PoolKey, Slot, names};
+use capi_ipam_api::{IPReservation, PoolKey, Slot, advice, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{
@@ -117,7 +116,10 @@ impl ClaimHandler for InClusterHandler {
                 });
             }
             PoolLookup::Missing => {
-                let text = format!("{pool} does not exist; {MISSING_POOL}");
+                let advice = self
+                    .ledger()
+                    .read(|ledger| advice::missing_pool(pool, ledger.existing_pools()));
+                let text = format!("{pool} does not exist; {advice}");
                 return Err(HandlerError::PoolNotFound(text));
             }
         };

@@ -228,7 +228,7 @@ impl PoolReconciler {
         match blocker {
             // The ledger enqueues the pool when its addresses change. It may never observe a change
             // of the others.
-            None | Some(DeletionBlocker::Addresses(_)) => Ok(Action::AwaitChange),
+            None | Some(DeletionBlocker::Addresses { .. }) => Ok(Action::AwaitChange),
             Some(
                 DeletionBlocker::Reservation(_)
                 | DeletionBlocker::UnknownAddress
@@ -272,7 +272,10 @@ impl PoolReconciler {
         if ledger.read(|ledger| ledger.is_in_use(key)) {
             let counts = ledger.read(|ledger| ledger.counts(key));
             let used = counts.used.saturating_add(counts.out_of_range);
-            return Ok(Some(DeletionBlocker::Addresses(used.unsigned_abs())));
+            return Ok(Some(DeletionBlocker::Addresses {
+                count: usize::try_from(used).unwrap_or_default(),
+                claims: ledger.read(|ledger| ledger.first_claims(key)),
+            }));
         }
         if let Some(held) = ledger.read(|ledger| ledger.held_in(key)) {
             return Ok(Some(DeletionBlocker::Reservation(held.reservation_name())));

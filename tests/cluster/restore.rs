@@ -234,7 +234,10 @@ async fn claim_that_may_be_restored_reports_its_new_address() {
             "a",
             "Warning",
             "FinalizerAtCreation",
-            "10.0.0.2/24 from InClusterIPPool web",
+            &format!(
+                "10.0.0.2/24 from InClusterIPPool {}/web",
+                consumer.namespace
+            ),
         )
         .await;
     // Claims that were not restored report nothing.

@@ -1,9 +1,9 @@
 //! What to do about a problem, in the words of conditions, events, webhooks and `kubectl ipam
 //! doctor`. Each text stands here once.
 
-pub use capi_ipam_contract::advice::{ANOTHER_POOL, MISSING_POOL};
+pub use capi_ipam_contract::advice::{ANOTHER_POOL, MISSING_CLUSTER, MISSING_POOL};
 
-use super::{AddressCounts, Scope};
+use super::{AddressCounts, Audience, PoolKey, Scope};
 
 /// About an address that several bound claims have. To delete an IPAddress does not help: the
 /// machine keeps the address.
@@ -31,6 +31,44 @@ pub fn overlap(scope: &Scope, has_one_length: bool) -> &'static str {
              in all but one of them"
         }
     }
+}
+
+/// About a claim for `missing`, a pool that does not exist, with the pools that exist instead: those
+/// of the same namespace or, for a global pool, the global ones.
+pub fn missing_pool<'a>(missing: &PoolKey, pools: impl IntoIterator<Item = &'a PoolKey>) -> String {
+    let mut others: Vec<&PoolKey> = pools
+        .into_iter()
+        .filter(|pool| pool.namespace == missing.namespace)
+        .collect();
+    others.sort_unstable();
+    let names = Audience::of_pool(missing).pools(others);
+    let existing = match (&missing.namespace, names.is_empty()) {
+        (Some(namespace), false) => format!("pools of the namespace {namespace}: {names}"),
+        (Some(namespace), true) => format!("the namespace {namespace} has no pools"),
+        (None, false) => format!("global pools: {names}"),
+        (None, true) => "there are no global pools".to_owned(),
+    };
+    format!("{MISSING_POOL}; {existing}")
+}
+
+/// About a pool in deletion whose addresses claims have.
+pub fn pool_deleting(pool: &PoolKey) -> String {
+    format!(
+        "delete the machines of these claims, since a deletion cannot be undone; to list them: {}",
+        claims_of(pool)
+    )
+}
+
+/// The command that lists the claims of a pool.
+pub fn claims_of(pool: &PoolKey) -> String {
+    let selection = match &pool.namespace {
+        Some(namespace) => format!("--namespace {namespace}"),
+        None => "--all-namespaces".to_owned(),
+    };
+    format!(
+        "kubectl ipam claims {selection} --pool {}/{}",
+        pool.kind, pool.name
+    )
 }
 
 /// About a pool without a free address: what can make one of them free.

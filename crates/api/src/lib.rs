@@ -82,4 +82,4 @@ pub use scope_change::ScopeChange;
 pub use slice::{IPSlice, IPSliceSpec, SliceOwner, SliceOwnerKind, SliceProblem, slice_name};
 pub use slice_policy::{SlicePolicy, SliceRules};
 pub use spec_warnings::{gateway_warnings, host_bits_warning, network_warnings, pool_warnings};
-pub use visibility::Audience;
+pub use visibility::{Audience, counted};

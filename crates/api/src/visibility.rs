@@ -1,3 +1,5 @@
+use capi_ipam_objects::namespaced_name::NamespacedName;
+
 use super::PoolKey;
 
 /// Maximum number of pools that a message names.
@@ -79,6 +81,25 @@ impl<'a> Audience<'a> {
         }
     }
 
+    /// Formats claims for a sentence: `claims team-a/vm-0, team-a/vm-1 and 7 more`. `claims` are the
+    /// first ones of `total`. Returns an empty text if none of them may be named.
+    pub fn claims(self, claims: &[NamespacedName], total: usize) -> String {
+        let mut parts: Vec<String> = claims
+            .iter()
+            .filter(|claim| self.may_name(Some(claim.namespace())))
+            .map(ToString::to_string)
+            .collect();
+        if parts.is_empty() {
+            return String::new();
+        }
+        let more = total.saturating_sub(parts.len());
+        if more > 0 {
+            parts.push(format!("{more} more"));
+        }
+        let noun = if total == 1 { "claim" } else { "claims" };
+        format!("{noun} {}", join_list(&parts))
+    }
+
     fn count(self, count: usize, one: &str, several: &str) -> String {
         let noun = if count == 1 { one } else { several };
         match (self.namespace, count) {
@@ -87,6 +108,12 @@ impl<'a> Audience<'a> {
             (Some(_), _) => format!("{count} {noun} in other namespaces"),
         }
     }
+}
+
+/// A number with its noun: `1 address`, `2 addresses`.
+pub fn counted(count: usize, one: &str, several: &str) -> String {
+    let noun = if count == 1 { one } else { several };
+    format!("{count} {noun}")
 }
 
 /// `a`, `a and b`, `a, b and c`.
@@ -176,6 +203,18 @@ mod tests {
             "an IPAddress in another namespace"
         );
         assert_eq!(text(None, "Claim"), "a Claim");
+    }
+
+    #[test]
+    fn claims_of_the_namespace_are_named() {
+        let claims = ["x", "y"].map(|name| NamespacedName::new("a", name));
+        let own = Audience::of(Some("a"));
+        assert_eq!(own.claims(&claims, 9), "claims a/x, a/y and 7 more");
+        assert_eq!(own.claims(&claims, 2), "claims a/x and a/y");
+        assert_eq!(own.claims(&claims[..1], 1), "claim a/x");
+        assert_eq!(own.claims(&[], 3), "");
+        assert_eq!(Audience::of(Some("b")).claims(&claims, 2), "");
+        assert_eq!(Audience::of(None).claims(&claims, 2), "");
     }
 
     #[test]

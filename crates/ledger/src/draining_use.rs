@@ -1,4 +1,4 @@
-//! What is in use in the draining parts of a pool.
+//! Who uses a pool, and the draining parts of it, for messages.
 
 use capi_ipam_api::{DrainingStatus, PoolKey, Scope};
 use capi_ipam_ip::Block;
@@ -6,8 +6,8 @@ use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::Ledger;
 
-/// The maximum number of claims that are named.
-const MAX_NAMED: usize = 5;
+/// The maximum number of claims that a message about a pool names.
+const MAX_NAMED: usize = 3;
 
 /// What is in use in the draining parts of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,6 +47,23 @@ impl Ledger {
             addresses: in_use.len(),
             claims,
         })
+    }
+
+    /// The claims of the lowest addresses of a pool that are in use, at most as many as a message
+    /// names.
+    pub fn first_claims(&self, pool: &PoolKey) -> Vec<NamespacedName> {
+        let mut claims = Vec::new();
+        for scope in self.scopes_with(pool) {
+            for (block, usage) in self.usage_in(&scope) {
+                if claims.len() >= MAX_NAMED {
+                    return claims;
+                }
+                if usage.is_in_use_of(pool) {
+                    claims.extend(self.claim_of(pool, &scope, block).cloned());
+                }
+            }
+        }
+        claims
     }
 
     /// The claim of a pool that uses a block, or has reserved it.

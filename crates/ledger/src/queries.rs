@@ -69,6 +69,12 @@ impl Ledger {
         self.pools.get(pool)?.info.clone()
     }
 
+    /// The pools that exist.
+    pub fn existing_pools(&self) -> impl Iterator<Item = &PoolKey> {
+        let pools = self.pools.iter();
+        pools.filter_map(|(key, entry)| entry.info.is_some().then_some(key))
+    }
+
     /// Whether `usable` are still the blocks of the pool, as returned by [`Ledger::pool_info`].
     pub fn is_current(&self, pool: &PoolKey, usable: &Arc<UsableBlocks>) -> bool {
         match self.info(pool) {

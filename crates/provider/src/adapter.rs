@@ -21,27 +21,44 @@ pub struct PoolKind {
     pub group: String,
     /// Name of the kind, as in `kind` of the pool reference of a claim.
     pub kind: String,
+    /// Whether a pool has no namespace. Otherwise claims use pools of their own namespace.
+    pub is_cluster_scoped: bool,
 }
 
 impl PoolKind {
-    /// Returns the kind of a type.
+    /// Returns the kind of a namespaced type.
     ///
     /// ```
     /// use capi_ipam_provider::advanced::PoolKind;
-    /// use k8s_openapi::api::core::v1::Node;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
     ///
-    /// assert_eq!(PoolKind::of::<Node>(), PoolKind::new("", "Node"));
+    /// assert_eq!(PoolKind::of::<ConfigMap>(), PoolKind::new("", "ConfigMap"));
     /// ```
     pub fn of<K: Resource<DynamicType = ()>>() -> Self {
         Self::new(K::group(&()), K::kind(&()))
     }
 
-    /// Creates the kind from its API group and its name.
+    /// Creates a namespaced kind from its API group and its name.
     pub fn new(group: impl Into<String>, kind: impl Into<String>) -> Self {
         Self {
             group: group.into(),
             kind: kind.into(),
+            is_cluster_scoped: false,
         }
+    }
+
+    /// The same kind, whose pools have no namespace.
+    ///
+    /// ```
+    /// use capi_ipam_provider::advanced::PoolKind;
+    ///
+    /// let pools = PoolKind::new("example.com", "GlobalPool").cluster_scoped();
+    /// assert!(pools.is_cluster_scoped);
+    /// ```
+    #[must_use]
+    pub fn cluster_scoped(mut self) -> Self {
+        self.is_cluster_scoped = true;
+        self
     }
 
     /// Returns whether a reference names a pool of this kind.

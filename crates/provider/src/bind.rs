@@ -375,7 +375,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         is_restored: bool,
     ) -> Result<(), CallError> {
         let version = self.contract.ipam;
-        let status = ClaimConditions::bound(claim, allocation);
+        let status = ClaimConditions::bound(&self.filter.pool_name(claim), allocation);
         let mut desired = status.bind(version, claim, clock::now());
         if is_restored || replaced_address(version, claim).is_none() {
             confirm_restored(version, &mut desired);

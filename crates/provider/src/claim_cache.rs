@@ -212,6 +212,20 @@ impl ClaimFilter {
                 .iter()
                 .any(|kind| kind.matches(&claim.spec.pool_ref))
     }
+
+    /// The pool of a claim as all messages name it: `ExternalPool team-a/web`, or `GlobalPool web`
+    /// if it has no namespace.
+    pub(super) fn pool_name(&self, claim: &IPAddressClaim) -> String {
+        let PoolReference { kind, name, .. } = &claim.spec.pool_ref;
+        let is_cluster_scoped = self
+            .pools
+            .iter()
+            .any(|pools| pools.is_cluster_scoped && pools.matches(&claim.spec.pool_ref));
+        match claim.metadata.namespace.as_deref() {
+            Some(namespace) if !is_cluster_scoped => format!("{kind} {namespace}/{name}"),
+            _ => format!("{kind} {name}"),
+        }
+    }
 }
 
 /// Passes on the watch events of the claims that this process reconciles. A claim that no longer
@@ -311,6 +325,29 @@ mod tests {
             &json!({"status": null, "metadata": {"finalizers": null}}),
             false
         ));
+    }
+
+    #[test]
+    fn pool_is_named_with_its_namespace() {
+        let filter = ClaimFilter {
+            selection: Selection::default(),
+            pools: vec![
+                PoolKind::new("example.com", "Pool"),
+                PoolKind::new("example.com", "GlobalPool").cluster_scoped(),
+            ],
+        };
+        let name = |kind: &str| {
+            let mut claim = IPAddressClaim::default();
+            claim.metadata.namespace = Some("team-a".to_owned());
+            claim.spec.pool_ref = PoolReference {
+                api_group: "example.com".to_owned(),
+                kind: kind.to_owned(),
+                name: "web".to_owned(),
+            };
+            filter.pool_name(&claim)
+        };
+        assert_eq!(name("Pool"), "Pool team-a/web");
+        assert_eq!(name("GlobalPool"), "GlobalPool web");
     }
 
     #[test]

@@ -8,9 +8,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use crate::adapter::{Allocation, HandlerError};
-use crate::api::advice::MISSING_CLUSTER;
+use crate::api::advice::{ANOTHER_POOL, MISSING_CLUSTER};
 use crate::api::conditions::{self, Condition};
-use crate::api::{ContractVersion, IPAddressClaim, IPAddressClaimStatus, LocalReference, names};
+use crate::api::{
+    ContractVersion, IPAddress, IPAddressClaim, IPAddressClaimStatus, LocalReference, names,
+};
 use crate::message_debounce::StatusDiff;
 
 /// Precedes the last error in the message of a claim whose address cannot be released.
@@ -55,23 +57,23 @@ impl ClaimConditions {
         }
     }
 
-    /// The claim is bound to its address.
-    pub(super) fn bound(claim: &IPAddressClaim, allocation: &Allocation) -> Self {
-        let message = format!(
-            "{}/{} from {}",
-            allocation.address,
-            allocation.prefix,
-            pool_name(claim)
-        );
+    /// The claim is bound to its address, which is from `pool`.
+    pub(super) fn bound(pool: &str, allocation: &Allocation) -> Self {
+        let Allocation {
+            address, prefix, ..
+        } = allocation;
+        let message = format!("{address}/{prefix} from {pool}");
         Self {
             ready: true,
             ..Self::info(conditions::ADDRESS_ALLOCATED, message)
         }
     }
 
-    /// The claim waits. `error` is the error of the handler if the pool is unavailable.
+    /// The claim waits. `pool` is its pool, and `error` the error of the handler if the pool is
+    /// unavailable.
     pub(super) fn waiting(
         claim: &IPAddressClaim,
+        pool: &str,
         reason: WaitReason,
         error: Option<&HandlerError>,
     ) -> Self {
@@ -93,24 +95,20 @@ impl ClaimConditions {
                 ..Self::info(
                     conditions::POOL_NOT_READY,
                     format!(
-                        "{} is paused; remove its annotation {} to continue",
-                        pool_name(claim),
+                        "{pool} is paused; remove its annotation {} to continue",
                         names::PAUSED_ANNOTATION
                     ),
                 )
             },
             WaitReason::PoolDeleting => Self::info(
                 conditions::POOL_NOT_READY,
-                format!(
-                    "{} is being deleted and does not allocate addresses",
-                    pool_name(claim)
-                ),
+                format!("{pool} is being deleted and does not allocate addresses; {ANOTHER_POOL}"),
             ),
             WaitReason::ForeignFinalizers => Self::terminating(claim, None),
             WaitReason::PoolUnavailable => Self::info(
                 conditions::POOL_NOT_READY,
                 error.map_or_else(
-                    || format!("{} cannot serve claims", pool_name(claim)),
+                    || format!("{pool} cannot serve claims"),
                     ToString::to_string,
                 ),
             ),
@@ -133,8 +131,8 @@ impl ClaimConditions {
     }
 
     /// The claim is being deleted, and its address is released although it has finalizers of other
-    /// controllers.
-    pub(super) fn released_early(claim: &IPAddressClaim, reason: EarlyRelease) -> Self {
+    /// controllers. `pool` is its pool.
+    pub(super) fn released_early(claim: &IPAddressClaim, pool: &str, reason: EarlyRelease) -> Self {
         let why = match reason {
             EarlyRelease::Requested => {
                 format!(
@@ -143,10 +141,7 @@ impl ClaimConditions {
                 )
             }
             EarlyRelease::No | EarlyRelease::TimedOut => {
-                format!(
-                    "it has been terminating for longer than {} permits",
-                    pool_name(claim)
-                )
+                format!("it has been terminating for longer than {pool} permits")
             }
         };
         let others = foreign_finalizers(claim);
@@ -173,20 +168,17 @@ impl ClaimConditions {
 
     /// The same, while finalizers of other controllers keep the IPAddress.
     #[must_use]
-    pub(super) fn waiting_for_address(mut self, claim: &IPAddressClaim) -> Self {
-        let name = claim.name_any();
-        self.message
-            .push_str("; it is not free before all other finalizers are removed from IPAddress ");
-        self.message.push_str(&name);
+    pub(super) fn waiting_for_address(mut self, address: &IPAddress) -> Self {
+        self.message.push_str("; it is not free before ");
+        self.message.push_str(&address_finalizers(address));
         self
     }
 
     /// The claim is being deleted, and its IPAddress has finalizers of other controllers.
-    pub(super) fn blocked_by_address_finalizers(claim: &IPAddressClaim) -> Self {
-        let name = claim.name_any();
+    pub(super) fn blocked_by_address_finalizers(address: &IPAddress) -> Self {
         let message = format!(
-            "the claim is being deleted; its address is released after all other finalizers are removed from IPAddress \
-             {name}"
+            "the claim is being deleted; its address is released after {}",
+            address_finalizers(address)
         );
         Self::info(conditions::DELETING, message)
     }
@@ -377,17 +369,25 @@ fn without_messages(status: Option<IPAddressClaimStatus>) -> Option<IPAddressCla
     Some(status)
 }
 
-fn pool_name(claim: &IPAddressClaim) -> String {
-    format!("{} {}", claim.spec.pool_ref.kind, claim.spec.pool_ref.name)
-}
-
 /// The finalizers of other controllers on a claim, in alphabetical order.
 fn foreign_finalizers(claim: &IPAddressClaim) -> String {
-    let mut others: Vec<&str> = finalizer::all(claim)
-        .filter(|name| names::is_foreign_finalizer(name))
-        .collect();
-    others.sort_unstable();
-    others.join(", ")
+    sorted(finalizer::all(claim).filter(|name| names::is_foreign_finalizer(name)))
+}
+
+/// Which finalizers keep an IPAddress in deletion.
+fn address_finalizers(address: &IPAddress) -> String {
+    let others = finalizer::all(address).filter(|name| *name != names::PROTECT_ADDRESS);
+    format!(
+        "these finalizers are removed from IPAddress {}: {}",
+        address.name_any(),
+        sorted(others)
+    )
+}
+
+fn sorted<'a>(finalizers: impl Iterator<Item = &'a str>) -> String {
+    let mut finalizers: Vec<&str> = finalizers.collect();
+    finalizers.sort_unstable();
+    finalizers.join(", ")
 }
 
 /// Returns whether the claim reports that it waits for a free address. Then it was reconciled in
@@ -411,6 +411,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    const POOL: &str = "InClusterIPPool n/p";
 
     fn claim() -> IPAddressClaim {
         serde_json::from_value(json!({"metadata": {"name": "c"},
@@ -443,7 +445,7 @@ mod tests {
         for version in ContractVersion::ALL {
             let failed = ClaimConditions::failed(&HandlerError::PoolExhausted("none left".into()));
             for claim in [claim(), failed.apply_to(version, &claim(), now())] {
-                let mut status = ClaimConditions::bound(&claim, &allocation)
+                let mut status = ClaimConditions::bound(POOL, &allocation)
                     .bind(version, &claim, now())
                     .status
                     .unwrap();
@@ -480,7 +482,7 @@ mod tests {
             assert_eq!(diff(&exhausted("2 in use"), &written), StatusDiff::Message);
             let failed = ClaimConditions::failed(&HandlerError::Permanent("1 in use".into()));
             assert_eq!(diff(&failed, &written), StatusDiff::State);
-            let paused = ClaimConditions::waiting(&claim(), WaitReason::ClusterPaused, None);
+            let paused = ClaimConditions::waiting(&claim(), POOL, WaitReason::ClusterPaused, None);
             assert_eq!(diff(&paused, &written), StatusDiff::State);
         }
     }
@@ -518,7 +520,7 @@ mod tests {
             "example.com/a",
         ];
         claim.metadata.finalizers = Some(all.map(str::to_owned).into());
-        let status = ClaimConditions::waiting(&claim, WaitReason::ForeignFinalizers, None);
+        let status = ClaimConditions::waiting(&claim, POOL, WaitReason::ForeignFinalizers, None);
         assert_eq!(foreign_finalizers(&claim), "example.com/a, example.com/b");
         assert!(
             status
@@ -536,30 +538,58 @@ mod tests {
             "{}",
             status.message
         );
-        let status = ClaimConditions::released_early(&claim, EarlyRelease::TimedOut)
-            .waiting_for_address(&claim);
+        let status = ClaimConditions::released_early(&claim, POOL, EarlyRelease::TimedOut)
+            .waiting_for_address(&address());
         assert!(
             status
                 .message
-                .contains("than InClusterIPPool p permits; a machine"),
+                .contains("than InClusterIPPool n/p permits; a machine"),
             "{}",
             status.message
         );
         assert!(
             status
                 .message
-                .contains("on the claim: example.com/a, example.com/b; it is"),
+                .contains("on the claim: example.com/a, example.com/b; it is not free before"),
             "{}",
             status.message
         );
     }
 
+    fn address() -> IPAddress {
+        let mut address = IPAddress::default();
+        address.metadata.name = Some("c".to_owned());
+        let all = [names::PROTECT_ADDRESS, "example.com/d", "example.com/c"];
+        address.metadata.finalizers = Some(all.map(str::to_owned).into());
+        address
+    }
+
+    #[test]
+    fn finalizers_of_the_address_are_named() {
+        let blocked = ClaimConditions::blocked_by_address_finalizers(&address());
+        assert_eq!(
+            blocked.message,
+            "the claim is being deleted; its address is released after these finalizers are removed from IPAddress c: \
+             example.com/c, example.com/d"
+        );
+    }
+
+    #[test]
+    fn claim_of_a_deleted_pool_is_advised() {
+        let waiting = ClaimConditions::waiting(&claim(), POOL, WaitReason::PoolDeleting, None);
+        assert_eq!(
+            waiting.message,
+            "InClusterIPPool n/p is being deleted and does not allocate addresses; delete the claim, so that its \
+             controller creates it with another pool"
+        );
+    }
+
     #[test]
     fn paused_condition_is_removed_on_bind() {
-        let paused = ClaimConditions::waiting(&claim(), WaitReason::ClusterPaused, None);
+        let paused = ClaimConditions::waiting(&claim(), POOL, WaitReason::ClusterPaused, None);
         let written = paused.apply_to(ContractVersion::V1Beta2, &claim(), now());
         let allocation = Allocation::new([10, 0, 0, 5], 24);
-        let bound = ClaimConditions::bound(&claim(), &allocation).bind(
+        let bound = ClaimConditions::bound(POOL, &allocation).bind(
             ContractVersion::V1Beta2,
             &written,
             now(),

@@ -196,7 +196,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         handler: &mut Guarded<A::Handler>,
         attempt: &mut Attempt<AttemptState>,
     ) -> Result<Action, ReconcileError> {
-        let status = ClaimConditions::released_early(claim, reason);
+        let status = ClaimConditions::released_early(claim, &self.filter.pool_name(claim), reason);
         if !self.reports_early_release(claim) {
             self.update_status(claim, &status, &mut attempt.state.messages)
                 .await?;

@@ -181,7 +181,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                     _ => true,
                 };
                 if is_reported && (!view.bound || view.deleting) {
-                    let status = ClaimConditions::waiting(claim, reason, error.as_ref());
+                    let pool = self.filter.pool_name(claim);
+                    let status = ClaimConditions::waiting(claim, &pool, reason, error.as_ref());
                     let retry = self
                         .update_status(claim, &status, &mut attempt.state.messages)
                         .await?;

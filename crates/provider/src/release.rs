@@ -307,9 +307,14 @@ impl<A: ProviderAdapter> Releasing<'_, A> {
             namespace,
             name, "IPAddress still has finalizers of other controllers"
         );
+        // Another controller can have added its finalizer since the address was read.
+        let (found, _) = self.reconciler.read_address(self.claim).await?;
+        let Some(address) = found else {
+            return Ok(Action::Requeue(CONFLICT_RETRY_DELAY));
+        };
         let status = match self.early {
-            Some(early) => early.clone().waiting_for_address(self.claim),
-            None => ClaimConditions::blocked_by_address_finalizers(self.claim),
+            Some(early) => early.clone().waiting_for_address(&address),
+            None => ClaimConditions::blocked_by_address_finalizers(&address),
         };
         let wait = self.reconciler.options.resync_interval;
         self.reconciler

@@ -288,7 +288,8 @@ mod tests {
             assert!(!awaits_address(version, &before));
             let waiting = waiting(version, &before);
             assert!(awaits_address(version, &waiting));
-            let paused = ClaimConditions::waiting(&waiting, WaitReason::PoolPaused, None);
+            let paused =
+                ClaimConditions::waiting(&waiting, "Pool n/p", WaitReason::PoolPaused, None);
             let mut paused = paused.apply_to(version, &waiting, clock::now());
             assert!(awaits_address(version, &paused));
             confirm_restored(version, &mut paused);

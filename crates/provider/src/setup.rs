@@ -195,7 +195,7 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
                 "a controller of claims needs a kind of pools: call `pools` of its builder".into(),
             );
         }
-        for PoolKind { group, kind } in &pools {
+        for PoolKind { group, kind, .. } in &pools {
             manager.declare(format!(
                 "controller of claims for pools of kind {kind}.{group}"
             ))?;

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 
 use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_api::{
-    AddressCounts, Audience, NetworkRefusal, OverLimit, PoolKey, SliceCounts, advice, names,
+    AddressCounts, Audience, NetworkRefusal, OverLimit, PoolKey, SliceCounts, advice, counted,
+    names,
 };
-use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ledger::{DrainingUse, MAX_OVERLAPS, PoolInfo};
 
 use crate::in_cluster::deletion_check::DeletionBlocker;
@@ -100,22 +100,10 @@ impl PoolSnapshot<'_> {
             Condition::new(conditions::READY, ready, reason, message)
         };
         if self.info.deleting {
-            let message = match self.blocker {
-                Some(DeletionBlocker::Addresses(count)) => format!("waiting for {count} addresses to be released"),
-                Some(DeletionBlocker::Reservation(name)) => {
-                    format!("waiting for IPReservation {name} to be released; delete the claim that it names")
-                }
-                Some(DeletionBlocker::UnknownAddress) => {
-                    "waiting for an IPAddress of this pool to be deleted; its address is not valid, or it has just \
-                     been created"
-                        .to_owned()
-                }
-                Some(DeletionBlocker::Undecodable(object)) => {
-                    format!("{object} cannot be decoded and may have an address of this pool; correct or delete it")
-                }
-                None => String::new(),
-            };
-            condition(false, conditions::DELETING, message)
+            let message = self
+                .blocker
+                .map(|blocker| deletion_message(self.key, blocker));
+            condition(false, conditions::DELETING, message.unwrap_or_default())
         } else if let Some(refusal @ NetworkRefusal::LengthMismatch { .. }) =
             &self.info.network_problem
         {
@@ -258,22 +246,19 @@ impl PoolSnapshot<'_> {
                 message,
             ));
         }
-        let audience = Audience::of_pool(self.key);
-        let may_name = |claim: &&NamespacedName| audience.may_name(Some(claim.namespace()));
-        let names: Vec<&str> = claims
-            .iter()
-            .filter(may_name)
-            .map(NamespacedName::name)
-            .collect();
-        let more = addresses.saturating_sub(names.len());
-        let of_claims = match (names.is_empty(), more) {
-            (true, _) => String::new(),
-            (false, 0) => format!(" by the claims {}", names.join(", ")),
-            (false, _) => format!(" by the claims {} and {more} more", names.join(", ")),
+        let claims = Audience::of_pool(self.key).claims(claims, *addresses);
+        let by_claims = if claims.is_empty() {
+            claims
+        } else {
+            format!(" by the {claims}")
         };
-        let message = format!(
-            "{addresses} addresses of spec.draining are in use{of_claims}; waiting for their release"
-        );
+        let message = if *addresses == 1 {
+            format!("1 address of spec.draining is in use{by_claims}; waiting for its release")
+        } else {
+            format!(
+                "{addresses} addresses of spec.draining are in use{by_claims}; waiting for their release"
+            )
+        };
         Some(Condition::new(
             conditions::DRAINING,
             true,
@@ -301,6 +286,36 @@ impl PoolSnapshot<'_> {
             conditions::ADDRESSES_OUT_OF_RANGE,
             message,
         )
+    }
+}
+
+/// What a pool in deletion waits for, and what to do.
+fn deletion_message(pool: &PoolKey, blocker: &DeletionBlocker) -> String {
+    match blocker {
+        DeletionBlocker::Addresses { count, claims } => {
+            let addresses = counted(*count, "address", "addresses");
+            let claims = Audience::of_pool(pool).claims(claims, *count);
+            let of_claims = if claims.is_empty() {
+                claims
+            } else {
+                format!(" ({claims})")
+            };
+            format!(
+                "waiting for {addresses} to be released{of_claims}; {}",
+                advice::pool_deleting(pool)
+            )
+        }
+        DeletionBlocker::Reservation(name) => format!(
+            "waiting for IPReservation {name} to be released; delete the claim that it names: kubectl get \
+             ipreservations {name}"
+        ),
+        DeletionBlocker::UnknownAddress => {
+            "waiting for an IPAddress of this pool to be deleted; its address is not valid, or it has just been created"
+                .to_owned()
+        }
+        DeletionBlocker::Undecodable(object) => format!(
+            "{object} cannot be decoded and may have an address of this pool; correct or delete it"
+        ),
     }
 }
 
@@ -366,6 +381,7 @@ pub(in crate::in_cluster) fn describe_counts(
 
 #[cfg(test)]
 mod tests {
+    use capi_ipam_controller::namespaced_name::NamespacedName;
     use capi_ipam_api::{InClusterKind, Pool};
     use serde_json::{Value, json};
 
@@ -394,7 +410,10 @@ mod tests {
         let (key, info) = (PoolKey::of(&pool), PoolInfo::of(&pool));
         let other = |index| PoolKey::new(InClusterKind::GlobalIPPool, None, &format!("o{index}"));
         let overlapping = (0..overlapping).map(other).collect();
-        let blocker = Some(&DeletionBlocker::Addresses(3));
+        let blocker = Some(&DeletionBlocker::Addresses {
+            count: 3,
+            claims: vec![NamespacedName::new("n", "c")],
+        });
         let snapshot = PoolSnapshot {
             key: &key,
             info: &info,
@@ -537,11 +556,36 @@ mod tests {
         };
         let global = |addresses| condition(json!({"kind": "GlobalInClusterIPPool"}), addresses);
         assert_eq!(own(0).0, "False");
-        let text = "9 addresses of spec.draining are in use by the claims a, b and 7 more; waiting for their release";
+        let text = "9 addresses of spec.draining are in use by the claims n/a, n/b and 7 more; waiting for their release";
         assert_eq!((&*own(9).0, &*own(9).1), ("True", text));
         assert_eq!(
             global(2).1,
             "2 addresses of spec.draining are in use; waiting for their release"
+        );
+    }
+
+    #[test]
+    fn pool_in_deletion_names_the_claims_it_waits_for() {
+        let claims: Vec<_> = ["a", "b", "c"]
+            .map(|name| NamespacedName::new("n", name))
+            .into();
+        let text = |kind, namespace| {
+            let blocker = DeletionBlocker::Addresses {
+                count: 25,
+                claims: claims.clone(),
+            };
+            deletion_message(&PoolKey::new(kind, namespace, "p"), &blocker)
+        };
+        assert_eq!(
+            text(InClusterKind::IPPool, Some("n")),
+            "waiting for 25 addresses to be released (claims n/a, n/b, n/c and 22 more); delete the machines of these \
+             claims, since a deletion cannot be undone; to list them: kubectl ipam claims --namespace n --pool \
+             InClusterIPPool/p"
+        );
+        assert_eq!(
+            text(InClusterKind::GlobalIPPool, None),
+            "waiting for 25 addresses to be released; delete the machines of these claims, since a deletion cannot be \
+             undone; to list them: kubectl ipam claims --all-namespaces --pool GlobalInClusterIPPool/p"
         );
     }
 

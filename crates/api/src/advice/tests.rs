@@ -1,4 +1,5 @@
 use super::*;
+use crate::InClusterKind;
 
 #[test]
 fn exhausted_pool_gets_only_advice_that_frees_addresses() {
@@ -27,5 +28,42 @@ fn exhausted_pool_gets_only_advice_that_frees_addresses() {
     assert_eq!(
         several,
         "add addresses, release claims or delete reservations that are not needed"
+    );
+}
+
+#[test]
+fn missing_pool_is_answered_with_the_pools_of_the_namespace() {
+    let pool = |namespace: &str, name| PoolKey::new(InClusterKind::IPPool, Some(namespace), name);
+    let global = |name| PoolKey::new(InClusterKind::GlobalIPPool, None, name);
+    let pools = [pool("n4", "real"), pool("n5", "secret"), global("dc")];
+    let existing = |missing: &PoolKey| {
+        let text = missing_pool(missing, &pools);
+        text.strip_prefix(MISSING_POOL).unwrap().to_owned()
+    };
+    assert_eq!(
+        existing(&pool("n4", "reel")),
+        "; pools of the namespace n4: InClusterIPPool n4/real"
+    );
+    assert_eq!(
+        existing(&pool("n6", "reel")),
+        "; the namespace n6 has no pools"
+    );
+    assert_eq!(
+        existing(&global("cd")),
+        "; global pools: GlobalInClusterIPPool dc"
+    );
+}
+
+#[test]
+fn claims_of_a_pool_are_listed_by_a_command() {
+    let own = PoolKey::new(InClusterKind::IPPool, Some("n"), "web");
+    let global = PoolKey::new(InClusterKind::GlobalIPPool, None, "dc");
+    assert_eq!(
+        claims_of(&own),
+        "kubectl ipam claims --namespace n --pool InClusterIPPool/web"
+    );
+    assert_eq!(
+        claims_of(&global),
+        "kubectl ipam claims --all-namespaces --pool GlobalInClusterIPPool/dc"
     );
 }

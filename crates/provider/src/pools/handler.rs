@@ -29,7 +29,9 @@ impl<P: PoolProvider> PoolHandler<P> {
 
     /// The name of the pool for messages.
     fn pool_name(&self) -> String {
-        format!("{} {}", P::Pool::kind(&()), self.claim.spec.pool_ref.name)
+        let namespace = self.claim.namespace().unwrap_or_default();
+        let (kind, name) = (P::Pool::kind(&()), &self.claim.spec.pool_ref.name);
+        format!("{kind} {namespace}/{name}")
     }
 
     fn pool(&self) -> Result<&P::Pool, HandlerError> {

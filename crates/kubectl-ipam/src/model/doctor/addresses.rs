@@ -86,10 +86,7 @@ pub(super) fn missing_pools(snapshot: &Snapshot) -> Examination {
             findings.push(missing_pool(of_address(address), &address.pool, repair));
         }
         for claim in claims.served.iter().filter(|it| !pools.contains(&it.pool)) {
-            let repair = format!(
-                "{}; the pools that exist: kubectl ipam pools --all-namespaces",
-                advice::MISSING_POOL
-            );
+            let repair = advice::missing_pool(&claim.pool, pools.iter().copied());
             let finding = missing_pool(of_claim(claim), &claim.pool, repair);
             findings.push(finding.since(claim.created));
         }

@@ -1,6 +1,6 @@
 //! Objects in deletion, and what keeps them.
 
-use capi_ipam_api::{conditions, names};
+use capi_ipam_api::{advice, conditions, names};
 use jiff::{SignedDuration, Timestamp};
 
 use super::examination::Examination;
@@ -54,11 +54,7 @@ fn deleting(pool: &PoolRow, used: &[&AddressRow], waiting: &[&ClaimRow]) -> Find
     let repair = if used.is_empty() {
         format!("the manager removes its finalizer; if not: kubectl describe {resource}")
     } else {
-        format!(
-            "delete the machines of these claims; a deletion cannot be undone: kubectl ipam claims --all-namespaces \
-             --pool {}/{}",
-            pool.key.kind, pool.key.name
-        )
+        advice::pool_deleting(&pool.key)
     };
     Check::PoolDeleting
         .finding(full(&pool.key), problem, repair)

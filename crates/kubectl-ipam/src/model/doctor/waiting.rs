@@ -136,7 +136,7 @@ pub(super) fn missing_clusters(snapshot: &Snapshot) -> Examination {
         let problem = format!("it does not exist; {}", claims_wait(claims.iter().copied()));
         let repair = format!(
             "{}: kubectl get clusters.cluster.x-k8s.io --namespace {namespace}",
-            capi_ipam_provider::api::advice::MISSING_CLUSTER
+            advice::MISSING_CLUSTER
         );
         Check::ClusterNotFound
             .finding(format!("Cluster {namespace}/{name}"), problem, repair)
