@@ -1,6 +1,6 @@
 //! API discovery: the kinds that the API server serves, and their versions.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kube::Client;
 use kube::core::ApiResource;
@@ -8,6 +8,7 @@ use tracing::{info, warn};
 
 use crate::client::{CallError, NOT_SERVED, error_chain, with_timeout};
 use crate::health::{Health, ReadinessGate};
+use crate::log_limit::RepetitionLimit;
 
 /// Time between two discovery requests for a missing kind.
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
@@ -40,8 +41,7 @@ pub(crate) async fn served_version<'a>(
     Ok(None)
 }
 
-/// Waits until the API server serves a kind. Reports to `health` and logs every few seconds what is
-/// missing. Returns the first of `versions` that it serves; the version of `kind` has no meaning.
+/// Waits until the API server serves a kind. Reports to `health` and logs what is missing. Returns the first of `versions` that it serves; the version of `kind` has no meaning.
 pub async fn wait_for_kind<'a>(
     client: &Client,
     health: &Health,
@@ -55,30 +55,34 @@ pub async fn wait_for_kind<'a>(
         ..
     } = kind;
     let awaited = health.await_kind(kind);
-    let mut waited = false;
+    let limit = RepetitionLimit::default();
     loop {
         match served_version(client, group, plural, versions).await {
             Ok(Some(version)) => {
-                if waited {
+                if limit.end() {
                     info!(kind, group, version, "the API server serves the kind now");
                 }
                 return version;
             }
             Ok(None) => {
                 awaited.refused(&unserved(group, plural, versions));
-                warn!(
-                    definition = format!("{plural}.{group}"),
-                    ?versions,
-                    "waiting for a kind that the API server does not serve; install its CustomResourceDefinition"
-                );
+                if limit.allow(NOT_SERVED, Instant::now()).is_some() {
+                    warn!(
+                        definition = format!("{plural}.{group}"),
+                        ?versions,
+                        "waiting for a kind that the API server does not serve; install its CustomResourceDefinition"
+                    );
+                }
             }
             Err(error) => {
                 let text = error_chain(&error);
-                warn!(
-                    definition = format!("{plural}.{group}"),
-                    error = text,
-                    "cannot check whether the API server serves a kind"
-                );
+                if limit.allow(&text, Instant::now()).is_some() {
+                    warn!(
+                        definition = format!("{plural}.{group}"),
+                        error = text,
+                        "cannot check whether the API server serves a kind"
+                    );
+                }
                 if error.is_forbidden() {
                     awaited.refused(&text);
                 } else {
@@ -86,7 +90,6 @@ pub async fn wait_for_kind<'a>(
                 }
             }
         }
-        waited = true;
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
@@ -99,9 +102,9 @@ pub(crate) fn unserved(group: &str, plural: &str, versions: &[&str]) -> String {
     )
 }
 
-/// Waits until the API server answers. Reports to `connected` and logs every few seconds that it
-/// does not.
+/// Waits until the API server answers. Reports to `connected` and logs that it does not.
 pub(crate) async fn wait_for_server(client: &Client, connected: &ReadinessGate) {
+    let limit = RepetitionLimit::default();
     loop {
         match with_timeout(
             || "reach the API server".to_owned(),
@@ -117,7 +120,9 @@ pub(crate) async fn wait_for_server(client: &Client, connected: &ReadinessGate) 
             Err(error) if error.is_forbidden() => return,
             Err(error) => {
                 let text = error_chain(&error);
-                warn!(error = text, "waiting for the API server");
+                if limit.allow(&text, Instant::now()).is_some() {
+                    warn!(error = text, "waiting for the API server");
+                }
                 connected.failing(&text);
             }
         }

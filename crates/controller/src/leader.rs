@@ -6,19 +6,16 @@
 //!
 //! Needs `get`, `create` and `update` on `leases` in `coordination.k8s.io`.
 
-use std::sync::Arc;
+mod observer;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::{Method, Request, StatusCode};
 use k8s_controller::LeaderElection;
 use kube::Client;
-use kube::client::Body;
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use tower::service_fn;
 
+pub(crate) use self::observer::observe_lease;
 use crate::client::{REQUEST_TIMEOUT, RequestPolicy, own_namespace};
-use crate::health::ReadinessGate;
 use crate::options::Options;
 
 /// How the work under a lease ended.
@@ -44,35 +41,6 @@ pub(crate) fn request_policy(options: &Options) -> RequestPolicy {
         timeout: REQUEST_TIMEOUT.min(options.leader_elect_renew_deadline / 2),
         retry_reads: true,
     }
-}
-
-/// Wraps the client for the lease: a process that may not use the lease never leads, and reports
-/// that it is not ready.
-pub(crate) fn report_refusals(client: Client, options: &Options, gate: ReadinessGate) -> Client {
-    let namespace = own_namespace(&client, &options.leader_election_namespace);
-    let default_namespace = client.default_namespace().to_owned();
-    let refused: Arc<Mutex<Option<Method>>> = Arc::default();
-    let observed = service_fn(move |request: Request<Body>| {
-        let (method, refused) = (request.method().clone(), Arc::clone(&refused));
-        let (client, gate, namespace) = (client.clone(), gate.clone(), namespace.clone());
-        async move {
-            let response = client.send(request).await?;
-            if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&response.status()) {
-                gate.refused(&format!(
-                    "{method} is not allowed for the lease in namespace {namespace} ({}); leader election needs get, \
-                     create and update on leases in coordination.k8s.io",
-                    response.status()
-                ));
-                *refused.lock() = Some(method);
-            } else if refused.lock().as_ref() == Some(&method) {
-                // Another method may still be refused.
-                *refused.lock() = None;
-                gate.accepted();
-            }
-            Ok::<_, kube::Error>(response)
-        }
-    });
-    Client::new(observed, default_namespace)
 }
 
 /// Acquires the lease `name`, then runs `work` and renews the lease until it is finished.

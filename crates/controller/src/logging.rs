@@ -6,6 +6,7 @@ mod trace_ids;
 use std::io::IsTerminal;
 
 use clap::ValueEnum;
+use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{FilterExt, filter_fn};
 use tracing_subscriber::fmt::format::{self, JsonFields};
 use tracing_subscriber::layer::SubscriberExt;
@@ -39,6 +40,16 @@ pub enum LoggingError {
         #[source]
         source: tracing_subscriber::filter::ParseError,
     },
+}
+
+/// The target of the crate that implements leader election.
+const ELECTION: &str = "k8s_controller::leader_election";
+
+/// Whether an event is a line of the log. Spans of traces are none. The only error of leader
+/// election is a missing permission, at each attempt: `leader` reports it at a growing interval.
+fn is_line(metadata: &Metadata<'_>) -> bool {
+    let is_repeated_refusal = metadata.target() == ELECTION && *metadata.level() == Level::ERROR;
+    metadata.target() != traces::TARGET && !is_repeated_refusal
 }
 
 /// Installs the global log subscriber. `filter` is a level (`info`) or a list of targets with
@@ -76,7 +87,7 @@ pub fn init(
                 .boxed()
         }
     };
-    let filter = filter.and(filter_fn(|metadata| metadata.target() != traces::TARGET));
+    let filter = filter.and(filter_fn(is_line));
     let mut layers = vec![lines.with_filter(filter).boxed()];
     layers.extend(spans.map(Layer::boxed));
     let _ = tracing_subscriber::registry().with(layers).try_init();

@@ -419,9 +419,10 @@ impl Process {
             self.metrics.set_leader(lease, true);
             work.await
         };
-        let client = leader::report_refusals(
+        let client = leader::observe_lease(
             client,
             &self.options,
+            &self.holder,
             self.health.detached().register_watch("Lease"),
         );
         match leader::run(

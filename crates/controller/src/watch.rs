@@ -24,12 +24,13 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use self::failures::{Failure, FailureStreak, RETRY_POLICY, log_failure};
+use self::failures::{Failure, FailureStreak, RETRY_POLICY, log_failure, log_recovery};
 pub use self::fan_out::FanOut;
 use self::streaming_list::streaming_list;
 use crate::client::with_timeout;
 use crate::discovery;
 use crate::health::ReadinessGate;
+use crate::log_limit::RepetitionLimit;
 use crate::resource_version::ResourceVersion;
 pub use crate::restores::{Epoch, RestoreDetector};
 pub use capi_ipam_objects::maybe_invalid::{Invalid, MaybeInvalid};
@@ -186,6 +187,7 @@ where
         ..config
     };
     let in_pages = Arc::new(AtomicBool::new(false));
+    let log_limit = Arc::new(RepetitionLimit::default());
     let unserved = CancellationToken::new();
     let no_longer_served = unserved.clone().cancelled_owned();
     let restores = synced.restores().clone();
@@ -224,6 +226,7 @@ where
         let (kind, handler, synced) = (Arc::clone(&kind), Arc::clone(&handler), synced.clone());
         let (served_as, unserved) = (Arc::clone(&served_as), unserved.clone());
         let if_unserved = Arc::clone(&if_unserved);
+        let log_limit = Arc::clone(&log_limit);
         let mut failures = FailureStreak::default();
         events
             .take_until(epoch_ended.boxed())
@@ -234,6 +237,7 @@ where
                         // `Init` is sent before the request.
                         if !matches!(event, Event::Init) && failures.end() {
                             synced.accepted();
+                            log_recovery(&kind, &log_limit);
                         }
                         newest.fetch_max(version_in(&event), Ordering::Relaxed);
                         valid_event(event, &kind, trim, handler.as_ref())
@@ -241,7 +245,8 @@ where
                     Err(error) => {
                         interrupted.notify_one();
                         let failure = Failure::of(&error).explain_unserved(&if_unserved);
-                        log_failure(&kind, &failure, failures.record(Instant::now()));
+                        let duration = failures.record(Instant::now());
+                        log_failure(&kind, &failure, duration, &log_limit);
                         synced.count_restart(failure.reason());
                         delay = Some(RETRY_POLICY.delay(failures.count));
                         if failure.is_refusal() {

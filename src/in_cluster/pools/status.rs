@@ -381,8 +381,8 @@ pub(in crate::in_cluster) fn describe_counts(
 
 #[cfg(test)]
 mod tests {
-    use capi_ipam_controller::namespaced_name::NamespacedName;
     use capi_ipam_api::{InClusterKind, Pool};
+    use capi_ipam_controller::namespaced_name::NamespacedName;
     use serde_json::{Value, json};
 
     use super::*;

@@ -165,7 +165,11 @@ impl<C: Connect + Clone + Send + Sync + 'static> Pool<C> {
             since: Instant::now(),
         };
         drop(current);
-        warn!(waited = ?sent.elapsed(), "no answer from the API server, reconnecting");
+        let seconds = sent.elapsed().as_secs();
+        warn!(
+            seconds,
+            "the API server was silent for too long; the next requests use new connections"
+        );
     }
 }
 
@@ -280,11 +284,11 @@ async fn send<C: Connect + Clone + Send + Sync + 'static>(
     let http = pool.http();
     let line = tracing::enabled!(tracing::Level::TRACE)
         .then(|| format!("{} {}", request.method(), request.uri()));
-    let silence = watch_timeout(&request).map(|watch| watch.saturating_add(WATCH_MARGIN));
+    let silence = watch_timeout(&request).map(Silence::of_watch);
     let mut pending = Pending {
         pool,
         since: Instant::now(),
-        limit,
+        silence: Silence::of_request(limit),
         is_over: false,
     };
     let response = timeout(limit, http.request(request)).await;
@@ -297,7 +301,7 @@ async fn send<C: Connect + Clone + Send + Sync + 'static>(
         pending.is_over = true;
     }
     if let Some(silence) = silence {
-        (pending.since, pending.limit) = (Instant::now(), silence);
+        (pending.since, pending.silence) = (Instant::now(), silence);
     }
     Ok(response?.map(|body| ResponseBody {
         body,
@@ -307,11 +311,33 @@ async fn send<C: Connect + Clone + Send + Sync + 'static>(
     }))
 }
 
-/// Whether a response that is dropped after this silence has probably a dead connection: most of
-/// its time is over, and the caller may have a slightly shorter timeout. A watch that the program
-/// ends earlier says nothing about its connection: without changes it is silent.
-fn is_suspicious(silence: Duration, limit: Duration) -> bool {
-    silence >= limit / 10 * 9
+/// How long nothing may arrive.
+#[derive(Clone, Copy, Debug)]
+struct Silence {
+    /// After this time, the connection is dead.
+    limit: Duration,
+    /// After this time, it is probably dead if the caller drops the response.
+    suspicious: Duration,
+}
+
+impl Silence {
+    /// Of a request that has to be answered within `limit`. Its caller may have a slightly shorter
+    /// timeout.
+    fn of_request(limit: Duration) -> Self {
+        Self {
+            limit,
+            suspicious: limit / 10 * 9,
+        }
+    }
+
+    /// Of a watch that the API server ends after `duration`. Without changes it is silent until
+    /// then, so a reader that ends it before says nothing about its connection.
+    fn of_watch(duration: Duration) -> Self {
+        Self {
+            limit: duration.saturating_add(WATCH_MARGIN),
+            suspicious: duration.saturating_add(WATCH_MARGIN / 2),
+        }
+    }
 }
 
 /// A response that is not complete. Resets the connections if it is dropped after a suspicious
@@ -320,13 +346,13 @@ struct Pending<C: Connect + Clone + Send + Sync + 'static> {
     pool: Arc<Pool<C>>,
     /// When the request was sent; for a watch, when data last arrived.
     since: Instant,
-    limit: Duration,
+    silence: Silence,
     is_over: bool,
 }
 
 impl<C: Connect + Clone + Send + Sync + 'static> Drop for Pending<C> {
     fn drop(&mut self) {
-        if !self.is_over && is_suspicious(self.since.elapsed(), self.limit) {
+        if !self.is_over && self.since.elapsed() >= self.silence.suspicious {
             self.pool.reset(self.since);
         }
     }
@@ -358,7 +384,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> HttpBody for ResponseBody<C> {
                 if let Some(timer) = &mut this.timer {
                     timer
                         .as_mut()
-                        .reset(tokio::time::Instant::now() + this.pending.limit);
+                        .reset(tokio::time::Instant::now() + this.pending.silence.limit);
                 }
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
@@ -366,12 +392,12 @@ impl<C: Connect + Clone + Send + Sync + 'static> HttpBody for ResponseBody<C> {
         if this.pending.is_over {
             return Poll::Ready(None);
         }
-        let Pending { since, limit, .. } = this.pending;
-        let timer = || Box::pin(sleep(limit.saturating_sub(since.elapsed())));
+        let Pending { since, silence, .. } = this.pending;
+        let timer = || Box::pin(sleep(silence.limit.saturating_sub(since.elapsed())));
         ready!(this.timer.get_or_insert_with(timer).as_mut().poll(context));
         this.pending.is_over = true;
         this.pending.pool.reset(this.pending.since);
-        Poll::Ready(Some(Err(NoAnswer(this.pending.limit).into())))
+        Poll::Ready(Some(Err(NoAnswer(silence.limit).into())))
     }
 
     fn is_end_stream(&self) -> bool {

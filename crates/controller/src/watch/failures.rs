@@ -8,6 +8,7 @@ use kube::runtime::watcher;
 use tracing::{debug, info, warn};
 
 use crate::client::{error_chain, status_message};
+use crate::log_limit::RepetitionLimit;
 use crate::retry::RetryPolicy;
 
 /// How long the API server may not serve a kind that was listed before the process ends. The API
@@ -119,27 +120,47 @@ impl FailureStreak {
     }
 }
 
-pub(super) fn log_failure(kind: &str, Failure { code, text }: &Failure, duration: Duration) {
+/// Logs a failure. One that lasts is repeated at a growing interval only, see `limit`.
+pub(super) fn log_failure(
+    kind: &str,
+    Failure { code, text }: &Failure,
+    duration: Duration,
+    limit: &RepetitionLimit,
+) {
+    if *code == Some(410) {
+        // This is normal: the kind is listed again.
+        debug!(kind, "the resourceVersion has expired, listing again");
+        return;
+    }
+    if is_transient(*code, duration) {
+        info!(kind, error = text, "the watch is interrupted, retrying");
+        return;
+    }
+    let Some(suppressed) = limit.allow(text, Instant::now()) else {
+        return;
+    };
     match code {
-        // The resourceVersion has expired, which is normal: the kind is listed again.
-        Some(410) => debug!(kind, "the resourceVersion has expired, listing again"),
         Some(403) => warn!(
             kind,
             error = text,
-            "not allowed to list and watch; check the ClusterRole"
+            suppressed,
+            "not allowed to list and watch; apply the ClusterRole of this version (config/rbac)"
         ),
-        Some(UNSERVED) => {
-            warn!(kind, error = text, "the kind is not served");
-        }
-        _ if is_transient(*code, duration) => {
-            info!(kind, error = text, "the watch is interrupted, retrying")
-        }
+        Some(UNSERVED) => warn!(kind, error = text, suppressed, "the kind is not served"),
         _ => warn!(
             kind,
             error = text,
             seconds = duration.as_secs(),
+            suppressed,
             "the watch keeps failing, retrying"
         ),
+    }
+}
+
+/// Logs that a failure which was logged has ended.
+pub(super) fn log_recovery(kind: &str, limit: &RepetitionLimit) {
+    if limit.end() {
+        info!(kind, "the kind is watched again");
     }
 }
 

@@ -177,26 +177,13 @@ fn watch_timeout_is_read_from_the_request() {
 
 #[test]
 fn silent_watch_is_suspicious_only_after_its_own_duration() {
-    let limit = |uri: &str| {
-        let request = Request::builder().uri(uri).body(Body::empty()).unwrap();
-        watch_timeout(&request)
-            .unwrap()
-            .saturating_add(WATCH_MARGIN)
-    };
-    let (short, long) = (
-        limit("/x?watch=true&timeoutSeconds=30"),
-        limit("/x?watch=true&timeoutSeconds=290"),
-    );
-    assert!(
-        !is_suspicious(Duration::from_secs(30), short),
-        "the API server is about to end it"
-    );
-    assert!(
-        is_suspicious(Duration::from_secs(34), short),
-        "the API server should have ended it"
-    );
-    assert!(
-        !is_suspicious(Duration::from_secs(35), long)
-            && is_suspicious(Duration::from_secs(290), long)
-    );
+    let seconds = Duration::from_secs;
+    for duration in [30, 290, 3600] {
+        let Silence { limit, suspicious } = Silence::of_watch(seconds(duration));
+        assert!(
+            suspicious > seconds(duration),
+            "a reader may end it at any time before: {duration}"
+        );
+        assert!(suspicious < limit, "a reader notices it a little earlier");
+    }
 }
