@@ -26,6 +26,7 @@
 //! - `repairs`: the sweeper, with one file for each repair: it releases abandoned reservations,
 //!   creates missing ones, and reports duplicates;
 //! - `terminating`: enqueues claims that are being deleted when their pool changes;
+//! - `transitions`: logs what changes in the conditions of pools and networks;
 //! - `upgrade`: stores pools of an old version in the current one.
 
 mod access;
@@ -57,6 +58,7 @@ mod slices;
 mod standby;
 mod takeover;
 mod terminating;
+mod transitions;
 mod upgrade;
 mod use_check;
 

@@ -28,6 +28,7 @@ use tracing::{debug, field, info};
 
 use super::context::Context;
 use super::gates::Gates;
+use super::transitions::log_transitions;
 
 /// The minimum interval between two status updates of one network. Its counts are computed from all
 /// addresses in use.
@@ -151,8 +152,12 @@ impl NetworkReconciler {
         }
         let status = status(&network, &view);
         let mut wanted = IPNetwork::clone(&network);
+        let after = status.conditions.clone();
         wanted.status = Some(status);
         if let Some(written) = patch::write(&self.networks, network.as_ref(), &wanted).await? {
+            let before = network.status.as_ref().map(|status| &*status.conditions);
+            let object = format!("IPNetwork {name}");
+            log_transitions(&object, before.unwrap_or_default(), &after, is_problem);
             self.record_write(written);
         }
         Ok(if is_deleting {
@@ -198,6 +203,12 @@ impl NetworkReconciler {
             .change(|ledger| ledger.insert_network(&written));
         written
     }
+}
+
+/// Whether a condition reports a problem. That pools of a network contain the same addresses is
+/// none: each address is allocated once.
+fn is_problem(condition: &Condition) -> bool {
+    condition.type_ == conditions::READY && condition.status == "False"
 }
 
 /// The status of a network.

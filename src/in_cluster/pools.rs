@@ -32,6 +32,7 @@ use super::deletion_check::DeletionBlocker;
 use super::gates::Gates;
 use super::kinds::{pool_client, watched_pools};
 use super::shared_ledger::PoolEventHandler;
+use super::transitions::log_transitions;
 
 /// The delay before a pool that is being deleted and still has reservations is reconciled again.
 const DELETION_RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -367,6 +368,7 @@ impl PoolReconciler {
             .filter(|condition| !is_unchanged(condition))
             .cloned()
             .collect();
+        let after = status.conditions.clone();
         let started = Instant::now();
         let (wait, written) = patch::with_patch(client, pool, async |wanted: &mut Pool| {
             let wait = self
@@ -383,6 +385,8 @@ impl PoolReconciler {
         }
         if let Some(written) = written {
             let written = self.record_write(written);
+            let key = PoolKey::of(&written);
+            log_transitions(&key, before, &after, status::is_warning);
             for condition in transitions
                 .iter()
                 .filter(|condition| status::is_warning(condition))

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`wait_queues`] | claims that do not exist leave the wait queues |
 //! | [`stale_cooldowns`] | cool-downs of addresses that are in use end |
-//! | [`missing_reservations`] | addresses in use get the reservation that they lack |
+//! | [`missing_reservations`] | addresses in use get the reservation that they lack; at once if somebody deletes it |
 //! | [`duplicates`] | addresses of two bound claims are reported |
 //! | [`invalid_reservations`] | manually created reservations without effect are reported |
 //! | [`move_labels`] | reservations get the label of `clusterctl move` |
@@ -41,6 +41,7 @@ use self::duplicates::ReportDuplicates;
 pub(super) use self::duplicates::duplicate_message;
 use self::invalid_reservations::ReportInvalidReservations;
 use self::missing_reservations::CreateMissingReservations;
+pub(super) use self::missing_reservations::ReplaceDeletedReservations;
 use self::move_labels::AddMoveLabels;
 use self::stale_cooldowns::EndStaleCooldowns;
 use self::wait_queues::PruneWaitQueues;

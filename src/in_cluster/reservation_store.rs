@@ -7,9 +7,11 @@
 mod release_rule;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Slot, names};
-use capi_ipam_controller::client::{CallError, Deleted, ResourceClient};
+use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Slot, advice, names};
+use capi_ipam_controller::client::{CallError, Deleted, REQUEST_TIMEOUT, ResourceClient};
+use capi_ipam_controller::log_limit::RepetitionLimit;
 use capi_ipam_controller::watch::{MaybeInvalid, RestoreDetector};
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ledger::KnownReservation;
@@ -30,7 +32,14 @@ pub(super) struct ReservationStore {
     client: ResourceClient<IPReservation>,
     ledger: Arc<SharedLedger>,
     restores: RestoreDetector,
+    /// When this process began to write.
+    started: Instant,
+    /// Limits the log of reservations that another manager has created.
+    other_managers: RepetitionLimit,
 }
+
+/// How long a write of an earlier process may be applied.
+const EARLIER_WRITES: Duration = REQUEST_TIMEOUT.saturating_mul(3);
 
 /// What the creation of a reservation has led to, as far as the API server has answered or a live
 /// read shows.
@@ -76,6 +85,8 @@ impl ReservationStore {
             client,
             ledger,
             restores,
+            started: Instant::now(),
+            other_managers: RepetitionLimit::default(),
         }
     }
 
@@ -157,6 +168,7 @@ impl ReservationStore {
         if write::after_creation(answer(&error)) != write::Creation::Read {
             return Err(error);
         }
+        let is_first = attempt.is_some_and(|attempt| self.is_first(attempt));
         self.remember(slot, attempt);
         let read = self.read(slot).await?;
         let found = read
@@ -164,6 +176,9 @@ impl ReservationStore {
             .map(|found| found.0.as_ref().is_ok_and(&is_wanted));
         match (write::read_after_creation(found), read) {
             (CreationRead::AsWanted, Some(MaybeInvalid(Ok(found)))) => {
+                if is_first && error.is_already_exists() {
+                    self.report_other_manager(&found);
+                }
                 self.forget(attempt);
                 Ok(CreateResult::Exists(Box::new(found)))
             }
@@ -370,6 +385,29 @@ impl ReservationStore {
                 Ok(WriteResult::Changed(Box::new(other)))
             }
         }
+    }
+
+    /// Whether no earlier attempt of the claim may have created a reservation.
+    fn is_first(&self, attempt: Attempt<'_>) -> bool {
+        let Attempt { claim, pool } = attempt;
+        let earlier = self.ledger.read(|ledger| ledger.attempt(claim, pool));
+        earlier.is_none() && self.started.elapsed() > EARLIER_WRITES
+    }
+
+    /// Logs that another process has reserved an address for a claim that this process serves, at
+    /// the same time. It does no harm: both want the same.
+    fn report_other_manager(&self, found: &IPReservation) {
+        let Some(others) = self.other_managers.allow("", Instant::now()) else {
+            return;
+        };
+        let claim = found.spec.claim_ref.as_ref();
+        let claim = claim.map(|claim| format!("{}/{}", claim.namespace, claim.name));
+        warn!(
+            claim,
+            others,
+            "another manager serves this claim at the same time: {}",
+            advice::SEVERAL_MANAGERS
+        );
     }
 
     fn remember(&self, slot: &Slot, attempt: Option<Attempt<'_>>) {

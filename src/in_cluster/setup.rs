@@ -25,7 +25,7 @@ use super::handler::InClusterAdapter;
 use super::metrics::{PoolMetrics, PoolMetricsMode, TakeSnapshots};
 use super::options::InClusterOptions;
 use super::rechecks::EnqueueRechecks;
-use super::repairs::Sweeper;
+use super::repairs::{ReplaceDeletedReservations, Sweeper};
 use super::reservation_store::ReservationStore;
 use super::scope_changes::MoveReservations;
 use super::shared_ledger::SharedLedger;
@@ -179,6 +179,7 @@ fn add_tasks(
     let metrics = PoolMetrics::default();
     let interval = options.verify_interval;
     let use_check = UseCheck::new(setup, Arc::clone(context), metrics.clone(), interval);
+    let replace_deleted = ReplaceDeletedReservations::new(setup, options, context);
     let sweeper = Sweeper::new(setup, options, context);
 
     let manager = &mut *setup.manager;
@@ -192,6 +193,11 @@ fn add_tasks(
         let snapshots = TakeSnapshots { metrics, ledger };
         manager.add_background_task("metrics of pools", gates.of_ledger(), snapshots);
     }
+    manager.add_task(
+        "replacement of deleted reservations",
+        gates.of_use(),
+        replace_deleted,
+    );
     manager.add_background_task("check of the addresses in use", gates.of_use(), use_check);
     manager.add_background_task("sweeper", gates.of_use(), sweeper);
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use capi_ipam_api::{InClusterKind, Pool, PoolKey, Scope};
+use capi_ipam_api::{InClusterKind, Pool, PoolKey, Scope, Slot};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::Origin;
@@ -18,6 +18,9 @@ use capi_ipam_ledger::{Effects, Ledger, Observe, PoolInfo};
 use capi_ipam_provider::api::IPAddressClaim;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+
+/// Maximum number of addresses in use that are remembered without their reservation.
+const MAX_UNRESERVED: usize = 10_000;
 
 /// Enqueues an object.
 type Enqueue<T> = Box<dyn Fn(&T) + Send + Sync>;
@@ -35,6 +38,9 @@ pub struct SharedLedger {
     rechecks_added: Notify,
     /// Notified when the watch has reported a reservation.
     reservations_observed: Notify,
+    /// Addresses in use whose reservation was deleted.
+    unreserved: Mutex<Vec<Slot>>,
+    unreserved_added: Notify,
     catching_up: AtomicBool,
 }
 
@@ -80,6 +86,8 @@ impl SharedLedger {
             scopes: Notify::new(),
             rechecks_added: Notify::new(),
             reservations_observed: Notify::new(),
+            unreserved: Mutex::default(),
+            unreserved_added: Notify::new(),
             catching_up: AtomicBool::new(false),
         }
     }
@@ -130,6 +138,13 @@ impl SharedLedger {
         if effects.scopes_changed {
             self.scopes.notify_one();
         }
+        if !effects.unreserved.is_empty() {
+            let mut unreserved = self.unreserved.lock();
+            // The sweeper finds the others.
+            let room = MAX_UNRESERVED.saturating_sub(unreserved.len());
+            unreserved.extend(effects.unreserved.iter().take(room).cloned());
+            self.unreserved_added.notify_one();
+        }
         for claim in &effects.claims {
             (self.claims)(claim);
         }
@@ -142,6 +157,17 @@ impl SharedLedger {
         if effects.reservations_observed {
             self.reservations_observed.notify_waiters();
         }
+    }
+
+    /// Waits until the reservation of an address in use was deleted. Returns immediately if this
+    /// happened since the last call.
+    pub(super) async fn unreserved_added(&self) {
+        self.unreserved_added.notified().await;
+    }
+
+    /// The addresses in use whose reservation was deleted since the last call.
+    pub(super) fn take_unreserved(&self) -> Vec<Slot> {
+        std::mem::take(&mut self.unreserved.lock())
     }
 
     /// Permits a list of all reservations, until the returned value is dropped; `None` while

@@ -397,7 +397,10 @@ async fn event_reports_the_allocated_address() {
         },
     );
     let (events, address) = events.await;
-    let note = format!("{address}/24 from InClusterIPPool {namespace}/web");
+    let note = format!(
+        "{address}/24 from InClusterIPPool {}/web",
+        consumer.namespace
+    );
     assert_eq!(
         events,
         [("Normal".to_owned(), "AddressAllocated".to_owned(), note)]

@@ -155,19 +155,19 @@ fn pools_of_addresses(plane: &ControlPlane) {
         k,
         is(json!(["10.0.0.1", "web"])),
         "spec.addresses[1]",
-        "\"web\": is neither an IP address",
+        "\"web\": must be an IP address",
     );
     table.rejects(
         k,
         is(json!(["web", "10.0.0.1"])),
         "spec.addresses[0]",
-        "is neither an IP address",
+        "must be an IP address",
     );
     table.rejects(
         k,
         is(json!(["10.0.0.1-", "10.0.0.1"])),
         "spec.addresses[0]",
-        "is neither an IP address",
+        "must be an IP address",
     );
     table.rejects(
         k,
@@ -283,7 +283,7 @@ fn pools_of_addresses(plane: &ControlPlane) {
         k,
         with("excludedAddresses", json!(["x"])),
         "spec.excludedAddresses[0]",
-        "is neither",
+        "must be an IP address",
     );
     table.rejects(
         k,
@@ -295,10 +295,10 @@ fn pools_of_addresses(plane: &ControlPlane) {
         k,
         with("excludedAddresses", json!(["10.0.0.1", "::1"])),
         "spec.excludedAddresses",
-        "another family",
+        "must have the IP family",
     );
     let v6 = json!({"addresses": ["fd00::1"], "prefix": 64, "excludedAddresses": ["10.0.0.1"]});
-    table.rejects(k, v6, "spec.excludedAddresses", "another family");
+    table.rejects(k, v6, "spec.excludedAddresses", "must have the IP family");
 
     let range = |addresses: Value, prefix: i64| json!([{"addresses": addresses, "prefix": prefix, "gateway": ""}]);
     table.accepts(
@@ -323,7 +323,7 @@ fn pools_of_addresses(plane: &ControlPlane) {
         k,
         with("ranges", range(json!(["x"]), 24)),
         "spec.ranges[0].addresses[0]",
-        "is neither",
+        "must be an IP address",
     );
     let apart = range(json!(["10.1.0.1", "10.1.1.1"]), 24);
     table.rejects(
@@ -348,7 +348,7 @@ fn pools_of_addresses(plane: &ControlPlane) {
         k,
         with("ranges", range(json!(["fd00::1"]), 64)),
         "spec.ranges",
-        "another family",
+        "must have the IP family",
     );
     let gateway =
         |gateway: &str| json!([{"addresses": ["10.1.0.1"], "prefix": 24, "gateway": gateway}]);
@@ -356,13 +356,13 @@ fn pools_of_addresses(plane: &ControlPlane) {
         k,
         with("ranges", gateway("x")),
         "spec.ranges[0].gateway",
-        "is not an IPv4 or IPv6 address",
+        "must be an IPv4 or IPv6 address",
     );
     table.rejects(
         k,
         with("ranges", gateway("fd00::1")),
         "spec.ranges",
-        "another family",
+        "must have the IP family",
     );
     let many: Vec<Value> = (0..65)
         .map(|number| json!({"addresses": [format!("10.1.0.{number}")], "prefix": 24}))
@@ -373,19 +373,19 @@ fn pools_of_addresses(plane: &ControlPlane) {
         k,
         with("draining", json!(["x"])),
         "spec.draining[0]",
-        "is neither",
+        "must be an IP address",
     );
     table.rejects(
         k,
         with("draining", json!(["fd00::1"])),
         "spec.draining",
-        "another family",
+        "must have the IP family",
     );
     table.rejects(
         k,
         json!({"ranges": range(json!(["fd00::/64"]), 64), "draining": ["10.0.0.1"]}),
         "spec.draining",
-        "another family",
+        "must have the IP family",
     );
 
     table.accepts(k, with("addressReuseGracePeriodSeconds", json!(0)));
@@ -425,31 +425,31 @@ fn pools_of_prefixes(plane: &ControlPlane) {
         k,
         is(json!(["fd00::1"])),
         "spec.prefixes[0]",
-        "not a prefix in CIDR notation",
+        "must be a prefix in CIDR notation",
     );
     table.rejects(
         k,
         is(json!(["fd00::/48", "fd01::-fd02::"])),
         "spec.prefixes[1]",
-        "not a prefix in CIDR notation",
+        "must be a prefix in CIDR notation",
     );
     table.rejects(
         k,
         is(json!([""])),
         "spec.prefixes[0]",
-        "not a prefix in CIDR notation",
+        "must be a prefix in CIDR notation",
     );
     table.rejects(
         k,
         is(json!(["fd00::1/48"])),
         "spec.prefixes[0]",
-        "has host bits set",
+        "must not have host bits",
     );
     table.rejects(
         k,
         of(json!(["10.0.0.1/24"]), json!(24)),
         "spec.prefixes[0]",
-        "has host bits set",
+        "must not have host bits",
     );
     table.rejects(
         k,
@@ -461,13 +461,13 @@ fn pools_of_prefixes(plane: &ControlPlane) {
         k,
         is(json!(["fd00::/48", "fd01::/65"])),
         "spec.prefixes",
-        "longer than the allocation prefix length",
+        "must be at most allocationPrefixLength",
     );
     table.rejects(
         k,
         of(json!(["10.0.0.0/25"]), json!(24)),
         "spec.prefixes",
-        "longer than the allocation",
+        "must be at most allocationPrefixLength",
     );
 
     table.rejects(
@@ -507,19 +507,19 @@ fn pools_of_prefixes(plane: &ControlPlane) {
         k,
         range(json!(["fd00::1/48"])),
         "spec.ranges[0].prefixes[0]",
-        "has host bits set",
+        "must not have host bits",
     );
     table.rejects(
         k,
         range(json!(["fd00::/65"])),
         "spec.ranges",
-        "longer than the allocation prefix length",
+        "must be at most allocationPrefixLength",
     );
     table.rejects(
         k,
         range(json!(["fd00::/48", "10.0.0.0/8"])),
         "spec.ranges",
-        "another family",
+        "must have the IP family",
     );
 
     table.accepts(
@@ -535,13 +535,13 @@ fn pools_of_prefixes(plane: &ControlPlane) {
         k,
         with(json!(["x"])),
         "spec.excludedPrefixes[0]",
-        "is neither",
+        "must be an IP address",
     );
     table.rejects(
         k,
         with(json!(["fd00::1", "10.0.0.1"])),
         "spec.excludedPrefixes",
-        "another family",
+        "must have the IP family",
     );
     table.done();
 }
@@ -579,14 +579,14 @@ fn what_pools_have_in_common(plane: &ControlPlane) {
                 kind,
                 with("gateway", json!(bad)),
                 "spec.gateway",
-                "is not an IPv4 or IPv6 address",
+                "must be an IPv4 or IPv6 address",
             );
         }
         table.rejects(
             kind,
             with("gateway", json!("10.0.0.1")),
             "spec.gateway",
-            "another family",
+            "must have the IP family",
         );
         table.rejects(
             kind,
@@ -691,9 +691,9 @@ fn reservations(plane: &ControlPlane) {
     table.rejects_object(
         &reservation(name, json!({"address": "nonsense"})),
         "spec.address",
-        "not an IPv4 or IPv6",
+        "must be an IPv4 or IPv6",
     );
-    let outside = "not the first one of a prefix";
+    let outside = "must be the first one of a prefix";
     for (address, length) in [
         ("10.0.0.5", 24),
         ("10.0.0.5", 33),
@@ -725,7 +725,7 @@ fn networks(plane: &ControlPlane) {
     for bad in ["a.b", &"x".repeat(64)] {
         table.rejects_object(&network(bad, json!({})), "metadata", "must be a DNS label");
     }
-    let selector = "is required with from: Selector";
+    let selector = "must be set with from: Selector";
     for (namespaces, field, text) in [
         (
             json!({"from": "Some"}),
@@ -740,12 +740,12 @@ fn networks(plane: &ControlPlane) {
         (
             json!({"from": "All", "selector": labels}),
             "spec.namespaces.selector",
-            selector,
+            "unless from is Selector",
         ),
         (
             json!({"from": "All", "names": ["a"]}),
             "spec.namespaces.names",
-            "only possible with from: Names",
+            "unless from is Names",
         ),
         (
             json!({"names": ["a"]}),
@@ -835,12 +835,12 @@ fn access_of_global_pools(plane: &ControlPlane) {
             (
                 json!({"allowedNamespaces": {"from": "Selector"}}),
                 "spec.allowedNamespaces.selector",
-                "is required with",
+                "must be set with from: Selector",
             ),
             (
                 json!({"allowedNamespaces": {"from": "All", "names": ["a"]}}),
                 "spec.allowedNamespaces.names",
-                "only possible",
+                "unless from is Names",
             ),
             (
                 json!({"limits": {"perNamespace": 0}}),

@@ -53,17 +53,17 @@ fn api_server_validates_slices_by_the_crd_rules() {
             (
                 json!({"size": 64, "per": "Label"}),
                 "spec.slices.label",
-                "is required with per: Label",
+                "must be set with per: Label",
             ),
             (
                 json!({"size": 64, "per": "Cluster", "label": "a"}),
                 "spec.slices.label",
-                "not possible otherwise",
+                "unless per is Label",
             ),
             (
                 json!({"size": 64, "per": "Label", "label": "-a"}),
                 "spec.slices.label",
-                "is not the name of a label",
+                "must be the name of a label",
             ),
             (
                 json!({"size": 64, "per": "Cluster", "mostEach": 0}),
@@ -119,12 +119,12 @@ fn api_server_validates_slices_by_the_crd_rules() {
         (
             json!({"owner": {"namespace": null}}),
             "spec.owner.namespace",
-            "is required for a Cluster",
+            "must be set with kind: Cluster",
         ),
         (
             json!({"owner": {"kind": "Label"}}),
             "spec.owner.namespace",
-            "not possible otherwise",
+            "unless kind is Cluster",
         ),
         (json!({"owner": null}), "spec.owner", "Required value"),
     ] {
@@ -134,7 +134,7 @@ fn api_server_validates_slices_by_the_crd_rules() {
         table.rejects_object(
             &slice(&format!("{scope}.x"), json!({"scope": scope})),
             "spec.scope",
-            "is not a pool",
+            "must name a pool",
         );
     }
     table.done();
@@ -166,7 +166,7 @@ fn immutable_fields(plane: &ControlPlane, slice: &Value) {
     ] {
         let error = patch("ipslice", name, json!({field: value})).expect_err("it is immutable");
         assert!(
-            error.contains(&format!("spec.{field}: ")) && error.contains("cannot be changed"),
+            error.contains(&format!("spec.{field}: ")) && error.contains("field is immutable"),
             "{error}"
         );
     }

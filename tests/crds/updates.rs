@@ -168,7 +168,7 @@ fn reservations_stay(plane: &ControlPlane) {
     ];
     for (field, value) in changes {
         let answer = patch(plane, kind, name, &[], &json!({"spec": {field: value}}));
-        refused(&answer, &format!("spec.{field}"), "cannot be changed");
+        refused(&answer, &format!("spec.{field}"), "field is immutable");
     }
     patch(
         plane,
@@ -211,7 +211,7 @@ fn reservations_stay(plane: &ControlPlane) {
             &[],
             &json!({"spec": {"claimRef": claim}}),
         );
-        refused(&answer, "spec.claimRef", "cannot be changed");
+        refused(&answer, "spec.claimRef", "field is immutable");
     }
     let (claim, released) = (json!({"uid": "2"}), "2026-01-01T00:00:00Z");
     for (spec, field) in [
@@ -227,7 +227,7 @@ fn reservations_stay(plane: &ControlPlane) {
         refused(
             &patch(plane, kind, name, &[], &json!({"spec": spec})),
             field,
-            "cannot be changed",
+            "field is immutable",
         );
     }
     patch(
@@ -419,7 +419,7 @@ fn objects_older_than_the_rules_can_be_updated() {
                 &json!({"spec": touched}),
             ),
             field,
-            "\"web\": is n",
+            "\"web\": must be",
         );
         assert_deletable(&plane, kind, &name);
     }

@@ -51,6 +51,38 @@ async fn deleted_reservation_of_a_bound_claim_is_recreated() {
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
 }
 
+/// As `kubectl ipam unreserve` does with the promise of an address that its claim uses.
+#[tokio::test]
+async fn deleted_promise_of_an_address_in_use_is_replaced_at_once() {
+    let control_plane = ControlPlane::start(Options::default());
+    let _manager = Manager::start(&control_plane, &["--sweep-interval=1h"]);
+    let consumer = Consumer::new(&control_plane).await;
+    let pool = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
+    consumer.create_pool("web", pool).await;
+    let promised = json!({"namespace": consumer.namespace, "name": "a"});
+    consumer.reserve("web", "10.0.0.7", promised).await;
+    consumer.create_claim("a", "web").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.7");
+    let name = format!("p.{}.web.10.0.0.7", consumer.namespace);
+    consumer
+        .delete_object(&consumer.reservations(), &name)
+        .await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.7", "a")])
+        .await;
+    eventually(
+        "the reservation is that of the claim, not a promise",
+        || async {
+            let found = consumer.reservation("web", "10.0.0.7").await?;
+            found.spec.claim_ref?.uid.map(drop)
+        },
+    )
+    .await;
+    // It is released with the claim.
+    consumer.release("a").await;
+    consumer.wait_for_reservations("web", &[]).await;
+}
+
 #[tokio::test]
 async fn reservation_naming_a_dead_claim_is_repaired() {
     let consumer = with_claims(4, &["a", "b"]).await;

@@ -13,6 +13,10 @@ pub const DUPLICATE: &str =
 /// About a pool whose owner, namespace or Cluster has as much as it may have.
 pub const LIMIT: &str = "release claims, or raise the limit of the pool";
 
+/// About several managers that are active at the same time and serve the same claims.
+pub const SEVERAL_MANAGERS: &str = "run one manager, or all with --leader-elect in one namespace: kubectl get pods --all-namespaces --selector \
+     cluster.x-k8s.io/provider=ipam-in-cluster";
+
 /// About pools of other scopes that contain the same addresses. `has_one_length`: all of them
 /// allocate blocks of the same length. A network has one length for each family, so pools of
 /// different lengths cannot be in one network.

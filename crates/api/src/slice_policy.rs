@@ -12,6 +12,13 @@ use super::slice::{SliceOwner, SliceOwnerKind};
 /// The maximum size of a slice.
 pub(super) const MAX_SIZE: i64 = 1 << 20;
 
+/// What is wrong with spec.slices.label, in the words of definitions and webhooks.
+pub(super) const LABEL_REQUIRED: &str =
+    "must be set with per: Label; write the name of a label of claims, such as topology/rack";
+pub(super) const LABEL_WITHOUT_EFFECT: &str =
+    "must not be set unless per is Label; remove it, or write per: Label";
+pub(super) const NO_LABEL_NAME: &str = "must be the name of a label, such as topology/rack";
+
 /// How a pool is divided into slices, each for the claims of one owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -72,21 +79,17 @@ impl SlicePolicy {
                 problem("spec.slices.size", self.size.into(), text);
             }
             Some(size) if size > total || size.ilog2() > u32::from(length) => {
-                let text = format!("is larger than the pool, which has {total} addresses");
+                let text = format!("must not be larger than the pool, which has {total} addresses");
                 problem("spec.slices.size", self.size.into(), text);
             }
             Some(_) => {}
         }
         match (self.per, self.label.as_deref()) {
             (SliceOwnerKind::Label, None) => {
-                problem(
-                    "spec.slices.label",
-                    Value::Null,
-                    "is required with per: Label".to_owned(),
-                );
+                problem("spec.slices.label", Value::Null, LABEL_REQUIRED.to_owned());
             }
             (SliceOwnerKind::Label, Some(label)) if !is_label_name(label) => {
-                let text = "is not the name of a label, such as topology/rack".to_owned();
+                let text = NO_LABEL_NAME.to_owned();
                 problem("spec.slices.label", label.into(), text);
             }
             (SliceOwnerKind::Label, Some(_)) | (_, None) => {}
@@ -94,7 +97,7 @@ impl SlicePolicy {
                 problem(
                     "spec.slices.label",
                     label.into(),
-                    "is only possible with per: Label".to_owned(),
+                    LABEL_WITHOUT_EFFECT.to_owned(),
                 );
             }
         }
@@ -216,7 +219,7 @@ mod tests {
                     size: 512,
                     ..policy()
                 },
-                "spec.slices.size: is larger than the pool",
+                "spec.slices.size: must not be larger than the pool",
             ),
             (
                 label(SliceOwnerKind::Label, None),
@@ -224,15 +227,15 @@ mod tests {
             ),
             (
                 label(SliceOwnerKind::Label, Some("-x")),
-                "spec.slices.label: is not the name of a label",
+                "spec.slices.label: must be the name of a label",
             ),
             (
                 label(SliceOwnerKind::Label, Some("A/b/c")),
-                "spec.slices.label: is not the name of a label",
+                "spec.slices.label: must be the name of a label",
             ),
             (
                 label(SliceOwnerKind::Namespace, Some("a")),
-                "spec.slices.label: is only possible with per: Label",
+                "spec.slices.label: must not be set unless per is Label",
             ),
             (
                 SlicePolicy {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use capi_ipam_api::PoolKey;
+use capi_ipam_api::{PoolKey, Slot};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
 /// What changes ask others to do. Taken with [`Ledger::take_effects`](super::Ledger::take_effects).
@@ -23,6 +23,8 @@ pub struct Effects {
     pub reservations_observed: bool,
     /// Whether claims have to be rechecked: [`Ledger::take_rechecks`](super::Ledger::take_rechecks) returns them.
     pub has_rechecks: bool,
+    /// Addresses in use whose reservation was deleted.
+    pub unreserved: Vec<Slot>,
     /// Whether networks of pools have to be computed again: [`Ledger::refresh`](super::Ledger::refresh) computes some.
     pub has_queued_refreshes: bool,
 }

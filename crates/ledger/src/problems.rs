@@ -71,16 +71,7 @@ impl Ledger {
     ) -> Vec<Unreserved> {
         let mut found = Vec::new();
         for (scope, block, usage) in self.all_usage() {
-            // A reservation in another scope is moved instead.
-            if !usage.is_unreserved() || usage.elsewhere > 0 {
-                continue;
-            }
-            let mut claims = Vec::new();
-            for owner in &usage.owners {
-                if self.keeps_addresses(&owner.pool) {
-                    claims.push((owner.name.clone(), owner.pool.clone()));
-                }
-            }
+            let claims = self.unreserved_claims(usage);
             if claims.iter().any(|(claim, _)| filter(claim)) {
                 let scope = scope.clone();
                 let slot = Slot { scope, block };
@@ -91,6 +82,29 @@ impl Ledger {
             }
         }
         found
+    }
+
+    /// An address, if it is in use without a reservation.
+    pub fn unreserved_at(&self, slot: &Slot) -> Option<Unreserved> {
+        let claims = self.unreserved_claims(self.usage(slot)?);
+        let slot = slot.clone();
+        (!claims.is_empty()).then_some(Unreserved { slot, claims })
+    }
+
+    /// The claims whose IPAddress has an address, and their pools, if the address has no
+    /// reservation and its pool is not being deleted.
+    fn unreserved_claims(&self, usage: &AddressUsage) -> Vec<(NamespacedName, PoolKey)> {
+        // A reservation in another scope is moved instead.
+        if !usage.is_unreserved() || usage.elsewhere > 0 {
+            return Vec::new();
+        }
+        let keeping = usage
+            .owners
+            .iter()
+            .filter(|owner| self.keeps_addresses(&owner.pool));
+        keeping
+            .map(|owner| (owner.name.clone(), owner.pool.clone()))
+            .collect()
     }
 
     /// Whether addresses of a pool are reserved that are in use without a reservation.

@@ -52,13 +52,16 @@ impl Ledger {
         self.wake(claim);
     }
 
-    /// Removes a reservation, unless another one of its name was created since. Claims that have an
-    /// IPAddress with its address are reconciled again: they may be waiting for the deletion of the
-    /// reservation.
+    /// Removes a reservation that was deleted, unless another one of its name was created since.
+    /// Claims that have an IPAddress with its address are reconciled again: they may be waiting for
+    /// the deletion of the reservation. A bound claim needs another reservation.
     pub fn remove_reservation(&mut self, reservation: &IPReservation) {
         let removed = self.change(|ledger| ledger.remove(reservation));
         if let Some(slot) = removed {
             self.wake(self.owners(&slot));
+            if self.unreserved_at(&slot).is_some() {
+                self.effects.unreserved.push(slot);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::controller::{Action, Attempt, Cause, Reconciler};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
+use capi_ipam_controller::log_limit::RepetitionLimit;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::Retry;
 use capi_ipam_controller::{finalizer, trace_span, traces};
@@ -56,6 +57,8 @@ pub struct ClaimReconciler<A: ProviderAdapter> {
     /// `None` if bound claims are not verified.
     pub(super) verification: Option<Arc<Verification>>,
     pub(super) metrics: ClaimMetrics,
+    /// Limits the log of claims that are not ready, for each pool and reason.
+    pub(super) waiting_log: RepetitionLimit,
 }
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use capi_ipam_controller::controller::{ControllerBuilder, Trigger};
 use capi_ipam_controller::expectations::Expectations;
 use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::log_limit::RepetitionLimit;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
 use prometheus_client::metrics::counter::Counter;
@@ -270,6 +271,7 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             pending_creates: PendingCreates::new(Instant::now()),
             verification: verification.clone().map(|(verification, _)| verification),
             metrics: ClaimMetrics::of(&manager.metrics),
+            waiting_log: RepetitionLimit::default(),
         });
         let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
         if let Some(options) = sweep {

@@ -5,17 +5,18 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::controller::{Action, Attempt};
+use capi_ipam_controller::watch::display_name;
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_protocol::decision::AddressState;
 use kube::ResourceExt;
-use tracing::debug;
+use tracing::{debug, info};
 
 use crate::adapter::{HandlerError, ProviderAdapter};
 use crate::api::IPAddressClaim;
 use crate::attempt_state::{AttemptState, MAX_UNREPORTED_FAILURES};
 use crate::claim_conditions::{ClaimConditions, status_diff};
 use crate::error::ReconcileError;
-use crate::message_debounce::{MESSAGE_DEBOUNCE, MessageDebounce, StatusWrite};
+use crate::message_debounce::{MESSAGE_DEBOUNCE, MessageDebounce, StatusDiff, StatusWrite};
 use crate::reconciler::ClaimReconciler;
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
@@ -32,7 +33,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let claims = self.contract.claims(&namespace);
         // Without what the API server does not store, or the difference would never become empty.
         let desired = claims.storable(claim, status.apply_to(version, claim, clock::now()));
-        match debounce.decide(status_diff(claim, &desired), Instant::now()) {
+        let diff = status_diff(claim, &desired);
+        match debounce.decide(diff, Instant::now()) {
             StatusWrite::Skip => return Ok(None),
             StatusWrite::After(wait) => return Ok(Some(wait)),
             StatusWrite::Now => {}
@@ -43,17 +45,27 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             Err(error) if error.is_conflict() || error.is_not_found() => return Ok(None),
             Err(error) => return Err(error),
         }
-        debug!(
-            claim = claim.name_any(),
-            namespace,
-            reason = status.reason,
-            message = status.message,
-            "claim is waiting"
-        );
+        if diff == StatusDiff::State {
+            self.log_not_ready(claim, status);
+        }
         self.metrics.record_failure(status.reason);
         self.events
             .warning(claim, &version, status.reason, "Allocate", &status.message);
         Ok(None)
+    }
+
+    /// Logs that a claim is no longer ready, or for another reason. Many claims can wait for one
+    /// pool: the log has the first one with each reason, and others at a growing interval.
+    fn log_not_ready(&self, claim: &IPAddressClaim, status: &ClaimConditions) {
+        let pool = self.filter.pool_name(claim);
+        let reason = status.reason;
+        let problem = format!("{reason} {pool}");
+        let claim = display_name(claim);
+        let message = &status.message;
+        match self.waiting_log.allow(&problem, Instant::now()) {
+            Some(others) => info!(claim, pool, reason, message, others, "claim is not ready"),
+            None => debug!(claim, pool, reason, message, "claim is not ready"),
+        }
     }
 
     /// Handles an error of the handler: condition, event, and delay before the next attempt.

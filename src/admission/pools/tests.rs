@@ -567,7 +567,7 @@ fn slices_errors_name_their_field() {
         (
             json!({"size": 4, "per": "Label"}),
             "spec.slices.label",
-            "required with per: Label",
+            "must be set with per: Label",
         ),
     ] {
         let (code, fields, message) = denied(creation(kind, &with(slices), &Cluster::default()));

@@ -2,18 +2,21 @@
 //! created IPAddress objects.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Slot};
 use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ledger::Unreserved;
-use capi_ipam_provider::advanced::{ClaimSnapshot, Repair, Repaired};
+use capi_ipam_provider::advanced::{ClaimSnapshot, ProviderSetup, Repair, Repaired, run_repair};
 use futures::StreamExt as _;
 use tracing::{debug, info, warn};
 
 use super::bound_claims::BoundClaims;
 use super::has_address;
 use crate::in_cluster::context::Context;
+use crate::in_cluster::options::InClusterOptions;
 use crate::in_cluster::reservation::{Ownership, build, ownership};
 use crate::in_cluster::reservation_store::CreateResult;
 
@@ -21,11 +24,16 @@ use crate::in_cluster::reservation_store::CreateResult;
 const MAX_PER_PASS: usize = 20_000;
 /// The number of missing reservations that are created concurrently.
 const CONCURRENCY: usize = 8;
+/// The time in which the watches report that the address was released.
+const SETTLE_TIME: Duration = Duration::from_millis(500);
 
 /// Creates the reservations that bound claims lack.
 pub(super) struct CreateMissingReservations {
     context: Arc<Context>,
     claims: BoundClaims,
+    /// Whether each IPAddress is read: the watch has reported the deletion of a reservation, which
+    /// follows that of the IPAddress if the address is released.
+    always_reads: bool,
 }
 
 /// The claim that keeps an address without a reservation.
@@ -42,9 +50,64 @@ impl Repair for CreateMissingReservations {
         let is_bound = |claim: &NamespacedName| self.claims.get_managed(claim).is_some();
         let ledger = &self.context.ledger;
         let missing = ledger.read(|ledger| ledger.unreserved(MAX_PER_PASS, is_bound));
-        let this = &*self;
+        self.create_all(missing).await
+    }
+}
+
+/// Creates a reservation at once if somebody deletes that of an address in use, for example with
+/// `kubectl ipam unreserve`. The sweeper would do it later.
+pub(in crate::in_cluster) struct ReplaceDeletedReservations(CreateMissingReservations);
+
+impl ReplaceDeletedReservations {
+    pub(in crate::in_cluster) fn new(
+        setup: &ProviderSetup<'_>,
+        options: &InClusterOptions,
+        context: &Arc<Context>,
+    ) -> Self {
+        let claims = BoundClaims::new(setup.claim_cache(), options.sweep_grace);
+        Self(CreateMissingReservations {
+            always_reads: true,
+            ..CreateMissingReservations::new(Arc::clone(context), claims)
+        })
+    }
+}
+
+impl BackgroundTask for ReplaceDeletedReservations {
+    async fn run_once(&mut self) -> NextRun {
+        let ledger = Arc::clone(&self.0.context.ledger);
+        ledger.unreserved_added().await;
+        tokio::time::sleep(SETTLE_TIME).await;
+        run_repair(self).await;
+        NextRun::Now
+    }
+}
+
+impl Repair for ReplaceDeletedReservations {
+    const NAME: &'static str = "deleted-reservations";
+
+    async fn pass(&mut self) -> Repaired {
+        let ledger = &self.0.context.ledger;
+        let slots = ledger.take_unreserved();
+        let missing = slots
+            .iter()
+            .filter_map(|slot| ledger.read(|ledger| ledger.unreserved_at(slot)))
+            .collect();
+        self.0.create_all(missing).await
+    }
+}
+
+impl CreateMissingReservations {
+    pub(super) fn new(context: Arc<Context>, claims: BoundClaims) -> Self {
+        Self {
+            context,
+            claims,
+            always_reads: false,
+        }
+    }
+
+    async fn create_all(&self, missing: Vec<Unreserved>) -> Repaired {
         let count = futures::stream::iter(missing)
-            .map(|missing| async move { this.try_create(&missing).await })
+            .map(|missing| async move { self.try_create(&missing).await })
             .buffer_unordered(CONCURRENCY)
             .filter(|is_created| std::future::ready(*is_created))
             .count()
@@ -53,12 +116,6 @@ impl Repair for CreateMissingReservations {
             info!(count, "created reservations for addresses in use");
         }
         Repaired { count }
-    }
-}
-
-impl CreateMissingReservations {
-    pub(super) fn new(context: Arc<Context>, claims: BoundClaims) -> Self {
-        Self { context, claims }
     }
 
     /// Creates a missing reservation. Returns whether it is created.
@@ -106,7 +163,7 @@ impl CreateMissingReservations {
     fn needs_read(&self, keeper: &Keeper<'_>) -> bool {
         let ledger = &self.context.ledger;
         let held = ledger.read(|ledger| ledger.held_by(keeper.key, keeper.claim.uid));
-        keeper.claim.deleted.is_some() || !held.is_empty()
+        self.always_reads || keeper.claim.deleted.is_some() || !held.is_empty()
     }
 
     /// Reads whether the IPAddress of a claim has the address.

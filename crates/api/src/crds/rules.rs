@@ -14,6 +14,8 @@
 //!   failures in parts that an update does not change (validation ratcheting), so an object that
 //!   predates a rule can still be labelled, get a status and be deleted.
 //! - A rule that iterates over a long list first compares the list with its old value.
+//! - A message is complete without the value of the field, which the API server leaves out: it says
+//!   what the value must be (`must be at most 32 for IPv4 addresses`), or what to write.
 //! - A rule must not fail to evaluate for any object, since such an error is not ratcheted.
 //!   Therefore only one rule checks that a value can be parsed and the others ignore values that
 //!   cannot, presence is checked before access, and lists beyond the limit are not iterated.
@@ -37,7 +39,7 @@ use super::CrdError;
 struct Rule {
     /// The CEL expression; `self` is the part.
     expression: String,
-    /// The error message, which follows the path of the field and its value.
+    /// The error message, which follows the path of the field.
     message: &'static str,
     /// A CEL expression that computes a more specific message.
     message_expression: Option<String>,
@@ -157,6 +159,35 @@ fn decimal(number: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The messages of all rules in a schema.
+    fn messages(schema: &Value, found: &mut Vec<String>) {
+        if let Some(rules) = schema["x-kubernetes-validations"].as_array() {
+            let texts = rules.iter().filter_map(|rule| rule["message"].as_str());
+            found.extend(texts.map(str::to_owned));
+        }
+        match schema {
+            Value::Object(fields) => fields.values().for_each(|field| messages(field, found)),
+            Value::Array(items) => items.iter().for_each(|item| messages(item, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn messages_are_complete_without_the_value() {
+        let mut found = Vec::new();
+        for definition in crate::crds::all().unwrap() {
+            messages(&serde_json::to_value(&definition).unwrap(), &mut found);
+        }
+        assert!(found.len() > 100, "{}", found.len());
+        let predicate = |text: &String| {
+            ["is ", "has ", "ends ", "cannot "]
+                .iter()
+                .any(|start| text.starts_with(start))
+        };
+        found.retain(predicate);
+        assert_eq!(found, [""; 0], "say what the value must be");
+    }
 
     #[test]
     fn unknown_field_is_an_error() {

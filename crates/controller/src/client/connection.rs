@@ -168,7 +168,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> Pool<C> {
         let seconds = sent.elapsed().as_secs();
         warn!(
             seconds,
-            "the API server was silent for too long; the next requests use new connections"
+            "the API server was silent; opening new connections"
         );
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn observe_lease(
         holder: Mutex::default(),
     });
     let default_namespace = client.default_namespace().to_owned();
-    let observed = service_fn(move |request: Request<Body>| {
+    let service = service_fn(move |request: Request<Body>| {
         let (client, observer) = (client.clone(), Arc::clone(&observer));
         async move {
             let method = request.method().clone();
@@ -50,7 +50,7 @@ pub(crate) fn observe_lease(
             Ok(Response::from_parts(head, Body::from(lease.to_vec())))
         }
     });
-    Client::new(observed, default_namespace)
+    Client::new(service, default_namespace)
 }
 
 struct Observer {

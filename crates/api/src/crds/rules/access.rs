@@ -20,17 +20,22 @@ pub(super) fn namespaces(
     let [list, name] = names;
     limit(schema, list, "maxItems", MAX_NAMES)?;
     limit(schema, name, "maxLength", MAX_LABEL_LENGTH)?;
-    let selector = Rule::of(
+    let has_selector = Rule::of(
         "selector",
-        "(self.from == 'Selector') == has(self.selector)",
-        "is required with from: Selector, and not possible otherwise",
+        "self.from != 'Selector' || has(self.selector)",
+        "must be set with from: Selector; write the labels of the namespaces",
+    );
+    let only_selector = Rule::of(
+        "selector",
+        "self.from == 'Selector' || !has(self.selector)",
+        "must not be set unless from is Selector; remove it, or write from: Selector",
     );
     let only_names = Rule::of(
         "names",
         "self.from == 'Names' || !has(self.names)",
-        "is only possible with from: Names",
+        "must not be set unless from is Names; remove it, or write from: Names",
     );
-    add(schema, path, [selector, only_names])
+    add(schema, path, [has_selector, only_selector, only_names])
 }
 
 /// Adds the limits and rules of who may use a global pool.

@@ -21,10 +21,10 @@ const MAX_ADDRESS_LENGTH: usize = 45;
 /// Maximum length of a DNS label (RFC 1123).
 const MAX_LABEL_LENGTH: usize = 63;
 
-const INVALID_ENTRY: &str = "is neither an IP address (10.0.0.7) nor a network (10.0.0.0/24) nor a range of two \
-                             addresses of the same IP family (10.0.0.10-10.0.0.99); zones, leading zeros and \
-                             IPv4-mapped addresses are not supported";
-const REVERSED_RANGE: &str = "ends before it begins; write the lower address first";
+const INVALID_ENTRY: &str = "must be an IP address (10.0.0.7), a network (10.0.0.0/24) or a range of two addresses of \
+                             the same IP family (10.0.0.10-10.0.0.99), without blanks, zones, leading zeros and \
+                             IPv4-mapped addresses";
+const REVERSED_RANGE: &str = "the range ends before it begins; write the lower address first";
 const MIXED_FAMILIES: &str = "all entries must have the same IP family, IPv4 or IPv6";
 const IMMUTABLE: &str = "field is immutable; create another pool";
 
@@ -55,15 +55,15 @@ pub(in crate::crds) fn addresses(schema: &mut Value, is_global: bool) -> Result<
         "spec",
         [
             all.required("addresses or ranges is required"),
-            required_in("prefix", &format!("{unknown} || has(self.prefix)"), "prefix is required with addresses"),
-            all.family_of("excludedAddresses", "an entry is of another family than the addresses"),
-            all.family_of("draining", "an entry is of another family than the addresses"),
-            all.family_of_ranges("a range is of another family than the addresses"),
-            all.family_of_gateway("is of another family than the addresses"),
+            required_in("prefix", &format!("{unknown} || has(self.prefix)"), "prefix is required with addresses: the prefix length of their subnet, such as 24"),
+            all.family_of("excludedAddresses", "all entries must have the IP family of the addresses"),
+            all.family_of("draining", "all entries must have the IP family of the addresses"),
+            all.family_of_ranges("all ranges must have the IP family of the addresses"),
+            all.family_of_gateway("must have the IP family of the addresses"),
             Rule::of(
                 "prefix",
                 format!("{unknown} || !has(self.prefix) || !{} || self.prefix <= 32", is_v4(first)),
-                "is at most 32 for IPv4 addresses",
+                "must be at most 32 for IPv4 addresses",
             ),
             Rule::of(
                 "addresses",
@@ -94,14 +94,14 @@ pub(in crate::crds) fn prefixes(schema: &mut Value, is_global: bool) -> Result<(
         "spec",
         [
             all.required("prefixes or ranges is required"),
-            all.family_of("excludedPrefixes", "an entry is of another family than the prefixes"),
-            all.family_of("draining", "an entry is of another family than the prefixes"),
-            all.family_of_ranges("a range is of another family than the prefixes"),
-            all.family_of_gateway("is of another family than the prefixes"),
+            all.family_of("excludedPrefixes", "all entries must have the IP family of the prefixes"),
+            all.family_of("draining", "all entries must have the IP family of the prefixes"),
+            all.family_of_ranges("all ranges must have the IP family of the prefixes"),
+            all.family_of_gateway("must have the IP family of the prefixes"),
             Rule::of(
                 "allocationPrefixLength",
                 format!("!{} || {length} <= 32", is_v4(&all.text)),
-                "is at most 32 for IPv4 prefixes",
+                "must be at most 32 for IPv4 prefixes",
             ),
             Rule::of(
                 "prefixes",
@@ -110,7 +110,7 @@ pub(in crate::crds) fn prefixes(schema: &mut Value, is_global: bool) -> Result<(
                      !isCIDR(p) || cidr(p).prefixLength() <= {length})",
                     same_list = same_list("prefixes"),
                 ),
-                "an entry is longer than the allocation prefix length",
+                "the length of a prefix must be at most allocationPrefixLength",
             )
             .with_optional_old_self(),
             Rule::of(
@@ -122,7 +122,7 @@ pub(in crate::crds) fn prefixes(schema: &mut Value, is_global: bool) -> Result<(
                     same_list = same_list("ranges"),
                     entries = ranges::MAX_ENTRIES,
                 ),
-                "a prefix is longer than the allocation prefix length",
+                "the length of a prefix must be at most allocationPrefixLength",
             )
             .with_optional_old_self(),
             Rule::of("allocationPrefixLength", format!("{length} == {}", length_of("oldSelf")), IMMUTABLE),
@@ -199,19 +199,22 @@ fn entry_rule() -> Rule {
 fn prefix_rules() -> [Rule; 2] {
     let aligned = Rule::new(
         "!isCIDR(self) || cidr(self).masked() == cidr(self)",
-        "has host bits set; write the first address of the prefix, a slash, and the length",
+        "must not have host bits; write the first address of the prefix, a slash, and the length",
     );
     [
         Rule::new(
             "isCIDR(self)",
-            "is not a prefix in CIDR notation, such as fd00:1::/48",
+            "must be a prefix in CIDR notation, such as fd00:1::/48",
         ),
         aligned,
     ]
 }
 
 fn gateway_rule() -> Rule {
-    Rule::new("self == '' || isIP(self)", "is not an IPv4 or IPv6 address")
+    Rule::new(
+        "self == '' || isIP(self)",
+        "must be an IPv4 or IPv6 address",
+    )
 }
 
 fn required(message: &'static str) -> Rule {

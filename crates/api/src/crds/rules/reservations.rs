@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::{Rule, add, decimal};
 use crate::crds::CrdError;
 
-const IMMUTABLE: &str = "cannot be changed; delete the reservation and create another one";
+const IMMUTABLE: &str = "field is immutable; delete the reservation and create another one";
 
-const UNLESS_RELEASED: &str = "cannot be changed unless the address is released; delete the reservation and create another one";
+const UNLESS_RELEASED: &str = "field is immutable unless the address is released; delete the reservation and create another one";
 
 /// Adds the rules to the schema of reservations.
 pub(in crate::crds) fn reservations(schema: &mut Value) -> Result<(), CrdError> {
@@ -24,7 +24,7 @@ pub(in crate::crds) fn reservations(schema: &mut Value) -> Result<(), CrdError> 
     add(
         schema,
         "spec.address",
-        [Rule::new("isIP(self)", "is not an IPv4 or IPv6 address")],
+        [Rule::new("isIP(self)", "must be an IPv4 or IPv6 address")],
     )?;
     let prefix = format!("self.address + '/' + {}", decimal("self.prefixLength"));
     let aligned = format!(
@@ -66,7 +66,7 @@ pub(in crate::crds) fn reservations(schema: &mut Value) -> Result<(), CrdError> 
         [Rule::of(
             "prefixLength",
             aligned,
-            "the address is not the first one of a prefix of this length",
+            "the address must be the first one of a prefix of this length",
         )],
     )?;
     let fixed = required

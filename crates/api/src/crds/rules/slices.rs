@@ -4,11 +4,12 @@ use serde_json::Value;
 
 use super::{Rule, add, limit};
 use crate::crds::CrdError;
+use crate::slice_policy::{LABEL_REQUIRED, LABEL_WITHOUT_EFFECT, NO_LABEL_NAME};
 
 /// The maximum length of a qualified name: a DNS subdomain, a slash and a name.
 const MAX_LABEL_NAME_LENGTH: usize = 317;
 
-const IMMUTABLE: &str = "cannot be changed; delete the slice and create another one";
+const IMMUTABLE: &str = "field is immutable; delete the slice and create another one";
 
 /// Adds the rules to the schema of slices. Only `spec.emptySince` is mutable.
 pub(in crate::crds) fn slices(schema: &mut Value) -> Result<(), CrdError> {
@@ -22,20 +23,25 @@ pub(in crate::crds) fn slices(schema: &mut Value) -> Result<(), CrdError> {
     add(schema, "", [name.with_optional_old_self()])?;
     let block = Rule::new(
         "isCIDR(self) && cidr(self).masked() == cidr(self)",
-        "is not a network in CIDR notation without host bits, such as 10.8.0.64/26",
+        "must be a network in CIDR notation without host bits, such as 10.8.0.64/26",
     );
     add(schema, "spec.block", [block])?;
     let scope = Rule::new(
         "self.matches('^(g|gp)[.].+$') || self.matches('^(p|pp)[.][^.]+[.].+$')",
-        "is not a pool; write p.NAMESPACE.POOL, g.POOL, pp.NAMESPACE.POOL or gp.POOL",
+        "must name a pool: write p.NAMESPACE.POOL, g.POOL, pp.NAMESPACE.POOL or gp.POOL",
     );
     add(schema, "spec.scope", [scope])?;
-    let namespace = Rule::of(
+    let has_namespace = Rule::of(
         "namespace",
-        "(self.kind == 'Cluster') == has(self.namespace)",
-        "is required for a Cluster, and not possible otherwise",
+        "self.kind != 'Cluster' || has(self.namespace)",
+        "must be set with kind: Cluster; write the namespace of the Cluster",
     );
-    add(schema, "spec.owner", [namespace])?;
+    let only_of_cluster = Rule::of(
+        "namespace",
+        "self.kind == 'Cluster' || !has(self.namespace)",
+        "must not be set unless kind is Cluster; remove it",
+    );
+    add(schema, "spec.owner", [has_namespace, only_of_cluster])?;
     let required = ["scope", "block", "owner"]
         .map(|field| (field, format!("self.{field} == oldSelf.{field}")));
     let assigned_at = "has(self.assignedAt) == has(oldSelf.assignedAt) && (!has(self.assignedAt) || self.assignedAt == \
@@ -68,15 +74,20 @@ pub(super) fn policy(schema: &mut Value) -> Result<(), CrdError> {
         "field is immutable while spec.slices is set; remove spec.slices first",
     );
     add(schema, "spec.slices.size", [size, same_size])?;
-    let label = Rule::of(
+    let has_label = Rule::of(
         "label",
-        "(self.per == 'Label') == has(self.label)",
-        "is required with per: Label, and not possible otherwise",
+        "self.per != 'Label' || has(self.label)",
+        LABEL_REQUIRED,
     );
-    add(schema, "spec.slices", [label])?;
+    let only_label = Rule::of(
+        "label",
+        "self.per == 'Label' || !has(self.label)",
+        LABEL_WITHOUT_EFFECT,
+    );
+    add(schema, "spec.slices", [has_label, only_label])?;
     let name = Rule::new(
         "self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",
-        "is not the name of a label, such as topology/rack",
+        NO_LABEL_NAME,
     );
     add(schema, "spec.slices.label", [name])
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam_api::names;
+use capi_ipam_api::{advice, names};
 use jiff::{SignedDuration, Timestamp};
 
 use super::examination::Examination;
@@ -102,11 +102,13 @@ fn alternating(events: &[EventRow], now: Timestamp) -> Option<Finding> {
         "they are active at the same time: their events alternate; {} have alternated last",
         first_names([&last.0.instance, &last.1.instance])
     );
-    let repair = "run one manager, or all with --leader-elect in one namespace: kubectl get pods --all-namespaces \
-                  --selector cluster.x-k8s.io/provider=ipam-in-cluster";
     Some(
         Check::SeveralManagers
-            .finding("managers".to_owned(), problem, repair.to_owned())
+            .finding(
+                "managers".to_owned(),
+                problem,
+                advice::SEVERAL_MANAGERS.to_owned(),
+            )
             .since(changes.first().map(|(_, event)| event.time)),
     )
 }

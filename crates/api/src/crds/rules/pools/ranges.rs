@@ -33,7 +33,7 @@ pub(super) fn addresses(schema: &mut Value) -> Result<(), CrdError> {
                     "size(self.addresses) == 0 || !{} || self.prefix <= 32",
                     is_v4(first)
                 ),
-                "is at most 32 for IPv4 addresses",
+                "must be at most 32 for IPv4 addresses",
             ),
             Rule::of(
                 "addresses",
