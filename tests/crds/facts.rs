@@ -12,12 +12,15 @@ type Facts = BTreeMap<String, Value>;
 /// The additions to the CRDs of the Go provider, in kinds and versions that both have: a suffix of
 /// the CRD names, and the fact. A trailing star matches any suffix.
 const ADDITIONS: &[(&str, &str)] = &[
+    // The initials of the kinds.
+    ("", "names shortNames"),
     // Conditions, and the column that shows one.
-    ("", "v1alpha2 column 4 Ready"),
+    ("", "v1alpha2 column 7 Ready"),
     ("", "v1alpha2 .status.conditions*"),
     // Counts that make the others add up to the total.
-    ("", "v1alpha2 column 5 Reserved"),
-    ("", "v1alpha2 column 6 Cooling"),
+    ("", "v1alpha2 column 4 Reserved"),
+    ("", "v1alpha2 column 5 Cooling"),
+    ("", "v1alpha2 column 6 Drained"),
     ("", "v1alpha2 .status.ipAddresses.reserved type"),
     ("", "v1alpha2 .status.ipAddresses.coolingDown type"),
     ("ippools", "v1alpha1 .status.ipAddresses.reserved type"),
@@ -145,7 +148,7 @@ fn differences_between_crds_are_detected() {
         "lacks a type",
         "b type is \"integer\"",
         "has c type",
-        "lacks the addition v1alpha2 column 4 Ready",
+        "lacks the addition v1alpha2 column 7 Ready",
     ] {
         assert!(found.contains(expected), "{expected} in {found}");
     }

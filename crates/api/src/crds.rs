@@ -45,6 +45,8 @@ pub enum CrdError {
 struct Kind {
     name: &'static str,
     plural: &'static str,
+    /// For `kubectl get`: unlike `ippools`, no other known group has it.
+    short_name: Option<&'static str>,
     is_global: bool,
     /// Whether `clusterctl move` moves objects of this kind and everything that they own.
     is_moved: bool,
@@ -71,6 +73,7 @@ fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
     let names = Kind {
         name: kind.name(),
         plural: kind.plural(),
+        short_name: Some(short_name(kind)),
         is_global: kind.is_global(),
         is_moved: true,
     };
@@ -124,6 +127,16 @@ fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
     })
 }
 
+/// The initials of the kind.
+fn short_name(kind: InClusterKind) -> &'static str {
+    match kind {
+        InClusterKind::IPPool => "icipp",
+        InClusterKind::GlobalIPPool => "gicipp",
+        InClusterKind::PrefixPool => "icpp",
+        InClusterKind::GlobalPrefixPool => "gicpp",
+    }
+}
+
 /// The schema of the specification of a kind of pool in the stored version.
 pub fn stored_pool_spec(kind: InClusterKind) -> Result<Value, CrdError> {
     let (_, mut definition) = pool(kind)?;
@@ -156,6 +169,7 @@ fn network() -> Result<(Kind, Value), CrdError> {
     let kind = Kind {
         name: "IPNetwork",
         plural: "ipnetworks",
+        short_name: None,
         is_global: true,
         is_moved: true,
     };
@@ -174,6 +188,7 @@ fn reservation() -> Result<(Kind, Value), CrdError> {
     let kind = Kind {
         name: "IPReservation",
         plural: "ipreservations",
+        short_name: Some("ipres"),
         is_global: true,
         // Reservations of claims are recreated from the moved IPAddresses; for the others see
         // `names::MOVE_LABEL`.
@@ -208,6 +223,7 @@ fn slice() -> Result<(Kind, Value), CrdError> {
     let kind = Kind {
         name: "IPSlice",
         plural: "ipslices",
+        short_name: None,
         is_global: true,
         is_moved: true,
     };
@@ -243,6 +259,7 @@ fn definition(kind: Kind, versions: &[Value]) -> (Kind, Value) {
     let Kind {
         name,
         plural,
+        short_name,
         is_global,
         is_moved,
     } = kind;
@@ -267,6 +284,7 @@ fn definition(kind: Kind, versions: &[Value]) -> (Kind, Value) {
                 "listKind": format!("{name}List"),
                 "plural": plural,
                 "singular": name.to_lowercase(),
+                "shortNames": short_name.map(|name| [name]),
                 "categories": ["cluster-api"],
             },
             "scope": if is_global { "Cluster" } else { "Namespaced" },

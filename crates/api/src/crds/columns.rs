@@ -8,34 +8,25 @@ use crate::InClusterKind;
 pub(super) fn addresses() -> Value {
     // The first of the two that the pool has: the API server prints one value for each column.
     let path = ".spec['addresses','ranges']";
-    let entries = column(
-        "Addresses",
-        "string",
-        path,
-        "Addresses that can be allocated, or ranges with them.",
-    );
-    Value::Array(
-        [entries]
-            .into_iter()
-            .chain(counts("Addresses"))
-            .chain([ready()])
-            .chain(remaining_counts("Addresses"))
-            .collect(),
-    )
+    let text = "Addresses that can be allocated, or ranges with them.";
+    pools(column("Addresses", "string", path, text), "Addresses")
 }
 
 /// Columns of pools of prefixes.
 pub(super) fn prefixes() -> Value {
+    let path = ".spec['prefixes','ranges']";
     let text = "Prefixes from which smaller prefixes are allocated, or ranges with them.";
-    let entries = column("Prefixes", "string", ".spec['prefixes','ranges']", text);
-    Value::Array(
-        [entries]
-            .into_iter()
-            .chain(counts("Prefixes"))
-            .chain([ready()])
-            .chain(remaining_counts("Prefixes"))
-            .collect(),
-    )
+    pools(column("Prefixes", "string", path, text), "Prefixes")
+}
+
+/// The columns of the Go provider, then the counts that add up to the total with free and used. The
+/// last one is what a reader looks for first.
+fn pools(entries: Value, what: &str) -> Value {
+    let mut columns = vec![entries];
+    columns.extend(counts(what));
+    columns.extend(remaining_counts(what));
+    columns.push(ready());
+    Value::Array(columns)
 }
 
 /// Columns of pools of single addresses in `v1alpha1`: those of the Go provider, including columns
@@ -99,8 +90,12 @@ pub(super) fn networks() -> Value {
     ])
 }
 
-/// Columns of reservations.
+/// Columns of reservations. A reservation that a claim holds has the UID of the claim, one that is
+/// promised to the next claim of a name has only the name, and one that excludes its address has no
+/// claim.
 pub(super) fn reservations() -> Value {
+    // An excluded address has no claim, but a pool.
+    let namespace = ".spec['claimRef','poolRef'].namespace";
     json!([
         column(
             "Address",
@@ -117,14 +112,14 @@ pub(super) fn reservations() -> Value {
         column(
             "Namespace",
             "string",
-            ".spec.claimRef.namespace",
-            "Namespace of the claim that holds the address."
+            namespace,
+            "Namespace of the claim, or without a claim that of the pool."
         ),
         column(
             "Claim",
             "string",
             ".spec.claimRef.name",
-            "Claim that holds the address."
+            "Claim that gets the address. Empty if the address is excluded from allocation."
         ),
         column(
             "Released",
@@ -137,6 +132,13 @@ pub(super) fn reservations() -> Value {
             "date",
             ".metadata.creationTimestamp",
             "Time since the address was reserved."
+        ),
+        column(
+            "UID",
+            "string",
+            ".spec.claimRef.uid",
+            "UID of the claim that holds the address, or held it before the release. Empty if the address is promised to \
+             the next claim of the name."
         ),
     ])
 }
@@ -182,7 +184,7 @@ fn counts(what: &str) -> [Value; 3] {
 }
 
 /// The counts that, with free and used, add up to the total.
-fn remaining_counts(what: &str) -> [Value; 2] {
+fn remaining_counts(what: &str) -> [Value; 3] {
     [
         count(
             what,
@@ -195,6 +197,12 @@ fn remaining_counts(what: &str) -> [Value; 2] {
             "Cooling",
             "coolingDown",
             "released, and not reusable before the grace period ends.",
+        ),
+        count(
+            what,
+            "Drained",
+            "drained",
+            "of draining parts that are not in use.",
         ),
     ]
 }
