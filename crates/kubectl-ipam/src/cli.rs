@@ -120,7 +120,7 @@ fn timeout(text: &str) -> Result<Duration, String> {
 #[derive(Args, Clone, Debug, Default)]
 pub struct ListFlags {
     /// Label selector of the listed objects, for example environment=production.
-    #[arg(short = 'l', long, value_name = "LABELS")]
+    #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "names")]
     pub selector: Option<String>,
     /// Do not print the header of a table.
     #[arg(long)]
@@ -194,7 +194,7 @@ pub enum Command {
     Pools {
         /// Only these pools: NAME, NAMESPACE/NAME or KIND/NAME.
         names: Vec<String>,
-        /// Print changes until interrupted.
+        /// Print what changes until interrupted.
         #[arg(short, long)]
         watch: bool,
         /// Flags of lists.
@@ -203,6 +203,11 @@ pub enum Command {
     },
     /// List the networks, with their pools that join or leave.
     Networks {
+        /// Only these networks.
+        names: Vec<String>,
+        /// Print what changes until interrupted.
+        #[arg(short, long)]
+        watch: bool,
         /// Flags of lists.
         #[command(flatten)]
         list: ListFlags,
@@ -226,6 +231,9 @@ pub enum Command {
         /// Only claims of this Cluster of Cluster API.
         #[arg(long, value_name = "NAME")]
         cluster_name: Option<String>,
+        /// Print what changes until interrupted.
+        #[arg(short, long)]
+        watch: bool,
         /// Flags of lists.
         #[command(flatten)]
         list: ListFlags,
@@ -242,13 +250,23 @@ pub enum Command {
     Show {
         /// The pool: NAME, NAMESPACE/NAME or KIND/NAME.
         pool: String,
+        /// Print the pool again when it has changed, until interrupted.
+        #[arg(short, long)]
+        watch: bool,
     },
     /// Find what is wrong: with the provider, with pools, and with claims that wait; with the
     /// repair.
-    Doctor,
+    Doctor {
+        /// Print the findings again when they have changed, until interrupted.
+        #[arg(short, long)]
+        watch: bool,
+    },
     /// Show the state of each part of the provider: definitions, lease, probes, permissions,
     /// webhooks, certificate, sweeper, pools and claims.
     Status {
+        /// Print the parts again when they have changed, until interrupted.
+        #[arg(short, long, conflicts_with = "wait")]
+        watch: bool,
         /// Flags of commands that wait.
         #[command(flatten)]
         wait: WaitFlags,
@@ -307,6 +325,8 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t, value_name = "MODE")]
         dry_run: DryRun,
     },
+    /// Print the version of this program.
+    Version,
     /// Print the completion script of a shell.
     Completion {
         /// The shell.

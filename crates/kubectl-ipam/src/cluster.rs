@@ -5,8 +5,10 @@ mod config;
 mod kinds;
 mod read;
 mod review;
+mod unreachable;
 mod write;
 
+pub(crate) use self::config::KubeconfigNames;
 pub(crate) use self::kinds::{Kind, OtherKind, PROMETHEUS_OPERATOR};
 pub(crate) use self::read::{Cluster, ListError, PAGE_SIZE, WATCH_TIMEOUT};
 pub(crate) use self::write::{Created, Identity};

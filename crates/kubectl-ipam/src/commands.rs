@@ -17,6 +17,8 @@ mod show;
 mod snapshot;
 mod status;
 mod unreserve;
+mod version;
+mod watch;
 mod who;
 
 use crate::cli::{Cli, Command};
@@ -27,17 +29,17 @@ use crate::{generate, web};
 pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
     let global = &cli.global;
     match &cli.command {
-        Command::Pools { names, watch, list } => match watch {
-            true => pools::watch(global, names, list).await,
-            false => pools::run(global, names, list).await,
-        },
-        Command::Networks { list } => networks::run(global, list).await,
+        Command::Pools { names, watch, list } => pools::run(global, names, *watch, list).await,
+        Command::Networks { names, watch, list } => {
+            networks::run(global, names, *watch, list).await
+        }
         Command::Who { target } => who::run(global, target).await,
         Command::Claims {
             names,
             waiting,
             pool,
             cluster_name,
+            watch,
             list,
         } => {
             let wanted = claims::Wanted {
@@ -46,12 +48,12 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
                 pool: pool.as_deref(),
                 cluster: cluster_name.as_deref(),
             };
-            claims::run(global, &wanted, list).await
+            claims::run(global, &wanted, *watch, list).await
         }
         Command::Free { pool, count } => free::run(global, pool, *count).await,
-        Command::Show { pool } => show::run(global, pool).await,
-        Command::Doctor => doctor::run(global).await,
-        Command::Status { wait } => status::run(global, wait).await,
+        Command::Show { pool, watch } => show::run(global, pool, *watch).await,
+        Command::Doctor { watch } => doctor::run(global, *watch).await,
+        Command::Status { watch, wait } => status::run(global, *watch, wait).await,
         Command::Web { port, no_open } => web::run(global, *port, !no_open).await,
         Command::Reserve {
             pool,
@@ -71,6 +73,7 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
             prune,
             dry_run,
         } => import::run(global, file, name, *prune, *dry_run).await,
+        Command::Version => version::run(global.output),
         Command::Completion { shell } => completion::run(*shell),
         Command::Generate { folder } => generate::run(folder),
     }

@@ -1,5 +1,6 @@
 //! Errors of the program, and its exit codes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 /// The exit code of the program.
@@ -34,9 +35,20 @@ impl From<Code> for ExitCode {
 /// Why a command fails. The text is one line that names what is missing and how to get it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no usable kubeconfig.
-    #[error("no cluster is configured: {reason}; set --kubeconfig, --context or KUBECONFIG")]
-    NotConfigured {
+    /// There is no kubeconfig.
+    #[error("no cluster is configured: set --kubeconfig or KUBECONFIG, or create ~/.kube/config")]
+    NotConfigured,
+    /// The kubeconfig has no entry that a flag, or another entry, names.
+    #[error("{entry} \"{name}\" does not exist in the kubeconfig; see kubectl config view")]
+    NoEntry {
+        /// What is named: `context`, `cluster` or `user`.
+        entry: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// The kubeconfig cannot be used.
+    #[error("{reason}")]
+    Kubeconfig {
         /// What is wrong.
         reason: String,
     },
@@ -60,7 +72,7 @@ pub enum Error {
     #[error("{0}")]
     Forbidden(MissingRight),
     /// A permission is missing without which the answer is unknown.
-    #[error("{what} is unknown: {}", sentences(missing))]
+    #[error("{what} is unknown: {}", sentences(missing).join("; "))]
     Unknown {
         /// What is unknown, such as `the next address of InClusterIPPool a/b`.
         what: String,
@@ -103,6 +115,20 @@ pub enum Error {
     /// The pool does not exist.
     #[error("pool {name} does not exist in {place}; list the pools with: kubectl ipam pools -A")]
     NoPool {
+        /// The name as written.
+        name: String,
+        /// Where it was searched.
+        place: String,
+    },
+    /// The network does not exist.
+    #[error("network {name} does not exist; list the networks with: kubectl ipam networks")]
+    NoNetwork {
+        /// The name as written.
+        name: String,
+    },
+    /// The claim does not exist.
+    #[error("claim {name} does not exist in {place}; list the claims with: kubectl ipam claims -A")]
+    ClaimNotFound {
         /// The name as written.
         name: String,
         /// Where it was searched.
@@ -183,8 +209,7 @@ pub enum Error {
 
 /// A permission that the caller lacks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("you may not {verb} {resource} {}: ask for the verb {verb} on {resource}{}", place(namespace.as_deref()),
-        scope(namespace.as_deref()))]
+#[error("{}", sentence(verb, resource, namespace.as_deref()))]
 pub struct MissingRight {
     /// The verb, such as `list`.
     pub verb: &'static str,
@@ -194,36 +219,80 @@ pub struct MissingRight {
     pub namespace: Option<String>,
 }
 
-/// The sentences about missing permissions.
-pub(crate) fn sentences(missing: &[MissingRight]) -> String {
-    let texts: Vec<String> = missing.iter().map(ToString::to_string).collect();
-    texts.join("; ")
+/// The sentences about missing permissions: one for each verb and place.
+pub(crate) fn sentences(missing: &[MissingRight]) -> Vec<String> {
+    let mut resources: BTreeMap<(Option<&str>, &str), BTreeSet<&str>> = BTreeMap::new();
+    for right in missing {
+        let place = (right.namespace.as_deref(), right.verb);
+        resources.entry(place).or_default().insert(&right.resource);
+    }
+    // Who gets a permission for all namespaces needs none for one of them.
+    let of_all = resources.clone();
+    let mut texts = Vec::new();
+    for ((namespace, verb), mut names) in resources {
+        let in_all = of_all.get(&(None, verb));
+        if let Some(in_all) = in_all.filter(|_| namespace.is_some()) {
+            names.retain(|name| !in_all.contains(name));
+        }
+        if !names.is_empty() {
+            texts.push(sentence(verb, &by_group(&names), namespace));
+        }
+    }
+    texts
 }
 
-fn place(namespace: Option<&str>) -> String {
-    namespace.map_or_else(
-        || "in the whole cluster".to_owned(),
-        |name| format!("in the namespace {name}"),
-    )
+/// Resources, each API group once: `ipaddresses, ipreservations (ipam.cluster.x-k8s.io)`.
+fn by_group(resources: &BTreeSet<&str>) -> String {
+    if let [one] = resources.iter().collect::<Vec<_>>().as_slice() {
+        return (**one).to_owned();
+    }
+    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for resource in resources {
+        let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+        groups.entry(group).or_default().push(plural);
+    }
+    let mut texts = Vec::new();
+    for (group, plurals) in groups {
+        let plurals = plurals.join(", ");
+        texts.push(if group.is_empty() {
+            plurals
+        } else {
+            format!("{plurals} ({group})")
+        });
+    }
+    texts.join(", ")
 }
 
-fn scope(namespace: Option<&str>) -> String {
-    namespace.map_or_else(
-        || " (ClusterRole)".to_owned(),
-        |name| format!(" in {name} (Role)"),
-    )
+fn sentence(verb: &str, resources: &str, namespace: Option<&str>) -> String {
+    match namespace {
+        Some(name) => {
+            format!(
+                "you may not {verb} {resources} in the namespace {name}: ask for a Role that allows it"
+            )
+        }
+        None => {
+            format!(
+                "you may not {verb} {resources} in all namespaces: ask for a ClusterRole that allows it"
+            )
+        }
+    }
 }
 
 impl Error {
     /// The exit code.
     pub fn code(&self) -> Code {
         match self {
-            Self::NotConfigured { .. } | Self::Unreachable { .. } => Code::Unreachable,
+            Self::NotConfigured
+            | Self::NoEntry { .. }
+            | Self::Kubeconfig { .. }
+            | Self::Unreachable { .. } => Code::Unreachable,
             Self::Unauthenticated { .. } | Self::Forbidden(_) | Self::Unknown { .. } => {
                 Code::Forbidden
             }
             Self::NotInstalled { .. } | Self::OtherVersion { .. } => Code::NoDefinition,
             Self::NoPool { .. }
+            | Self::NoNetwork { .. }
+            | Self::ClaimNotFound { .. }
             | Self::NoClaim { .. }
             | Self::NoHolder { .. }
             | Self::NotReserved { .. } => Code::NotFound,
@@ -244,23 +313,42 @@ impl Error {
 mod tests {
     use super::*;
 
+    fn right(resource: &str, namespace: Option<&str>) -> MissingRight {
+        MissingRight {
+            verb: "list",
+            resource: resource.to_owned(),
+            namespace: namespace.map(str::to_owned),
+        }
+    }
+
     #[test]
     fn missing_right_names_verb_resource_and_namespace() {
-        let mut right = MissingRight {
-            verb: "list",
-            resource: "ipaddresses.x".to_owned(),
-            namespace: None,
-        };
         assert_eq!(
-            right.to_string(),
-            "you may not list ipaddresses.x in the whole cluster: ask for the verb list on ipaddresses.x (ClusterRole)"
+            right("ipaddresses.x", None).to_string(),
+            "you may not list ipaddresses.x in all namespaces: ask for a ClusterRole that allows it"
         );
-        right.namespace = Some("team-a".to_owned());
-        assert!(
-            right
-                .to_string()
-                .ends_with("ask for the verb list on ipaddresses.x in team-a (Role)"),
-            "{right}"
+        assert_eq!(
+            right("ipaddresses.x", Some("team-a")).to_string(),
+            "you may not list ipaddresses.x in the namespace team-a: ask for a Role that allows it"
+        );
+    }
+
+    #[test]
+    fn missing_rights_of_a_place_are_one_sentence() {
+        let rights = [
+            right("ipslices.x", None),
+            right("ipaddresses.x", Some("lab")),
+            right("leases.y", None),
+            right("ipaddresses.x", None),
+            right("secrets", Some("lab")),
+        ];
+        assert_eq!(
+            sentences(&rights),
+            [
+                "you may not list ipaddresses, ipslices (x), leases (y) in all namespaces: ask for a ClusterRole that \
+                 allows it",
+                "you may not list secrets in the namespace lab: ask for a Role that allows it",
+            ]
         );
     }
 }

@@ -8,6 +8,10 @@ use crate::error::Error;
 
 /// Parses an address or a prefix.
 pub(crate) fn parse_block(text: &str) -> Result<Block, Error> {
+    if text.trim().is_empty() {
+        let hint = "the address is empty: write an address such as 10.0.0.7, or a prefix such as fd00::/64";
+        return Err(Error::Argument(hint.to_owned()));
+    }
     let invalid = |reason: String| Error::Argument(format!("invalid address {text}: {reason}"));
     let Some((address, length)) = text.split_once('/') else {
         let address = parse_address(text).map_err(|error| invalid(error.to_string()))?;
@@ -150,6 +154,12 @@ mod tests {
                 "{wrong}"
             );
         }
+    }
+
+    #[test]
+    fn empty_address_is_named_as_such() {
+        let error = parse_block("").unwrap_err().to_string();
+        assert!(error.starts_with("the address is empty: write"), "{error}");
     }
 
     #[test]

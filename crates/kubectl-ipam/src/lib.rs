@@ -10,6 +10,7 @@
 //! - `sort`: `--sort-by`; `user_reservation`: reservations of users; `transfer`: the files of
 //!   `import` and `export`;
 //! - `render`: a report as text; `output`: formats, warnings and terminal;
+//! - `complete`: tab completion after `kubectl ipam`;
 //! - `web`: the web page of `web`, with its server and its watches;
 //! - `generate`: completions, manual pages and the JSON schema of `-o json`.
 //!
@@ -26,6 +27,7 @@ pub mod model;
 
 mod cluster;
 mod commands;
+mod complete;
 mod generate;
 mod input;
 mod load;
@@ -50,6 +52,23 @@ use crate::error::Code;
 
 /// Runs the program with the command line of the process.
 pub fn main() -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: cannot start: {error}");
+            return Code::Failed.into();
+        }
+    };
+    // The words that follow are no arguments of this program, but a line that is being typed.
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some(complete::ARGUMENT) {
+        let words: Vec<String> = arguments.collect();
+        let answer = runtime.block_on(complete::answer(&words));
+        return end(output::print(&answer).map(|()| Code::Ok));
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -62,18 +81,13 @@ pub fn main() -> ExitCode {
             return code.into();
         }
     };
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: cannot start: {error}");
-            return Code::Failed.into();
-        }
-    };
     log(cli.global.verbosity);
-    match runtime.block_on(commands::run(&cli)) {
+    end(runtime.block_on(commands::run(&cli)))
+}
+
+/// Prints the error of a command, and returns the exit code.
+fn end(result: Result<Code, error::Error>) -> ExitCode {
+    match result {
         Ok(code) => code.into(),
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "error: {error}");

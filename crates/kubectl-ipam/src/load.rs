@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use self::readable::Readable;
 use crate::cluster::{Cluster, Kind, ListError, OtherKind};
-use crate::error::{Error, MissingRight};
+use crate::error::{Error, MissingRight, sentences};
 use crate::input::{PoolText, matches, short};
 use crate::objects::{
     AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow, UnservedClaim,
@@ -134,7 +134,7 @@ impl<'a> Loader<'a> {
 
     /// The missing permissions as sentences.
     pub(crate) fn sentences(&self) -> Vec<String> {
-        self.missing.iter().map(ToString::to_string).collect()
+        sentences(&self.missing)
     }
 
     fn note(&mut self, right: &MissingRight) {

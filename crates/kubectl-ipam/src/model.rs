@@ -36,7 +36,7 @@ pub use self::fact::Fact;
 pub(crate) use self::finding::counted;
 pub use self::finding::{Check, Finding, FindingList, Severity, Unchecked};
 pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
-pub(crate) use self::holders::{holders, matches_of};
+pub(crate) use self::holders::{holders, matches_of, why_not_contained};
 pub(crate) use self::map::ROW;
 pub use self::map::{Cell, OccupancyMap};
 pub(crate) use self::networks::network_lines;

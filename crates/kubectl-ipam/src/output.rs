@@ -23,14 +23,20 @@ pub(crate) fn finish(
     Ok(code(loader))
 }
 
-/// Prints the warnings of a command, and the permissions that the caller lacks.
+/// Prints the warnings of a command.
 pub(crate) fn warn_incomplete(loader: &Loader<'_>) {
-    for text in &loader.warnings {
-        warn(text);
+    for text in warnings(loader) {
+        warn(&text);
     }
-    for right in &loader.missing {
-        warn(&format!("the output is incomplete: {right}"));
+}
+
+/// The warnings of a command, with the permissions that the caller lacks.
+pub(crate) fn warnings(loader: &Loader<'_>) -> Vec<String> {
+    let mut texts = loader.warnings.clone();
+    for sentence in loader.sentences() {
+        texts.push(format!("the output is incomplete: {sentence}"));
     }
+    texts
 }
 
 /// The exit code of a command whose output was printed: output that lacks objects because of a
@@ -133,6 +139,17 @@ pub(crate) fn print(text: &str) -> Result<(), Error> {
     end(output
         .write_all(text.as_bytes())
         .and_then(|()| output.flush()))
+}
+
+/// As [`print`]. Returns whether somebody still reads.
+pub(crate) fn print_while_read(text: &str) -> Result<bool, Error> {
+    let mut output = std::io::stdout().lock();
+    let written = output.write_all(text.as_bytes());
+    match written.and_then(|()| output.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Error::Output(error.to_string())),
+    }
 }
 
 fn end(result: std::io::Result<()>) -> Result<(), Error> {

@@ -62,6 +62,7 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "reserve" 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "unreserve" -d 'Delete the reservation of an address'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "export" -d 'Write pools and reservations in a form that import reads: CSV, JSON or YAML'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "import" -d 'Create and update pools and reservations from a file'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "version" -d 'Print the version of this program'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "completion" -d 'Print the completion script of a shell'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "generate" -d 'Write the completions, the manual pages and the JSON schema to a folder'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -87,7 +88,7 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l requ
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s w -l watch -d 'Print changes until interrupted'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s w -l watch -d 'Print what changes until interrupted'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l no-headers -d 'Do not print the header of a table'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
@@ -115,6 +116,7 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s w -l watch -d 'Print what changes until interrupted'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l no-headers -d 'Do not print the header of a table'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
@@ -169,6 +171,7 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l cer
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l waiting -d 'Only claims without an address'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s w -l watch -d 'Print what changes until interrupted'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l no-headers -d 'Do not print the header of a table'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
@@ -219,6 +222,7 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l reque
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s w -l watch -d 'Print the pool again when it has changed, until interrupted'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
@@ -243,6 +247,7 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l req
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s w -l watch -d 'Print the findings again when they have changed, until interrupted'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
@@ -268,6 +273,7 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l req
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -s w -l watch -d 'Print the parts again when they have changed, until interrupted'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l wait -d 'Wait until the provider works: no part has an error but for pools and claims'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
@@ -405,6 +411,30 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -s A -
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l context -d 'Context of the kubeconfig' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l kubeconfig -d 'Path of the kubeconfig' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -s n -l namespace -d 'Namespace; by default that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
+wide\t'Text with all columns'
+json\t'JSON, one document'
+yaml\t'YAML'
+csv\t'Comma-separated values with a header (RFC 4180)'
+name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -s A -l all-namespaces -d 'All namespaces'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -453,19 +483,20 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -s A
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "pools" -d 'List the pools of all kinds, with their occupancy'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "networks" -d 'List the networks, with their pools that join or leave'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "who" -d 'Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "claims" -d 'List claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "free" -d 'Show the next addresses that a pool allocates'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "show" -d 'Show a pool: ranges, counts, a map of its addresses, holders, and waiting claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "doctor" -d 'Find what is wrong: with the provider, with pools, and with claims that wait; with the repair'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "status" -d 'Show the state of each part of the provider: definitions, lease, probes, permissions, webhooks, certificate, sweeper, pools and claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "web" -d 'Serve a web page on this machine: pools, a map of their addresses, search, and waiting claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "reserve" -d 'Reserve an address: exclude it from a pool, or keep it for a claim'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "unreserve" -d 'Delete the reservation of an address'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "export" -d 'Write pools and reservations in a form that import reads: CSV, JSON or YAML'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "import" -d 'Create and update pools and reservations from a file'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "completion" -d 'Print the completion script of a shell'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "generate" -d 'Write the completions, the manual pages and the JSON schema to a folder'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import completion generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "pools" -d 'List the pools of all kinds, with their occupancy'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "networks" -d 'List the networks, with their pools that join or leave'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "who" -d 'Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "claims" -d 'List claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "free" -d 'Show the next addresses that a pool allocates'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "show" -d 'Show a pool: ranges, counts, a map of its addresses, holders, and waiting claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "doctor" -d 'Find what is wrong: with the provider, with pools, and with claims that wait; with the repair'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "status" -d 'Show the state of each part of the provider: definitions, lease, probes, permissions, webhooks, certificate, sweeper, pools and claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "web" -d 'Serve a web page on this machine: pools, a map of their addresses, search, and waiting claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "reserve" -d 'Reserve an address: exclude it from a pool, or keep it for a claim'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "unreserve" -d 'Delete the reservation of an address'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "export" -d 'Write pools and reservations in a form that import reads: CSV, JSON or YAML'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "import" -d 'Create and update pools and reservations from a file'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "version" -d 'Print the version of this program'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "completion" -d 'Print the completion script of a shell'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "generate" -d 'Write the completions, the manual pages and the JSON schema to a folder'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

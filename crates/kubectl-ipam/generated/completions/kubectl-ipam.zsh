@@ -63,8 +63,8 @@ name\:"One resource name per line"))' \
         case $line[1] in
             (pools)
 _arguments "${_arguments_options[@]}" : \
-'-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
-'--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
 '--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
@@ -95,8 +95,8 @@ name\:"One resource name per line"))' \
 '--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'-w[Print changes until interrupted]' \
-'--watch[Print changes until interrupted]' \
+'-w[Print what changes until interrupted]' \
+'--watch[Print what changes until interrupted]' \
 '--no-headers[Do not print the header of a table]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
@@ -109,8 +109,8 @@ name\:"One resource name per line"))' \
 ;;
 (networks)
 _arguments "${_arguments_options[@]}" : \
-'-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
-'--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
 '--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
@@ -141,6 +141,8 @@ name\:"One resource name per line"))' \
 '--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'-w[Print what changes until interrupted]' \
+'--watch[Print what changes until interrupted]' \
 '--no-headers[Do not print the header of a table]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
@@ -148,6 +150,7 @@ name\:"One resource name per line"))' \
 '(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
+'*::names -- Only these networks:_default' \
 && ret=0
 ;;
 (who)
@@ -194,8 +197,8 @@ name\:"One resource name per line"))' \
 _arguments "${_arguments_options[@]}" : \
 '--pool=[Only claims of this pool\: NAME, NAMESPACE/NAME or KIND/NAME]:POOL:_default' \
 '--cluster-name=[Only claims of this Cluster of Cluster API]:NAME:_default' \
-'-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
-'--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
 '--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
@@ -227,6 +230,8 @@ name\:"One resource name per line"))' \
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--waiting[Only claims without an address]' \
+'-w[Print what changes until interrupted]' \
+'--watch[Print what changes until interrupted]' \
 '--no-headers[Do not print the header of a table]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
@@ -310,6 +315,8 @@ name\:"One resource name per line"))' \
 '--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'-w[Print the pool again when it has changed, until interrupted]' \
+'--watch[Print the pool again when it has changed, until interrupted]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
@@ -350,6 +357,8 @@ name\:"One resource name per line"))' \
 '--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'-w[Print the findings again when they have changed, until interrupted]' \
+'--watch[Print the findings again when they have changed, until interrupted]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
@@ -390,6 +399,8 @@ name\:"One resource name per line"))' \
 '--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'(--wait)-w[Print the parts again when they have changed, until interrupted]' \
+'(--wait)--watch[Print the parts again when they have changed, until interrupted]' \
 '--wait[Wait until the provider works\: no part has an error but for pools and claims]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
@@ -613,6 +624,45 @@ name\:"One resource name per line"))' \
 ':file -- A file in CSV, JSON or YAML; `-` is the standard input:_files' \
 && ret=0
 ;;
+(version)
+_arguments "${_arguments_options[@]}" : \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
 (completion)
 _arguments "${_arguments_options[@]}" : \
 '--context=[Context of the kubeconfig]:NAME:_default' \
@@ -757,6 +807,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(version)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (completion)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -794,6 +848,7 @@ _kubectl-ipam_commands() {
 'unreserve:Delete the reservation of an address' \
 'export:Write pools and reservations in a form that import reads\: CSV, JSON or YAML' \
 'import:Create and update pools and reservations from a file' \
+'version:Print the version of this program' \
 'completion:Print the completion script of a shell' \
 'generate:Write the completions, the manual pages and the JSON schema to a folder' \
 'help:Print this message or the help of the given subcommand(s)' \
@@ -846,6 +901,7 @@ _kubectl-ipam__subcmd__help_commands() {
 'unreserve:Delete the reservation of an address' \
 'export:Write pools and reservations in a form that import reads\: CSV, JSON or YAML' \
 'import:Create and update pools and reservations from a file' \
+'version:Print the version of this program' \
 'completion:Print the completion script of a shell' \
 'generate:Write the completions, the manual pages and the JSON schema to a folder' \
 'help:Print this message or the help of the given subcommand(s)' \
@@ -922,6 +978,11 @@ _kubectl-ipam__subcmd__help__subcmd__unreserve_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help unreserve commands' commands "$@"
 }
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__version_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__version_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help version commands' commands "$@"
+}
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__web_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__web_commands() {
     local commands; commands=()
@@ -966,6 +1027,11 @@ _kubectl-ipam__subcmd__status_commands() {
 _kubectl-ipam__subcmd__unreserve_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam unreserve commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__version_commands] )) ||
+_kubectl-ipam__subcmd__version_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam version commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__web_commands] )) ||
 _kubectl-ipam__subcmd__web_commands() {

@@ -8,6 +8,8 @@ use capi_ipam_controller::client::error_chain;
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
+use super::read::one_line;
+use super::unreachable::cause;
 use crate::cli::Global;
 use crate::error::Error;
 
@@ -24,9 +26,59 @@ pub(super) async fn config(flags: &Global) -> Result<Config, Error> {
     Ok(config)
 }
 
-fn failed(error: &(dyn std::error::Error + 'static)) -> Error {
-    Error::NotConfigured {
-        reason: error_chain(error),
+/// The names of the entries of the kubeconfig.
+#[derive(Debug, Default)]
+pub(crate) struct KubeconfigNames {
+    pub(crate) contexts: Vec<String>,
+    pub(crate) clusters: Vec<String>,
+    pub(crate) users: Vec<String>,
+}
+
+impl KubeconfigNames {
+    /// Reads the names; none without a kubeconfig.
+    pub(crate) fn read(flags: &Global) -> Result<Self, Error> {
+        let Some(file) = kubeconfig(flags)? else {
+            return Ok(Self::default());
+        };
+        Ok(Self {
+            contexts: file.contexts.into_iter().map(|it| it.name).collect(),
+            clusters: file.clusters.into_iter().map(|it| it.name).collect(),
+            users: file.auth_infos.into_iter().map(|it| it.name).collect(),
+        })
+    }
+}
+
+/// A kubeconfig that cannot be used, in the words of kubectl.
+fn failed(error: &KubeconfigError) -> Error {
+    let reason = match error {
+        KubeconfigError::LoadContext(name) => {
+            return missing_entry("context", name);
+        }
+        KubeconfigError::LoadClusterOfContext(name) => {
+            return missing_entry("cluster", name);
+        }
+        KubeconfigError::CurrentContextNotSet => {
+            "the kubeconfig has no current context: set --context".to_owned()
+        }
+        KubeconfigError::ReadConfig(error, path) => {
+            format!(
+                "the kubeconfig {} cannot be read: {}",
+                path.display(),
+                cause(error)
+            )
+        }
+        KubeconfigError::Parse(error) => format!("the kubeconfig is not valid: {error}"),
+        other => format!("the kubeconfig cannot be used: {}", error_chain(other)),
+    };
+    Error::Kubeconfig {
+        reason: one_line(&reason),
+    }
+}
+
+fn missing_entry(entry: &'static str, name: &str) -> Error {
+    Error::NoEntry {
+        entry,
+        name: name.to_owned(),
     }
 }
 
@@ -34,9 +86,8 @@ fn failed(error: &(dyn std::error::Error + 'static)) -> Error {
 /// exists.
 fn kubeconfig(flags: &Global) -> Result<Option<Kubeconfig>, Error> {
     if let Some(path) = &flags.kubeconfig {
-        return Kubeconfig::read_from(path)
-            .map(Some)
-            .map_err(|error| failed(&error));
+        let file = Kubeconfig::read_from(path).map_err(|error| failed(&error))?;
+        return Ok(Some(file));
     }
     let list = std::env::var_os(KUBECONFIG).filter(|list| !list.is_empty());
     let paths: Vec<PathBuf> = match &list {
@@ -80,9 +131,7 @@ async fn from_file(file: Kubeconfig, flags: &Global) -> Result<Config, Error> {
     if let Some(user) = &flags.user
         && !file.auth_infos.iter().any(|known| known.name == *user)
     {
-        return Err(Error::NotConfigured {
-            reason: format!("the kubeconfig has no user {user} (--user)"),
-        });
+        return Err(missing_entry("user", user));
     }
     let has_context = flags.context.is_some()
         || file
@@ -110,15 +159,12 @@ fn without_file(flags: &Global) -> Result<Config, Error> {
         ("user", &flags.user),
     ] {
         if let Some(value) = value {
-            let reason = format!("there is no kubeconfig with the {name} {value} (--{name})");
-            return Err(Error::NotConfigured { reason });
+            return Err(missing_entry(name, value));
         }
     }
     match &flags.server {
         Some(server) => Ok(Config::new(url(server)?)),
-        None => Config::incluster().map_err(|_| Error::NotConfigured {
-            reason: "no kubeconfig exists".to_owned(),
-        }),
+        None => Config::incluster().map_err(|_| Error::NotConfigured),
     }
 }
 
@@ -268,7 +314,7 @@ mod tests {
                 .await
                 .unwrap_err()
                 .to_string()
-                .contains("no user none")
+                .contains("user \"none\" does not exist")
         );
 
         let server = config_of(

@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 
 use super::config::config;
 use super::kinds::{Kind, OtherKind};
+use super::unreachable::cause;
 use crate::cli::Global;
 use crate::error::{Error, MissingRight};
 use crate::objects::ServedKinds;
@@ -158,8 +159,11 @@ impl Cluster {
             .namespace
             .clone()
             .unwrap_or_else(|| config.default_namespace.clone());
-        let client = Client::try_from(config).map_err(|error| Error::NotConfigured {
-            reason: format!("{server}: {}", error_chain(&error)),
+        let client = Client::try_from(config).map_err(|error| Error::Kubeconfig {
+            reason: format!(
+                "the client for {server} cannot be created: {}",
+                cause(&error)
+            ),
         })?;
         let kinds = ServedKinds::default();
         let mut cluster = Self {
@@ -448,7 +452,7 @@ impl Cluster {
                 },
                 _ => Error::Unreachable {
                     server,
-                    reason: one_line(&error_chain(source.as_ref())),
+                    reason: cause(source.as_ref()),
                 },
             },
             CallError::Undecodable { operation, source } => {
@@ -462,7 +466,7 @@ impl Cluster {
                 let timeout = self.timeout.unwrap_or_default();
                 Error::Unreachable {
                     server,
-                    reason: format!("cannot {operation}: no answer within {timeout:?}"),
+                    reason: format!("no answer within {timeout:?} to: {operation}"),
                 }
             }
             CallError::Serialize { .. } => Error::Unreachable {

@@ -1,5 +1,10 @@
 //! `claims`: the claims with their addresses, also those that no provider serves.
 
+use std::collections::BTreeSet;
+
+use capi_ipam_controller::namespaced_name::NamespacedName;
+
+use super::watch::{self, LIST_INTERVAL, Reading};
 use crate::cli::{Global, ListFlags};
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
@@ -24,33 +29,40 @@ pub(super) struct Wanted<'a> {
 
 impl Wanted<'_> {
     fn includes(&self, claim: &ClaimRow) -> bool {
-        let (namespace, name) = claim.key.parts();
         (!self.only_waiting || claim.is_waiting())
             && self.pool.is_none_or(|pool| matches(&claim.pool, pool))
             && self.is_of_cluster(claim.cluster.as_deref())
-            && self.is_named(namespace, name)
     }
 
     /// The same for a claim that no provider serves.
     fn includes_unserved(&self, claim: &UnservedClaim) -> bool {
-        let (namespace, name) = claim.key.parts();
         (!self.only_waiting || !claim.deleting)
             && self.pool.is_none_or(|pool| claim.has_pool(pool))
             && self.is_of_cluster(claim.cluster.as_deref())
-            && self.is_named(namespace, name)
     }
 
     fn is_of_cluster(&self, cluster: Option<&str>) -> bool {
         self.cluster.is_none() || self.cluster == cluster
     }
 
-    /// A name without a namespace is that of a claim of any listed one.
-    fn is_named(&self, namespace: &str, name: &str) -> bool {
-        let is_this = |wanted: &String| match wanted.split_once('/') {
-            Some((in_namespace, wanted)) => in_namespace == namespace && wanted == name,
-            None => wanted == name,
-        };
-        self.names.is_empty() || self.names.iter().any(is_this)
+    fn is_named(&self, claim: &NamespacedName) -> bool {
+        self.names.is_empty() || self.names.iter().any(|name| has_name(claim, name))
+    }
+
+    /// Fails if no claim has one of the names. `found` are the claims with a name.
+    fn require_all(&self, found: &Claims, namespace: Option<&str>) -> Result<(), Error> {
+        let mut known: BTreeSet<&NamespacedName> = BTreeSet::new();
+        known.extend(found.served.iter().map(|claim| &claim.key));
+        known.extend(found.unserved.iter().map(|claim| &claim.key));
+        for name in self.names {
+            if !known.iter().any(|claim| has_name(claim, name)) {
+                return Err(Error::ClaimNotFound {
+                    name: name.clone(),
+                    place: place(namespace),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// The namespace to list: that of the names if they have one.
@@ -73,18 +85,50 @@ impl Wanted<'_> {
     }
 }
 
+/// Whether a claim has the name that a user wrote. A name without a namespace is that of a claim of
+/// any listed one.
+fn has_name(claim: &NamespacedName, wanted: &str) -> bool {
+    match wanted.split_once('/') {
+        Some((namespace, name)) => claim.parts() == (namespace, name),
+        None => claim.name() == wanted,
+    }
+}
+
+/// Where claims were searched.
+fn place(namespace: Option<&str>) -> String {
+    match namespace {
+        Some(namespace) => format!("the namespace {namespace}"),
+        None => "all namespaces".to_owned(),
+    }
+}
+
 pub(super) async fn run(
     global: &Global,
     wanted: &Wanted<'_>,
+    watch: bool,
     list: &ListFlags,
 ) -> Result<Code, Error> {
     let cluster = Cluster::connect(global).await?;
-    let mut loader = Loader::new(&cluster);
+    let namespace = wanted.namespace(global.listed_namespace(&cluster.namespace))?;
+    let style = output::list_style(global, list);
+    watch::print(global, style, watch.then_some(LIST_INTERVAL), async || {
+        let mut loader = Loader::new(&cluster);
+        let report = report(&mut loader, namespace, wanted, list).await?;
+        Ok(Reading::of(&loader, report))
+    })
+    .await
+}
+
+async fn report(
+    loader: &mut Loader<'_>,
+    namespace: Option<&str>,
+    wanted: &Wanted<'_>,
+    list: &ListFlags,
+) -> Result<Report, Error> {
     if let Some(labels) = &list.selector {
         loader.selected = Selected::Claims(labels.clone());
     }
-    let namespace = wanted.namespace(global.listed_namespace(&cluster.namespace))?;
-    let lines = lines(&mut loader, namespace, wanted).await?;
+    let lines = lines(loader, namespace, wanted).await?;
     // Nothing found can mean that the pool is misspelt.
     if lines.is_empty()
         && namespace.is_some()
@@ -93,12 +137,7 @@ pub(super) async fn run(
         loader.find_pool(pool).await?;
     }
     let claims = sort_by(lines, list.sort_by.as_deref())?;
-    output::finish(
-        &loader,
-        &Report::ClaimList { claims },
-        global.output,
-        output::list_style(global, list),
-    )
+    Ok(Report::ClaimList { claims })
 }
 
 async fn lines(
@@ -106,19 +145,28 @@ async fn lines(
     namespace: Option<&str>,
     wanted: &Wanted<'_>,
 ) -> Result<Vec<ClaimLine>, Error> {
-    let found = loader
-        .all_claims(namespace, |claim| wanted.includes(claim))
-        .await?;
+    // A claim that is named has to exist, whatever the other flags select.
+    let has_names = !wanted.names.is_empty();
+    let is_candidate =
+        |claim: &ClaimRow| wanted.is_named(&claim.key) && (has_names || wanted.includes(claim));
+    let mut found = loader.all_claims(namespace, is_candidate).await?;
+    found = found.map(|mut claims| {
+        claims.unserved.retain(|claim| wanted.is_named(&claim.key));
+        claims
+    });
+    let missing = wanted.require_all(found.seen(), namespace);
     let is_empty = found.seen().served.is_empty() && found.seen().unserved.is_empty();
-    if is_empty {
-        // An empty list of which nothing may be read is unknown.
+    if is_empty || missing.is_err() {
+        // What may not be read is unknown, not missing.
         found.require(|| "the list of claims".to_owned())?;
+        missing?;
         return Ok(Vec::new());
     }
     let Claims {
-        served,
+        mut served,
         mut unserved,
     } = found.into_seen();
+    served.retain(|claim| wanted.includes(claim));
     unserved.retain(|claim| wanted.includes_unserved(claim));
     // A waiting claim has no address.
     let addresses = if wanted.only_waiting || served.is_empty() {
@@ -150,10 +198,7 @@ pub(super) async fn named(
         found.require(|| format!("which claims {text} has"))?;
         return Err(Error::NoClaim {
             name: text.to_owned(),
-            place: match in_namespace {
-                Some(namespace) => format!("the namespace {namespace}"),
-                None => "all namespaces".to_owned(),
-            },
+            place: place(in_namespace),
         });
     }
     let addresses = loader.addresses_in(in_namespace, |_| true).await?;

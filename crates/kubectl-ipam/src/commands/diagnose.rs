@@ -9,8 +9,11 @@ use crate::load::Loader;
 use crate::model::{Check, Finding, FindingList, Snapshot, diagnosis};
 use crate::output;
 
-/// Time between two reads. What is right after it was a change in progress.
-const RECHECK_DELAY: Duration = Duration::from_secs(3);
+/// Time between two reads. What is right after it was a change in progress: a manager binds and
+/// releases in less.
+const RECHECK_DELAY: Duration = Duration::from_secs(1);
+/// The same for a move, whose progress the status of a pool shows every 2 seconds.
+const MOVE_DELAY: Duration = Duration::from_secs(3);
 
 /// What the checks have found, and what they have read.
 pub(super) struct Diagnosed<'a> {
@@ -35,18 +38,31 @@ impl Diagnosed<'_> {
 /// Makes all checks. What may be a change in progress is checked twice.
 pub(super) async fn diagnose(cluster: &Cluster) -> Result<Diagnosed<'_>, Error> {
     let first = check(cluster).await?;
-    let is_transient = |finding: &Finding| finding.check.is_transient();
-    if !first.diagnosis.findings.iter().any(is_transient) {
+    let Some(delay) = recheck_delay(&first.diagnosis.findings) else {
         return Ok(first);
-    }
-    tokio::time::sleep(RECHECK_DELAY).await;
+    };
+    tokio::time::sleep(delay).await;
     let mut again = check(cluster).await?;
     let old = first.diagnosis.findings;
     again
         .diagnosis
         .findings
-        .retain(|finding| !is_transient(finding) || has_lasted(finding, &old));
+        .retain(|finding| !finding.check.is_transient() || has_lasted(finding, &old));
     Ok(again)
+}
+
+/// How long to wait for the second read; `None` if no finding can be a change in progress.
+fn recheck_delay(findings: &[Finding]) -> Option<Duration> {
+    let mut delay = None;
+    for finding in findings {
+        if finding.check == Check::MoveStalled {
+            return Some(MOVE_DELAY);
+        }
+        if finding.check.is_transient() {
+            delay = Some(RECHECK_DELAY);
+        }
+    }
+    delay
 }
 
 /// Whether a finding was there before. The problem of a move states how many reservations are left:
@@ -66,4 +82,31 @@ async fn check(cluster: &Cluster) -> Result<Diagnosed<'_>, Error> {
         snapshot,
         loader,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Severity;
+
+    #[test]
+    fn only_a_change_in_progress_is_checked_twice() {
+        let delay_of = |checks: &[Check]| {
+            let finding = |check: &Check| Finding {
+                severity: Severity::Error,
+                check: *check,
+                object: String::new(),
+                problem: String::new(),
+                since: None,
+                repair: String::new(),
+            };
+            let findings: Vec<Finding> = checks.iter().map(finding).collect();
+            recheck_delay(&findings)
+        };
+        assert_eq!(delay_of(&[Check::Paused, Check::PoolsOverlap]), None);
+        let lost = [Check::Paused, Check::LostAddress];
+        assert_eq!(delay_of(&lost), Some(RECHECK_DELAY));
+        let move_too = [Check::LostAddress, Check::MoveStalled];
+        assert_eq!(delay_of(&move_too), Some(MOVE_DELAY));
+    }
 }

@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, Created};
 use crate::error::{Code, Error};
 use crate::input::{parse_block, parse_claim, show_command};
 use crate::load::Loader;
-use crate::model::{Report, ReservationAction};
+use crate::model::{Report, ReservationAction, why_not_contained};
 use crate::objects::{AddressRow, PoolRow};
 use crate::output;
 use crate::user_reservation::{promised_to, reservation};
@@ -92,10 +92,7 @@ async fn reserve_block(
 ) -> Result<Report, Error> {
     let pool = request.pool;
     if !usable(pool)?.contains(block) {
-        return Err(Error::Argument(format!(
-            "{} does not contain {block}",
-            pool.key
-        )));
+        return Err(Error::Argument(why_not_contained(pool, block)));
     }
     if let Some((row, _)) = find(loader, pool, block).await?.first() {
         return Err(held_by(row));

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use capi_ipam_api::{PoolKey, Scope};
 
+use super::watch::{self, LIST_INTERVAL, Reading};
 use crate::cli::Global;
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
@@ -14,17 +15,22 @@ use crate::objects::{PoolRow, SliceRow};
 use crate::output;
 use crate::render::{self, Style};
 
-pub(super) async fn run(global: &Global, pool: &str) -> Result<Code, Error> {
+pub(super) async fn run(global: &Global, pool: &str, watch: bool) -> Result<Code, Error> {
     let cluster = Cluster::connect(global).await?;
-    let mut loader = Loader::new(&cluster);
     let style = output::style(global);
-    let pool = loader.find_pool(pool).await?;
-    if output::is_text(global.output) {
+    if !watch && output::is_text(global.output) {
+        let mut loader = Loader::new(&cluster);
+        let pool = loader.find_pool(pool).await?;
         return print(&mut loader, &pool, style).await;
     }
-    let details = details(&mut loader, &pool).await?;
-    let report = Report::PoolDetails(Box::new(details));
-    output::finish(&loader, &report, global.output, style)
+    watch::print(global, style, watch.then_some(LIST_INTERVAL), async || {
+        let mut loader = Loader::new(&cluster);
+        let pool = loader.find_pool(pool).await?;
+        let details = details(&mut loader, &pool).await?;
+        let report = Report::PoolDetails(Box::new(details));
+        Ok(Reading::of(&loader, report))
+    })
+    .await
 }
 
 /// Prints a pool: first its specification, then what is computed from all IPAddresses, reservations

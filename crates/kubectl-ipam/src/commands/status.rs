@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::alerts;
 use super::diagnose::diagnose;
+use super::watch::{self, DIAGNOSIS_INTERVAL, Reading};
 use crate::cli::{Global, WaitFlags};
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
@@ -15,21 +16,27 @@ use crate::output;
 /// Time between two attempts of `--wait`.
 const WAIT_INTERVAL: Duration = Duration::from_secs(2);
 
-pub(super) async fn run(global: &Global, wait: &WaitFlags) -> Result<Code, Error> {
+pub(super) async fn run(global: &Global, watch: bool, wait: &WaitFlags) -> Result<Code, Error> {
+    if watch {
+        let style = output::style(global);
+        let interval = Some(DIAGNOSIS_INTERVAL);
+        return watch::print(global, style, interval, async || {
+            Ok(attempt(global).await?.reading)
+        })
+        .await;
+    }
     let end = Instant::now().checked_add(wait.wait_duration);
     let is_over = || !wait.wait || end.is_some_and(|end| Instant::now() >= end);
     loop {
         match attempt(global).await {
-            Ok(Attempt {
-                report,
-                missing,
-                code,
-                is_usable,
-            }) => {
+            Ok(Attempt { reading, is_usable }) => {
                 if is_usable || is_over() {
+                    let Reading {
+                        report, missing, ..
+                    } = &reading;
                     let style = output::style(global);
-                    output::print_report(&report, &missing, global.output, style)?;
-                    return Ok(code);
+                    output::print_report(report, missing, global.output, style)?;
+                    return Ok(reading.code);
                 }
             }
             // An API server that starts does not answer yet.
@@ -40,11 +47,9 @@ pub(super) async fn run(global: &Global, wait: &WaitFlags) -> Result<Code, Error
     }
 }
 
-/// A report with its exit code, and whether the provider works.
+/// What was read, and whether the provider works.
 struct Attempt {
-    report: Report,
-    missing: Vec<String>,
-    code: Code,
+    reading: Reading,
     is_usable: bool,
 }
 
@@ -53,10 +58,13 @@ async fn attempt(global: &Global) -> Result<Attempt, Error> {
     let mut found = diagnose(&cluster).await?;
     let alerts = alerts::read(&mut found.loader).await?;
     let parts = parts(&found.diagnosis, &found.snapshot, &alerts);
-    Ok(Attempt {
-        missing: found.loader.sentences(),
-        code: found.code(),
-        is_usable: is_usable(&parts),
+    let is_usable = is_usable(&parts);
+    let reading = Reading {
         report: Report::StatusList { parts },
-    })
+        missing: found.loader.sentences(),
+        // The table has a state for what is unknown.
+        warnings: Vec::new(),
+        code: found.code(),
+    };
+    Ok(Attempt { reading, is_usable })
 }

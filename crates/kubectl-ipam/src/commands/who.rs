@@ -17,7 +17,8 @@ use crate::output;
 use crate::render::{self, Style};
 
 pub(super) async fn run(global: &Global, target: &str) -> Result<Code, Error> {
-    if !is_address_like(target) {
+    // An empty text is no name either.
+    if !target.is_empty() && !is_address_like(target) {
         return run_for_name(global, target).await;
     }
     let block = parse_block(target)?;

@@ -172,8 +172,7 @@ mod tests {
             .to_string();
         assert_eq!(
             error,
-            "the number of a is unknown: you may not list a in the whole cluster: ask for the verb list on a \
-             (ClusterRole)"
+            "the number of a is unknown: you may not list a in all namespaces: ask for a ClusterRole that allows it"
         );
     }
 

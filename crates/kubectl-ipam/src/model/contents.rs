@@ -95,13 +95,8 @@ fn counts(
             .min(i64::MAX.unsigned_abs())
     };
     let total = usable.map(|usable| usable.set.len()).unwrap_or_default();
-    let own = |rows: &Vec<&AddressRow>| -> HashSet<Block> {
-        rows.iter()
-            .filter(|row| row.pool == pool.key)
-            .map(|row| row.block)
-            .collect()
-    };
-    let used = inside.known().map(|rows| own(rows).len());
+    let users = inside.known().map(|rows| users(pool, rows));
+    let used = users.map(|users| users.own);
     let cooling = |held: &[(Block, HolderState)]| {
         held.iter()
             .filter(|(_, state)| *state == HolderState::CoolingDown)
@@ -137,8 +132,32 @@ fn counts(
         } else {
             held.map(|held| capped(drained(held)))
         },
+        in_other_pools: users.map(|users| number(users.others)),
         reserved: held.zip(used).map(|both| number(reserved(both))),
         out_of_range: outside.known().map(|rows| number(rows.len())),
+    }
+}
+
+/// How many addresses of a pool are in use by its own claims, and how many only by those of other
+/// pools of the network.
+#[derive(Clone, Copy)]
+struct Users {
+    own: usize,
+    others: usize,
+}
+
+fn users(pool: &PoolRow, rows: &[&AddressRow]) -> Users {
+    let mut own: HashSet<Block> = HashSet::new();
+    let mut all: HashSet<Block> = HashSet::new();
+    for row in rows {
+        all.insert(row.block);
+        if row.pool == pool.key {
+            own.insert(row.block);
+        }
+    }
+    Users {
+        own: own.len(),
+        others: all.len().saturating_sub(own.len()),
     }
 }
 
@@ -165,6 +184,35 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn addresses_of_other_pools_of_the_network_are_counted() {
+        let pool = json!({
+            "kind": "InClusterIPPool", "metadata": { "name": "p", "namespace": "n" },
+            "spec": { "addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "network": "lab" },
+        });
+        let pool = PoolRow::from(&serde_json::from_value::<Pool>(pool).unwrap());
+        let address = |pool: &str, address: &str| {
+            let object = json!({
+                "metadata": { "name": address, "namespace": "n" },
+                "spec": {
+                    "address": address, "prefix": 24, "claimRef": { "name": address },
+                    "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": pool },
+                },
+            });
+            AddressRow::of(&serde_json::from_value(object).unwrap()).unwrap()
+        };
+        let rows = [
+            address("p", "10.0.0.1"),
+            address("other", "10.0.0.2"),
+            address("other", "10.0.0.3"),
+        ];
+        let counts = contents(&pool, Readable::complete(&rows), Readable::complete([])).counts;
+        assert_eq!(
+            (counts.used, counts.in_other_pools, counts.reserved),
+            (Some(1), Some(2), Some(2))
+        );
+    }
 
     #[test]
     fn address_that_a_sticky_pool_keeps_is_free() {

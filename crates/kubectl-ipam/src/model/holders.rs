@@ -111,6 +111,21 @@ pub(crate) fn matches_of(pools: &[PoolRow], block: Block) -> Vec<PoolMatch> {
     found.map(entry).collect()
 }
 
+/// Why a pool cannot allocate an address or a prefix.
+pub(crate) fn why_not_contained(pool: &PoolRow, block: Block) -> String {
+    let key = &pool.key;
+    match membership(pool, block) {
+        Some(Membership::Gateway) => format!("{block} is the gateway of {key}"),
+        Some(Membership::Excluded) => format!("{block} is excluded by the specification of {key}"),
+        Some(Membership::Reserved) => format!(
+            "{block} is a network, broadcast or router address of the subnet of {key}, which does not allocate it \
+             without spec.allocateReservedIPAddresses"
+        ),
+        // It contains another part of the prefix.
+        Some(Membership::Allocatable) | None => format!("{key} does not contain {block}"),
+    }
+}
+
 fn membership(pool: &PoolRow, block: Block) -> Option<Membership> {
     let usable = pool.usable.as_ref().ok()?;
     if overlaps(usable, block) {
@@ -334,5 +349,45 @@ impl Joined<'_> {
             end.and_then(|end| released.checked_add(end).ok()),
             self.pools.is_complete(),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capi_ipam_api::Pool;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn address_that_a_pool_does_not_allocate_has_its_cause() {
+        let pool = json!({
+            "kind": "InClusterIPPool", "metadata": { "name": "web", "namespace": "lab" },
+            "spec": { "addresses": ["10.0.0.0/24"], "prefix": 24, "gateway": "10.0.0.1",
+                      "excludedAddresses": ["10.0.0.20"] },
+        });
+        let pool = PoolRow::from(&serde_json::from_value::<Pool>(pool).unwrap());
+        for (address, why) in [
+            (
+                "10.0.0.1",
+                "10.0.0.1 is the gateway of InClusterIPPool lab/web",
+            ),
+            ("10.0.0.20", "10.0.0.20 is excluded by the specification"),
+            (
+                "10.0.0.0",
+                "10.0.0.0 is a network, broadcast or router address",
+            ),
+            (
+                "10.0.0.255",
+                "10.0.0.255 is a network, broadcast or router address",
+            ),
+            (
+                "10.0.1.7",
+                "InClusterIPPool lab/web does not contain 10.0.1.7",
+            ),
+        ] {
+            let text = why_not_contained(&pool, Block::address(address.parse().unwrap()));
+            assert!(text.starts_with(why), "{text}");
+        }
     }
 }

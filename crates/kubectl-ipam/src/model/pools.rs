@@ -66,11 +66,14 @@ pub struct KnownCounts {
     /// Released addresses that cannot be reused yet.
     pub cooling_down: Option<u64>,
     /// Addresses of draining parts that are not in use.
-    #[serde(skip_serializing_if = "is_none_drained")]
+    #[serde(skip_serializing_if = "is_none_of")]
     pub drained: Option<u64>,
     /// Addresses that are excluded by a reservation, being allocated, or in use by another pool of
     /// the network.
     pub reserved: Option<u64>,
+    /// Addresses in use by other pools of the network; `reserved` contains them.
+    #[serde(skip_serializing_if = "is_none_of")]
+    pub in_other_pools: Option<u64>,
     /// Addresses in use that the pool does not contain.
     pub out_of_range: Option<u64>,
 }
@@ -158,6 +161,6 @@ fn is_zero(count: &u64) -> bool {
 }
 
 #[expect(clippy::ref_option, reason = "serde asks for a reference")]
-fn is_none_drained(count: &Option<u64>) -> bool {
+fn is_none_of(count: &Option<u64>) -> bool {
     *count == Some(0)
 }

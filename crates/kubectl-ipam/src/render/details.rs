@@ -1,5 +1,6 @@
 //! A pool, and a holder, in full.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use capi_ipam_api::{AllocationOrder, ReclaimPolicy, SliceOwnerKind, SlicePolicy, VerifyMode};
@@ -7,11 +8,15 @@ use capi_ipam_api::{AllocationOrder, ReclaimPolicy, SliceOwnerKind, SlicePolicy,
 use super::grid::clean;
 use super::lists;
 use super::style::{Color, Style};
-use super::words::{UNKNOWN, age, fact, full, number, number_or_unknown};
+use super::words::{UNKNOWN, age, fact, full, number, number_or_unknown, wrapped};
 use crate::model::{Cell, Fact, Holder, HolderState, OccupancyMap, PoolDetails};
 
 /// Cells in one row of the map.
 const ROW: u64 = crate::model::ROW;
+/// Characters before the value of a field.
+const INDENT: usize = 15;
+/// Lines of a terminal, after which the counts are repeated.
+const MAX_LINES: usize = 40;
 
 /// The text of `show`.
 pub(crate) fn details(pool: &PoolDetails, style: Style) -> String {
@@ -31,13 +36,7 @@ fn line(name: &str, value: &str) -> String {
 pub(crate) fn head(pool: &PoolDetails) -> String {
     let mut text = format!("{}\n", full(&pool.pool));
     let mut field = |name: &str, value: &str| text.push_str(&line(name, value));
-    field(
-        "Ready",
-        &pool.reason.as_ref().map_or_else(
-            || pool.ready.clone(),
-            |why| format!("{} ({why})", pool.ready),
-        ),
-    );
+    field("Ready", &readiness(pool));
     field("Problem", pool.problem.as_deref().unwrap_or_default());
     pool.warnings
         .iter()
@@ -79,6 +78,24 @@ pub(crate) fn head(pool: &PoolDetails) -> String {
     text
 }
 
+/// Whether a pool is ready, with what is wrong with it in one word: a full pool is ready, but of no
+/// use.
+fn readiness(pool: &PoolDetails) -> String {
+    let ready = &pool.ready;
+    if let Some(reason) = &pool.reason {
+        return format!("{ready} ({reason})");
+    }
+    let mut conditions = Vec::new();
+    for warning in &pool.warnings {
+        conditions.extend(warning.split(':').next());
+    }
+    if conditions.is_empty() {
+        ready.clone()
+    } else {
+        format!("{ready}, but {}", conditions.join(", "))
+    }
+}
+
 fn slice_policy(policy: &SlicePolicy) -> String {
     let owner = match policy.per {
         SliceOwnerKind::Label => format!(
@@ -117,30 +134,41 @@ fn reclaim(policy: &ReclaimPolicy) -> String {
         .join("; ")
 }
 
-/// What addresses, reservations and claims tell.
-pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
+/// The counts, which add up to the total.
+fn counts(pool: &PoolDetails) -> String {
     let counts = &pool.counts;
-    let known = number_or_unknown;
-    let drained = if counts.drained == Some(0) {
-        String::new()
-    } else {
-        format!(", {} drained", known(counts.drained))
+    let others = counts.in_other_pools.unwrap_or_default();
+    // The status has both in one number.
+    let reserved = counts
+        .reserved
+        .map(|reserved| reserved.saturating_sub(others));
+    let mut parts = vec![format!("{} total", number(counts.total))];
+    let mut part = |count: Option<u64>, meaning: &str| {
+        parts.push(format!("{} {meaning}", number_or_unknown(count)));
     };
-    let counts = format!(
-        "{} total, {} used, {} free, {} reserved, {} cooling down{drained}, {} out of range",
-        number(counts.total),
-        known(counts.used),
-        known(counts.free),
-        known(counts.reserved),
-        known(counts.cooling_down),
-        known(counts.out_of_range)
-    );
+    part(counts.used, "used");
+    if others > 0 {
+        part(Some(others), "used by other pools of the network");
+    }
+    part(counts.free, "free");
+    part(reserved, "reserved");
+    part(counts.cooling_down, "cooling down");
+    if counts.drained != Some(0) {
+        part(counts.drained, "drained");
+    }
+    part(counts.out_of_range, "out of range");
     let noun = if pool.pool.kind.contains("Prefix") {
         "Prefixes"
     } else {
         "Addresses"
     };
-    let mut text = line(noun, &counts);
+    format!("  {noun:<12} {}\n", wrapped(&parts, INDENT))
+}
+
+/// What addresses, reservations and claims tell.
+pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
+    let counts = counts(pool);
+    let mut text = counts.clone();
     match pool.slices.as_deref() {
         None => text.push_str("\nSlices: unknown\n"),
         Some([]) => {}
@@ -190,48 +218,66 @@ pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
             );
         }
     }
+    // Long lists have scrolled the counts away.
+    if text.lines().count() > MAX_LINES {
+        let _ = write!(text, "\n{}\n{counts}", full(&pool.pool));
+    }
     text
 }
 
 /// One character per cell, 32 cells per row, each row with its first address. Rows without an
 /// address of the pool are left out.
 fn draw(map: &OccupancyMap, style: Style) -> String {
-    let is_of_prefixes = map.rows.iter().any(|row| row.contains('/'));
-    let unit = match (map.cell_size.as_str(), is_of_prefixes) {
-        ("1", false) => "1 address".to_owned(),
-        ("1", true) => "1 prefix".to_owned(),
-        (size, false) => format!("{size} addresses"),
-        (size, true) => format!("{size} prefixes"),
-    };
     let part = if map.is_part {
         " of the part in use"
     } else {
         ""
     };
-    let mut text = format!("Map{part}, {unit} per cell\n  {}\n", legend(map));
+    let mut rows = String::new();
+    let mut drawn = BTreeSet::new();
     let width = map.rows.iter().map(String::len).max().unwrap_or_default();
     let mut cells = map.used.iter().peekable();
     for (row, start) in (0_u64..).zip(&map.rows) {
         let first = row.saturating_mul(ROW);
         let end = first.saturating_add(ROW).min(map.cells);
         let mut line = String::new();
+        let mut letters = BTreeSet::new();
         let mut is_of_pool = false;
         for index in first..end {
             let cell = cells.next_if(|cell| cell.index == index);
-            is_of_pool |=
-                cell.is_none_or(|cell| cell.outside == 0 || cell.gateway || !cell.unusable);
+            is_of_pool |= cell.is_none_or(is_of_the_pool);
             // The border of a slice, except at the begin of a row, which is one anyway.
             if index > first && map.slices.binary_search(&index).is_ok() {
-                line.push('|');
+                line.push_str(BORDER);
+                letters.insert(BORDER);
             }
             let (letter, color) = cell.map_or(FREE, symbol);
             line.push_str(&style.paint(letter, color));
+            letters.insert(letter);
         }
         if is_of_pool {
-            let _ = writeln!(text, "  {start:<width$}  {line}");
+            let _ = writeln!(rows, "  {start:<width$}  {line}");
+            drawn.append(&mut letters);
         }
     }
-    text
+    let legend = wrapped(&legend(&drawn), 2);
+    format!("Map{part}, {} per cell\n  {legend}\n{rows}", unit(map))
+}
+
+/// What a cell of a map contains: `1 address`, `256 prefixes`.
+fn unit(map: &OccupancyMap) -> String {
+    let is_of_prefixes = map.rows.iter().any(|row| row.contains('/'));
+    match (map.cell_size.as_str(), is_of_prefixes) {
+        ("1", false) => "1 address".to_owned(),
+        ("1", true) => "1 prefix".to_owned(),
+        (size, false) => format!("{size} addresses"),
+        (size, true) => format!("{size} prefixes"),
+    }
+}
+
+/// Whether a cell contains an address of the pool, or its gateway.
+fn is_of_the_pool(cell: &Cell) -> bool {
+    cell.outside == 0 || cell.gateway || !cell.unusable
 }
 
 /// What the letter of a cell means, and its color.
@@ -245,6 +291,8 @@ const COOLING_DOWN: Symbol = ("c", Color::Cyan);
 const EXCLUDED: Symbol = ("x", Color::Gray);
 const GATEWAY: Symbol = ("g", Color::Gray);
 const OUTSIDE: Symbol = ("-", Color::Gray);
+/// Between two slices.
+const BORDER: &str = "|";
 
 fn symbol(cell: &Cell) -> Symbol {
     if cell.unusable {
@@ -266,29 +314,26 @@ fn symbol(cell: &Cell) -> Symbol {
     }
 }
 
-/// The letters that a map contains, and what they mean.
-fn legend(map: &OccupancyMap) -> String {
+/// The letters that were drawn, and what they mean.
+fn legend(drawn: &BTreeSet<&str>) -> Vec<String> {
     let all = [
-        (ALLOCATED, "allocated"),
-        (PARTLY, "partly"),
-        (RESERVED, "reserved"),
-        (COOLING_DOWN, "cooling down"),
-        (FREE, "free"),
-        (EXCLUDED, "excluded"),
-        (GATEWAY, "gateway"),
-        (OUTSIDE, "outside"),
+        (ALLOCATED.0, "allocated"),
+        (PARTLY.0, "partly"),
+        (RESERVED.0, "reserved"),
+        (COOLING_DOWN.0, "cooling down"),
+        (FREE.0, "free"),
+        (EXCLUDED.0, "excluded"),
+        (GATEWAY.0, "gateway"),
+        (OUTSIDE.0, "outside"),
+        (BORDER, "slice"),
     ];
     let mut entries = Vec::new();
-    for ((letter, _), meaning) in all {
-        let is_drawn = map.used.iter().any(|cell| symbol(cell).0 == letter);
-        if is_drawn || letter == FREE.0 {
+    for (letter, meaning) in all {
+        if drawn.contains(letter) {
             entries.push(format!("{letter} {meaning}"));
         }
     }
-    if map.slices.len() > 1 {
-        entries.push("| slice".to_owned());
-    }
-    entries.join(", ")
+    entries
 }
 
 /// The text of one holder of `who`.

@@ -6,7 +6,8 @@ use super::grid::Grid;
 use super::style::{Color, Style};
 use super::words::{UNKNOWN, age, fact, full, is_capped};
 use crate::model::{
-    ClaimLine, ClaimState, Fact, Holder, NetworkLine, PartLine, PartState, PoolLine, SliceLine,
+    ClaimLine, ClaimState, Fact, Holder, NetworkLine, PartLine, PartState, PoolLine, PoolName,
+    SliceLine,
 };
 
 fn short_kind(kind: &str) -> String {
@@ -60,7 +61,7 @@ pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
                 .map_or_else(|| UNKNOWN.to_owned(), |waiting| count(Some(waiting))),
             counts.map_or_else(
                 || "-".to_owned(),
-                |counts| bar(counts.total, counts.free, style),
+                |counts| bar(counts.total, counts.free, counts.used, style),
             ),
             style.paint(&line.ready, color),
         ];
@@ -79,9 +80,11 @@ pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
 }
 
 /// A bar of ten cells: the part of the addresses that is not free. A bar is full only if no address
-/// is free.
-pub(super) fn bar(total: u64, free: u64, style: Style) -> String {
-    let taken = u128::from(total.saturating_sub(free)).saturating_mul(10);
+/// is free, and empty only if none is used: the counts of a very large pool are capped, so total and
+/// free can be equal although some are.
+pub(super) fn bar(total: u64, free: u64, used: u64, style: Style) -> String {
+    let taken = total.saturating_sub(free).max(used.min(total));
+    let taken = u128::from(taken).saturating_mul(10);
     let full = if total == 0 {
         0
     } else {
@@ -168,7 +171,7 @@ pub(super) fn networks(networks: &[NetworkLine], style: Style) -> Grid {
             count(line.total),
             count(line.used),
             count(line.free),
-            bar(line.total, line.free, style),
+            bar(line.total, line.free, line.used, style),
             style.paint(&line.ready, color),
         ];
         if style.wide {
@@ -266,8 +269,12 @@ pub(super) fn slices(slices: &[SliceLine], style: Style) -> Grid {
 
 pub(super) fn holders(holders: &[Holder], style: Style) -> Grid {
     let mut header = vec!["ADDRESS", "STATE", "CLAIM", "MACHINE", "CLUSTER", "AGE"];
+    // The pools of a network show the addresses of each other.
+    let has_pools = !style.wide && holders.iter().any(|it| it.network.known().is_some());
     if style.wide {
         header.extend(["POOL", "NETWORK", "IPADDRESS", "RESERVATION", "UNTIL"]);
+    } else if has_pools {
+        header.push("POOL");
     }
     let mut grid = Grid::new(&header);
     for holder in holders {
@@ -287,10 +294,21 @@ pub(super) fn holders(holders: &[Holder], style: Style) -> Grid {
                 Fact::Absent => "-".to_owned(),
                 Fact::Unknown => UNKNOWN.to_owned(),
             });
+        } else if has_pools {
+            cells.push(short(&holder.pool));
         }
         grid.row(cells);
     }
     grid
+}
+
+/// A pool as commands accept it: `IP/team-a/web`, `GlobalIP/shared`.
+fn short(pool: &PoolName) -> String {
+    let kind = short_kind(&pool.kind);
+    match &pool.namespace {
+        Some(namespace) => format!("{kind}/{namespace}/{}", pool.name),
+        None => format!("{kind}/{}", pool.name),
+    }
 }
 
 /// The parts of `status`.

@@ -64,3 +64,45 @@ pub(super) fn age(since: Option<Timestamp>, now: Timestamp) -> String {
         _ => format!("{}d", seconds / 86_400),
     }
 }
+
+/// Columns of a terminal.
+const WIDTH: usize = 80;
+
+/// Parts separated by commas, in lines of at most 80 columns where the parts allow it. All lines but
+/// the first begin with `indent` spaces, and the first one is preceded by as many characters.
+pub(super) fn wrapped(parts: &[String], indent: usize) -> String {
+    let mut text = String::new();
+    let mut column = indent;
+    for (number, part) in parts.iter().enumerate() {
+        let is_last = number.saturating_add(1) == parts.len();
+        let length = part.chars().count().saturating_add(usize::from(!is_last));
+        if number > 0 && column.saturating_add(length).saturating_add(1) > WIDTH {
+            text.push('\n');
+            text.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if number > 0 {
+            text.push(' ');
+            column = column.saturating_add(1);
+        }
+        text.push_str(part);
+        if !is_last {
+            text.push(',');
+        }
+        column = column.saturating_add(length);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_are_wrapped_between_their_parts() {
+        let part = |length: usize| "x".repeat(length);
+        assert_eq!(wrapped(&[part(3), part(4)], 2), "xxx, xxxx");
+        let wrapped = wrapped(&[part(40), part(36), part(3)], 2);
+        let lines: Vec<usize> = wrapped.lines().map(str::len).collect();
+        assert_eq!(lines, [41, 43], "{wrapped}");
+    }
+}

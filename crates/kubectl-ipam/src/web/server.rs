@@ -184,7 +184,7 @@ async fn pool(Extract(page): Extract<Page>, uri: Uri) -> Response {
         Ok(view) => match page.state.pool(&key, view) {
             Ok(Some(pool)) => json(&pool),
             Ok(None) => (StatusCode::NOT_FOUND, "The pool does not exist.").into_response(),
-            Err(missing) => (StatusCode::FORBIDDEN, sentences(&missing)).into_response(),
+            Err(missing) => (StatusCode::FORBIDDEN, sentences(&missing).join("; ")).into_response(),
         },
         Err(text) => bad_request(&text),
     }

@@ -82,23 +82,6 @@ async fn flags_of_kubectl_have_their_effect() {
         "a selector that has no effect is refused"
     );
 
-    // The column of kubectl has the addresses of a pool that has only ranges.
-    let ranges = json!({ "ranges": [{ "addresses": ["10.0.3.0/25"], "prefix": 24 }] });
-    create(
-        &plane,
-        "InClusterIPPool",
-        Some(namespace),
-        "ranges",
-        &ranges,
-    );
-    let column =
-        |name: &str| plane.kubectl(&["get", "inclusterippool", name, "--namespace", namespace]);
-    assert!(
-        column("ranges").contains("10.0.3.0/25") && column("a").contains("[\"10.0.1.0/24\"]"),
-        "{}",
-        column("a")
-    );
-
     // The identity.
     let (code, _, errors) = ask(&["pools", "--as=jane"]);
     assert!(code == 4 && errors.contains("inclusterippools"), "{errors}");

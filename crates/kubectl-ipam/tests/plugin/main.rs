@@ -10,6 +10,7 @@
 mod alerts;
 #[path = "../browser/mod.rs"]
 mod browser;
+mod columns;
 mod doctor;
 mod flags;
 mod import;

@@ -185,7 +185,7 @@ async fn addresses_are_reserved_for_nobody_or_for_a_claim() {
     eventually("only the right to create is missing", async || {
         let (code, _, errors) = run(&viewer, &["reserve", "db", "10.0.1.10"]);
         assert_eq!(code, 4, "{errors}");
-        let text = "ask for the verb create on ipreservations.ipam.cluster.x-k8s.io (ClusterRole)";
+        let text = "you may not create ipreservations.ipam.cluster.x-k8s.io in all namespaces: ask for a ClusterRole";
         errors.contains(text).then_some(())
     })
     .await;

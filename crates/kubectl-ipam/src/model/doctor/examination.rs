@@ -49,7 +49,7 @@ impl Examination {
     pub(super) fn with_unknown<T>(mut self, input: &Readable<T>, partly: bool) -> Self {
         if !input.is_complete() {
             self.unknown = Some(Unknown {
-                reason: sentences(input.missing()),
+                reason: sentences(input.missing()).join("; "),
                 partly,
             });
         }

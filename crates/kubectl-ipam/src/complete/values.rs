@@ -1,0 +1,131 @@
+//! What the kubeconfig and the cluster of a command line have.
+
+use std::collections::BTreeSet;
+
+use clap::{CommandFactory, FromArgMatches};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt;
+use kube::api::ListParams;
+
+use super::Candidate;
+use super::question::Values;
+use crate::cli::{Cli, Global};
+use crate::cluster::{Cluster, KubeconfigNames, OtherKind};
+use crate::error::Error;
+use crate::input::short;
+use crate::load::Loader;
+
+/// The candidates for the last word; the others have the flags of the connection.
+pub(super) async fn values(kind: Values, words: &[String]) -> Result<Vec<Candidate>, Error> {
+    let global = global(words)?;
+    match kind {
+        Values::Contexts => return Ok(names(KubeconfigNames::read(&global)?.contexts)),
+        Values::ClustersOfKubeconfig => return Ok(names(KubeconfigNames::read(&global)?.clusters)),
+        Values::Users => return Ok(names(KubeconfigNames::read(&global)?.users)),
+        _ => {}
+    }
+    let cluster = Cluster::connect(&global).await?;
+    let namespace = global.listed_namespace(&cluster.namespace);
+    let mut loader = Loader::new(&cluster);
+    match kind {
+        Values::Namespaces => namespaces(&mut loader).await,
+        Values::Pools => pools(&mut loader, namespace).await,
+        Values::Networks => networks(&mut loader).await,
+        Values::Clusters => clusters(&mut loader, namespace).await,
+        _ => claims(&mut loader, namespace).await,
+    }
+}
+
+/// The flags of the words before the last one. A line that is being typed is not complete.
+fn global(words: &[String]) -> Result<Global, Error> {
+    let before = words.split_last().map_or(&[][..], |(_, before)| before);
+    let program = "kubectl-ipam".to_owned();
+    let line = std::iter::once(&program).chain(before);
+    let invalid = |error: clap::Error| Error::Argument(error.to_string());
+    let matches = Cli::command()
+        .ignore_errors(true)
+        .try_get_matches_from(line)
+        .map_err(invalid)?;
+    Global::from_arg_matches(&matches).map_err(invalid)
+}
+
+fn names(names: Vec<String>) -> Vec<Candidate> {
+    names.iter().map(|name| Candidate::new(name, "")).collect()
+}
+
+async fn namespaces(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, Error> {
+    let all = loader
+        .others::<Namespace>(OtherKind::Namespace, None, &ListParams::default())
+        .await?;
+    Ok(names(
+        all.seen().iter().map(ResourceExt::name_any).collect(),
+    ))
+}
+
+/// The pools of a namespace and the global pools. Two of one name are completed with their kinds,
+/// and those of all namespaces with their namespaces.
+async fn pools(loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Vec<Candidate>, Error> {
+    let rows = loader.pools(namespace).await?.into_seen();
+    let (mut seen, mut ambiguous) = (BTreeSet::new(), BTreeSet::new());
+    for row in &rows {
+        if !seen.insert(&row.key.name) {
+            ambiguous.insert(&row.key.name);
+        }
+    }
+    let mut candidates = Vec::new();
+    for row in &rows {
+        let key = &row.key;
+        let value = match &key.namespace {
+            Some(of_pool) if namespace.is_none() => format!("{of_pool}/{}", key.name),
+            _ if ambiguous.contains(&key.name) => format!("{}/{}", short(key.kind), key.name),
+            _ => key.name.to_string(),
+        };
+        candidates.push(Candidate::new(&value, key.kind.name()));
+    }
+    Ok(candidates)
+}
+
+async fn networks(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, Error> {
+    let rows = loader.networks().await?.into_seen();
+    Ok(names(rows.into_iter().map(|row| row.name).collect()))
+}
+
+async fn claims(loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Vec<Candidate>, Error> {
+    let rows = loader.claims(namespace, |_| true).await?.into_seen();
+    let mut candidates = Vec::new();
+    for row in &rows {
+        let value = match namespace {
+            Some(_) => row.key.name().to_owned(),
+            None => row.key.to_string(),
+        };
+        candidates.push(Candidate::new(&value, &row.pool.to_string()));
+    }
+    Ok(candidates)
+}
+
+/// The Clusters that have claims.
+async fn clusters(
+    loader: &mut Loader<'_>,
+    namespace: Option<&str>,
+) -> Result<Vec<Candidate>, Error> {
+    let rows = loader.claims(namespace, |_| true).await?.into_seen();
+    let mut found = BTreeSet::new();
+    for row in &rows {
+        found.extend(row.cluster.as_deref());
+    }
+    Ok(names(found.into_iter().map(str::to_owned).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unfinished_line_has_the_flags_of_the_connection() {
+        let words = ["reserve", "--namespace", "lab", "--context=a", "--for", ""];
+        let words = words.map(str::to_owned);
+        let global = global(&words).unwrap();
+        assert_eq!(global.namespace.as_deref(), Some("lab"));
+        assert_eq!(global.context.as_deref(), Some("a"));
+    }
+}

@@ -1,0 +1,311 @@
+//! `show` and `who`.
+
+use super::*;
+
+fn who(query: &str) -> Report {
+    let block = Block::address(query.parse().unwrap());
+    let (mut addresses, mut reservations) = (addresses(), reservations());
+    addresses.retain(|row| row.block == block);
+    reservations.retain(|row| row.slot.block == block);
+    let (pools, claims) = ([web()], claim_rows());
+    let (addresses, reservations) = (
+        Readable::complete(&addresses),
+        Readable::complete(&reservations),
+    );
+    let holders = holders(
+        &Readable::complete(&pools),
+        addresses,
+        reservations,
+        Readable::complete(&claims),
+    );
+    Report::HolderList {
+        address: query.to_owned(),
+        pools: Some(matches_of(&[web()], block)),
+        holders: Some(holders),
+    }
+}
+
+#[test]
+fn who_names_pool_membership_and_holder() {
+    for (query, file) in [
+        ("10.0.0.4", "who-allocated.txt"),
+        ("10.0.0.5", "who-cooling.txt"),
+        ("10.0.0.6", "who-promised.txt"),
+        ("10.0.0.7", "who-excluded-by-reservation.txt"),
+        ("10.0.0.8", "who-free.txt"),
+        ("10.0.0.2", "who-gateway.txt"),
+        ("10.0.0.3", "who-excluded.txt"),
+        ("10.0.0.99", "who-out-of-range.txt"),
+    ] {
+        golden(file, &text(&who(query), style()));
+    }
+}
+
+fn shown(
+    pool: &PoolRow,
+    addresses: Vec<AddressRow>,
+    reservations: Vec<ReservationRow>,
+    claims: Vec<ClaimRow>,
+) -> PoolDetails {
+    let pools = [pool.clone()];
+    let (addresses, reservations) = (
+        Readable::complete(addresses),
+        Readable::complete(reservations),
+    );
+    let slices = Readable::complete(Vec::new());
+    show(
+        pool,
+        &Readable::complete(&pools),
+        &addresses,
+        &reservations,
+        &slices,
+        &Readable::complete(claims),
+    )
+}
+
+#[test]
+fn show_draws_map_holders_and_waiting_claims() {
+    let pool = shown(&web(), addresses(), reservations(), claim_rows());
+    assert_eq!(
+        (pool.counts.total, pool.counts.used, pool.counts.free),
+        (38, Some(1), Some(34))
+    );
+    assert_eq!(
+        (
+            pool.counts.reserved,
+            pool.counts.cooling_down,
+            pool.counts.out_of_range
+        ),
+        (Some(2), Some(1), Some(1))
+    );
+    let report = Report::PoolDetails(Box::new(pool));
+    golden("show.txt", &text(&report, style()));
+    golden(
+        "show-color.txt",
+        &text(
+            &report,
+            Style {
+                color: true,
+                ..style()
+            },
+        ),
+    );
+    golden(
+        "show.json",
+        &output::format(&report, &[], Format::Json, style()).unwrap(),
+    );
+}
+
+#[test]
+fn show_lists_ranges_and_draining_parts() {
+    let spec = json!({
+        "ranges": [
+            { "addresses": ["10.0.1.0/29"], "prefix": 29, "gateway": "10.0.1.1" },
+            { "addresses": ["10.0.0.3-10.0.0.6"], "prefix": 24 },
+        ],
+        "draining": ["10.0.1.0/29", "10.0.0.4"],
+    });
+    let ranges = pool("InClusterIPPool", "web", &spec, &Value::Null);
+    let pool = shown(&ranges, addresses(), Vec::new(), Vec::new());
+    let text = text(&Report::PoolDetails(Box::new(pool)), style());
+    for line in [
+        "  Range        10.0.1.0/29, prefix /29, gateway 10.0.1.1\n",
+        "  Range        10.0.0.3-10.0.0.6, prefix /24\n",
+        "  Draining     10.0.1.0/29, 10.0.0.4\n",
+        "9 total, 1 used, 3 free, 0 reserved, 0 cooling down, 5 drained,\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert!(
+        !text.contains("Ranges") && !text.contains("  Prefix"),
+        "{text}"
+    );
+}
+
+#[test]
+fn map_of_the_largest_pool_has_blocks() {
+    let spec = json!({ "addresses": ["::/0"], "prefix": 0, "allocateReservedIPAddresses": true });
+    let all = pool("InClusterIPPool", "all", &spec, &Value::Null);
+    let pool = shown(&all, Vec::new(), Vec::new(), Vec::new());
+    let map = pool.map.known().unwrap();
+    assert!(map.cells <= 512, "{}", map.cells);
+    assert_eq!(map.rows.first().map(String::as_str), Some("::"));
+    assert_eq!(
+        (map.cell_size.as_str(), map.is_part),
+        ("1", true),
+        "the part in use"
+    );
+}
+
+#[test]
+fn map_shows_gaps_excluded_addresses_and_slices() {
+    let spec = json!({
+        "addresses": ["10.0.0.10-10.0.0.40", "10.0.0.72/29"], "prefix": 24, "gateway": "10.0.0.1",
+        "excludedAddresses": ["10.0.0.20-10.0.0.22"], "slices": { "size": 8, "per": "Namespace" },
+    });
+    let web = pool("InClusterIPPool", "web", &spec, &Value::Null);
+    let shown = shown(&web, Vec::new(), Vec::new(), Vec::new());
+    let text = text(&Report::PoolDetails(Box::new(shown)), style());
+    let map = "\
+Map, 1 address per cell
+  . free, x excluded, g gateway, - outside, | slice
+  10.0.0.0   -g------|--......|....xxx.|........
+  10.0.0.32  ........|.-------|--------|--------
+  10.0.0.64  --------|........|--------|--------
+";
+    assert!(text.contains(map), "{text}");
+}
+
+#[test]
+fn counts_and_map_without_a_permission_are_unknown() {
+    let pools = [web()];
+    let all = Readable::complete(&pools[..]);
+    let (addresses, reservations) = (
+        Readable::complete(addresses()),
+        Readable::complete(reservations()),
+    );
+    let (slices, claims) = (
+        Readable::complete(Vec::new()),
+        Readable::complete(claim_rows()),
+    );
+    let text_of = |pool: PoolDetails| text(&Report::PoolDetails(Box::new(pool)), style());
+    let blind = text_of(show(
+        &web(),
+        &all,
+        &unreadable("a"),
+        &unreadable("r"),
+        &slices,
+        &unreadable("c"),
+    ));
+    for line in [
+        "38 total, ? used, ? free, ? reserved, ? cooling down,\n",
+        "Map: unknown",
+        "Holders: unknown",
+        "Waiting claims: unknown",
+    ] {
+        assert!(blind.contains(line), "{blind}");
+    }
+    let without_addresses = show(
+        &web(),
+        &all,
+        &unreadable("a"),
+        &reservations,
+        &slices,
+        &claims,
+    );
+    let held = without_addresses.holders.as_ref().unwrap().first().unwrap();
+    assert_eq!(
+        (held.state, &held.ip_address),
+        (HolderState::Held, &Fact::Unknown),
+        "whether it has an IPAddress"
+    );
+    let without_reservations = show(&web(), &all, &addresses, &unreadable("r"), &slices, &claims);
+    assert_eq!(
+        (
+            without_reservations.counts.used,
+            without_reservations.counts.free
+        ),
+        (Some(1), None)
+    );
+    assert_eq!(
+        without_reservations.holders.unwrap()[0].reservation,
+        Fact::Unknown
+    );
+    let without_claims = show(
+        &web(),
+        &all,
+        &addresses,
+        &reservations,
+        &slices,
+        &unreadable("c"),
+    );
+    let text = text_of(without_claims);
+    assert!(
+        text.contains("team-a/vm-1           ?") && text.contains("Waiting claims: unknown"),
+        "{text}"
+    );
+}
+
+fn text_of(pool: PoolDetails) -> String {
+    text(&Report::PoolDetails(Box::new(pool)), style())
+}
+
+#[test]
+fn counts_in_a_network_fit_the_map_and_the_holders() {
+    let pool_of = |name: &str| {
+        let spec = json!({ "addresses": ["10.0.0.0/27"], "prefix": 24, "network": "lab",
+                           "allocateReservedIPAddresses": true });
+        let status =
+            json!({ "observedGeneration": 1, "network": { "name": "lab", "phase": "Member" } });
+        pool("InClusterIPPool", name, &spec, &status)
+    };
+    let (web, other) = (pool_of("web"), pool_of("other"));
+    let mut addresses = vec![address("vm-1", "10.0.0.1")];
+    for number in 2..7 {
+        let mut row = address(&format!("db-{number}"), &format!("10.0.0.{number}"));
+        row.pool = other.key.clone();
+        addresses.push(row);
+    }
+    let pools = [web.clone(), other];
+    let shown = show(
+        &web,
+        &Readable::complete(&pools),
+        &Readable::complete(addresses),
+        &Readable::complete(Vec::new()),
+        &Readable::complete(Vec::new()),
+        &Readable::complete(claim_rows()),
+    );
+    let text = text_of(shown);
+    let counts =
+        "  Addresses    32 total, 1 used, 5 used by other pools of the network, 26 free,\n";
+    assert!(
+        text.contains(counts) && text.contains(" 0 reserved, "),
+        "{text}"
+    );
+    assert!(
+        text.contains("  # allocated, . free\n"),
+        "only what is drawn: {text}"
+    );
+    assert!(text.contains("  10.0.0.0  .######"), "{text}");
+    let header = text
+        .lines()
+        .find(|line| line.starts_with("ADDRESS"))
+        .unwrap();
+    assert!(header.ends_with("POOL"), "{text}");
+    assert_eq!(text.matches("IP/team-a/other\n").count(), 5, "{text}");
+}
+
+#[test]
+fn counts_are_repeated_after_long_lists() {
+    let mut addresses = Vec::new();
+    for number in 4..36 {
+        addresses.push(address(
+            &format!("vm-{number}"),
+            &format!("10.0.0.{number}"),
+        ));
+    }
+    let text = text_of(shown(&web(), addresses, Vec::new(), Vec::new()));
+    let counts = "  Addresses    38 total, 32 used";
+    assert_eq!(text.matches(counts).count(), 2, "{text}");
+    let short = text_of(shown(&web(), Vec::new(), Vec::new(), Vec::new()));
+    assert_eq!(short.matches("  Addresses ").count(), 1, "{short}");
+}
+
+#[test]
+fn full_pool_is_ready_but_exhausted() {
+    let conditions = json!([
+        { "type": "Ready", "status": "True", "reason": "PoolReady" },
+        { "type": "Exhausted", "status": "True", "reason": "NoFreeAddress", "message": "no free address" },
+    ]);
+    let spec = json!({ "addresses": ["10.0.0.2"], "prefix": 24 });
+    let full = pool(
+        "InClusterIPPool",
+        "web",
+        &spec,
+        &json!({ "conditions": conditions }),
+    );
+    let text = text_of(shown(&full, Vec::new(), Vec::new(), Vec::new()));
+    let expected =
+        "  Ready        True, but Exhausted\n  Warning      Exhausted: no free address\n";
+    assert!(text.contains(expected), "{text}");
+}

@@ -1,0 +1,305 @@
+//! `doctor` and `status`.
+
+use super::*;
+
+#[test]
+fn each_fault_has_a_finding_with_its_repair() {
+    let spec = json!({ "addresses": ["10.0.0.2-10.0.0.41"], "prefix": 24 });
+    let mut pools = all_pools();
+    pools.push(pool("InClusterIPPool", "copy", &spec, &Value::Null));
+    let refused = |reason: &str, message: &str| json!([{ "type": "Ready", "status": "False", "reason": reason, "message": message }]);
+    let named = json!({ "addresses": ["10.9.0.2"], "prefix": 24, "network": "none" });
+    for (name, reason) in [
+        ("lost", "NetworkNotFound"),
+        ("stranger", "NetworkNotAllowed"),
+        ("choice", "NetworkNotReady"),
+    ] {
+        let status =
+            json!({ "conditions": refused(reason, "about the network"), "observedGeneration": 1 });
+        pools.push(pool("InClusterIPPool", name, &named, &status));
+    }
+    let moving = json!({ "observedGeneration": 1, "network": { "name": "backbone", "phase": "Joining", "remaining": 2 } });
+    pools.push(pool(
+        "InClusterIPPool",
+        "slow",
+        &json!({ "addresses": ["10.8.0.2"], "prefix": 24 }),
+        &moving,
+    ));
+    let mut addresses = addresses();
+    addresses.push(address("vm-9", "10.0.0.4"));
+    let mut claims = claim_rows();
+    claims.push(claim("vm-9", &json!({ "addressRef": { "name": "vm-9" } })));
+    claims.push(claim("vm-5", &json!({ "addressRef": { "name": "vm-5" } })));
+    let in_use = |status: &str| json!({ "type": "AddressInUse", "status": status, "message": "Machine vm-6 reports 10.0.0.9" });
+    let ready = json!({ "type": "Ready", "status": "True" });
+    claims.push(claim(
+        "vm-6",
+        &json!({ "conditions": [ready, in_use("False")] }),
+    ));
+    claims.push(claim(
+        "vm-7",
+        &json!({ "conditions": [ready, in_use("True")] }),
+    ));
+    let early = json!({ "type": "Ready", "status": "False", "reason": "ReleasedEarly", "message": "left: example.com/a" });
+    let mut released = claim("vm-8", &json!({ "conditions": [early] }));
+    released.deletion = Some(Box::new(Deletion {
+        since: style().now,
+        blockers: vec!["example.com/a".to_owned()],
+    }));
+    claims.push(released);
+    let mut reservations = reservations();
+    reservations.extend(reservations.first().cloned().map(|mut row| {
+        row.claim = Some(NamespacedName::new("team-a", "gone"));
+        row
+    }));
+    let mut snapshot = healthy();
+    snapshot.pools = Readable::complete(pools);
+    snapshot.networks = Readable::complete(network_rows());
+    snapshot.addresses = Readable::complete(addresses);
+    snapshot.reservations = Readable::complete(reservations);
+    snapshot.claims = Readable::complete(Claims {
+        served: claims,
+        unserved: vec![unserved()],
+    });
+    snapshot.unreadable =
+        vec!["skipped 1 ipaddresses that cannot be decoded: team-a/x (no spec)".to_owned()];
+    let expired = Some("2026-01-05T02:04:05Z".parse().unwrap());
+    snapshot.leases = Readable::complete(vec![lease(expired)]);
+    let webhook = WebhookRow {
+        name: "hooks".to_owned(),
+        has_authority: false,
+        service: Some(("system".to_owned(), "webhook".to_owned())),
+        ready: Readable::complete(Some(0)),
+        answer: Readable::complete(Ok(())),
+        certificates: Readable::complete(Vec::new()),
+    };
+    snapshot.webhooks = Readable::complete(vec![webhook]);
+    let report = findings_of(&snapshot);
+    golden("doctor.txt", &text(&report, style()));
+    golden(
+        "doctor.csv",
+        &output::format(&report, &[], Format::Csv, style()).unwrap(),
+    );
+    let parts = Report::StatusList {
+        parts: parts(&diagnosis(&snapshot), &snapshot, &Alerts::NoOperator),
+    };
+    golden("status.txt", &text(&parts, style()));
+
+    snapshot.pools = Readable::complete(Vec::new());
+    let missing: Vec<_> = diagnosis(&snapshot)
+        .findings
+        .into_iter()
+        .map(|finding| finding.object)
+        .collect();
+    assert!(
+        missing.contains(&"ipaddressclaim team-a/vm-1".to_owned()),
+        "{missing:?}"
+    );
+}
+
+#[test]
+fn healthy_system_is_ok() {
+    let snapshot = healthy();
+    let findings = text(&findings_of(&snapshot), style());
+    assert_eq!(findings, "35 checks, no problem.\n");
+    let parts = Report::StatusList {
+        parts: parts(&diagnosis(&snapshot), &snapshot, &Alerts::NoOperator),
+    };
+    golden("status-healthy.txt", &text(&parts, style()));
+}
+
+fn findings_of(snapshot: &Snapshot) -> Report {
+    Report::FindingList(diagnosis(snapshot))
+}
+
+fn lease(renewed: Option<Timestamp>) -> LeaseRow {
+    LeaseRow {
+        namespace: "system".to_owned(),
+        holder: Some("pod-1".to_owned()),
+        renewed,
+        seconds: 15,
+    }
+}
+
+fn healthy() -> Snapshot {
+    let deployment = DeploymentRow {
+        namespace: "system".to_owned(),
+        name: "manager".to_owned(),
+        replicas: 2,
+        ready: 2,
+        image: "localhost/capi-ipam:v2".to_owned(),
+        elects: true,
+        account: AccountRow {
+            name: "manager".to_owned(),
+            rules: Readable::complete(Some(vec![all_permissions()])),
+        },
+    };
+    let definition = DefinitionRow {
+        plural: "inclusterippools",
+        is_of_contract: false,
+        versions: vec!["v1alpha2".to_owned()],
+        is_supported: true,
+    };
+    Snapshot {
+        now: style().now,
+        is_go_provider: false,
+        definitions: vec![definition],
+        deployments: Readable::complete(vec![deployment]),
+        leases: Readable::complete(vec![lease(Some(style().now))]),
+        webhooks: Readable::complete(Vec::new()),
+        events: Readable::complete(Vec::new()),
+        pools: Readable::complete(vec![web()]),
+        networks: Readable::complete(Vec::new()),
+        addresses: Readable::complete(Vec::new()),
+        reservations: Readable::complete(Vec::new()),
+        claims: Readable::complete(Claims::default()),
+        slices: Readable::complete(Vec::new()),
+        unreadable: Vec::new(),
+    }
+}
+
+fn all_permissions() -> Rule {
+    let all: BTreeSet<String> = ["*".to_owned()].into();
+    Rule {
+        api_groups: all.clone(),
+        resources: all.clone(),
+        verbs: all,
+        ..Rule::default()
+    }
+}
+
+/// A claim whose pool has a kind that does not exist.
+fn unserved() -> UnservedClaim {
+    let claim: IPAddressClaim = serde_json::from_value(json!({
+        "metadata": { "name": "m2", "namespace": "team-a", "creationTimestamp": CREATED },
+        "spec": { "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIpPool", "name": "web" } },
+    }))
+    .unwrap();
+    let own = ["InClusterIPPool", "GlobalInClusterIPPool"]
+        .map(str::to_owned)
+        .into();
+    let served = ServedKinds {
+        groups: ["ipam.cluster.x-k8s.io".to_owned()].into(),
+        own,
+    };
+    UnservedClaim::of(&claim, &served).unwrap()
+}
+
+#[test]
+fn claim_of_an_unknown_kind_is_unserved() {
+    let lines = claims(
+        claim_rows(),
+        &[unserved()],
+        &Readable::complete(&addresses()),
+    );
+    let table = text(&Report::ClaimList { claims: lines }, style());
+    let line = table.lines().find(|line| line.starts_with("m2")).unwrap();
+    assert!(
+        line.contains("InClusterIpPool/web") && line.contains("Unserved  UnknownPoolKind"),
+        "{table}"
+    );
+    let mut snapshot = healthy();
+    snapshot.claims = Readable::complete(Claims {
+        served: Vec::new(),
+        unserved: vec![unserved()],
+    });
+    let findings = text(&findings_of(&snapshot), style());
+    let expected = "error UnknownPoolKind: ipaddressclaim team-a/m2\n  kind InClusterIpPool is not served; did you mean \
+                    InClusterIPPool?\n  Age:    3d\n  Repair: a claim cannot be changed: correct the pool";
+    assert!(findings.starts_with(expected), "{findings}");
+    assert!(
+        findings
+            .contains("kubectl delete ipaddressclaims.ipam.cluster.x-k8s.io m2 --namespace team-a"),
+        "{findings}"
+    );
+}
+
+#[test]
+fn check_that_is_not_possible_is_no_good_result() {
+    let mut snapshot = healthy();
+    snapshot.addresses = unreadable("ipaddresses");
+    let text_of = |snapshot: &Snapshot| text(&findings_of(snapshot), style());
+    let partly = text_of(&snapshot);
+    for check in [
+        "DuplicateAddress",
+        "LostAddress",
+        "OrphanAddress",
+        "MissingPool",
+    ] {
+        let line = partly.lines().next().unwrap();
+        assert!(
+            line.starts_with("unknown ") && line.contains(check),
+            "{partly}"
+        );
+    }
+    assert!(
+        partly.contains("  not checked: you may not list ipaddresses in all namespaces"),
+        "{partly}"
+    );
+    assert!(
+        partly.ends_with(
+            "28 checks, no problem. Not possible: 7 checks. Only for the objects that you may list: 1 check.\n"
+        ),
+        "{partly}"
+    );
+    let nothing = Snapshot {
+        pools: unreadable("pools"),
+        networks: unreadable("networks"),
+        addresses: unreadable("addresses"),
+        reservations: unreadable("reservations"),
+        claims: Readable::part(Claims::default(), vec![right("claims")]),
+        slices: unreadable("slices"),
+        leases: unreadable("leases"),
+        webhooks: unreadable("webhooks"),
+        deployments: unreadable("deployments"),
+        events: unreadable("events"),
+        ..healthy()
+    };
+    assert_eq!(diagnosis(&nothing).checks, [Check::MissingDefinition]);
+    let text = text_of(&nothing);
+    assert!(text.starts_with("Nothing could be checked:\n"), "{text}");
+    let parts = parts(&diagnosis(&nothing), &nothing, &Alerts::NoOperator);
+    let known: Vec<_> = parts
+        .iter()
+        .filter(|line| line.state != PartState::Unknown)
+        .map(|line| line.part)
+        .collect();
+    assert_eq!(known, [Part::Definitions]);
+}
+
+#[test]
+fn many_findings_of_one_kind_are_grouped() {
+    let mut snapshot = healthy();
+    snapshot.pools = Readable::complete(Vec::new());
+    let waiting = |number: usize| claim(&format!("vm-{number:02}"), &Value::Null);
+    snapshot.claims = Readable::complete(Claims {
+        served: (0..40).map(waiting).collect(),
+        unserved: Vec::new(),
+    });
+    let table = text(&findings_of(&snapshot), style());
+    assert_eq!(table.lines().count(), 5, "{table}");
+    assert!(
+        table.contains("ipaddressclaim team-a/vm-04 and 35 more"),
+        "{table}"
+    );
+    let entries: Vec<String> = (0..63)
+        .map(|number| format!("10.0.0.{}", 300 + number))
+        .collect();
+    let wrong = pool(
+        "InClusterIPPool",
+        "wrong",
+        &json!({ "addresses": entries, "prefix": 24 }),
+        &Value::Null,
+    );
+    let mut snapshot = healthy();
+    snapshot.pools = Readable::complete(vec![wrong]);
+    let table = text(&findings_of(&snapshot), style());
+    assert!(
+        table.contains("10.0.0.302") && !table.contains("10.0.0.303"),
+        "{table}"
+    );
+    assert!(
+        table.contains("more problems") && table.lines().count() == 4,
+        "{table}"
+    );
+}

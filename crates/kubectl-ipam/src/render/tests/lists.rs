@@ -1,0 +1,119 @@
+//! The tables of lists.
+
+use super::*;
+
+#[test]
+fn pools_of_all_kinds_are_in_one_table() {
+    let report = Report::PoolList {
+        pools: pools(&all_pools(), &Readable::complete(&claim_rows())),
+    };
+    let table = text(&report, style());
+    assert!(table.lines().all(|line| line.len() <= 80), "{table}");
+    golden("pools.txt", &table);
+    golden(
+        "pools-wide.txt",
+        &text(
+            &report,
+            Style {
+                wide: true,
+                ..style()
+            },
+        ),
+    );
+    for (format, file) in [
+        (Format::Json, "pools.json"),
+        (Format::Yaml, "pools.yaml"),
+        (Format::Csv, "pools.csv"),
+        (Format::Name, "pools-name.txt"),
+    ] {
+        golden(
+            file,
+            &output::format(&report, &[], format, style()).unwrap(),
+        );
+    }
+    golden(
+        "pools-color.txt",
+        &text(
+            &report,
+            Style {
+                color: true,
+                ..style()
+            },
+        ),
+    );
+}
+
+#[test]
+fn networks_show_counts_and_moving_pools() {
+    let report = Report::NetworkList {
+        networks: network_lines(&network_rows()),
+    };
+    let table = text(&report, style());
+    assert!(table.lines().all(|line| line.len() <= 80), "{table}");
+    golden("networks.txt", &table);
+    golden(
+        "networks-wide.txt",
+        &text(
+            &report,
+            Style {
+                wide: true,
+                ..style()
+            },
+        ),
+    );
+    for (format, file) in [
+        (Format::Json, "networks.json"),
+        (Format::Yaml, "networks.yaml"),
+        (Format::Csv, "networks.csv"),
+        (Format::Name, "networks-name.txt"),
+    ] {
+        golden(
+            file,
+            &output::format(&report, &[], format, style()).unwrap(),
+        );
+    }
+}
+
+#[test]
+fn claims_show_address_state_and_reason() {
+    let report = Report::ClaimList {
+        claims: claims(claim_rows(), &[], &Readable::complete(&addresses())),
+    };
+    golden("claims.txt", &text(&report, style()));
+    golden(
+        "claims-wide.txt",
+        &text(
+            &report,
+            Style {
+                wide: true,
+                ..style()
+            },
+        ),
+    );
+}
+
+#[test]
+fn numbers_have_at_most_five_characters() {
+    for (count, text) in [
+        (9999, "9999"),
+        (65_536, "65.5k"),
+        (999_999, "999k"),
+        (1_000_000, "1.0M"),
+    ] {
+        assert_eq!(abbreviate(count), text);
+    }
+    assert_eq!(abbreviate(i64::MAX.unsigned_abs()), ">9.2E", "or more");
+}
+
+#[test]
+fn bar_is_full_only_without_a_free_address() {
+    assert_eq!(bar(1000, 1, 999, style()), "#########.");
+    assert_eq!(bar(1000, 0, 1000, style()), "##########");
+    assert_eq!(bar(0, 0, 0, style()), "..........");
+    let max = i64::MAX.unsigned_abs();
+    assert_eq!(
+        bar(max, max, 9, style()),
+        "#.........",
+        "the counts are capped"
+    );
+}
