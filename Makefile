@@ -32,8 +32,11 @@ demo: rust ## Run a demo against a temporary API server; with ARGS=--stay it kee
 	@target/debug/demo $(ARGS)
 
 .PHONY: install-tools
-install-tools: rust ## Install kubectl-ipam, the plugin of kubectl, with cargo
+install-tools: rust ## Install kubectl-ipam, the plugin of kubectl, with cargo, and its tab completion
 	$(CARGO) install --locked --path crates/kubectl-ipam
+	@root=$${CARGO_INSTALL_ROOT:-$${CARGO_HOME:-$$HOME/.cargo}} && \
+	  install -m 755 crates/kubectl-ipam/kubectl_complete-ipam "$$root/bin/" && \
+	  echo "installed: $$root/bin/kubectl_complete-ipam"
 
 .PHONY: krew
 krew: rust ## Pack kubectl-ipam and its manifest for krew (URL: the folder of releases)

@@ -3,7 +3,7 @@
 #
 #   krew.sh PROGRAM [URL]
 #
-#   target/krew/kubectl-ipam_OS_ARCH.tar.gz  the program and the licence
+#   target/krew/kubectl-ipam_OS_ARCH.tar.gz  the program, the script for tab completion, and the licence
 #   target/krew/ipam.yaml                    the manifest of the plugin
 #
 # URL is the folder where the archive will be published. Without a publication, krew installs both files:
@@ -25,11 +25,12 @@ folder=$root/target/krew
 archive=kubectl-ipam_${os}_${architecture}.tar.gz
 mkdir -p -- "$folder/files"
 cp -- "$program" "$folder/files/kubectl-ipam"
+cp -- "$root/crates/kubectl-ipam/kubectl_complete-ipam" "$folder/files/kubectl_complete-ipam"
 cp -- "$root/LICENSE" "$folder/files/LICENSE"
-chmod 755 "$folder/files/kubectl-ipam"
+chmod 755 "$folder/files/kubectl-ipam" "$folder/files/kubectl_complete-ipam"
 # Without times and owners, equal programs have equal archives.
 tar --create --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --directory="$folder/files" \
-  kubectl-ipam LICENSE | gzip --no-name >"$folder/$archive"
+  kubectl-ipam kubectl_complete-ipam LICENSE | gzip --no-name >"$folder/$archive"
 rm -rf -- "$folder/files"
 sum=$(sha256sum -- "$folder/$archive")
 
@@ -45,6 +46,10 @@ spec:
   description: |
     Shows the IP address pools of Cluster API's in-cluster IPAM provider, their addresses, who holds them and why
     claims wait. Finds and repairs what is wrong, reserves addresses, and imports pools from a spreadsheet.
+  caveats: |
+    For tab completion after "kubectl ipam", kubectl looks for kubectl_complete-ipam in PATH, which krew does not link:
+      root=\${KREW_ROOT:-\$HOME/.krew}
+      ln -sf "\$root/store/ipam/$version/kubectl_complete-ipam" "\$root/bin/"
   platforms:
     - selector:
         matchLabels:
@@ -55,6 +60,8 @@ spec:
       bin: kubectl-ipam
       files:
         - from: kubectl-ipam
+          to: .
+        - from: kubectl_complete-ipam
           to: .
         - from: LICENSE
           to: .

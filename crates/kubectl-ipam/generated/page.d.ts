@@ -104,6 +104,8 @@ export interface KnownCounts {
   drained?: number | null;
   /** Addresses that can be allocated. */
   free: number | null;
+  /** Addresses in use by other pools of the network; `reserved` contains them. */
+  inOtherPools?: number | null;
   /** Addresses in use that the pool does not contain. */
   outOfRange: number | null;
   /** Addresses that are excluded by a reservation, being allocated, or in use by another pool of the network. */

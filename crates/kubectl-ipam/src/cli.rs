@@ -151,19 +151,12 @@ pub enum Format {
 /// Flags of `unreserve`.
 #[derive(Args, Clone, Debug)]
 pub struct WriteFlags {
-    /// `server` lets the API server check the change, without making it.
+    /// `server` lets the API server check the change, without making it. `client` only prints it.
     #[arg(long, value_enum, default_value_t, value_name = "MODE")]
     pub dry_run: DryRun,
     /// Do not ask before a change that affects an address in use.
     #[arg(short, long)]
     pub yes: bool,
-}
-
-impl WriteFlags {
-    /// Whether nothing is changed.
-    pub fn is_dry_run(&self) -> bool {
-        self.dry_run == DryRun::Server
-    }
 }
 
 /// Flags of `status`.
@@ -183,8 +176,17 @@ pub enum DryRun {
     /// Objects are changed.
     #[default]
     None,
+    /// Nothing is sent to the API server.
+    Client,
     /// The API server checks the change, but does not make it.
     Server,
+}
+
+impl DryRun {
+    /// Whether nothing is changed.
+    pub fn is_dry_run(self) -> bool {
+        self != Self::None
+    }
 }
 
 /// A command.
@@ -291,7 +293,8 @@ pub enum Command {
         /// Without it, no claim gets the address.
         #[arg(long = "for", value_name = "CLAIM")]
         claim: Option<String>,
-        /// `server` lets the API server check the reservation, without creating it.
+        /// `server` lets the API server check the reservation, without creating it. `client` only
+        /// prints it.
         #[arg(long, value_enum, default_value_t, value_name = "MODE")]
         dry_run: DryRun,
     },
@@ -322,6 +325,7 @@ pub enum Command {
         #[arg(long, requires = "name")]
         prune: bool,
         /// `server` checks the file and lets the API server check each object, without changes.
+        /// `client` only checks the file.
         #[arg(long, value_enum, default_value_t, value_name = "MODE")]
         dry_run: DryRun,
     },

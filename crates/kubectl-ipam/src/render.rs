@@ -99,14 +99,19 @@ pub(crate) fn holder_texts<'a>(
         .collect()
 }
 
+/// What kubectl adds to a change that was not made.
+fn dry_run_text(is_dry_run: bool, is_unchecked: bool) -> &'static str {
+    match (is_dry_run, is_unchecked) {
+        (false, _) => "",
+        (true, true) => " (dry run)",
+        (true, false) => " (server dry run)",
+    }
+}
+
 /// Written as kubectl writes changes.
 fn change_text(change: &ReservationChange) -> String {
     let action = format!("{:?}", change.action).to_lowercase();
-    let dry_run = if change.dry_run {
-        " (server dry run)"
-    } else {
-        ""
-    };
+    let dry_run = dry_run_text(change.dry_run, change.unchecked);
     let purpose = change.claim.as_deref().map_or_else(
         || format!("{} is excluded from allocation", change.address),
         |claim| format!("{} is reserved for the claim {claim}", change.address),
@@ -136,6 +141,7 @@ fn import_text(summary: &ImportSummary, style: Style) -> String {
     }
     let ImportSummary {
         dry_run,
+        unchecked,
         created,
         updated,
         deleted,
@@ -143,7 +149,7 @@ fn import_text(summary: &ImportSummary, style: Style) -> String {
         not_made,
         ..
     } = summary;
-    let dry_run_text = if *dry_run { " (server dry run)" } else { "" };
+    let dry_run_text = dry_run_text(*dry_run, *unchecked);
     if *dry_run || *not_made > 0 || style.wide {
         for ImportChange { action, object, .. } in &summary.changes {
             let action = format!("{action:?}").to_lowercase();

@@ -83,4 +83,16 @@ fn kubectl_runs_the_program_of_the_archive() {
         concat!("kubectl-ipam ", env!("CARGO_PKG_VERSION"), "\n"),
         "{output:?}"
     );
+
+    // kubectl completes the words after `ipam` with the script of the archive.
+    let output = Command::new(Path::new(&ensure(&[])).join("kubectl"))
+        .args(["__complete", "ipam", "cla"])
+        .env(
+            "PATH",
+            format!("{}:/usr/bin:/bin", installed.path().display()),
+        )
+        .output();
+    let output = output.expect("kubectl can be started");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with("claims\t"), "{output:?}");
 }

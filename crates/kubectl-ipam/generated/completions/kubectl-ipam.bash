@@ -1046,7 +1046,7 @@ _kubectl__ipam() {
                     return 0
                     ;;
                 --dry-run)
-                    COMPREPLY=($(compgen -W "none server" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "none client server" -- "${cur}"))
                     return 0
                     ;;
                 --context)
@@ -1348,7 +1348,7 @@ _kubectl__ipam() {
                     return 0
                     ;;
                 --dry-run)
-                    COMPREPLY=($(compgen -W "none server" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "none client server" -- "${cur}"))
                     return 0
                     ;;
                 --context)
@@ -1626,7 +1626,7 @@ _kubectl__ipam() {
             fi
             case "${prev}" in
                 --dry-run)
-                    COMPREPLY=($(compgen -W "none server" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "none client server" -- "${cur}"))
                     return 0
                     ;;
                 --context)

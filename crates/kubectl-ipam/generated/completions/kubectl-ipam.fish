@@ -306,7 +306,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l no-col
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l for -d 'The claim that gets the address: NAMESPACE/NAME, or NAME in the namespace of the pool. Without it, no claim gets the address' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l dry-run -d '`server` lets the API server check the reservation, without creating it' -r -f -a "none\t'Objects are changed'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l dry-run -d '`server` lets the API server check the reservation, without creating it. `client` only prints it' -r -f -a "none\t'Objects are changed'
+client\t'Nothing is sent to the API server'
 server\t'The API server checks the change, but does not make it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l kubeconfig -d 'Path of the kubeconfig' -r -F
@@ -332,7 +333,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -s A 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l dry-run -d '`server` lets the API server check the change, without making it' -r -f -a "none\t'Objects are changed'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l dry-run -d '`server` lets the API server check the change, without making it. `client` only prints it' -r -f -a "none\t'Objects are changed'
+client\t'Nothing is sent to the API server'
 server\t'The API server checks the change, but does not make it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l kubeconfig -d 'Path of the kubeconfig' -r -F
@@ -384,7 +386,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l no-
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l name -d 'Name of this import, which is stored as a label of the objects that it creates' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l dry-run -d '`server` checks the file and lets the API server check each object, without changes' -r -f -a "none\t'Objects are changed'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l dry-run -d '`server` checks the file and lets the API server check each object, without changes. `client` only checks the file' -r -f -a "none\t'Objects are changed'
+client\t'Nothing is sent to the API server'
 server\t'The API server checks the change, but does not make it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l kubeconfig -d 'Path of the kubeconfig' -r -F

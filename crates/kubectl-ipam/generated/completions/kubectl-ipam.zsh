@@ -454,7 +454,8 @@ name\:"One resource name per line"))' \
 (reserve)
 _arguments "${_arguments_options[@]}" : \
 '--for=[The claim that gets the address\: NAMESPACE/NAME, or NAME in the namespace of the pool. Without it, no claim gets the address]:CLAIM:_default' \
-'--dry-run=[\`server\` lets the API server check the reservation, without creating it]:MODE:((none\:"Objects are changed"
+'--dry-run=[\`server\` lets the API server check the reservation, without creating it. \`client\` only prints it]:MODE:((none\:"Objects are changed"
+client\:"Nothing is sent to the API server"
 server\:"The API server checks the change, but does not make it"))' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
@@ -497,7 +498,8 @@ name\:"One resource name per line"))' \
 ;;
 (unreserve)
 _arguments "${_arguments_options[@]}" : \
-'--dry-run=[\`server\` lets the API server check the change, without making it]:MODE:((none\:"Objects are changed"
+'--dry-run=[\`server\` lets the API server check the change, without making it. \`client\` only prints it]:MODE:((none\:"Objects are changed"
+client\:"Nothing is sent to the API server"
 server\:"The API server checks the change, but does not make it"))' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
@@ -583,7 +585,8 @@ name\:"One resource name per line"))' \
 (import)
 _arguments "${_arguments_options[@]}" : \
 '--name=[Name of this import, which is stored as a label of the objects that it creates]:NAME:_default' \
-'--dry-run=[\`server\` checks the file and lets the API server check each object, without changes]:MODE:((none\:"Objects are changed"
+'--dry-run=[\`server\` checks the file and lets the API server check each object, without changes. \`client\` only checks the file]:MODE:((none\:"Objects are changed"
+client\:"Nothing is sent to the API server"
 server\:"The API server checks the change, but does not make it"))' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \

@@ -63,6 +63,8 @@ pub(crate) struct Cluster {
     pub(crate) kinds: ServedKinds,
     /// Whether the caller acts as another user.
     pub(crate) impersonates: bool,
+    /// Whether changes are sent to the API server.
+    pub(super) sends_changes: bool,
 }
 
 /// Objects that could not be decoded.
@@ -174,6 +176,7 @@ impl Cluster {
             served: BTreeMap::new(),
             kinds,
             impersonates: flags.impersonate.is_some(),
+            sends_changes: true,
         };
         cluster.discover().await?;
         Ok(cluster)

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::kinds::Kind;
 use super::read::{Cluster, error_text, lacks_permission};
+use crate::cli::DryRun;
 use crate::error::{Error, MissingRight};
 
 /// Labels or annotations.
@@ -60,6 +61,12 @@ impl Identity {
     reason = "Cluster::call has the deadline; ResourceClient has no dry run"
 )]
 impl Cluster {
+    /// The same API server, to which a dry run of the client sends no change.
+    pub(crate) fn with_dry_run(mut self, dry_run: DryRun) -> Self {
+        self.sends_changes = dry_run != DryRun::Client;
+        self
+    }
+
     fn pools(&self, pool: &PoolKey) -> Api<Pool> {
         match &pool.namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &pool.kind),
@@ -129,6 +136,9 @@ impl Cluster {
     /// Creates an object. The API server refuses fields that it does not know. If it does not
     /// answer, the object is read to find out whether it was created.
     async fn create(&self, folder: &str, new: &Value, dry_run: bool) -> Result<Created, CallError> {
+        if !self.sends_changes {
+            return Ok(Created::New);
+        }
         let name = new
             .pointer("/metadata/name")
             .and_then(Value::as_str)
@@ -286,6 +296,9 @@ impl Cluster {
         K: Clone + Debug + DeserializeOwned,
         P: Debug + Serialize,
     {
+        if !self.sends_changes {
+            return Ok(());
+        }
         let parameters = PatchParams {
             dry_run,
             field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -414,6 +427,9 @@ impl Cluster {
         preconditions: Preconditions,
         dry_run: bool,
     ) -> Result<(), CallError> {
+        if !self.sends_changes {
+            return Ok(());
+        }
         let parameters = DeleteParams {
             dry_run,
             preconditions: Some(preconditions),

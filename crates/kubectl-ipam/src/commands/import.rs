@@ -17,10 +17,10 @@ pub(super) async fn run(
     prune: bool,
     dry_run: DryRun,
 ) -> Result<Code, Error> {
-    let cluster = Cluster::connect(global).await?;
+    let cluster = Cluster::connect(global).await?.with_dry_run(dry_run);
     let mut loader = Loader::new(&cluster);
-    let is_dry_run = dry_run == DryRun::Server;
-    let summary = import(&mut loader, file, name, prune, is_dry_run).await?;
+    let mut summary = import(&mut loader, file, name, prune, dry_run.is_dry_run()).await?;
+    summary.unchecked = dry_run == DryRun::Client;
     let mut problems = Vec::new();
     for problem in &summary.problems {
         problems.push(problem.problem.clone());

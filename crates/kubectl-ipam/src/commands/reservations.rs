@@ -4,6 +4,7 @@ use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 
+use crate::cli::DryRun;
 use crate::cluster::{Identity, Kind};
 use crate::error::Error;
 use crate::load::Loader;
@@ -70,7 +71,7 @@ pub(super) fn report(
     slot: &Slot,
     pool: &PoolKey,
     claim: Option<&NamespacedName>,
-    dry_run: bool,
+    dry_run: DryRun,
 ) -> Report {
     let network = if let Scope::Network(name) = &slot.scope {
         Some(name.to_string())
@@ -79,7 +80,8 @@ pub(super) fn report(
     };
     Report::ReservationChange(ReservationChange {
         action,
-        dry_run,
+        dry_run: dry_run.is_dry_run(),
+        unchecked: dry_run == DryRun::Client,
         name: slot.reservation_name(),
         address: slot.block.to_string(),
         pool: pool.into(),

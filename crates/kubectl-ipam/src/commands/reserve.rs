@@ -24,7 +24,7 @@ struct Request<'a> {
     pool: &'a PoolRow,
     /// The claim that gets the address. Without it, no claim gets the address.
     claim: Option<NamespacedName>,
-    dry_run: bool,
+    dry_run: DryRun,
 }
 
 pub(super) async fn run(
@@ -34,7 +34,7 @@ pub(super) async fn run(
     claim: Option<&str>,
     dry_run: DryRun,
 ) -> Result<Code, Error> {
-    let cluster = Cluster::connect(global).await?;
+    let cluster = Cluster::connect(global).await?.with_dry_run(dry_run);
     cluster.require_reservations()?;
     let mut loader = Loader::new(&cluster);
     let pool = loader.find_pool(pool).await?;
@@ -42,7 +42,7 @@ pub(super) async fn run(
     let request = Request {
         pool: &pool,
         claim: claim_of(claim, &pool.key, &cluster.namespace)?,
-        dry_run: dry_run == DryRun::Server,
+        dry_run,
     };
     let report = match address {
         Some(address) => reserve_block(&mut loader, &request, parse_block(address)?).await?,
@@ -182,7 +182,7 @@ async fn create(
     let new = reservation(slot, pool, claim);
     let created = loader
         .cluster
-        .create_reservation(&new, request.dry_run)
+        .create_reservation(&new, request.dry_run.is_dry_run())
         .await?;
     match created {
         Created::New => {

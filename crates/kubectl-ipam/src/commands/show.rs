@@ -40,7 +40,8 @@ async fn print(loader: &mut Loader<'_>, pool: &PoolRow, style: Style) -> Result<
     let details = details(loader, pool).await?;
     output::print(&render::body(&details, style))?;
     output::print(&render::incomplete(&loader.sentences()))?;
-    output::warn_incomplete(loader);
+    // The text has the missing permissions.
+    loader.warnings.iter().for_each(|text| output::warn(text));
     Ok(output::code(loader))
 }
 

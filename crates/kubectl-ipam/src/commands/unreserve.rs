@@ -21,7 +21,7 @@ pub(super) async fn run(
     address: &str,
     flags: &WriteFlags,
 ) -> Result<Code, Error> {
-    let cluster = Cluster::connect(global).await?;
+    let cluster = Cluster::connect(global).await?.with_dry_run(flags.dry_run);
     let block = parse_block(address)?;
     cluster.require_reservations()?;
     let mut loader = Loader::new(&cluster);
@@ -49,7 +49,11 @@ async fn unreserve(
     for (row, version) in &found {
         loader
             .cluster
-            .delete_reservation(&row.slot.reservation_name(), version, flags.is_dry_run())
+            .delete_reservation(
+                &row.slot.reservation_name(),
+                version,
+                flags.dry_run.is_dry_run(),
+            )
             .await?;
     }
     Ok(report(
@@ -57,7 +61,7 @@ async fn unreserve(
         &row.slot,
         &pool.key,
         row.claim.as_ref(),
-        flags.is_dry_run(),
+        flags.dry_run,
     ))
 }
 

@@ -82,7 +82,8 @@ async fn print(loader: &mut Loader<'_>, block: Block, style: Style) -> Result<Co
         output::print(&render::no_holder(&block.to_string(), all.is_complete()))?;
     }
     output::print(&render::incomplete(&loader.sentences()))?;
-    output::warn_incomplete(loader);
+    // The text has the missing permissions.
+    loader.warnings.iter().for_each(|text| output::warn(text));
     Ok(output::code(loader))
 }
 

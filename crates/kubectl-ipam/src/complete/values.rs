@@ -49,17 +49,19 @@ fn global(words: &[String]) -> Result<Global, Error> {
     Global::from_arg_matches(&matches).map_err(invalid)
 }
 
-fn names(names: Vec<String>) -> Vec<Candidate> {
-    names.iter().map(|name| Candidate::new(name, "")).collect()
+fn names(names: impl IntoIterator<Item = String>) -> Vec<Candidate> {
+    let mut candidates = Vec::new();
+    for name in names {
+        candidates.push(Candidate::new(&name, ""));
+    }
+    candidates
 }
 
 async fn namespaces(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, Error> {
     let all = loader
         .others::<Namespace>(OtherKind::Namespace, None, &ListParams::default())
         .await?;
-    Ok(names(
-        all.seen().iter().map(ResourceExt::name_any).collect(),
-    ))
+    Ok(names(all.seen().iter().map(ResourceExt::name_any)))
 }
 
 /// The pools of a namespace and the global pools. Two of one name are completed with their kinds,
@@ -87,7 +89,7 @@ async fn pools(loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Vec<C
 
 async fn networks(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, Error> {
     let rows = loader.networks().await?.into_seen();
-    Ok(names(rows.into_iter().map(|row| row.name).collect()))
+    Ok(names(rows.into_iter().map(|row| row.name)))
 }
 
 async fn claims(loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Vec<Candidate>, Error> {
@@ -113,7 +115,7 @@ async fn clusters(
     for row in &rows {
         found.extend(row.cluster.as_deref());
     }
-    Ok(names(found.into_iter().map(str::to_owned).collect()))
+    Ok(names(found.into_iter().map(str::to_owned)))
 }
 
 #[cfg(test)]

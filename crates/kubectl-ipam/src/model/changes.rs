@@ -9,8 +9,11 @@ use super::pool_name::PoolName;
 pub struct ReservationChange {
     /// What was done.
     pub action: ReservationAction,
-    /// Whether the API server only checked the change.
+    /// Whether nothing was changed.
     pub dry_run: bool,
+    /// Whether not even the API server checked it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub unchecked: bool,
     /// Name of the IPReservation.
     pub name: String,
     /// The address or prefix.
@@ -23,6 +26,14 @@ pub struct ReservationChange {
     /// Namespace and name of the claim that gets the address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim: Option<String>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What was done to a reservation.
@@ -38,8 +49,11 @@ pub enum ReservationAction {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportSummary {
-    /// Whether the API server only checked the changes.
+    /// Whether nothing was changed.
     pub dry_run: bool,
+    /// Whether not even the API server checked it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub unchecked: bool,
     /// Number of objects that were created.
     pub created: u64,
     /// Number of objects that were updated.

@@ -78,7 +78,7 @@ async fn kubectl_shows_entries_counts_and_readiness_of_pools() {
                          "lastTransitionTime": "2026-01-02T03:04:05Z" }],
     }});
     let patch = format!("--patch={status}");
-    let place = ["--namespace", namespace];
+    let of_namespace = ["--namespace", namespace];
     let patched = [
         "patch",
         "icipp",
@@ -87,8 +87,8 @@ async fn kubectl_shows_entries_counts_and_readiness_of_pools() {
         "--type=merge",
         &patch,
     ];
-    plane.kubectl(&[&patched[..], &place].concat());
-    let table = plane.kubectl(&[&["get", "icipp"][..], &place].concat());
+    plane.kubectl(&[&patched[..], &of_namespace].concat());
+    let table = plane.kubectl(&[&["get", "icipp"][..], &of_namespace].concat());
     assert_eq!(cell(&table, "list", "ADDRESSES"), "[\"10.0.1.0/24\"]");
     let counts = ["TOTAL", "FREE", "USED", "DRAINED", "READY"].map(|it| cell(&table, "list", it));
     assert_eq!(counts, ["254", "127", "0", "127", "True"]);
@@ -99,7 +99,7 @@ async fn kubectl_shows_entries_counts_and_readiness_of_pools() {
     let header = table.lines().next().expect("a header");
     assert!(header.trim_end().ends_with("READY"), "{header}");
     for short in ["gicipp", "icpp", "gicpp"] {
-        let namespaced = [&["get", short, "-o", "name"][..], &place].concat();
+        let namespaced = [&["get", short, "-o", "name"][..], &of_namespace].concat();
         assert_eq!(plane.kubectl(&namespaced), "", "{short}");
     }
 }

@@ -13,6 +13,7 @@ mod browser;
 mod columns;
 mod doctor;
 mod flags;
+mod habits;
 mod import;
 mod night;
 mod permissions;

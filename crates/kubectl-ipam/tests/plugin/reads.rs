@@ -373,7 +373,7 @@ fn unreachable_cluster_has_its_own_exit_code() {
     let (code, _, errors) = run(&path, &["pools"]);
     assert_eq!(code, 3, "{errors}");
     let expected = format!(
-        "error: the kubeconfig {} cannot be read: entity not found\n",
+        "error: the kubeconfig {} cannot be read: No such file or directory\n",
         path.display()
     );
     assert_eq!(errors, expected);
