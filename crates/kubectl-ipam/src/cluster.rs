@@ -2,10 +2,10 @@
 //! writes.
 
 mod config;
+mod failure;
 mod kinds;
 mod read;
 mod review;
-mod unreachable;
 mod write;
 
 pub(crate) use self::config::KubeconfigNames;

@@ -118,19 +118,22 @@ pub(crate) fn list_style(flags: &Global, list: &ListFlags) -> Style {
 
 /// The style for the standard output.
 pub(crate) fn style(flags: &Global) -> Style {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let is_dumb = variable("TERM").is_some_and(|term| term == "dumb");
-    let color = !flags.no_color
-        && variable("NO_COLOR").is_none()
-        && !is_dumb
-        && std::io::stdout().is_terminal();
+    let is_terminal = std::io::stdout().is_terminal();
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
     Style {
-        color,
+        color: !flags.no_color
+            && is_terminal
+            && allows_color(&variable("NO_COLOR"), &variable("TERM")),
         wide: flags.output == Format::Wide,
         namespaces: flags.all_namespaces,
         headers: true,
         now: Timestamp::now(),
     }
+}
+
+/// Whether the variables `NO_COLOR` and `TERM` allow colors.
+fn allows_color(no_color: &str, term: &str) -> bool {
+    no_color.is_empty() && term != "dumb"
 }
 
 /// Writes to the standard output. A closed pipe is no error.
@@ -169,4 +172,15 @@ fn note(text: &str) {
 /// Writes a warning to the standard error.
 pub(crate) fn warn(text: &str) {
     let _ = writeln!(std::io::stderr(), "warning: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_disable_colors() {
+        assert!(allows_color("", "xterm-256color") && allows_color("", ""));
+        assert!(!allows_color("1", "xterm-256color") && !allows_color("", "dumb"));
+    }
 }

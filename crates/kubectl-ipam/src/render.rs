@@ -54,11 +54,10 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
 /// The pools that contain an address; `None` if they may not be read.
 pub(crate) fn memberships(pools: Option<&[PoolMatch]>) -> String {
     let text = |entry: &PoolMatch| {
-        let network = entry
-            .network
-            .as_deref()
-            .map(|name| format!(", network {name}"))
-            .unwrap_or_default();
+        let network = match &entry.network {
+            Some(name) => format!(", network {name}"),
+            None => String::new(),
+        };
         format!("{}{network}: {:?}\n", full(&entry.pool), entry.membership)
     };
     match pools {
@@ -112,14 +111,13 @@ fn dry_run_text(is_dry_run: bool, is_unchecked: bool) -> &'static str {
 fn change_text(change: &ReservationChange) -> String {
     let action = format!("{:?}", change.action).to_lowercase();
     let dry_run = dry_run_text(change.dry_run, change.unchecked);
-    let purpose = change.claim.as_deref().map_or_else(
-        || format!("{} is excluded from allocation", change.address),
-        |claim| format!("{} is reserved for the claim {claim}", change.address),
-    );
-    let purpose = if change.action == ReservationAction::Created {
-        format!(": {purpose}")
-    } else {
-        String::new()
+    let address = &change.address;
+    let purpose = match (change.action, &change.claim) {
+        (ReservationAction::Deleted, _) => String::new(),
+        (ReservationAction::Created, Some(claim)) => {
+            format!(": {address} is reserved for the claim {claim}")
+        }
+        (ReservationAction::Created, None) => format!(": {address} is excluded from allocation"),
     };
     format!("ipreservation {} {action}{dry_run}{purpose}\n", change.name)
 }
@@ -128,10 +126,10 @@ fn change_text(change: &ReservationChange) -> String {
 fn import_text(summary: &ImportSummary, style: Style) -> String {
     let mut text = String::new();
     for ImportProblem { line, problem } in &summary.problems {
-        let place = line.map_or_else(
-            || "not in the file".to_owned(),
-            |line| format!("line {line}"),
-        );
+        let place = match line {
+            Some(line) => format!("line {line}"),
+            None => "not in the file".to_owned(),
+        };
         let _ = writeln!(
             text,
             "{}: {}",
@@ -241,65 +239,57 @@ pub(crate) fn grid(report: &Report, style: Style) -> Grid {
 
 /// The names of `-o name`.
 pub(crate) fn names(report: &Report) -> Vec<String> {
-    let pool = |pool: &PoolName| {
-        format!(
-            "{}.ipam.cluster.x-k8s.io/{}",
-            pool.kind.to_lowercase(),
-            pool.name
-        )
-    };
-    let address = |holder: &Holder| {
-        let name = holder
-            .ip_address
-            .known()
-            .and_then(|name| name.split_once('/'));
-        let address = name.map(|(_, name)| format!("ipaddress.ipam.cluster.x-k8s.io/{name}"));
-        let reservation = holder.reservation.known();
-        address.or_else(|| {
-            reservation.map(|name| format!("ipreservation.ipam.cluster.x-k8s.io/{name}"))
-        })
-    };
     match report {
-        Report::PoolList { pools } => pools.iter().map(|line| pool(&line.pool)).collect(),
-        Report::NetworkList { networks } => networks
-            .iter()
-            .map(|network| format!("ipnetwork.ipam.cluster.x-k8s.io/{}", network.name))
-            .collect(),
-        Report::ClaimList { claims } => claims
-            .iter()
-            .map(|claim| format!("ipaddressclaim.ipam.cluster.x-k8s.io/{}", claim.name))
-            .collect(),
+        Report::PoolList { pools } => each(pools, |line| pool_resource(&line.pool)),
+        Report::NetworkList { networks } => each(networks, |it| of_group("ipnetwork", &it.name)),
+        Report::ClaimList { claims } => each(claims, |it| of_group("ipaddressclaim", &it.name)),
         Report::HolderList { holders, .. } => {
-            holders.iter().flatten().filter_map(address).collect()
+            let mut names = Vec::new();
+            for holder in holders.iter().flatten() {
+                names.extend(holder_resource(holder));
+            }
+            names
         }
         Report::FreeList { addresses, .. } => addresses.clone(),
-        Report::FindingList(list) => list
-            .findings
-            .iter()
-            .map(|finding| finding.object.clone())
-            .collect(),
-        Report::StatusList { parts } => parts
-            .iter()
-            .map(|line| format!("{:?}", line.part).to_lowercase())
-            .collect(),
-        Report::PoolDetails(details) => vec![pool(&details.pool)],
-        Report::ReservationChange(change) => vec![format!(
-            "ipreservation.ipam.cluster.x-k8s.io/{}",
-            change.name
-        )],
-        Report::ImportSummary(summary) => summary
-            .changes
-            .iter()
-            .map(|change| resource(&change.object))
-            .collect(),
+        Report::FindingList(list) => each(&list.findings, |finding| finding.object.clone()),
+        Report::StatusList { parts } => each(parts, |it| format!("{:?}", it.part).to_lowercase()),
+        Report::PoolDetails(details) => vec![pool_resource(&details.pool)],
+        Report::ReservationChange(change) => vec![of_group("ipreservation", &change.name)],
+        Report::ImportSummary(summary) => each(&summary.changes, |it| resource(&it.object)),
     }
+}
+
+fn each<T>(items: &[T], name: impl Fn(&T) -> String) -> Vec<String> {
+    let mut names = Vec::with_capacity(items.len());
+    for item in items {
+        names.push(name(item));
+    }
+    names
+}
+
+/// An object as kubectl writes it: `ipnetwork.ipam.cluster.x-k8s.io/lab`.
+fn of_group(kind: &str, name: &str) -> String {
+    format!("{kind}.ipam.cluster.x-k8s.io/{name}")
+}
+
+fn pool_resource(pool: &PoolName) -> String {
+    of_group(&pool.kind.to_lowercase(), &pool.name)
+}
+
+/// The IPAddress of a holder, or else its reservation.
+fn holder_resource(holder: &Holder) -> Option<String> {
+    if let Some((_, name)) = holder.ip_address.known().and_then(|it| it.split_once('/')) {
+        return Some(of_group("ipaddress", name));
+    }
+    let reservation = holder.reservation.known()?;
+    Some(of_group("ipreservation", reservation))
 }
 
 /// `InClusterIPPool team-a/web` as kubectl writes it: `inclusterippool.ipam.cluster.x-k8s.io/web`.
 fn resource(object: &str) -> String {
     let (kind, name) = object.split_once(' ').unwrap_or((object, ""));
     let name = name.rsplit('/').next().unwrap_or_default();
-    format!("{}.ipam.cluster.x-k8s.io/{name}", kind.to_lowercase())
+    of_group(&kind.to_lowercase(), name)
 }
 
 #[cfg(test)]

@@ -8,8 +8,7 @@ use capi_ipam_controller::client::error_chain;
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-use super::read::one_line;
-use super::unreachable::cause;
+use super::failure::{cause, one_line};
 use crate::cli::Global;
 use crate::error::Error;
 

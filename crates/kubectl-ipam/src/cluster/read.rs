@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use capi_ipam_api::{InClusterKind, names};
+use capi_ipam_api::names;
 use capi_ipam_controller::client::{CallError, error_chain};
 use kube::Client;
 use kube::api::ListParams;
@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::config::config;
+use super::failure::{cause, one_line};
 use super::kinds::{Kind, OtherKind};
-use super::unreachable::cause;
 use crate::cli::Global;
 use crate::error::{Error, MissingRight};
 use crate::objects::ServedKinds;
@@ -239,13 +239,12 @@ impl Cluster {
     /// Whether the definitions are those of the Go provider, which has only pools of addresses. If
     /// one of the other kinds is served, all have to be.
     pub(crate) fn is_go_provider(&self) -> bool {
-        let pools = InClusterKind::ALL.map(Kind::Pool);
-        let others = [Kind::Network, Kind::Reservation, Kind::Slice];
-        let mut own = pools
-            .into_iter()
-            .chain(others)
-            .filter(|kind| kind.is_optional());
-        own.all(|kind| !self.served.contains_key(kind.plural()))
+        for kind in Kind::ALL {
+            if kind.is_optional() && self.served.contains_key(kind.plural()) {
+                return false;
+            }
+        }
+        true
     }
 
     /// The served versions of a kind.
@@ -264,20 +263,17 @@ impl Cluster {
                 Err(Error::NotInstalled { plural, group })
             };
         };
-        let found = kind
-            .versions()
-            .iter()
-            .find(|version| served.iter().any(|served| served == *version));
-        let other = || {
-            let (served, supported) = (served.join(", "), kind.versions().join(" and "));
-            Error::OtherVersion {
-                plural,
-                group,
-                served,
-                supported,
+        for version in kind.versions() {
+            if served.iter().any(|served| served == version) {
+                return Ok(Some(version));
             }
-        };
-        found.copied().map(Some).ok_or_else(other)
+        }
+        Err(Error::OtherVersion {
+            plural,
+            group,
+            served: served.join(", "),
+            supported: kind.versions().join(" and "),
+        })
     }
 
     /// Calls `each` for the objects of a kind with these labels, in a namespace or in the whole
@@ -316,9 +312,7 @@ impl Cluster {
         let Some(version) = self.version(kind).map_err(ListError::Other)? else {
             return Ok(skipped);
         };
-        let folder = namespace
-            .map(|name| format!("namespaces/{name}/"))
-            .unwrap_or_default();
+        let folder = folder_of(namespace);
         let path = format!("/apis/{}/{version}/{folder}{}", names::GROUP, kind.plural());
         let mut parameters = parameters.limit(PAGE_SIZE);
         loop {
@@ -353,9 +347,7 @@ impl Cluster {
         parameters: &ListParams,
     ) -> Result<Vec<T>, ListError> {
         let (group, version, plural) = kind.parts();
-        let folder = namespace
-            .map(|name| format!("namespaces/{name}/"))
-            .unwrap_or_default();
+        let folder = folder_of(namespace);
         let operation = || format!("list {plural}");
         let prefix = if group.is_empty() {
             "/api".to_owned()
@@ -480,6 +472,14 @@ impl Cluster {
     }
 }
 
+/// The part of a path that selects a namespace.
+fn folder_of(namespace: Option<&str>) -> String {
+    match namespace {
+        Some(name) => format!("namespaces/{name}/"),
+        None => String::new(),
+    }
+}
+
 /// The message of the API server, in one line.
 pub(super) fn error_text(error: &CallError) -> Option<String> {
     match error {
@@ -498,16 +498,13 @@ pub(super) fn lacks_permission(error: &CallError, verb: &str) -> bool {
     error.is_forbidden() && error_text(error).is_some_and(|text| text.contains(&denial))
 }
 
-pub(super) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 fn name_of(item: &RawValue) -> String {
     let Named { metadata } = serde_json::from_str(item.get()).unwrap_or_default();
     let name = metadata.name.unwrap_or_else(|| "(without name)".to_owned());
-    metadata
-        .namespace
-        .map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"))
+    match metadata.namespace {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name,
+    }
 }
 
 #[cfg(test)]

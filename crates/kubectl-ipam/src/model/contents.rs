@@ -28,35 +28,46 @@ pub(super) fn contents<'a>(
     addresses: Readable<impl IntoIterator<Item = &'a AddressRow>>,
     reservations: Readable<impl IntoIterator<Item = &'a ReservationRow>>,
 ) -> Contents<'a> {
-    let usable = pool.usable.as_ref().ok();
-    let contains = |block: Block| usable.is_some_and(|usable| usable.contains(block));
     let split = addresses.map(|rows| {
-        rows.into_iter()
-            .partition::<Vec<_>, _>(|row| contains(row.block))
+        let (mut inside, mut outside) = (Vec::new(), Vec::new());
+        for row in rows {
+            if contains(pool, row.block) {
+                inside.push(row);
+            } else if row.pool == pool.key {
+                outside.push(row);
+            }
+        }
+        (inside, outside)
     });
     let inside = split.as_ref().map(|(inside, _)| inside.clone());
-    let outside = split.map(|(_, others)| {
-        others
-            .into_iter()
-            .filter(|row| row.pool == pool.key)
-            .collect::<Vec<_>>()
-    });
+    let outside = split.map(|(_, outside)| outside);
     let reserved = reservations.map(|rows| {
-        rows.into_iter()
-            .filter(|row| contains(row.slot.block))
-            .collect::<Vec<_>>()
+        let mut reserved = Vec::new();
+        for row in rows {
+            if contains(pool, row.slot.block) {
+                reserved.push(row);
+            }
+        }
+        reserved
     });
     let both = inside.as_ref().and(reserved.as_ref());
     let held = both
         .known()
         .map(|(inside, reserved)| held(pool, inside, reserved));
-    let counts = counts(pool, &inside, &outside, held.as_deref());
+    let counts = counts(pool, inside.known(), outside.known(), held.as_deref());
     Contents {
         inside,
         outside,
         reserved,
         held,
         counts,
+    }
+}
+
+fn contains(pool: &PoolRow, block: Block) -> bool {
+    match &pool.usable {
+        Ok(usable) => usable.contains(block),
+        Err(_) => false,
     }
 }
 
@@ -67,75 +78,89 @@ fn held(
     reserved: &[&ReservationRow],
 ) -> Vec<(Block, HolderState)> {
     let now = Timestamp::now();
-    let mut held: Vec<(Block, HolderState)> = inside
-        .iter()
-        .map(|row| (row.block, HolderState::Allocated))
-        .collect();
-    let allocated: HashSet<Block> = inside.iter().map(|row| row.block).collect();
-    let unused = reserved
-        .iter()
-        .filter(|row| !allocated.contains(&row.slot.block) && !is_remembered(pool, row, now));
-    held.extend(unused.map(|row| (row.slot.block, state(row))));
+    let mut held = Vec::new();
+    let mut allocated = HashSet::new();
+    for row in inside {
+        held.push((row.block, HolderState::Allocated));
+        allocated.insert(row.block);
+    }
+    for row in reserved {
+        let block = row.slot.block;
+        if !allocated.contains(&block) && !is_remembered(pool, row, now) {
+            held.push((block, state(row)));
+        }
+    }
     held.sort_by_key(|(block, _)| block.span().first());
     held.dedup_by_key(|(block, _)| *block);
     held
 }
 
+/// Counts what may be read. Rows that may not be read are `None`.
 fn counts(
     pool: &PoolRow,
-    inside: &Readable<Vec<&AddressRow>>,
-    outside: &Readable<Vec<&AddressRow>>,
+    inside: Option<&Vec<&AddressRow>>,
+    outside: Option<&Vec<&AddressRow>>,
     held: Option<&[(Block, HolderState)]>,
 ) -> KnownCounts {
-    let usable = pool.usable.as_ref().ok();
-    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let capped = |count: u128| {
-        u64::try_from(count)
-            .unwrap_or(u64::MAX)
-            .min(i64::MAX.unsigned_abs())
+    let (total, draining) = match &pool.usable {
+        Ok(usable) => (usable.set.len(), usable.draining.len()),
+        Err(_) => (0, 0),
     };
-    let total = usable.map(|usable| usable.set.len()).unwrap_or_default();
-    let users = inside.known().map(|rows| users(pool, rows));
-    let used = users.map(|users| users.own);
-    let cooling = |held: &[(Block, HolderState)]| {
-        held.iter()
-            .filter(|(_, state)| *state == HolderState::CoolingDown)
-            .count()
-    };
-    let draining = usable
-        .map(|usable| usable.draining.len())
-        .unwrap_or_default();
-    let is_draining = |(block, _): &&(Block, HolderState)| {
-        usable.is_some_and(|usable| usable.is_draining(*block))
-    };
-    let drained = |held: &[(Block, HolderState)]| {
-        draining.saturating_sub(held.iter().filter(is_draining).count() as u128)
-    };
-    let free = |held: &[(Block, HolderState)]| {
-        total
-            .saturating_sub(held.len() as u128)
-            .saturating_sub(drained(held))
-    };
-    let reserved = |(held, used): (&[(Block, HolderState)], usize)| {
-        held.len()
-            .saturating_sub(used)
-            .saturating_sub(cooling(held))
-    };
-    KnownCounts {
+    let mut counts = KnownCounts {
         total: capped(total),
-        used: used.map(number),
-        free: held.map(|held| capped(free(held))),
-        cooling_down: held.map(|held| number(cooling(held))),
-        // Without draining parts no permission matters.
-        drained: if draining == 0 {
-            Some(0)
-        } else {
-            held.map(|held| capped(drained(held)))
-        },
-        in_other_pools: users.map(|users| number(users.others)),
-        reserved: held.zip(used).map(|both| number(reserved(both))),
-        out_of_range: outside.known().map(|rows| number(rows.len())),
+        ..KnownCounts::default()
+    };
+    if draining == 0 {
+        // No permission matters.
+        counts.drained = Some(0);
     }
+    if let Some(rows) = outside {
+        counts.out_of_range = Some(number(rows.len()));
+    }
+    let mut used = None;
+    if let Some(rows) = inside {
+        let users = users(pool, rows);
+        used = Some(users.own);
+        counts.used = Some(number(users.own));
+        counts.in_other_pools = Some(number(users.others));
+    }
+    let Some(held) = held else { return counts };
+    let mut cooling = 0_usize;
+    let mut drained = draining;
+    for (block, state) in held {
+        if *state == HolderState::CoolingDown {
+            cooling = cooling.saturating_add(1);
+        }
+        if is_draining(pool, *block) {
+            drained = drained.saturating_sub(1);
+        }
+    }
+    let taken = (held.len() as u128).saturating_add(drained);
+    counts.free = Some(capped(total.saturating_sub(taken)));
+    counts.cooling_down = Some(number(cooling));
+    counts.drained = Some(capped(drained));
+    if let Some(used) = used {
+        let others = used.saturating_add(cooling);
+        counts.reserved = Some(number(held.len().saturating_sub(others)));
+    }
+    counts
+}
+
+fn is_draining(pool: &PoolRow, block: Block) -> bool {
+    match &pool.usable {
+        Ok(usable) => usable.is_draining(block),
+        Err(_) => false,
+    }
+}
+
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+/// The count of an object, which is limited to the largest signed integer.
+fn capped(count: u128) -> u64 {
+    let count = u64::try_from(count).unwrap_or(u64::MAX);
+    count.min(i64::MAX.unsigned_abs())
 }
 
 /// How many addresses of a pool are in use by its own claims, and how many only by those of other

@@ -1,9 +1,13 @@
-//! Why the API server cannot be reached, without the layers of the HTTP client.
+//! The texts of failures: in one line, and without the layers of the HTTP client.
 
 use std::error::Error;
 use std::io::ErrorKind;
 
-use super::read::one_line;
+/// A message in one line.
+pub(super) fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ")
+}
 
 /// The cause of a failed connection: the last error of the chain, in plain words.
 pub(super) fn cause(error: &(dyn Error + 'static)) -> String {
