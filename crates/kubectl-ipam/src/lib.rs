@@ -7,8 +7,8 @@
 //! - `cluster`: requests to the API server; `objects`: the fields of an object that are kept;
 //!   `load`: lists of them, with the permissions that the caller lacks;
 //! - [`model`]: reports, computed by pure functions from the objects;
-//! - `sort`: `--sort-by`; `user_reservation`: reservations of users; `transfer`: the files of
-//!   `import` and `export`;
+//! - `sort`: `--sort-by`; `spelling`: misspelt names; `user_reservation`: reservations of users;
+//!   `transfer`: the files of `import` and `export`;
 //! - `render`: a report as text; `output`: formats, warnings and terminal;
 //! - `complete`: tab completion after `kubectl ipam`;
 //! - `web`: the web page of `web`, with its server and its watches;
@@ -35,6 +35,7 @@ mod objects;
 mod output;
 mod render;
 mod sort;
+mod spelling;
 mod transfer;
 mod user_reservation;
 mod web;

@@ -1,17 +1,20 @@
 //! `import` and `export`: pools and reservations of users as a file.
 //!
-//! 1. A file ([`file`]) becomes records ([`record`]): [`table`] reads CSV, [`document`], [`schema`]
-//!    and [`manifest`] JSON and YAML. What a kind does not have is a problem.
+//! 1. A file ([`file`]) becomes records ([`record`]): [`table`], [`header`] and [`cells`] read CSV,
+//!    [`document`], [`schema`] and [`manifest`] JSON and YAML. What a kind does not have is a
+//!    problem.
 //! 2. [`plan`] compares them with the objects of the cluster ([`existing`]), and returns the
 //!    changes, or what is wrong.
 //! 3. [`apply`] lets the API server check all changes, and then makes them. Nothing is written if
 //!    anything is wrong.
 
 mod apply;
+mod cells;
 mod document;
 mod existing;
 mod export;
 mod file;
+mod header;
 #[cfg(any(test, feature = "laws"))]
 pub mod laws;
 mod manifest;

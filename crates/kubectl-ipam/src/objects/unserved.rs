@@ -8,6 +8,7 @@ use capi_ipam_provider::api::IPAddressClaim;
 use jiff::Timestamp;
 
 use super::metadata::{created, machine};
+use crate::spelling::distance;
 
 /// Kinds of the API group of the provider that are no pools.
 const OTHER_KINDS: [&str; 5] = [
@@ -140,29 +141,6 @@ fn nearest(kind: &str, served: &ServedKinds) -> InClusterKind {
         .unwrap_or(InClusterKind::IPPool)
 }
 
-/// How many letters have to be inserted, deleted or replaced to get one text from the other,
-/// ignoring the case.
-fn distance(one: &str, other: &str) -> usize {
-    let (one, other) = (one.to_lowercase(), other.to_lowercase());
-    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
-    for (number, left) in one.chars().enumerate() {
-        // The value above and to the left of the next one.
-        let mut diagonal = number;
-        let mut before = number.saturating_add(1);
-        let mut next = vec![before];
-        for (right, above) in other.chars().zip(row.iter().skip(1)) {
-            let replaced = diagonal.saturating_add(usize::from(left != right));
-            before = replaced
-                .min(above.saturating_add(1))
-                .min(before.saturating_add(1));
-            diagonal = *above;
-            next.push(before);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -229,18 +207,6 @@ mod tests {
             ("ipam.example.com", "NsxPool"),
         ] {
             assert_eq!(problem(group, kind), None, "{group} {kind}");
-        }
-    }
-
-    #[test]
-    fn distance_counts_wrong_letters() {
-        for (one, other, expected) in [
-            ("", "abc", 3),
-            ("abc", "ABC", 0),
-            ("kitten", "sitting", 3),
-            ("abc", "", 3),
-        ] {
-            assert_eq!(distance(one, other), expected, "{one} {other}");
         }
     }
 }

@@ -36,7 +36,7 @@ pub(crate) async fn import(
     if parsed.reserved().next().is_some() {
         loader.cluster.require_reservations()?;
     }
-    let mut warnings: Vec<String> = parsed.warnings().collect();
+    let mut warnings = parsed.warnings();
     let existing = existing::read(loader, &parsed, prune).await?;
     if let Some(right) = loader.missing.first() {
         return Err(Error::Forbidden(right.clone()));

@@ -70,6 +70,8 @@ pub(super) struct Parsed {
     /// Fields that an import does not set, such as the status: the first line, and the number of
     /// objects that have it.
     pub(super) not_imported: BTreeMap<String, (u64, u64)>,
+    /// Other parts of the file that are ignored, as sentences.
+    pub(super) warnings: Vec<String>,
     /// Whether the file is a table, which cannot state all fields of a pool.
     pub(super) is_table: bool,
 }
@@ -124,16 +126,18 @@ impl Parsed {
             })
     }
 
-    /// What the caller should know of fields that are not imported.
-    pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
-        self.not_imported.iter().map(|(path, (line, count))| {
+    /// What the caller should know of parts of the file that are not imported.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.warnings.clone();
+        for (path, (line, count)) in &self.not_imported {
             let more = count.saturating_sub(1);
             let more = if more > 0 {
                 format!(" and {more} more objects")
             } else {
                 String::new()
             };
-            format!("line {line}{more}: {path} is not imported")
-        })
+            warnings.push(format!("line {line}{more}: {path} is not imported"));
+        }
+        warnings
     }
 }

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::document::{Content, Field, Node};
+use crate::spelling::distance;
 
 /// The schemas of the stored version, by kind.
 static SCHEMAS: LazyLock<HashMap<String, Value>> = LazyLock::new(schemas);
@@ -328,35 +329,21 @@ fn without_leading_zeros(text: &str) -> Option<i64> {
 }
 
 fn unknown_field(name: &str, known: Option<&Map<String, Value>>) -> String {
-    let names = known.into_iter().flat_map(Map::keys);
-    let near = names
+    let names = known.into_iter().flat_map(Map::keys).map(String::as_str);
+    match nearest(name, names) {
+        Some(near) => format!("unknown field; {near} exists"),
+        None => "unknown field".to_owned(),
+    }
+}
+
+/// The known name that a misspelt one can mean.
+pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known
         .filter(|known| is_near(known, name))
-        .min_by_key(|known| distance(known, name));
-    near.map_or_else(
-        || "unknown field".to_owned(),
-        |near| format!("unknown field; {near} exists"),
-    )
+        .min_by_key(|known| distance(known, name))
 }
 
 /// Whether a name can be meant by a misspelt one.
 fn is_near(known: &str, name: &str) -> bool {
     distance(known, name) <= known.len().div_ceil(4)
-}
-
-/// The number of letters by which two names differ (Levenshtein), without regard to case.
-fn distance(a: &str, b: &str) -> usize {
-    let letters = |text: &str| text.to_lowercase().chars().collect::<Vec<_>>();
-    let (a, b) = (letters(a), letters(b));
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (index, from) in a.iter().enumerate() {
-        let mut next = vec![index.saturating_add(1)];
-        for ((above, above_right), to) in row.iter().zip(row.iter().skip(1)).zip(&b) {
-            let replaced = above.saturating_add(usize::from(from != to));
-            let removed = above_right.saturating_add(1);
-            let inserted = next.last().copied().unwrap_or_default().saturating_add(1);
-            next.push(replaced.min(removed).min(inserted));
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }

@@ -4,6 +4,8 @@ use capi_ipam_api::{IPReservation, InClusterKind, Pool, PoolKey, PoolSpec};
 use csv::{ReaderBuilder, StringRecord, Trim, Writer};
 use serde_json::{Map, Value, json};
 
+use super::cells::{cell, value};
+use super::header::{self, COLUMNS, Header};
 use super::record::{Entry, Parsed, Texts, Wanted, WantedPool};
 use crate::input::{kind_of, parse_block, parse_claim, short};
 use crate::model::ImportProblem;
@@ -11,61 +13,45 @@ use crate::model::ImportProblem;
 /// The kind of a reservation.
 const RESERVATION: &str = "IPReservation";
 
-/// The columns. A row of a pool uses those up to the last but two; pools of prefixes write their
-/// prefixes in `addresses` and the length of allocated prefixes in `prefix`.
-const COLUMNS: [&str; 12] = [
-    "kind",
-    "namespace",
-    "name",
-    "addresses",
-    "excludedAddresses",
-    "prefix",
-    "gateway",
-    "network",
-    "allocateReservedIPAddresses",
-    "addressReuseGracePeriodSeconds",
-    "pool",
-    "claim",
-];
-
-/// Parses a table. The first row names the columns, in any order. The separator is a comma or a
-/// semicolon.
+/// Parses a table. The first row names the columns, in any order. The separator is a comma, a
+/// semicolon or a tab.
 pub(super) fn parse(text: &str, namespace: &str) -> Parsed {
     let mut parsed = Parsed {
         is_table: true,
         ..Parsed::default()
     };
-    let header = text
-        .lines()
-        .find(|line| !line.trim().is_empty())
-        .unwrap_or_default();
-    let separator = if header.contains(';') && !header.contains(',') {
-        b';'
-    } else {
-        b','
-    };
     let mut reader = ReaderBuilder::new()
-        .delimiter(separator)
+        .delimiter(header::separator(text))
         .flexible(true)
         .trim(Trim::All)
         .from_reader(text.as_bytes());
-    let header = match reader.headers() {
-        Ok(header) => header.clone(),
+    let first_row = match reader.headers() {
+        Ok(row) => row.clone(),
         Err(error) => {
             parsed.problem(1, error.to_string());
             return parsed;
         }
     };
-    let first_line = header.position().map_or(1, csv::Position::line);
-    if let Some(problem) = header_problem(&header) {
-        parsed.problem(first_line, problem);
-        return parsed;
-    }
-    let columns: Vec<Option<&str>> = header.iter().map(column).collect();
+    let first_line = first_row.position().map_or(1, csv::Position::line);
+    let header = match Header::of(&first_row) {
+        Ok(header) => header,
+        Err(problems) => {
+            for problem in problems {
+                parsed.problem(first_line, problem);
+            }
+            return parsed;
+        }
+    };
+    let columns = header.columns;
+    let mut ignored: Vec<Ignored> = header.ignored.into_iter().map(Ignored::from).collect();
     for record in reader.into_records() {
         match record {
             Ok(record) => {
                 let line = record.position().map_or(0, csv::Position::line);
+                for column in &mut ignored {
+                    let cell = record.get(column.index).unwrap_or_default();
+                    column.is_used = column.is_used || !cell.is_empty();
+                }
                 if record.iter().any(|cell| !cell.is_empty()) {
                     parsed.add(
                         line,
@@ -86,58 +72,56 @@ pub(super) fn parse(text: &str, namespace: &str) -> Parsed {
             }
         }
     }
+    parsed.warnings.extend(ignored_warning(&ignored));
     parsed
 }
 
-/// What is wrong with the row that names the columns.
-fn header_problem(header: &StringRecord) -> Option<String> {
-    let known = COLUMNS.join(", ");
-    if header.iter().any(|name| name.contains('\t')) {
-        return Some(
-            "the columns are separated by tabs; separate them by commas or semicolons".to_owned(),
-        );
+/// A column that is ignored.
+struct Ignored {
+    index: usize,
+    name: String,
+    /// Whether a row has a value in it.
+    is_used: bool,
+}
+
+impl From<(usize, String)> for Ignored {
+    fn from((index, name): (usize, String)) -> Self {
+        Self {
+            index,
+            name,
+            is_used: false,
+        }
     }
-    let unknown: Vec<String> = header
+}
+
+impl Ignored {
+    /// The name, or the position of a column without a name: spreadsheets add such columns.
+    fn text(&self) -> String {
+        if self.name.is_empty() {
+            format!("number {} (without a name)", self.index.saturating_add(1))
+        } else {
+            self.name.clone()
+        }
+    }
+}
+
+/// What the caller should know of columns that are ignored. One without a name and without values
+/// contains nothing.
+fn ignored_warning(ignored: &[Ignored]) -> Option<String> {
+    let named: Vec<String> = ignored
         .iter()
-        .filter(|name| column(name).is_none())
-        .map(quoted)
+        .filter(|column| column.is_used || !column.name.is_empty())
+        .map(Ignored::text)
         .collect();
-    if !unknown.is_empty() {
-        return Some(format!(
-            "unknown columns: {}; known are {known}",
-            unknown.join(", ")
-        ));
+    match named.as_slice() {
+        [] => None,
+        [name] => Some(format!("the column {name} is ignored")),
+        names => Some(format!("the columns {} are ignored", names.join(", "))),
     }
-    let twice = header
-        .iter()
-        .enumerate()
-        .find(|(index, name)| header.iter().take(*index).any(|it| is_same(it, name)));
-    if let Some((_, name)) = twice {
-        return Some(format!("the column {name} exists twice"));
-    }
-    let has_kind = header.iter().any(|name| column(name) == Some("kind"));
-    (!has_kind).then(|| "the first row must name the columns, with the column kind".to_owned())
-}
-
-/// The name of a column for a message; an empty one in quotes.
-fn quoted(name: &str) -> String {
-    if name.is_empty() {
-        "\"\" (an empty name)".to_owned()
-    } else {
-        name.to_owned()
-    }
-}
-
-fn is_same(one: &str, other: &str) -> bool {
-    one.eq_ignore_ascii_case(other)
-}
-
-fn column(name: &str) -> Option<&'static str> {
-    COLUMNS.into_iter().find(|column| is_same(column, name))
 }
 
 struct Row<'a> {
-    columns: &'a [Option<&'a str>],
+    columns: &'a [Option<&'static str>],
     record: &'a StringRecord,
 }
 
@@ -318,46 +302,6 @@ pub(super) fn has_columns_of(one: &PoolSpec, other: &PoolSpec) -> bool {
     fields(has_prefixes).all(|(_, field)| one.get(field) == other.get(field))
 }
 
-fn value(column: &str, cell: &str) -> Result<Value, String> {
-    match column {
-        "addresses" | "excludedAddresses" => {
-            let entries: Vec<&str> = cell
-                .split([',', ';', ' ', '\n', '\t'])
-                .filter(|entry| !entry.is_empty())
-                .collect();
-            if entries
-                .iter()
-                .any(|entry| entry.starts_with('-') || entry.ends_with('-'))
-            {
-                return Err(format!(
-                    "{cell}: blanks separate entries; write a range without blanks"
-                ));
-            }
-            Ok(entries.into())
-        }
-        "prefix" => {
-            let number = cell.strip_prefix('/').unwrap_or(cell);
-            let value = number
-                .parse::<i64>()
-                .map_err(|_| format!("{cell} is not a number"))?;
-            if value.to_string() == number {
-                return Ok(value.into());
-            }
-            Err(format!("{cell} is not a prefix length; write {value}"))
-        }
-        "addressReuseGracePeriodSeconds" => cell
-            .parse::<i32>()
-            .map(Value::from)
-            .map_err(|_| format!("{cell} is not a number of seconds")),
-        "allocateReservedIPAddresses" => cell
-            .to_lowercase()
-            .parse::<bool>()
-            .map(Value::from)
-            .map_err(|_| format!("{cell} is neither true nor false")),
-        _ => Ok(Value::from(cell)),
-    }
-}
-
 /// Writes a table that [`parse`] reads.
 pub(super) fn write(pools: &[Pool], reservations: &[IPReservation]) -> Result<String, csv::Error> {
     let mut writer = Writer::from_writer(Vec::new());
@@ -405,17 +349,4 @@ pub(super) fn write(pools: &[Pool], reservations: &[IPReservation]) -> Result<St
         .into_inner()
         .map_err(|error| csv::Error::from(std::io::Error::other(error.to_string())))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn cell(value: &Value) -> String {
-    match value {
-        Value::Array(entries) => entries
-            .iter()
-            .filter_map(Value::as_str)
-            .collect::<Vec<_>>()
-            .join(" "),
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
 }

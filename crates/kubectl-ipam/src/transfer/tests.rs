@@ -501,7 +501,7 @@ IPReservation;a;named;10.1.0.5;;ok;
 InClusterIPPool;a;Bad_3;10.3.0.2;24;;
 InClusterIPPool;A_B;b;10.3.0.2;24;;
 InClusterIPPool;a;zero;10.3.0.2;024;;
-InClusterIPPool;a;blank;10.3.0.2 - 10.3.0.9;24;;
+InClusterIPPool;a;blank;10.3.0.2 - 9;24;;
 ";
     let expected = [
         (2, "kind: Pod is neither a pool nor IPReservation"),
@@ -532,7 +532,7 @@ InClusterIPPool;a;blank;10.3.0.2 - 10.3.0.9;24;;
         (19, "prefix: 024 is not a prefix length; write 24"),
         (
             20,
-            "addresses: 10.3.0.2 - 10.3.0.9: blanks separate entries; write a range without blanks",
+            "addresses: 10.3.0.2 - 9 is not a range; write it without blanks, for example 10.150.1.10-10.150.1.20",
         ),
     ];
     let found = problems(text);
@@ -541,26 +541,47 @@ InClusterIPPool;a;blank;10.3.0.2 - 10.3.0.9;24;;
         assert_eq!(*line, Some(expected_line), "{problem}");
         assert!(problem.starts_with(text), "{problem} instead of {text}");
     }
-    assert!(
-        problems("kind,color\n")[0]
-            .1
-            .starts_with("unknown columns: color; known are kind, namespace")
-    );
-    assert!(
-        problems("kind,,name\n")[0]
-            .1
-            .starts_with("unknown columns: \"\" (an empty name)")
-    );
     assert_eq!(
-        problems("kind,name,Name\n"),
-        [(Some(1), "the column Name exists twice".to_owned())]
+        problems("kind,name,adresses\n"),
+        [(
+            Some(1),
+            "unknown column adresses; did you mean addresses?".to_owned()
+        )]
     );
-    assert!(problems("kind\tname\n")[0].1.contains("separated by tabs"));
     assert!(
         problems("name\nweb\n")[0]
             .1
             .contains("with the column kind")
     );
+}
+
+#[test]
+fn table_of_a_spreadsheet_is_the_same_table() {
+    let rows = [
+        "Kind,Comment,Namespace,NAME,Addresses,Prefix,Owner,Pool,Claim,,",
+        "IP,first rack,a,web,10.150.1.10 - 10.150.1.20,24,me,,,,",
+        "IPReservation,,a,,10.150.1.12,,,web,vm-1,,x",
+    ];
+    for separator in [",", ";", "\t"] {
+        let text = format!("\u{feff}{}\r\n", rows.join("\r\n").replace(',', separator));
+        let parsed = parse(&text, "team-a");
+        assert_eq!(
+            parsed.warnings(),
+            ["the columns Comment, Owner, number 11 (without a name) are ignored"]
+        );
+        let plan = plan(parsed, &Existing::default(), "racks", false).unwrap();
+        let Action::CreatePool(_, pool) = &plan.pools[0].action else {
+            panic!("a pool")
+        };
+        assert_eq!(
+            pool["spec"]["addresses"],
+            json!(["10.150.1.10-10.150.1.20"])
+        );
+        assert_eq!(
+            plan.reservations[0].action.object(),
+            "IPReservation p.a.web.10.150.1.12"
+        );
+    }
 }
 
 #[test]

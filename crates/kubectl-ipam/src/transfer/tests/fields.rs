@@ -240,7 +240,7 @@ fn fields_that_are_not_imported_are_named() {
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": [pool("a"), pool("b")] });
     let parsed = parse(&list.to_string(), "team-a");
     assert!(parsed.problems.is_empty(), "{:?}", parsed.problems);
-    let warnings: Vec<String> = parsed.warnings().collect();
+    let warnings = parsed.warnings();
     assert_eq!(
         warnings,
         [
