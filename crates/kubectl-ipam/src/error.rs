@@ -112,6 +112,15 @@ pub enum Error {
         /// The response of the API server.
         reason: String,
     },
+    /// The API server cannot process a request, or a webhook or a policy refuses it: another object
+    /// would have the same problem.
+    #[error("cannot {operation}: {reason}")]
+    Server {
+        /// The operation, such as `create ipreservations`.
+        operation: String,
+        /// The response of the API server.
+        reason: String,
+    },
     /// The pool does not exist.
     #[error("pool {name} does not exist in {place}; list the pools with: kubectl ipam pools -A")]
     NoPool {
@@ -304,6 +313,7 @@ impl Error {
             | Self::NoFree { .. }
             | Self::File { .. }
             | Self::Request { .. }
+            | Self::Server { .. }
             | Self::Output(_) => Code::Failed,
         }
     }

@@ -24,7 +24,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use self::changes::{
-    ChangeAction, ImportChange, ImportProblem, ImportSummary, ReservationAction, ReservationChange,
+    ChangeAction, ChangeResult, FieldChange, ImportChange, ImportProblem, ImportSummary,
+    ReservationAction, ReservationChange,
 };
 pub use self::claims::{ClaimLine, ClaimState};
 pub(crate) use self::claims::{claims, waiting_claims};

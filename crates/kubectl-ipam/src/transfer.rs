@@ -10,6 +10,7 @@
 
 mod apply;
 mod cells;
+mod difference;
 mod document;
 mod existing;
 mod export;
@@ -19,6 +20,8 @@ mod header;
 pub mod laws;
 mod manifest;
 mod plan;
+mod problems;
+mod progress;
 mod record;
 mod schema;
 mod table;

@@ -437,6 +437,10 @@ impl Cluster {
         match error {
             CallError::Failed { operation, source } => match source.as_ref() {
                 kube::Error::Api(status) if status.code == 401 => Error::Unauthenticated { server },
+                kube::Error::Api(status) if is_of_server(status.code) => Error::Server {
+                    operation: operation.clone(),
+                    reason: one_line(&status.message),
+                },
                 kube::Error::Api(status) => Error::Request {
                     operation: operation.clone(),
                     reason: one_line(&status.message),
@@ -478,6 +482,12 @@ fn folder_of(namespace: Option<&str>) -> String {
         Some(name) => format!("namespaces/{name}/"),
         None => String::new(),
     }
+}
+
+/// Whether a status code is about the server rather than about one object: too many requests, a
+/// webhook that does not answer, or a server that is not available.
+fn is_of_server(code: u16) -> bool {
+    code == 429 || code >= 500
 }
 
 /// The message of the API server, in one line.

@@ -453,7 +453,7 @@ impl Cluster {
         let namespace = namespace.map(str::to_owned);
         match error_text(error) {
             Some(reason) if error.is_forbidden() && !lacks_permission(error, verb) => {
-                Error::Request {
+                Error::Server {
                     operation: format!("{verb} {}", kind.plural()),
                     reason,
                 }

@@ -8,6 +8,7 @@ use crate::error::{Code, Error};
 use crate::load::Loader;
 use crate::model::Report;
 use crate::output;
+use crate::render::problem_lines;
 use crate::transfer::import;
 
 pub(super) async fn run(
@@ -21,12 +22,10 @@ pub(super) async fn run(
     let mut loader = Loader::new(&cluster);
     let mut summary = import(&mut loader, file, name, prune, dry_run.is_dry_run()).await?;
     summary.unchecked = dry_run == DryRun::Client;
-    let mut problems = Vec::new();
-    for problem in &summary.problems {
-        problems.push(problem.problem.clone());
-    }
+    let style = output::style(global);
+    let problems = problem_lines(&summary.problems, style);
     let report = Report::ImportSummary(summary);
-    let code = output::finish(&loader, &report, global.output, output::style(global))?;
+    let code = output::finish(&loader, &report, global.output, style)?;
     if problems.is_empty() {
         return Ok(code);
     }

@@ -13,6 +13,10 @@ pub struct NetworkLine {
     pub name: String,
     /// Number of its pools.
     pub pools: u64,
+    /// Number of the listed pools whose reservations are being moved into the network.
+    pub joining: u64,
+    /// Number of the listed pools whose reservations are being moved out of the network.
+    pub leaving: u64,
     /// Addresses that its pools contain, each counted once.
     pub total: u64,
     /// Addresses of the pools that are in use.
@@ -47,19 +51,6 @@ pub struct MemberLine {
     pub phase: String,
 }
 
-impl NetworkLine {
-    /// The number of listed pools in a phase.
-    pub(crate) fn in_phase(&self, phase: MemberPhase) -> u64 {
-        let phase = format!("{phase:?}");
-        self.members
-            .iter()
-            .filter(|member| member.phase == phase)
-            .count()
-            .try_into()
-            .unwrap_or(u64::MAX)
-    }
-}
-
 /// Returns the lines of all networks.
 pub(crate) fn network_lines(networks: &[NetworkRow]) -> Vec<NetworkLine> {
     networks.iter().map(line).collect()
@@ -79,9 +70,16 @@ fn line(network: &NetworkRow) -> NetworkLine {
         phase: format!("{:?}", member.phase),
     });
     let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
+    let in_phase = |phase: MemberPhase| {
+        let members = status.members.iter();
+        let count = members.filter(|member| member.phase == phase).count();
+        u64::try_from(count).unwrap_or(u64::MAX)
+    };
     NetworkLine {
         name: network.name.clone(),
         pools: number(status.pools),
+        joining: in_phase(MemberPhase::Joining),
+        leaving: in_phase(MemberPhase::Leaving),
         total: number(status.total),
         used: number(status.used),
         free: number(status.free),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::grid::{Grid, clean};
+use super::grid::clean;
 use super::style::{Color, Style};
 use super::words::age;
 use crate::model::{Check, Finding, FindingList, Severity, Unchecked, counted};
@@ -181,31 +181,4 @@ pub(super) fn unchecked_problem(skipped: &Unchecked) -> &'static str {
     } else {
         "not checked"
     }
-}
-
-/// The rows of CSV.
-pub(super) fn grid(list: &FindingList) -> Grid {
-    let mut grid = Grid::new(&["SEVERITY", "CHECK", "OBJECT", "PROBLEM", "SINCE", "REPAIR"]);
-    for finding in &list.findings {
-        let since = finding.since.map(|since| since.to_string());
-        grid.row(vec![
-            format!("{:?}", finding.severity),
-            format!("{:?}", finding.check),
-            finding.object.clone(),
-            finding.problem.clone(),
-            since.unwrap_or_default(),
-            finding.repair.clone(),
-        ]);
-    }
-    for skipped in &list.unchecked {
-        grid.row(vec![
-            "Unknown".to_owned(),
-            format!("{:?}", skipped.check),
-            String::new(),
-            unchecked_problem(skipped).to_owned(),
-            String::new(),
-            skipped.reason.clone(),
-        ]);
-    }
-    grid
 }

@@ -1,4 +1,4 @@
-//! A table as text and as CSV.
+//! A table as text.
 
 /// Rows of cells. Colors in cells do not count for the width.
 #[derive(Clone, Debug, Default)]
@@ -56,34 +56,6 @@ impl Grid {
         }
         text
     }
-
-    /// CSV as in RFC 4180, with lines that end with a line feed.
-    pub(crate) fn csv(&self, has_header: bool) -> String {
-        let header: Vec<String> = self
-            .header
-            .iter()
-            .map(|title| title.to_lowercase())
-            .collect();
-        let mut text = String::new();
-        for row in std::iter::once(&header)
-            .filter(|_| has_header)
-            .chain(&self.rows)
-        {
-            let cells: Vec<String> = row.iter().map(|cell| quote(cell)).collect();
-            text.push_str(&cells.join(","));
-            text.push('\n');
-        }
-        text
-    }
-}
-
-fn quote(cell: &str) -> String {
-    let is_plain = !cell.contains([',', '"', '\n', '\r']);
-    if is_plain {
-        cell.to_owned()
-    } else {
-        format!("\"{}\"", cell.replace('"', "\"\""))
-    }
 }
 
 /// Replaces control characters, except in the color codes of this program: a message must not
@@ -124,16 +96,6 @@ fn visible(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn csv_quotes_separators_and_quotation_marks() {
-        let mut grid = Grid::new(&["NAME", "MESSAGE"]);
-        grid.row(vec!["a".to_owned(), "no \"free\", full".to_owned()]);
-        assert_eq!(
-            grid.csv(true),
-            "name,message\na,\"no \"\"free\"\", full\"\n"
-        );
-    }
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {

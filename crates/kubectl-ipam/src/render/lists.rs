@@ -1,7 +1,5 @@
 //! The tables of lists.
 
-use capi_ipam_api::MemberPhase;
-
 use super::grid::Grid;
 use super::style::{Color, Style};
 use super::words::{UNKNOWN, age, fact, full, is_capped};
@@ -166,8 +164,8 @@ pub(super) fn networks(networks: &[NetworkLine], style: Style) -> Grid {
         let mut cells = vec![
             line.name.clone(),
             count(line.pools),
-            count(line.in_phase(MemberPhase::Joining)),
-            count(line.in_phase(MemberPhase::Leaving)),
+            count(line.joining),
+            count(line.leaving),
             count(line.total),
             count(line.used),
             count(line.free),

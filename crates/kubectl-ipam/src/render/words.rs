@@ -93,6 +93,15 @@ pub(super) fn wrapped(parts: &[String], indent: usize) -> String {
     text
 }
 
+/// What kubectl adds to a change that was not made.
+pub(super) fn dry_run_text(is_dry_run: bool, is_unchecked: bool) -> &'static str {
+    match (is_dry_run, is_unchecked) {
+        (false, _) => "",
+        (true, true) => " (dry run)",
+        (true, false) => " (server dry run)",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

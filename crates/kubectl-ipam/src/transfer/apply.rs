@@ -1,8 +1,6 @@
 //! `import`: lets the API server check the changes, and then makes them.
 
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use futures::{StreamExt, stream};
@@ -10,18 +8,16 @@ use futures::{StreamExt, stream};
 use super::existing;
 use super::file::{parse, read};
 use super::plan::{Action, Change, Plan, plan};
+use super::problems::Problems;
+use super::progress::Progress;
 use crate::cluster::{Cluster, Created};
 use crate::error::Error;
 use crate::load::Loader;
-use crate::model::{ChangeAction, ImportChange, ImportProblem, ImportSummary};
+use crate::model::{ChangeAction, ChangeResult, ImportChange, ImportSummary};
+use crate::output;
 
-/// Number of requests at the same time.
+/// Number of requests at the same time. With 1, an import takes four times as long.
 const CONCURRENCY: usize = 16;
-/// Number of changes between two lines of progress.
-const PROGRESS: usize = 500;
-/// How often the same answer of the API server is reported. It is a problem of the server, not of
-/// the objects.
-const MAX_EQUAL_PROBLEMS: usize = 10;
 
 /// Imports a file. Nothing is written if a line is wrong, or if the API server refuses one of the
 /// changes.
@@ -41,130 +37,164 @@ pub(crate) async fn import(
     if let Some(right) = loader.missing.first() {
         return Err(Error::Forbidden(right.clone()));
     }
-    let mut summary = ImportSummary {
-        dry_run,
-        ..ImportSummary::default()
-    };
-    match plan(parsed, &existing, name, prune) {
+    let summary = match plan(parsed, &existing, name, prune) {
         Ok(mut plan) => {
             warnings.append(&mut plan.warnings);
-            summary.problems = check(loader.cluster, &plan).await?;
-            if summary.problems.is_empty() {
-                summary.unchanged = plan.unchanged;
-                make(loader.cluster, plan, &mut summary).await;
-            }
+            execute(loader.cluster, plan, dry_run).await?
         }
-        Err(problems) => summary.problems = problems,
-    }
+        Err(problems) => ImportSummary {
+            dry_run,
+            problems,
+            ..ImportSummary::default()
+        },
+    };
     loader.warnings.append(&mut warnings);
-    summary.problems.sort();
-    summary.changes.sort();
     Ok(summary)
 }
 
-/// Lets the API server check all changes, without making them. Returns the problems. A missing
-/// permission or an API server that does not answer is an error: nothing is written.
-async fn check(cluster: &Cluster, plan: &Plan) -> Result<Vec<ImportProblem>, Error> {
-    let changes: Vec<&Change> = plan
-        .pools
-        .iter()
-        .chain(&plan.reservations)
-        .chain(&plan.deletions)
-        .collect();
+/// Lets the API server check a plan, and makes its changes if it accepts all of them.
+async fn execute(cluster: &Cluster, plan: Plan, dry_run: bool) -> Result<ImportSummary, Error> {
+    let unchanged = plan.unchanged;
+    let phases = plan.phases();
+    let changes: Vec<&Change> = phases.iter().flatten().collect();
+    let mut problems = Problems::default();
+    let mut results = check(cluster, &changes, &mut problems).await?;
+    if !dry_run && problems.list.is_empty() {
+        results = make(cluster, &phases, &mut problems).await;
+    } else if !dry_run {
+        for result in &mut results {
+            if *result == ChangeResult::Checked {
+                *result = ChangeResult::NotMade;
+            }
+        }
+    }
+    let mut summary = ImportSummary {
+        dry_run,
+        unchanged,
+        problems: problems.list,
+        ..ImportSummary::default()
+    };
+    for (change, result) in changes.into_iter().zip(results) {
+        add(&mut summary, change, result);
+    }
+    // What concerns no line is last.
+    summary
+        .problems
+        .sort_by(|one, other| (one.line.is_none(), one).cmp(&(other.line.is_none(), other)));
+    Ok(summary)
+}
+
+/// Lets the API server check all changes, without making them. Returns the result of each. A
+/// missing permission or an API server that does not answer is an error: nothing is written.
+async fn check(
+    cluster: &Cluster,
+    changes: &[&Change],
+    problems: &mut Problems,
+) -> Result<Vec<ChangeResult>, Error> {
+    let mut results = vec![ChangeResult::NotMade; changes.len()];
     let mut progress = Progress::new("checked", changes.len());
-    let mut results = stream::iter(changes)
-        .map(|change| async move { (change.line, perform(cluster, change, true).await) })
-        .buffer_unordered(CONCURRENCY);
-    let (mut problems, mut counts) = (Vec::new(), HashMap::<String, usize>::new());
-    while let Some((line, result)) = results.next().await {
-        progress.advance();
-        let problem = match result {
-            Ok(()) => continue,
-            Err(
-                error @ (Error::Forbidden(_)
-                | Error::Unauthenticated { .. }
-                | Error::Unreachable { .. }),
-            ) => {
+    let mut answers =
+        stream::iter(changes.iter().zip(&mut results))
+            .map(|(change, result)| async move {
+                (*change, result, perform(cluster, change, true).await)
+            })
+            .buffer_unordered(CONCURRENCY);
+    while let Some((change, result, answer)) = answers.next().await {
+        match answer {
+            Ok(()) => *result = ChangeResult::Checked,
+            Err(error) if is_about_all(&error) => {
+                let (checked, total) = (progress.done(), changes.len());
+                drop(progress);
+                output::note(&format!(
+                    "the check ended after {checked} of {total} changes; nothing was changed"
+                ));
                 return Err(error);
             }
-            Err(error) => error.to_string(),
-        };
-        let count = counts.entry(problem.clone()).or_default();
-        *count = count.saturating_add(1);
-        let is_last = *count == MAX_EQUAL_PROBLEMS;
-        problems.push(ImportProblem { line, problem });
-        if is_last {
-            let problem = format!(
-                "the check ended after {MAX_EQUAL_PROBLEMS} equal answers of the API server"
-            );
-            problems.push(ImportProblem {
-                line: None,
-                problem,
-            });
+            Err(error) => {
+                *result = ChangeResult::Failed;
+                problems.add(change, &error);
+            }
+        }
+        progress.advance();
+        if problems.is_server_failing() {
+            problems.check_ended(progress.done(), changes.len());
             break;
         }
     }
-    Ok(problems)
+    drop(answers);
+    Ok(results)
 }
 
-/// Makes the changes: pools, reservations, deletions. After a failure no other change is started,
-/// and above all no deletion: what the file contains must exist before anything is deleted.
-async fn make(cluster: &Cluster, plan: Plan, summary: &mut ImportSummary) {
-    let phases = [plan.pools, plan.reservations, plan.deletions];
+/// Whether no request can succeed.
+fn is_about_all(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Forbidden(_) | Error::Unauthenticated { .. } | Error::Unreachable { .. }
+    )
+}
+
+/// Makes the changes, one phase after the other, and returns the result of each. After a failure no
+/// other change is started, and above all no deletion: what the file contains must exist before
+/// anything is deleted.
+async fn make(
+    cluster: &Cluster,
+    phases: &[Vec<Change>],
+    problems: &mut Problems,
+) -> Vec<ChangeResult> {
     let total = phases.iter().map(Vec::len).fold(0, usize::saturating_add);
-    if summary.dry_run {
-        phases
-            .iter()
-            .flatten()
-            .for_each(|change| count(summary, change));
-        return;
-    }
     let mut progress = Progress::new("made", total);
     let has_failed = Cell::new(false);
+    let mut all = Vec::with_capacity(total);
     for changes in phases {
+        let mut results = vec![ChangeResult::NotMade; changes.len()];
         let is_stopped = || has_failed.get();
-        let mut results = stream::iter(changes)
-            .map(|change| async move {
-                let result = if is_stopped() {
-                    None
-                } else {
-                    Some(perform(cluster, &change, false).await)
-                };
-                (change, result)
+        let mut answers = stream::iter(changes.iter().zip(&mut results))
+            .map(|(change, result)| async move {
+                if is_stopped() {
+                    return None;
+                }
+                Some((change, result, perform(cluster, change, false).await))
             })
             .buffer_unordered(CONCURRENCY);
-        while let Some((change, result)) = results.next().await {
-            match result {
-                Some(Ok(())) => count(summary, &change),
-                Some(Err(error)) => {
+        while let Some(answer) = answers.next().await {
+            let Some((change, result, answer)) = answer else {
+                continue;
+            };
+            match answer {
+                Ok(()) => *result = ChangeResult::Made,
+                Err(error) => {
                     has_failed.set(true);
-                    summary.not_made = summary.not_made.saturating_add(1);
-                    let problem = format!("{}: {error}", change.action.object());
-                    summary.problems.push(ImportProblem {
-                        line: change.line,
-                        problem,
-                    });
+                    *result = ChangeResult::Failed;
+                    problems.add(change, &error);
                 }
-                None => summary.not_made = summary.not_made.saturating_add(1),
             }
             progress.advance();
         }
+        drop(answers);
+        all.append(&mut results);
     }
+    all
 }
 
 /// Adds a change to the summary.
-fn count(summary: &mut ImportSummary, change: &Change) {
+fn add(summary: &mut ImportSummary, change: &Change, result: ChangeResult) {
     let action = change.action.kind();
-    let count = match action {
-        ChangeAction::Created => &mut summary.created,
-        ChangeAction::Updated => &mut summary.updated,
-        ChangeAction::Deleted => &mut summary.deleted,
+    let count = match (result, action) {
+        (ChangeResult::Made | ChangeResult::Checked, ChangeAction::Created) => &mut summary.created,
+        (ChangeResult::Made | ChangeResult::Checked, ChangeAction::Updated) => &mut summary.updated,
+        (ChangeResult::Made | ChangeResult::Checked, ChangeAction::Deleted) => &mut summary.deleted,
+        (ChangeResult::Failed | ChangeResult::NotMade, _) => &mut summary.not_made,
     };
     *count = count.saturating_add(1);
+    let (kind, namespace, name) = change.action.identity();
     summary.changes.push(ImportChange {
         line: change.line,
         action,
-        object: change.action.object(),
+        result,
+        kind,
+        namespace,
+        name,
+        fields: change.fields.clone(),
     });
 }
 
@@ -215,37 +245,5 @@ async fn perform(cluster: &Cluster, change: &Change, dry_run: bool) -> Result<()
             cluster.delete_reservation(name, version, dry_run).await
         }
         Action::DeletePool(key, version) => cluster.delete_pool(key, version, dry_run).await,
-    }
-}
-
-/// Progress on a terminal.
-struct Progress {
-    what: &'static str,
-    done: usize,
-    total: usize,
-    shows: bool,
-}
-
-impl Progress {
-    fn new(what: &'static str, total: usize) -> Self {
-        Self {
-            what,
-            done: 0,
-            total,
-            shows: std::io::stderr().is_terminal(),
-        }
-    }
-
-    fn advance(&mut self) {
-        self.done = self.done.saturating_add(1);
-        if self.shows && self.done.is_multiple_of(PROGRESS) {
-            let _ = writeln!(
-                std::io::stderr(),
-                "{} of {} changes {}",
-                self.done,
-                self.total,
-                self.what
-            );
-        }
     }
 }

@@ -93,6 +93,7 @@ pub(super) fn parse(text: &str) -> (Vec<Node>, Vec<ImportProblem>) {
                 problems.push(ImportProblem {
                     line,
                     problem: first_line(&error.without_snippet().to_string()),
+                    object: None,
                 });
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use capi_ipam_api::{IPReservation, Pool, PoolKey, PoolSpec, Scope};
+use capi_ipam_api::{IPReservation, Pool, PoolKey, PoolSpec, Scope, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::Ledger;
@@ -77,6 +77,14 @@ pub(super) struct ExistingReservation {
 }
 
 impl ExistingReservation {
+    /// The scope and the block.
+    pub(super) fn slot(&self) -> Slot {
+        Slot {
+            scope: self.scope.clone(),
+            block: self.block,
+        }
+    }
+
     /// `None` if the reservation has no effect.
     fn of(reservation: &IPReservation) -> Option<Self> {
         let row = ReservationRow::of(reservation)?;

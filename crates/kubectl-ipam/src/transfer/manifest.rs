@@ -84,10 +84,7 @@ fn object(parsed: &mut Parsed, mut document: Node, namespace: &str) {
         Some(kind) => pool(kind, value, namespace),
         None => reservation(value),
     };
-    let bound = |fault: super::schema::Fault| ImportProblem {
-        line: Some(fault.line),
-        problem: fault.problem,
-    };
+    let bound = |fault: super::schema::Fault| ImportProblem::of_line(fault.line, fault.problem);
     match entry {
         Ok(entry) => {
             let out_of_bounds = faults.into_iter().map(bound).collect();

@@ -14,16 +14,23 @@ use capi_ipam_ip::{Block, Family, UsableBlocks};
 use kube::ResourceExt;
 use serde_json::Value;
 
+use self::reservations::spec_of;
+use super::difference::{differences, texts};
 use super::existing::{Existing, ExistingReservation, Metadata};
 use super::record::{Entry, Parsed, Record, Texts};
 use crate::cluster::Identity;
-use crate::model::{ChangeAction, ImportProblem};
+use crate::model::{ChangeAction, FieldChange, ImportProblem, PoolName};
+
+/// The kind of a reservation.
+const RESERVATION: &str = "IPReservation";
 
 /// A change of one object.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) line: Option<u64>,
     pub(super) action: Action,
+    /// The fields that change.
+    pub(super) fields: Vec<FieldChange>,
     /// Whether the API server can refuse it now, and not after the changes of pools: it is a
     /// reservation in a pool that changes.
     pub(super) follows_pool: bool,
@@ -59,16 +66,34 @@ impl Action {
         }
     }
 
-    /// The kind and the name of the object, as `InClusterIPPool team-a/web`.
-    pub(super) fn object(&self) -> String {
+    /// Kind, namespace and name of the object.
+    pub(super) fn identity(&self) -> (String, Option<String>, String) {
+        let of_pool = |key: &PoolKey| {
+            let PoolName {
+                kind,
+                namespace,
+                name,
+            } = key.into();
+            (kind, namespace, name)
+        };
+        let of_reservation = |name: String| (RESERVATION.to_owned(), None, name);
         match self {
             Self::CreatePool(key, _) | Self::UpdatePool(key, ..) | Self::DeletePool(key, _) => {
-                key.to_string()
+                of_pool(key)
             }
-            Self::CreateReservation(new) => format!("IPReservation {}", new.name_any()),
+            Self::CreateReservation(new) => of_reservation(new.name_any()),
             Self::UpdateReservation(name, ..) | Self::DeleteReservation(name, _) => {
-                format!("IPReservation {name}")
+                of_reservation(name.clone())
             }
+        }
+    }
+
+    /// The kind and the name of the object, as `InClusterIPPool team-a/web`.
+    pub(super) fn object(&self) -> String {
+        let (kind, namespace, name) = self.identity();
+        match namespace {
+            Some(namespace) => format!("{kind} {namespace}/{name}"),
+            None => format!("{kind} {name}"),
         }
     }
 }
@@ -80,10 +105,26 @@ pub(super) struct Plan {
     /// Pools first: the webhook of a reservation reads its pool.
     pub(super) pools: Vec<Change>,
     pub(super) reservations: Vec<Change>,
+    /// Reservations first: they are in the pools.
     pub(super) deletions: Vec<Change>,
     pub(super) unchanged: u64,
     /// What differs from the file although it is no problem.
     pub(super) warnings: Vec<String>,
+}
+
+impl Plan {
+    /// The changes in the order of their dependencies: those of a phase can be made at the same
+    /// time, after those of the phase before.
+    pub(super) fn phases(self) -> [Vec<Change>; 4] {
+        let is_pool = |change: &Change| matches!(change.action, Action::DeletePool(..));
+        let (deleted_pools, deleted_reservations) = self.deletions.into_iter().partition(is_pool);
+        [
+            self.pools,
+            self.reservations,
+            deleted_reservations,
+            deleted_pools,
+        ]
+    }
 }
 
 /// Returns the changes, or all problems. `prune` deletes objects of the import that the file does
@@ -192,11 +233,7 @@ impl<'a> Planner<'a> {
                 .entry((&reservation.pool, reservation.block))
                 .or_default()
                 .push(reservation);
-            let slot = Slot {
-                scope: reservation.scope.clone(),
-                block: reservation.block,
-            };
-            by_slot.insert(slot, reservation);
+            by_slot.insert(reservation.slot(), reservation);
         }
         Self {
             existing,
@@ -219,10 +256,7 @@ impl<'a> Planner<'a> {
     }
 
     fn problem(&mut self, line: u64, problem: String) {
-        self.problems.push(ImportProblem {
-            line: Some(line),
-            problem,
-        });
+        self.problems.push(ImportProblem::of_line(line, problem));
     }
 
     fn is_unchanged(&mut self) {
@@ -240,27 +274,34 @@ impl<'a> Planner<'a> {
 
     /// Deletes what the import created and the file does not contain.
     fn prune(&mut self) {
-        for reservation in &self.existing.reservations {
-            let is_own = reservation.metadata.import() == Some(self.import) && !reservation.is_held;
-            let key = (reservation.pool.clone(), reservation.block);
+        self.prune_reservations();
+        self.prune_pools();
+    }
+
+    fn prune_reservations(&mut self) {
+        let is_unwanted = |found: &&ExistingReservation| {
+            let is_own = found.metadata.import() == Some(self.import) && !found.is_held;
+            let key = (found.pool.clone(), found.block);
             let is_in_file = self.reservation_lines.contains_key(&key);
-            if is_own && !is_in_file && !self.required.contains(reservation.name.as_str()) {
-                let action = Action::DeleteReservation(
-                    reservation.name.clone(),
-                    reservation.version.clone(),
-                );
-                self.plan.deletions.push(Change {
-                    line: None,
-                    action,
-                    follows_pool: false,
-                });
-            }
+            is_own && !is_in_file && !self.required.contains(found.name.as_str())
+        };
+        let mut unwanted: Vec<_> = self.existing.reservations.iter().collect();
+        unwanted.retain(is_unwanted);
+        unwanted.sort_by_key(|found| &found.name);
+        for found in unwanted {
+            let action = Action::DeleteReservation(found.name.clone(), found.version.clone());
+            let spec = spec_of(&found.slot(), &found.pool, found.claim.as_ref());
+            self.delete(action, deleted_fields(&spec));
         }
+    }
+
+    fn prune_pools(&mut self) {
         let mut reserving_lines: HashMap<&PoolKey, u64> = HashMap::new();
         for ((pool, _), line) in &self.reservation_lines {
             let first = reserving_lines.entry(pool).or_insert(*line);
             *first = (*first).min(*line);
         }
+        let mut unwanted = BTreeMap::new();
         for (key, pool) in &self.existing.pools {
             if pool.metadata.import() != Some(self.import) || self.pool_lines.contains_key(key) {
                 continue;
@@ -269,30 +310,49 @@ impl<'a> Planner<'a> {
                 let problem = format!(
                     "{key} is not in the file, but this line reserves an address of it; add the pool"
                 );
-                self.problems.push(ImportProblem {
-                    line: Some(*line),
-                    problem,
-                });
+                self.problems.push(ImportProblem::of_line(*line, problem));
                 continue;
             }
             if self.existing.pools_in_use.contains(key) {
                 let problem = format!(
                     "{key} is not in the file, but has IPAddresses or claims; it cannot be deleted"
                 );
-                self.problems.push(ImportProblem {
-                    line: None,
-                    problem,
-                });
+                self.problems.push(ImportProblem::general(problem));
                 continue;
             }
+            unwanted.insert(key, pool);
+        }
+        for (key, pool) in unwanted {
             let action = Action::DeletePool(key.clone(), pool.version.clone());
-            self.plan.deletions.push(Change {
-                line: None,
-                action,
-                follows_pool: false,
-            });
+            let spec = serde_json::to_value(&pool.spec).unwrap_or_default();
+            self.delete(action, deleted_fields(&spec));
         }
     }
+
+    fn delete(&mut self, action: Action, fields: Vec<FieldChange>) {
+        self.plan.deletions.push(Change {
+            line: None,
+            action,
+            fields,
+            follows_pool: false,
+        });
+    }
+}
+
+/// The fields of a specification that is deleted.
+fn deleted_fields(spec: &Value) -> Vec<FieldChange> {
+    differences("spec", Some(spec), None)
+}
+
+/// The labels and annotations that an object gets, without the label of the import.
+fn metadata_fields(found: &Metadata, wanted: &Metadata) -> Vec<FieldChange> {
+    let mut fields = texts(
+        "metadata.annotations",
+        &found.annotations,
+        &wanted.annotations,
+    );
+    fields.extend(texts("metadata.labels", &found.labels, &wanted.labels));
+    fields
 }
 
 /// The labels and annotations of the file that an object does not have.

@@ -91,10 +91,7 @@ impl Parsed {
     }
 
     pub(super) fn problem(&mut self, line: u64, problem: String) {
-        self.problems.push(ImportProblem {
-            line: Some(line),
-            problem,
-        });
+        self.problems.push(ImportProblem::of_line(line, problem));
     }
 
     /// Records that a field of an object is not imported.

@@ -8,7 +8,6 @@ use super::cells::{cell, value};
 use super::header::{self, COLUMNS, Header};
 use super::record::{Entry, Parsed, Texts, Wanted, WantedPool};
 use crate::input::{kind_of, parse_block, parse_claim, short};
-use crate::model::ImportProblem;
 
 /// The kind of a reservation.
 const RESERVATION: &str = "IPReservation";
@@ -64,11 +63,8 @@ pub(super) fn parse(text: &str, namespace: &str) -> Parsed {
                 }
             }
             Err(error) => {
-                let line = error.position().map(csv::Position::line);
-                parsed.problems.push(ImportProblem {
-                    line,
-                    problem: error.to_string(),
-                });
+                let line = error.position().map_or(0, csv::Position::line);
+                parsed.problem(line, error.to_string());
             }
         }
     }

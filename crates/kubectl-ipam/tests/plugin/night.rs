@@ -22,7 +22,7 @@
 //! | 17 | expired certificate, other authority | `WebhookFailing` | webhooks | metric: tests/webhooks/certificates.rs |
 //! | 18 | API server frozen | `NoLeader` until the restart | managers | tests/chaos/outages.rs |
 
-mod system;
+pub(crate) mod system;
 
 use capi_ipam_testing::wait::eventually;
 use serde_json::{Value, json};

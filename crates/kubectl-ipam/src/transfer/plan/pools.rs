@@ -6,11 +6,12 @@ use capi_ipam_api::{
 use capi_ipam_ledger::PoolInfo;
 use serde_json::{Value, json};
 
+use super::super::difference::differences;
 use super::super::existing::{ExistingPool, Metadata};
 use super::super::record::{IMPORT_LABEL, WantedPool};
 use super::super::table;
-use super::{Action, Change, PlannedPool, Planner, Update, missing_metadata};
-use crate::model::ImportProblem;
+use super::{Action, Change, PlannedPool, Planner, Update, metadata_fields, missing_metadata};
+use crate::model::{FieldChange, ImportProblem};
 
 impl Planner<'_> {
     /// Plans a pool. `out_of_bounds` matters only if the pool is written.
@@ -35,10 +36,13 @@ impl Planner<'_> {
             self.check_names(line, &key);
             self.check_spec(line, &key, &pool.spec, &scope, out_of_bounds);
             self.changed_pools.insert(key.clone());
+            let mut fields = metadata_fields(&Metadata::default(), &metadata);
+            fields.extend(spec_fields(None, &pool.spec));
             let action = Action::CreatePool(key, self.new_pool(&pool, metadata, &spec));
             self.plan.pools.push(Change {
                 line: Some(line),
                 action,
+                fields,
                 follows_pool: false,
             });
             return Ok(());
@@ -73,6 +77,10 @@ impl Planner<'_> {
             self.check_spec(line, &key, &pool.spec, &scope, out_of_bounds);
         }
         self.changed_pools.insert(key.clone());
+        let mut fields = metadata_fields(&existing.metadata, &missing);
+        if !is_same {
+            fields.extend(spec_fields(Some(&existing.spec), &pool.spec));
+        }
         let update = Update {
             spec: (!is_same).then_some(spec),
             metadata: missing,
@@ -81,6 +89,7 @@ impl Planner<'_> {
         self.plan.pools.push(Change {
             line: Some(line),
             action,
+            fields,
             follows_pool: false,
         });
         Ok(())
@@ -214,6 +223,12 @@ impl Planner<'_> {
             self.problem(line, problem);
         }
     }
+}
+
+/// The fields in which a specification changes.
+fn spec_fields(old: Option<&PoolSpec>, new: &PoolSpec) -> Vec<FieldChange> {
+    let value = |spec: &PoolSpec| serde_json::to_value(spec).unwrap_or_default();
+    differences("spec", old.map(value).as_ref(), Some(&value(new)))
 }
 
 /// The labels and annotations of a pool of the file.

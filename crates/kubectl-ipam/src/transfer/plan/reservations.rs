@@ -3,10 +3,12 @@
 use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
+use serde_json::Value;
 
+use super::super::difference::differences;
 use super::super::existing::{ExistingReservation, Metadata};
 use super::super::record::{IMPORT_LABEL, Wanted};
-use super::{Action, Change, PlannedPool, Planner, missing_metadata};
+use super::{Action, Change, PlannedPool, Planner, metadata_fields, missing_metadata};
 use crate::input::short;
 use crate::user_reservation::{promised_to, reservation};
 
@@ -52,10 +54,14 @@ impl<'a> Planner<'a> {
         self.slot_lines
             .insert(slot.clone(), (line, wanted.claim.clone()));
         let follows_pool = self.changed_pools.contains(&wanted.pool);
+        let mut fields = metadata_fields(&Metadata::default(), &wanted_metadata(wanted));
+        let spec = spec_of(&slot, &wanted.pool, wanted.claim.as_ref());
+        fields.extend(differences("spec", None, Some(&spec)));
         let action = Action::CreateReservation(Box::new(self.new_reservation(&slot, wanted)));
         self.plan.reservations.push(Change {
             line: Some(line),
             action,
+            fields,
             follows_pool,
         });
         Ok(())
@@ -80,10 +86,12 @@ impl<'a> Planner<'a> {
                 "IPReservation {name} exists with other labels or annotations and {why}; change it with kubectl edit"
             )
         })?;
+        let fields = metadata_fields(&found.metadata, &missing);
         let action = Action::UpdateReservation(name.clone(), version.clone(), missing);
         self.plan.reservations.push(Change {
             line: Some(line),
             action,
+            fields,
             follows_pool: false,
         });
         Ok(())
@@ -208,6 +216,16 @@ impl<'a> Planner<'a> {
         }
         warnings
     }
+}
+
+/// The specification of a reservation of a user. Its name has the scope.
+pub(super) fn spec_of(slot: &Slot, pool: &PoolKey, claim: Option<&NamespacedName>) -> Value {
+    let spec = reservation(slot, pool, claim).spec;
+    let mut spec = serde_json::to_value(spec).unwrap_or_default();
+    if let Some(fields) = spec.as_object_mut() {
+        fields.remove("scope");
+    }
+    spec
 }
 
 /// The labels and annotations of a reservation of the file.

@@ -1,0 +1,176 @@
+//! The names of `-o name`, as kubectl writes them: `RESOURCE.GROUP/NAME`, without the namespace.
+
+use capi_ipam_api::names::GROUP;
+
+use super::import::is_done;
+use crate::model::{Check, Finding, Holder, PoolName, Report};
+
+pub(crate) fn names(report: &Report) -> Vec<String> {
+    match report {
+        Report::PoolList { pools } => pools.iter().map(|line| of_pool(&line.pool)).collect(),
+        Report::NetworkList { networks } => networks
+            .iter()
+            .map(|network| own("ipnetwork", &network.name))
+            .collect(),
+        Report::ClaimList { claims } => claims
+            .iter()
+            .map(|claim| own("ipaddressclaim", &claim.name))
+            .collect(),
+        Report::HolderList { holders, .. } => {
+            holders.iter().flatten().filter_map(of_holder).collect()
+        }
+        Report::FreeList { addresses, .. } => addresses.clone(),
+        Report::FindingList(list) => of_findings(&list.findings),
+        Report::StatusList { parts } => parts
+            .iter()
+            .map(|line| format!("{:?}", line.part).to_lowercase())
+            .collect(),
+        Report::PoolDetails(details) => vec![of_pool(&details.pool)],
+        Report::ReservationChange(change) => vec![own("ipreservation", &change.name)],
+        Report::ImportSummary(summary) => summary
+            .changes
+            .iter()
+            .filter(|change| is_done(change))
+            .map(|change| own(&change.kind, &change.name))
+            .collect(),
+    }
+}
+
+/// An object of the API group of the provider.
+fn own(kind: &str, name: &str) -> String {
+    format!("{}.{GROUP}/{name}", kind.to_lowercase())
+}
+
+fn of_pool(pool: &PoolName) -> String {
+    own(&pool.kind, &pool.name)
+}
+
+/// The IPAddress, or the reservation if there is none.
+fn of_holder(holder: &Holder) -> Option<String> {
+    let address = holder
+        .ip_address
+        .known()
+        .and_then(|name| name.split_once('/'));
+    match address {
+        Some((_, name)) => Some(own("ipaddress", name)),
+        None => holder
+            .reservation
+            .known()
+            .map(|name| own("ipreservation", name)),
+    }
+}
+
+/// The objects of findings, each once. A finding about no single object has none.
+fn of_findings(findings: &[Finding]) -> Vec<String> {
+    let mut names = Vec::new();
+    for name in findings.iter().filter_map(of_finding) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The object of a finding: `ipaddressclaim team-a/vm-5`, or `claims of InClusterIPPool a/web`.
+fn of_finding(finding: &Finding) -> Option<String> {
+    let is_of_webhook = matches!(
+        finding.check,
+        Check::WebhookUnavailable | Check::WebhookUntrusted | Check::WebhookFailing
+    );
+    if is_of_webhook {
+        let resource = "validatingwebhookconfiguration.admissionregistration.k8s.io";
+        return Some(format!("{resource}/{}", finding.object));
+    }
+    let (before, name) = finding.object.rsplit_once(' ')?;
+    let kind = before.rsplit(' ').next().unwrap_or(before);
+    let name = name.rsplit('/').next().unwrap_or(name);
+    resource(&kind.to_lowercase()).map(|resource| format!("{resource}/{name}"))
+}
+
+/// The resource of a kind in lower case, with its API group.
+fn resource(kind: &str) -> Option<String> {
+    let resource = match kind {
+        "inclusterippool"
+        | "globalinclusterippool"
+        | "inclusterprefixpool"
+        | "globalinclusterprefixpool"
+        | "ipnetwork"
+        | "ipslice"
+        | "ipreservation"
+        | "ipaddress"
+        | "ipaddressclaim" => format!("{kind}.{GROUP}"),
+        "cluster" => "cluster.cluster.x-k8s.io".to_owned(),
+        "deployment" => "deployment.apps".to_owned(),
+        "lease" => "lease.coordination.k8s.io".to_owned(),
+        // The core group has no name.
+        "secret" | "serviceaccount" => kind.to_owned(),
+        _ => return None,
+    };
+    Some(resource)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Severity;
+
+    #[test]
+    fn findings_have_the_names_that_kubectl_accepts() {
+        let finding = |check, object: &str| Finding {
+            severity: Severity::Error,
+            check,
+            object: object.to_owned(),
+            problem: String::new(),
+            since: None,
+            repair: String::new(),
+        };
+        let own = |name: &str| {
+            let (kind, name) = name.split_once('/').unwrap();
+            Some(format!("{kind}.ipam.cluster.x-k8s.io/{name}"))
+        };
+        let other = |name: &str| Some(name.to_owned());
+        for (check, object, expected) in [
+            (
+                Check::LostAddress,
+                "ipaddressclaim lab/lost",
+                own("ipaddressclaim/lost"),
+            ),
+            (
+                Check::PoolNotReady,
+                "GlobalInClusterIPPool broken",
+                own("globalinclusterippool/broken"),
+            ),
+            (
+                Check::NotReconciled,
+                "claims of InClusterIPPool a/web",
+                own("inclusterippool/web"),
+            ),
+            (
+                Check::NoLeader,
+                "lease system/7bb.x",
+                other("lease.coordination.k8s.io/7bb.x"),
+            ),
+            (
+                Check::Paused,
+                "Cluster a/prod",
+                other("cluster.cluster.x-k8s.io/prod"),
+            ),
+            (
+                Check::CertificateInvalid,
+                "secret system/cert",
+                other("secret/cert"),
+            ),
+            (
+                Check::WebhookFailing,
+                "hooks",
+                other("validatingwebhookconfiguration.admissionregistration.k8s.io/hooks"),
+            ),
+            (Check::DuplicateAddress, "address 10.0.0.4", None),
+            (Check::UnreadableObject, "objects", None),
+        ] {
+            assert_eq!(of_finding(&finding(check, object)), expected, "{object}");
+        }
+        let twice = finding(Check::LostAddress, "ipaddressclaim lab/lost");
+        assert_eq!(of_findings(&[twice.clone(), twice]).len(), 1);
+    }
+}
