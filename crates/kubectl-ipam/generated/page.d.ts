@@ -116,20 +116,29 @@ export interface KnownCounts {
   used: number | null;
 }
 
+/** Whether a manager processes the objects that the page shows. */
+export interface Manager {
+  /** The holder of the lease; if there is no manager, the last one. */
+  holder?: string | null;
+  /** If there is no manager: since when, as far as it is known. */
+  since?: string | null;
+  /** The state. */
+  state: ManagerState;
+}
+
+/** The state of the manager. */
+export type ManagerState = "Active" | "Missing" | "WithoutLease" | "Unknown";
+
+/** A pool of a network. */
+export interface MemberLine {
+  /** `Joining`, `Member` or `Leaving`. */
+  phase: string;
+  /** The pool. */
+  pool: PoolName;
+}
+
 /** How a pool contains an address. */
 export type Membership = "Allocatable" | "Excluded" | "Gateway" | "Reserved";
-
-/** A network: pools that never allocate the same address. */
-export interface NetworkSummary {
-  /** Name of the network. */
-  name: string;
-  /** Number of its pools; `null` if it is unknown. */
-  pools: number | null;
-  /** Sum of the addresses in use in its pools; `null` if it is unknown. */
-  used: number | null;
-  /** Number of waiting claims; `null` if it is unknown. */
-  waiting: number | null;
-}
 
 /** A map of a pool: every address of the blocks that contain the pool, in the order of the addresses. A cell is a block of addresses, whose length is a power of two. */
 export interface OccupancyMap {
@@ -147,16 +156,35 @@ export interface OccupancyMap {
   used: Array<Cell>;
 }
 
+/** Why the API server gives no usable answer. */
+export interface Outage {
+  /** The cause. */
+  cause: OutageCause;
+  /** The error. */
+  reason: string;
+  /** Time of its last answer; omitted if it never gave one. */
+  since?: string | null;
+}
+
+/** The cause of an outage. */
+export type OutageCause = "Refused" | "Silent" | "Credentials" | "Failed";
+
 /** What the start page shows, and what every update sends. */
 export interface Overview {
   /** Number of claims with an address; `null` if it is unknown. */
   bound: number | null;
   /** The kinds that are being listed. */
   listing: Array<string>;
+  /** Whether a manager processes the objects. */
+  manager: Manager;
   /** Permissions without which the page is incomplete. */
   missing: Array<string>;
+  /** The namespace whose pools and claims are listed, beside the global pools; omitted for all. */
+  namespace?: string | null;
   /** The networks, by name. */
-  networks: Array<NetworkSummary>;
+  networks: Array<OverviewNetwork>;
+  /** Why the API server gives no usable answer; omitted if it answers. Then the page shows the state of its last answer. */
+  outage?: Outage | null;
   /** The pools, by kind, namespace and name. */
   pools: Array<OverviewPool>;
   /** Failures of watches, and objects that cannot be decoded. */
@@ -168,6 +196,34 @@ export interface Overview {
   /** Grows with every change. */
   version: number;
   /** Number of claims without an address; `null` if it is unknown. */
+  waiting: number | null;
+}
+
+/** A network: pools that never allocate the same address. */
+export interface OverviewNetwork {
+  /** Addresses that can be allocated. */
+  free: number;
+  /** Length of the IPv4 blocks that its pools allocate; omitted until it is set. */
+  ipv4Length?: number | null;
+  /** Length of the IPv6 blocks that its pools allocate; omitted until it is set. */
+  ipv6Length?: number | null;
+  /** Its pools, at most 50. Those that join or leave it are first. */
+  members: Array<MemberLine>;
+  /** Details of the reason. */
+  message?: string | null;
+  /** Name of the network. */
+  name: string;
+  /** Number of its pools. */
+  pools: number;
+  /** Status of the condition Ready: `True`, `False` or `Unknown`. */
+  ready: string;
+  /** Why the network is not ready. */
+  reason?: string | null;
+  /** Addresses that its pools contain, each counted once. */
+  total: number;
+  /** Addresses of the pools that are in use. */
+  used: number;
+  /** Number of waiting claims of its pools; `null` if it is unknown. */
   waiting: number | null;
 }
 
@@ -185,6 +241,8 @@ export interface OverviewPool {
   ready: string;
   /** Why the pool is not ready. */
   reason?: string | null;
+  /** The exact numbers; omitted until a provider has written counts. */
+  size?: Size | null;
   /** Addresses in use, once a minute since the start of the program, at most an hour. */
   trend: Array<number>;
   /** Number of claims without an address; `null` if it is unknown. */
@@ -217,6 +275,8 @@ export interface PoolWindow {
   access?: Array<string>;
   /** Keys of the labels and annotations that new IPAddresses get. */
   addressMetadata?: Array<string>;
+  /** Whether the pool allocates the first and the last address of its subnet. */
+  allocatesReserved: boolean;
   /** Seconds before a released address can be reused. */
   cooldownSeconds: number;
   /** Counts of the listed objects. */
@@ -255,16 +315,22 @@ export interface PoolWindow {
   reclaim?: ReclaimPolicy;
   /** Whether claims may request an address. */
   requests: boolean;
+  /** The exact numbers. */
+  size: Size;
   /** How the pool is divided into slices. */
   slicePolicy?: SlicePolicy | null;
   /** The slices of the pool, in the order of their addresses; `null` if they may not be read. */
   slices?: Array<SliceLine> | null;
   /** Whether a claim gets the address back that the last claim of its name had. */
   sticky: boolean;
+  /** Addresses of the pool that other pools of its network use; `null` if it is unknown. */
+  usedByOthers: number | null;
   /** Claims that wait for an address, the first one first; `null` if they may not be read. */
   waiting?: Array<ClaimLine> | null;
   /** Number of all waiting claims of the pool; `null` if it is unknown. */
   waitingCount: number | null;
+  /** The waiting claims of the pool, by reason. */
+  waitingGroups: Array<WaitingGroup>;
   /** Messages of other conditions that report a problem. */
   warnings?: Array<string>;
   /** Omitted if the specification is invalid or has no addresses, or if it is unknown which ones are free. */
@@ -281,18 +347,36 @@ export interface ReclaimPolicy {
 
 /** What a search has found. */
 export interface SearchResult {
-  /** The claims whose name, machine or Cluster contains the text. */
+  /** The claims whose name, machine or Cluster contains the text, the best ones. */
   claims: Array<ClaimLine>;
-  /** What holds the address or a part of the prefix; for a text, what is held for a claim that no longer exists. */
+  /** What holds the address or a part of the prefix; for a text, the addresses that contain it, and what is held for a claim that no longer exists. */
   holders: Array<Holder>;
   /** Whether everything that was searched could be read. Otherwise there can be more pools, holders and claims. */
   isComplete: boolean;
-  /** Whether more was found than is listed. */
-  isLimited: boolean;
   /** The pools and networks that contain the address. */
   matches: Array<PoolMatch>;
-  /** The pools whose name or network contains the text. */
+  /** The pools whose name, network or addresses contain the text, the best ones. */
   pools: Array<PoolName>;
+  /** The numbers of all that was found. */
+  totals: SearchTotals;
+}
+
+/** How much a search has found; at most 100 of each are listed. */
+export interface SearchTotals {
+  /** Claims. */
+  claims: number;
+  /** Addresses. */
+  holders: number;
+  /** Pools, those that contain the address included. */
+  pools: number;
+}
+
+/** The exact numbers of a pool as decimal texts: a pool of IPv6 has up to 2¹²⁸ addresses. */
+export interface Size {
+  /** Addresses that can be allocated; `null` if it is unknown. */
+  free: string | null;
+  /** Addresses that claims can get, in use or not. */
+  total: string;
 }
 
 /** A slice of a pool. */
@@ -350,6 +434,22 @@ export interface TerminatingPolicy {
 
 /** Whether the addresses of claims are compared with those of their Machines. */
 export type VerifyMode = "None" | "Report";
+
+/** The claims that wait for a pool for the same reason. */
+export interface WaitingGroup {
+  /** The oldest claims, at most 100. A message is omitted if it is that of the group. */
+  claims: Array<ClaimLine>;
+  /** Number of the claims. */
+  count: number;
+  /** Message of the oldest claim. */
+  message?: string | null;
+  /** Creation of the oldest claim. */
+  oldest?: string | null;
+  /** The pool. */
+  pool: PoolName;
+  /** Reason of the condition Ready; omitted if no manager has processed the claims. */
+  reason?: string | null;
+}
 
 /** A part of the map of a pool. Positions are those of the addresses of the map; large numbers are decimal texts. */
 export interface Window {

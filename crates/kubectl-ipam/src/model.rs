@@ -7,17 +7,21 @@ mod contents;
 mod doctor;
 mod fact;
 mod finding;
+mod health;
 mod holders;
 mod map;
 mod networks;
 mod overview;
 mod pool_name;
 mod pools;
+mod ranking;
 mod regions;
 mod search;
 mod show;
+mod size;
 mod slices;
 mod status;
+mod waiting_groups;
 mod window;
 
 use schemars::JsonSchema;
@@ -27,8 +31,8 @@ pub use self::changes::{
     ChangeAction, ChangeResult, FieldChange, ImportChange, ImportProblem, ImportSummary,
     ReservationAction, ReservationChange,
 };
+pub(crate) use self::claims::claims;
 pub use self::claims::{ClaimLine, ClaimState};
-pub(crate) use self::claims::{claims, waiting_claims};
 pub(crate) use self::doctor::{
     AccountRow, CertificateFacts, CertificateRow, DefinitionRow, DeploymentRow, EventRow, LeaseRow,
     Rule, Snapshot, WebhookRow, diagnosis,
@@ -36,6 +40,7 @@ pub(crate) use self::doctor::{
 pub use self::fact::Fact;
 pub(crate) use self::finding::counted;
 pub use self::finding::{Check, Finding, FindingList, Severity, Unchecked};
+pub(crate) use self::health::{Manager, Outage, OutageCause, manager, unprocessed};
 pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
 pub(crate) use self::holders::{holders, matches_of, why_not_contained};
 pub(crate) use self::map::ROW;
@@ -46,13 +51,15 @@ pub(crate) use self::overview::{Overview, OverviewPool, networks, ranges};
 pub use self::pool_name::PoolName;
 pub(crate) use self::pools::pools;
 pub use self::pools::{Counts, KnownCounts, PoolLine};
-pub(crate) use self::search::{SearchResult, Searched};
+pub(crate) use self::search::{Lookup, SearchResult, Searched};
 pub use self::show::PoolDetails;
 pub(crate) use self::show::{show, specification};
+pub(crate) use self::size::size;
 pub use self::slices::SliceLine;
 pub(crate) use self::status::{Alerts, Prometheus, firing, is_usable, parts};
 pub use self::status::{Part, PartLine, PartState};
-pub(crate) use self::window::{PoolWindow, View, window};
+pub(crate) use self::waiting_groups::{WaitingGroup, waiting_groups};
+pub(crate) use self::window::{MapPart, PoolObjects, PoolWindow, View, window};
 
 /// The output of a command. The field `kind` names the command's type of output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

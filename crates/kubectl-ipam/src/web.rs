@@ -1,6 +1,7 @@
 //! `web`: a page in the browser that shows the cluster as it changes.
 //!
-//! - `watches`: watches of all kinds; `state`: the objects, and what the page asks about them;
+//! - `watches`: watches of all kinds; `heartbeat`: whether the API server and the manager are there;
+//! - `table`: the objects of a kind; `state`: all objects, and what the page asks about them;
 //! - `server`: requests of the browser; `guard`: which requests are answered; `assets`: the files
 //!   of the page.
 //!
@@ -15,8 +16,10 @@
 
 mod assets;
 mod guard;
+mod heartbeat;
 mod server;
 mod state;
+mod table;
 #[cfg(test)]
 mod tests;
 mod watches;
@@ -39,13 +42,20 @@ use crate::output;
 /// Serves the page until the process is interrupted.
 pub(crate) async fn run(global: &Global, port: u16, opens_browser: bool) -> Result<Code, Error> {
     let cluster = Cluster::connect(global).await?;
-    serve(&cluster, port, opens_browser).await?;
+    serve(&cluster, global.namespace.clone(), port, opens_browser).await?;
     Ok(Code::Ok)
 }
 
-async fn serve(cluster: &Cluster, port: u16, opens_browser: bool) -> Result<(), Error> {
+async fn serve(
+    cluster: &Cluster,
+    namespace: Option<String>,
+    port: u16,
+    opens_browser: bool,
+) -> Result<(), Error> {
     let failed = |error: &std::io::Error| {
-        Error::Argument(format!("cannot listen on 127.0.0.1:{port}: {error}"))
+        Error::Argument(format!(
+            "cannot listen on 127.0.0.1:{port}: {error}; choose another port with --port (--port=0 selects a free one)"
+        ))
     };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
         .await
@@ -55,7 +65,11 @@ async fn serve(cluster: &Cluster, port: u16, opens_browser: bool) -> Result<(), 
         .map_err(|error| failed(&error))?
         .port();
     let guard = Guard::new(port);
-    let state = Arc::new(State::new(cluster.server.clone()));
+    let state = Arc::new(State::new(
+        cluster.server.clone(),
+        namespace,
+        cluster.is_go_provider(),
+    ));
     let _watches = watches::start(cluster, &state)?;
     output::print(&format!(
         "{}\nThe page is served until this command ends (Ctrl-C).\n",

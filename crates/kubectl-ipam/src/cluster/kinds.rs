@@ -1,6 +1,7 @@
 //! The kinds that the program reads.
 
 use capi_ipam_api::{InClusterKind, names};
+use kube::api::ListParams;
 
 /// A kind that the program reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,4 +102,9 @@ impl OtherKind {
             Self::EndpointSlice => ("discovery.k8s.io", "v1", "endpointslices"),
         }
     }
+}
+
+/// Selects the lease for which the replicas of the provider compete, in all namespaces.
+pub(crate) fn lease_selector() -> ListParams {
+    ListParams::default().fields(&format!("metadata.name={}", names::IN_CLUSTER_LEASE))
 }

@@ -26,10 +26,12 @@ mod webhooks;
 mod tests;
 
 use self::examination::Examination;
+pub(crate) use self::lease::is_held;
 pub(crate) use self::snapshot::{
     AccountRow, CertificateFacts, CertificateRow, DefinitionRow, DeploymentRow, EventRow, LeaseRow,
     Rule, Snapshot, WebhookRow,
 };
+pub(crate) use self::waiting::is_old;
 use super::finding::{Check, FindingList, Unchecked};
 use super::slices::without_effect;
 

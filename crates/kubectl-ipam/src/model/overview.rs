@@ -1,11 +1,13 @@
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::pools::{Counts, PoolLine};
+use super::health::{Manager, Outage};
+use super::networks::{NetworkLine, network_lines};
+use super::pools::PoolLine;
+use super::size::Size;
 use crate::load::Readable;
+use crate::objects::NetworkRow;
 
 /// What the start page shows, and what every update sends.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -18,10 +20,19 @@ pub(crate) struct Overview {
     pub(crate) time: Timestamp,
     /// The API server.
     pub(crate) server: String,
+    /// The namespace whose pools and claims are listed, beside the global pools; omitted for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) namespace: Option<String>,
+    /// Why the API server gives no usable answer; omitted if it answers. Then the page shows the
+    /// state of its last answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) outage: Option<Outage>,
+    /// Whether a manager processes the objects.
+    pub(crate) manager: Manager,
     /// The pools, by kind, namespace and name.
     pub(crate) pools: Vec<OverviewPool>,
     /// The networks, by name.
-    pub(crate) networks: Vec<NetworkSummary>,
+    pub(crate) networks: Vec<OverviewNetwork>,
     /// Number of claims with an address; `null` if it is unknown.
     pub(crate) bound: Option<u64>,
     /// Number of claims without an address; `null` if it is unknown.
@@ -39,6 +50,9 @@ pub(crate) struct Overview {
 pub(crate) struct OverviewPool {
     #[serde(flatten)]
     pub(crate) line: PoolLine,
+    /// The exact numbers; omitted until a provider has written counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<Size>,
     /// The entries of the pool, shortened.
     pub(crate) ranges: String,
     /// Addresses in use, once a minute since the start of the program, at most an hour.
@@ -47,42 +61,28 @@ pub(crate) struct OverviewPool {
 
 /// A network: pools that never allocate the same address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub(crate) struct NetworkSummary {
-    /// Name of the network.
-    pub(crate) name: String,
-    /// Number of its pools; `null` if it is unknown.
-    pub(crate) pools: Option<u64>,
-    /// Sum of the addresses in use in its pools; `null` if it is unknown.
-    pub(crate) used: Option<u64>,
-    /// Number of waiting claims; `null` if it is unknown.
+pub(crate) struct OverviewNetwork {
+    #[serde(flatten)]
+    pub(crate) line: NetworkLine,
+    /// Number of waiting claims of its pools; `null` if it is unknown.
     pub(crate) waiting: Option<u64>,
 }
 
-/// The networks of pools. Pools of a network can share addresses, so their totals are not added.
-pub(crate) fn networks(pools: &Readable<&[PoolLine]>) -> Vec<NetworkSummary> {
-    // A network can have pools of each kind and namespace.
-    let zero = pools.is_complete().then_some(0);
-    let add = |sum: Option<u64>, part: Option<u64>| Some(sum?.saturating_add(part?));
-    let mut found: BTreeMap<&str, NetworkSummary> = BTreeMap::new();
-    for pool in *pools.seen() {
-        let Some(name) = pool.network.as_deref() else {
-            continue;
-        };
-        let new = || NetworkSummary {
-            name: name.to_owned(),
-            pools: zero,
-            used: zero,
-            waiting: zero,
-        };
-        let line = found.entry(name).or_insert_with(new);
-        line.pools = add(line.pools, Some(1));
-        line.used = add(
-            line.used,
-            Some(pool.counts.map_or(0, |counts: Counts| counts.used)),
-        );
-        line.waiting = add(line.waiting, pool.waiting);
-    }
-    found.into_values().collect()
+/// The networks with the claims that wait for their pools.
+pub(crate) fn networks(rows: &[NetworkRow], pools: &Readable<&[PoolLine]>) -> Vec<OverviewNetwork> {
+    let lines = network_lines(rows).into_iter();
+    let with_claims = |line: NetworkLine| {
+        let members = pools.seen().iter();
+        let members = members.filter(|pool| pool.network.as_deref() == Some(line.name.as_str()));
+        let mut waiting = pools.is_complete().then_some(0_u64);
+        for pool in members {
+            waiting = waiting
+                .zip(pool.waiting)
+                .map(|(sum, more)| sum.saturating_add(more));
+        }
+        OverviewNetwork { line, waiting }
+    };
+    lines.map(with_claims).collect()
 }
 
 /// The entries of a pool in one line.

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::claims::{ClaimLine, claims};
 use super::holders::{Holder, PoolMatch, holders, matches_of};
 use super::pool_name::PoolName;
+use super::ranking::{Fit, Natural, best, fit};
 use crate::load::Readable;
 use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 
@@ -18,18 +19,29 @@ const MAX_RESULTS: usize = 100;
 pub(crate) struct SearchResult {
     /// The pools and networks that contain the address.
     pub(crate) matches: Vec<PoolMatch>,
-    /// The pools whose name or network contains the text.
+    /// The pools whose name, network or addresses contain the text, the best ones.
     pub(crate) pools: Vec<PoolName>,
-    /// What holds the address or a part of the prefix; for a text, what is held for a claim that no
-    /// longer exists.
+    /// What holds the address or a part of the prefix; for a text, the addresses that contain it,
+    /// and what is held for a claim that no longer exists.
     pub(crate) holders: Vec<Holder>,
-    /// The claims whose name, machine or Cluster contains the text.
+    /// The claims whose name, machine or Cluster contains the text, the best ones.
     pub(crate) claims: Vec<ClaimLine>,
-    /// Whether more was found than is listed.
-    pub(crate) is_limited: bool,
+    /// The numbers of all that was found.
+    pub(crate) totals: SearchTotals,
     /// Whether everything that was searched could be read. Otherwise there can be more pools,
     /// holders and claims.
     pub(crate) is_complete: bool,
+}
+
+/// How much a search has found; at most 100 of each are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct SearchTotals {
+    /// Pools, those that contain the address included.
+    pub(crate) pools: usize,
+    /// Addresses.
+    pub(crate) holders: usize,
+    /// Claims.
+    pub(crate) claims: usize,
 }
 
 /// The objects that are searched.
@@ -38,6 +50,14 @@ pub(crate) struct Searched<'a, A, R, C> {
     pub(crate) addresses: Readable<A>,
     pub(crate) reservations: Readable<R>,
     pub(crate) claims: Readable<C>,
+}
+
+/// How the objects of a search are found by their names.
+pub(crate) struct Lookup<Claim, Address, Lists> {
+    pub(crate) claim: Claim,
+    pub(crate) address: Address,
+    /// Whether pools and claims of a namespace are searched by name.
+    pub(crate) lists: Lists,
 }
 
 impl<'a, A, R, C> Searched<'a, A, R, C>
@@ -56,127 +76,217 @@ where
         kinds.iter().all(|is_complete| *is_complete)
     }
 
-    /// Searches an address or prefix.
+    /// Searches an address or prefix, in all namespaces.
     pub(crate) fn address(
         self,
         block: Block,
-        claim_of: impl Fn(&NamespacedName) -> Option<&'a ClaimRow>,
+        lookup: &Lookup<
+            impl Fn(&NamespacedName) -> Option<&'a ClaimRow>,
+            impl Fn(&NamespacedName) -> Option<&'a AddressRow>,
+            impl Fn(Option<&str>) -> bool,
+        >,
     ) -> SearchResult {
         let is_complete = self.is_complete();
+        let matches = matches_of(self.pools.seen(), block);
         let addresses = self
             .addresses
-            .map(|rows| take(rows.filter(|row| overlap(row.block, block))));
+            .map(|rows| rows.filter(|row| overlap(row.block, block)));
         let reservations = self
             .reservations
-            .map(|rows| take(rows.filter(|row| overlap(row.slot.block, block))));
-        let more = addresses.seen().1 || reservations.seen().1;
-        let owners = addresses
-            .seen()
-            .0
-            .iter()
-            .filter_map(|row| claim_of(&row.claim_key()));
-        let promised = reservations
-            .seen()
-            .0
-            .iter()
-            .filter_map(|row| claim_of(row.claim.as_ref()?));
-        let owners: Vec<_> = owners.chain(promised).collect();
-        let claims = self.claims.map(|_| owners);
-        let mut found = holders(
-            &self.pools,
-            addresses.map(|(rows, _)| rows),
-            reservations.map(|(rows, _)| rows),
-            claims,
-        );
-        found.truncate(MAX_RESULTS);
-        let matches = matches_of(self.pools.seen(), block);
+            .map(|rows| rows.filter(|row| overlap(row.slot.block, block)));
+        let claims = self.claims.map(|_| ());
+        let (holders, held) = held(&self.pools, addresses, reservations, &claims, lookup, "");
         SearchResult {
+            totals: SearchTotals {
+                pools: matches.len(),
+                holders: held,
+                claims: 0,
+            },
             matches,
-            holders: found,
-            is_limited: more,
+            holders,
             is_complete,
             ..SearchResult::default()
         }
     }
 
-    /// Searches a part of a name.
+    /// Searches a part of a name, or of an address.
     pub(crate) fn text(
         self,
         text: &str,
-        claim_of: impl Fn(&NamespacedName) -> Option<&'a ClaimRow>,
-        address_of: impl Fn(&NamespacedName) -> Option<&'a AddressRow>,
+        lookup: &Lookup<
+            impl Fn(&NamespacedName) -> Option<&'a ClaimRow>,
+            impl Fn(&NamespacedName) -> Option<&'a AddressRow>,
+            impl Fn(Option<&str>) -> bool,
+        >,
     ) -> SearchResult {
         let is_complete = self.is_complete();
-        let owners = self.claims.as_ref().map(|_| []);
-        let has = |name: &str| contains(name, text);
-        let has_key = |key: &NamespacedName| contains_joined(key.namespace(), key.name(), text);
-        let is_found = |claim: &&ClaimRow| {
-            has_key(&claim.key)
-                || claim.machine.as_deref().is_some_and(has)
-                || claim.cluster.as_deref().is_some_and(has)
-        };
-        let (found, more) = take(self.claims.into_seen().filter(is_found));
-        let bound = found
-            .iter()
-            .filter_map(|claim| address_of(&claim.address_key()?));
-        let bound: Vec<AddressRow> = bound.cloned().collect();
-        let named = self.pools.seen().iter().filter(|pool| {
-            let namespace = pool.key.namespace.as_deref().unwrap_or_default();
-            contains_joined(namespace, &pool.key.name, text)
-                || pool.network.as_deref().is_some_and(has)
+        let pools = best_of(self.pools.seen().iter(), |pool| {
+            let is_listed = (lookup.lists)(pool.key.namespace.as_deref());
+            let fit = pool_fit(pool, text).filter(|_| is_listed)?;
+            Some((fit, Natural(pool.key.name.to_string()), &pool.key))
         });
-        let (named, other_pools) = take(named);
+        let known_claims = self.claims.as_ref().map(|_| ());
+        let found = best_of(self.claims.into_seen(), |claim| {
+            let is_listed = (lookup.lists)(Some(claim.key.namespace()));
+            let fit = claim_fit(claim, text).filter(|_| is_listed)?;
+            Some((fit, Natural(claim.key.name().to_owned()), &claim.key))
+        });
+        let bound = found
+            .rows
+            .iter()
+            .filter_map(|claim| (lookup.address)(&claim.address_key()?));
+        let bound: Vec<AddressRow> = bound.cloned().collect();
+        let bound = self.addresses.as_ref().map(|_| bound.as_slice());
+        let lines = found.rows.iter().map(|claim| (*claim).clone()).collect();
+        let mut lines = claims(lines, &[], &bound);
         // Without all claims it is unknown which ones no longer exist: what has the text is listed.
-        let is_left = |claim: &NamespacedName| has_key(claim) && claim_of(claim).is_none();
-        let is_reserved = |row: &&ReservationRow| {
-            row.released.is_some() && row.claim.as_ref().is_some_and(&is_left)
+        let is_left = |claim: &NamespacedName| {
+            (lookup.lists)(Some(claim.namespace()))
+                && name_fit(claim, text).is_some()
+                && (lookup.claim)(claim).is_none()
         };
-        let reserved = self.reservations.map(|rows| take(rows.filter(is_reserved)));
-        let is_orphan = |row: &&AddressRow| is_left(&row.claim_key());
-        let bound_rows = self.addresses.as_ref().map(|_| bound.as_slice());
-        let lines = claims(found.into_iter().cloned().collect(), &[], &bound_rows);
-        let orphans = self.addresses.map(|rows| take(rows.filter(is_orphan)));
-        let others = reserved.seen().1 || orphans.seen().1;
+        let has_text = |block: Block| is_part_of_address(text) && block.to_string().contains(text);
+        let addresses = self
+            .addresses
+            .map(|rows| rows.filter(|row| has_text(row.block) || is_left(&row.claim_key())));
+        let reservations = self.reservations.map(|rows| {
+            rows.filter(|row| {
+                let claim = row.claim.as_ref().filter(|_| row.released.is_some());
+                has_text(row.slot.block) || claim.is_some_and(is_left)
+            })
+        });
+        let (holders, held) = held(
+            &self.pools,
+            addresses,
+            reservations,
+            &known_claims,
+            lookup,
+            text,
+        );
+        let place = |line: &ClaimLine| {
+            let mut rows = found.rows.iter();
+            rows.position(|row| {
+                *line.name == *row.key.name() && *line.namespace == *row.key.namespace()
+            })
+        };
+        lines.sort_by_key(place);
         SearchResult {
             matches: Vec::new(),
-            pools: named.into_iter().map(|pool| (&pool.key).into()).collect(),
-            holders: holders(
-                &self.pools,
-                orphans.map(|(rows, _)| rows),
-                reserved.map(|(rows, _)| rows),
-                owners,
-            ),
+            totals: SearchTotals {
+                pools: pools.total,
+                holders: held,
+                claims: found.total,
+            },
+            pools: pools
+                .rows
+                .into_iter()
+                .map(|pool| (&pool.key).into())
+                .collect(),
+            holders,
             claims: lines,
-            is_limited: more || other_pools || others,
             is_complete,
         }
     }
 }
 
-/// The first results, and whether there are more.
-fn take<T>(mut all: impl Iterator<Item = T>) -> (Vec<T>, bool) {
-    let found = all.by_ref().take(MAX_RESULTS).collect();
-    (found, all.next().is_some())
+/// The best holders of some addresses and reservations, and the number of all.
+fn held<'a>(
+    pools: &Readable<&[PoolRow]>,
+    addresses: Readable<impl Iterator<Item = &'a AddressRow>>,
+    reservations: Readable<impl Iterator<Item = &'a ReservationRow>>,
+    claims: &Readable<()>,
+    lookup: &Lookup<
+        impl Fn(&NamespacedName) -> Option<&'a ClaimRow>,
+        impl Fn(&NamespacedName) -> Option<&'a AddressRow>,
+        impl Fn(Option<&str>) -> bool,
+    >,
+    text: &str,
+) -> (Vec<Holder>, usize) {
+    let place = |block: Block| {
+        let fit = fit(&block.to_string(), text).unwrap_or(Fit::Part);
+        Some((fit, block.span().first(), block.length()))
+    };
+    let has_address = |row: &ReservationRow| {
+        let address = row.claim.as_ref().and_then(&lookup.address);
+        address.is_some_and(|address| address.block == row.slot.block)
+    };
+    let addresses = addresses.map(|rows| best_of(rows, |row| place(row.block)));
+    let mut others = 0_usize;
+    let reservations = reservations.map(|rows| {
+        let counted = rows.inspect(|row| {
+            let is_other = !has_address(row);
+            others = others.saturating_add(usize::from(is_other));
+        });
+        best_of(counted, |row| place(row.slot.block))
+    });
+    let total = addresses.seen().total.saturating_add(others);
+    let addresses = addresses.map(|found| found.rows);
+    let reservations = reservations.map(|found| found.rows);
+    let owners = addresses
+        .seen()
+        .iter()
+        .filter_map(|row| (lookup.claim)(&row.claim_key()));
+    let promised = reservations
+        .seen()
+        .iter()
+        .filter_map(|row| (lookup.claim)(row.claim.as_ref()?));
+    let owners: Vec<&ClaimRow> = owners.chain(promised).collect();
+    let claims = claims.as_ref().map(|()| owners);
+    let mut found = holders(pools, addresses, reservations, claims);
+    // They are in the order of their addresses.
+    found.sort_by_key(|holder| fit(&holder.address, text).unwrap_or(Fit::Part));
+    found.truncate(MAX_RESULTS);
+    (found, total)
+}
+
+/// The best of what was found, and the number of all.
+struct Found<T> {
+    rows: Vec<T>,
+    total: usize,
+}
+
+/// The best rows. `place` returns the place of a row; `None` if it is not found.
+fn best_of<T, K: Ord>(rows: impl Iterator<Item = T>, place: impl Fn(&T) -> Option<K>) -> Found<T> {
+    let mut found: Vec<(K, T)> = rows.filter_map(|row| Some((place(&row)?, row))).collect();
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let total = found.len();
+    let rows = found.into_iter().take(MAX_RESULTS).map(|(_, row)| row);
+    Found {
+        rows: rows.collect(),
+        total,
+    }
+}
+
+fn pool_fit(pool: &PoolRow, text: &str) -> Option<Fit> {
+    let namespace = pool.key.namespace.as_deref().unwrap_or_default();
+    let full = format!("{namespace}/{}", pool.key.name);
+    let names = [&*pool.key.name, namespace, &full];
+    let entries = pool.entries();
+    let others = pool.network.iter().chain(&entries).map(String::as_str);
+    best(names.into_iter().chain(others), text)
+}
+
+fn claim_fit(claim: &ClaimRow, text: &str) -> Option<Fit> {
+    let others = [claim.machine.as_deref(), claim.cluster.as_deref()];
+    let other = best(others.into_iter().flatten(), text);
+    name_fit(&claim.key, text).into_iter().chain(other).min()
+}
+
+fn name_fit(key: &NamespacedName, text: &str) -> Option<Fit> {
+    best(
+        [key.name(), key.namespace(), &key.to_string()].into_iter(),
+        text,
+    )
+}
+
+/// Whether a text can be a part of an address: `10.50`, `fd00:`, `10.0.0.0/2`.
+fn is_part_of_address(text: &str) -> bool {
+    let has_separator = text.contains(['.', ':']);
+    let is_letter = |letter: char| letter.is_ascii_hexdigit() || ".:/".contains(letter);
+    has_separator && text.chars().all(is_letter)
 }
 
 fn overlap(one: Block, other: Block) -> bool {
     let (a, b) = (one.span(), other.span());
     one.family() == other.family() && a.first() <= b.last() && b.first() <= a.last()
-}
-
-/// Whether a name contains a text, ignoring the case of ASCII letters.
-fn contains(name: &str, text: &str) -> bool {
-    let (name, text) = (name.as_bytes(), text.as_bytes());
-    text.is_empty()
-        || name
-            .windows(text.len())
-            .any(|part| part.eq_ignore_ascii_case(text))
-}
-
-/// Whether a name, or `namespace/name`, contains a text.
-fn contains_joined(namespace: &str, name: &str, text: &str) -> bool {
-    if !text.contains('/') {
-        return contains(name, text) || contains(namespace, text);
-    }
-    contains(&format!("{namespace}/{name}"), text)
 }

@@ -1,3 +1,4 @@
+use capi_ipam_api::PoolSpec;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use schemars::JsonSchema;
@@ -7,12 +8,17 @@ use super::contents::contents;
 use super::holders::holders;
 use super::map::{Cell, Cells, Content, cells};
 use super::show::{PoolDetails, describe, list};
+use super::size::{Size, size};
+use super::slices::slice_lines;
+use super::waiting_groups::{WaitingGroup, waiting_groups};
 use crate::load::Readable;
-use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow, SliceRow};
 
 /// Maximum number of cells of a window.
 const MAX_CELLS: u128 = 1024;
-/// Maximum number of waiting claims and of addresses out of range in a window.
+/// Minimum of the maximum number of cells that the page can ask for.
+const MIN_CELLS: u128 = 64;
+/// Maximum number of addresses out of range in a window.
 const MAX_LISTED: usize = 100;
 
 /// A pool, and a window of its map.
@@ -24,6 +30,14 @@ pub(crate) struct PoolWindow {
     pub(crate) details: PoolDetails,
     /// Number of all waiting claims of the pool; `null` if it is unknown.
     pub(crate) waiting_count: Option<usize>,
+    /// The waiting claims of the pool, by reason.
+    pub(crate) waiting_groups: Vec<WaitingGroup>,
+    /// The exact numbers.
+    pub(crate) size: Size,
+    /// Addresses of the pool that other pools of its network use; `null` if it is unknown.
+    pub(crate) used_by_others: Option<usize>,
+    /// Whether the pool allocates the first and the last address of its subnet.
+    pub(crate) allocates_reserved: bool,
     /// Omitted if the specification is invalid or has no addresses, or if it is unknown which ones
     /// are free.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,26 +87,71 @@ pub(crate) enum View {
     Around(Block),
 }
 
-/// Describes a pool and a part of its map. `all` are all known pools; addresses and reservations
-/// may be of any pool.
+/// The part of a map that is requested, and how many cells it has at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MapPart {
+    pub(crate) view: View,
+    pub(crate) cells: u128,
+}
+
+impl Default for MapPart {
+    fn default() -> Self {
+        Self {
+            view: View::All,
+            cells: MAX_CELLS,
+        }
+    }
+}
+
+impl MapPart {
+    /// A narrow window of the browser has room for fewer cells.
+    pub(crate) fn new(view: View, cells: Option<u128>) -> Self {
+        let cells = cells.unwrap_or(MAX_CELLS).clamp(MIN_CELLS, MAX_CELLS);
+        let cells = cells.checked_next_power_of_two().unwrap_or(MAX_CELLS);
+        Self { view, cells }
+    }
+}
+
+/// The objects that a pool is described with.
+pub(crate) struct PoolObjects<'a, A, R> {
+    /// All known pools.
+    pub(crate) all: Readable<&'a [PoolRow]>,
+    /// Addresses of any pool.
+    pub(crate) addresses: Readable<A>,
+    /// Reservations of any pool.
+    pub(crate) reservations: Readable<R>,
+    /// The slices of the pool.
+    pub(crate) slices: Readable<Vec<SliceRow>>,
+    /// The waiting claims of the pool.
+    pub(crate) waiting: Readable<Vec<ClaimRow>>,
+}
+
+/// Describes a pool and a part of its map.
 pub(crate) fn window<'a>(
     pool: &PoolRow,
-    all: &Readable<&[PoolRow]>,
-    addresses: Readable<impl IntoIterator<Item = &'a AddressRow>>,
-    reservations: Readable<impl IntoIterator<Item = &'a ReservationRow>>,
-    waiting: Readable<Vec<ClaimRow>>,
+    objects: PoolObjects<
+        'a,
+        impl IntoIterator<Item = &'a AddressRow>,
+        impl IntoIterator<Item = &'a ReservationRow>,
+    >,
     claim_of: impl Fn(&NamespacedName) -> Option<&'a ClaimRow>,
-    view: View,
+    requested: MapPart,
 ) -> PoolWindow {
+    let PoolObjects {
+        all,
+        addresses,
+        reservations,
+        slices,
+        waiting,
+    } = objects;
+    let all = &all;
     let contents = contents(pool, addresses, reservations);
     let waiting_count = waiting.known().map(Vec::len);
     // The claims are looked up one by one. As for their list, a permission can be missing.
     let may_read_claims = waiting.as_ref().map(|_| ());
-    let mut details = describe(pool, &contents, waiting);
-    details
-        .waiting
-        .iter_mut()
-        .for_each(|waiting| waiting.truncate(MAX_LISTED));
+    // The groups list the claims.
+    let mut details = describe(pool, &contents, Readable::complete(Vec::new()));
+    let waiting_groups = waiting_groups(waiting.into_seen());
     let owners = |rows: &[&'a AddressRow]| {
         let keys = rows.iter().map(|row| row.claim_key());
         keys.filter_map(|key| claim_of(&key)).collect::<Vec<_>>()
@@ -113,9 +172,11 @@ pub(crate) fn window<'a>(
         .ok()
         .filter(|usable| !usable.set.is_empty());
     let known = usable.zip(contents.held.as_ref());
+    let lines = usable.map(|usable| slice_lines(usable, slices.seen(), &contents));
+    details.slices = list(lines.unwrap_or_default(), slices.is_complete());
     let slice_size = pool.spec.slices().map(|slices| slices.size);
     let content = known.map(|(usable, held)| Content::new(usable, held, slice_size));
-    let window = content.as_ref().map(|content| part(content, view));
+    let window = content.as_ref().map(|content| part(content, requested));
     if let Some((content, window)) = content
         .as_ref()
         .zip(window.as_ref())
@@ -160,9 +221,22 @@ pub(crate) fn window<'a>(
         let claims = may_read_claims.map(|()| owners(shown.seen()));
         details.holders = list(holders(all, shown, reserved, claims), false);
     }
+    let size = size(pool, &details.counts);
+    let used_by_others = contents.inside.known().map(|rows| {
+        let others = rows.iter().filter(|row| row.pool != pool.key);
+        others.count()
+    });
+    let allocates_reserved = match &pool.spec {
+        PoolSpec::Addresses(spec) => spec.allocate_reserved_ip_addresses,
+        PoolSpec::Prefixes(_) => false,
+    };
     PoolWindow {
         details,
         waiting_count,
+        waiting_groups,
+        size,
+        used_by_others,
+        allocates_reserved,
         window,
     }
 }
@@ -174,7 +248,7 @@ fn in_window(window: &Window, position: u128) -> bool {
         .is_some_and(|offset| offset < number(&window.length))
 }
 
-fn part(content: &Content<'_>, view: View) -> Window {
+fn part(content: &Content<'_>, requested: MapPart) -> Window {
     let Content {
         usable, regions, ..
     } = content;
@@ -184,11 +258,11 @@ fn part(content: &Content<'_>, view: View) -> Window {
         let number = usable.numbers_overlapping(block)?.first();
         regions.position(number)
     };
-    let (start, length, focus) = match view {
+    let (start, length, focus) = match requested.view {
         View::All => (0, total, None),
         View::Range(start, length) => (start, length.max(1), None),
         View::Around(block) => match found(block) {
-            Some(position) => (position, MAX_CELLS, Some(position)),
+            Some(position) => (position, requested.cells, Some(position)),
             None => (0, total, None),
         },
     };
@@ -209,7 +283,7 @@ fn part(content: &Content<'_>, view: View) -> Window {
         count,
         used,
         slices,
-    } = cells(content, start, length, MAX_CELLS);
+    } = cells(content, start, length, requested.cells);
     let starts =
         (0..count).map(|index| u128::from(index).saturating_mul(size).saturating_add(start));
     let labels = starts
@@ -222,7 +296,7 @@ fn part(content: &Content<'_>, view: View) -> Window {
         start: start.to_string(),
         length: length.to_string(),
         cell_size: size.to_string(),
-        zoom: (size > 1).then(|| size.max(MAX_CELLS).to_string()),
+        zoom: (size > 1).then(|| size.max(requested.cells).to_string()),
         labels: labels.collect(),
         is_part: regions.is_part,
         used,

@@ -1,17 +1,21 @@
 //! The files of the page.
 
 /// The scripts of the page, by their paths.
-const SCRIPTS: [(&str, &str); 18] = [
+const SCRIPTS: [(&str, &str); 23] = [
     ("/app.js", include_str!("page/app.js")),
+    ("/banner.js", include_str!("page/banner.js")),
     ("/cell_panel.js", include_str!("page/cell_panel.js")),
     ("/dom.js", include_str!("page/dom.js")),
     ("/format.js", include_str!("page/format.js")),
     ("/map.js", include_str!("page/map.js")),
     ("/map_section.js", include_str!("page/map_section.js")),
     ("/map_window.js", include_str!("page/map_window.js")),
+    ("/network.js", include_str!("page/network.js")),
     ("/occupancy.js", include_str!("page/occupancy.js")),
     ("/overview.js", include_str!("page/overview.js")),
     ("/pool.js", include_str!("page/pool.js")),
+    ("/pool_table.js", include_str!("page/pool_table.js")),
+    ("/pool_text.js", include_str!("page/pool_text.js")),
     ("/requests.js", include_str!("page/requests.js")),
     ("/route.js", include_str!("page/route.js")),
     ("/search.js", include_str!("page/search.js")),
@@ -20,6 +24,7 @@ const SCRIPTS: [(&str, &str); 18] = [
     ("/tables.js", include_str!("page/tables.js")),
     ("/theme.js", include_str!("page/theme.js")),
     ("/waiting.js", include_str!("page/waiting.js")),
+    ("/waiting_groups.js", include_str!("page/waiting_groups.js")),
 ];
 
 /// Returns the content type and the content of a file of the page.

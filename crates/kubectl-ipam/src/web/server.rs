@@ -23,7 +23,7 @@ use super::guard::{Access, Guard};
 use super::state::State;
 use crate::error::sentences;
 use crate::input::parse_block;
-use crate::model::View;
+use crate::model::{MapPart, View};
 
 /// Longest time between two versions that the browser gets.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
@@ -151,7 +151,7 @@ async fn events(
 }
 
 /// A pool and a window of its map: `kind`, `namespace`, `name`, and `start` with `length`, or `at`
-/// an address.
+/// an address; `cells` is the maximum number of cells.
 async fn pool(Extract(page): Extract<Page>, uri: Uri) -> Response {
     let parameters = Parameters::of(&uri);
     let Some(kind) = parameters
@@ -180,8 +180,9 @@ async fn pool(Extract(page): Extract<Page>, uri: Uri) -> Response {
         },
         _ => Ok(View::All),
     };
+    let cells = parameters.get("cells").and_then(|cells| cells.parse().ok());
     match view {
-        Ok(view) => match page.state.pool(&key, view) {
+        Ok(view) => match page.state.pool(&key, MapPart::new(view, cells)) {
             Ok(Some(pool)) => json(&pool),
             Ok(None) => (StatusCode::NOT_FOUND, "The pool does not exist.").into_response(),
             Err(missing) => (StatusCode::FORBIDDEN, sentences(&missing).join("; ")).into_response(),

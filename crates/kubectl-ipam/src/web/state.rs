@@ -1,176 +1,28 @@
 //! The objects of the cluster, and what the page asks about them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::time::Instant;
 
 use capi_ipam_api::{InClusterKind, PoolKey, Scope};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::observed::{Observed, Origin};
-use capi_ipam_controller::watch::MaybeInvalid;
 use jiff::Timestamp;
-use kube::runtime::watcher::Event;
-use kube::{Resource, ResourceExt};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::heartbeat::Answer;
+use super::table::Table;
 use crate::cluster::Kind;
 use crate::error::MissingRight;
 use crate::input::parse_block;
 use crate::load::Readable;
 use crate::model::{
-    ClaimLine, Overview, OverviewPool, PoolWindow, SearchResult, Searched, View, networks, pools,
-    ranges, waiting_claims, window,
+    LeaseRow, Lookup, Manager, MapPart, Outage, Overview, OverviewPool, PoolLine, PoolObjects,
+    PoolWindow, SearchResult, Searched, WaitingGroup, manager, networks, pools, ranges, size,
+    unprocessed, waiting_groups, window,
 };
-use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow};
 
 /// Number of samples in the history of a pool.
 const MAX_SAMPLES: usize = 60;
-/// Maximum number of waiting claims that the page lists.
-const MAX_WAITING: usize = 500;
-
-/// The verb of a list.
-const LIST: &str = "list";
-
-/// The objects of one kind.
-#[derive(Debug)]
-pub(super) struct Table<V> {
-    /// The row of each object, or why the object cannot be decoded.
-    rows: Observed<Result<V, String>>,
-    is_listed: bool,
-    missing: Vec<MissingRight>,
-    problem: Option<String>,
-}
-
-impl<V> Default for Table<V> {
-    fn default() -> Self {
-        Self {
-            rows: Observed::default(),
-            is_listed: false,
-            missing: Vec::new(),
-            problem: None,
-        }
-    }
-}
-
-impl<V> Table<V> {
-    /// Applies an event of a watch. `row` returns `None` for an object of another provider.
-    pub(super) fn apply<K: kube::Resource>(
-        &mut self,
-        event: Event<MaybeInvalid<K>>,
-        row: impl Fn(&K) -> Option<V>,
-    ) {
-        // kube sends `Init` before its request.
-        if !matches!(event, Event::Init) {
-            self.problem = None;
-        }
-        match event {
-            Event::Init => self.rows.begin_list(),
-            Event::InitApply(object) | Event::Apply(object) => {
-                let shown = match &object.0 {
-                    Ok(valid) => row(valid).map(Ok),
-                    Err(invalid) => Some(Err(invalid.to_string())),
-                };
-                match shown {
-                    Some(shown) => {
-                        drop(
-                            self.rows
-                                .see(Origin::Watch, object.meta(), shown, Instant::now()),
-                        )
-                    }
-                    None => drop(
-                        self.rows
-                            .forget(&object.namespace().unwrap_or_default(), &object.name_any()),
-                    ),
-                }
-            }
-            Event::Delete(object) => {
-                let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-                self.rows.delete(
-                    &namespace,
-                    &name,
-                    object.meta().uid.as_deref(),
-                    Instant::now(),
-                );
-            }
-            Event::InitDone => {
-                self.rows.end_list(Instant::now());
-                self.is_listed = true;
-            }
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn insert(&mut self, namespace: &str, name: &str, row: V) {
-        let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));
-        let metadata = kube::core::ObjectMeta {
-            namespace,
-            name,
-            ..kube::core::ObjectMeta::default()
-        };
-        self.rows
-            .see(Origin::Watch, &metadata, Ok(row), Instant::now());
-    }
-
-    /// Records a permission that the caller lacks.
-    pub(super) fn missing(&mut self, right: MissingRight) {
-        if !self.missing.contains(&right) {
-            self.missing.push(right);
-        }
-    }
-
-    /// Reports that the objects cannot be read. An empty list is not expected any more.
-    pub(super) fn failed(&mut self, problem: Option<String>) {
-        self.is_listed = true;
-        self.problem = problem;
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &V> {
-        self.rows.iter().filter_map(|(_, _, row)| row.as_ref().ok())
-    }
-
-    /// The objects, with the permissions without which they are not all. What is only not watched
-    /// is known: it is read again and again.
-    fn read(&self) -> Readable<impl Iterator<Item = &V>> {
-        let missing = self
-            .missing
-            .iter()
-            .filter(|right| right.verb == LIST)
-            .cloned()
-            .collect();
-        Readable::part(self.iter(), missing)
-    }
-
-    fn get(&self, key: &NamespacedName) -> Option<&V> {
-        self.rows.get(key.namespace(), key.name())?.as_ref().ok()
-    }
-
-    fn report(&self, kind: Kind, overview: &mut Overview) {
-        if !self.is_listed {
-            overview.listing.push(kind.plural());
-        }
-        overview
-            .missing
-            .extend(self.missing.iter().map(ToString::to_string));
-        overview.problems.extend(self.problem.clone());
-        let all = self.rows.iter();
-        let invalid: Vec<_> = all
-            .filter_map(|(namespace, name, row)| Some((namespace, name, row.as_ref().err()?)))
-            .collect();
-        let count = invalid.len();
-        if let Some((namespace, name, error)) = invalid.first() {
-            let place = if namespace.is_empty() {
-                (*name).to_owned()
-            } else {
-                format!("{namespace}/{name}")
-            };
-            let text = format!(
-                "{count} {} cannot be decoded and are missing here, such as {place}: {error}",
-                kind.plural()
-            );
-            overview.problems.push(text);
-        }
-    }
-}
 
 /// All objects.
 #[derive(Debug, Default)]
@@ -179,8 +31,42 @@ pub(super) struct Tables {
     pub(super) addresses: Table<AddressRow>,
     pub(super) reservations: Table<ReservationRow>,
     pub(super) claims: Table<ClaimRow>,
+    pub(super) networks: Table<NetworkRow>,
+    pub(super) slices: Table<SliceRow>,
+    contact: Contact,
     version: u64,
     samples: HashMap<PoolKey, VecDeque<u64>>,
+}
+
+/// What is known of the API server and of the manager.
+#[derive(Debug, Default)]
+struct Contact {
+    /// Time of the last answer.
+    answered: Option<Timestamp>,
+    outage: Option<Outage>,
+    /// The leases, if they may be listed.
+    leases: Option<Vec<LeaseRow>>,
+}
+
+impl Contact {
+    fn apply(&mut self, answer: Answer, now: Timestamp) {
+        let leases = match answer {
+            Answer::Leases(leases) => Some(leases),
+            Answer::Refused => None,
+            Answer::None(cause, reason) => {
+                let since = self.answered;
+                self.outage = Some(Outage {
+                    cause,
+                    reason,
+                    since,
+                });
+                return;
+            }
+        };
+        self.leases = leases;
+        self.outage = None;
+        self.answered = Some(now);
+    }
 }
 
 impl Tables {
@@ -200,6 +86,31 @@ impl Tables {
         })
     }
 
+    /// A pool with its history.
+    fn overview_pool(&self, row: &PoolRow, line: PoolLine) -> OverviewPool {
+        let samples = self.samples.get(&row.key).into_iter().flatten();
+        let mut trend: Vec<u64> = samples.copied().collect();
+        trend.extend(line.counts.map(|counts| counts.used));
+        OverviewPool {
+            size: line.counts.map(|counts| size(row, &counts.into())),
+            line,
+            ranges: ranges(&row.entries()),
+            trend,
+        }
+    }
+
+    /// Adds what is not known.
+    fn report(&self, overview: &mut Overview) {
+        for (kind, table) in &self.pools {
+            table.report(Kind::Pool(*kind), overview);
+        }
+        self.addresses.report(Kind::Address, overview);
+        self.reservations.report(Kind::Reservation, overview);
+        self.claims.report(Kind::Claim, overview);
+        self.networks.report(Kind::Network, overview);
+        self.slices.report(Kind::Slice, overview);
+    }
+
     fn waiting(&self, keep: impl Fn(&ClaimRow) -> bool) -> Readable<Vec<ClaimRow>> {
         let is_kept = |claim: &&ClaimRow| claim.is_waiting() && keep(claim);
         self.claims
@@ -212,14 +123,20 @@ impl Tables {
 #[derive(Debug, Default)]
 pub(super) struct State {
     server: String,
+    /// The namespace whose pools and claims are listed; `None` for all.
+    namespace: Option<String>,
+    is_go_provider: bool,
     tables: Mutex<Tables>,
     changed: Notify,
+    suspected: Notify,
 }
 
 impl State {
-    pub(super) fn new(server: String) -> Self {
+    pub(super) fn new(server: String, namespace: Option<String>, is_go_provider: bool) -> Self {
         Self {
             server,
+            namespace,
+            is_go_provider,
             ..Self::default()
         }
     }
@@ -231,6 +148,52 @@ impl State {
         tables.version = tables.version.saturating_add(1);
         drop(tables);
         self.changed.notify_one();
+    }
+
+    /// Changes the objects with what the API server has sent.
+    pub(super) fn receive(&self, change: impl FnOnce(&mut Tables)) {
+        self.update(|tables| {
+            tables.contact.answered = Some(Timestamp::now());
+            change(tables);
+        });
+    }
+
+    /// Records the answer to a heartbeat.
+    pub(super) fn heard(&self, answer: Answer) {
+        let now = Timestamp::now();
+        let mut tables = self.tables.lock();
+        let before = self.health(&tables, now);
+        tables.contact.apply(answer, now);
+        if before == self.health(&tables, now) {
+            return;
+        }
+        tables.version = tables.version.saturating_add(1);
+        drop(tables);
+        self.changed.notify_one();
+    }
+
+    /// A watch has failed: perhaps the API server does not answer.
+    pub(super) fn suspect(&self) {
+        self.suspected.notify_one();
+    }
+
+    /// Waits until a watch fails.
+    pub(super) async fn suspected(&self) {
+        self.suspected.notified().await;
+    }
+
+    fn health(&self, tables: &Tables, now: Timestamp) -> (Option<Outage>, Manager) {
+        let pools = tables.pools.values().flat_map(Table::iter);
+        let unprocessed = unprocessed(pools, tables.claims.iter(), self.is_go_provider, now);
+        let contact = &tables.contact;
+        let manager = manager(contact.leases.as_deref(), unprocessed, now);
+        (contact.outage.clone(), manager)
+    }
+
+    /// Whether an object of a namespace is listed. Global objects always are.
+    fn lists(&self, namespace: Option<&str>) -> bool {
+        let is_other = |only: &String| namespace.is_some_and(|namespace| namespace != only);
+        !self.namespace.as_ref().is_some_and(is_other)
     }
 
     /// Waits for a change since the last call.
@@ -272,31 +235,42 @@ impl State {
     #[cfg(test)]
     pub(super) fn finish_lists(&self) {
         self.update(|tables| {
-            tables
-                .pools
-                .values_mut()
-                .for_each(|table| table.is_listed = true);
-            tables.addresses.is_listed = true;
-            tables.reservations.is_listed = true;
-            tables.claims.is_listed = true;
+            tables.pools.values_mut().for_each(Table::finish_list);
+            tables.addresses.finish_list();
+            tables.reservations.finish_list();
+            tables.claims.finish_list();
+            tables.networks.finish_list();
+            tables.slices.finish_list();
         });
     }
 
     pub(super) fn overview(&self) -> Overview {
         let tables = self.tables.lock();
+        let time = Timestamp::now();
+        let (outage, manager) = self.health(&tables, time);
         let rows = tables.pools();
-        let waiting = tables.waiting(|_| true);
+        let waiting = tables.waiting(|claim| self.lists(Some(claim.key.namespace())));
         let lines = pools(rows.seen(), &waiting.as_ref());
-        let number = |count: usize| u64::try_from(count).unwrap_or_default();
+        let is_counted =
+            |claim: &&ClaimRow| claim.bound.is_some() && self.lists(Some(claim.key.namespace()));
         let bound = tables
             .claims
             .read()
-            .map(|claims| claims.filter(|claim| claim.bound.is_some()).count());
+            .map(|claims| claims.filter(is_counted).count());
+        let number = |count: usize| u64::try_from(count).unwrap_or_default();
+        let listed = tables.networks.read().map(|rows| {
+            let mut rows: Vec<NetworkRow> = rows.cloned().collect();
+            rows.sort_by(|a, b| a.name.cmp(&b.name));
+            rows
+        });
         let mut overview = Overview {
             version: tables.version,
-            time: Timestamp::now(),
+            time,
             server: self.server.clone(),
-            networks: networks(&rows.as_ref().map(|_| lines.as_slice())),
+            namespace: self.namespace.clone(),
+            outage,
+            manager,
+            networks: networks(listed.seen(), &rows.as_ref().map(|_| lines.as_slice())),
             pools: Vec::new(),
             bound: bound.known().map(|count| number(*count)),
             waiting: waiting.known().map(|claims| number(claims.len())),
@@ -304,32 +278,12 @@ impl State {
             missing: Vec::new(),
             problems: Vec::new(),
         };
-        overview.pools = rows
-            .seen()
-            .iter()
-            .zip(lines)
-            .map(|(row, line)| {
-                let mut trend: Vec<u64> = tables
-                    .samples
-                    .get(&row.key)
-                    .into_iter()
-                    .flatten()
-                    .copied()
-                    .collect();
-                trend.extend(line.counts.map(|counts| counts.used));
-                OverviewPool {
-                    line,
-                    ranges: ranges(&row.entries()),
-                    trend,
-                }
-            })
-            .collect();
-        for (kind, table) in &tables.pools {
-            table.report(Kind::Pool(*kind), &mut overview);
+        for (row, line) in rows.seen().iter().zip(lines) {
+            if self.lists(row.key.namespace.as_deref()) {
+                overview.pools.push(tables.overview_pool(row, line));
+            }
         }
-        tables.addresses.report(Kind::Address, &mut overview);
-        tables.reservations.report(Kind::Reservation, &mut overview);
-        tables.claims.report(Kind::Claim, &mut overview);
+        tables.report(&mut overview);
         overview
     }
 
@@ -337,7 +291,7 @@ impl State {
     pub(super) fn pool(
         &self,
         key: &PoolKey,
-        view: View,
+        part: MapPart,
     ) -> Result<Option<PoolWindow>, Vec<MissingRight>> {
         let tables = self.tables.lock();
         let all = tables.pools();
@@ -370,18 +324,20 @@ impl State {
             .reservations
             .read()
             .map(|rows| rows.filter(|row| row.slot.scope == pool.scope));
-        let waiting = tables.waiting(|claim| claim.pool == *key);
-        let claim_of = |key: &NamespacedName| tables.claims.get(key);
-        let pools = all.as_ref().map(Vec::as_slice);
-        Ok(Some(window(
-            pool,
-            &pools,
+        let is_of_pool = |row: &&SliceRow| row.block.as_ref().is_ok_and(|(pool, _)| pool == key);
+        let slices = tables
+            .slices
+            .read()
+            .map(|rows| rows.filter(is_of_pool).cloned().collect());
+        let objects = PoolObjects {
+            all: all.as_ref().map(Vec::as_slice),
             addresses,
             reservations,
-            waiting,
-            claim_of,
-            view,
-        )))
+            slices,
+            waiting: tables.waiting(|claim| claim.pool == *key),
+        };
+        let claim_of = |key: &NamespacedName| tables.claims.get(key);
+        Ok(Some(window(pool, objects, claim_of, part)))
     }
 
     /// Searches an address or prefix, or a part of a name.
@@ -397,24 +353,21 @@ impl State {
             reservations: tables.reservations.read(),
             claims: tables.claims.read(),
         };
-        let claim_of = |key: &NamespacedName| tables.claims.get(key);
+        let lookup = Lookup {
+            claim: |key: &NamespacedName| tables.claims.get(key),
+            address: |key: &NamespacedName| tables.addresses.get(key),
+            lists: |namespace: Option<&str>| self.lists(namespace),
+        };
         match parse_block(text) {
-            Ok(block) => searched.address(block, claim_of),
-            Err(_) => searched.text(text, claim_of, |key| tables.addresses.get(key)),
+            Ok(block) => searched.address(block, &lookup),
+            Err(_) => searched.text(text, &lookup),
         }
     }
 
-    /// The claims that wait for an address, the first one first; `None` if they may not be read.
-    pub(super) fn waiting(&self) -> Option<Vec<ClaimLine>> {
-        let waiting = self.tables.lock().waiting(|_| true);
-        if waiting.seen().is_empty() && !waiting.is_complete() {
-            return None;
-        }
-        let mut rows = waiting.into_seen();
-        rows.sort_by(|a, b| (a.created, &a.key).cmp(&(b.created, &b.key)));
-        rows.truncate(MAX_WAITING);
-        let mut lines = waiting_claims(rows, &[]);
-        lines.sort_by_key(|line| line.created);
-        Some(lines)
+    /// The claims that wait for an address, by pool and reason; `None` if they may not be read.
+    pub(super) fn waiting(&self) -> Option<Vec<WaitingGroup>> {
+        let is_listed = |claim: &ClaimRow| self.lists(Some(claim.key.namespace()));
+        let waiting = self.tables.lock().waiting(is_listed);
+        waiting.listed_if_known().map(waiting_groups)
     }
 }

@@ -4,149 +4,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::{IPReservation, InClusterKind, Pool, PoolKey};
-use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+use capi_ipam_api::{InClusterKind, PoolKey};
 use fantoccini::key::Key;
-use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use jiff::Timestamp;
+use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::guard::Guard;
+use super::heartbeat::Answer;
 use super::server::Page;
-use super::state::{State, Table};
+use super::state::State;
+use super::table::Table;
 use crate::error::MissingRight;
 use crate::load::Readable;
-use crate::model::{Report, View, show};
-use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
+use crate::model::{MapPart, OutageCause, Report, show};
+use crate::objects::PoolRow;
 use crate::render::{self, Style};
 
 #[path = "../../tests/browser/mod.rs"]
 mod browser;
 
+mod sample;
+
 use browser::Browser;
-
-fn ago(seconds: i64) -> String {
-    Timestamp::now()
-        .checked_sub(SignedDuration::from_secs(seconds))
-        .unwrap()
-        .to_string()
-}
-
-fn pool(
-    state: &State,
-    kind: InClusterKind,
-    namespace: &str,
-    name: &str,
-    spec: &Value,
-    status: &Value,
-) {
-    let object: Pool = serde_json::from_value(json!({
-        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind.name(), "spec": spec, "status": status,
-        "metadata": {
-            "name": name, "namespace": if kind.is_global() { None } else { Some(namespace) },
-            "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"],
-        },
-    }))
-    .unwrap();
-    state.update(|tables| {
-        tables
-            .pools
-            .entry(kind)
-            .or_default()
-            .insert(namespace, name, PoolRow::from(&object))
-    });
-}
-
-fn ready(counts: &Value) -> Value {
-    json!({ "ipAddresses": counts, "conditions": [{ "type": "Ready", "status": "True", "reason": "Ready",
-            "message": "", "lastTransitionTime": ago(9000) }] })
-}
-
-fn claim(
-    namespace: &str,
-    name: &str,
-    pool: &Value,
-    seconds: i64,
-    status: &Value,
-) -> IPAddressClaim {
-    serde_json::from_value(json!({
-        "metadata": {
-            "name": name, "namespace": namespace, "creationTimestamp": ago(seconds),
-            "labels": { "cluster.x-k8s.io/cluster-name": "prod" },
-            "ownerReferences": [{ "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "VSphereVM",
-                                  "name": format!("prod-{name}"), "uid": "1", "controller": true }],
-        },
-        "spec": { "poolRef": pool, "clusterName": "prod" }, "status": status,
-    }))
-    .unwrap()
-}
-
-/// A claim with its address.
-fn bind(state: &State, namespace: &str, name: &str, pool: &Value, address: &str, prefix: u8) {
-    let claim = claim(
-        namespace,
-        name,
-        pool,
-        86_400 * 3,
-        &json!({ "addressRef": { "name": name } }),
-    );
-    let object: IPAddress = serde_json::from_value(json!({
-        "metadata": { "name": name, "namespace": namespace, "creationTimestamp": ago(86_400 * 3) },
-        "spec": { "poolRef": pool, "claimRef": { "name": name }, "address": address, "prefix": prefix },
-    }))
-    .unwrap();
-    state.update(|tables| {
-        tables
-            .claims
-            .insert(namespace, name, ClaimRow::of(&claim).unwrap());
-        tables
-            .addresses
-            .insert(namespace, name, AddressRow::of(&object).unwrap());
-    });
-}
-
-fn wait(
-    state: &State,
-    namespace: &str,
-    name: &str,
-    pool: &Value,
-    seconds: i64,
-    reason: &str,
-    message: &str,
-) {
-    let condition = json!({ "type": "Ready", "status": "False", "reason": reason, "message": message,
-                            "lastTransitionTime": ago(seconds) });
-    let claim = claim(
-        namespace,
-        name,
-        pool,
-        seconds,
-        &json!({ "conditions": [condition] }),
-    );
-    state.update(|tables| {
-        tables
-            .claims
-            .insert(namespace, name, ClaimRow::of(&claim).unwrap())
-    });
-}
-
-fn reserve(state: &State, scope: &str, pool: &Value, address: &str, spec: &Value) {
-    let name = format!("{scope}.{address}");
-    let mut all = json!({ "scope": scope, "address": address, "poolRef": pool });
-    all.as_object_mut()
-        .unwrap()
-        .extend(spec.as_object().unwrap().clone());
-    let object: IPReservation = serde_json::from_value(
-        json!({ "metadata": { "name": name, "creationTimestamp": ago(600) }, "spec": all }),
-    )
-    .unwrap();
-    let row = ReservationRow::of(&object).unwrap_or_else(|| panic!("{name} has no effect"));
-    state.update(|tables| tables.reservations.insert("", &name, row));
-}
-
-fn reference(kind: &str, name: &str) -> Value {
-    json!({ "apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": name })
-}
+use sample::{bind, lease, make_crowded, pool, ready, reference, sample};
 
 /// Serves the page, and returns its address.
 async fn serve(state: &Arc<State>) -> String {
@@ -155,170 +36,6 @@ async fn serve(state: &Arc<State>) -> String {
     let address = guard.address();
     tokio::spawn(Page::new(guard, Arc::clone(state)).serve(listener));
     address
-}
-
-fn sample() -> Arc<State> {
-    let state = Arc::new(State::new("https://management.example.com:6443".to_owned()));
-    let web = reference("InClusterIPPool", "web");
-    let data = reference("GlobalInClusterIPPool", "data-center");
-    let spec = json!({ "addresses": ["10.0.0.10-10.0.0.250"], "prefix": 24, "gateway": "10.0.0.1",
-                       "excludedAddresses": ["10.0.0.100-10.0.0.109"], "addressReuseGracePeriodSeconds": 3600 });
-    let counts = json!({ "total": 231, "used": 120, "free": 99, "outOfRange": 0, "reserved": 5, "coolingDown": 7 });
-    for number in 0..120 {
-        let last = if number < 90 {
-            10 + number
-        } else {
-            110 + number - 90
-        };
-        bind(
-            &state,
-            "team-a",
-            &format!("web-{number}"),
-            &web,
-            &format!("10.0.0.{last}"),
-            24,
-        );
-    }
-    for last in 150..157 {
-        reserve(
-            &state,
-            "p.team-a.web",
-            &json!({ "kind": "InClusterIPPool", "namespace": "team-a", "name": "web" }),
-            &format!("10.0.0.{last}"),
-            &json!({ "releasedAt": ago(900), "claimRef": { "namespace": "team-a", "name": format!("old-{last}"), "uid": "u" } }),
-        );
-    }
-    for last in 200..205 {
-        reserve(
-            &state,
-            "p.team-a.web",
-            &json!({ "kind": "InClusterIPPool", "namespace": "team-a", "name": "web" }),
-            &format!("10.0.0.{last}"),
-            &json!({}),
-        );
-    }
-    pool(
-        &state,
-        InClusterKind::IPPool,
-        "team-a",
-        "web",
-        &spec,
-        &ready(&counts),
-    );
-    let spec = json!({ "addresses": ["172.16.0.0/16"], "prefix": 16, "gateway": "172.16.0.1", "network": "backbone" });
-    let counts = json!({ "total": 65_533, "used": 6_000, "free": 59_533, "outOfRange": 0, "reserved": 0, "coolingDown": 0 });
-    pool(
-        &state,
-        InClusterKind::GlobalIPPool,
-        "",
-        "data-center",
-        &spec,
-        &ready(&counts),
-    );
-    for number in 2_u32..6_002 {
-        let number = number + (number / 700) * 3_000;
-        let address = format!("172.16.{}.{}", number / 256, number % 256);
-        bind(
-            &state,
-            "team-b",
-            &format!("node-{number}"),
-            &data,
-            &address,
-            16,
-        );
-    }
-    let spec = json!({ "addresses": ["192.168.7.20-192.168.7.27"], "prefix": 24, "gateway": "192.168.7.1" });
-    let counts = json!({ "total": 8, "used": 8, "free": 0, "outOfRange": 1, "reserved": 0, "coolingDown": 0 });
-    let mut status = ready(&counts);
-    let exhausted = json!({ "type": "Exhausted", "status": "True", "reason": "Exhausted", "lastTransitionTime": ago(60),
-                            "message": "All 8 addresses are in use." });
-    status["conditions"].as_array_mut().unwrap().push(exhausted);
-    pool(
-        &state,
-        InClusterKind::IPPool,
-        "team-b",
-        "edge",
-        &spec,
-        &status,
-    );
-    let edge = reference("InClusterIPPool", "edge");
-    for number in 0..8 {
-        bind(
-            &state,
-            "team-b",
-            &format!("edge-{number}"),
-            &edge,
-            &format!("192.168.7.{}", 20 + number),
-            24,
-        );
-    }
-    bind(&state, "team-b", "edge-old", &edge, "192.168.7.99", 24);
-    let message = "The pool InClusterIPPool team-b/edge has no free address.";
-    wait(
-        &state,
-        "team-b",
-        "edge-8",
-        &edge,
-        7_300,
-        "PoolExhausted",
-        message,
-    );
-    wait(
-        &state,
-        "team-b",
-        "edge-9",
-        &edge,
-        610,
-        "PoolExhausted",
-        message,
-    );
-    let none = reference("InClusterIPPool", "storage");
-    wait(
-        &state,
-        "team-c",
-        "disk-0",
-        &none,
-        95,
-        "PoolNotFound",
-        "The pool InClusterIPPool team-c/storage does not exist.",
-    );
-    let spec = json!({ "prefixes": ["fd00:10::/40"], "allocationPrefixLength": 64, "network": "backbone" });
-    let counts = json!({ "total": 16_777_216, "used": 3, "free": 16_777_213, "outOfRange": 0, "reserved": 0, "coolingDown": 0 });
-    pool(
-        &state,
-        InClusterKind::GlobalPrefixPool,
-        "",
-        "pods",
-        &spec,
-        &ready(&counts),
-    );
-    let pods = reference("GlobalInClusterPrefixPool", "pods");
-    for number in 0..3 {
-        bind(
-            &state,
-            "team-b",
-            &format!("pods-{number}"),
-            &pods,
-            &format!("fd00:10:0:{number}::"),
-            64,
-        );
-    }
-    let spec = json!({ "addresses": ["10.9.0.0/33"], "prefix": 24 });
-    let status = json!({ "conditions": [{ "type": "Ready", "status": "False", "reason": "InvalidSpec",
-                         "message": "", "lastTransitionTime": ago(60) }] });
-    pool(
-        &state,
-        InClusterKind::IPPool,
-        "team-c",
-        "broken",
-        &spec,
-        &status,
-    );
-    state.finish_lists();
-    for used in [104, 108, 107, 112, 112, 113, 115, 114, 118, 119, 120] {
-        state.sample_of("web", used);
-    }
-    state
 }
 
 fn picture(name: &str) -> PathBuf {
@@ -346,96 +63,206 @@ async fn take_picture(browser: &Browser, width: u32, name: &str) {
     browser.resize(width, 900).await;
 }
 
+/// A view of the page: its name, its address, and a selector of what it shows when it is complete.
+type ViewOfPage = (&'static str, &'static str, &'static str);
+
+const VIEWS: [ViewOfPage; 12] = [
+    ("overview", "", ".pools tbody tr:nth-child(7)"),
+    ("problems", "?show=problems", ".groups [aria-current]"),
+    (
+        "pool",
+        "pool/InClusterIPPool/team-a/web?at=10.0.0.12",
+        ".cell.allocated",
+    ),
+    (
+        "map",
+        "pool/GlobalInClusterIPPool/-/data-center",
+        ".cell.allocated",
+    ),
+    (
+        "exhausted",
+        "pool/InClusterIPPool/team-b/edge",
+        ".cell.allocated",
+    ),
+    (
+        "slices",
+        "pool/InClusterIPPool/team-a/racks",
+        ".slices tbody tr:nth-child(2)",
+    ),
+    ("six", "pool/GlobalInClusterIPPool/-/six", ".cell.allocated"),
+    (
+        "network",
+        "network/backbone",
+        ".pools tbody tr:nth-child(2)",
+    ),
+    ("address", "search?q=10.0.0.12", ".holders tbody tr"),
+    (
+        "search",
+        "search?q=web-11",
+        ".claims tbody tr:nth-child(11)",
+    ),
+    ("part", "search?q=10.0.0.2", ".holders tbody tr"),
+    ("waiting", "waiting", ".waiting tbody tr"),
+];
+
+/// A browser with the page, and what the pictures are made of.
+struct Studio {
+    browser: Browser,
+    base: String,
+}
+
+impl Studio {
+    async fn open(state: &Arc<State>) -> Self {
+        let address = serve(state).await;
+        let browser = Browser::start().await;
+        let base = address.split("/?").next().unwrap().to_owned();
+        browser.resize(1280, 900).await;
+        browser.open(&address).await;
+        browser.wait_for("document.querySelector('#live').dataset.state === 'live' || document.querySelector('.notice')").await;
+        Self { browser, base }
+    }
+
+    /// Takes pictures of some views, in both color schemes, on a wide screen and on a phone.
+    async fn shoot(&self, views: &[ViewOfPage], prefix: &str) {
+        for scheme in ["light", "dark"] {
+            self.browser.set_color_scheme(scheme).await;
+            for (width, size) in [(1280, "wide"), (390, "phone")] {
+                self.browser.resize(width, 900).await;
+                for (name, view, complete) in views {
+                    self.browser.open(&format!("{}/#/{view}", self.base)).await;
+                    // The layout depends on the width.
+                    self.browser.run("location.reload()").await;
+                    self.browser
+                        .wait_for(&format!("document.querySelector('{complete}')"))
+                        .await;
+                    let name = format!("{prefix}{name}-{size}-{scheme}");
+                    self.check(&name, width).await;
+                    take_picture(&self.browser, width, &name).await;
+                }
+            }
+        }
+    }
+
+    /// Zooms into the second block of a large pool with the keyboard.
+    async fn zoom(&self) {
+        self.browser.resize(1280, 900).await;
+        let pool = "pool/GlobalInClusterIPPool/-/data-center";
+        self.browser.open(&format!("{}/#/{pool}", self.base)).await;
+        self.browser
+            .wait_for("document.querySelector('.cell.allocated')")
+            .await;
+        self.browser
+            .run("document.querySelector('.map .cell').focus()")
+            .await;
+        self.browser
+            .press(&format!("{}{}", &*Key::Right, &*Key::Enter))
+            .await;
+        self.browser
+            .wait_for("document.querySelector('.trail:not([hidden])')")
+            .await;
+    }
+
+    /// What a picture does not show: the page does not scroll sideways, and every text has enough
+    /// contrast.
+    async fn check(&self, name: &str, width: u32) {
+        let scroll = "return document.documentElement.scrollWidth";
+        let scroll = self.browser.run(scroll).await;
+        assert!(
+            scroll.as_u64().unwrap() <= u64::from(width),
+            "{name} scrolls: {scroll}"
+        );
+        let script = format!("return ({})()", include_str!("tests/contrast.js"));
+        let low = self.browser.run(&script).await;
+        assert_eq!(low, json!([]), "{name}: texts with a contrast below 4.5");
+        let small = "return [...document.querySelectorAll('.map .cell')].map((cell) => cell.offsetWidth).find((width) => width < 24) ?? 24";
+        if width < 600 {
+            assert_eq!(
+                self.browser.run(small).await,
+                json!(24),
+                "{name}: a small cell"
+            );
+        }
+    }
+}
+
 /// Writes pictures of all views to `target/screenshots`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "writes files; run it to look at the page"]
 async fn screenshots() {
     let state = sample();
-    let address = serve(&state).await;
-    let browser = Browser::start().await;
-    let base = address.split("/?").next().unwrap().to_owned();
-    browser.resize(1280, 900).await;
-    browser.open(&address).await;
-    browser
-        .wait_for("document.querySelectorAll('.pools tbody tr').length === 5")
-        .await;
-    for scheme in ["light", "dark"] {
-        browser.set_color_scheme(scheme).await;
-        for (width, size) in [(1280, "wide"), (390, "phone")] {
-            browser.resize(width, 900).await;
-            let shot = async |name: &str| {
-                let scroll = browser
-                    .run("return document.documentElement.scrollWidth")
-                    .await;
-                assert!(
-                    scroll.as_u64().unwrap() <= u64::from(width),
-                    "{name} {size} scrolls: {scroll}"
-                );
-                take_picture(&browser, width, &format!("{name}-{size}-{scheme}")).await;
-            };
-            browser.open(&format!("{base}/#/")).await;
-            browser
-                .wait_for("document.querySelectorAll('.pools tbody tr').length === 5")
-                .await;
-            shot("overview").await;
-            browser
-                .open(&format!(
-                    "{base}/#/pool/InClusterIPPool/team-a/web?at=10.0.0.12"
-                ))
-                .await;
-            browser
-                .wait_for("document.querySelectorAll('.cell.allocated').length > 100")
-                .await;
-            shot("pool").await;
-            browser
-                .open(&format!(
-                    "{base}/#/pool/GlobalInClusterIPPool/-/data-center"
-                ))
-                .await;
-            browser
-                .wait_for("document.querySelectorAll('.map .cell').length === 1024")
-                .await;
-            shot("map").await;
-            browser
-                .run("document.querySelector('.map .cell').focus()")
-                .await;
-            browser
-                .press(&format!("{r}{r}{e}", r = &*Key::Right, e = &*Key::Enter))
-                .await;
-            browser
-                .wait_for("document.querySelector('.trail:not([hidden])')")
-                .await;
-            shot("zoomed").await;
-            browser
-                .open(&format!("{base}/#/pool/InClusterIPPool/team-b/edge"))
-                .await;
-            browser
-                .wait_for("document.querySelectorAll('.map .cell').length === 32")
-                .await;
-            shot("exhausted").await;
-            browser.open(&format!("{base}/#/search?q=10.0.0.12")).await;
-            browser
-                .wait_for("document.querySelectorAll('.holders tbody tr').length === 1")
-                .await;
-            shot("address").await;
-            browser.open(&format!("{base}/#/search?q=web-11")).await;
-            browser
-                .wait_for("document.querySelectorAll('.claims tbody tr').length === 11")
-                .await;
-            shot("search").await;
-            browser.open(&format!("{base}/#/waiting")).await;
-            browser
-                .wait_for("document.querySelectorAll('.claims tbody tr').length === 3")
-                .await;
-            shot("waiting").await;
-        }
-    }
+    let studio = Studio::open(&state).await;
+    studio.shoot(&VIEWS, "").await;
+    studio.zoom().await;
+    take_picture(&studio.browser, 1280, "zoomed-wide-dark").await;
+    make_crowded(&state);
+    studio.shoot(&[VIEWS[0], VIEWS[11]], "crowded-").await;
     assert_eq!(
-        browser.log().await,
+        studio.browser.log().await,
         "",
         "no violation of the policy, no error"
     );
-    browser.close().await;
+    studio.browser.close().await;
+}
+
+/// Writes pictures of the page when something is broken.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "writes files; run it to look at the page"]
+async fn screenshots_of_failures() {
+    let notice = |name, view| (name, view, ".notice");
+    let views = [
+        notice("overview", ""),
+        notice("pool", "pool/InClusterIPPool/team-a/web"),
+        notice("waiting", "waiting"),
+    ];
+    let state = sample();
+    let studio = Studio::open(&state).await;
+    state.heard(Answer::Leases(vec![lease(300)]));
+    studio.shoot(&views, "no-manager-").await;
+    let reason = "Connection refused (os error 111)".to_owned();
+    state.heard(Answer::None(OutageCause::Refused, reason));
+    studio.shoot(&views, "no-server-").await;
+    studio.browser.close().await;
+
+    let state = sample();
+    for (resource, pick) in [
+        ("ipreservations", 0),
+        ("ipaddressclaims", 1),
+        ("ipaddresses", 2),
+    ] {
+        let right = MissingRight {
+            verb: "list",
+            resource: format!("{resource}.ipam.cluster.x-k8s.io"),
+            namespace: None,
+        };
+        state.update(|tables| match pick {
+            0 => tables.reservations.missing(right),
+            1 => tables.claims.missing(right),
+            _ => tables.addresses.missing(right),
+        });
+    }
+    state.heard(Answer::Refused);
+    let studio = Studio::open(&state).await;
+    studio.shoot(&views, "no-rights-").await;
+    studio.browser.close().await;
+
+    let state = Arc::new(State::new(
+        "https://management.example.com:6443".to_owned(),
+        None,
+        false,
+    ));
+    state.finish_lists();
+    let studio = Studio::open(&state).await;
+    studio
+        .shoot(
+            &[
+                ("overview", "", ".first"),
+                ("waiting", "waiting", ".empty"),
+                ("search", "search?q=x", ".empty:not([hidden])"),
+            ],
+            "empty-",
+        )
+        .await;
+    studio.browser.close().await;
 }
 
 /// Writes the pictures of the documentation: the page, and a command in a terminal.
@@ -497,7 +324,7 @@ fn what_may_not_be_listed_is_unknown() {
     assert!(all.waiting.is_some() && all.bound.is_some() && state.search("10.0.0.10").is_complete);
     assert!(
         state
-            .pool(&web, View::All)
+            .pool(&web, MapPart::default())
             .unwrap()
             .unwrap()
             .window
@@ -519,19 +346,23 @@ fn what_may_not_be_listed_is_unknown() {
     assert_eq!((unknown.waiting, unknown.bound), (None, None));
     assert!(unknown.pools.iter().all(|pool| pool.line.waiting.is_none()));
     assert_eq!(
-        state.pool(&web, View::All).unwrap().unwrap().waiting_count,
+        state
+            .pool(&web, MapPart::default())
+            .unwrap()
+            .unwrap()
+            .waiting_count,
         None
     );
     assert!(!state.search("web-1").is_complete);
 
     state.update(|tables| tables.reservations.missing(right("reservations")));
-    let pool = state.pool(&web, View::All).unwrap().unwrap();
+    let pool = state.pool(&web, MapPart::default()).unwrap().unwrap();
     assert!(
         pool.window.is_none() && pool.details.counts.free.is_none(),
         "what is free is unknown"
     );
     let missing = PoolKey::new(InClusterKind::IPPool, Some("team-a"), "none");
-    assert!(state.pool(&missing, View::All).unwrap().is_none());
+    assert!(state.pool(&missing, MapPart::default()).unwrap().is_none());
     state.update(|tables| {
         tables
             .pools
@@ -540,7 +371,7 @@ fn what_may_not_be_listed_is_unknown() {
             .missing(right("pools"))
     });
     assert!(
-        state.pool(&missing, View::All).is_err(),
+        state.pool(&missing, MapPart::default()).is_err(),
         "it is unknown whether there is such a pool"
     );
 }
@@ -594,7 +425,11 @@ fn shown(state: &State) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement; run it in a release build"]
 async fn update_of_100000_addresses_is_fast() {
-    let state = Arc::new(State::new("https://management.example.com:6443".to_owned()));
+    let state = Arc::new(State::new(
+        "https://management.example.com:6443".to_owned(),
+        None,
+        false,
+    ));
     let large = reference("GlobalInClusterIPPool", "large");
     let spec = json!({ "addresses": ["10.0.0.0/15"], "prefix": 15, "gateway": "10.0.0.1" });
     let counts = |used: u32| json!({ "total": 131_069, "used": used, "free": 131_069 - used, "outOfRange": 0, "reserved": 0, "coolingDown": 0 });

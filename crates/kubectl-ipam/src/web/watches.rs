@@ -5,20 +5,22 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::{IPReservation, InClusterKind, Pool, names};
+use capi_ipam_api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool, names};
 use capi_ipam_controller::client::error_chain;
-use capi_ipam_controller::watch::WatchApi;
+use capi_ipam_controller::watch::{MaybeInvalid, WatchApi};
 use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim};
 use futures::StreamExt;
-use kube::runtime::watcher::{self, Config, watcher as start_watch};
+use kube::runtime::watcher::{self, Config, Event, watcher as start_watch};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
-use super::state::{State, Table, Tables};
+use super::heartbeat;
+use super::state::{State, Tables};
+use super::table::Table;
 use crate::cluster::{Cluster, Kind, PAGE_SIZE, WATCH_TIMEOUT};
 use crate::error::{Error, MissingRight};
-use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow};
 
 /// Time before a failed watch is opened again.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -28,6 +30,7 @@ const REFUSED_DELAY: Duration = Duration::from_secs(15);
 /// Starts the watches. They end when the set is dropped.
 pub(super) fn start(cluster: &Cluster, state: &Arc<State>) -> Result<JoinSet<()>, Error> {
     let mut watches = JoinSet::new();
+    watches.spawn(heartbeat::run(cluster.client.clone(), Arc::clone(state)));
     for pool in InClusterKind::ALL {
         if let Some((watch, _)) = Watch::new(cluster, state, Kind::Pool(pool))? {
             let client = watch.client.clone();
@@ -46,7 +49,23 @@ pub(super) fn start(cluster: &Cluster, state: &Arc<State>) -> Result<JoinSet<()>
         let api = move |_: Option<&str>| WatchApi::<IPReservation>::all(client.clone());
         watches.spawn(watch.run(api, ReservationRow::of, |tables| &mut tables.reservations));
     } else {
-        state.update(|tables| tables.reservations.failed(None));
+        state.update(|tables| tables.reservations.skip_list());
+    }
+    if let Some((watch, _)) = Watch::new(cluster, state, Kind::Network)? {
+        let client = watch.client.clone();
+        let api = move |_: Option<&str>| WatchApi::<IPNetwork>::all(client.clone());
+        let row = |network: &IPNetwork| Some(NetworkRow::from(network.clone()));
+        watches.spawn(watch.run(api, row, |tables| &mut tables.networks));
+    } else {
+        state.update(|tables| tables.networks.skip_list());
+    }
+    if let Some((watch, _)) = Watch::new(cluster, state, Kind::Slice)? {
+        let client = watch.client.clone();
+        let api = move |_: Option<&str>| WatchApi::<IPSlice>::all(client.clone());
+        let row = |slice: &IPSlice| Some(SliceRow::from(slice.clone()));
+        watches.spawn(watch.run(api, row, |tables| &mut tables.slices));
+    } else {
+        state.update(|tables| tables.slices.skip_list());
     }
     if let Some((watch, version)) = Watch::new(cluster, state, Kind::Address)? {
         let (client, version) = (watch.client.clone(), contract(version));
@@ -132,7 +151,7 @@ impl Watch {
             while let Some(event) = events.next().await {
                 let error = match event {
                     Ok(event) => {
-                        self.state.update(|tables| table(tables).apply(event, &row));
+                        self.receive(event, &row, &table);
                         continue;
                     }
                     Err(error) => error,
@@ -143,8 +162,8 @@ impl Watch {
                         self.kind.plural(),
                         error_chain(&error)
                     );
-                    self.state
-                        .update(|tables| table(tables).failed(Some(problem)));
+                    self.state.update(|tables| table(tables).failed(problem));
+                    self.state.suspect();
                     tokio::time::sleep(RETRY_DELAY).await;
                     continue;
                 };
@@ -155,11 +174,25 @@ impl Watch {
                     namespace = Some(&self.own_namespace);
                 } else {
                     // The rows of a list stay; it is read again, since there is no watch.
-                    self.state.update(|tables| table(tables).failed(None));
+                    self.state.update(|tables| table(tables).skip_list());
                     tokio::time::sleep(REFUSED_DELAY).await;
                 }
                 break;
             }
+        }
+    }
+
+    fn receive<K: Resource, V>(
+        &self,
+        event: Event<MaybeInvalid<K>>,
+        row: impl Fn(&K) -> Option<V>,
+        table: impl Fn(&mut Tables) -> &mut Table<V>,
+    ) {
+        // kube sends `Init` before its request.
+        if matches!(event, Event::Init) {
+            self.state.update(|tables| table(tables).apply(event, row));
+        } else {
+            self.state.receive(|tables| table(tables).apply(event, row));
         }
     }
 

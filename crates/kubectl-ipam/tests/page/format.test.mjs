@@ -1,13 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { count, duration, kindText, percent, plural, poolLink, poolText } from "../../src/web/page/format.js";
+import { count, duration, kindText, networkLink, percent, plural, poolLink, poolText } from "../../src/web/page/format.js";
 
 test("large counts are powers, and unknown ones a question mark", () => {
   assert.equal(count(1234567), "1,234,567");
   assert.equal(count(2n ** 64n), "2⁶⁴");
-  assert.equal(count("340282366920938463463374607431768211455"), "3.4 × 10³⁸");
+  assert.equal(count("340282366920938463463374607431768211455"), "2¹²⁸ − 1");
+  assert.equal(count("340282366920938463463374600000000000000"), "3.4 × 10³⁸");
   assert.equal(count(null), "?");
+  assert.equal(count(String(2n ** 64n - 9n)), "2⁶⁴ − 9");
+  assert.equal(count(9223372036854775807), "≥ 2⁶³", "the status cannot hold more");
 });
 
 test("a noun has the number of its count", () => {
@@ -17,8 +20,9 @@ test("a noun has the number of its count", () => {
 });
 
 test("a share is 0 or 100 percent only if it is exact", () => {
-  const shares = [[0, 1000], [1, 1000], [999, 1000], [1000, 1000], [1, 0]];
-  assert.deepEqual(shares.map(([part, total]) => percent(part, total)), [0, 1, 99, 100, 0]);
+  const shares = [[0n, 1000n], [1n, 1000n], [994n, 1000n], [1000n, 1000n], [1n, 0n], [9n, 2n ** 64n], [56n, 100n]];
+  const texts = ["0 %", "<1 %", ">99 %", "100 %", "0 %", "<1 %", "56 %"];
+  assert.deepEqual(shares.map(([part, total]) => percent(part, total)), texts);
 });
 
 test("a duration has its largest unit", () => {
@@ -32,5 +36,6 @@ test("a link to a pool has its kind, namespace and name", () => {
   assert.equal(poolLink(local, "fd00::/64"), "#/pool/InClusterIPPool/team-a/web?at=fd00%3A%3A%2F64");
   assert.equal(poolLink(global), "#/pool/GlobalInClusterIPPool/-/shared");
   assert.deepEqual([poolText(local), poolText(global)], ["team-a/web", "shared"]);
+  assert.equal(networkLink("a b"), "#/network/a%20b");
   assert.equal(kindText("InClusterIPPool", "lab"), "IP pool, network lab");
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import {
-  cellClass, cellText, ends, firstUsable, indexOf, isWhole, moved, parsePosition, placeOf, sizeOf, zoomed,
+  cellClass, cellText, cellsFor, ends, firstUsable, indexOf, isWhole, layoutOf, moved, parsePosition, placeOf, sizeOf, zoomed,
 } from "../../src/web/page/map_window.js";
 
 /** Three cells of 2⁶⁰ addresses of a pool, of which the last one has fewer. */
@@ -52,9 +52,25 @@ test("a position is an address, or a start with a length", () => {
 test("a cell has the state of most of its addresses, and a shade", () => {
   const cell = { index: 0, allocated: 1, reserved: 0, coolingDown: 2, full: false };
   assert.equal(cellClass(undefined, 16n), "cell");
-  assert.equal(cellClass(cell, 16n), "cell cooling level-2");
+  assert.equal(cellClass(cell, 16n), "cell cooling level-3");
   assert.equal(cellClass({ ...cell, full: true }, 3n), "cell cooling level-8");
   assert.equal(cellClass(cell, 2n ** 64n), "cell cooling level-1", "a few addresses are visible");
+});
+
+test("1 and 5 of 64 addresses look different", () => {
+  const cell = (allocated) => cellClass({ index: 0, allocated, reserved: 0, coolingDown: 0, full: false }, 64n);
+  assert.deepEqual([1, 5, 32, 63].map(cell), [1, 2, 6, 7].map((level) => `cell allocated level-${level}`));
+});
+
+test("cells are large enough for a finger, and their number is a power of two", () => {
+  const labels = ["172.16.10.0"];
+  assert.deepEqual(layoutOf(332, labels), { columns: 8, beside: 11 });
+  assert.deepEqual(layoutOf(870, labels), { columns: 32, beside: 11 });
+  assert.deepEqual(layoutOf(600, labels), { columns: 16, beside: 11 });
+  const long = ["fd00:30:0:7:ffff:ffff:ffff:ff00"];
+  assert.deepEqual(layoutOf(870, long), { columns: 32, beside: 0 }, "a long label is above its row");
+  assert.deepEqual(layoutOf(332, long), { columns: 8, beside: 0 });
+  assert.deepEqual([8, 32].map(cellsFor), [256, 1024]);
 });
 
 test("a cell without an address that can be allocated says why", () => {
@@ -69,7 +85,7 @@ test("a cell without an address that can be allocated says why", () => {
 
 test("addresses outside of the pool do not count for the shade of a cell", () => {
   const cell = { index: 0, allocated: 1, reserved: 0, coolingDown: 0, outside: 14, full: false };
-  assert.equal(cellClass(cell, 16n), "cell allocated level-4");
+  assert.equal(cellClass(cell, 16n), "cell allocated level-6");
   assert.equal(cellClass({ ...cell, allocated: 0 }, 16n), "cell", "free");
   assert.equal(cellText("10.0.0.0", cell, 16n), "10.0.0.0, block of 16, 1 allocated, 14 outside of the pool");
 });

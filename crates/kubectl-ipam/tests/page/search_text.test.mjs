@@ -4,17 +4,19 @@ import { test } from "node:test";
 import { parseRoute } from "../../src/web/page/route.js";
 import { resultText } from "../../src/web/page/search_text.js";
 
-const nothing = { matches: [], pools: [], holders: [], claims: [], isLimited: false, isComplete: true };
+const none = { pools: 0, holders: 0, claims: 0 };
+const nothing = { matches: [], pools: [], holders: [], claims: [], totals: none, isComplete: true };
 
 test("the result of a search is a sentence", () => {
   assert.equal(resultText(nothing), "Nothing found.");
   assert.equal(resultText({ ...nothing, isComplete: false }), "Nothing found in what you may list.");
-  const found = { ...nothing, pools: [{}], holders: [{}, {}], claims: [{}], isLimited: true };
-  assert.equal(resultText(found), "1 pool, 2 addresses, 1 claim. There are more: write more of the name.");
+  const totals = { pools: 1, holders: 2, claims: 250 };
+  const found = { ...nothing, pools: [{}], holders: [{}, {}], claims: Array(100).fill({}), totals };
+  assert.equal(resultText(found), "1 pool, 2 addresses, 250 claims (the first 100 are listed).");
 });
 
 test("an address without a holder is free only if everything was read", () => {
-  const found = { ...nothing, matches: [{}] };
+  const found = { ...nothing, matches: [{}], totals: { ...none, pools: 1 } };
   assert.equal(resultText(found), "1 pool. Nothing holds the address.");
   assert.equal(resultText({ ...found, isComplete: false }), "1 pool. It is unknown who holds the address.");
 });

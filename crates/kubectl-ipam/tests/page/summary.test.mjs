@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { emptyText, shownPools, tiles } from "../../src/web/page/summary.js";
+import { emptyText, isNew, poolState, poolsOf, shownPools, STATE_COLUMN, tiles } from "../../src/web/page/summary.js";
 
 /** A pool of 10 addresses. */
 function pool(name, properties = {}) {
@@ -9,7 +9,8 @@ function pool(name, properties = {}) {
   const { free = 10, ...others } = properties;
   return {
     pool: { kind: "InClusterIPPool", namespace: "team-a", name },
-    ready: "True", counts: { ...counts, free, used: 10 - free }, waiting: 0, ranges: "", trend: [], ...others,
+    ready: "True", counts: { ...counts, free, used: 10 - free }, size: { total: "10", free: String(free) }, waiting: 0,
+    ranges: "", trend: [], ...others,
   };
 }
 
@@ -24,8 +25,8 @@ test("the tile of pools counts those that are not ready", () => {
 });
 
 test("the tile of full pools counts those without a free address", () => {
-  const pools = [pool("a", { free: 0 }), pool("b", { free: 1 }), pool("c", { free: 2 }), pool("d", { counts: null })];
-  assert.deepEqual(tiles(overview(pools)).full, { number: 2, note: "1 without a free address", kind: "warn" });
+  const pools = [pool("a", { free: 0 }), pool("b", { free: 1 }), pool("c", { free: 2 }), pool("d", { size: null })];
+  assert.deepEqual(tiles(overview(pools)).full, { number: 2, note: "1 without a free address", kind: "bad" });
 });
 
 test("an unknown number of waiting claims is no problem", () => {
@@ -37,8 +38,8 @@ test("pools are filtered by their texts, and sorted by a column and then by name
   const pools = [pool("c", { network: "lab" }), pool("b", { free: 3 }), pool("a", { free: 3, ranges: "10.0.0.0/24" })];
   const names = (filter, sorted) => shownPools(pools, filter, sorted).map((pool) => pool.pool.name).join("");
   assert.equal(names("", 0), "abc");
-  assert.equal(names("", 3), "abc", "free");
-  assert.equal(names("", 2), "abc", "used");
+  assert.equal(names("", 4), "abc", "free");
+  assert.equal(names("", 3), "abc", "used");
   assert.equal(names(" LAB ", 0), "c");
   assert.equal(names("10.0", 0), "a");
 });
@@ -46,6 +47,31 @@ test("pools are filtered by their texts, and sorted by a column and then by name
 test("an empty table says why it is empty", () => {
   assert.equal(emptyText(overview([pool("a")])), "No pool matches the filter.");
   assert.equal(emptyText(overview([], { listing: ["pools"] })), "Reading the pools…");
-  assert.equal(emptyText(overview([], { missing: ["list pools"] })), "You may not list the pools.");
+  assert.equal(emptyText(overview([], { missing: ["list pools"] })), "It is unknown whether there are pools: you may not list all of them.");
   assert.equal(emptyText(overview([])), "The cluster has no pools.");
+  assert.equal(emptyText(overview([], { namespace: "lab" })), "There are no pools in the namespace lab, and no global ones.");
+  assert.deepEqual([isNew(overview([])), isNew(overview([], { missing: ["x"] })), isNew(overview([pool("a")]))], [true, false, false]);
+});
+
+test("a full pool is not ready, and problems are first", () => {
+  const pools = [
+    pool("ready"), pool("unknown", { ready: "Unknown" }), pool("nearly", { free: 1 }), pool("waits", { waiting: 2 }),
+    pool("full", { free: 0 }), pool("urgent", { free: 0, waiting: 3 }), pool("broken", { ready: "False", reason: "InvalidSpec" }),
+  ];
+  const texts = shownPools(pools, "", STATE_COLUMN).map((pool) => `${pool.pool.name}: ${poolState(pool).text}`);
+  assert.deepEqual(texts, [
+    "broken: InvalidSpec", "urgent: Full", "full: Full", "waits: Claims wait", "nearly: Nearly full",
+    "unknown: No conditions", "ready: Ready",
+  ]);
+  const names = (group) => poolsOf(pools, group).map((pool) => pool.pool.name);
+  assert.equal(names("").length, 7);
+  assert.deepEqual(names("problems"), ["nearly", "waits", "full", "urgent", "broken"]);
+  assert.deepEqual(names("full"), ["nearly", "full", "urgent"]);
+});
+
+test("the share of a large pool is exact", () => {
+  const size = { total: String(2n ** 64n), free: "1" };
+  assert.equal(poolState({ ready: "True", size }).text, "Nearly full");
+  assert.equal(poolState({ ready: "True", size: { ...size, free: "0" } }).text, "Full");
+  assert.equal(poolState({ ready: "True", size: { ...size, free: null } }).text, "Ready", "unknown");
 });

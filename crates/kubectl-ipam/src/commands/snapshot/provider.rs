@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam_api::names;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{ResourceRule, SubjectRulesReviewStatus};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Container, Event};
 use kube::api::ListParams;
 
-use crate::cluster::{OtherKind, PAGE_SIZE};
+use crate::cluster::{OtherKind, PAGE_SIZE, lease_selector};
 use crate::error::Error;
 use crate::load::{Loader, Readable};
 use crate::model::{AccountRow, DeploymentRow, EventRow, LeaseRow, Rule};
@@ -24,21 +23,11 @@ const REPORTER: &str = "reportingComponent=capi-ipam-in-cluster";
 const LEADER_ELECTION: [&str; 2] = ["--leader-elect", "--leader-elect=true"];
 
 pub(super) async fn leases(loader: &mut Loader<'_>) -> Result<Readable<Vec<LeaseRow>>, Error> {
-    let name = format!("metadata.name={}", names::IN_CLUSTER_LEASE);
-    let parameters = ListParams::default().fields(&name);
+    let parameters = lease_selector();
     let found = loader
         .others::<Lease>(OtherKind::Lease, None, &parameters)
         .await?;
-    let row = |lease: Lease| {
-        let spec = lease.spec.unwrap_or_default();
-        LeaseRow {
-            namespace: lease.metadata.namespace.unwrap_or_default(),
-            holder: spec.holder_identity,
-            renewed: spec.renew_time.map(|time| time.0),
-            seconds: i64::from(spec.lease_duration_seconds.unwrap_or_default()),
-        }
-    };
-    Ok(found.map(|leases| leases.into_iter().map(row).collect()))
+    Ok(found.map(|leases| leases.into_iter().map(LeaseRow::from).collect()))
 }
 
 pub(super) async fn deployments(

@@ -19,7 +19,7 @@ pub(super) fn leaderless(snapshot: &Snapshot) -> Examination {
 }
 
 /// Whether the lease is held at this time.
-pub(super) fn is_held(lease: &LeaseRow, now: Timestamp) -> bool {
+pub(crate) fn is_held(lease: &LeaseRow, now: Timestamp) -> bool {
     let end = SignedDuration::from_secs(lease.seconds).saturating_add(LEASE_TOLERANCE);
     let is_fresh = lease
         .renewed

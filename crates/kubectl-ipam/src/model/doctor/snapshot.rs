@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
 
 use crate::load::{Claims, Readable};
 use crate::objects::{AddressRow, NetworkRow, PoolRow, ReservationRow, SliceRow};
@@ -14,6 +15,18 @@ pub(crate) struct LeaseRow {
     pub(crate) holder: Option<String>,
     pub(crate) renewed: Option<Timestamp>,
     pub(crate) seconds: i64,
+}
+
+impl From<Lease> for LeaseRow {
+    fn from(lease: Lease) -> Self {
+        let spec = lease.spec.unwrap_or_default();
+        Self {
+            namespace: lease.metadata.namespace.unwrap_or_default(),
+            holder: spec.holder_identity,
+            renewed: spec.renew_time.map(|time| time.0),
+            seconds: i64::from(spec.lease_duration_seconds.unwrap_or_default()),
+        }
+    }
 }
 
 /// A kind that the provider needs.

@@ -53,7 +53,8 @@ fn cause(claim: &ClaimRow, pools: &HashMap<&PoolKey, &PoolRow>, snapshot: &Snaps
     }
 }
 
-fn is_old(created: Option<Timestamp>, now: Timestamp) -> bool {
+/// Whether a manager should have processed an object that was created at a time.
+pub(crate) fn is_old(created: Option<Timestamp>, now: Timestamp) -> bool {
     created.is_some_and(|created| now.duration_since(created) > MAX_UNPROCESSED)
 }
 

@@ -1,8 +1,10 @@
 // @ts-check
 // The frame of the page: routes, the stream of events, search box, theme.
 
+import { frame, managerText } from "./banner.js";
 import { announce, byId, el, tick, write } from "./dom.js";
-import { count } from "./format.js";
+import { clock, count } from "./format.js";
+import { NetworkPage } from "./network.js";
 import { OverviewPage } from "./overview.js";
 import { PoolPage } from "./pool.js";
 import { parseRoute } from "./route.js";
@@ -11,12 +13,15 @@ import { addTheme } from "./theme.js";
 import { WaitingPage } from "./waiting.js";
 
 /** @import { Overview } from "../../../generated/page.d.ts" */
+/** @import { Banner, Connection } from "./banner.js" */
 /** @import { Route, View } from "./route.js" */
 
 /** Time between two updates of the ages, in milliseconds. */
 const TICK_INTERVAL = 5000;
 /** How long the user has to pause before a search, in milliseconds. */
 const SEARCH_DELAY = 200;
+/** How long the command may not answer before it has ended, in milliseconds. */
+const END_DELAY = 4000;
 
 const main = byId("main");
 const query = /** @type {HTMLInputElement} */ (byId("query"));
@@ -24,7 +29,9 @@ const query = /** @type {HTMLInputElement} */ (byId("query"));
 let shown = null;
 /** @type {Overview | null} */
 let newest = null;
-let notices = "";
+/** @type {Connection} */
+let connection = "connecting";
+let notice = "";
 
 // === routes ===
 
@@ -35,9 +42,10 @@ let notices = "";
 function create(route) {
   switch (route.name) {
     case "pool": return new PoolPage(route);
+    case "network": return new NetworkPage(route);
     case "search": return new SearchPage(route);
     case "waiting": return new WaitingPage();
-    default: return new OverviewPage();
+    default: return new OverviewPage(route);
   }
 }
 
@@ -65,23 +73,25 @@ function show() {
 
 function connect() {
   const events = new EventSource("/events");
-  events.onopen = () => showState("live", "Live");
+  let end = 0;
+  events.onopen = () => {
+    clearTimeout(end);
+    end = 0;
+    setConnection("open");
+  };
   events.onerror = () => {
-    const isClosed = events.readyState === EventSource.CLOSED;
-    showState("lost", isClosed ? "Closed" : "Reconnecting");
-    announce("The connection is lost. The page shows the last state.");
+    // Another command on the same port rejects the secret of this one.
+    if (events.readyState === EventSource.CLOSED) setConnection("ended");
+    else if (connection !== "ended") setConnection("lost");
+    if (end === 0) end = setTimeout(() => setConnection("ended"), END_DELAY);
   };
   events.onmessage = (event) => update(JSON.parse(event.data));
 }
 
-/**
- * @param {string} name
- * @param {string} text
- */
-function showState(name, text) {
-  const live = byId("live");
-  live.dataset.state = name;
-  write(live, text);
+/** @param {Connection} state */
+function setConnection(state) {
+  connection = state;
+  showFrame();
 }
 
 /** @param {Overview} overview */
@@ -89,24 +99,39 @@ function update(overview) {
   const before = newest;
   newest = overview;
   write(byId("server"), overview.server);
+  write(byId("manager"), managerText(overview));
+  const scope = byId("scope");
+  scope.hidden = !overview.namespace;
+  write(scope, `Namespace ${overview.namespace}`);
   const badge = byId("waiting-count");
   badge.hidden = overview.waiting === 0;
   write(badge, count(overview.waiting));
   const hasChanged = before !== null && before.waiting !== overview.waiting;
   if (hasChanged && overview.waiting !== null) announce(`${overview.waiting} claims wait for an address`);
-  showNotices(overview);
+  showFrame();
   shown?.view.update(overview);
 }
 
-/** @param {Overview} overview */
-function showNotices({ listing, missing, problems }) {
-  const lines = listing.length > 0 ? [["info", `Reading ${listing.join(", ")}…`]] : [];
-  for (const text of missing) lines.push(["warning", `This page is incomplete: ${text}`]);
-  for (const text of problems) lines.push(["error", text]);
-  const text = JSON.stringify(lines);
-  if (notices === text) return;
-  notices = text;
-  byId("notices").replaceChildren(...lines.map(([kind, text]) => el("p", { class: `notice ${kind}`, text })));
+/** Shows the badge and the banner. */
+function showFrame() {
+  const { badge, banner, isStale } = frame({ connection, overview: newest, clock });
+  const live = byId("live");
+  live.dataset.state = badge.state;
+  write(live, badge.text);
+  document.documentElement.toggleAttribute("data-stale", isStale);
+  const text = JSON.stringify(banner);
+  // A list that the user has opened stays open.
+  if (notice === text) return;
+  notice = text;
+  byId("notices").replaceChildren(...(banner ? [notices(banner)] : []));
+  if (banner && banner.kind !== "info") announce(banner.text);
+}
+
+/** @param {Banner} banner */
+function notices({ kind, text, details }) {
+  const items = details.map((text) => el("li", { text }));
+  const list = items.length > 0 && el("details", {}, el("summary", { text: "Details" }), el("ul", {}, ...items));
+  return el("div", { class: `notice ${kind}` }, el("p", { text }), list);
 }
 
 // === search ===
@@ -116,7 +141,15 @@ let delay = 0;
 function goToSearch() {
   clearTimeout(delay);
   const text = query.value.trim();
-  if (text !== "") location.hash = `#/search?q=${encodeURIComponent(text)}`;
+  if (text === "") return;
+  const hash = `#/search?q=${encodeURIComponent(text)}`;
+  if (location.hash === hash) return;
+  // The letters of one search are one step of the way back.
+  if (shown?.name !== "search") location.hash = hash;
+  else {
+    history.replaceState(null, "", hash);
+    show();
+  }
 }
 
 byId("search").addEventListener("submit", (event) => {

@@ -2,7 +2,7 @@
 // The panel beside a map: what is known of the selected cell.
 
 import { age, definitions, el } from "./dom.js";
-import { count, poolText, stateText } from "./format.js";
+import { clock, count, poolLink, poolText, stateText } from "./format.js";
 import { UNUSABLE, partsOf, sizeOf, unusableAs, usableOf } from "./map_window.js";
 
 /** @import { Cell, Holder, Window } from "../../../generated/page.d.ts" */
@@ -63,7 +63,7 @@ export class CellPanel {
       lines.push([`${name.charAt(0).toUpperCase()}${name.slice(1)}`, count(number)]);
       free -= BigInt(number);
     }
-    lines.push(["Free", count(free)]);
+    lines.push(["Free", count(free < 0n ? 0n : free)]);
     if (cell?.excluded) lines.push(["Excluded", count(cell.excluded)]);
     if (cell?.outside) lines.push(["Outside of the pool", count(cell.outside)]);
     const about = `${count(size)} ${size === 1n ? noun : nouns}${next ? `, before ${next}` : ""}`;
@@ -94,9 +94,9 @@ function address(label, cell, holder) {
     ["Cluster", holder.cluster],
     ["IPAddress", holder.ipAddress],
     ["Reservation", holder.reservation],
-    ["Pool", poolText(holder.pool)],
+    ["Pool", el("a", { href: poolLink(holder.pool), text: poolText(holder.pool) })],
     [holder.state === "CoolingDown" ? "Released" : "Since", holder.since && age(holder.since)],
-    ["Free at", holder.until && new Date(holder.until).toLocaleTimeString("en-GB")],
+    ["Free at", holder.until && clock(holder.until)],
   ];
   return [
     el("h3", { text: label }),

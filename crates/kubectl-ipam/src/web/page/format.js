@@ -11,18 +11,27 @@ function raised(number) {
   return [...String(number)].map((digit) => superscripts[Number(digit)]).join("");
 }
 
+/** A number that JSON cannot hold exactly; the server sends large numbers as texts. */
+const INEXACT = 2 ** 53;
+
 /**
  * A count. Large ones are powers: pools of IPv6 have up to 2¹²⁸ addresses. Without a permission it is unknown.
  * @param {number | bigint | string | null | undefined} value
  */
 export function count(value) {
   if (value === null || value === undefined) return "?";
+  // The status of a pool or network reports at most 2⁶³ − 1.
+  if (typeof value === "number" && value >= INEXACT) return `≥ 2${raised(Math.floor(Math.log2(value)))}`;
   const number = BigInt(value);
   if (number < 10_000_000n) return plain.format(number);
   const bits = number.toString(2).length - 1;
-  if (number === 1n << BigInt(bits)) return `2${raised(bits)}`;
+  const power = 1n << BigInt(bits);
+  if (number === power) return `2${raised(bits)}`;
   const digits = number.toString();
   if (digits.length <= 12) return plain.format(number);
+  // A few addresses of a large pool are in use.
+  const missing = (power << 1n) - number;
+  if (missing < 100_000n) return `2${raised(bits + 1)} − ${plain.format(missing)}`;
   return `${digits[0]}.${digits[1]} × 10${raised(digits.length - 1)}`;
 }
 
@@ -37,15 +46,23 @@ export function plural(number, noun, nouns = `${noun}s`) {
 
 /**
  * The share of a total, in percent: 0 and 100 only if exact.
- * @param {number} part
- * @param {number} total
+ * @param {bigint} part
+ * @param {bigint} total
  */
 export function percent(part, total) {
-  if (!total) return 0;
-  const share = (100 * part) / total;
-  if (share > 0 && share < 1) return 1;
-  if (share < 100 && share > 99) return 99;
-  return Math.round(share);
+  if (total === 0n) return "0 %";
+  if (part === 0n || part === total) return part === 0n ? "0 %" : "100 %";
+  const share = Number((part * 1000n) / total) / 10;
+  if (share < 1) return "<1 %";
+  return share > 99 ? ">99 %" : `${Math.round(share)} %`;
+}
+
+/**
+ * The time of the day.
+ * @param {string} time
+ */
+export function clock(time) {
+  return new Date(time).toLocaleTimeString("en-GB");
 }
 
 /** @type {Array<[number, string]>} */
@@ -104,6 +121,14 @@ export function hasPrefixes(kind) {
 export function poolLink(pool, address) {
   const parts = [pool.kind, pool.namespace || "-", pool.name].map(encodeURIComponent).join("/");
   return `#/pool/${parts}${address ? `?at=${encodeURIComponent(address)}` : ""}`;
+}
+
+/**
+ * The address of the view of a network.
+ * @param {string} name
+ */
+export function networkLink(name) {
+  return `#/network/${encodeURIComponent(name)}`;
 }
 
 /**

@@ -2,7 +2,7 @@
 // The map of a pool: a grid of cells, with the keys of a grid.
 
 import { el } from "./dom.js";
-import { cellClass, cellText, sizeOf } from "./map_window.js";
+import { cellClass, cellText, cellsFor, layoutOf, sizeOf } from "./map_window.js";
 
 /** @import { Holder, Window } from "../../../generated/page.d.ts" */
 
@@ -16,22 +16,24 @@ import { cellClass, cellText, sizeOf } from "./map_window.js";
  * }} Actions
  */
 
-/** The number of columns, in a wide and in a narrow window of the browser. */
-const [WIDE, NARROW] = [32, 16];
+/** The width of a map before it is part of the page, in pixels. */
+const DEFAULT_WIDTH = 800;
+/** The space around the cells, in pixels. */
+const PADDING = 30;
 
 /** A grid of cells. A cell is a block of addresses, or one. */
 export class AddressMap {
   element = el("div", { class: "map", role: "grid", "aria-label": "Map of the addresses" });
   /** The index of the cell that has the focus when the map has it. */
   active = 0;
-  #narrow = window.matchMedia("(max-width: 640px)");
   /** @type {HTMLElement[]} */
   #cells = [];
   /** @type {Map<EventTarget, number>} */
   #indexes = new Map();
   /** @type {string[]} */
   #labels = [];
-  #columns = WIDE;
+  #columns = 32;
+  #beside = 0;
 
   /** @param {Actions} actions */
   constructor(actions) {
@@ -45,6 +47,17 @@ export class AddressMap {
       const index = this.#indexAt(event);
       if (index !== undefined) actions.zoom(index);
     });
+  }
+
+  /** The width for cells and labels. */
+  get #width() {
+    const parent = this.element.parentElement;
+    return (parent?.clientWidth || Math.min(DEFAULT_WIDTH, window.innerWidth - PADDING)) - PADDING;
+  }
+
+  /** The number of cells for which there is room. */
+  get room() {
+    return cellsFor(layoutOf(this.#width, []).columns);
   }
 
   /** Whether the map has the focus. */
@@ -61,9 +74,9 @@ export class AddressMap {
   show(data, holders) {
     const [before, after] = [this.#labels, data.labels];
     const isOther = before.length !== after.length || before[0] !== after[0] || before.at(-1) !== after.at(-1);
-    const columns = this.#narrow.matches ? NARROW : WIDE;
-    const isRebuilt = isOther || columns !== this.#columns;
-    if (isRebuilt) this.#build(data.labels, columns);
+    const { columns, beside } = layoutOf(this.#width, after);
+    const isRebuilt = isOther || columns !== this.#columns || beside !== this.#beside;
+    if (isRebuilt) this.#build(after, columns, beside);
     const used = new Map(data.used.map((cell) => [cell.index, cell]));
     const borders = new Set(data.slices);
     this.#cells.forEach((element, index) => {
@@ -82,10 +95,12 @@ export class AddressMap {
   /**
    * @param {string[]} labels
    * @param {number} columns
+   * @param {number} beside
    */
-  #build(labels, columns) {
+  #build(labels, columns, beside) {
     this.#labels = labels;
     this.#columns = columns;
+    this.#beside = beside;
     this.#cells = labels.map(() => el("div", { role: "gridcell", tabindex: "-1", class: "cell" }));
     this.#indexes = new Map(this.#cells.map((cell, index) => [cell, index]));
     const rows = [];
@@ -94,6 +109,9 @@ export class AddressMap {
       rows.push(el("div", { role: "row", class: "map-row" }, label, ...this.#cells.slice(start, start + columns)));
     }
     this.element.style.setProperty("--columns", String(columns));
+    this.element.style.setProperty("--label", `${beside}ch`);
+    this.element.classList.toggle("labels-above", beside === 0);
+    this.element.classList.toggle("small", labels.length <= 2 * columns);
     this.element.replaceChildren(...rows);
     this.element.setAttribute("aria-rowcount", String(rows.length));
     this.element.setAttribute("aria-colcount", String(columns));

@@ -30,6 +30,7 @@ export class MapSection {
   #takesFocus = false;
 
   #size = el("span", { class: "hint" });
+  #area = el("div", { class: "map-area" });
   #trail = el("nav", { class: "trail", "aria-label": "Part of the map" });
   #back = button("Zoom out", "Escape", () => this.#zoomOut());
   #before = button("Previous", "PageUp", () => this.#move(-1));
@@ -53,15 +54,21 @@ export class MapSection {
     this.load = load;
     this.#takesFocus = position.at !== undefined;
     this.panel = new CellPanel(noun, (index) => this.#zoom(index));
+    this.#area.append(el("div", {}, this.#map.element, legend()), this.panel.element);
     const buttons = el("div", { class: "buttons" }, this.#back, this.#before, this.#after);
     this.element = el(
       "section",
       { class: "map-section" },
       el("div", { class: "heading" }, el("h2", { text: "Map" }), this.#size, buttons),
-      this.#trail,
-      el("div", { class: "map-area" }, el("div", {}, this.#map.element, legend()), this.panel.element),
       el("p", { class: "hint keys" }, ...keys()),
+      this.#trail,
+      this.#area,
     );
+  }
+
+  /** The number of cells for which there is room. */
+  get cells() {
+    return this.#map.room;
   }
 
   /**
@@ -75,6 +82,8 @@ export class MapSection {
     if (this.position.at !== undefined) this.position = { start: window.start, length: window.length };
     this.#holders = new Map(holders.map((holder) => [holder.address, holder]));
     const isOther = this.#map.show(window, this.#holders);
+    // Beside the map of a small pool the panel would leave a hole.
+    this.#area.classList.toggle("small", this.#map.element.classList.contains("small"));
     if (!isOther && this.#wanted === null) {
       this.#select(this.#map.active);
       return;
@@ -151,7 +160,7 @@ export class MapSection {
     const size = BigInt(window.cellSize);
     const [noun, nouns] = this.noun;
     const cells = size === 1n ? `One cell is one ${noun}.` : `One cell is a block of ${count(size)} ${nouns}.`;
-    const text = window.isPart ? `${cells} Only the part in use is shown.` : cells;
+    const text = window.isPart ? `${cells} Of the pool, only the part in use is shown.` : cells;
     write(this.#size, text);
     const { isFirst, isLast } = ends(window);
     this.#back.disabled = isWhole(window);
@@ -167,7 +176,7 @@ export class MapSection {
   /** @param {Window} window */
   #showTrail(window) {
     const whole = () => this.#go({}, []);
-    const crumbs = [el("button", { type: "button", text: "Whole pool", disabled: isWhole(window), onclick: whole })];
+    const crumbs = [el("button", { type: "button", text: "Whole map", disabled: isWhole(window), onclick: whole })];
     const steps = this.#way.filter((step) => step.length !== undefined);
     steps.forEach((step, index) => {
       const back = () => this.#go(step, this.#way.slice(0, index + 1));
@@ -193,7 +202,7 @@ function legend() {
   const entries = [
     ["cell allocated level-8", "allocated"], ["cell reserved level-8", "reserved"],
     ["cell cooling level-8", "cooling down"], ["cell", "free"], ["cell excluded", "excluded"],
-    ["cell gateway", "gateway"], ["cell outside", "outside of the pool"],
+    ["cell gateway", "gateway"], ["cell outside", "outside of the pool"], ["cell slice", "a slice begins"],
   ];
   const items = entries.map(([look, text]) => el("li", {}, el("span", { class: look, "aria-hidden": "true" }), text));
   return el("ul", { class: "legend" }, ...items);

@@ -10,8 +10,12 @@ import { count, stateText } from "./format.js";
  * @typedef {{ at?: string, start?: string, length?: string }} Position
  */
 
-/** The number of shades of a cell. */
+/** The number of steps of the side of the square that shows how full a cell is. */
 const LEVELS = 8;
+/** The smallest cell that a finger can hit, and the smallest one for a mouse, with its gap, in pixels. */
+const [FINGER, MOUSE] = [24, 24];
+/** The space between two cells in pixels, and the width of a letter of a label. */
+const [GAP, LETTER] = [3, 7.4];
 /** Cells without an address that can be allocated, in words. */
 export const UNUSABLE = { gateway: "gateway", excluded: "excluded", outside: "outside of the pool" };
 
@@ -25,6 +29,38 @@ export function parsePosition(parameters) {
   if (at !== null) return { at };
   const [start, length] = [parameters.get("start"), parameters.get("length")];
   return start === null || length === null ? {} : { start, length };
+}
+
+/**
+ * How a map is laid out: the number of its columns, and the width of the labels in letters; 0 if they are above their
+ * rows.
+ * @param {number} width of the map in pixels
+ * @param {string[]} labels
+ */
+export function layoutOf(width, labels) {
+  const longest = Math.max(0, ...labels.map((label) => label.length));
+  const rest = width - longest * LETTER - GAP;
+  // Labels above the rows leave all of the width to the cells.
+  const isAbove = columnsFor(rest) < columnsFor(width) || longest * LETTER > width / 3;
+  return isAbove ? { columns: columnsFor(width), beside: 0 } : { columns: columnsFor(rest), beside: longest };
+}
+
+/**
+ * The number of columns in which a cell can be hit: a power of two, as the blocks of addresses.
+ * @param {number} width
+ */
+function columnsFor(width) {
+  const cell = (/** @type {number} */ columns) => (width + GAP) / columns - GAP;
+  if (cell(32) + GAP >= MOUSE) return 32;
+  return cell(16) >= FINGER ? 16 : 8;
+}
+
+/**
+ * The largest number of cells that fits on a few screens.
+ * @param {number} columns
+ */
+export function cellsFor(columns) {
+  return columns * 32;
 }
 
 /**
@@ -161,7 +197,8 @@ export function cellClass(cell, size) {
     if (number > most || state === "") [state, most] = [name.replace(" down", ""), number];
   }
   if (taken === 0) return "cell";
-  const level = Math.round((LEVELS * taken) / Number(usableOf(cell, size)));
+  // The area of the square is the share: so 1 and 5 of 64 differ.
+  const level = Math.round(LEVELS * Math.sqrt(taken / Number(usableOf(cell, size))));
   return `cell ${state} level-${cell.full ? LEVELS : Math.min(LEVELS - 1, Math.max(1, level))}`;
 }
 

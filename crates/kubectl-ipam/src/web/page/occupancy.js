@@ -3,12 +3,13 @@
 
 import { el, svg, write } from "./dom.js";
 import { count, percent } from "./format.js";
-import { NEARLY_FULL } from "./summary.js";
+import { isNearlyFull, poolState } from "./summary.js";
 
-/** @import { Counts, KnownCounts } from "../../../generated/page.d.ts" */
+/** @import { Counts, KnownCounts, Size } from "../../../generated/page.d.ts" */
+/** @import { Condition } from "./summary.js" */
 
 /** Widths below this one in percent are not visible. */
-const MIN_WIDTH = 0.8;
+const MIN_WIDTH = 1.5;
 
 /** A bar with the used, reserved and cooling shares. */
 export class OccupancyBar {
@@ -23,22 +24,21 @@ export class OccupancyBar {
 
   /**
    * @param {Counts | KnownCounts | null | undefined} counts
+   * @param {Size | null | undefined} size
    * @param {string} nouns
    */
-  set(counts, nouns) {
-    if (!counts) return this.#show([0, 0, 0], 0, "–", "", "");
-    const { total, free } = counts;
+  set(counts, size, nouns) {
+    if (!counts || !size) return this.#show([0, 0, 0], 0, "–", "", "");
     // Without a permission it is unknown which addresses are free.
-    if (free === null || free === undefined) {
-      return this.#show([0, 0, 0], 0, "?", "It is unknown which addresses are free.", "");
-    }
-    const taken = percent(total - free, total);
+    if (size.free === null) return this.#show([0, 0, 0], 0, "?", "It is unknown which addresses are free.", "");
+    const [total, free] = [BigInt(size.total), BigInt(size.free)];
     const { used, reserved, coolingDown } = counts;
     const parts = `${count(used)} used, ${count(reserved)} reserved, ${count(coolingDown)} cooling down`;
-    const title = `${parts}, ${count(free)} free of ${count(total)} ${nouns}`;
-    const full = taken >= NEARLY_FULL ? "warn" : "";
-    const kind = free === 0 && total > 0 ? "bad" : full;
-    return this.#show([used ?? 0, reserved ?? 0, coolingDown ?? 0], total, `${taken} %`, title, kind);
+    const title = `${parts}, ${count(size.free)} free of ${count(size.total)} ${nouns}`;
+    const full = isNearlyFull({ ready: "", size }) ? "warn" : "";
+    const kind = free === 0n && total > 0n ? "bad" : full;
+    const text = percent(total - free, total);
+    return this.#show([used ?? 0, reserved ?? 0, coolingDown ?? 0], Number(total), text, title, kind);
   }
 
   /**
@@ -64,17 +64,13 @@ export class OccupancyBar {
   }
 }
 
-/** @type {Record<string, string>} */
-const stateKinds = { True: "good", False: "bad", Unknown: "" };
-/** @type {Record<string, string>} */
-const stateTexts = { True: "Ready", False: "Not ready", Unknown: "No conditions" };
-
 /**
- * Shows whether a pool is ready, in words.
+ * Shows the state of a pool, in words.
  * @param {HTMLElement} element
- * @param {{ ready: string, reason?: string | null }} pool
+ * @param {Condition} pool
  */
-export function showReadiness(element, pool) {
-  element.dataset.kind = stateKinds[pool.ready] ?? "";
-  write(element, pool.reason ?? stateTexts[pool.ready] ?? pool.ready);
+export function showState(element, pool) {
+  const { text, kind } = poolState(pool);
+  element.dataset.kind = kind;
+  write(element, text);
 }

@@ -2,15 +2,16 @@
 // One pool: its counts, a map that zooms, holders, waiting claims.
 
 import { definitions, el, write } from "./dom.js";
-import { count, hasPrefixes, kindText, poolText } from "./format.js";
+import { hasPrefixes, kindName, networkLink, poolText } from "./format.js";
 import { MapSection } from "./map_section.js";
 import { parsePosition } from "./map_window.js";
-import { OccupancyBar, showReadiness } from "./occupancy.js";
+import { OccupancyBar, showState } from "./occupancy.js";
+import { countLines, specLines } from "./pool_text.js";
 import { get, Loader, RequestError } from "./requests.js";
-import { holderTable, waitingTable } from "./tables.js";
+import { holderTable, sliceTable } from "./tables.js";
+import { WaitingGroups } from "./waiting_groups.js";
 
-/** @import { ClaimLine, Holder, PoolWindow } from "../../../generated/page.d.ts" */
-/** @import { Child } from "./dom.js" */
+/** @import { Holder, PoolName, PoolWindow, SliceLine, WaitingGroup } from "../../../generated/page.d.ts" */
 /** @import { Route } from "./route.js" */
 
 /** The page of a pool. */
@@ -24,6 +25,7 @@ export class PoolPage {
   #unknownMap = el("p", { class: "notice warning", hidden: true,
     text: "It is unknown which addresses are free: you may not list all IPAddresses and reservations of the pool." });
   #waiting = new WaitingSection();
+  #slices;
   #held = new HolderSection("Holders in this part of the map", null, true);
   #outside = new HolderSection(
     "Out of range", "These addresses are in use, and are no longer part of the pool.", false,
@@ -39,6 +41,7 @@ export class PoolPage {
     this.namespace = namespace === "-" ? "" : namespace;
     this.name = name;
     this.title = poolText({ namespace: this.namespace, name });
+    this.#slices = new SliceSection({ kind, namespace: this.namespace, name });
     /** @type {[string, string]} */
     this.noun = hasPrefixes(kind) ? ["prefix", "prefixes"] : ["address", "addresses"];
     this.map = new MapSection(this.noun, parsePosition(route.parameters), () => this.#loader.run());
@@ -48,8 +51,9 @@ export class PoolPage {
       el("div", { class: "summary" }, this.#bar.element, this.#counts),
       this.#warnings,
       this.#unknownMap,
-      this.map.element,
       this.#waiting.element,
+      this.map.element,
+      this.#slices.element,
       this.#held.element,
       this.#outside.element,
       el("section", {}, el("h2", { text: "Specification" }), this.#facts),
@@ -58,7 +62,7 @@ export class PoolPage {
       "div",
       { class: "pool" },
       el("p", { class: "crumbs" }, el("a", { href: "#/", text: "Overview" })),
-      el("div", { class: "title" }, el("h1", { text: this.title }), this.#state),
+      el("div", { class: "title" }, el("h1", { text: this.title, title: this.title }), this.#state),
       this.#about,
       this.#gone,
       this.content,
@@ -86,7 +90,8 @@ export class PoolPage {
   async #get() {
     const { kind, namespace, name } = this;
     try {
-      return await get("/api/pool", { kind, namespace, name, ...this.map.position });
+      const { position, cells } = this.map;
+      return await get("/api/pool", { kind, namespace, name, cells: String(cells), ...position });
     } catch (error) {
       // Whether there is such a pool is unknown.
       if (!(error instanceof RequestError) || error.status !== 403) throw error;
@@ -101,37 +106,67 @@ export class PoolPage {
     this.content.hidden = pool === null;
     this.#state.hidden = pool === null;
     if (pool === null) return;
-    showReadiness(this.#state, pool);
-    write(this.#about, kindText(this.kind, pool.network));
-    this.#bar.set(pool.counts, this.noun[1]);
+    showState(this.#state, { ...pool, waiting: pool.waitingCount });
+    this.#showKind(pool.network);
+    this.#bar.set(pool.counts, pool.size, this.noun[1]);
     this.#counts.replaceChildren(...definitions(countLines(pool)));
     const problems = [...(pool.problem ? [pool.problem] : []), ...(pool.warnings ?? [])];
     this.#warnings.replaceChildren(...problems.map((text) => el("p", { class: "notice warning", text })));
     this.#facts.replaceChildren(...definitions(specLines(pool, this.kind)));
-    this.#waiting.show(pool.waiting ?? [], pool.waitingCount);
+    this.#waiting.show(pool.waitingGroups, pool.waitingCount);
+    this.#slices.show(pool.slices);
     this.#outside.show(pool.outOfRange ?? []);
     this.#held.show(pool.holders ?? []);
     this.map.element.hidden = !pool.window;
     this.#unknownMap.hidden = Boolean(pool.window) || pool.counts.free !== null;
     if (pool.window) this.map.show(pool.window, pool.holders ?? []);
   }
+
+  /** @param {string | null | undefined} network */
+  #showKind(network) {
+    const link = network && el("a", { href: networkLink(network), text: network });
+    const text = link ? [`${kindName(this.kind)}, network `, link] : [kindName(this.kind)];
+    this.#about.replaceChildren(...text);
+  }
 }
 
 /** The claims that wait for an address of the pool; hidden without one. */
 class WaitingSection {
-  #table = waitingTable(false);
+  #groups = new WaitingGroups(false);
   #unknown = el("p", { class: "hint", hidden: true,
     text: "It is unknown which other claims wait: you may not list all claims." });
-  element = el("section", { hidden: true }, el("h2", { text: "Waiting claims" }), this.#unknown, this.#table.element);
+  element = el("section", { hidden: true }, el("h2", { text: "Waiting claims" }), this.#unknown, this.#groups.element);
 
   /**
-   * @param {ClaimLine[]} claims
+   * @param {WaitingGroup[]} groups
    * @param {number | null | undefined} total
    */
-  show(claims, total) {
+  show(groups, total) {
     this.element.hidden = total === 0;
     this.#unknown.hidden = total !== null;
-    this.#table.show(claims);
+    this.#groups.show(groups);
+  }
+}
+
+/** The slices of the pool; hidden without one. */
+class SliceSection {
+  #table;
+  #unknown = el("p", { class: "hint", hidden: true, text: "It is unknown which slices there are: you may not list slices." });
+
+  /** @param {PoolName} pool */
+  constructor(pool) {
+    this.#table = sliceTable(pool);
+    const area = { class: "scroll", tabindex: "0", role: "region", "aria-label": "Slices" };
+    this.element = el("section", { hidden: true }, el("h2", { text: "Slices" }), this.#unknown,
+      el("div", area, this.#table.element));
+  }
+
+  /** @param {SliceLine[] | null | undefined} slices */
+  show(slices) {
+    this.element.hidden = slices !== null && (slices ?? []).length === 0;
+    this.#unknown.hidden = slices !== null;
+    this.#table.element.hidden = slices === null;
+    this.#table.show(slices ?? []);
   }
 }
 
@@ -160,38 +195,4 @@ class HolderSection {
     this.element.hidden = holders.length === 0;
     this.#table.show(holders);
   }
-}
-
-/**
- * @param {PoolWindow} pool
- * @returns {Array<[string, Child]>}
- */
-function countLines({ counts, window }) {
-  return [
-    ["Total", count(window?.poolTotal ?? counts.total)],
-    ["Used", count(counts.used)],
-    ["Free", count(counts.free)],
-    ["Reserved", count(counts.reserved)],
-    ["Cooling down", count(counts.coolingDown)],
-    ["Out of range", count(counts.outOfRange)],
-  ];
-}
-
-/**
- * @param {PoolWindow} pool
- * @param {string} kind
- * @returns {Array<[string, Child]>}
- */
-function specLines(pool, kind) {
-  /** @type {Array<[string, Child]>} */
-  const lines = [
-    ["Ranges", pool.ranges.join(", ")],
-    ["Excluded", pool.excluded?.join(", ")],
-    ["Gateway", pool.gateway],
-    [hasPrefixes(kind) ? "Allocated length" : "Prefix", `/${pool.prefixLength}`],
-    ["More ranges", pool.moreRanges?.join("; ")],
-    ["Draining", pool.draining?.join(", ")],
-    ["Cool-down", pool.cooldownSeconds > 0 ? `${pool.cooldownSeconds} s` : "none"],
-  ];
-  return lines.filter(([, text]) => text);
 }

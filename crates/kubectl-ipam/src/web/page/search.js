@@ -3,7 +3,7 @@
 
 import { announce, byId, el, write } from "./dom.js";
 import { get, Loader } from "./requests.js";
-import { resultText } from "./search_text.js";
+import { resultText, SEARCHED } from "./search_text.js";
 import { claimTable, holderTable, matchTable } from "./tables.js";
 
 /** @import { SearchResult } from "../../../generated/page.d.ts" */
@@ -15,6 +15,7 @@ export class SearchPage {
   #text = "";
   #heading = el("h1");
   #summary = el("p", { class: "hint" });
+  #help = el("p", { class: "empty", text: SEARCHED, hidden: true });
   #pools = new Group("Pools", matchTable());
   #holders = new Group("Addresses", holderTable());
   #claims = new Group("Claims", claimTable());
@@ -28,7 +29,7 @@ export class SearchPage {
   /** @param {Route} route */
   constructor(route) {
     const groups = [this.#pools, this.#holders, this.#claims].map((group) => group.element);
-    this.element = el("section", {}, this.#heading, this.#summary, ...groups);
+    this.element = el("section", {}, this.#heading, this.#summary, this.#help, ...groups);
     this.accepts(route);
   }
 
@@ -41,6 +42,7 @@ export class SearchPage {
     this.#text = route.parameters.get("q") ?? "";
     this.title = this.#text;
     write(this.#heading, `Search: ${this.#text}`);
+    this.#heading.title = this.#text;
     const box = byId("query");
     if (box instanceof HTMLInputElement && document.activeElement !== box) box.value = this.#text;
     document.title = `${this.#text} · kubectl ipam`;
@@ -57,6 +59,8 @@ export class SearchPage {
     this.#pools.show([...matches, ...named]);
     this.#holders.show(found.holders);
     this.#claims.show(found.claims);
+    const { pools, holders, claims } = found.totals;
+    this.#help.hidden = pools + holders + claims > 0;
     const result = resultText(found);
     if (this.#summary.textContent !== result) announce(result);
     write(this.#summary, result);

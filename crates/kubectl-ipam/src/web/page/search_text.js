@@ -5,22 +5,39 @@ import { plural } from "./format.js";
 
 /** @import { SearchResult } from "../../../generated/page.d.ts" */
 
+/** What is searched, for a search that finds nothing. */
+export const SEARCHED =
+  "Searched are addresses, prefixes, and the names of pools, networks, claims, machines and clusters. A part is enough, such as 10.50 or prod-web.";
+
 /**
  * What a search has found.
  * @param {SearchResult} found
  */
 export function resultText(found) {
-  const pools = found.matches.length + found.pools.length;
-  const [addresses, claims] = [found.holders.length, found.claims.length];
-  if (pools + addresses + claims === 0) {
+  const { pools, holders, claims } = found.totals;
+  if (pools + holders + claims === 0) {
     return found.isComplete ? "Nothing found." : "Nothing found in what you may list.";
   }
-  const parts = [];
-  if (pools > 0) parts.push(plural(pools, "pool"));
-  if (addresses > 0) parts.push(plural(addresses, "address", "addresses"));
-  if (claims > 0) parts.push(plural(claims, "claim"));
-  const more = found.isLimited ? ". There are more: write more of the name" : "";
-  return `${parts.join(", ")}${holderText(found)}${more}.`;
+  const listed = { pools: found.matches.length + found.pools.length, holders: found.holders.length, claims: found.claims.length };
+  const parts = [
+    part(pools, listed.pools, "pool"),
+    part(holders, listed.holders, "address", "addresses"),
+    part(claims, listed.claims, "claim"),
+  ];
+  return `${parts.filter(Boolean).join(", ")}${holderText(found)}.`;
+}
+
+/**
+ * A number of results, and how many of them are listed.
+ * @param {number} total
+ * @param {number} listed
+ * @param {string} noun
+ * @param {string} [nouns]
+ */
+function part(total, listed, noun, nouns) {
+  if (total === 0) return "";
+  const all = plural(total, noun, nouns);
+  return listed < total ? `${all} (the first ${listed} are listed)` : all;
 }
 
 /**

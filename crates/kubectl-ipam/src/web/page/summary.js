@@ -3,33 +3,76 @@
 
 import { poolText } from "./format.js";
 
-/** @import { Overview, OverviewPool } from "../../../generated/page.d.ts" */
+/** @import { Overview, OverviewPool, Size } from "../../../generated/page.d.ts" */
 /** @typedef {{ number: number | null | undefined, note: string, kind: string }} Tile */
+/**
+ * The state of a pool in words. The rank is its place among others: problems are first.
+ * @typedef {{ text: string, kind: "good" | "warn" | "bad" | "", rank: number }} PoolState
+ */
 
 /** Pools from this share in percent on are nearly full. */
 export const NEARLY_FULL = 90;
 
+/** The last rank of a problem. */
+const LAST_PROBLEM = 4;
+
 /**
- * A column of the table of pools. `of` is what it is sorted by.
- * @type {Array<{ name: string, of: (pool: OverviewPool) => string | number, isNumber?: boolean }>}
+ * What the state of a pool depends on.
+ * @typedef {{ ready: string, reason?: string | null, size?: Size | null, waiting?: number | null }} Condition
  */
-export const columns = [
-  { name: "Pool", of: (pool) => `${poolText(pool.pool)} ${pool.pool.kind}` },
-  { name: "Occupancy", of: (pool) => -share(pool) },
-  { name: "Used", of: (pool) => -(pool.counts?.used ?? -1), isNumber: true },
-  { name: "Free", of: (pool) => pool.counts?.free ?? Infinity, isNumber: true },
-  { name: "Trend", of: (pool) => -growth(pool) },
-  { name: "Waiting", of: (pool) => -(pool.waiting ?? 0), isNumber: true },
-  { name: "State", of: (pool) => (pool.ready === "True" ? 1 : 0) },
-];
+
+/**
+ * The state of a pool.
+ * @param {Condition} pool
+ * @returns {PoolState}
+ */
+export function poolState(pool) {
+  const waits = (pool.waiting ?? 0) > 0;
+  if (pool.ready === "False") return { text: pool.reason ?? "Not ready", kind: "bad", rank: 0 };
+  if (isFull(pool)) return { text: "Full", kind: "bad", rank: waits ? 1 : 2 };
+  if (waits) return { text: "Claims wait", kind: "warn", rank: 3 };
+  if (isNearlyFull(pool)) return { text: "Nearly full", kind: "warn", rank: LAST_PROBLEM };
+  if (pool.ready === "True") return { text: "Ready", kind: "good", rank: 6 };
+  return { text: pool.reason ?? "No conditions", kind: "", rank: 5 };
+}
+
+/** @param {Condition} pool */
+function isFull({ size }) {
+  return size?.free === "0" && size.total !== "0";
+}
+
+/** @param {Condition} pool */
+export function isNearlyFull({ size }) {
+  return 100 * share(size) >= NEARLY_FULL;
+}
 
 /**
  * The share of the addresses that are not free.
- * @param {OverviewPool} pool
+ * @param {Size | null | undefined} size
  */
-export function share({ counts }) {
-  return counts?.total ? (counts.total - counts.free) / counts.total : 0;
+export function share(size) {
+  if (!size || size.free === null || size.total === "0") return 0;
+  const total = BigInt(size.total);
+  // Four digits are enough to compare.
+  return Number(((total - BigInt(size.free)) * 10_000n) / total) / 10_000;
 }
+
+/**
+ * A column of the table of pools. `of` is what it is sorted by.
+ * @type {Array<{ name: string, of: (pool: OverviewPool) => string | number, isNumber?: boolean, class?: string }>}
+ */
+export const columns = [
+  { name: "Pool", of: name },
+  { name: "Occupancy", of: (pool) => -share(pool.size) },
+  { name: "State", of: (pool) => poolState(pool).rank },
+  { name: "Used", of: (pool) => -(pool.counts?.used ?? -1), isNumber: true },
+  { name: "Free", of: (pool) => Number(pool.size?.free ?? Infinity), isNumber: true },
+  { name: "Waiting", of: (pool) => -(pool.waiting ?? 0), isNumber: true },
+  { name: "Trend", of: (pool) => -growth(pool) },
+  { name: "Addresses", of: (pool) => pool.ranges, class: "addresses" },
+];
+/** The column by which pools are sorted at first: problems first. */
+export const STATE_COLUMN = 2;
 
 /**
  * How many addresses more are in use than at the start of the history.
@@ -48,8 +91,8 @@ export function tiles(overview) {
   const { pools, bound, waiting } = overview;
   // The status of a pool without conditions is unknown.
   const notReady = pools.filter((pool) => pool.ready === "False").length;
-  const full = pools.filter((pool) => 100 * share(pool) >= NEARLY_FULL);
-  const exhausted = full.filter((pool) => pool.counts?.free === 0).length;
+  const full = pools.filter(isNearlyFull);
+  const exhausted = full.filter(isFull).length;
   const someWait = (waiting ?? 0) > 0;
   return {
     pools: { number: pools.length, note: notReady > 0 ? `${notReady} not ready` : "", kind: notReady > 0 ? "bad" : "" },
@@ -58,9 +101,29 @@ export function tiles(overview) {
     full: {
       number: full.length,
       note: exhausted > 0 ? `${exhausted} without a free address` : "",
-      kind: full.length > 0 ? "warn" : "",
+      kind: exhausted > 0 ? "bad" : full.length > 0 ? "warn" : "",
     },
   };
+}
+
+/**
+ * Groups of pools that the page can show alone.
+ * @type {Array<{ name: string, text: string, has: (pool: OverviewPool) => boolean }>}
+ */
+export const groups = [
+  { name: "", text: "All", has: () => true },
+  { name: "problems", text: "Problems", has: (pool) => poolState(pool).rank <= LAST_PROBLEM },
+  { name: "full", text: "Nearly full", has: isNearlyFull },
+];
+
+/**
+ * The pools of a group.
+ * @param {OverviewPool[]} pools
+ * @param {string} group
+ */
+export function poolsOf(pools, group) {
+  const found = groups.find(({ name }) => name === group);
+  return found ? pools.filter(found.has) : pools;
 }
 
 /**
@@ -99,8 +162,17 @@ function compare(a, b) {
  * Why the table of pools is empty.
  * @param {Overview} overview
  */
-export function emptyText({ pools, listing, missing }) {
+export function emptyText({ pools, listing, missing, namespace }) {
   if (pools.length > 0) return "No pool matches the filter.";
   if (listing.length > 0) return "Reading the pools…";
-  return missing.length > 0 ? "You may not list the pools." : "The cluster has no pools.";
+  if (missing.length > 0) return "It is unknown whether there are pools: you may not list all of them.";
+  return namespace ? `There are no pools in the namespace ${namespace}, and no global ones.` : "The cluster has no pools.";
+}
+
+/**
+ * Whether there is nothing that could be shown: a hint how to create the first pool is more useful than a table.
+ * @param {Overview} overview
+ */
+export function isNew({ pools, listing, missing }) {
+  return pools.length === 0 && listing.length === 0 && missing.length === 0;
 }

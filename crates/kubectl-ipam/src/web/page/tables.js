@@ -2,13 +2,13 @@
 // The tables of holders, claims and pools.
 
 import { age, el, KeyedList } from "./dom.js";
-import { kindText, poolLink, poolText, stateText } from "./format.js";
+import { count, kindText, poolLink, poolText, stateText } from "./format.js";
 
-/** @import { ClaimLine, Holder, PoolName } from "../../../generated/page.d.ts" */
+/** @import { ClaimLine, Holder, PoolName, SliceLine } from "../../../generated/page.d.ts" */
 /** @import { Child } from "./dom.js" */
 
 /**
- * A table whose rows are built again when their item changes.
+ * A table whose rows are built again when their item changes. The columns have fixed widths.
  * @template T
  */
 class Table {
@@ -64,6 +64,14 @@ function pill(state, text) {
   return el("span", { class: "pill", "data-state": state, text });
 }
 
+/**
+ * A text in one line. What does not fit is in the title.
+ * @param {string | null | undefined} text
+ */
+function line(text) {
+  return text ? el("span", { class: "line", title: text, text }) : null;
+}
+
 /** A table of what holds addresses. */
 export function holderTable() {
   const heads = ["Address", "State", "Claim", "Machine", "Cluster", "Pool", "Since"];
@@ -72,50 +80,77 @@ export function holderTable() {
   return new Table("holders", heads, key, (/** @type {Holder} */ holder) => [
     el("th", { scope: "row" }, link(holder.pool, holder.address, holder.address)),
     cell("State", pill(holder.state, stateText(holder.state))),
-    cell("Claim", holder.claim),
-    cell("Machine", holder.machine),
-    cell("Cluster", holder.cluster),
-    cell("Pool", holder.network ? `${poolText(holder.pool)} (network ${holder.network})` : poolText(holder.pool)),
+    cell("Claim", line(holder.claim)),
+    cell("Machine", line(holder.machine)),
+    cell("Cluster", line(holder.cluster)),
+    cell("Pool", poolCell(holder.pool, holder.network)),
     cell("Since", age(holder.since)),
   ]);
 }
 
-const claimKey = (/** @type {ClaimLine} */ claim) => `${claim.namespace}/${claim.name}`;
-
 /**
- * A table of claims that wait.
- * @param {boolean} withPool
+ * A pool with its network.
+ * @param {PoolName} pool
+ * @param {string | null | undefined} network
  */
-export function waitingTable(withPool) {
-  const heads = ["Claim", ...(withPool ? ["Pool"] : []), "Waits", "Reason", "Cluster", "Machine"];
-  return new Table("claims", heads, claimKey, (/** @type {ClaimLine} */ claim) => [
-    el("th", { scope: "row", text: claimKey(claim) }),
-    ...(withPool ? [cell("Pool", link(claim.pool, poolText(claim.pool)))] : []),
-    cell("Waits", age(claim.created)),
-    cell("Reason", reason(claim), "wide"),
-    cell("Cluster", claim.cluster),
-    cell("Machine", claim.machine),
-  ]);
+function poolCell(pool, network) {
+  const title = network ? `${poolText(pool)}, network ${network}` : poolText(pool);
+  return el("a", { class: "line", href: poolLink(pool), title, text: poolText(pool) });
 }
 
-/** @param {ClaimLine} claim */
-function reason(claim) {
-  const message = claim.message ? el("span", { text: claim.message }) : null;
-  return el("div", { class: "reason" }, el("strong", { text: claim.reason ?? "No reason yet" }), message);
+const claimKey = (/** @type {ClaimLine} */ claim) => `${claim.namespace}/${claim.name}`;
+
+/** A table of claims that wait for the same reason. */
+export function waitingTable() {
+  const heads = ["Claim", "Machine", "Cluster", "Waits"];
+  return new Table("waiting", heads, claimKey, (/** @type {ClaimLine} */ claim) => [
+    el("th", { scope: "row" }, line(claimKey(claim)), claim.message && el("span", { class: "about", text: claim.message })),
+    cell("Machine", line(claim.machine)),
+    cell("Cluster", line(claim.cluster)),
+    cell("Waits", age(claim.created)),
+  ]);
 }
 
 /** A table of claims with their addresses. */
 export function claimTable() {
   const heads = ["Claim", "State", "Address", "Pool", "Cluster", "Machine", "Age"];
   return new Table("claims", heads, claimKey, (/** @type {ClaimLine} */ claim) => [
-    el("th", { scope: "row", text: claimKey(claim) }),
+    el("th", { scope: "row" }, line(claimKey(claim))),
     cell("State", pill(claim.state, claim.reason ?? stateText(claim.state))),
     cell("Address", claim.address ? link(claim.pool, claim.address, claim.address) : null),
-    cell("Pool", link(claim.pool, poolText(claim.pool))),
-    cell("Cluster", claim.cluster),
-    cell("Machine", claim.machine),
+    cell("Pool", poolCell(claim.pool, null)),
+    cell("Cluster", line(claim.cluster)),
+    cell("Machine", line(claim.machine)),
     cell("Age", age(claim.created)),
   ]);
+}
+
+/**
+ * A table of the slices of a pool.
+ * @param {PoolName} pool
+ */
+export function sliceTable(pool) {
+  const heads = ["Slice", "Owner", "Used", "Free", "Total", "Note"];
+  const key = (/** @type {SliceLine} */ slice) => slice.name;
+  return new Table("slices", heads, key, (/** @type {SliceLine} */ slice) => [
+    el("th", { scope: "row" }, link(pool, slice.block, slice.block.split("/")[0])),
+    cell("Owner", line(ownerText(slice.owner))),
+    cell("Used", count(slice.used)),
+    cell("Free", count(slice.free)),
+    cell("Total", count(slice.total)),
+    cell("Note", sliceNote(slice)),
+  ]);
+}
+
+/** @param {SliceLine["owner"]} owner */
+function ownerText({ kind, namespace, name }) {
+  return `${kind} ${namespace ? `${namespace}/` : ""}${name}`;
+}
+
+/** @param {SliceLine} slice */
+function sliceNote({ pinned, emptySince }) {
+  if (pinned) return "created by hand";
+  return emptySince ? el("span", {}, "empty for ", age(emptySince)) : null;
 }
 
 /**

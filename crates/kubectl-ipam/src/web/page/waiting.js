@@ -4,50 +4,49 @@
 import { el, write } from "./dom.js";
 import { count, plural } from "./format.js";
 import { get, Loader } from "./requests.js";
-import { waitingTable } from "./tables.js";
+import { WaitingGroups } from "./waiting_groups.js";
 
-/** @import { ClaimLine, Overview } from "../../../generated/page.d.ts" */
+/** @import { Overview, WaitingGroup } from "../../../generated/page.d.ts" */
 
 /** The page of waiting claims. */
 export class WaitingPage {
   title = "Waiting claims";
-  #table = waitingTable(true);
+  #groups = new WaitingGroups(true);
   #empty = el("p", { class: "empty", hidden: true });
   #note = el("p", { class: "hint" });
-  #total = 0;
+  #namespace = "";
   #loader = new Loader(async () => this.#show(await get("/api/waiting")));
 
   constructor() {
-    this.#table.element.hidden = true;
-    const heading = el("h1", { text: this.title });
-    this.element = el("section", {}, heading, this.#note, this.#table.element, this.#empty);
+    this.element = el("section", {}, el("h1", { text: this.title }), this.#note, this.#groups.element, this.#empty);
   }
 
   /** @param {Overview} overview */
   update(overview) {
-    this.#total = overview.waiting ?? 0;
+    this.#namespace = overview.namespace ?? "";
     this.#loader.run();
   }
 
-  /** @param {ClaimLine[] | null} found */
+  /** @param {WaitingGroup[] | null} found */
   #show(found) {
-    const claims = found ?? [];
-    this.#table.show(claims);
-    this.#table.element.hidden = claims.length === 0;
-    this.#empty.hidden = claims.length > 0;
+    const groups = found ?? [];
+    this.#groups.show(groups);
+    this.#empty.hidden = groups.length > 0;
+    const place = this.#namespace ? ` in the namespace ${this.#namespace}` : "";
     const unknown = "It is unknown which claims wait: you may not list claims.";
-    write(this.#empty, found === null ? unknown : "No claim waits for an address.");
-    write(this.#note, noteText(claims.length, this.#total));
+    write(this.#empty, found === null ? unknown : `No claim waits for an address${place}.`);
+    write(this.#note, noteText(groups, place));
   }
 }
 
 /**
- * How many claims wait, and how many of them are listed.
- * @param {number} listed
- * @param {number} total
+ * How many claims wait, and for how many reasons.
+ * @param {WaitingGroup[]} groups
+ * @param {string} place
  */
-function noteText(listed, total) {
-  if (listed === 0) return "";
-  const more = total > listed ? `, of which the oldest ${count(listed)} are listed` : "";
-  return `${plural(Math.max(total, listed), "claim")} without an address${more}; the oldest is first.`;
+function noteText(groups, place) {
+  if (groups.length === 0) return "";
+  const total = groups.reduce((sum, group) => sum + group.count, 0);
+  const causes = groups.length === 1 ? "" : ` in ${count(groups.length)} groups of one pool and one reason`;
+  return `${plural(total, "claim")} without an address${place}${causes}. The longest wait is first.`;
 }

@@ -1,0 +1,165 @@
+//! What the page knows of the API server and of the manager.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::doctor::{LeaseRow, is_held, is_old};
+use crate::objects::{ClaimRow, PoolRow};
+
+/// Why the API server gives no usable answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct Outage {
+    /// The cause.
+    pub(crate) cause: OutageCause,
+    /// The error.
+    pub(crate) reason: String,
+    /// Time of its last answer; omitted if it never gave one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) since: Option<Timestamp>,
+}
+
+/// The cause of an outage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) enum OutageCause {
+    /// It refuses connections.
+    Refused,
+    /// It does not answer in time.
+    Silent,
+    /// It rejects the credentials of the kubeconfig.
+    Credentials,
+    /// Another failure.
+    Failed,
+}
+
+/// Whether a manager processes the objects that the page shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct Manager {
+    /// The state.
+    pub(crate) state: ManagerState,
+    /// The holder of the lease; if there is no manager, the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) holder: Option<String>,
+    /// If there is no manager: since when, as far as it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) since: Option<Timestamp>,
+}
+
+/// The state of the manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) enum ManagerState {
+    /// A process holds the lease.
+    Active,
+    /// No process holds the lease, or objects are not processed.
+    Missing,
+    /// There is no lease: a manager without leader election needs none.
+    WithoutLease,
+    /// Leases may not be listed, or were not listed yet.
+    Unknown,
+}
+
+impl Manager {
+    fn new(state: ManagerState) -> Self {
+        Self {
+            state,
+            holder: None,
+            since: None,
+        }
+    }
+}
+
+/// Decides from the leases whether there is a manager. `unprocessed` is since when an object waits
+/// that a manager would have processed.
+pub(crate) fn manager(
+    leases: Option<&[LeaseRow]>,
+    unprocessed: Option<Timestamp>,
+    now: Timestamp,
+) -> Manager {
+    let Some(leases) = leases else {
+        return Manager::new(ManagerState::Unknown);
+    };
+    let name = |lease: &LeaseRow| lease.holder.clone().filter(|holder| !holder.is_empty());
+    if let Some(held) = leases.iter().find(|lease| is_held(lease, now)) {
+        return Manager {
+            holder: name(held),
+            ..Manager::new(ManagerState::Active)
+        };
+    }
+    let last = leases.iter().max_by_key(|lease| lease.renewed);
+    match (last, unprocessed) {
+        (Some(lease), _) => Manager {
+            holder: name(lease),
+            since: lease.renewed,
+            state: ManagerState::Missing,
+        },
+        (None, Some(since)) => Manager {
+            since: Some(since),
+            ..Manager::new(ManagerState::Missing)
+        },
+        (None, None) => Manager::new(ManagerState::WithoutLease),
+    }
+}
+
+/// Since when the oldest object waits that no manager has processed. The Go provider writes no
+/// conditions of pools.
+pub(crate) fn unprocessed<'a>(
+    pools: impl Iterator<Item = &'a PoolRow>,
+    claims: impl Iterator<Item = &'a ClaimRow>,
+    is_go_provider: bool,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let pools = pools
+        .filter(|pool| !is_go_provider && pool.conditions.is_empty())
+        .filter(|pool| !pool.paused && !pool.is_deleting())
+        .filter_map(|pool| pool.created);
+    let claims = claims
+        .filter(|claim| claim.is_waiting() && claim.reason.is_none() && !claim.paused)
+        .filter_map(|claim| claim.created);
+    pools
+        .chain(claims)
+        .filter(|created| is_old(Some(*created), now))
+        .min()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    fn lease(holder: &str, renewed_seconds_ago: i64, now: Timestamp) -> LeaseRow {
+        LeaseRow {
+            namespace: "n".to_owned(),
+            holder: Some(holder.to_owned()),
+            renewed: now
+                .checked_sub(SignedDuration::from_secs(renewed_seconds_ago))
+                .ok(),
+            seconds: 15,
+        }
+    }
+
+    #[test]
+    fn manager_is_missing_if_nobody_renews_the_lease() {
+        let now = Timestamp::now();
+        let state =
+            |leases: Option<&[LeaseRow]>, unprocessed| manager(leases, unprocessed, now).state;
+        assert_eq!(state(None, Some(now)), ManagerState::Unknown);
+        assert_eq!(state(Some(&[]), None), ManagerState::WithoutLease);
+        assert_eq!(state(Some(&[]), Some(now)), ManagerState::Missing);
+        let leases = [lease("old", 300, now), lease("new", 5, now)];
+        assert_eq!(manager(Some(&leases), None, now).holder.unwrap(), "new");
+        let expired = [lease("pod-1", 300, now)];
+        let found = manager(Some(&expired), None, now);
+        assert_eq!(found.state, ManagerState::Missing);
+        assert_eq!(
+            (found.holder.as_deref(), found.since),
+            (Some("pod-1"), expired[0].renewed)
+        );
+        assert_eq!(
+            state(Some(&[lease("", 1, now)]), None),
+            ManagerState::Missing
+        );
+    }
+}

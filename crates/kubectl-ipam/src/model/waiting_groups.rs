@@ -1,0 +1,121 @@
+use std::collections::BTreeMap;
+
+use capi_ipam_api::PoolKey;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::claims::{ClaimLine, waiting_claims};
+use super::pool_name::PoolName;
+use crate::objects::ClaimRow;
+
+/// Maximum number of claims that a group lists.
+const MAX_LISTED: usize = 100;
+
+/// The claims that wait for a pool for the same reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct WaitingGroup {
+    /// The pool.
+    pub(crate) pool: PoolName,
+    /// Reason of the condition Ready; omitted if no manager has processed the claims.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    /// Message of the oldest claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) message: Option<String>,
+    /// Number of the claims.
+    pub(crate) count: u64,
+    /// Creation of the oldest claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) oldest: Option<Timestamp>,
+    /// The oldest claims, at most 100. A message is omitted if it is that of the group.
+    pub(crate) claims: Vec<ClaimLine>,
+}
+
+/// Groups waiting claims by pool and reason. The group that waits longest is first.
+pub(crate) fn waiting_groups(rows: Vec<ClaimRow>) -> Vec<WaitingGroup> {
+    let mut found: BTreeMap<(PoolKey, Option<Box<str>>), Vec<ClaimRow>> = BTreeMap::new();
+    for row in rows {
+        let key = (row.pool.clone(), row.reason.clone());
+        found.entry(key).or_default().push(row);
+    }
+    let mut groups = Vec::with_capacity(found.len());
+    for ((pool, reason), claims) in found {
+        groups.push(group(&pool, reason.map(String::from), claims));
+    }
+    groups.sort_by_key(|group| group.oldest);
+    groups
+}
+
+fn group(pool: &PoolKey, reason: Option<String>, mut rows: Vec<ClaimRow>) -> WaitingGroup {
+    rows.sort_by(|a, b| (a.created, &a.key).cmp(&(b.created, &b.key)));
+    let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+    let oldest = rows.first().and_then(|row| row.created);
+    rows.truncate(MAX_LISTED);
+    let mut claims = waiting_claims(rows, &[]);
+    claims.sort_by_key(|claim| claim.created);
+    let message = claims.first().and_then(|claim| claim.message.clone());
+    for claim in &mut claims {
+        if claim.message == message {
+            claim.message = None;
+        }
+    }
+    WaitingGroup {
+        pool: pool.into(),
+        reason,
+        message,
+        count,
+        oldest,
+        claims,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capi_ipam_provider::api::IPAddressClaim;
+    use serde_json::json;
+
+    use super::*;
+
+    fn row(name: &str, pool: &str, created: &str, reason: &str, message: &str) -> ClaimRow {
+        let claim: IPAddressClaim = serde_json::from_value(json!({
+            "metadata": { "name": name, "namespace": "n", "creationTimestamp": created },
+            "spec": { "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": pool } },
+            "status": { "conditions": [{ "type": "Ready", "status": "False", "reason": reason, "message": message,
+                                         "lastTransitionTime": created }] },
+        }))
+        .unwrap();
+        ClaimRow::of(&claim).unwrap()
+    }
+
+    #[test]
+    fn claims_are_grouped_by_pool_and_reason() {
+        let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z");
+        let rows = vec![
+            row("c", "full", late, "PoolExhausted", "no free address"),
+            row("b", "paused", late, "Paused", "paused"),
+            row("a", "full", early, "PoolExhausted", "no free address"),
+            row("d", "full", late, "PoolExhausted", "another sentence"),
+        ];
+        let groups = waiting_groups(rows);
+        let texts = groups.iter().map(|group| {
+            let names: Vec<_> = group
+                .claims
+                .iter()
+                .map(|claim| claim.name.as_str())
+                .collect();
+            format!("{} {} {}", group.pool.name, group.count, names.join(","))
+        });
+        assert_eq!(texts.collect::<Vec<_>>(), ["full 3 a,c,d", "paused 1 b"]);
+        let messages = groups[0]
+            .claims
+            .iter()
+            .map(|claim| claim.message.as_deref());
+        assert_eq!(
+            messages.collect::<Vec<_>>(),
+            [None, None, Some("another sentence")],
+            "a sentence stands once"
+        );
+    }
+}

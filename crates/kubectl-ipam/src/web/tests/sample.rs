@@ -1,0 +1,457 @@
+//! Objects that do not come from an API server.
+
+use std::sync::Arc;
+
+use capi_ipam_api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool};
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::super::heartbeat::Answer;
+use super::super::state::State;
+use crate::model::LeaseRow;
+use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow};
+
+pub(super) fn ago(seconds: i64) -> String {
+    Timestamp::now()
+        .checked_sub(SignedDuration::from_secs(seconds))
+        .unwrap()
+        .to_string()
+}
+
+pub(super) fn pool(
+    state: &State,
+    kind: InClusterKind,
+    namespace: &str,
+    name: &str,
+    spec: &Value,
+    status: &Value,
+) {
+    let object: Pool = serde_json::from_value(json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind.name(), "spec": spec, "status": status,
+        "metadata": {
+            "name": name, "namespace": if kind.is_global() { None } else { Some(namespace) },
+            "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"],
+        },
+    }))
+    .unwrap();
+    state.update(|tables| {
+        tables
+            .pools
+            .entry(kind)
+            .or_default()
+            .insert(namespace, name, PoolRow::from(&object))
+    });
+}
+
+pub(super) fn ready(counts: &Value) -> Value {
+    json!({ "ipAddresses": counts, "conditions": [{ "type": "Ready", "status": "True", "reason": "Ready",
+            "message": "", "lastTransitionTime": ago(9000) }] })
+}
+
+pub(super) fn claim(
+    namespace: &str,
+    name: &str,
+    pool: &Value,
+    seconds: i64,
+    status: &Value,
+) -> IPAddressClaim {
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": name, "namespace": namespace, "creationTimestamp": ago(seconds),
+            "labels": { "cluster.x-k8s.io/cluster-name": "prod" },
+            "ownerReferences": [{ "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "VSphereVM",
+                                  "name": format!("prod-{name}"), "uid": "1", "controller": true }],
+        },
+        "spec": { "poolRef": pool, "clusterName": "prod" }, "status": status,
+    }))
+    .unwrap()
+}
+
+/// A claim with its address.
+pub(super) fn bind(
+    state: &State,
+    namespace: &str,
+    name: &str,
+    pool: &Value,
+    address: &str,
+    prefix: u8,
+) {
+    let claim = claim(
+        namespace,
+        name,
+        pool,
+        86_400 * 3,
+        &json!({ "addressRef": { "name": name } }),
+    );
+    let object: IPAddress = serde_json::from_value(json!({
+        "metadata": { "name": name, "namespace": namespace, "creationTimestamp": ago(86_400 * 3) },
+        "spec": { "poolRef": pool, "claimRef": { "name": name }, "address": address, "prefix": prefix },
+    }))
+    .unwrap();
+    state.update(|tables| {
+        tables
+            .claims
+            .insert(namespace, name, ClaimRow::of(&claim).unwrap());
+        tables
+            .addresses
+            .insert(namespace, name, AddressRow::of(&object).unwrap());
+    });
+}
+
+pub(super) fn wait(
+    state: &State,
+    namespace: &str,
+    name: &str,
+    pool: &Value,
+    seconds: i64,
+    reason: &str,
+    message: &str,
+) {
+    let condition = json!({ "type": "Ready", "status": "False", "reason": reason, "message": message,
+                            "lastTransitionTime": ago(seconds) });
+    let claim = claim(
+        namespace,
+        name,
+        pool,
+        seconds,
+        &json!({ "conditions": [condition] }),
+    );
+    state.update(|tables| {
+        tables
+            .claims
+            .insert(namespace, name, ClaimRow::of(&claim).unwrap())
+    });
+}
+
+pub(super) fn reserve(state: &State, scope: &str, pool: &Value, address: &str, spec: &Value) {
+    let name = format!("{scope}.{address}");
+    let mut all = json!({ "scope": scope, "address": address, "poolRef": pool });
+    all.as_object_mut()
+        .unwrap()
+        .extend(spec.as_object().unwrap().clone());
+    let object: IPReservation = serde_json::from_value(
+        json!({ "metadata": { "name": name, "creationTimestamp": ago(600) }, "spec": all }),
+    )
+    .unwrap();
+    let row = ReservationRow::of(&object).unwrap_or_else(|| panic!("{name} has no effect"));
+    state.update(|tables| tables.reservations.insert("", &name, row));
+}
+
+pub(super) fn reference(kind: &str, name: &str) -> Value {
+    json!({ "apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": name })
+}
+
+/// A lease that was renewed some seconds ago.
+pub(super) fn lease(seconds: i64) -> LeaseRow {
+    LeaseRow {
+        namespace: "capi-ipam-in-cluster-system".to_owned(),
+        holder: Some("capi-ipam-in-cluster-controller-manager-7d9c5b6f4-x2x8k".to_owned()),
+        renewed: Some(ago(seconds).parse().unwrap()),
+        seconds: 15,
+    }
+}
+
+/// A network with pools.
+fn network(state: &State, name: &str, pools: &[(&str, &str)]) {
+    let members: Vec<Value> = pools
+        .iter()
+        .map(|(kind, name)| json!({ "kind": kind, "name": name, "phase": "Member" }))
+        .collect();
+    let object: IPNetwork = serde_json::from_value(json!({
+        "metadata": { "name": name }, "spec": {},
+        "status": {
+            "pools": pools.len(), "total": 16_842_749, "used": 6_003, "free": 16_836_746, "members": members,
+            "conditions": [{ "type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": ago(900) }],
+        },
+    }))
+    .unwrap();
+    state.update(|tables| tables.networks.insert("", name, NetworkRow::from(object)));
+}
+
+/// A pool with slices, and one of IPv6 whose specification sets everything.
+fn sliced(state: &State) {
+    let racks = reference("InClusterIPPool", "racks");
+    let spec = json!({
+        "addresses": ["10.7.0.0/24"], "prefix": 24, "gateway": "10.7.0.1",
+        "slices": { "size": 32, "per": "Cluster", "mostEach": 2, "keepSeconds": 600 },
+    });
+    let counts = json!({ "total": 253, "used": 20, "free": 233, "outOfRange": 0, "reserved": 0, "coolingDown": 0 });
+    pool(
+        state,
+        InClusterKind::IPPool,
+        "team-a",
+        "racks",
+        &spec,
+        &ready(&counts),
+    );
+    for number in 0..20 {
+        let address = format!(
+            "10.7.0.{}",
+            if number < 12 { 2 + number } else { 60 + number }
+        );
+        bind(
+            state,
+            "team-a",
+            &format!("rack-{number}"),
+            &racks,
+            &address,
+            24,
+        );
+    }
+    for (block, owner) in [
+        ("10.7.0.0/27", "prod"),
+        ("10.7.0.64/27", "a-cluster-with-a-rather-long-name"),
+    ] {
+        let name = format!("p.team-a.racks.{}", block.replace('/', "-"));
+        let slice: IPSlice = serde_json::from_value(json!({
+            "metadata": { "name": name, "creationTimestamp": ago(600) },
+            "spec": { "scope": "p.team-a.racks", "block": block,
+                      "poolRef": { "kind": "InClusterIPPool", "namespace": "team-a", "name": "racks" },
+                      "owner": { "kind": "Cluster", "namespace": "team-a", "name": owner } },
+        }))
+        .unwrap();
+        state.update(|tables| tables.slices.insert("", &name, SliceRow::from(slice)));
+    }
+    let six = reference("GlobalInClusterIPPool", "six");
+    let spec = json!({
+        "addresses": ["fd00:30:0:7::/64"], "prefix": 64, "excludedAddresses": ["fd00:30:0:7::/124"],
+        "draining": ["fd00:30:0:7:0:0:1:0/112"], "addressReuseGracePeriodSeconds": 600,
+        "allocation": { "order": "RoundRobin", "sticky": true, "requests": true },
+        "allowedNamespaces": { "from": "Names", "names": ["team-a", "team-b"] },
+        "limits": { "perNamespace": 100, "perCluster": 50 }, "headroom": { "addresses": 5, "for": {} },
+        "reclaim": { "terminating": { "afterSeconds": 900 }, "verify": "Report" },
+        "addressMetadata": { "labels": { "zone": "a" } },
+    });
+    let most = i64::MAX;
+    let counts = json!({ "total": most, "used": 9, "free": most, "outOfRange": 0, "reserved": 0, "coolingDown": 0, "drained": 65_536 });
+    pool(
+        state,
+        InClusterKind::GlobalIPPool,
+        "",
+        "six",
+        &spec,
+        &ready(&counts),
+    );
+    for number in 0..9 {
+        let address = format!("fd00:30:0:7::{:x}", 0x10 + number * 7);
+        bind(
+            state,
+            "team-b",
+            &format!("six-{number}"),
+            &six,
+            &address,
+            64,
+        );
+    }
+}
+
+/// Claims that wait for several reasons, some with long names.
+pub(super) fn make_crowded(state: &State) {
+    let edge = reference("InClusterIPPool", "edge");
+    let message = "The pool InClusterIPPool team-b/edge has no free address.";
+    for number in 0..25 {
+        let name = format!(
+            "edge-with-a-name-as-long-as-names-of-machine-deployments-are-7d9c5b6f4-x2x8k-{number}"
+        );
+        wait(
+            state,
+            "team-b",
+            &name,
+            &edge,
+            300 + number,
+            "PoolExhausted",
+            message,
+        );
+    }
+    let counts = json!({ "total": 32, "used": 30, "free": 2, "outOfRange": 0, "reserved": 0, "coolingDown": 0 });
+    for number in 0..20 {
+        let spec = json!({ "addresses": [format!("10.40.{number}.0/27")], "prefix": 24 });
+        pool(
+            state,
+            InClusterKind::IPPool,
+            "team-d",
+            &format!("pool-{number}-of-a-team-that-likes-long-names"),
+            &spec,
+            &ready(&counts),
+        );
+    }
+}
+
+pub(super) fn sample() -> Arc<State> {
+    let state = Arc::new(State::new(
+        "https://management.example.com:6443".to_owned(),
+        None,
+        false,
+    ));
+    let web = reference("InClusterIPPool", "web");
+    let data = reference("GlobalInClusterIPPool", "data-center");
+    let spec = json!({ "addresses": ["10.0.0.10-10.0.0.250"], "prefix": 24, "gateway": "10.0.0.1",
+                       "excludedAddresses": ["10.0.0.100-10.0.0.109"], "addressReuseGracePeriodSeconds": 3600 });
+    let counts = json!({ "total": 231, "used": 120, "free": 99, "outOfRange": 0, "reserved": 5, "coolingDown": 7 });
+    for number in 0..120 {
+        let last = if number < 90 {
+            10 + number
+        } else {
+            110 + number - 90
+        };
+        bind(
+            &state,
+            "team-a",
+            &format!("web-{number}"),
+            &web,
+            &format!("10.0.0.{last}"),
+            24,
+        );
+    }
+    for last in 150..157 {
+        reserve(
+            &state,
+            "p.team-a.web",
+            &json!({ "kind": "InClusterIPPool", "namespace": "team-a", "name": "web" }),
+            &format!("10.0.0.{last}"),
+            &json!({ "releasedAt": ago(900), "claimRef": { "namespace": "team-a", "name": format!("old-{last}"), "uid": "u" } }),
+        );
+    }
+    for last in 200..205 {
+        reserve(
+            &state,
+            "p.team-a.web",
+            &json!({ "kind": "InClusterIPPool", "namespace": "team-a", "name": "web" }),
+            &format!("10.0.0.{last}"),
+            &json!({}),
+        );
+    }
+    pool(
+        &state,
+        InClusterKind::IPPool,
+        "team-a",
+        "web",
+        &spec,
+        &ready(&counts),
+    );
+    let spec = json!({ "addresses": ["172.16.0.0/16"], "prefix": 16, "gateway": "172.16.0.1", "network": "backbone" });
+    let counts = json!({ "total": 65_533, "used": 6_000, "free": 59_533, "outOfRange": 0, "reserved": 0, "coolingDown": 0 });
+    pool(
+        &state,
+        InClusterKind::GlobalIPPool,
+        "",
+        "data-center",
+        &spec,
+        &ready(&counts),
+    );
+    for number in 2_u32..6_002 {
+        let number = number + (number / 700) * 3_000;
+        let address = format!("172.16.{}.{}", number / 256, number % 256);
+        bind(
+            &state,
+            "team-b",
+            &format!("node-{number}"),
+            &data,
+            &address,
+            16,
+        );
+    }
+    let spec = json!({ "addresses": ["192.168.7.20-192.168.7.27"], "prefix": 24, "gateway": "192.168.7.1" });
+    let counts = json!({ "total": 8, "used": 8, "free": 0, "outOfRange": 1, "reserved": 0, "coolingDown": 0 });
+    let mut status = ready(&counts);
+    let exhausted = json!({ "type": "Exhausted", "status": "True", "reason": "Exhausted", "lastTransitionTime": ago(60),
+                            "message": "All 8 addresses are in use." });
+    status["conditions"].as_array_mut().unwrap().push(exhausted);
+    pool(
+        &state,
+        InClusterKind::IPPool,
+        "team-b",
+        "edge",
+        &spec,
+        &status,
+    );
+    let edge = reference("InClusterIPPool", "edge");
+    for number in 0..8 {
+        bind(
+            &state,
+            "team-b",
+            &format!("edge-{number}"),
+            &edge,
+            &format!("192.168.7.{}", 20 + number),
+            24,
+        );
+    }
+    bind(&state, "team-b", "edge-old", &edge, "192.168.7.99", 24);
+    let message = "The pool InClusterIPPool team-b/edge has no free address.";
+    wait(
+        &state,
+        "team-b",
+        "edge-8",
+        &edge,
+        7_300,
+        "PoolExhausted",
+        message,
+    );
+    wait(
+        &state,
+        "team-b",
+        "edge-9",
+        &edge,
+        610,
+        "PoolExhausted",
+        message,
+    );
+    let none = reference("InClusterIPPool", "storage");
+    wait(
+        &state,
+        "team-c",
+        "disk-0",
+        &none,
+        95,
+        "PoolNotFound",
+        "The pool InClusterIPPool team-c/storage does not exist.",
+    );
+    let spec = json!({ "prefixes": ["fd00:10::/40"], "allocationPrefixLength": 64, "network": "backbone" });
+    let counts = json!({ "total": 16_777_216, "used": 3, "free": 16_777_213, "outOfRange": 0, "reserved": 0, "coolingDown": 0 });
+    pool(
+        &state,
+        InClusterKind::GlobalPrefixPool,
+        "",
+        "pods",
+        &spec,
+        &ready(&counts),
+    );
+    let pods = reference("GlobalInClusterPrefixPool", "pods");
+    for number in 0..3 {
+        bind(
+            &state,
+            "team-b",
+            &format!("pods-{number}"),
+            &pods,
+            &format!("fd00:10:0:{number}::"),
+            64,
+        );
+    }
+    let spec = json!({ "addresses": ["10.9.0.0/33"], "prefix": 24 });
+    let status = json!({ "conditions": [{ "type": "Ready", "status": "False", "reason": "InvalidSpec",
+                         "message": "", "lastTransitionTime": ago(60) }] });
+    pool(
+        &state,
+        InClusterKind::IPPool,
+        "team-c",
+        "broken",
+        &spec,
+        &status,
+    );
+    network(
+        &state,
+        "backbone",
+        &[
+            ("GlobalInClusterIPPool", "data-center"),
+            ("GlobalInClusterPrefixPool", "pods"),
+        ],
+    );
+    sliced(&state);
+    state.heard(Answer::Leases(vec![lease(1)]));
+    state.finish_lists();
+    for used in [104, 108, 107, 112, 112, 113, 115, 114, 118, 119, 120] {
+        state.sample_of("web", used);
+    }
+    state
+}
