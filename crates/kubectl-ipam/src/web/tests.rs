@@ -101,7 +101,7 @@ const VIEWS: [ViewOfPage; 12] = [
         "search?q=web-11",
         ".claims tbody tr:nth-child(11)",
     ),
-    ("part", "search?q=10.0.0.2", ".holders tbody tr"),
+    ("part", "search?q=172.16.1", ".holders tbody tr"),
     ("waiting", "waiting", ".waiting tbody tr"),
 ];
 

@@ -32,7 +32,7 @@ test("an API server that is gone is the only cause", () => {
 
 test("states are not current without a manager", () => {
   const { badge, banner, isStale } = of({ manager: lost, missing: ["you may not list x"] });
-  assert.match(banner.text, /^No manager runs since 10:00 \(the last one was pod-1\)\./);
+  assert.match(banner.text, /^No manager runs since 10:00\. Claims get no address/);
   assert.deepEqual([badge.text, isStale], ["Live", true]);
   assert.deepEqual(banner.details, ["This page is incomplete: you may not list x."], "other causes are details");
   assert.equal(of({ manager: { state: "Unknown" } }).banner, null);
@@ -60,6 +60,10 @@ test("a short interruption is no banner", () => {
   const { badge, banner } = of({}, "lost");
   assert.deepEqual([badge.text, banner], ["Reconnecting", null]);
   assert.equal(frame({ connection: "connecting", overview: null, clock: String }).badge.text, "Connecting");
+});
+
+test("the footer names the last manager", () => {
+  assert.equal(managerText(overview({ manager: lost })), "Manager: none, the last one was pod-1");
 });
 
 test("the footer says who processes the objects", () => {

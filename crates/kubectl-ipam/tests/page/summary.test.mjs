@@ -20,18 +20,18 @@ function overview(pools, properties = {}) {
 
 test("the tile of pools counts those that are not ready", () => {
   const pools = [pool("a"), pool("b", { ready: "False" }), pool("c", { ready: "Unknown" })];
-  assert.deepEqual(tiles(overview(pools)).pools, { number: 3, note: "1 not ready", kind: "bad" });
-  assert.deepEqual(tiles(overview([pool("a")])).pools, { number: 1, note: "", kind: "" });
+  assert.deepEqual(tiles(overview(pools)).pools, { number: 3, note: "1 not ready", kind: "bad", href: "#/?show=problems" });
+  assert.deepEqual(tiles(overview([pool("a")])).pools, { number: 1, note: "", kind: "", href: "#/" });
 });
 
 test("the tile of full pools counts those without a free address", () => {
   const pools = [pool("a", { free: 0 }), pool("b", { free: 1 }), pool("c", { free: 2 }), pool("d", { size: null })];
-  assert.deepEqual(tiles(overview(pools)).full, { number: 2, note: "1 without a free address", kind: "bad" });
+  assert.deepEqual(tiles(overview(pools)).full, { number: 2, note: "1 without a free address", kind: "bad", href: "#/?show=full" });
 });
 
 test("an unknown number of waiting claims is no problem", () => {
-  assert.deepEqual(tiles(overview([], { waiting: null })).waiting, { number: null, note: "", kind: "" });
-  assert.deepEqual(tiles(overview([], { waiting: 2 })).waiting, { number: 2, note: "Show reasons", kind: "bad" });
+  assert.deepEqual(tiles(overview([], { waiting: null })).waiting, { number: null, note: "", kind: "", href: "#/waiting" });
+  assert.deepEqual(tiles(overview([], { waiting: 2 })).waiting, { number: 2, note: "Show reasons", kind: "bad", href: "#/waiting" });
 });
 
 test("pools are filtered by their texts, and sorted by a column and then by name", () => {

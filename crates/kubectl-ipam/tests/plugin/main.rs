@@ -21,6 +21,7 @@ mod reads;
 mod reserve;
 mod slices;
 mod web;
+mod web_failures;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

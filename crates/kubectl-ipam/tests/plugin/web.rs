@@ -16,20 +16,25 @@ use super::browser::Browser;
 use super::{create, definitions, manager, reference};
 
 /// A running `kubectl ipam web`.
-struct Page {
-    _process: Supervised,
+pub(super) struct Page {
+    pub(super) process: Supervised,
     /// With the token.
-    address: String,
+    pub(super) address: String,
     port: u16,
     _folder: TemporaryFolder,
 }
 
 impl Page {
     async fn start(kubeconfig: &Path) -> Self {
+        Self::start_with(kubeconfig, &[]).await
+    }
+
+    pub(super) async fn start_with(kubeconfig: &Path, flags: &[&str]) -> Self {
         let folder = TemporaryFolder::new("kubectl-ipam-web-");
         let program = Path::new(env!("CARGO_BIN_EXE_kubectl-ipam"));
         let kubeconfig = kubeconfig.display().to_string();
-        let arguments = ["--kubeconfig", &kubeconfig, "web", "--no-open"];
+        let command = ["--kubeconfig", &kubeconfig, "web", "--no-open"];
+        let arguments = [&command, flags].concat();
         let process = Supervised::spawn(program, &arguments, &[], &folder.path().join("log"));
         let address = eventually("the address of the page", async || {
             let output = process.output();
@@ -44,7 +49,7 @@ impl Page {
             .find_map(|part| part.parse().ok())
             .expect("the address has a port");
         Self {
-            _process: process,
+            process,
             address,
             port,
             _folder: folder,
@@ -52,7 +57,7 @@ impl Page {
     }
 
     /// The address of a view.
-    fn view(&self, view: &str) -> String {
+    pub(super) fn view(&self, view: &str) -> String {
         format!("http://127.0.0.1:{}/#/{view}", self.port)
     }
 

@@ -110,10 +110,9 @@ function outageText({ cause, reason, since }, server, clock) {
  * @param {Manager} manager
  * @param {Facts["clock"]} clock
  */
-function missingManagerText({ holder, since }, clock) {
+function missingManagerText({ since }, clock) {
   const time = since ? ` since ${clock(since)}` : "";
-  const last = holder ? ` (the last one was ${holder})` : "";
-  return `No manager runs${time}${last}. Claims get no address, and states and counts can be outdated. Find the cause with kubectl ipam status.`;
+  return `No manager runs${time}. Claims get no address; states and counts can be outdated. Find the cause: kubectl ipam status`;
 }
 
 /**
@@ -123,7 +122,7 @@ function missingManagerText({ holder, since }, clock) {
 export function managerText({ manager }) {
   switch (manager.state) {
     case "Active": return `Manager: ${manager.holder ?? "active"}`;
-    case "Missing": return "Manager: none";
+    case "Missing": return manager.holder ? `Manager: none, the last one was ${manager.holder}` : "Manager: none";
     case "WithoutLease": return "Manager: there is no lease";
     default: return "Manager: unknown, you may not list leases";
   }

@@ -18,6 +18,8 @@ import { cellClass, cellText, cellsFor, layoutOf, sizeOf } from "./map_window.js
 
 /** The width of a map before it is part of the page, in pixels. */
 const DEFAULT_WIDTH = 800;
+/** The number of rows up to which a map is lower than the panel beside it. */
+const SMALL = 12;
 /** The space around the cells, in pixels. */
 const PADDING = 30;
 
@@ -34,10 +36,14 @@ export class AddressMap {
   #labels = [];
   #columns = 32;
   #beside = 0;
+  /** @type {{ data: Window, holders: Map<string, Holder> } | null} */
+  #shown = null;
 
   /** @param {Actions} actions */
   constructor(actions) {
     this.actions = actions;
+    // The number of columns depends on the width.
+    new ResizeObserver(() => this.#shown && this.show(this.#shown.data, this.#shown.holders)).observe(this.element);
     this.element.addEventListener("keydown", (event) => this.#press(event));
     this.element.addEventListener("click", (event) => {
       const index = this.#indexAt(event);
@@ -72,6 +78,7 @@ export class AddressMap {
    * @param {Map<string, Holder>} holders
    */
   show(data, holders) {
+    this.#shown = { data, holders };
     const [before, after] = [this.#labels, data.labels];
     const isOther = before.length !== after.length || before[0] !== after[0] || before.at(-1) !== after.at(-1);
     const { columns, beside } = layoutOf(this.#width, after);
@@ -111,7 +118,7 @@ export class AddressMap {
     this.element.style.setProperty("--columns", String(columns));
     this.element.style.setProperty("--label", `${beside}ch`);
     this.element.classList.toggle("labels-above", beside === 0);
-    this.element.classList.toggle("small", labels.length <= 2 * columns);
+    this.element.classList.toggle("small", labels.length <= SMALL * columns);
     this.element.replaceChildren(...rows);
     this.element.setAttribute("aria-rowcount", String(rows.length));
     this.element.setAttribute("aria-colcount", String(columns));

@@ -19,10 +19,10 @@ export class OverviewPage {
   #group = "";
   #scope = el("p", { class: "hint", hidden: true });
   #tiles = {
-    pools: new TileBox("Pools", "#/?show=problems"),
+    pools: new TileBox("Pools"),
     bound: new TileBox("Claims with an address"),
-    waiting: new TileBox("Waiting claims", "#/waiting"),
-    full: new TileBox("Nearly full pools", "#/?show=full"),
+    waiting: new TileBox("Waiting claims"),
+    full: new TileBox("Nearly full pools"),
   };
   #table = new PoolTable((shown) => this.#showEmpty(shown));
   #groups = el("nav", { class: "groups", "aria-label": "Groups of pools" });
@@ -109,18 +109,15 @@ class TileBox {
   #value = el("strong");
   #note = el("small");
 
-  /**
-   * @param {string} name
-   * @param {string} [href]
-   */
-  constructor(name, href) {
-    const parts = [el("span", { text: name }), this.#value, this.#note];
-    /** @type {HTMLElement} */
-    this.element = href ? el("a", { class: "tile", href }, ...parts) : el("div", { class: "tile" }, ...parts);
+  /** @param {string} name */
+  constructor(name) {
+    this.element = el("a", { class: "tile" }, el("span", { text: name }), this.#value, this.#note);
   }
 
   /** @param {Tile} tile */
-  show({ number, note, kind }) {
+  show({ number, note, kind, href }) {
+    // Without an address the element is no link.
+    if (href) this.element.href = href;
     write(this.#value, count(number));
     write(this.#note, note);
     this.element.dataset.kind = kind;

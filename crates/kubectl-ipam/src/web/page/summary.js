@@ -4,7 +4,7 @@
 import { poolText } from "./format.js";
 
 /** @import { Overview, OverviewPool, Size } from "../../../generated/page.d.ts" */
-/** @typedef {{ number: number | null | undefined, note: string, kind: string }} Tile */
+/** @typedef {{ number: number | null | undefined, note: string, kind: string, href?: string }} Tile */
 /**
  * The state of a pool in words. The rank is its place among others: problems are first.
  * @typedef {{ text: string, kind: "good" | "warn" | "bad" | "", rank: number }} PoolState
@@ -95,13 +95,16 @@ export function tiles(overview) {
   const exhausted = full.filter(isFull).length;
   const someWait = (waiting ?? 0) > 0;
   return {
-    pools: { number: pools.length, note: notReady > 0 ? `${notReady} not ready` : "", kind: notReady > 0 ? "bad" : "" },
+    pools: notReady > 0
+      ? { number: pools.length, note: `${notReady} not ready`, kind: "bad", href: "#/?show=problems" }
+      : { number: pools.length, note: "", kind: "", href: "#/" },
     bound: { number: bound, note: "", kind: "" },
-    waiting: { number: waiting, note: someWait ? "Show reasons" : "", kind: someWait ? "bad" : "" },
+    waiting: { number: waiting, note: someWait ? "Show reasons" : "", kind: someWait ? "bad" : "", href: "#/waiting" },
     full: {
       number: full.length,
       note: exhausted > 0 ? `${exhausted} without a free address` : "",
       kind: exhausted > 0 ? "bad" : full.length > 0 ? "warn" : "",
+      href: "#/?show=full",
     },
   };
 }

@@ -204,11 +204,12 @@ fn sliced(state: &State) {
         ("10.7.0.64/27", "a-cluster-with-a-rather-long-name"),
     ] {
         let name = format!("p.team-a.racks.{}", block.replace('/', "-"));
+        let assigned = (owner == "prod").then(|| ago(600));
         let slice: IPSlice = serde_json::from_value(json!({
             "metadata": { "name": name, "creationTimestamp": ago(600) },
             "spec": { "scope": "p.team-a.racks", "block": block,
                       "poolRef": { "kind": "InClusterIPPool", "namespace": "team-a", "name": "racks" },
-                      "owner": { "kind": "Cluster", "namespace": "team-a", "name": owner } },
+                      "owner": { "kind": "Cluster", "namespace": "team-a", "name": owner }, "assignedAt": assigned },
         }))
         .unwrap();
         state.update(|tables| tables.slices.insert("", &name, SliceRow::from(slice)));
