@@ -207,6 +207,10 @@ export interface OverviewNetwork {
   ipv4Length?: number | null;
   /** Length of the IPv6 blocks that its pools allocate; omitted until it is set. */
   ipv6Length?: number | null;
+  /** Number of the listed pools whose reservations are being moved into the network. */
+  joining: number;
+  /** Number of the listed pools whose reservations are being moved out of the network. */
+  leaving: number;
   /** Its pools, at most 50. Those that join or leave it are first. */
   members: Array<MemberLine>;
   /** Details of the reason. */

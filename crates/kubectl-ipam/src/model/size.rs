@@ -27,6 +27,7 @@ pub(crate) fn size(pool: &PoolRow, counts: &KnownCounts) -> Size {
             computed
         }
     };
+    // The reserved ones contain those in use by other pools of the network.
     let others = [counts.used, counts.reserved, counts.cooling_down];
     let drained = counts.drained.map(|drained| {
         let draining = pool
@@ -53,6 +54,7 @@ impl From<Counts> for KnownCounts {
         Self {
             total: counts.total,
             used: Some(counts.used),
+            in_other_pools: None,
             free: Some(counts.free),
             cooling_down: Some(counts.cooling_down),
             drained: Some(counts.drained),
@@ -83,6 +85,7 @@ mod tests {
             total: number,
             free: Some(number),
             used: Some(used),
+            in_other_pools: None,
             reserved: Some(0),
             cooling_down: Some(0),
             drained: Some(0),
