@@ -278,6 +278,73 @@ fn every_condition_type_and_reason_is_described() {
     }
 }
 
+/// The words of a page in lower case, without the marks of Markdown.
+fn words(path: &str) -> String {
+    let text = fs::read_to_string(root().join(path)).expect("the page can be read");
+    let plain: String = text
+        .lines()
+        .map(without_targets)
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace(['`', '[', ']', '*'], "");
+    let words: Vec<&str> = plain.split_whitespace().collect();
+    words.join(" ").to_lowercase()
+}
+
+/// One cause has one advice: in conditions, events, `kubectl ipam doctor` and the pages.
+#[test]
+fn pages_give_the_advice_of_the_code() {
+    use capi_ipam_api::advice;
+
+    let (conditions, runbook, troubleshooting) = (
+        "docs/conditions-and-events.md",
+        "docs/runbook.md",
+        "docs/troubleshooting.md",
+    );
+    let [kept, deleting] = [
+        "delete the machines of these claims",
+        "since a deletion cannot be undone",
+    ];
+    let pool = capi_ipam_api::PoolKey::new(capi_ipam_api::InClusterKind::IPPool, Some("n"), "p");
+    assert!(advice::pool_deleting(&pool).starts_with(&format!("{kept}, {deleting}")));
+    for (page, advice) in [
+        (conditions, advice::MISSING_POOL),
+        (conditions, advice::MISSING_CLUSTER),
+        (conditions, advice::ANOTHER_POOL),
+        (conditions, advice::LIMIT),
+        (conditions, advice::NO_FREE_SLICE),
+        (conditions, advice::DUPLICATE),
+        (runbook, advice::DUPLICATE),
+        (troubleshooting, advice::DUPLICATE),
+        ("docs/networks.md", advice::DUPLICATE),
+        (conditions, kept),
+        (conditions, deleting),
+        (troubleshooting, kept),
+        (troubleshooting, deleting),
+    ] {
+        assert!(
+            words(page).contains(&advice.to_lowercase()),
+            "{page} does not say: {advice}"
+        );
+    }
+}
+
+/// What the code advises about a full pool stands in the runbook, each choice in its own words.
+#[test]
+fn runbook_has_each_choice_for_a_full_pool() {
+    let counts = capi_ipam_api::AddressCounts {
+        used: 1,
+        reserved: 1,
+        cooling_down: 1,
+        ..capi_ipam_api::AddressCounts::default()
+    };
+    let runbook = words("docs/runbook.md");
+    let advice = capi_ipam_api::advice::exhausted(&counts);
+    for choice in advice.split(", ").flat_map(|part| part.split(" or ")) {
+        assert!(runbook.contains(choice), "{choice} of: {advice}");
+    }
+}
+
 #[test]
 fn anchors_are_those_of_github() {
     assert_eq!(slug("Why it is safe"), "why-it-is-safe");

@@ -1,6 +1,10 @@
 //! Warnings about valid pools that are probably not what the user intended.
 
-use capi_ipam_api::{AccessRules, Audience, Pool, PoolKey, host_bits_warning, pool_warnings};
+use std::sync::Arc;
+
+use capi_ipam_api::{
+    AccessRules, Audience, Pool, PoolKey, Scope, advice, host_bits_warning, pool_warnings,
+};
 use capi_ipam_ip::UsableBlocks;
 
 use super::view::View;
@@ -45,12 +49,37 @@ pub(super) fn of(
     warnings.extend(scope_changes::of_pool(&change, pool, old));
     let overlapping = view.overlapping(key, &change.after, usable);
     if !overlapping.is_empty() {
-        let pools = Audience::of_pool(key).pools(&overlapping);
-        warnings.push(format!(
-            "the same addresses can be allocated by {pools}; pools of one IPNetwork never share addresses"
+        warnings.push(overlap_warning(
+            key,
+            usable,
+            &change.after,
+            &overlapping,
+            view,
         ));
     }
     warnings
+}
+
+/// The warning about pools of other scopes that can allocate the same addresses.
+fn overlap_warning(
+    key: &PoolKey,
+    usable: &UsableBlocks,
+    scope: &Scope,
+    overlapping: &[PoolKey],
+    view: &dyn View,
+) -> String {
+    let others: Vec<Arc<UsableBlocks>> = overlapping
+        .iter()
+        .filter_map(|other| view.pool(other)?.1)
+        .collect();
+    let shared = others.iter().find_map(|other| usable.first_shared(other));
+    let has_one_length = others.iter().all(|other| other.length == usable.length);
+    let pools = Audience::of_pool(key).pools(overlapping);
+    format!(
+        "{}; {}",
+        advice::overlap_problem(shared, &pools),
+        advice::overlap(scope, has_one_length)
+    )
 }
 
 /// Who may use a global pool, if its specification restricts it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capi_ipam_api::advice::{ANOTHER_POOL, LIMIT};
+use capi_ipam_api::advice::{ANOTHER_POOL, LIMIT, NO_FREE_SLICE};
 use capi_ipam_api::{PoolKey, conditions};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_ledger::{LimitReached, SliceRefusal};
@@ -32,23 +32,23 @@ pub(super) fn unexpected_event() -> HandlerError {
 
 /// The error of a claim whose namespace or Cluster may have no further address.
 pub(super) fn limit_error(pool: &PoolKey, limit: &LimitReached) -> HandlerError {
-    HandlerError::QuotaExceeded(format!("{limit} of {pool}; {LIMIT}, or {ANOTHER_POOL}"))
+    HandlerError::QuotaExceeded(format!("{pool}: {limit}; {LIMIT}, or {ANOTHER_POOL}"))
 }
 
 /// The error of a claim whose owner may have no further address now. The claim is in the wait
 /// queue.
 pub(super) fn slice_unavailable(pool: &PoolKey, refusal: &SliceRefusal) -> HandlerError {
-    let reason = match refusal {
+    let (reason, advice) = match refusal {
         SliceRefusal::Pending { .. } => {
-            let message = format!("{refusal} in {pool}; the claim gets an address afterwards");
+            let message = format!("{pool}: {refusal}; the claim gets an address afterwards");
             return HandlerError::RetryAfter {
                 message,
                 after: PENDING_RETRY_DELAY,
             };
         }
-        SliceRefusal::Limit { .. } => conditions::SLICE_LIMIT,
-        SliceRefusal::NoFreeSlice { .. } => conditions::NO_FREE_SLICE,
+        SliceRefusal::Limit { .. } => (conditions::SLICE_LIMIT, LIMIT),
+        SliceRefusal::NoFreeSlice { .. } => (conditions::NO_FREE_SLICE, NO_FREE_SLICE),
     };
-    let message = format!("{refusal} in {pool}; {LIMIT}, or {ANOTHER_POOL}");
+    let message = format!("{pool}: {refusal}; {advice}, or {ANOTHER_POOL}");
     HandlerError::Waiting { reason, message }
 }

@@ -302,6 +302,11 @@ impl PoolReconciler {
         let has_one_length = info.usable.as_ref().is_ok_and(|usable| {
             ledger.read(|ledger| ledger.have_length(&overlapping, usable.length))
         });
+        let shared = ledger.read(|ledger| {
+            let usable = info.usable.as_ref().ok()?;
+            let first = ledger.pool_info(overlapping.first()?)?;
+            usable.first_shared(first.usable.as_ref().ok()?)
+        });
         let snapshot = PoolSnapshot {
             key,
             info: &info,
@@ -309,6 +314,7 @@ impl PoolReconciler {
             cooldown_end: ledger.read(|ledger| ledger.cooldown_end(key)),
             finalizer_error,
             overlapping,
+            shared,
             has_one_length,
             blocker,
             over_limit: ledger.read(|ledger| ledger.over_limit(key)),

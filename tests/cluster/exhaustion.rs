@@ -308,8 +308,14 @@ async fn waiting_claim_learns_that_its_pool_has_stopped() {
     consumer
         .modify_pool("refused", |spec| spec["network"] = json!("missing"))
         .await;
+    let others = format!(
+        "InClusterIPPool {0}/gone does not exist; create it, or delete the claim, so that its controller creates it with \
+         another pool: a claim cannot be changed; pools of the namespace {0}: InClusterIPPool {0}/held and \
+         InClusterIPPool {0}/refused",
+        consumer.namespace
+    );
     consumer
-        .wait_for_message("gone", "PoolNotReady", "does not exist")
+        .wait_for_message("gone", "PoolNotReady", &others)
         .await;
     consumer.wait_for_reason("held", "PoolNotReady").await;
     consumer

@@ -451,7 +451,10 @@ async fn address_is_repaired_and_foreign_metadata_is_kept() {
     consumer.create_claim("b", "web").await;
     assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
     let text = consumer.wait_until_unready("a", "Deleting").await;
-    assert!(text.ends_with("from IPAddress a"), "{text}");
+    assert!(
+        text.ends_with("from IPAddress a: metal.example.com/in-use"),
+        "{text}"
+    );
     consumer
         .modify(&consumer.addresses(), "a", |address| {
             address["metadata"]["finalizers"] = json!([])

@@ -126,10 +126,23 @@ async fn deleted_pool_stays_until_its_last_address_is_released() {
     let text = consumer
         .wait_for_pool_condition("web", "False", "Deleting")
         .await;
-    assert!(text.contains("2 addresses"), "{text}");
+    let namespace = &consumer.namespace;
+    let claims = format!(
+        "waiting for 2 addresses to be released (claims {namespace}/a and {namespace}/b); delete the machines of these \
+         claims"
+    );
+    let command = format!("kubectl ipam claims --namespace {namespace} --pool InClusterIPPool/web");
+    assert!(
+        text.starts_with(&claims) && text.ends_with(&command),
+        "{text}"
+    );
     consumer.create_claim("c", "web").await;
     let text = consumer.wait_for_reason("c", "PoolNotReady").await;
-    assert!(text.contains("is being deleted"), "{text}");
+    let expected = format!(
+        "InClusterIPPool {namespace}/web is being deleted and does not allocate addresses; delete the claim, so that its \
+         controller creates it with another pool"
+    );
+    assert_eq!(text, expected);
     consumer.assert_stays_unbound("c").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use capi_ipam_provider::api::IPAddressClaim;
 use serde_json::{Value, json};
 
-use crate::consumer;
+use crate::{consumer, environment};
 use support::consumer::{Consumer, ready, retry_unanswered, unique};
 use support::patience::Patience;
 use support::wait::eventually;
@@ -140,4 +140,73 @@ async fn changed_message_is_written_after_a_delay() {
         took >= Duration::from_secs(4) && !patience.is_over(),
         "{took:?}"
     );
+}
+
+/// The lines of the log about an object.
+fn lines_about(object: &str) -> Vec<String> {
+    let log = environment().manager.log();
+    let lines = log.lines().filter(|line| line.contains(object));
+    lines.map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn changes_of_a_pool_are_logged_once() {
+    let consumer = consumer().await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .await;
+    consumer.create_claim("a", "web").await;
+    consumer.wait_for_address("a").await;
+    for waiting in ["b", "c", "d"] {
+        consumer.create_claim(waiting, "web").await;
+        consumer.wait_for_reason(waiting, "PoolExhausted").await;
+    }
+    consumer.release("a").await;
+    consumer.wait_for_address("b").await;
+    consumer
+        .modify_pool("web", |spec| {
+            spec["addresses"] = json!(["10.0.0.1-10.0.0.9"])
+        })
+        .await;
+    for bound in ["c", "d"] {
+        consumer.wait_for_address(bound).await;
+    }
+    let pool = format!("InClusterIPPool {}/web", consumer.namespace);
+    let changes = || {
+        let lines = lines_about(&format!("object={pool}"));
+        let part = |line: String| {
+            Some(
+                line.split_once("condition=")?
+                    .1
+                    .split_once(" reason=")?
+                    .0
+                    .to_owned(),
+            )
+        };
+        lines.into_iter().filter_map(part).collect::<Vec<_>>()
+    };
+    let ended = r#""Exhausted" from="True" to="False""#;
+    eventually("the end is logged", || async {
+        changes()
+            .last()
+            .is_some_and(|last| last == ended)
+            .then_some(())
+    })
+    .await;
+    let changes = changes();
+    assert_eq!(
+        changes.first().map(String::as_str),
+        Some(r#""Ready" to="True""#),
+        "{changes:?}"
+    );
+    // The pool can be free for a moment while the address goes from one claim to the next.
+    for pair in changes.windows(2) {
+        assert_ne!(pair[0], pair[1], "nothing has changed");
+    }
+    // Of the claims that wait for one pool, the first one is logged.
+    let waiting: Vec<String> = lines_about(&pool)
+        .into_iter()
+        .filter(|line| line.contains("claim is not ready") && line.contains("PoolExhausted"))
+        .collect();
+    assert_eq!(waiting.len(), 1, "{waiting:?}");
 }

@@ -133,7 +133,7 @@ async fn each_owner_has_contiguous_addresses() {
     })
     .await;
     assert!(
-        text.contains("the 2 slices that label value r2 may have"),
+        text.contains("label value r2 has 2 of 2 slices that the pool allows each owner"),
         "{text}"
     );
 }
@@ -154,7 +154,7 @@ async fn full_owner_does_not_delay_others() {
             .await;
         let text = consumer.wait_for_reason(name, "NoFreeSlice").await;
         assert!(
-            text.contains("the 1 slices of label value a have no free address"),
+            text.contains("the slices of label value a (1) have no free address"),
             "{text}"
         );
     }

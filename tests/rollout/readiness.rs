@@ -1,5 +1,6 @@
 //! The probes, and when a manager that cannot work exits.
 
+use std::collections::HashSet;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
@@ -301,6 +302,32 @@ async fn manager_that_never_had_a_permission_is_not_ready() {
             })
             .await;
         }
+    }
+}
+
+/// The watches are retried all the time.
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_permission_is_logged_once_for_each_kind() {
+    let control_plane = ControlPlane::start(Options::default());
+    control_plane.kubectl(&["create", "serviceaccount", "nobody", "--namespace=default"]);
+    let kubeconfig = control_plane.kubeconfig_of_account("default", "nobody");
+    let managers = [&["--leader-elect"][..], &[]]
+        .map(|flags| Manager::launch(&control_plane, &kubeconfig, flags).may_lack_permissions());
+    managers[0].wait_for_log("GET is not allowed for the lease");
+    managers[1].wait_for_log("not allowed to list and watch");
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    for manager in &managers {
+        let log = manager.log();
+        let mut seen = HashSet::new();
+        for line in log
+            .lines()
+            .filter(|line| line.contains("WARN") || line.contains("ERROR"))
+        {
+            // The time comes first.
+            let text = line.split_once(' ').map_or(line, |(_, text)| text);
+            assert!(seen.insert(text), "logged twice: {line}\n{log}");
+        }
+        assert!(!seen.is_empty(), "{log}");
     }
 }
 

@@ -35,6 +35,14 @@ async fn standby_becomes_leader_when_the_leader_is_killed() {
     let mut first = Manager::start(&control_plane, &ELECTED);
     first.wait_for_log("acquired leadership lease");
     let mut second = Manager::start(&control_plane, &ELECTED);
+    second.wait_for_log("standby: another process holds the lease");
+    assert!(
+        second
+            .log()
+            .contains(&format!("holder=\"{}\"", holder(&control_plane))),
+        "{}",
+        second.log()
+    );
     let consumer = Consumer::new(&control_plane).await;
     consumer
         .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
@@ -127,6 +135,42 @@ async fn two_active_managers_allocate_no_address_twice() {
         consumer.wait_until_deleted(name).await;
     }
     consumer.wait_for_counts("web", (510, 510, 0, 0)).await;
+}
+
+/// After this time, a reservation for a claim of this process is not one of an earlier process.
+const EARLIER_WRITES: Duration = Duration::from_secs(31);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_active_managers_are_logged() {
+    let control_plane = ControlPlane::start(Options::default());
+    let managers = [
+        Manager::start(&control_plane, &[]),
+        Manager::start(&control_plane, &[]),
+    ];
+    let consumer = Consumer::new(&control_plane).await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.0/22"], "prefix": 22}))
+        .await;
+    tokio::time::sleep(EARLIER_WRITES).await;
+    let text = "another manager serves this claim at the same time: run one manager";
+    let count = || {
+        let logs = managers.iter().map(Manager::log);
+        logs.map(|log| log.matches(text).count()).sum::<usize>()
+    };
+    // Whether both reserve an address for one claim is a matter of time.
+    for round in 0..20 {
+        let names: Vec<String> = (0..40).map(|number| format!("c{round}-{number}")).collect();
+        consumer.create_claims(&names, "web").await;
+        consumer.wait_for_addresses(&names).await;
+        if count() > 0 {
+            break;
+        }
+    }
+    assert!(
+        (1..=2).contains(&count()),
+        "one line for each manager: {}",
+        count()
+    );
 }
 
 /// Overlapping pools of one network, and two active managers.

@@ -196,8 +196,9 @@ async fn overlap_with_another_pool_is_warned_about() {
     })
     .await;
     let text = format!(
-        "the same addresses can be allocated by GlobalInClusterIPPool {first}; pools of one IPNetwork never share \
-         addresses"
+        "the same addresses, such as 100.64.10.200-100.64.10.210, can be allocated by GlobalInClusterIPPool {first}, so \
+         two machines can get one address; if they are in one network, name the same IPNetwork in spec.network of all \
+         of them; otherwise exclude the shared range in all but one of them"
     );
     assert_eq!(
         (response.code, &response.warnings),
@@ -210,7 +211,7 @@ async fn overlap_with_another_pool_is_warned_about() {
         response
             .warnings
             .iter()
-            .any(|warning| warning.contains("pools of one IPNetwork")),
+            .any(|warning| warning.contains("one network cannot have them")),
         "{response:?}"
     );
     // A pool does not overlap with itself, nor with one of its network.

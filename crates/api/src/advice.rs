@@ -3,6 +3,8 @@
 
 pub use capi_ipam_contract::advice::{ANOTHER_POOL, MISSING_CLUSTER, MISSING_POOL};
 
+use capi_ipam_ip::Entry;
+
 use super::{AddressCounts, Audience, PoolKey, Scope};
 
 /// About an address that several bound claims have. To delete an IPAddress does not help: the
@@ -11,11 +13,22 @@ pub const DUPLICATE: &str =
     "delete the machine of all but one of these claims; its controller replaces it";
 
 /// About a pool whose owner, namespace or Cluster has as much as it may have.
-pub const LIMIT: &str = "release claims, or raise the limit of the pool";
+pub const LIMIT: &str = "release claims, or ask the owner of the pool for a higher limit";
 
 /// About several managers that are active at the same time and serve the same claims.
 pub const SEVERAL_MANAGERS: &str = "run one manager, or all with --leader-elect in one namespace: kubectl get pods --all-namespaces --selector \
      cluster.x-k8s.io/provider=ipam-in-cluster";
+
+/// What is wrong with pools of other scopes that contain the same addresses, `shared` for example.
+/// `pools` are the names of the others.
+pub fn overlap_problem(shared: Option<Entry>, pools: &str) -> String {
+    let example = shared
+        .map(|shared| format!(", such as {shared},"))
+        .unwrap_or_default();
+    format!(
+        "the same addresses{example} can be allocated by {pools}, so two machines can get one address"
+    )
+}
 
 /// About pools of other scopes that contain the same addresses. `has_one_length`: all of them
 /// allocate blocks of the same length. A network has one length for each family, so pools of
@@ -74,6 +87,9 @@ pub fn claims_of(pool: &PoolKey) -> String {
         pool.kind, pool.name
     )
 }
+
+/// About a pool or an owner of slices without a free address in a slice.
+pub const NO_FREE_SLICE: &str = "add addresses, or release the claims of an owner";
 
 /// About a pool without a free address: what can make one of them free.
 pub fn exhausted(counts: &AddressCounts) -> String {

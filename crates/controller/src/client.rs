@@ -521,6 +521,8 @@ mod tests {
 
     #[tokio::test]
     async fn object_of_an_unserved_kind_is_not_gone() {
+        use super::call_error::INSTALL_DEFINITION;
+
         let objects = client_of_server(404, "404 page not found\n");
         let errors = [
             objects.get("a").await.unwrap_err(),
@@ -532,8 +534,7 @@ mod tests {
                 "{error:?}"
             );
             let text = error_chain(&error);
-            let expected =
-                format!(": {NOT_SERVED}; install its CustomResourceDefinition (404 KindNotServed)");
+            let expected = format!(": {NOT_SERVED}; {INSTALL_DEFINITION} (404 KindNotServed)");
             assert!(text.ends_with(&expected), "{text}");
         }
         let gone = client_of_server(

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::block::host_bits;
-use crate::{Block, Family, FreeSet, Span, SpanSet};
+use crate::{Block, Entry, Family, FreeSet, Span, SpanSet};
 
 /// The blocks that a pool can allocate. All have the same length.
 ///
@@ -205,11 +205,21 @@ impl UsableBlocks {
     /// Whether both have a common usable address. Linear in the spans up to the first common
     /// address.
     pub fn overlaps(&self, other: &Self) -> bool {
+        self.first_shared(other).is_some()
+    }
+
+    /// The first range of usable addresses that both have.
+    pub fn first_shared(&self, other: &Self) -> Option<Entry> {
+        if self.family != other.family {
+            return None;
+        }
         let (mut ours, mut theirs) = (self.address_spans(), other.address_spans());
         let (mut one, mut two) = (ours.next(), theirs.next());
         while let (Some(a), Some(b)) = (one, two) {
-            if a.first() <= b.last() && b.first() <= a.last() {
-                return self.family == other.family;
+            let shared = Span::new(a.first().max(b.first()), a.last().min(b.last()));
+            if let Some(span) = shared {
+                let family = self.family;
+                return Some(Entry { family, span });
             }
             if a.last() < b.last() {
                 one = ours.next();
@@ -217,7 +227,7 @@ impl UsableBlocks {
                 two = theirs.next();
             }
         }
-        false
+        None
     }
 
     fn shift(&self) -> u32 {

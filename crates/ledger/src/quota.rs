@@ -81,19 +81,15 @@ pub struct LimitReached {
 
 impl fmt::Display for LimitReached {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let addresses = if self.limit == 1 {
-            "the 1 address".to_owned()
-        } else {
-            format!("all {} addresses", self.limit)
-        };
-        match &self.cluster {
+        let Self { limit, cluster } = self;
+        match cluster {
             Some(cluster) => write!(
                 formatter,
-                "claims of Cluster {cluster} have {addresses} that a Cluster may have (spec.limits.perCluster)"
+                "Cluster {cluster} uses {limit} of {limit} addresses that the pool allows each Cluster                  (spec.limits.perCluster)"
             ),
             None => write!(
                 formatter,
-                "claims of the namespace have {addresses} that a namespace may have (spec.limits.perNamespace)"
+                "the namespace uses {limit} of {limit} addresses that the pool allows each namespace                  (spec.limits.perNamespace)"
             ),
         }
     }

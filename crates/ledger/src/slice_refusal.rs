@@ -36,7 +36,7 @@ impl fmt::Display for SliceRefusal {
             Self::Limit { owner, most } => {
                 write!(
                     formatter,
-                    "the {most} slices that {owner} may have (spec.slices.mostEach) have no free address"
+                    "{owner} has {most} of {most} slices that the pool allows each owner (spec.slices.mostEach), without a free address"
                 )
             }
             Self::NoFreeSlice { owner, slices: 0 } => {
@@ -45,7 +45,7 @@ impl fmt::Display for SliceRefusal {
             Self::NoFreeSlice { owner, slices } => {
                 write!(
                     formatter,
-                    "the {slices} slices of {owner} have no free address, and no slice is free"
+                    "the slices of {owner} ({slices}) have no free address, and no slice is free"
                 )
             }
         }

@@ -305,8 +305,9 @@ fn overlapping_pools_of_other_namespaces_are_counted() {
         ..Cluster::default()
     };
     let spec = json!({"addresses": ["10.0.0.0/25"], "prefix": 24});
-    let expected = "the same addresses can be allocated by InClusterIPPool n/secret and 2 pools in other namespaces; \
-                    pools of one IPNetwork never share addresses";
+    let expected = "the same addresses can be allocated by InClusterIPPool n/secret and 2 pools in other namespaces, so \
+                    two machines can get one address; if they are in one network, name the same IPNetwork in \
+                    spec.network of all of them; otherwise exclude the shared range in all but one of them";
     assert_eq!(
         warnings_of(creation(InClusterKind::IPPool, &spec, &view)),
         [expected]

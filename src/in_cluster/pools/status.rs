@@ -9,6 +9,7 @@ use capi_ipam_api::{
     AddressCounts, Audience, NetworkRefusal, OverLimit, PoolKey, SliceCounts, advice, counted,
     names,
 };
+use capi_ipam_ip::Entry;
 use capi_ipam_ledger::{DrainingUse, MAX_OVERLAPS, PoolInfo};
 
 use crate::in_cluster::deletion_check::DeletionBlocker;
@@ -43,6 +44,8 @@ pub(super) struct PoolSnapshot<'a> {
     /// Why the API server rejects our finalizer.
     pub(super) finalizer_error: Option<&'a str>,
     pub(super) overlapping: Vec<PoolKey>,
+    /// The first addresses that one of these has, too.
+    pub(super) shared: Option<Entry>,
     /// Whether these allocate blocks of the same length as this pool.
     pub(super) has_one_length: bool,
     pub(super) blocker: Option<&'a DeletionBlocker>,
@@ -157,7 +160,8 @@ impl PoolSnapshot<'_> {
         };
         let pools = Audience::of_pool(self.key).pools(&self.overlapping);
         let advice = advice::overlap(&self.info.scope, self.has_one_length);
-        let message = format!("the same addresses can be allocated by {at_least}{pools}; {advice}");
+        let problem = advice::overlap_problem(self.shared, &format!("{at_least}{pools}"));
+        let message = format!("{problem}; {advice}");
         Condition::new(
             conditions::OVERLAPPING,
             true,
@@ -222,7 +226,7 @@ impl PoolSnapshot<'_> {
             String::new()
         };
         let advice = if total > 0 {
-            "add addresses, or release the claims of an owner"
+            advice::NO_FREE_SLICE
         } else {
             "add addresses for a slice"
         };
@@ -421,6 +425,7 @@ mod tests {
             cooldown_end: None,
             finalizer_error: None,
             overlapping,
+            shared: None,
             has_one_length: true,
             blocker,
             over_limit,
@@ -536,6 +541,7 @@ mod tests {
                 cooldown_end: None,
                 finalizer_error: None,
                 overlapping: Vec::new(),
+                shared: None,
                 has_one_length: true,
                 blocker: None,
                 over_limit: None,

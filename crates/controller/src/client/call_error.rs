@@ -5,6 +5,8 @@ use capi_ipam_objects::maybe_invalid::Invalid;
 
 /// The message of an error about a kind that the API server does not serve.
 pub(crate) const NOT_SERVED: &str = "the API server does not serve this kind";
+/// What to do about it.
+pub(crate) const INSTALL_DEFINITION: &str = "install its CustomResourceDefinition: apply the manifest of the provider, or of Cluster API, again";
 /// The reason of the status of such an error. The API server sends none.
 const UNSERVED_REASON: &str = "KindNotServed";
 /// The reason of the API server for an object that does not exist.
@@ -161,7 +163,7 @@ pub(crate) fn explain_unserved(error: &mut kube::Error) {
     if let kube::Error::Api(status) = error
         && is_unserved(status)
     {
-        status.message = format!("{NOT_SERVED}; install its CustomResourceDefinition");
+        status.message = format!("{NOT_SERVED}; {INSTALL_DEFINITION}");
         UNSERVED_REASON.clone_into(&mut status.reason);
     }
 }

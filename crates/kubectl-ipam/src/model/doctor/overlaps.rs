@@ -87,10 +87,10 @@ fn neighbors(known: &[Allocating<'_>], extents: &Extents<usize>, number: usize) 
 fn finding(members: &[Allocating<'_>]) -> Option<Finding> {
     let ((first, usable), others) = members.split_first()?;
     let names = others.iter().map(|(pool, _)| full(&pool.key));
-    let problem = format!(
-        "the same addresses can be allocated by {}",
-        first_names(names)
-    );
+    let shared = others
+        .iter()
+        .find_map(|(_, theirs)| usable.first_shared(theirs));
+    let problem = advice::overlap_problem(shared, &first_names(names));
     let has_one_length = others
         .iter()
         .all(|(_, theirs)| theirs.length == usable.length);

@@ -616,8 +616,8 @@ fn overlapping_pools_are_one_finding() {
         pool("m/c", &range("10.0.0.20-10.0.0.30")),
         pool("d", &range("10.0.0.40")),
     ];
-    let text = "warning InClusterIPPool m/c: the same addresses can be allocated by InClusterIPPool n/a, \
-                InClusterIPPool n/b";
+    let text = "warning InClusterIPPool m/c: the same addresses, such as 10.0.0.20, can be allocated by InClusterIPPool \
+                n/a, InClusterIPPool n/b, so two machines can get one address";
     let mut snapshot = with(&pools, &[], &[]);
     let overlaps = found(&snapshot, Check::PoolsOverlap);
     assert_eq!(overlaps.len(), 1, "{overlaps:?}");
