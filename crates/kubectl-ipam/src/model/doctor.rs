@@ -99,11 +99,14 @@ fn add(list: &mut FindingList, checks: &[Check], examination: Examination) {
     if unknown.partly {
         list.checks.extend(checks);
     }
-    list.unchecked.extend(checks.iter().map(|check| Unchecked {
-        check: *check,
-        reason: unknown.reason.clone(),
-        partly: unknown.partly,
-    }));
+    for check in checks {
+        list.unchecked.push(Unchecked {
+            check: *check,
+            reason: unknown.reason.clone(),
+            partly: unknown.partly,
+            missing: unknown.missing.clone(),
+        });
+    }
 }
 
 /// Makes all checks.

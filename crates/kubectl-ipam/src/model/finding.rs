@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::pool_name::PoolName;
+use crate::error::MissingRight;
 
 /// Something that is wrong, and how to repair it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -80,6 +81,9 @@ pub struct Unchecked {
     pub reason: String,
     /// Whether the check was made for the objects that can be read.
     pub partly: bool,
+    /// The permissions that the reason names, if any.
+    #[serde(skip)]
+    pub(crate) missing: Vec<MissingRight>,
 }
 
 /// How urgent a finding is.

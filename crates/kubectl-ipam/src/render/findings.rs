@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::grid::clean;
 use super::style::{Color, Style};
 use super::words::age;
+use crate::error::{MissingRight, sentences};
 use crate::model::{Check, Finding, FindingList, Severity, Unchecked, counted};
 
 /// Maximum number of problems of one object, and of objects with one problem, that the text names.
@@ -100,28 +101,62 @@ fn paragraph(first: &Finding, group: &[Finding], is_one_object: bool, style: Sty
     text
 }
 
-/// The checks that were not possible, by the missing permission.
+/// The checks that were not possible, by their reason. Those that lack permissions have one, in
+/// which each permission is named once; `-o json` has them by check.
 fn unknown(unchecked: &[Unchecked], style: Style) -> String {
+    let mut paragraphs: Vec<UnknownChecks<'_>> = Vec::new();
+    for skipped in unchecked {
+        let known = paragraphs.iter_mut().find(|it| it.includes(skipped));
+        match known {
+            Some(paragraph) => paragraph.add(skipped),
+            None => paragraphs.push(UnknownChecks::of(skipped)),
+        }
+    }
     let mut text = String::new();
-    let mut rest: Vec<&Unchecked> = unchecked.iter().collect();
-    while let Some(first) = rest.first().copied() {
-        let is_same =
-            |other: &&Unchecked| (&other.reason, other.partly) == (&first.reason, first.partly);
-        let (same, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_same);
-        let names: Vec<String> = same
-            .iter()
-            .map(|skipped| format!("{:?}", skipped.check))
-            .collect();
-        let unknown = style.paint(&format!("unknown {}", names.join(", ")), Color::Yellow);
-        let _ = writeln!(
-            text,
-            "{unknown}\n  {}: {}",
-            unchecked_problem(first),
-            clean(&first.reason)
-        );
-        rest = others;
+    for paragraph in &paragraphs {
+        text.push_str(&paragraph.text(style));
     }
     text
+}
+
+/// Checks that were not possible for one reason.
+struct UnknownChecks<'a> {
+    first: &'a Unchecked,
+    names: Vec<String>,
+    missing: Vec<MissingRight>,
+}
+
+impl<'a> UnknownChecks<'a> {
+    fn of(first: &'a Unchecked) -> Self {
+        Self {
+            first,
+            names: vec![format!("{:?}", first.check)],
+            missing: first.missing.clone(),
+        }
+    }
+
+    fn includes(&self, other: &Unchecked) -> bool {
+        let lack_permissions = !self.missing.is_empty() && !other.missing.is_empty();
+        let is_same_reason = lack_permissions || self.first.reason == other.reason;
+        is_same_reason && self.first.partly == other.partly
+    }
+
+    fn add(&mut self, other: &Unchecked) {
+        self.names.push(format!("{:?}", other.check));
+        self.missing.extend_from_slice(&other.missing);
+    }
+
+    fn text(&self, style: Style) -> String {
+        let names = format!("unknown {}", self.names.join(", "));
+        let names = style.paint(&names, Color::Yellow);
+        let problem = unchecked_problem(self.first);
+        let reason = if self.missing.is_empty() {
+            clean(&self.first.reason)
+        } else {
+            clean(&sentences(&self.missing).join("; "))
+        };
+        format!("{names}\n  {problem}: {reason}\n")
+    }
 }
 
 /// The last line: what was checked, what was found, and how many claims wait.

@@ -1,6 +1,6 @@
 //! The result of a group of checks: what is wrong, and what could not be checked.
 
-use crate::error::sentences;
+use crate::error::{MissingRight, sentences};
 use crate::load::Readable;
 use crate::model::finding::Finding;
 
@@ -8,6 +8,8 @@ use crate::model::finding::Finding;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unknown {
     pub(super) reason: String,
+    /// The permissions that the reason names.
+    pub(super) missing: Vec<MissingRight>,
     /// Whether the checks were made for some objects.
     pub(super) partly: bool,
 }
@@ -50,6 +52,7 @@ impl Examination {
         if !input.is_complete() {
             self.unknown = Some(Unknown {
                 reason: sentences(input.missing()).join("; "),
+                missing: input.missing().to_vec(),
                 partly,
             });
         }
@@ -62,6 +65,7 @@ impl Examination {
             findings: Vec::new(),
             unknown: Some(Unknown {
                 reason: reason.to_owned(),
+                missing: Vec::new(),
                 partly: false,
             }),
         }

@@ -257,7 +257,26 @@ fn check_that_is_not_possible_is_no_good_result() {
     };
     assert_eq!(diagnosis(&nothing).checks, [Check::MissingDefinition]);
     let text = text_of(&nothing);
-    assert!(text.starts_with("Nothing could be checked:\n"), "{text}");
+    assert!(
+        text.starts_with("Nothing could be checked:\nunknown "),
+        "{text}"
+    );
+    // Each permission is named once, although most are missing for several checks.
+    assert_eq!(text.lines().count(), 4, "{text}");
+    for resource in [
+        "pools",
+        "networks",
+        "addresses",
+        "claims",
+        "leases",
+        "events",
+    ] {
+        assert_eq!(
+            text.matches(&format!(" {resource},")).count(),
+            1,
+            "{resource}: {text}"
+        );
+    }
     let parts = parts(&diagnosis(&nothing), &nothing, &Alerts::NoOperator);
     let known: Vec<_> = parts
         .iter()
