@@ -8,7 +8,7 @@ use crate::cli::{Format, Global, ListFlags};
 use crate::error::{Code, Error};
 use crate::load::Loader;
 use crate::model::{Document, Report};
-use crate::render::{Style, csv, lines, names, text};
+use crate::render::{Style, csv, lines, names, nothing, text};
 
 /// Prints the warnings and the report of a command, and returns the exit code.
 pub(crate) fn finish(
@@ -65,7 +65,7 @@ pub(crate) fn print_report(
         let text = self::format(report, missing, format, style)?;
         // As kubectl does: what reads the standard output sees no line.
         if text.is_empty() {
-            note("Nothing found.");
+            note(&nothing(report));
         }
         return print(&text);
     }

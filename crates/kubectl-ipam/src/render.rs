@@ -54,6 +54,16 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
     }
 }
 
+/// What an output without a line means.
+pub(crate) fn nothing(report: &Report) -> String {
+    match report {
+        // Without any check, nothing is found either.
+        Report::FindingList(list) => findings::summary(list).trim_end().to_owned(),
+        Report::ImportSummary(_) => "Nothing was changed.".to_owned(),
+        _ => "Nothing found.".to_owned(),
+    }
+}
+
 /// The pools that contain an address; `None` if they may not be read.
 pub(crate) fn memberships(pools: Option<&[PoolMatch]>) -> String {
     let text = |entry: &PoolMatch| {

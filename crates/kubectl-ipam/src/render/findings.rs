@@ -160,7 +160,7 @@ impl<'a> UnknownChecks<'a> {
 }
 
 /// The last line: what was checked, what was found, and how many claims wait.
-fn summary(list: &FindingList) -> String {
+pub(super) fn summary(list: &FindingList) -> String {
     let count = |severity: Severity| {
         let found = list.findings.iter().filter(|it| it.severity == severity);
         found.count()

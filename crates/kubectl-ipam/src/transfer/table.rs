@@ -104,15 +104,15 @@ impl Ignored {
 /// What the caller should know of columns that are ignored. One without a name and without values
 /// contains nothing.
 fn ignored_warning(ignored: &[Ignored]) -> Option<String> {
-    let named: Vec<String> = ignored
+    let texts: Vec<String> = ignored
         .iter()
         .filter(|column| column.is_used || !column.name.is_empty())
         .map(Ignored::text)
         .collect();
-    match named.as_slice() {
+    match texts.as_slice() {
         [] => None,
-        [name] => Some(format!("the column {name} is ignored")),
-        names => Some(format!("the columns {} are ignored", names.join(", "))),
+        [text] => Some(format!("the column {text} is ignored")),
+        texts => Some(format!("the columns {} are ignored", texts.join(", "))),
     }
 }
 

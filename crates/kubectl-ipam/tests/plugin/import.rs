@@ -450,7 +450,7 @@ async fn import_prints_each_change_with_its_fields() {
          IPReservation,,,10.3.0.5,,,,web,vm\nIPReservation,,,10.3.0.6,,,,web,\n"
     );
     let (code, output, errors) = import(&before, &[]);
-    assert_eq!((code, errors.as_str()), (0, ""), "{output}");
+    assert_eq!(code, 0, "{output}{errors}");
     assert_eq!(
         output,
         "InClusterIPPool default/web created: spec.addresses: 10.3.0.1-10.3.0.9; spec.excludedAddresses: 10.3.0.2; \
