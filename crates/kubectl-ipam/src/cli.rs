@@ -142,9 +142,9 @@ pub enum Format {
     Json,
     /// YAML.
     Yaml,
-    /// Comma-separated values with a header (RFC 4180).
+    /// Comma-separated values with a header (RFC 4180): the values of JSON, for programs.
     Csv,
-    /// One resource name per line.
+    /// One resource name per line, without the namespace, as kubectl prints it.
     Name,
 }
 
@@ -154,7 +154,7 @@ pub struct WriteFlags {
     /// `server` lets the API server check the change, without making it. `client` only prints it.
     #[arg(long, value_enum, default_value_t, value_name = "MODE")]
     pub dry_run: DryRun,
-    /// Do not ask before a change that affects an address in use.
+    /// Do not ask before the deletion of a reservation whose address is in use or cools down.
     #[arg(short, long)]
     pub yes: bool,
 }
@@ -283,7 +283,7 @@ pub enum Command {
         #[arg(long)]
         no_open: bool,
     },
-    /// Reserve an address: exclude it from a pool, or keep it for a claim.
+    /// Reserve an address that is not in use: exclude it from a pool, or keep it for a claim.
     Reserve {
         /// The pool: NAME, NAMESPACE/NAME or KIND/NAME.
         pool: String,
@@ -309,12 +309,18 @@ pub enum Command {
         flags: WriteFlags,
     },
     /// Write pools and reservations in a form that import reads: CSV, JSON or YAML.
+    ///
+    /// A table (CSV) lacks some fields of pools. Objects and fields that it cannot state are left
+    /// out, named in a warning, and change the exit code to 8.
     Export {
         /// Only these pools and the reservations in them: NAME, NAMESPACE/NAME or
         /// KIND/NAME.
         pools: Vec<String>,
     },
-    /// Create and update pools and reservations from a file.
+    /// Create and update pools and reservations from a file, and print each change.
+    ///
+    /// All changes are made or none: the API server checks each of them before the first one is
+    /// made. The progress is on the standard error.
     Import {
         /// A file in CSV, JSON or YAML; `-` is the standard input.
         file: PathBuf,
@@ -324,8 +330,8 @@ pub enum Command {
         /// Delete objects of the import with this name that the file does not contain.
         #[arg(long, requires = "name")]
         prune: bool,
-        /// `server` checks the file and lets the API server check each object, without changes.
-        /// `client` only checks the file.
+        /// `server` checks the file, lets the API server check each object, and prints the changes
+        /// without making them. `client` does not send them.
         #[arg(long, value_enum, default_value_t, value_name = "MODE")]
         dry_run: DryRun,
     },

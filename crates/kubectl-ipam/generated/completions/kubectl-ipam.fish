@@ -31,8 +31,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -s o -l output -
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l as-uid -d 'UID to impersonate' -r
@@ -58,10 +58,10 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "show" -d 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "doctor" -d 'Find what is wrong: with the provider, with pools, and with claims that wait; with the repair'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "status" -d 'Show the state of each part of the provider: definitions, lease, probes, permissions, webhooks, certificate, sweeper, pools and claims'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "web" -d 'Serve a web page on this machine: pools, a map of their addresses, search, and waiting claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "reserve" -d 'Reserve an address: exclude it from a pool, or keep it for a claim'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "reserve" -d 'Reserve an address that is not in use: exclude it from a pool, or keep it for a claim'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "unreserve" -d 'Delete the reservation of an address'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "export" -d 'Write pools and reservations in a form that import reads: CSV, JSON or YAML'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "import" -d 'Create and update pools and reservations from a file'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "import" -d 'Create and update pools and reservations from a file, and print each change'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "version" -d 'Print the version of this program'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "completion" -d 'Print the completion script of a shell'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "generate" -d 'Write the completions, the manual pages and the JSON schema to a folder'
@@ -75,8 +75,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s o -l
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l as-uid -d 'UID to impersonate' -r
@@ -103,8 +103,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s o
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l as-uid -d 'UID to impersonate' -r
@@ -129,8 +129,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -s o -l o
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l as-uid -d 'UID to impersonate' -r
@@ -157,8 +157,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s o -
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l as-uid -d 'UID to impersonate' -r
@@ -185,8 +185,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -s o -l 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l as-uid -d 'UID to impersonate' -r
@@ -209,8 +209,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s o -l 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l as-uid -d 'UID to impersonate' -r
@@ -234,8 +234,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s o -
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l as-uid -d 'UID to impersonate' -r
@@ -260,8 +260,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -s o -
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l as-uid -d 'UID to impersonate' -r
@@ -287,8 +287,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -s o -l o
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l as-uid -d 'UID to impersonate' -r
@@ -316,8 +316,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -s o 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l as-uid -d 'UID to impersonate' -r
@@ -343,8 +343,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -s 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l as-uid -d 'UID to impersonate' -r
@@ -356,7 +356,7 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -s y -l yes -d 'Do not ask before a change that affects an address in use'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -s y -l yes -d 'Do not ask before the deletion of a reservation whose address is in use or cools down'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
@@ -368,8 +368,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -s o -
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l as-uid -d 'UID to impersonate' -r
@@ -386,7 +386,7 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l no-
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l name -d 'Name of this import, which is stored as a label of the objects that it creates' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l dry-run -d '`server` checks the file and lets the API server check each object, without changes. `client` only checks the file' -r -f -a "none\t'Objects are changed'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l dry-run -d '`server` checks the file, lets the API server check each object, and prints the changes without making them. `client` does not send them' -r -f -a "none\t'Objects are changed'
 client\t'Nothing is sent to the API server'
 server\t'The API server checks the change, but does not make it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l context -d 'Context of the kubeconfig' -r
@@ -396,8 +396,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -s o -
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l as-uid -d 'UID to impersonate' -r
@@ -421,8 +421,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -s o 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l as-uid -d 'UID to impersonate' -r
@@ -445,8 +445,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -s
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l as-uid -d 'UID to impersonate' -r
@@ -469,8 +469,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -s o
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180)'
-name\t'One resource name per line'"
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l as-group -d 'Group to impersonate; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l as-uid -d 'UID to impersonate' -r
@@ -495,10 +495,10 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "doctor" -d 'Find what is wrong: with the provider, with pools, and with claims that wait; with the repair'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "status" -d 'Show the state of each part of the provider: definitions, lease, probes, permissions, webhooks, certificate, sweeper, pools and claims'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "web" -d 'Serve a web page on this machine: pools, a map of their addresses, search, and waiting claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "reserve" -d 'Reserve an address: exclude it from a pool, or keep it for a claim'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "reserve" -d 'Reserve an address that is not in use: exclude it from a pool, or keep it for a claim'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "unreserve" -d 'Delete the reservation of an address'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "export" -d 'Write pools and reservations in a form that import reads: CSV, JSON or YAML'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "import" -d 'Create and update pools and reservations from a file'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "import" -d 'Create and update pools and reservations from a file, and print each change'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "version" -d 'Print the version of this program'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "completion" -d 'Print the completion script of a shell'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve export import version completion generate help" -f -a "generate" -d 'Write the completions, the manual pages and the JSON schema to a folder'

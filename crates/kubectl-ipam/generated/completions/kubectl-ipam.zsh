@@ -23,14 +23,14 @@ _kubectl-ipam() {
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -74,14 +74,14 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -120,14 +120,14 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -163,14 +163,14 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -208,14 +208,14 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -254,14 +254,14 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -294,14 +294,14 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -336,14 +336,14 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -378,14 +378,14 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -421,14 +421,14 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -465,14 +465,14 @@ server\:"The API server checks the change, but does not make it"))' \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -509,14 +509,14 @@ server\:"The API server checks the change, but does not make it"))' \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -530,8 +530,8 @@ name\:"One resource name per line"))' \
 '--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'-y[Do not ask before a change that affects an address in use]' \
-'--yes[Do not ask before a change that affects an address in use]' \
+'-y[Do not ask before the deletion of a reservation whose address is in use or cools down]' \
+'--yes[Do not ask before the deletion of a reservation whose address is in use or cools down]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
@@ -552,14 +552,14 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -585,7 +585,7 @@ name\:"One resource name per line"))' \
 (import)
 _arguments "${_arguments_options[@]}" : \
 '--name=[Name of this import, which is stored as a label of the objects that it creates]:NAME:_default' \
-'--dry-run=[\`server\` checks the file and lets the API server check each object, without changes. \`client\` only checks the file]:MODE:((none\:"Objects are changed"
+'--dry-run=[\`server\` checks the file, lets the API server check each object, and prints the changes without making them. \`client\` does not send them]:MODE:((none\:"Objects are changed"
 client\:"Nothing is sent to the API server"
 server\:"The API server checks the change, but does not make it"))' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
@@ -596,14 +596,14 @@ server\:"The API server checks the change, but does not make it"))' \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -637,14 +637,14 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -676,14 +676,14 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -716,14 +716,14 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)"
-name\:"One resource name per line"))' \
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
 '--as-uid=[UID to impersonate]:UID:_default' \
@@ -847,10 +847,10 @@ _kubectl-ipam_commands() {
 'doctor:Find what is wrong\: with the provider, with pools, and with claims that wait; with the repair' \
 'status:Show the state of each part of the provider\: definitions, lease, probes, permissions, webhooks, certificate, sweeper, pools and claims' \
 'web:Serve a web page on this machine\: pools, a map of their addresses, search, and waiting claims' \
-'reserve:Reserve an address\: exclude it from a pool, or keep it for a claim' \
+'reserve:Reserve an address that is not in use\: exclude it from a pool, or keep it for a claim' \
 'unreserve:Delete the reservation of an address' \
 'export:Write pools and reservations in a form that import reads\: CSV, JSON or YAML' \
-'import:Create and update pools and reservations from a file' \
+'import:Create and update pools and reservations from a file, and print each change' \
 'version:Print the version of this program' \
 'completion:Print the completion script of a shell' \
 'generate:Write the completions, the manual pages and the JSON schema to a folder' \
@@ -900,10 +900,10 @@ _kubectl-ipam__subcmd__help_commands() {
 'doctor:Find what is wrong\: with the provider, with pools, and with claims that wait; with the repair' \
 'status:Show the state of each part of the provider\: definitions, lease, probes, permissions, webhooks, certificate, sweeper, pools and claims' \
 'web:Serve a web page on this machine\: pools, a map of their addresses, search, and waiting claims' \
-'reserve:Reserve an address\: exclude it from a pool, or keep it for a claim' \
+'reserve:Reserve an address that is not in use\: exclude it from a pool, or keep it for a claim' \
 'unreserve:Delete the reservation of an address' \
 'export:Write pools and reservations in a form that import reads\: CSV, JSON or YAML' \
-'import:Create and update pools and reservations from a file' \
+'import:Create and update pools and reservations from a file, and print each change' \
 'version:Print the version of this program' \
 'completion:Print the completion script of a shell' \
 'generate:Write the completions, the manual pages and the JSON schema to a folder' \

@@ -14,6 +14,7 @@ use crate::cluster::Kind;
 use crate::error::Error;
 use crate::input::{matches, short};
 use crate::load::Loader;
+use crate::model::counted;
 
 /// What `export` writes.
 pub(crate) struct Exported {
@@ -108,25 +109,14 @@ fn remove_without_columns(
     pools: &mut Vec<Pool>,
     reservations: &mut Vec<IPReservation>,
 ) -> Vec<String> {
-    let mut left_out = Vec::new();
-    let mut removed: BTreeMap<PoolKey, (String, u64)> = BTreeMap::new();
+    let mut removed: BTreeMap<PoolKey, (String, usize)> = BTreeMap::new();
     pools.retain(|pool| {
-        let (key, fields) = (PoolKey::of(pool), table::fields_without_column(&pool.spec));
-        if !fields.is_empty() {
-            removed.insert(key, (fields.join(", "), 0));
-            return false;
+        let fields = table::fields_without_column(&pool.spec);
+        let is_kept = fields.is_empty();
+        if !is_kept {
+            removed.insert(PoolKey::of(pool), (fields.join(", "), 0));
         }
-        for (name, texts) in [
-            ("labels", &pool.metadata.labels),
-            ("annotations", &pool.metadata.annotations),
-        ] {
-            if texts.is_some() {
-                left_out.push(format!(
-                    "metadata.{name} of {key} is left out: a table has no column for it"
-                ));
-            }
-        }
-        true
+        is_kept
     });
     reservations.retain(|reservation| {
         let key = PoolKey::of_reservation(&reservation.spec.pool_ref);
@@ -136,25 +126,65 @@ fn remove_without_columns(
         *count = count.saturating_add(1);
         false
     });
-    for (key, (fields, count)) in removed {
-        let with = if count > 0 {
-            format!(" with {count} reservations")
-        } else {
-            String::new()
-        };
-        let namespace = key
-            .namespace
-            .as_deref()
-            .map(|name| format!(" --namespace {name}"))
-            .unwrap_or_default();
-        left_out.push(format!(
-            "{key} is left out{with}: a table has no column for {fields}; export it with: kubectl ipam export {}/{} \
-             --output yaml{namespace}",
-            short(key.kind),
-            key.name
-        ));
-    }
+    let mut left_out: Vec<String> = removed
+        .iter()
+        .map(|(key, (fields, count))| removed_text(key, fields, *count))
+        .collect();
+    let objects: Vec<(String, &ObjectMeta)> = pools
+        .iter()
+        .map(|pool| (PoolKey::of(pool).to_string(), &pool.metadata))
+        .chain(reservations.iter().map(|reservation| {
+            let name = format!("IPReservation {}", reservation.name_any());
+            (name, &reservation.metadata)
+        }))
+        .collect();
+    left_out.extend(texts_left_out("labels", &objects, |metadata| {
+        metadata.labels.is_some()
+    }));
+    left_out.extend(texts_left_out("annotations", &objects, |metadata| {
+        metadata.annotations.is_some()
+    }));
     left_out
+}
+
+/// That a pool is left out, and how it can be exported.
+fn removed_text(key: &PoolKey, fields: &str, reservations: usize) -> String {
+    let with = match reservations {
+        0 => String::new(),
+        count => format!(" with {}", counted(count, "reservation")),
+    };
+    let namespace = match &key.namespace {
+        Some(name) => format!(" --namespace {name}"),
+        None => String::new(),
+    };
+    format!(
+        "{key} is left out{with}: a table has no column for {fields}; export it with: kubectl ipam export {}/{} \
+         --output yaml{namespace}",
+        short(key.kind),
+        key.name
+    )
+}
+
+/// That labels or annotations are left out, with the first object that has them.
+fn texts_left_out(
+    field: &str,
+    objects: &[(String, &ObjectMeta)],
+    has_texts: impl Fn(&ObjectMeta) -> bool,
+) -> Option<String> {
+    let mut names = Vec::new();
+    for (name, metadata) in objects {
+        if has_texts(metadata) {
+            names.push(name);
+        }
+    }
+    let first = names.first()?;
+    let more = match names.len().saturating_sub(1) {
+        0 => String::new(),
+        more => format!(" and of {}", counted(more, "more object")),
+    };
+    Some(format!(
+        "metadata.{field} of {first}{more} are left out: a table has no column for them; --output yaml writes them"
+    ))
 }
 
 /// The objects as a List.
@@ -223,4 +253,56 @@ fn of_user(texts: Option<Texts>) -> Option<Texts> {
     let mut texts = texts?;
     texts.retain(|name, _| !TEXTS_NOT_IMPORTED.contains(&name.as_str()));
     (!texts.is_empty()).then_some(texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(name: &str, fields: &Value, labels: &Value) -> Pool {
+        let mut spec = json!({ "addresses": ["10.0.0.0/24"], "prefix": 24 });
+        if let (Some(spec), Some(fields)) = (spec.as_object_mut(), fields.as_object()) {
+            spec.extend(fields.clone());
+        }
+        let metadata = json!({ "name": name, "namespace": "a", "labels": labels });
+        let pool = json!({ "kind": "InClusterIPPool", "metadata": metadata, "spec": spec });
+        serde_json::from_value(pool).unwrap()
+    }
+
+    fn reservation(name: &str, pool: &str, labels: &Value) -> IPReservation {
+        let pool = json!({ "kind": "InClusterIPPool", "namespace": "a", "name": pool });
+        let spec = json!({ "scope": "p.a.web", "address": "10.0.0.9", "poolRef": pool });
+        let metadata = json!({ "name": name, "labels": labels });
+        serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap()
+    }
+
+    #[test]
+    fn everything_that_a_table_lacks_is_named() {
+        let (none, labels) = (json!({}), json!({ "team": "x" }));
+        let slices =
+            json!({ "slices": { "size": 16, "per": "Namespace" }, "draining": ["10.0.0.9"] });
+        let mut pools = vec![
+            pool("web", &none, &Value::Null),
+            pool("sliced", &slices, &labels),
+        ];
+        let mut reservations = vec![
+            reservation("r1", "web", &labels),
+            reservation("r2", "sliced", &labels),
+            reservation("r3", "web", &labels),
+        ];
+        let left_out = remove_without_columns(&mut pools, &mut reservations);
+        assert_eq!(
+            left_out,
+            [
+                "InClusterIPPool a/sliced is left out with 1 reservation: a table has no column for draining, slices; \
+                 export it with: kubectl ipam export IP/sliced --output yaml --namespace a",
+                "metadata.labels of IPReservation r1 and of 1 more object are left out: a table has no column for \
+                 them; --output yaml writes them",
+            ]
+        );
+        assert_eq!((pools.len(), reservations.len()), (1, 2));
+        pools[0].metadata.labels = None;
+        reservations.clear();
+        assert!(remove_without_columns(&mut pools, &mut reservations).is_empty());
+    }
 }

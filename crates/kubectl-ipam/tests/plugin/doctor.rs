@@ -109,6 +109,7 @@ async fn doctor_finds_each_fault_made_by_hand() {
     });
     plane.kubectl_apply(&configuration.to_string());
 
+    names_are_accepted_by_kubectl(&plane, namespace);
     let (code, output, errors) = run(admin, &["doctor", "-o", "json"]);
     assert_eq!((code, errors.as_str()), (1, ""), "{output}");
     let report: Value = serde_json::from_str(&output).expect("the output is JSON");
@@ -338,4 +339,26 @@ async fn create_without_schema(plane: &ControlPlane, name: &str, spec: &Value) {
         plane.try_kubectl(&["create", "-f", &path]).ok()
     })
     .await;
+}
+
+/// Each name is one that kubectl finds, in the namespace of the test or in that of the lease.
+fn names_are_accepted_by_kubectl(plane: &ControlPlane, namespace: &str) {
+    let (code, output, _) = run(plane.kubeconfig(), &["doctor", "-o", "name"]);
+    assert_eq!(code, 1, "{output}");
+    for name in ["ipaddressclaim", "ipaddress", "inclusterippool"] {
+        let start = format!("{name}.ipam.cluster.x-k8s.io/");
+        assert!(
+            output.lines().any(|line| line.starts_with(&start)),
+            "{output}"
+        );
+    }
+    for name in output.lines() {
+        let namespace = if name.starts_with("lease.") {
+            "default"
+        } else {
+            namespace
+        };
+        let printed = plane.kubectl(&["get", name, "--namespace", namespace, "--output=name"]);
+        assert_eq!(printed.trim(), name);
+    }
 }

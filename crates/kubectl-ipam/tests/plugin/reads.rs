@@ -190,8 +190,52 @@ async fn every_command_shows_the_objects_of_the_cluster() {
         );
     }
 
+    csv_has_the_values_of_json(admin, namespace);
     names_as_printed_are_accepted(admin, namespace);
     missing_rights_are_named(&control_plane, namespace).await;
+}
+
+/// The cells of CSV are the fields of JSON: numbers, times, and nothing for what is absent.
+fn csv_has_the_values_of_json(admin: &Path, namespace: &str) {
+    for (command, list) in [
+        (&["pools", "-A"][..], "pools"),
+        (&["networks"], "networks"),
+        (&["claims", "-A"], "claims"),
+        (&["who", "10.0.0.10"], "holders"),
+        (&["show", "web", "-n", namespace], "holders"),
+        (&["status"], "parts"),
+    ] {
+        let (_, json, _) = run(admin, &[command, &["-o", "json"]].concat());
+        let report: Value = serde_json::from_str(&json).expect("the output is JSON");
+        let (_, csv, _) = run(admin, &[command, &["-o", "csv"]].concat());
+        let mut rows = csv::Reader::from_reader(csv.as_bytes());
+        let header = rows.headers().expect("there is a header").clone();
+        let rows: Vec<_> = rows.records().map(|row| row.expect("a row")).collect();
+        let items = report[list].as_array().expect("a list");
+        assert!(
+            !items.is_empty() && rows.len() == items.len(),
+            "{command:?}: {csv}"
+        );
+        for (row, item) in rows.iter().zip(items) {
+            for (column, cell) in header.iter().zip(row) {
+                let value = item.pointer(&format!("/{}", column.replace('.', "/")));
+                let expected = match value {
+                    None => String::new(),
+                    Some(Value::String(text)) => text.clone(),
+                    Some(value) => value.to_string(),
+                };
+                // The text of a part changes with the time.
+                assert!(
+                    cell == expected || column == "detail",
+                    "{command:?} {column}: {cell}"
+                );
+            }
+        }
+    }
+    let (_, output, _) = run(admin, &["claims", "-A", "-o", "csv", "--no-headers"]);
+    let created = output.split(',').nth(7).expect("a column");
+    let is_time = created.ends_with('Z') && created.contains('T');
+    assert!(is_time && !output.contains("created"), "{output}");
 }
 
 /// Everything prints `NAMESPACE/NAME`. The claims one, net, three and four exist, and the first is

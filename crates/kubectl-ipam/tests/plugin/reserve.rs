@@ -92,6 +92,10 @@ async fn addresses_are_reserved_for_nobody_or_for_a_claim() {
             "{arguments:?}: {errors}"
         );
     }
+    // An address in use is refused, and no flag changes that.
+    let (code, output, errors) = call(&["reserve", "web", "10.0.0.10", "--yes"]);
+    assert_eq!((code, output.as_str()), (2, ""));
+    assert!(errors.contains("unexpected argument '--yes'"), "{errors}");
     assert_eq!(call(&["unreserve", "web", "10.0.0.11"]).0, 0);
     assert_eq!(call(&["unreserve", "web", "10.0.0.14", "--yes"]).0, 0);
     assert_eq!(consumer.wait_for_address("vm").await, "10.0.0.14");

@@ -103,10 +103,7 @@ fn healthy_system_is_ok() {
     let findings = text(&findings_of(&snapshot), style());
     assert_eq!(findings, "35 checks, no problem.\n");
     // What -o name has instead of names.
-    assert_eq!(
-        nothing(&findings_of(&snapshot)),
-        "35 checks, no problem."
-    );
+    assert_eq!(nothing(&findings_of(&snapshot)), "35 checks, no problem.");
     let parts = Report::StatusList {
         parts: parts(&diagnosis(&snapshot), &snapshot, &Alerts::NoOperator),
     };
