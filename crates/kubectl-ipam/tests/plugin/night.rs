@@ -342,8 +342,8 @@ async fn night_of_managers() {
     let second = system.second_manager();
     second.wait_until_ready();
     eventually("both managers publish events", async || {
-        let (_, output, _) = run(system.admin(), &["doctor", "-o", "name"]);
-        if output.lines().any(|line| line == "managers") {
+        let (_, output, _) = run(system.admin(), &["doctor", "-o", "csv"]);
+        if output.contains(",SeveralManagers,managers,") {
             return Some(());
         }
         let name = capi_ipam_testing::consumer::unique("vm");
