@@ -121,8 +121,9 @@ pub(crate) fn why_not_contained(pool: &PoolRow, block: Block) -> String {
             "{block} is a network, broadcast or router address of the subnet of {key}, which does not allocate it \
              without spec.allocateReservedIPAddresses"
         ),
-        // It contains another part of the prefix.
-        Some(Membership::Allocatable) | None => format!("{key} does not contain {block}"),
+        // It contains a part of the block, or addresses of it.
+        Some(Membership::Allocatable) => format!("{block} is not a block that {key} allocates"),
+        None => format!("{key} does not contain {block}"),
     }
 }
 

@@ -541,12 +541,10 @@ InClusterIPPool;a;blank;10.3.0.2 - 9;24;;
         assert_eq!(*line, Some(expected_line), "{problem}");
         assert!(problem.starts_with(text), "{problem} instead of {text}");
     }
-    assert_eq!(
-        problems("kind,name,adresses\n"),
-        [(
-            Some(1),
-            "unknown column adresses; did you mean addresses?".to_owned()
-        )]
+    assert!(
+        problems("kind,name,adresses\n")[0]
+            .1
+            .starts_with("unknown column adresses; did you mean addresses?")
     );
     assert!(
         problems("name\nweb\n")[0]

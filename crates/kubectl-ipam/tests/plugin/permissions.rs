@@ -269,7 +269,7 @@ async fn what_may_not_be_listed_is_unknown() {
         let is_current =
             counts("web")?["counts"]["reserved"] == 2 && counts("full")?["counts"]["free"] == 0;
         let found = run(admin, &["doctor", "-o", "name"]).1;
-        let expected = format!("InClusterIPPool {namespace}/full\n");
+        let expected = "inclusterippool.ipam.cluster.x-k8s.io/full\n";
         (is_current && found == expected).then_some(())
     })
     .await;

@@ -92,6 +92,23 @@ async fn addresses_are_reserved_for_nobody_or_for_a_claim() {
             "{arguments:?}: {errors}"
         );
     }
+    // Why the pool cannot allocate an address.
+    let edge = json!({ "addresses": ["10.0.3.0/28"], "prefix": 28, "gateway": "10.0.3.1",
+                       "excludedAddresses": ["10.0.3.2"] });
+    create(&plane, "InClusterIPPool", Some(namespace), "edge", &edge);
+    for (address, text) in [
+        (
+            "10.0.3.0",
+            "10.0.3.0 is a network, broadcast or router address of the subnet of",
+        ),
+        ("10.0.3.1", "10.0.3.1 is the gateway of"),
+        ("10.0.3.2", "10.0.3.2 is excluded by the specification of"),
+        ("10.0.3.4/30", "10.0.3.4/30 is not a block that"),
+        ("10.0.4.1", "does not contain 10.0.4.1"),
+    ] {
+        let (code, _, errors) = call(&["reserve", "edge", address]);
+        assert!(code == 2 && errors.contains(text), "{address}: {errors}");
+    }
     // An address in use is refused, and no flag changes that.
     let (code, output, errors) = call(&["reserve", "web", "10.0.0.10", "--yes"]);
     assert_eq!((code, output.as_str()), (2, ""));
