@@ -317,6 +317,8 @@ fn pages_give_the_advice_of_the_code() {
         (runbook, advice::DUPLICATE),
         (troubleshooting, advice::DUPLICATE),
         ("docs/networks.md", advice::DUPLICATE),
+        (conditions, advice::PAUSED),
+        (troubleshooting, advice::PAUSED),
         (conditions, kept),
         (conditions, deleting),
         (troubleshooting, kept),

@@ -154,7 +154,7 @@ async fn two_active_managers_are_logged() {
     tokio::time::sleep(EARLIER_WRITES).await;
     let text = "another manager serves this claim at the same time: run one manager";
     let count = || {
-        let logs = managers.iter().map(Manager::log);
+        let logs = managers.iter().map(|manager| manager.log());
         logs.map(|log| log.matches(text).count()).sum::<usize>()
     };
     // Whether both reserve an address for one claim is a matter of time.

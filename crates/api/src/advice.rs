@@ -1,7 +1,7 @@
 //! What to do about a problem, in the words of conditions, events, webhooks and `kubectl ipam
 //! doctor`. Each text stands here once.
 
-pub use capi_ipam_contract::advice::{ANOTHER_POOL, MISSING_CLUSTER, MISSING_POOL};
+pub use capi_ipam_contract::advice::{ANOTHER_POOL, MISSING_CLUSTER, MISSING_POOL, PAUSED};
 
 use capi_ipam_ip::Entry;
 

@@ -223,7 +223,7 @@ mod tests {
             ),
             (
                 label(SliceOwnerKind::Label, None),
-                "spec.slices.label: is required",
+                "spec.slices.label: must be set with per: Label",
             ),
             (
                 label(SliceOwnerKind::Label, Some("-x")),

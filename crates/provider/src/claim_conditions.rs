@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use crate::adapter::{Allocation, HandlerError};
-use crate::api::advice::{ANOTHER_POOL, MISSING_CLUSTER};
+use crate::api::advice::{ANOTHER_POOL, MISSING_CLUSTER, PAUSED};
 use crate::api::conditions::{self, Condition};
 use crate::api::{
     ContractVersion, IPAddress, IPAddressClaim, IPAddressClaimStatus, LocalReference, names,
@@ -80,14 +80,14 @@ impl ClaimConditions {
         let cluster = claim.cluster_name().unwrap_or_default();
         match reason {
             WaitReason::ClusterPaused => Self::paused(format!(
-                "Cluster {cluster} is paused; unpause it to continue"
+                "Cluster {cluster} is paused; {PAUSED}"
             )),
             WaitReason::ClusterMissing => Self::info(
                 conditions::CLUSTER_NOT_FOUND,
                 format!("Cluster {cluster} does not exist; {MISSING_CLUSTER}"),
             ),
             WaitReason::ClaimPaused => Self::paused(format!(
-                "the claim is paused; remove its annotation {} to continue",
+                "the claim is paused; {PAUSED}: remove its annotation {}",
                 names::PAUSED_ANNOTATION
             )),
             WaitReason::PoolPaused => Self {
@@ -95,7 +95,7 @@ impl ClaimConditions {
                 ..Self::info(
                     conditions::POOL_NOT_READY,
                     format!(
-                        "{pool} is paused; remove its annotation {} to continue",
+                        "{pool} is paused; {PAUSED}: remove its annotation {}",
                         names::PAUSED_ANNOTATION
                     ),
                 )

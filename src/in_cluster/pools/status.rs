@@ -123,7 +123,8 @@ impl PoolSnapshot<'_> {
             condition(false, conditions::INITIALIZATION_FAILED, message)
         } else if self.info.paused {
             let message = format!(
-                "remove the annotation {} to resume",
+                "the pool is paused; {}: remove its annotation {}",
+                advice::PAUSED,
                 names::PAUSED_ANNOTATION
             );
             condition(false, conditions::PAUSED_REASON, message)
@@ -478,7 +479,7 @@ mod tests {
         assert_eq!(unhealthy[1].1, conditions::NO_FREE_ADDRESS);
         assert!(
             unhealthy[2].2.contains("GlobalInClusterIPPool o0, ")
-                && unhealthy[2].2.contains(" and 7 more; "),
+                && unhealthy[2].2.contains(" and 7 more, so two machines"),
             "{}",
             unhealthy[2].2
         );

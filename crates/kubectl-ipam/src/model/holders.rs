@@ -61,6 +61,8 @@ pub struct Holder {
 pub enum HolderState {
     /// An IPAddress has it.
     Allocated,
+    /// An IPAddress has it, and its claim is being deleted.
+    Releasing,
     /// A reservation holds it for a claim that has no IPAddress yet.
     Allocating,
     /// A reservation holds it for a claim. Whether the claim has an IPAddress may not be read.
@@ -274,7 +276,11 @@ impl Joined<'_> {
         let name = reservation.map(|reservation| reservation.slot.reservation_name());
         Holder {
             address: address.block.to_string(),
-            state: HolderState::Allocated,
+            state: if owner.is_some_and(|claim| claim.is_deleting()) {
+                HolderState::Releasing
+            } else {
+                HolderState::Allocated
+            },
             pool: (&address.pool).into(),
             network: self.network(scope, &address.pool),
             reservation: Fact::of(name, self.has_reservations),

@@ -175,7 +175,10 @@ fn held_cells(content: &Content<'_>, start: u128, length: u128, size: u128) -> B
         };
         let cell = cells.entry(index).or_default();
         let count = match state {
-            HolderState::Allocated | HolderState::Allocating | HolderState::Held => {
+            HolderState::Allocated
+            | HolderState::Releasing
+            | HolderState::Allocating
+            | HolderState::Held => {
                 &mut cell.allocated
             }
             HolderState::Promised | HolderState::Excluded => &mut cell.reserved,

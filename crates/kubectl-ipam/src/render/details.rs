@@ -341,6 +341,7 @@ pub(super) fn holder(holder: &Holder, style: Style) -> String {
     let mut text = String::new();
     let state = match holder.state {
         HolderState::Allocated => "allocated",
+        HolderState::Releasing => "allocated, the claim is being deleted",
         HolderState::Allocating => "being allocated",
         HolderState::Held => "held for a claim",
         HolderState::Promised => "reserved for a claim",

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use capi_ipam_api::{PoolKey, conditions, names};
+use capi_ipam_api::{PoolKey, advice, conditions, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 
 use super::examination::Examination;
@@ -116,7 +116,8 @@ fn finding(object: &Paused<'_>, claims: &[&ClaimRow], is_deleted: bool) -> Findi
 
 fn unpause(resource: &str) -> String {
     format!(
-        "if the work on it is finished: kubectl annotate {resource} {}-",
+        "{}: kubectl annotate {resource} {}-",
+        advice::PAUSED,
         names::PAUSED_ANNOTATION
     )
 }

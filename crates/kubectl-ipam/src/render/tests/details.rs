@@ -309,3 +309,32 @@ fn full_pool_is_ready_but_exhausted() {
         "  Ready        True, but Exhausted\n  Warning      Exhausted: no free address\n";
     assert!(text.contains(expected), "{text}");
 }
+
+#[test]
+fn holder_whose_claim_is_being_deleted_is_marked() {
+    let mut claims = claim_rows();
+    for claim in &mut claims {
+        claim.deletion = Some(Box::new(Deletion {
+            since: style().now,
+            blockers: Vec::new(),
+        }));
+    }
+    let shown = show(
+        &web(),
+        &Readable::complete(&[web()][..]),
+        &Readable::complete(addresses()),
+        &Readable::complete(reservations()),
+        &Readable::complete(Vec::new()),
+        &Readable::complete(claims),
+    );
+    let holder = shown.holders.as_ref().unwrap().first().unwrap().clone();
+    assert_eq!(holder.state, HolderState::Releasing);
+    let who = Report::HolderList {
+        address: "10.0.0.4".to_owned(),
+        pools: Some(Vec::new()),
+        holders: Some(vec![holder]),
+    };
+    let text = text(&who, style());
+    let expected = "10.0.0.4 of InClusterIPPool team-a/web: allocated, the claim is being deleted";
+    assert!(text.contains(expected), "{text}");
+}

@@ -141,7 +141,7 @@ export function poolText(pool) {
 
 /** @type {Record<string, string>} */
 const states = {
-  Allocated: "Allocated", Allocating: "Being allocated", Promised: "Promised", Excluded: "Excluded",
+  Allocated: "Allocated", Releasing: "In deletion", Allocating: "Being allocated", Promised: "Promised", Excluded: "Excluded",
   CoolingDown: "Cooling down", Held: "Held", Bound: "Bound", Waiting: "Waiting", Deleting: "Being deleted",
 };
 
