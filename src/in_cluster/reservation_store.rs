@@ -165,10 +165,10 @@ impl ReservationStore {
             }
             Err(error) => error,
         };
+        let is_first = attempt.is_some_and(|attempt| self.is_first(attempt));
         if write::after_creation(answer(&error)) != write::Creation::Read {
             return Err(error);
         }
-        let is_first = attempt.is_some_and(|attempt| self.is_first(attempt));
         self.remember(slot, attempt);
         let read = self.read(slot).await?;
         let found = read
