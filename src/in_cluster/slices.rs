@@ -7,6 +7,7 @@ use capi_ipam_api::{IPSlice, Pool, PoolKey, SliceOwner, SliceOwnerKind, conditio
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::PoolInfo;
+use capi_ipam_provider::api::names::CLUSTER_NAME_LABEL;
 use capi_ipam_provider::prelude::HandlerError;
 use kube::ResourceExt;
 use tracing::{debug, info, warn};
@@ -65,14 +66,15 @@ impl InClusterHandler {
                 .change(|ledger| ledger.wait_for_slices(pool, &self.key));
         }
         let missing = || {
-            let what = match (rules.per, &rules.label) {
-                (SliceOwnerKind::Label, Some(label)) => format!("label {label}"),
-                _ => "cluster name".to_owned(),
+            let (what, label) = match (rules.per, &rules.label) {
+                (SliceOwnerKind::Label, Some(label)) => (format!("label {label}"), &**label),
+                _ => ("cluster name".to_owned(), CLUSTER_NAME_LABEL),
             };
             HandlerError::Waiting {
                 reason: conditions::SLICE_OWNER_MISSING,
                 message: format!(
-                    "the claim has no {what}, by which {pool} assigns its slices (spec.slices); set it"
+                    "the claim has no {what}, by which {pool} assigns its slices (spec.slices); set the label \
+                     {label} of the claim"
                 ),
             }
         };

@@ -14,7 +14,7 @@ struct Transition<'a> {
     from: Option<&'a str>,
     to: Option<&'a str>,
     reason: &'a str,
-    message: &'a str,
+    details: &'a str,
 }
 
 /// Logs what has changed between two lists of conditions. `is_warning` decides whether a condition
@@ -31,13 +31,13 @@ pub(super) fn log_transitions(
             from,
             to,
             reason,
-            message,
+            details,
         } = transition;
         let is_problem = conditions::find(after, type_).is_some_and(&is_warning);
         if is_problem {
-            warn!(%object, condition = type_, from, to, reason, message, "condition changed");
+            warn!(%object, condition = type_, from, to, reason, details, "condition changed");
         } else {
-            info!(%object, condition = type_, from, to, reason, message, "condition changed");
+            info!(%object, condition = type_, from, to, reason, details, "condition changed");
         }
     }
 }
@@ -50,7 +50,7 @@ fn transitions<'a>(before: &'a [Condition], after: &'a [Condition]) -> Vec<Trans
             from: present.map(|present| present.status.as_ref()),
             to: Some(condition.status.as_ref()),
             reason: condition.reason.as_deref().unwrap_or_default(),
-            message: condition.message.as_deref().unwrap_or_default(),
+            details: condition.message.as_deref().unwrap_or_default(),
         })
     });
     let is_removed = |condition: &&Condition| {
@@ -64,7 +64,7 @@ fn transitions<'a>(before: &'a [Condition], after: &'a [Condition]) -> Vec<Trans
             from: Some(condition.status.as_ref()),
             to: None,
             reason: "",
-            message: "",
+            details: "",
         });
     let repeats_ready =
         |it: &Transition<'_>| [conditions::RECONCILING, conditions::STALLED].contains(&it.type_);

@@ -206,7 +206,7 @@ async fn changes_of_a_pool_are_logged_once() {
     // Of the claims that wait for one pool, the first one is logged.
     let waiting: Vec<String> = lines_about(&pool)
         .into_iter()
-        .filter(|line| line.contains("claim is not ready") && line.contains("PoolExhausted"))
+        .filter(|line| line.contains(" INFO ") && line.contains("claim is not ready"))
         .collect();
     assert_eq!(waiting.len(), 1, "{waiting:?}");
 }

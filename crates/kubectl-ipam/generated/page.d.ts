@@ -94,7 +94,7 @@ export interface Holder {
 }
 
 /** The state of an address that is not free. */
-export type HolderState = "Allocated" | "Allocating" | "Held" | "Promised" | "Excluded" | "CoolingDown";
+export type HolderState = "Allocated" | "Releasing" | "Allocating" | "Held" | "Promised" | "Excluded" | "CoolingDown";
 
 /** Counts of the addresses of a pool, as far as the objects that they are computed from may be read; the others are `null`. */
 export interface KnownCounts {

@@ -52,18 +52,22 @@ impl Ledger {
     /// The claims of the lowest addresses of a pool that are in use, at most as many as a message
     /// names.
     pub fn first_claims(&self, pool: &PoolKey) -> Vec<NamespacedName> {
-        let mut claims = Vec::new();
+        let mut lowest: Vec<(Block, Scope)> = Vec::new();
         for scope in self.scopes_with(pool) {
             for (block, usage) in self.usage_in(&scope) {
-                if claims.len() >= MAX_NAMED {
-                    return claims;
-                }
-                if usage.is_in_use_of(pool) {
-                    claims.extend(self.claim_of(pool, &scope, block).cloned());
+                let is_lower = lowest.len() < MAX_NAMED
+                    || lowest.last().is_some_and(|(highest, _)| block < *highest);
+                if is_lower && usage.is_in_use_of(pool) {
+                    lowest.push((block, scope.clone()));
+                    lowest.sort_unstable_by_key(|(block, _)| *block);
+                    lowest.truncate(MAX_NAMED);
                 }
             }
         }
-        claims
+        let claims = lowest
+            .iter()
+            .filter_map(|(block, scope)| self.claim_of(pool, scope, *block));
+        claims.cloned().collect()
     }
 
     /// The claim of a pool that uses a block, or has reserved it.

@@ -79,9 +79,9 @@ impl ClaimConditions {
     ) -> Self {
         let cluster = claim.cluster_name().unwrap_or_default();
         match reason {
-            WaitReason::ClusterPaused => Self::paused(format!(
-                "Cluster {cluster} is paused; {PAUSED}"
-            )),
+            WaitReason::ClusterPaused => {
+                Self::paused(format!("Cluster {cluster} is paused; {PAUSED}"))
+            }
             WaitReason::ClusterMissing => Self::info(
                 conditions::CLUSTER_NOT_FOUND,
                 format!("Cluster {cluster} does not exist; {MISSING_CLUSTER}"),

@@ -206,7 +206,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         info!(
             namespace = claim.metadata.namespace,
             claim = claim.metadata.name,
-            message = status.message,
+            details = status.message,
             "releasing the address of a claim that has finalizers of other controllers"
         );
         self.release(claim, handler, &mut attempt.state.messages, Some(&status))

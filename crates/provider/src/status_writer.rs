@@ -61,10 +61,10 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let reason = status.reason;
         let problem = format!("{reason} {pool}");
         let claim = display_name(claim);
-        let message = &status.message;
+        let details = &status.message;
         match self.waiting_log.allow(&problem, Instant::now()) {
-            Some(others) => info!(claim, pool, reason, message, others, "claim is not ready"),
-            None => debug!(claim, pool, reason, message, "claim is not ready"),
+            Some(others) => info!(claim, pool, reason, details, others, "claim is not ready"),
+            None => debug!(claim, pool, reason, details, "claim is not ready"),
         }
     }
 

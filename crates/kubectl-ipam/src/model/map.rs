@@ -178,9 +178,7 @@ fn held_cells(content: &Content<'_>, start: u128, length: u128, size: u128) -> B
             HolderState::Allocated
             | HolderState::Releasing
             | HolderState::Allocating
-            | HolderState::Held => {
-                &mut cell.allocated
-            }
+            | HolderState::Held => &mut cell.allocated,
             HolderState::Promised | HolderState::Excluded => &mut cell.reserved,
             HolderState::CoolingDown => &mut cell.cooling_down,
         };

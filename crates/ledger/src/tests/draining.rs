@@ -67,6 +67,15 @@ fn addresses_in_use_are_counted_until_they_are_released() {
 }
 
 #[test]
+fn claims_of_the_lowest_addresses_are_named() {
+    let mut ledger = with_spec(json!({}));
+    for last in [8, 3, 5, 1, 7] {
+        ledger.apply(&reservation(last, held_by(&format!("c{last}")), None));
+    }
+    assert_eq!(ledger.first_claims(&key()), ["c1", "c3", "c5"].map(claim));
+}
+
+#[test]
 fn lowest_first_uses_the_ranges_in_their_order() {
     let ranges = json!([
         {"addresses": ["10.0.0.7-10.0.0.8"], "prefix": 24},
