@@ -49,7 +49,7 @@ pub(super) fn of(
     warnings.extend(scope_changes::of_pool(&change, pool, old));
     let overlapping = view.overlapping(key, &change.after, usable);
     if !overlapping.is_empty() {
-        warnings.push(overlap_warning(
+        warnings.extend(overlap_warnings(
             key,
             usable,
             &change.after,
@@ -60,14 +60,15 @@ pub(super) fn of(
     warnings
 }
 
-/// The warning about pools of other scopes that can allocate the same addresses.
-fn overlap_warning(
+/// The warnings about pools of other scopes that can allocate the same addresses: the problem, and
+/// what to do. Clients show the first 256 bytes of a warning.
+fn overlap_warnings(
     key: &PoolKey,
     usable: &UsableBlocks,
     scope: &Scope,
     overlapping: &[PoolKey],
     view: &dyn View,
-) -> String {
+) -> [String; 2] {
     let others: Vec<Arc<UsableBlocks>> = overlapping
         .iter()
         .filter_map(|other| view.pool(other)?.1)
@@ -75,11 +76,11 @@ fn overlap_warning(
     let shared = others.iter().find_map(|other| usable.first_shared(other));
     let has_one_length = others.iter().all(|other| other.length == usable.length);
     let pools = Audience::of_pool(key).pools(overlapping);
-    format!(
-        "{}; {}",
+    let advice = advice::overlap(scope, has_one_length);
+    [
         advice::overlap_problem(shared, &pools),
-        advice::overlap(scope, has_one_length)
-    )
+        format!("overlapping pools: {advice}"),
+    ]
 }
 
 /// Who may use a global pool, if its specification restricts it.

@@ -305,19 +305,20 @@ fn overlapping_pools_of_other_namespaces_are_counted() {
         ..Cluster::default()
     };
     let spec = json!({"addresses": ["10.0.0.0/25"], "prefix": 24});
-    let expected = "the same addresses can be allocated by InClusterIPPool n/secret and 2 pools in other namespaces, so \
-                    two machines can get one address; if they are in one network, name the same IPNetwork in \
-                    spec.network of all of them; otherwise exclude the shared range in all but one of them";
+    let problem = "the same addresses can be allocated by InClusterIPPool n/secret and 2 pools in other namespaces, so two \
+                   machines can get one address";
+    let advice = "overlapping pools: if they are in one network, name the same IPNetwork in spec.network of all of them; \
+                  otherwise exclude the shared range in all but one of them";
     assert_eq!(
         warnings_of(creation(InClusterKind::IPPool, &spec, &view)),
-        [expected]
+        [problem, advice]
     );
     let mut global = object(InClusterKind::GlobalIPPool, &spec);
     global["metadata"] = json!({"name": "p"});
     let request = request_for(Operation::Create, None, Some(global));
     let warnings = warnings_of(review(InClusterKind::GlobalIPPool, &request, &view));
     assert!(
-        warnings.len() == 1 && warnings[0].contains("3 namespaced pools"),
+        warnings.len() == 2 && warnings[0].contains("3 namespaced pools"),
         "{warnings:?}"
     );
     assert!(!warnings[0].contains("secret"), "{warnings:?}");
