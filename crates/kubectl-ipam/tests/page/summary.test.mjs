@@ -26,7 +26,7 @@ test("the tile of pools counts those that are not ready", () => {
 
 test("the tile of full pools counts those without a free address", () => {
   const pools = [pool("a", { free: 0 }), pool("b", { free: 1 }), pool("c", { free: 2 }), pool("d", { size: null })];
-  assert.deepEqual(tiles(overview(pools)).full, { number: 2, note: "1 without a free address", kind: "bad", href: "#/?show=full" });
+  assert.deepEqual(tiles(overview(pools)).full, { number: 2, note: "1 full", kind: "bad", href: "#/?show=full" });
 });
 
 test("an unknown number of waiting claims is no problem", () => {
@@ -67,6 +67,11 @@ test("a full pool is not ready, and problems are first", () => {
   assert.equal(names("").length, 7);
   assert.deepEqual(names("problems"), ["nearly", "waits", "full", "urgent", "broken"]);
   assert.deepEqual(names("full"), ["nearly", "full", "urgent"]);
+});
+
+test("numbers in names are compared as numbers", () => {
+  const pools = ["p-10", "p-9", "p-1"].map((name) => pool(name));
+  assert.deepEqual(shownPools(pools, "", 0).map((pool) => pool.pool.name), ["p-1", "p-9", "p-10"]);
 });
 
 test("the share of a large pool is exact", () => {

@@ -22,6 +22,7 @@ mod reserve;
 mod slices;
 mod web;
 mod web_failures;
+mod web_views;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -164,7 +164,7 @@ async fn page_shows_the_cluster_as_it_changes() {
     consumer.create_claim_for("four", web(), metadata).await;
     consumer.wait_for_reason("four", "PoolExhausted").await;
     browser
-        .wait_for("document.querySelector('.claims').innerText.includes('PoolExhausted')")
+        .wait_for("document.querySelector('.waiting-group').innerText.includes('PoolExhausted')")
         .await;
     assert_eq!(browser.run("return window.isSame").await, json!(true));
 
@@ -172,7 +172,7 @@ async fn page_shows_the_cluster_as_it_changes() {
     browser.open(&page.view("waiting")).await;
     browser
         .wait_for(&format!(
-            "document.querySelector('.claims').innerText.includes('{namespace}/four')"
+            "document.querySelector('.waiting').textContent.includes('{namespace}/four')"
         ))
         .await;
     browser
@@ -184,7 +184,7 @@ async fn page_shows_the_cluster_as_it_changes() {
     browser.press(&("10.0.0.11" + &Key::Enter)).await;
     browser
         .wait_for(&format!(
-            "document.querySelector('.holders').innerText.includes('{namespace}/two')"
+            "document.querySelector('.holders').textContent.includes('{namespace}/two')"
         ))
         .await;
     browser
@@ -197,7 +197,7 @@ async fn page_shows_the_cluster_as_it_changes() {
     // Names are shown as they are, and never as HTML.
     browser
         .wait_for(
-            "document.querySelector('.claims').innerText.includes('<img src=x onerror=alert(1)>')",
+            "document.querySelector('.claims').textContent.includes('<img src=x onerror=alert(1)>')",
         )
         .await;
     assert_eq!(

@@ -133,6 +133,23 @@ export class KeyedList {
   }
 }
 
+/** The letters at the end of a long name that are always shown, and the length of a name that is not shortened. */
+const [TAIL, SHORT] = [10, 22];
+
+/**
+ * Writes a name in one line. One that is too long is shortened in the middle, and all of it is in the title.
+ * @param {HTMLElement} element
+ * @param {string} text
+ */
+export function writeLine(element, text) {
+  if (element.title === text) return;
+  element.title = text;
+  element.classList.add("line");
+  const end = text.length > SHORT ? text.length - TAIL : text.length;
+  const tail = end < text.length && el("span", { text: text.slice(end) });
+  element.replaceChildren(el("span", { text: text.slice(0, end) }), ...(tail ? [tail] : []));
+}
+
 /**
  * A list of names and values.
  * @param {Array<[string, Child]>} lines

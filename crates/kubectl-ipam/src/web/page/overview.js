@@ -20,7 +20,7 @@ export class OverviewPage {
   #scope = el("p", { class: "hint", hidden: true });
   #tiles = {
     pools: new TileBox("Pools"),
-    bound: new TileBox("Claims with an address"),
+    bound: new TileBox("Bound claims"),
     waiting: new TileBox("Waiting claims"),
     full: new TileBox("Nearly full pools"),
   };

@@ -1,8 +1,8 @@
 // @ts-check
 // A table of pools, which can be filtered and sorted.
 
-import { el, KeyedList, svg, write } from "./dom.js";
-import { count, hasPrefixes, kindText, plural, poolLink, poolText } from "./format.js";
+import { el, KeyedList, svg, write, writeLine } from "./dom.js";
+import { count, hasPrefixes, kindName, kindText, plural, poolLink, poolText } from "./format.js";
 import { OccupancyBar, showState } from "./occupancy.js";
 import { columns, growth, shownPools, STATE_COLUMN } from "./summary.js";
 
@@ -91,9 +91,8 @@ class PoolRow {
     const { kind } = pool.pool;
     const name = poolText(pool.pool);
     this.#link.href = poolLink(pool.pool);
-    this.#link.title = name;
-    write(this.#link, name);
-    write(this.#about, kindText(kind, pool.network));
+    writeLine(this.#link, name);
+    write(this.#about, pool.network ? `${kindName(kind)} · ${pool.network}` : kindName(kind));
     this.#about.title = kindText(kind, pool.network);
     write(this.#ranges, pool.ranges);
     this.#ranges.title = pool.ranges;

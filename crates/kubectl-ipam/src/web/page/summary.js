@@ -13,6 +13,9 @@ import { poolText } from "./format.js";
 /** Pools from this share in percent on are nearly full. */
 export const NEARLY_FULL = 90;
 
+/** Numbers in names are compared as numbers. */
+const names = new Intl.Collator("en", { numeric: true });
+
 /** The last rank of a problem. */
 const LAST_PROBLEM = 4;
 
@@ -102,7 +105,7 @@ export function tiles(overview) {
     waiting: { number: waiting, note: someWait ? "Show reasons" : "", kind: someWait ? "bad" : "", href: "#/waiting" },
     full: {
       number: full.length,
-      note: exhausted > 0 ? `${exhausted} without a free address` : "",
+      note: exhausted > 0 ? `${exhausted} full` : "",
       kind: exhausted > 0 ? "bad" : full.length > 0 ? "warn" : "",
       href: "#/?show=full",
     },
@@ -157,6 +160,7 @@ function searchText(pool) {
  * @param {string | number} b
  */
 function compare(a, b) {
+  if (typeof a === "string" && typeof b === "string") return names.compare(a, b);
   if (a < b) return -1;
   return a > b ? 1 : 0;
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // The tables of holders, claims and pools.
 
-import { age, el, KeyedList } from "./dom.js";
+import { age, el, KeyedList, writeLine } from "./dom.js";
 import { count, kindText, poolLink, poolText, stateText } from "./format.js";
 
 /** @import { ClaimLine, Holder, PoolName, SliceLine } from "../../../generated/page.d.ts" */
@@ -65,11 +65,14 @@ function pill(state, text) {
 }
 
 /**
- * A text in one line. What does not fit is in the title.
+ * A name in one line.
  * @param {string | null | undefined} text
  */
 function line(text) {
-  return text ? el("span", { class: "line", title: text, text }) : null;
+  if (!text) return null;
+  const element = el("span");
+  writeLine(element, text);
+  return element;
 }
 
 /** A table of what holds addresses. */
@@ -94,8 +97,10 @@ export function holderTable() {
  * @param {string | null | undefined} network
  */
 function poolCell(pool, network) {
-  const title = network ? `${poolText(pool)}, network ${network}` : poolText(pool);
-  return el("a", { class: "line", href: poolLink(pool), title, text: poolText(pool) });
+  const element = el("a", { href: poolLink(pool) });
+  writeLine(element, poolText(pool));
+  if (network) element.title = `${poolText(pool)}, network ${network}`;
+  return element;
 }
 
 const claimKey = (/** @type {ClaimLine} */ claim) => `${claim.namespace}/${claim.name}`;

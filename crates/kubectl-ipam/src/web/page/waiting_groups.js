@@ -1,7 +1,7 @@
 // @ts-check
 // Waiting claims by pool and reason.
 
-import { age, el, KeyedList, write } from "./dom.js";
+import { age, el, KeyedList, write, writeLine } from "./dom.js";
 import { count, plural, poolLink, poolText } from "./format.js";
 import { waitingTable } from "./tables.js";
 
@@ -58,8 +58,7 @@ class Group {
   update(group) {
     this.#group = group;
     this.#pool.href = poolLink(group.pool);
-    this.#pool.title = poolText(group.pool);
-    write(this.#pool, poolText(group.pool));
+    writeLine(this.#pool, poolText(group.pool));
     write(this.#reason, group.reason ?? "NotReconciled");
     this.#amount.replaceChildren(`${plural(group.count, "claim")}, the oldest waits for `, age(group.oldest));
     write(this.#message, group.message ?? "No manager has processed the claims. See kubectl ipam status.");

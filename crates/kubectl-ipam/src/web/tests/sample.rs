@@ -208,7 +208,6 @@ fn sliced(state: &State) {
         let slice: IPSlice = serde_json::from_value(json!({
             "metadata": { "name": name, "creationTimestamp": ago(600) },
             "spec": { "scope": "p.team-a.racks", "block": block,
-                      "poolRef": { "kind": "InClusterIPPool", "namespace": "team-a", "name": "racks" },
                       "owner": { "kind": "Cluster", "namespace": "team-a", "name": owner }, "assignedAt": assigned },
         }))
         .unwrap();
@@ -279,12 +278,15 @@ pub(super) fn make_crowded(state: &State) {
     }
 }
 
+/// A healthy system.
 pub(super) fn sample() -> Arc<State> {
-    let state = Arc::new(State::new(
-        "https://management.example.com:6443".to_owned(),
-        None,
-        false,
-    ));
+    sample_of(None)
+}
+
+/// As [`sample`], for a page of one namespace.
+pub(super) fn sample_of(namespace: Option<&str>) -> Arc<State> {
+    let server = "https://management.example.com:6443".to_owned();
+    let state = Arc::new(State::new(server, namespace.map(str::to_owned), false));
     let web = reference("InClusterIPPool", "web");
     let data = reference("GlobalInClusterIPPool", "data-center");
     let spec = json!({ "addresses": ["10.0.0.10-10.0.0.250"], "prefix": 24, "gateway": "10.0.0.1",
@@ -449,7 +451,8 @@ pub(super) fn sample() -> Arc<State> {
         ],
     );
     sliced(&state);
-    state.heard(Answer::Leases(vec![lease(1)]));
+    // It stays fresh while the pictures are taken.
+    state.heard(Answer::Leases(vec![lease(-86_400)]));
     state.finish_lists();
     for used in [104, 108, 107, 112, 112, 113, 115, 114, 118, 119, 120] {
         state.sample_of("web", used);
