@@ -40,7 +40,7 @@ pub(crate) use self::doctor::{
 pub use self::fact::Fact;
 pub(crate) use self::finding::counted;
 pub use self::finding::{Check, Finding, FindingList, Severity, Unchecked};
-pub(crate) use self::health::{Manager, Outage, OutageCause, manager, unprocessed};
+pub(crate) use self::health::{Answer, Manager, Outage, OutageCause, manager, unprocessed};
 pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
 pub(crate) use self::holders::{holders, matches_of, why_not_contained};
 pub(crate) use self::map::ROW;

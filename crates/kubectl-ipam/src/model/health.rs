@@ -33,6 +33,15 @@ pub(crate) enum OutageCause {
     Failed,
 }
 
+/// What the API server answers to the request for the leases.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Leases(Vec<LeaseRow>),
+    /// It answers, but does not tell the leases.
+    Refused,
+    None(OutageCause, String),
+}
+
 /// Whether a manager processes the objects that the page shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Manager {

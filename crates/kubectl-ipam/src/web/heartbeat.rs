@@ -10,7 +10,7 @@ use kube::{Api, Client};
 
 use super::state::State;
 use crate::cluster::lease_selector;
-use crate::model::{LeaseRow, OutageCause};
+use crate::model::{Answer, LeaseRow, OutageCause};
 
 /// Time between two requests.
 const INTERVAL: Duration = Duration::from_secs(4);
@@ -18,15 +18,6 @@ const INTERVAL: Duration = Duration::from_secs(4);
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// What the API server answers.
-#[derive(Debug)]
-pub(super) enum Answer {
-    Leases(Vec<LeaseRow>),
-    /// It answers, but does not tell the leases.
-    Refused,
-    None(OutageCause, String),
-}
 
 /// Asks until the task is ended.
 pub(super) async fn run(client: Client, state: Arc<State>) {

@@ -8,16 +8,15 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::heartbeat::Answer;
 use super::table::Table;
 use crate::cluster::Kind;
 use crate::error::MissingRight;
 use crate::input::parse_block;
 use crate::load::Readable;
 use crate::model::{
-    LeaseRow, Lookup, Manager, MapPart, Outage, Overview, OverviewPool, PoolLine, PoolObjects,
-    PoolWindow, SearchResult, Searched, WaitingGroup, manager, networks, pools, ranges, size,
-    unprocessed, waiting_groups, window,
+    Answer, LeaseRow, Lookup, Manager, MapPart, Outage, Overview, OverviewPool, PoolLine,
+    PoolObjects, PoolWindow, SearchResult, Searched, WaitingGroup, manager, networks, pools,
+    ranges, size, unprocessed, waiting_groups, window,
 };
 use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow};
 

@@ -11,13 +11,12 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::guard::Guard;
-use super::heartbeat::Answer;
 use super::server::Page;
 use super::state::State;
 use super::table::Table;
 use crate::error::MissingRight;
 use crate::load::Readable;
-use crate::model::{MapPart, OutageCause, Report, show};
+use crate::model::{Answer, MapPart, OutageCause, Report, show};
 use crate::objects::PoolRow;
 use crate::render::{self, Style};
 

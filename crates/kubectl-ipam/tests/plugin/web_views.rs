@@ -20,10 +20,10 @@ async fn networks_slices_and_large_pools_are_shown() {
                        "allocation": { "order": "Random" } });
     create(&plane, "InClusterIPPool", Some("default"), "racks", &spec);
     let slice = json!({
-        "apiVersion": version, "kind": "IPSlice", "metadata": { "name": "p.default.racks.10.50.0.32-28" },
-        "spec": { "scope": "p.default.racks", "block": "10.50.0.32/28", "owner": { "kind": "Label", "name": "r2" },
-                  "poolRef": { "kind": "InClusterIPPool", "namespace": "default", "name": "racks" } },
-    });
+           "apiVersion": version, "kind": "IPSlice", "metadata": { "name": "p.default.racks.10.50.0.32-28" },
+           "spec": { "scope": "p.default.racks", "block": "10.50.0.32/28", "owner": { "kind": "Label", "name": "r2" },
+    },
+       });
     plane.kubectl_apply(&slice.to_string());
     let spec =
         json!({ "addresses": ["fd00::/64"], "prefix": 64, "allocateReservedIPAddresses": true });

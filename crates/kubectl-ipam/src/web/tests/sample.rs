@@ -7,9 +7,8 @@ use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::super::heartbeat::Answer;
 use super::super::state::State;
-use crate::model::LeaseRow;
+use crate::model::{Answer, LeaseRow};
 use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow};
 
 pub(super) fn ago(seconds: i64) -> String {
