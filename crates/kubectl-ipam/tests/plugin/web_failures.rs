@@ -1,6 +1,7 @@
 //! The page when something is broken: it says in one banner what, and since when.
 
 use std::net::TcpListener;
+use std::process::Command;
 
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options};
 use jiff::{SignedDuration, Timestamp};
@@ -30,6 +31,16 @@ fn create_pools(plane: &ControlPlane) {
         let spec = json!({ "addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24 });
         create(plane, "InClusterIPPool", Some(namespace), "web", &spec);
     }
+}
+
+/// Sends a signal to the API server, which is the first program of a control plane.
+fn signal_api_server(plane: &ControlPlane, signal: &str) {
+    let pid = plane.pids()[0].to_string();
+    let status = Command::new("kill").args([signal, &pid]).status();
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "{signal} {pid}"
+    );
 }
 
 /// Waits until the badge and the only banner have these texts.
@@ -78,6 +89,13 @@ async fn page_says_what_is_broken_in_one_banner() {
         "the banner takes {height} pixels of a phone"
     );
     plane.start_api_server();
+    renew(&plane, 0);
+    browser.wait_for(IS_WELL).await;
+
+    // A frozen API server keeps its connections.
+    signal_api_server(&plane, "-STOP");
+    tells(&browser, "Stale", "does not answer since ").await;
+    signal_api_server(&plane, "-CONT");
     renew(&plane, 0);
     browser.wait_for(IS_WELL).await;
 
