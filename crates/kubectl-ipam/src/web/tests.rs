@@ -71,24 +71,28 @@ const VIEWS: [ViewOfPage; 12] = [
     (
         "pool",
         "pool/InClusterIPPool/team-a/web?at=10.0.0.12",
-        ".cell.allocated",
+        ".map .cell.allocated",
     ),
     (
         "map",
         "pool/GlobalInClusterIPPool/-/data-center",
-        ".cell.allocated",
+        ".map .cell.allocated",
     ),
     (
         "exhausted",
         "pool/InClusterIPPool/team-b/edge",
-        ".cell.allocated",
+        ".map .cell.allocated",
     ),
     (
         "slices",
         "pool/InClusterIPPool/team-a/racks",
         ".slices tbody tr:nth-child(2)",
     ),
-    ("six", "pool/GlobalInClusterIPPool/-/six", ".cell.allocated"),
+    (
+        "six",
+        "pool/GlobalInClusterIPPool/-/six",
+        ".map .cell.allocated",
+    ),
     (
         "network",
         "network/backbone",
@@ -148,7 +152,7 @@ impl Studio {
         let pool = "pool/GlobalInClusterIPPool/-/data-center";
         self.browser.open(&format!("{}/#/{pool}", self.base)).await;
         self.browser
-            .wait_for("document.querySelector('.cell.allocated')")
+            .wait_for("document.querySelector('.map .cell.allocated')")
             .await;
         self.browser
             .run("document.querySelector('.map .cell').focus()")
@@ -279,7 +283,7 @@ async fn documentation_pictures() {
         (
             "web-pool",
             "pool/InClusterIPPool/team-a/web?at=10.0.0.12",
-            ".cell.allocated",
+            ".map .cell.allocated",
         ),
     ] {
         browser.resize(1180, 780).await;

@@ -64,9 +64,9 @@ test("1 and 5 of 64 addresses look different", () => {
 
 test("cells are large enough for a finger, and their number is a power of two", () => {
   const labels = ["172.16.10.0"];
-  assert.deepEqual(layoutOf(332, labels), { columns: 8, beside: 11 });
-  assert.deepEqual(layoutOf(870, labels), { columns: 32, beside: 11 });
-  assert.deepEqual(layoutOf(600, labels), { columns: 16, beside: 11 });
+  assert.deepEqual(layoutOf(332, labels), { columns: 8, beside: 82 });
+  assert.deepEqual(layoutOf(870, labels), { columns: 32, beside: 82 });
+  assert.deepEqual(layoutOf(600, labels), { columns: 16, beside: 82 });
   const long = ["fd00:30:0:7:ffff:ffff:ffff:ff00"];
   assert.deepEqual(layoutOf(870, long), { columns: 32, beside: 0 }, "a long label is above its row");
   assert.deepEqual(layoutOf(332, long), { columns: 8, beside: 0 });

@@ -16,11 +16,11 @@ import { cellClass, cellText, cellsFor, layoutOf, sizeOf } from "./map_window.js
  * }} Actions
  */
 
-/** The width of a map before it is part of the page, in pixels. */
-const DEFAULT_WIDTH = 800;
+/** The width of the page of a map before it is measured, in pixels. */
+const DEFAULT_WIDTH = 900;
 /** The number of rows up to which a map is lower than the panel beside it. */
 const SMALL = 12;
-/** The space around the cells, in pixels. */
+/** The space around a map and around its cells, in pixels. */
 const PADDING = 30;
 
 /** A grid of cells. A cell is a block of addresses, or one. */
@@ -36,14 +36,15 @@ export class AddressMap {
   #labels = [];
   #columns = 32;
   #beside = 0;
+  /** The width for cells and labels. To measure it in each update would cost a layout. */
+  #width = Math.min(DEFAULT_WIDTH, window.innerWidth) - 2 * PADDING;
   /** @type {{ data: Window, holders: Map<string, Holder> } | null} */
   #shown = null;
 
   /** @param {Actions} actions */
   constructor(actions) {
     this.actions = actions;
-    // The number of columns depends on the width.
-    new ResizeObserver(() => this.#shown && this.show(this.#shown.data, this.#shown.holders)).observe(this.element);
+    new ResizeObserver(([entry]) => entry && this.#resize(entry.contentRect.width)).observe(this.element);
     this.element.addEventListener("keydown", (event) => this.#press(event));
     this.element.addEventListener("click", (event) => {
       const index = this.#indexAt(event);
@@ -55,15 +56,19 @@ export class AddressMap {
     });
   }
 
-  /** The width for cells and labels. */
-  get #width() {
-    const parent = this.element.parentElement;
-    return (parent?.clientWidth || Math.min(DEFAULT_WIDTH, window.innerWidth - PADDING)) - PADDING;
-  }
-
   /** The number of cells for which there is room. */
   get room() {
     return cellsFor(layoutOf(this.#width, []).columns);
+  }
+
+  /**
+   * Lays the map out for another width. A map that is hidden has none.
+   * @param {number} width
+   */
+  #resize(width) {
+    if (width === 0 || width === this.#width) return;
+    this.#width = width;
+    if (this.#shown) this.show(this.#shown.data, this.#shown.holders);
   }
 
   /** Whether the map has the focus. */
@@ -116,7 +121,7 @@ export class AddressMap {
       rows.push(el("div", { role: "row", class: "map-row" }, label, ...this.#cells.slice(start, start + columns)));
     }
     this.element.style.setProperty("--columns", String(columns));
-    this.element.style.setProperty("--label", `${beside}ch`);
+    this.element.style.setProperty("--label", `${beside}px`);
     this.element.classList.toggle("labels-above", beside === 0);
     this.element.classList.toggle("small", labels.length <= SMALL * columns);
     this.element.replaceChildren(...rows);

@@ -32,16 +32,16 @@ export function parsePosition(parameters) {
 }
 
 /**
- * How a map is laid out: the number of its columns, and the width of the labels in letters; 0 if they are above their
+ * How a map is laid out: the number of its columns, and the width of the labels in pixels; 0 if they are above their
  * rows.
  * @param {number} width of the map in pixels
  * @param {string[]} labels
  */
 export function layoutOf(width, labels) {
-  const longest = Math.max(0, ...labels.map((label) => label.length));
-  const rest = width - longest * LETTER - GAP;
+  const longest = Math.ceil(LETTER * Math.max(0, ...labels.map((label) => label.length)));
+  const rest = width - longest - GAP;
   // Labels above the rows leave all of the width to the cells.
-  const isAbove = columnsFor(rest) < columnsFor(width) || longest * LETTER > width / 3;
+  const isAbove = columnsFor(rest) < columnsFor(width) || longest > width / 3;
   return isAbove ? { columns: columnsFor(width), beside: 0 } : { columns: columnsFor(rest), beside: longest };
 }
 

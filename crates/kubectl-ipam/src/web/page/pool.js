@@ -16,7 +16,7 @@ import { WaitingGroups } from "./waiting_groups.js";
 
 /** The page of a pool. */
 export class PoolPage {
-  #state = el("span", { class: "pill" });
+  #state = el("span", { class: "pill", hidden: true });
   #about = el("p", { class: "about" });
   #gone = el("p", { class: "empty", text: "The pool does not exist.", hidden: true });
   #bar = new OccupancyBar();
