@@ -272,10 +272,11 @@ fn probable_mistakes_cause_warnings() {
         "spec.gateway: 10.0.9.1",
         "spec.excludedAddresses[1]",
         "GlobalInClusterIPPool other",
+        "overlapping pools: ",
     ]) {
         assert!(warning.contains(part), "{warning}");
     }
-    assert_eq!(warnings.len(), 3);
+    assert_eq!(warnings.len(), 4);
     let spec =
         json!({"prefixes": ["fd00::/120"], "allocationPrefixLength": 128, "gateway": "fd00::1"});
     let warnings = warnings_of(creation(
