@@ -75,6 +75,7 @@ test: rust control-plane cluster-api test-tools ## Run all tests, or a selection
 
 .PHONY: pictures
 pictures: rust ## Take pictures of the web page: all views in target/screenshots, and those of docs/images
+	@CARGO='$(CARGO)' hack/demo/build.sh
 	$(CARGO) test --locked --package kubectl-ipam --lib -- --ignored screenshots documentation_pictures
 
 .PHONY: test-build

@@ -107,17 +107,7 @@ fn main() {
         "--timeout=30s",
     ]);
     done(started);
-    let columns = "-o=custom-columns=CLAIM:.metadata.name,ADDRESS:.spec.address,PREFIX:.spec.prefix,GATEWAY:.spec.gateway";
-    show(
-        &control_plane,
-        &[
-            "-n",
-            "demo",
-            "get",
-            "ipaddresses.ipam.cluster.x-k8s.io",
-            columns,
-        ],
-    );
+    show_addresses(&control_plane);
     show_pool(&control_plane, 5);
 
     say("Addresses in use cannot be removed from a pool:");
@@ -145,16 +135,7 @@ fn main() {
         "machine-3",
         "--timeout=30s",
     ]);
-    show(
-        &control_plane,
-        &[
-            "-n",
-            "demo",
-            "get",
-            "ipaddresses.ipam.cluster.x-k8s.io",
-            columns,
-        ],
-    );
+    show_addresses(&control_plane);
     show_pool(&control_plane, 3);
 
     say("The next machine gets the lowest free address:");
@@ -167,16 +148,7 @@ fn main() {
         "--for=condition=Ready",
         "--timeout=30s",
     ]);
-    show(
-        &control_plane,
-        &[
-            "-n",
-            "demo",
-            "get",
-            "ipaddresses.ipam.cluster.x-k8s.io",
-            columns,
-        ],
-    );
+    show_addresses(&control_plane);
 
     say("Each address has a reservation, whose creation guarantees that the address is unique:");
     show(&control_plane, &["get", "ipreservations"]);
@@ -199,8 +171,8 @@ fn main() {
     say("`kubectl ipam` shows the pool with a map of its addresses:");
     show_plugin(&control_plane, &["show", "rack-1", "--namespace", "demo"]);
 
-    show_network(&control_plane, columns);
-    show_slices(&control_plane, columns);
+    show_network(&control_plane);
+    show_slices(&control_plane);
 
     // In a script nobody would press a key.
     let stays = std::env::args().any(|argument| argument == "--stay");
@@ -221,7 +193,12 @@ fn main() {
     say("Done. All programs have been stopped.");
 }
 
-fn show_network(control_plane: &ControlPlane, columns: &str) {
+fn show_addresses(control_plane: &ControlPlane) {
+    let resource = "ipaddresses.ipam.cluster.x-k8s.io";
+    show(control_plane, &["-n", "demo", "get", resource]);
+}
+
+fn show_network(control_plane: &ControlPlane) {
     say(
         "A network takes in all pools of the cluster, also those in use; their specifications do not change:",
     );
@@ -247,16 +224,7 @@ fn show_network(control_plane: &ControlPlane, columns: &str) {
         "--timeout=30s",
     ];
     control_plane.kubectl(&wait);
-    show(
-        control_plane,
-        &[
-            "-n",
-            "demo",
-            "get",
-            "ipaddresses.ipam.cluster.x-k8s.io",
-            columns,
-        ],
-    );
+    show_addresses(control_plane);
     control_plane.kubectl(&[
         "wait",
         "ipnetwork/site",
@@ -266,7 +234,7 @@ fn show_network(control_plane: &ControlPlane, columns: &str) {
     show_plugin(control_plane, &["networks"]);
 }
 
-fn show_slices(control_plane: &ControlPlane, columns: &str) {
+fn show_slices(control_plane: &ControlPlane) {
     say("A pool can be divided into slices: each rack gets the addresses of one block:");
     println!("{SLICES}");
     control_plane.kubectl_apply(SLICES);
@@ -286,16 +254,7 @@ fn show_slices(control_plane: &ControlPlane, columns: &str) {
             "--timeout=30s",
         ]);
     }
-    show(
-        control_plane,
-        &[
-            "-n",
-            "demo",
-            "get",
-            "ipaddresses.ipam.cluster.x-k8s.io",
-            columns,
-        ],
-    );
+    show_addresses(control_plane);
     show(control_plane, &["get", "ipslices"]);
 }
 

@@ -1,10 +1,12 @@
 //! The page in a real browser, with objects that do not come from an API server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_api::{InClusterKind, PoolKey};
+use capi_ipam_testing::process::built;
 use fantoccini::key::Key;
 use jiff::Timestamp;
 use serde_json::json;
@@ -268,6 +270,39 @@ async fn screenshots_of_failures() {
     studio.browser.close().await;
 }
 
+/// Writes a picture of lines in a terminal of a size in pixels.
+async fn terminal_picture(
+    browser: &Browser,
+    (width, height): (u32, u32),
+    lines: &[String],
+    file: &Path,
+) {
+    browser.resize(width, height).await;
+    browser.open("about:blank").await;
+    let script = format!("({})({})", include_str!("tests/terminal.js"), json!(lines));
+    browser.run(&script).await;
+    let picture = browser.driver.screenshot().await.unwrap();
+    std::fs::write(file, picture).unwrap();
+}
+
+/// The most important steps of the output of `make demo`, which has a title before each step.
+fn demo_lines() -> Vec<String> {
+    const TITLE: &str = "\u{1b}[1m";
+    const BLUE: &str = "\u{1b}[34m";
+    let shown = ["A machine controller", "`kubectl ipam` shows"];
+    let demo = Command::new(built("demo")).output().unwrap();
+    let output = String::from_utf8(demo.stdout).unwrap();
+    let mut lines = vec!["$ make demo".to_owned()];
+    for step in output.split(TITLE).skip(1) {
+        if shown.iter().any(|title| step.starts_with(title)) {
+            lines.push(String::new());
+            let step = format!("{BLUE}{}", step.trim_end());
+            lines.extend(step.lines().map(str::to_owned));
+        }
+    }
+    lines
+}
+
 /// Writes the pictures of the documentation: the page, and a command in a terminal.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "writes files of the documentation"]
@@ -297,20 +332,12 @@ async fn documentation_pictures() {
         )
         .unwrap();
     }
-    browser.resize(860, 560).await;
-    browser.open("about:blank").await;
-    let lines = [
-        ["$ kubectl ipam show web -n team-a".to_owned()].as_slice(),
-        &shown(&state),
-    ]
-    .concat();
-    let script = format!("({})({})", include_str!("tests/terminal.js"), json!(lines));
-    browser.run(&script).await;
-    std::fs::write(
-        images.join("kubectl-ipam-show.png"),
-        browser.driver.screenshot().await.unwrap(),
-    )
-    .unwrap();
+    let command = ["$ kubectl ipam show web -n team-a".to_owned()];
+    let lines = [&command[..], &shown(&state)].concat();
+    let picture = images.join("kubectl-ipam-show.png");
+    terminal_picture(&browser, (860, 560), &lines, &picture).await;
+    let picture = images.join("demo.png");
+    terminal_picture(&browser, (1010, 890), &demo_lines(), &picture).await;
     browser.close().await;
 }
 
