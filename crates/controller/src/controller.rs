@@ -17,9 +17,13 @@
 mod backoff;
 mod closure;
 mod compaction;
+mod deleted;
 mod progress;
 mod queue;
+mod sources;
 mod store;
+#[cfg(test)]
+mod testing;
 mod worker;
 
 use std::any::Any;
@@ -29,10 +33,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
-use kube::Resource;
-use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -40,21 +41,24 @@ use tokio_util::sync::CancellationToken;
 pub use self::closure::{ReconcileFn, reconcile_fn};
 pub use self::compaction::Compaction;
 use self::compaction::NoCompaction;
+pub use self::sources::{AddedHandler, AddedSource, ChangeHandler, Controller, SourceId};
+use self::sources::{Receivers, Task, TaskEnd};
 pub use self::store::{Cached, Store};
-use self::worker::{Worker, WorkerOptions, forward_events};
+use self::worker::{Worker, WorkerOptions};
 use crate::health::ReadinessGate;
 use crate::metrics::{ControllerMetrics, Metrics};
 use crate::namespaced_name::NamespacedName;
 use crate::priority::{Priorities, Priority};
 use crate::retry::{Retry, RetryPolicy};
-use crate::watch::{WatchSpec, watch_into, watch_stream};
+use crate::watch::{Keyed, Opened, Source, read};
 
 /// Reconciles the objects of one kind.
 pub trait Reconciler: Send + Sync + 'static {
-    /// The reconciled kind.
-    type Object: Resource + Clone + Debug + Send + Sync + 'static;
+    /// The reconciled kind: one of Kubernetes, or that of another [`Source`].
+    type Object: Keyed;
     /// State that is passed from one attempt at an object to the next. Dropped after
-    /// [`Action::AwaitChange`], and when more than the status of the object changes.
+    /// [`Action::AwaitChange`], and when the [fingerprint](Keyed::fingerprint) of the object
+    /// changes.
     type State: Default + Send + 'static;
     /// The error of a failed reconcile.
     type Error: std::error::Error + Send + Sync + 'static;
@@ -79,6 +83,17 @@ pub trait Reconciler: Send + Sync + 'static {
     /// trigger, so it must be fast.
     fn priority(&self, _object: &Self::Object, _cause: Cause) -> Priority {
         Priority::Normal
+    }
+
+    /// Whether the object, which is gone, is reconciled once more with [`Cause::Deleted`] and its
+    /// last known state, before another object of its key. This is retried until it succeeds, also
+    /// after [`Retry::GiveUp`]. By default no deleted object is.
+    ///
+    /// A process does not learn of Kubernetes objects that were deleted while it did not run: what
+    /// must not be missed needs a finalizer. Sources with [markers](Keyed::is_gone) show each
+    /// marker in every list.
+    fn wants_deleted(&self, _object: &Self::Object) -> bool {
+        false
     }
 
     /// Decides what happens after a failed attempt. `failures` is the number of consecutive failed
@@ -141,6 +156,8 @@ pub enum Cause {
     Created,
     /// The object is being deleted, and waits for its finalizers.
     Deleting,
+    /// The object is gone, see [`Reconciler::wants_deleted`].
+    Deleted,
 }
 
 /// What the controller does with an object after a successful reconcile.
@@ -192,9 +209,6 @@ impl<K> Trigger<K> {
     }
 }
 
-/// Number of events of the main watch that are buffered for the worker.
-const EVENT_BUFFER: usize = 64;
-
 /// Builds a controller from its watches and runs it. `S` is the compact form of objects in its
 /// cache; by default there is none.
 pub struct ControllerBuilder<K, S = Infallible> {
@@ -203,20 +217,22 @@ pub struct ControllerBuilder<K, S = Infallible> {
     trigger: Trigger<K>,
     triggered: mpsc::UnboundedReceiver<(NamespacedName, Cause)>,
     gates: Vec<ReadinessGate>,
-    watches: Vec<BoxFuture<'static, ()>>,
+    watches: Vec<Task>,
+    controller: Controller<K>,
+    receivers: Receivers<K>,
     metrics: ControllerMetrics,
     priorities: Priorities,
 }
 
 impl<K, S> ControllerBuilder<K, S>
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    K::DynamicType: Clone + Debug + Send + Sync,
+    K: Keyed,
     S: Clone + Debug + Send + Sync + 'static,
 {
     /// A controller with a name for logs.
     pub fn new(name: &str) -> Self {
         let (queue, triggered) = mpsc::unbounded_channel();
+        let (controller, receivers) = Controller::new();
         Self {
             name: name.to_owned(),
             store: Store::default(),
@@ -227,6 +243,8 @@ where
             triggered,
             gates: Vec::new(),
             watches: Vec::new(),
+            controller,
+            receivers,
             metrics: ControllerMetrics::default(),
             priorities: Priorities::default(),
         }
@@ -258,19 +276,18 @@ where
         self.store.clone()
     }
 
+    /// Adds and removes sources and handlers while the controller runs.
+    pub fn controller(&self) -> Controller<K> {
+        self.controller.clone()
+    }
+
     /// Watches another kind. Nothing is reconciled before the initial list is complete and the
     /// handler has seen every object; the gate becomes ready then.
-    pub fn watch<O>(&mut self, spec: WatchSpec<O>)
-    where
-        O: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-        O::DynamicType: Clone + Debug + Send + Sync,
-    {
-        self.gates.push(spec.synced.clone());
-        self.watches.push(
-            watch_into(spec)
-                .for_each(|()| std::future::ready(()))
-                .boxed(),
-        );
+    pub fn watch(&mut self, source: impl Source) {
+        let opened = source.open();
+        self.gates.push(opened.synced.clone());
+        let ended = read(opened).for_each(|()| std::future::ready(()));
+        self.watches.push(ended.map(|()| TaskEnd::Ended).boxed());
     }
 
     /// Reconciles nothing before `synced` is ready, for example the watch of another controller.
@@ -282,7 +299,7 @@ where
     /// compact form.
     pub async fn run_with_compaction<R, C>(
         self,
-        main: WatchSpec<K>,
+        main: impl Source<Object = K>,
         concurrency: u16,
         stop: CancellationToken,
         reconciler: Arc<R>,
@@ -291,8 +308,11 @@ where
         R: Reconciler<Object = K>,
         C: Compaction<K, Compact = S>,
     {
-        let (handler, synced) = (Arc::clone(&main.handler), main.synced.clone());
-        let events = watch_stream(main);
+        let Opened {
+            changes,
+            handler,
+            synced,
+        } = main.open();
         let metrics = self.metrics.of(&self.name);
         let (name, concurrency, priorities) =
             (self.name, usize::from(concurrency), self.priorities);
@@ -303,18 +323,29 @@ where
             priorities,
         };
         let worker = Worker::new(options, reconciler, compaction, handler, self.store, synced);
-        // One task for each watch: a single future would poll all watches whenever one of them
-        // wakes up.
-        let mut watches: JoinSet<()> = self.watches.into_iter().collect();
-        let (sender, receiver) = mpsc::channel(EVENT_BUFFER);
-        watches.spawn(forward_events(events.boxed(), self.gates, sender));
-        tokio::select! {
-            () = worker.run(receiver, self.triggered, stop) => {}
-            // A watch ends if its kind is no longer served, or by a panic. Either ends the
-            // controller.
-            Some(ended) = watches.join_next() => {
-                if let Err(error) = ended && let Ok(panic) = error.try_into_panic() {
-                    std::panic::resume_unwind(panic);
+        let Receivers {
+            tasks: mut added,
+            messages,
+        } = self.receivers;
+        // One task for each source: a single future would poll all of them whenever one wakes up.
+        let mut tasks: JoinSet<TaskEnd> = self.watches.into_iter().collect();
+        tasks.spawn(self.controller.main_task(changes, self.gates));
+        let mut work = std::pin::pin!(worker.run(messages, self.triggered, stop));
+        loop {
+            tokio::select! {
+                () = &mut work => return,
+                Some(task) = added.recv() => {
+                    tasks.spawn(task);
+                }
+                Some(ended) = tasks.join_next() => match ended {
+                    Ok(TaskEnd::Removed) => {}
+                    // A watch ends if its kind is no longer served, or by a panic. Either ends the
+                    // controller.
+                    Ok(TaskEnd::Ended) => return,
+                    Err(error) => match error.try_into_panic() {
+                        Ok(panic) => std::panic::resume_unwind(panic),
+                        Err(_) => return,
+                    },
                 }
             }
         }
@@ -323,15 +354,14 @@ where
 
 impl<K> ControllerBuilder<K>
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    K::DynamicType: Clone + Debug + Send + Sync,
+    K: Keyed,
 {
     /// Reconciles the objects of `main` until `stop` is cancelled. Then starts no reconcile, and
     /// returns when those in progress are done. The gate of `main` becomes ready when the initial
     /// list is in the [`Store`].
     pub async fn run<R: Reconciler<Object = K>>(
         self,
-        main: WatchSpec<K>,
+        main: impl Source<Object = K>,
         concurrency: u16,
         stop: CancellationToken,
         reconciler: Arc<R>,

@@ -391,10 +391,46 @@ impl ReadinessGate {
     /// Reports that the component is ready: a cache is listed, or a requirement is met.
     pub fn ready(&self) {
         self.accepted();
-        if let Some(component) = self.health.components.lock().get_mut(&self.name) {
+        self.update(|component| {
             component.problem = None;
             component.ready.send_replace(true);
+        });
+    }
+
+    /// Removes the component from the probes and the metrics of the process: nothing depends on it
+    /// any longer. Who waits for it goes on, and later reports of it are ignored.
+    pub(crate) fn remove(&self) {
+        self.accepted();
+        let mut components = self.health.components.lock();
+        if components
+            .get(&self.name)
+            .is_some_and(|component| self.is_of(component))
+        {
+            let removed = components.remove(&self.name);
+            if let Some(component) = removed {
+                component.ready.send_replace(true);
+            }
         }
+    }
+
+    /// Changes the component, unless it was removed.
+    fn update(&self, change: impl FnOnce(&mut Component)) {
+        if let Some(component) = self.health.components.lock().get_mut(&self.name)
+            && self.is_of(component)
+        {
+            change(component);
+        }
+    }
+
+    /// Whether this is the gate of a component: another one can have the name of a removed one.
+    fn is_of(&self, component: &Component) -> bool {
+        component.ready.subscribe().same_channel(&self.is_ready)
+    }
+
+    fn is_registered(&self) -> bool {
+        let components = self.health.components.lock();
+        let found = components.get(&self.name);
+        found.is_some_and(|component| self.is_of(component))
     }
 
     /// Detects restores of etcd, for all watches of the process.
@@ -404,10 +440,10 @@ impl ReadinessGate {
 
     /// Reports that the component is not ready any longer, and why.
     pub(crate) fn not_ready(&self, problem: &str) {
-        if let Some(component) = self.health.components.lock().get_mut(&self.name) {
+        self.update(|component| {
             component.problem = Some(problem.to_owned());
             component.ready.send_replace(false);
-        }
+        });
     }
 
     /// Counts a failure of the watch, after which it is opened again.
@@ -425,22 +461,21 @@ impl ReadinessGate {
 
     /// Reports a problem. Probes show it as long as the component is not ready.
     pub fn failing(&self, problem: &str) {
-        if let Some(component) = self.health.components.lock().get_mut(&self.name) {
-            component.problem = Some(problem.to_owned());
-        }
+        self.update(|component| component.problem = Some(problem.to_owned()));
     }
 
     /// Reports how many objects of low priority are left to be reconciled; `None` if there are
     /// none.
     pub(crate) fn set_progress(&self, left: Option<usize>) {
-        if let Some(component) = self.health.components.lock().get_mut(&self.name) {
-            component.low_priority = left;
-        }
+        self.update(|component| component.low_priority = left);
     }
 
     /// Reports that the API server refuses the kind (403, 404). Returns how long it has done so
     /// without interruption.
     pub fn refused(&self, reason: &str) -> Duration {
+        if !self.is_registered() {
+            return Duration::ZERO;
+        }
         self.failing(reason);
         let now = Instant::now();
         let mut refusals = self.health.process.refusals.lock();
@@ -467,11 +502,16 @@ impl ReadinessGate {
 
     /// Reports that the API server does not refuse the kind.
     pub fn accepted(&self) {
-        self.health.process.refusals.lock().remove(&self.name);
+        if self.is_registered() {
+            self.health.process.refusals.lock().remove(&self.name);
+        }
     }
 
     /// Reports an error after which the component cannot recover, so that the process has to end.
     pub fn fatal(&self, error: &str) {
+        if !self.is_registered() {
+            return;
+        }
         self.health
             .process
             .fatal

@@ -184,14 +184,7 @@ impl Manager {
     /// Starts to build a controller, with the metrics and priorities of this process.
     pub fn controller<K, S>(&self, name: &str) -> ControllerBuilder<K, S>
     where
-        K: kube::Resource
-            + Clone
-            + serde::de::DeserializeOwned
-            + std::fmt::Debug
-            + Send
-            + Sync
-            + 'static,
-        K::DynamicType: Clone + std::fmt::Debug + Send + Sync,
+        K: watch::Keyed,
         S: Clone + std::fmt::Debug + Send + Sync + 'static,
     {
         ControllerBuilder::new(name)

@@ -6,6 +6,7 @@
 
 mod failures;
 mod fan_out;
+mod source;
 mod streaming_list;
 
 use std::fmt::Debug;
@@ -26,6 +27,7 @@ use tracing::{info, warn};
 
 use self::failures::{Failure, FailureStreak, RETRY_POLICY, log_failure, log_recovery};
 pub use self::fan_out::FanOut;
+pub use self::source::{Change, Keyed, Opened, Source};
 use self::streaming_list::streaming_list;
 use crate::client::with_timeout;
 use crate::discovery;
@@ -35,8 +37,9 @@ use crate::resource_version::ResourceVersion;
 pub use crate::restores::{Epoch, RestoreDetector};
 pub use capi_ipam_objects::maybe_invalid::{Invalid, MaybeInvalid};
 
-/// Sees every change of the objects of one kind, in order, before any reconciler runs. The methods
-/// correspond to kube's [`Event`].
+/// Sees every change of the objects of one source, in order, before any reconciler runs. The methods
+/// correspond to [`Change`]. Sources of the same kind have a handler each: the end of a list says
+/// nothing about the objects of another source.
 ///
 /// A watch begins with a list, and lists again after an interruption. An object that a new list
 /// does not contain was deleted meanwhile. A controller reports these objects of its main kind with
@@ -134,17 +137,37 @@ impl<K: Resource> WatchSpec<K> {
     }
 }
 
-/// Watches a kind that only the handler needs. Failures are reported to the gate, which becomes
-/// ready when the initial list is complete. The stream ends only if the API server no longer serves
-/// a kind that was listed.
-pub fn watch_into<K>(spec: WatchSpec<K>) -> impl Stream<Item = ()> + Send + 'static
+impl<K> Source for WatchSpec<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Clone + Debug + Send + Sync,
 {
-    let synced = spec.synced.clone();
-    watch_stream(spec).map(move |event| {
-        if matches!(event, Event::InitDone) {
+    type Object = K;
+
+    fn open(self) -> Opened<K> {
+        let (handler, synced) = (Arc::clone(&self.handler), self.synced.clone());
+        Opened {
+            changes: watch_stream(self).boxed(),
+            handler,
+            synced,
+        }
+    }
+}
+
+/// Reads a source that only its handler needs. The gate becomes ready when the initial list is
+/// complete. The stream ends if the source does: a watch ends only if the API server no longer
+/// serves a kind that was listed.
+pub fn watch_into(source: impl Source) -> impl Stream<Item = ()> + Send + 'static {
+    read(source.open())
+}
+
+/// Reads a source that is open, see [`watch_into`].
+pub(crate) fn read<K: Keyed>(opened: Opened<K>) -> impl Stream<Item = ()> + Send + 'static {
+    let Opened {
+        changes, synced, ..
+    } = opened;
+    changes.map(move |change| {
+        if matches!(change, Change::InitDone) {
             synced.ready();
         }
     })
@@ -161,7 +184,7 @@ where
 /// misses all changes up to there. So the version is read periodically and after each interruption.
 /// If it is lower than before, all watches of the process list everything again, see
 /// [`RestoreDetector`].
-pub(crate) fn watch_stream<K>(spec: WatchSpec<K>) -> impl Stream<Item = Event<K>> + Send + 'static
+fn watch_stream<K>(spec: WatchSpec<K>) -> impl Stream<Item = Change<K>> + Send + 'static
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Clone + Debug + Send + Sync,
@@ -191,7 +214,9 @@ where
     let unserved = CancellationToken::new();
     let no_longer_served = unserved.clone().cancelled_owned();
     let restores = synced.restores().clone();
-    let weak = Arc::downgrade(&handler);
+    // The subscription ends with the stream, also if others keep the handler.
+    let subscription = Arc::new(Arc::clone(&handler));
+    let weak = Arc::downgrade(&subscription);
     restores.subscribe(move || {
         let Some(handler) = weak.upgrade() else {
             return false;
@@ -223,7 +248,8 @@ where
             )
             .right_stream()
         };
-        let (kind, handler, synced) = (Arc::clone(&kind), Arc::clone(&handler), synced.clone());
+        let (kind, synced) = (Arc::clone(&kind), synced.clone());
+        let handler = Arc::clone(subscription.as_ref());
         let (served_as, unserved) = (Arc::clone(&served_as), unserved.clone());
         let if_unserved = Arc::clone(&if_unserved);
         let log_limit = Arc::clone(&log_limit);
@@ -240,7 +266,7 @@ where
                             log_recovery(&kind, &log_limit);
                         }
                         newest.fetch_max(version_in(&event), Ordering::Relaxed);
-                        valid_event(event, &kind, trim, handler.as_ref())
+                        Some(change_of(event, &kind, trim))
                     }
                     Err(error) => {
                         interrupted.notify_one();
@@ -263,13 +289,8 @@ where
                         None
                     }
                 };
-                if let Some(event) = &seen {
-                    match event {
-                        Event::Init => handler.init(),
-                        Event::InitApply(object) | Event::Apply(object) => handler.apply(object),
-                        Event::Delete(object) => handler.delete(object),
-                        Event::InitDone => handler.init_done(),
-                    }
+                if let Some(change) = &seen {
+                    change.pass_to(handler.as_ref());
                 }
                 async move {
                     if let Some(delay) = delay {
@@ -360,29 +381,25 @@ impl<K: Resource + Clone + DeserializeOwned + Debug> VersionCheck<K> {
     }
 }
 
-/// Passes an object that cannot be decoded to the handler, and all others on.
-fn valid_event<K: Resource + 'static>(
+/// The change that an event of kube reports. Logs an object that cannot be decoded.
+fn change_of<K: Resource>(
     event: Event<MaybeInvalid<K>>,
     kind: &str,
     trim: fn(&mut K),
-    handler: &dyn EventHandler<K>,
-) -> Option<Event<K>> {
-    let (object, is_deleted, wrap): (_, _, fn(K) -> Event<K>) = match event {
-        Event::Init => return Some(Event::Init),
-        Event::InitDone => return Some(Event::InitDone),
-        Event::InitApply(object) => (object, false, Event::InitApply),
-        Event::Apply(object) => (object, false, Event::Apply),
-        Event::Delete(object) => (object, true, Event::Delete),
+) -> Change<K> {
+    let (object, is_deleted, wrap): (_, _, fn(K) -> Change<K>) = match event {
+        Event::Init => return Change::Init,
+        Event::InitDone => return Change::InitDone,
+        Event::InitApply(object) => (object, false, Change::InitApply),
+        Event::Apply(object) => (object, false, Change::Apply),
+        Event::Delete(object) => (object, true, Change::Delete),
     };
     match object.0 {
         Ok(mut object) => {
             trim(&mut object);
-            Some(wrap(object))
+            wrap(object)
         }
-        Err(invalid) if is_deleted => {
-            handler.delete_invalid(&invalid);
-            None
-        }
+        Err(invalid) if is_deleted => Change::DeleteInvalid(invalid),
         Err(invalid) => {
             warn!(
                 kind,
@@ -391,8 +408,7 @@ fn valid_event<K: Resource + 'static>(
                 error = invalid.error,
                 "skipping an invalid object; correct or delete it"
             );
-            handler.apply_invalid(&invalid);
-            None
+            Change::ApplyInvalid(invalid)
         }
     }
 }
@@ -467,7 +483,7 @@ mod tests {
             Event::Apply(invalid()),
             Event::Delete(invalid()),
         ] {
-            assert!(valid_event(event, "ConfigMap", |_| {}, &recorder).is_none());
+            change_of(event, "ConfigMap", |_| {}).pass_to(&recorder);
         }
         let is_invalid = r#"Some("a") is invalid"#;
         assert_eq!(
@@ -476,8 +492,8 @@ mod tests {
         );
         let valid = Event::Delete(read(r#"{"metadata": {"name": "a"}}"#));
         assert!(matches!(
-            valid_event(valid, "ConfigMap", |_| {}, &recorder),
-            Some(Event::Delete(_))
+            change_of(valid, "ConfigMap", |_| {}),
+            Change::Delete(_)
         ));
     }
 
@@ -607,6 +623,19 @@ mod tests {
             "it is checked at once: {:?}",
             started.elapsed()
         );
+    }
+
+    #[tokio::test]
+    async fn closed_watch_reports_no_restore() {
+        let (recorder, health) = (Arc::new(Recorder::default()), Health::default());
+        let api = WatchApi::all(failing_lists(Arc::default()));
+        let synced = health.register_watch("ConfigMap");
+        let watch = WatchSpec::new(api, (), Arc::clone(&recorder) as _, synced).open();
+        let restores = health.restores();
+        restores.report(restores.epoch());
+        drop(watch);
+        restores.report(restores.epoch());
+        assert_eq!(recorder.calls(), ["restored"]);
     }
 
     /// A server that does not support streaming lists, and fails lists in pages.

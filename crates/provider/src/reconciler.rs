@@ -351,7 +351,9 @@ fn priority_of(
         _ if claim.bound_address().is_some() => true,
         Cause::Resumed => has_address(),
         Cause::Requeued => waits_for_free_address(claim),
-        Cause::Triggered | Cause::Changed | Cause::Created | Cause::Deleting => false,
+        Cause::Triggered | Cause::Changed | Cause::Created | Cause::Deleting | Cause::Deleted => {
+            false
+        }
     };
     if is_background {
         Priority::Low

@@ -220,13 +220,13 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         let backoff = Arc::new(ClaimBackoff::default());
         claim_event_handlers.push(Arc::clone(&backoff) as _);
         let clusters_synced = manager.health.register_watch("Cluster");
-        controller.watch::<Cluster>(WatchSpec::new(
+        controller.watch(WatchSpec::<Cluster>::new(
             contract.watched_clusters(manager.options.watched_namespace()),
             contract.cluster,
             Arc::clone(&clusters) as _,
             clusters_synced.clone(),
         ));
-        controller.watch::<IPAddress>(WatchSpec::new(
+        controller.watch(WatchSpec::<IPAddress>::new(
             contract.watched_addresses(),
             contract.ipam,
             Arc::new(FanOut(address_event_handlers)),

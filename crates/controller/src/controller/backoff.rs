@@ -2,15 +2,15 @@
 //! next attempt.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{DefaultHasher, Hasher};
 use std::time::{Duration, Instant};
 
-use kube::Resource;
 use parking_lot::Mutex;
 
 use super::{Attempt, Cause};
 use crate::namespaced_name::NamespacedName;
 use crate::retry::Retry;
+use crate::watch::Keyed;
 
 pub(super) struct Backoffs<S> {
     entries: Mutex<HashMap<NamespacedName, Entry<S>>>,
@@ -47,31 +47,28 @@ pub(super) enum Start<S> {
     GivenUp,
 }
 
-/// A hash of the fields whose change ends a backoff: the uid and everything that others write. The
-/// status is left out, since the controller's own writes change it.
+/// A hash of what ends a backoff when it changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Fingerprint(u64);
 
 impl Fingerprint {
-    fn of<K: Resource>(object: &K) -> Self {
-        let meta = object.meta();
+    fn of(object: &impl Keyed) -> Self {
         let mut hash = DefaultHasher::new();
-        (
-            &meta.uid,
-            meta.generation,
-            meta.deletion_timestamp.is_some(),
-            &meta.finalizers,
-        )
-            .hash(&mut hash);
-        (&meta.labels, &meta.annotations).hash(&mut hash);
+        object.fingerprint(&mut hash);
         Self(hash.finish())
     }
 }
 
 impl<S: Default> Backoffs<S> {
     /// Starts an attempt, unless the last one failed and its backoff is not over. A trigger ends
-    /// the backoff, and so does a change of more than the status.
-    pub(super) fn begin<K: Resource>(&self, object: &K, cause: Cause, now: Instant) -> Start<S> {
+    /// the backoff, and so does a change of the [fingerprint](Keyed::fingerprint).
+    pub(super) fn begin(
+        &self,
+        key: &NamespacedName,
+        object: &impl Keyed,
+        cause: Cause,
+        now: Instant,
+    ) -> Start<S> {
         let mut entries = self.entries.lock();
         let fingerprint = Fingerprint::of(object);
         let new = || Entry {
@@ -80,9 +77,7 @@ impl<S: Default> Backoffs<S> {
             pause: Pause::Over,
             triggered: false,
         };
-        let entry = entries
-            .entry(NamespacedName::of(object.meta()))
-            .or_insert_with(new);
+        let entry = entries.entry(key.clone()).or_insert_with(new);
         if entry.object != fingerprint {
             *entry = new();
         }
@@ -199,7 +194,7 @@ mod tests {
 
     fn failed_once(backoffs: &Backoffs<u8>, now: Instant) {
         assert_eq!(
-            failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)),
+            failures(backoffs.begin(&key(), &object("1", "x"), Cause::Changed, now)),
             Some(0)
         );
         backoffs.failed(&key(), failed_attempt(7), now, Retry::After(WAIT));
@@ -210,10 +205,11 @@ mod tests {
         let (backoffs, now) = (Backoffs::default(), Instant::now());
         failed_once(&backoffs, now);
         assert_eq!(
-            failures(backoffs.begin(&object("2", "x"), Cause::Changed, now)),
+            failures(backoffs.begin(&key(), &object("2", "x"), Cause::Changed, now)),
             None
         );
-        let Start::Now(attempt) = backoffs.begin(&object("2", "x"), Cause::Changed, now + WAIT)
+        let Start::Now(attempt) =
+            backoffs.begin(&key(), &object("2", "x"), Cause::Changed, now + WAIT)
         else {
             panic!("the backoff is over")
         };
@@ -225,7 +221,7 @@ mod tests {
         let (backoffs, now) = (Backoffs::default(), Instant::now());
         failed_once(&backoffs, now);
         assert_eq!(
-            failures(backoffs.begin(&object("2", "y"), Cause::Changed, now)),
+            failures(backoffs.begin(&key(), &object("2", "y"), Cause::Changed, now)),
             Some(0)
         );
     }
@@ -236,7 +232,7 @@ mod tests {
         failed_once(&backoffs, now);
         backoffs.trigger(&key());
         assert_eq!(
-            failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)),
+            failures(backoffs.begin(&key(), &object("1", "x"), Cause::Changed, now)),
             Some(1)
         );
     }
@@ -245,14 +241,14 @@ mod tests {
     fn trigger_during_a_reconcile_is_not_lost() {
         let (backoffs, now) = (Backoffs::<u8>::default(), Instant::now());
         assert_eq!(
-            failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)),
+            failures(backoffs.begin(&key(), &object("1", "x"), Cause::Changed, now)),
             Some(0)
         );
         backoffs.trigger(&key());
         let wait = backoffs.failed(&key(), failed_attempt(0), now, Retry::After(WAIT));
         assert_eq!(wait, Some(Duration::ZERO));
         assert_eq!(
-            failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)),
+            failures(backoffs.begin(&key(), &object("1", "x"), Cause::Changed, now)),
             Some(1)
         );
     }
@@ -267,24 +263,24 @@ mod tests {
             );
         };
         assert_eq!(
-            failures(backoffs.begin(&object("1", "x"), Cause::Created, now)),
+            failures(backoffs.begin(&key(), &object("1", "x"), Cause::Created, now)),
             Some(0)
         );
         give_up();
         // The watch event of the status that the controller wrote.
         let later = now + WAIT * 1000;
         assert_eq!(
-            failures(backoffs.begin(&object("2", "x"), Cause::Changed, later)),
+            failures(backoffs.begin(&key(), &object("2", "x"), Cause::Changed, later)),
             None
         );
         backoffs.trigger(&key());
         assert_eq!(
-            failures(backoffs.begin(&object("2", "x"), Cause::Triggered, later)),
+            failures(backoffs.begin(&key(), &object("2", "x"), Cause::Triggered, later)),
             Some(1)
         );
         give_up();
         assert_eq!(
-            failures(backoffs.begin(&object("3", "y"), Cause::Changed, later)),
+            failures(backoffs.begin(&key(), &object("3", "y"), Cause::Changed, later)),
             Some(0)
         );
     }
@@ -293,7 +289,7 @@ mod tests {
     fn attempt_has_the_cause_of_its_start() {
         let (backoffs, now) = (Backoffs::<u8>::default(), Instant::now());
         for cause in [Cause::Created, Cause::Triggered] {
-            let Start::Now(attempt) = backoffs.begin(&object("1", "x"), cause, now) else {
+            let Start::Now(attempt) = backoffs.begin(&key(), &object("1", "x"), cause, now) else {
                 panic!("it may start")
             };
             assert_eq!(attempt.cause, cause);

@@ -1,12 +1,10 @@
 //! A closure as a reconciler.
 
-use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use kube::Resource;
-
 use super::{Action, Attempt, Reconciler};
+use crate::watch::Keyed;
 
 /// A reconciler without state that calls a closure. Created by [`reconcile_fn`].
 pub struct ReconcileFn<K, F> {
@@ -33,7 +31,7 @@ pub struct ReconcileFn<K, F> {
 /// ```
 pub fn reconcile_fn<K, E, F, R>(function: F) -> ReconcileFn<K, F>
 where
-    K: Resource + Clone + Debug + Send + Sync + 'static,
+    K: Keyed,
     E: std::error::Error + Send + Sync + 'static,
     F: Fn(Arc<K>) -> R + Send + Sync + 'static,
     R: Future<Output = Result<Action, E>> + Send,
@@ -46,7 +44,7 @@ where
 
 impl<K, E, F, R> Reconciler for ReconcileFn<K, F>
 where
-    K: Resource + Clone + Debug + Send + Sync + 'static,
+    K: Keyed,
     E: std::error::Error + Send + Sync + 'static,
     F: Fn(Arc<K>) -> R + Send + Sync + 'static,
     R: Future<Output = Result<Action, E>> + Send,

@@ -1,25 +1,25 @@
-//! The task of a controller: puts watch events and triggers into the queue, and reconciles what is
-//! due.
+//! The task of a controller: puts changes and triggers into the queue, and reconciles what is due.
+
+mod changes;
 
 use std::any::Any;
+use std::collections::{BTreeMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::future::join_all;
-use futures::stream::BoxStream;
-use futures::{FutureExt, StreamExt};
-use kube::Resource;
-use kube::runtime::watcher::Event;
-use tokio::sync::mpsc;
+use futures::FutureExt;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::backoff::{Backoffs, Start};
 use super::compaction::Compaction;
+use super::deleted::Deleted;
 use super::progress::LowPriorityProgress;
 use super::queue::{Queue, Reason};
+use super::sources::{Handlers, Message, SourceId};
 use super::store::{Cached, Store};
 use super::{Action, Attempt, Cause, Reconciler};
 use crate::client::error_chain;
@@ -28,7 +28,7 @@ use crate::metrics::{Outcome, WorkerMetrics};
 use crate::namespaced_name::NamespacedName;
 use crate::priority::{Priorities, Priority};
 use crate::retry::{Retry, RetryPolicy};
-use crate::watch::{EventHandler, display_name};
+use crate::watch::EventHandler;
 
 /// Limit for one reconcile, after which it is cancelled and counts as a failure. Requests have
 /// shorter timeouts, so this is a safety net.
@@ -57,22 +57,57 @@ struct Context<R: Reconciler, C> {
     priorities: Priorities,
 }
 
-/// An ended reconcile: its object and priority, and when to requeue it.
-type Ended = (NamespacedName, Priority, Option<Duration>);
+/// An ended reconcile.
+struct Ended<K> {
+    key: NamespacedName,
+    priority: Priority,
+    requeue_after: Option<Duration>,
+    /// The object, if it is gone and was reconciled as deleted.
+    deleted: Option<Arc<K>>,
+}
+
+/// A source that the worker has not been told to remove.
+struct OpenSource<K> {
+    handler: Arc<dyn EventHandler<K>>,
+    /// Becomes ready when the initial list is in the store.
+    synced: ReadinessGate,
+    /// The initial list has begun.
+    is_begun: bool,
+    /// The initial list is complete.
+    is_listed: bool,
+}
+
+impl<K> OpenSource<K> {
+    fn new(handler: Arc<dyn EventHandler<K>>, synced: ReadinessGate) -> Self {
+        let (is_begun, is_listed) = (false, false);
+        Self {
+            handler,
+            synced,
+            is_begun,
+            is_listed,
+        }
+    }
+}
+
+/// A removed source, some of whose objects are being reconciled.
+struct PendingRemoval {
+    running: HashSet<NamespacedName>,
+    /// Confirms the removal when it is dropped.
+    _removed: oneshot::Sender<()>,
+}
 
 /// A running controller.
 pub(super) struct Worker<R: Reconciler, C: Compaction<R::Object>> {
     context: Arc<Context<R, C>>,
-    handler: Arc<dyn EventHandler<R::Object>>,
+    sources: BTreeMap<SourceId, OpenSource<R::Object>>,
+    removals: Vec<PendingRemoval>,
+    handlers: Handlers<R::Object>,
     store: Store<R::Object, C::Compact>,
-    /// Becomes ready when the initial list is in the store.
-    synced: ReadinessGate,
+    deleted: Deleted<R::Object>,
     queue: Queue,
-    /// The initial list has begun. Objects are reconciled as soon as they are listed: of a hundred
+    /// An initial list has begun. Objects are reconciled as soon as they are listed: of a hundred
     /// thousand most need no reconcile, and the others do not wait for the end of the list.
     started: bool,
-    /// The initial list is complete.
-    listed: bool,
     concurrency: usize,
     /// Number of reconciles of low priority in progress.
     running_low: usize,
@@ -115,15 +150,17 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         });
         let queue = Queue::default();
         let concurrency = concurrency.max(1);
-        let (started, listed, running_low) = (false, false, 0);
+        let (started, running_low) = (false, 0);
+        let main = OpenSource::new(handler, synced);
         Self {
             context,
-            handler,
+            sources: BTreeMap::from([(SourceId::MAIN, main)]),
+            removals: Vec::new(),
+            handlers: Vec::new(),
             store,
-            synced,
+            deleted: Deleted::default(),
             queue,
             started,
-            listed,
             concurrency,
             running_low,
             progress,
@@ -133,7 +170,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     /// Runs until `stop` is cancelled, then waits for the reconciles in progress.
     pub(super) async fn run(
         mut self,
-        mut events: mpsc::Receiver<Event<R::Object>>,
+        mut messages: mpsc::Receiver<Message<R::Object>>,
         mut triggered: mpsc::UnboundedReceiver<(NamespacedName, Cause)>,
         stop: CancellationToken,
     ) {
@@ -169,13 +206,13 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             timer_at = next_due;
             tokio::select! {
                 () = &mut cancelled => break,
-                Some(event) = events.recv() => self.handle_event(event),
+                Some(message) = messages.recv() => self.handle_message(message),
                 Some((key, cause)) = triggered.recv() => self.handle_trigger(key, cause),
                 Some(ended) = running.join_next(), if !running.is_empty() => self.handle_end(ended),
                 () = &mut timer, if timer_at.is_some() => timer_at = None,
             }
-            while let Ok(event) = events.try_recv() {
-                self.handle_event(event);
+            while let Ok(message) = messages.try_recv() {
+                self.handle_message(message);
             }
             while let Ok((key, cause)) = triggered.try_recv() {
                 self.handle_trigger(key, cause);
@@ -190,14 +227,18 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
 
     /// Starts reconciles of due objects, up to the concurrency; of low priority only up to a part
     /// of it, so that an object of normal priority rarely waits for the end of one.
-    fn start_due(&mut self, running: &mut JoinSet<Ended>) {
+    fn start_due(&mut self, running: &mut JoinSet<Ended<R::Object>>) {
         let max_low = self.concurrency.div_ceil(LOW_PRIORITY_DIVISOR);
         while running.len() < self.concurrency {
             let now = Instant::now();
             let Some((key, reason)) = self.queue.next(now, self.running_low < max_low) else {
                 return;
             };
-            match self.store.find(&key) {
+            let (cached, cause) = match self.deleted.get(&key) {
+                Some(object) => (Some(Cached::Full(Arc::clone(object))), Cause::Deleted),
+                None => (self.store.find(&key), reason.cause),
+            };
+            match cached {
                 // Triggered or requeued before it was deleted.
                 None => self.context.backoffs.forget(&key),
                 Some(cached) if self.needs_reconcile(&key, &cached) => {
@@ -212,7 +253,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
                         Arc::clone(&self.context),
                         key,
                         cached,
-                        reason,
+                        Reason { cause, ..reason },
                         started,
                     ));
                     continue;
@@ -246,8 +287,12 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         }
     }
 
-    /// The priority of a cached object; low if it is not cached, since there is nothing to do then.
+    /// The priority of an object that is cached or gone; low if it is neither, since there is
+    /// nothing to do then.
     fn priority(&self, key: &NamespacedName, cause: Cause) -> Priority {
+        if let Some(object) = self.deleted.get(key) {
+            return self.context.reconciler.priority(object, Cause::Deleted);
+        }
         let cached = self.store.find(key);
         cached.map_or(Priority::Low, |cached| self.priority_of(&cached, cause))
     }
@@ -260,16 +305,29 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         }
     }
 
-    fn handle_end(&mut self, ended: Result<Ended, JoinError>) {
+    fn handle_end(&mut self, ended: Result<Ended<R::Object>, JoinError>) {
         match ended {
-            Ok((key, priority, requeue_after)) => {
+            Ok(Ended {
+                key,
+                priority,
+                requeue_after,
+                deleted,
+            }) => {
                 if priority == Priority::Low {
                     self.running_low = self.running_low.saturating_sub(1);
                 }
                 let now = Instant::now();
                 let requeue_at = requeue_after.and_then(|delay| now.checked_add(delay));
                 let requeue = requeue_at.map(|at| (at, self.priority(&key, Cause::Requeued)));
-                self.queue.finished(key, requeue, now);
+                self.queue.finished(key.clone(), requeue, now);
+                // A removal ends when none of its objects is being reconciled.
+                self.removals.retain_mut(|removal| {
+                    removal.running.remove(&key);
+                    !removal.running.is_empty()
+                });
+                if let Some(object) = deleted {
+                    self.finish_deleted(key, &object, now);
+                }
             }
             // The task catches panics, so the runtime is shutting down.
             Err(error) => {
@@ -282,93 +340,13 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         }
     }
 
-    fn handle_event(&mut self, event: Event<R::Object>) {
-        self.started = true;
-        let cause = self.cause_of(&event);
-        match event {
-            Event::Init => self.store.begin_list(),
-            Event::InitApply(mut object) | Event::Apply(mut object) => {
-                let key = NamespacedName::of(object.meta());
-                let cached = match self.context.compaction.compact(&object) {
-                    Some(compact) => Cached::Compact(compact),
-                    None => {
-                        R::transform(&mut object);
-                        Cached::Full(Arc::new(object))
-                    }
-                };
-                let before = self.store.insert(&key, cached.clone());
-                self.context
-                    .compaction
-                    .cached(before.as_ref(), Some(&cached));
-                if self.needs_reconcile(&key, &cached) {
-                    let now = Instant::now();
-                    let priority = self.priority_of(&cached, cause);
-                    self.queue.add(key, now, now, Reason { cause, priority });
-                } else {
-                    self.context.backoffs.forget(&key);
-                }
-            }
-            Event::InitDone => {
-                let removed = self.store.end_list();
-                for (key, cached) in removed {
-                    self.context.backoffs.forget(&key);
-                    self.context.compaction.cached(Some(&cached), None);
-                    let object = match cached {
-                        Cached::Full(object) => Some(object),
-                        Cached::Compact(compact) => {
-                            self.context.compaction.expand(&key, &compact).map(Arc::new)
-                        }
-                    };
-                    if let Some(object) = object {
-                        self.handler.delete(&object);
-                    }
-                }
-                self.listed = true;
-                self.synced.ready();
-            }
-            Event::Delete(object) => {
-                let key = NamespacedName::of(object.meta());
-                let before = self.store.remove(&key);
-                self.context.compaction.cached(before.as_ref(), None);
-                self.context.backoffs.forget(&key);
-            }
-        }
-    }
-}
-
-impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
-    /// Why the object of an event is reconciled. Called before the object is stored.
-    fn cause_of(&self, event: &Event<R::Object>) -> Cause {
-        let (Event::InitApply(object) | Event::Apply(object)) = event else {
-            return Cause::Changed;
-        };
-        let meta = object.meta();
-        if meta.deletion_timestamp.is_some() {
-            return Cause::Deleting;
-        }
-        if !self.listed {
-            return Cause::Resumed;
-        }
-        let is_known = self.store.find(&NamespacedName::of(meta)).is_some();
-        if is_known {
-            Cause::Changed
-        } else {
-            Cause::Created
-        }
-    }
-}
-
-/// Forwards the events of the main watch once all of `gates` are ready. The watch starts at its
-/// first poll, so the kind is not listed before.
-pub(super) async fn forward_events<K>(
-    mut events: BoxStream<'static, Event<K>>,
-    gates: Vec<ReadinessGate>,
-    sender: mpsc::Sender<Event<K>>,
-) {
-    join_all(gates.iter().map(ReadinessGate::wait)).await;
-    while let Some(event) = events.next().await {
-        if sender.send(event).await.is_err() {
-            return;
+    /// After an object was reconciled as deleted, it is the turn of the next one of its key.
+    fn finish_deleted(&mut self, key: NamespacedName, object: &Arc<R::Object>, now: Instant) {
+        self.deleted.finish(&key, object);
+        if self.deleted.get(&key).is_some() || self.store.find(&key).is_some() {
+            let cause = Cause::Created;
+            let priority = self.priority(&key, cause);
+            self.queue.add(key, now, now, Reason { cause, priority });
         }
     }
 }
@@ -381,7 +359,11 @@ async fn catch_panic<R: Reconciler, C: Compaction<R::Object>>(
     cached: Cached<R::Object, C::Compact>,
     Reason { cause, priority }: Reason,
     _started: Option<Box<dyn Any + Send>>,
-) -> Ended {
+) -> Ended<R::Object> {
+    let deleted = match &cached {
+        Cached::Full(object) if cause == Cause::Deleted => Some(Arc::clone(object)),
+        _ => None,
+    };
     let work = context
         .priorities
         .run(priority, process(&context, &key, cached, cause, priority));
@@ -390,7 +372,13 @@ async fn catch_panic<R: Reconciler, C: Compaction<R::Object>>(
         error!(controller = context.name, object = %key, "a reconcile panicked; this is a bug");
         Some(PANIC_RETRY_DELAY)
     });
-    (key, priority, requeue_after)
+    Ended {
+        key,
+        priority,
+        requeue_after,
+        // It is retried until there is nothing left to do.
+        deleted: deleted.filter(|_| requeue_after.is_none()),
+    }
 }
 
 /// Fetches the object if necessary and reconciles it. Returns when to requeue it.
@@ -429,7 +417,7 @@ async fn reconcile<R: Reconciler, C>(
 ) -> Option<Duration> {
     let mut attempt = match context
         .backoffs
-        .begin(object.as_ref(), cause, Instant::now())
+        .begin(key, object.as_ref(), cause, Instant::now())
     {
         Start::Now(attempt) => attempt,
         Start::Backoff(left) => return Some(left),
@@ -469,14 +457,18 @@ async fn reconcile<R: Reconciler, C>(
             default(),
         ),
     };
-    let object_name = display_name(object.as_ref());
+    // No change can come of an object that is gone.
+    let retry = match retry {
+        Retry::GiveUp if cause == Cause::Deleted => Retry::After(RetryPolicy::default().max),
+        retry => retry,
+    };
     if matches!(retry, Retry::After(_)) {
         context.metrics.record_retry();
     }
     if retry == Retry::GiveUp {
         warn!(
             controller,
-            object = object_name,
+            object = %key,
             failures,
             error = failed,
             "reconcile failed; waiting for a change"
@@ -484,7 +476,7 @@ async fn reconcile<R: Reconciler, C>(
     } else if failures <= 3 || !failures.is_power_of_two() {
         debug!(
             controller,
-            object = object_name,
+            object = %key,
             failures,
             error = failed,
             "reconcile failed, retrying"
@@ -492,7 +484,7 @@ async fn reconcile<R: Reconciler, C>(
     } else {
         warn!(
             controller,
-            object = object_name,
+            object = %key,
             failures,
             ?retry,
             error = failed,

@@ -1,3 +1,5 @@
+use futures::FutureExt;
+
 use super::*;
 
 #[tokio::test]
@@ -172,6 +174,27 @@ fn component_can_be_not_ready_again() {
     );
     start.ready();
     assert!(health.pending().is_empty());
+}
+
+#[tokio::test]
+async fn removed_component_holds_nothing() {
+    let health = Health::default();
+    let removed = health.register_watch("Node");
+    removed.refused("no permission");
+    assert!(!health.problems().is_empty() && !health.pending().is_empty());
+    removed.remove();
+    assert!(health.problems().is_empty() && health.pending().is_empty());
+    assert!(health.caches().is_empty());
+    removed.wait().await;
+    // Its name can be used again, and belongs to the other component.
+    let other = health.register_watch("Node");
+    removed.ready();
+    removed.refused("no permission");
+    removed.fatal("no longer served");
+    removed.remove();
+    assert!(!other.is_ready());
+    assert_eq!(health.pending(), ["Node: being listed"]);
+    assert!(health.problems().is_empty() && health.fatal_error().now_or_never().is_none());
 }
 
 #[tokio::test]

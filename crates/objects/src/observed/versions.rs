@@ -40,6 +40,12 @@ impl ObjectVersion {
             version: ResourceVersion::of(metadata),
         }
     }
+
+    /// Whether this state is older than one that another watch has shown, of this object or of
+    /// another one of its name. Without a version on both sides there is no order.
+    pub fn is_older_than(self, other: Self) -> bool {
+        matches!((self.version, other.version), (Some(this), Some(other)) if this < other)
+    }
 }
 
 /// What a cache keeps with the state of an object, besides its uid: 16 bytes. By default the object

@@ -2,13 +2,16 @@ use std::convert::Infallible;
 use std::sync::Mutex;
 use std::task::Poll;
 
+use futures::StreamExt;
 use futures::stream::poll_fn;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::*;
 use crate::controller::compaction::NoCompaction;
+use crate::controller::sources::Controller;
 use crate::health::Health;
 use crate::metrics::Metrics;
+use crate::watch::Change;
 
 /// Records the names of the reconciled objects.
 #[derive(Default)]
@@ -54,6 +57,11 @@ fn options(concurrency: usize) -> WorkerOptions {
     }
 }
 
+/// A change of the main source.
+fn message(change: Change<ConfigMap>) -> Message<ConfigMap> {
+    Message::Change(SourceId::MAIN, change)
+}
+
 fn synced() -> ReadinessGate {
     Health::default().register_watch("the kind")
 }
@@ -72,8 +80,8 @@ async fn main_kind_is_listed_last_and_reconciled_while_listed() {
             }
         }
     });
-    sender.send(Event::Init).unwrap();
-    sender.send(Event::InitApply(named("a"))).unwrap();
+    sender.send(Change::Init).unwrap();
+    sender.send(Change::InitApply(named("a"))).unwrap();
     let (other, stop) = (
         Health::default().register_watch("another kind"),
         CancellationToken::new(),
@@ -87,9 +95,9 @@ async fn main_kind_is_listed_last_and_reconciled_while_listed() {
         Store::default(),
         synced(),
     );
-    let (sender, receiver) = mpsc::channel(1);
-    tokio::spawn(forward_events(events.boxed(), vec![other.clone()], sender));
-    let worker = tokio::spawn(worker.run(receiver, triggered, stop.clone()));
+    let (controller, receivers) = Controller::new();
+    tokio::spawn(controller.main_task(events.boxed(), vec![other.clone()]));
+    let worker = tokio::spawn(worker.run(receivers.messages, triggered, stop.clone()));
     tokio::task::yield_now().await;
     assert!(
         !*polled.lock().unwrap(),
@@ -111,11 +119,11 @@ async fn gate_is_ready_when_the_store_has_the_list() {
     let (synced, store, stop) = (synced(), Store::default(), CancellationToken::new());
     let (sender, events) = mpsc::channel(8);
     for event in [
-        Event::Init,
-        Event::InitApply(named("a")),
-        Event::InitApply(named("b")),
+        Change::Init,
+        Change::InitApply(named("a")),
+        Change::InitApply(named("b")),
     ] {
-        sender.send(event).await.unwrap();
+        sender.send(message(event)).await.unwrap();
     }
     let (_trigger, triggered) = mpsc::unbounded_channel();
     let reconciler = Arc::new(Recorder::default());
@@ -133,8 +141,11 @@ async fn gate_is_ready_when_the_store_has_the_list() {
     }
     assert!(!synced.is_ready(), "the list is not complete");
 
-    sender.send(Event::InitApply(named("c"))).await.unwrap();
-    sender.send(Event::InitDone).await.unwrap();
+    sender
+        .send(message(Change::InitApply(named("c"))))
+        .await
+        .unwrap();
+    sender.send(message(Change::InitDone)).await.unwrap();
     assert!(!synced.is_ready(), "the event is not handled yet");
     synced.wait().await;
     assert!(store.get(None, "c").is_some());
@@ -175,12 +186,12 @@ async fn stored_object_is_trimmed() {
     full.data = Some([("k".to_owned(), "long".to_owned())].into());
     full.metadata.labels = Some([("l".to_owned(), "v".to_owned())].into());
     for event in [
-        Event::Init,
-        Event::InitApply(full.clone()),
-        Event::InitDone,
-        Event::Apply(full),
+        Change::Init,
+        Change::InitApply(full.clone()),
+        Change::InitDone,
+        Change::Apply(full),
     ] {
-        worker.handle_event(event);
+        worker.handle_change(SourceId::MAIN, event);
         if let Some(cached) = store.get(None, "a") {
             let Cached::Full(object) = cached;
             assert_eq!(
@@ -190,8 +201,8 @@ async fn stored_object_is_trimmed() {
         }
     }
     assert!(store.get(None, "a").is_some());
-    worker.handle_event(Event::Init);
-    worker.handle_event(Event::InitDone);
+    worker.handle_change(SourceId::MAIN, Change::Init);
+    worker.handle_change(SourceId::MAIN, Change::InitDone);
     assert_eq!(*handler.0.lock().unwrap(), [Some(1)]);
 }
 
@@ -231,22 +242,22 @@ async fn compact_object_missing_in_a_new_list_is_reported() {
         synced(),
     );
     let list = |names: &[&str]| {
-        let listed = names.iter().map(|name| Event::InitApply(named(name)));
-        let mut events: Vec<_> = std::iter::once(Event::Init).chain(listed).collect();
-        events.push(Event::InitDone);
+        let listed = names.iter().map(|name| Change::InitApply(named(name)));
+        let mut events: Vec<_> = std::iter::once(Change::Init).chain(listed).collect();
+        events.push(Change::InitDone);
         events
     };
     list(&["a", "b"])
         .into_iter()
-        .for_each(|event| worker.handle_event(event));
-    worker.handle_event(Event::Init);
+        .for_each(|event| worker.handle_change(SourceId::MAIN, event));
+    worker.handle_change(SourceId::MAIN, Change::Init);
     assert!(
         handler.0.lock().unwrap().is_empty(),
         "the list is not complete"
     );
     list(&["b"])
         .into_iter()
-        .for_each(|event| worker.handle_event(event));
+        .for_each(|event| worker.handle_change(SourceId::MAIN, event));
     assert_eq!(handler.0.lock().unwrap().len(), 1);
     assert!(worker.store.get(None, "a").is_none() && worker.store.get(None, "b").is_some());
 }
@@ -279,7 +290,11 @@ impl Compaction<ConfigMap> for Panics {
 async fn object_whose_fetch_panicked_is_retried() {
     let (store, events) = (
         Store::default(),
-        [Event::Init, Event::InitApply(named("a")), Event::InitDone],
+        [
+            Change::Init,
+            Change::InitApply(named("a")),
+            Change::InitDone,
+        ],
     );
     let mut worker = Worker::new(
         options(1),
@@ -291,7 +306,7 @@ async fn object_whose_fetch_panicked_is_retried() {
     );
     events
         .into_iter()
-        .for_each(|event| worker.handle_event(event));
+        .for_each(|event| worker.handle_change(SourceId::MAIN, event));
     let mut running = JoinSet::new();
     worker.start_due(&mut running);
     let ended = running.join_next().await.unwrap();
@@ -332,11 +347,11 @@ impl Reconciler for Slow {
 async fn loop_sleeps_at_full_concurrency() {
     let (sender, events) = mpsc::channel(8);
     for event in [
-        Event::Init,
-        Event::InitApply(named("soon")),
-        Event::InitApply(named("slow")),
+        Change::Init,
+        Change::InitApply(named("soon")),
+        Change::InitApply(named("slow")),
     ] {
-        sender.send(event).await.unwrap();
+        sender.send(message(event)).await.unwrap();
     }
     let (_trigger, triggered) = mpsc::unbounded_channel();
     let worker = Worker::new(
@@ -409,7 +424,7 @@ impl Faulty {
 /// wait.
 async fn run_faulty(
     reconciler: &Arc<Faulty>,
-    events: Vec<Event<ConfigMap>>,
+    events: Vec<Change<ConfigMap>>,
 ) -> Worker<Faulty, NoCompaction> {
     let mut worker = Worker::new(
         options(8),
@@ -422,13 +437,16 @@ async fn run_faulty(
     Arc::get_mut(&mut worker.context).unwrap().timeout = Duration::from_millis(20);
     let mut running = JoinSet::new();
     for event in events {
-        worker.handle_event(event);
+        worker.handle_change(SourceId::MAIN, event);
         settle(&mut worker, &mut running).await;
     }
     worker
 }
 
-async fn settle(worker: &mut Worker<Faulty, NoCompaction>, running: &mut JoinSet<Ended>) {
+async fn settle(
+    worker: &mut Worker<Faulty, NoCompaction>,
+    running: &mut JoinSet<Ended<ConfigMap>>,
+) {
     worker.start_due(running);
     while let Some(ended) = running.join_next().await {
         worker.handle_end(ended);
@@ -439,10 +457,10 @@ async fn settle(worker: &mut Worker<Faulty, NoCompaction>, running: &mut JoinSet
 #[tokio::test]
 async fn panic_or_hang_fails_one_reconcile_only() {
     let reconciler = Arc::new(Faulty::default());
-    let events = ["panics", "hangs", "good"].map(|name| Event::InitApply(named(name)));
+    let events = ["panics", "hangs", "good"].map(|name| Change::InitApply(named(name)));
     let mut worker = run_faulty(
         &reconciler,
-        [Event::Init].into_iter().chain(events).collect(),
+        [Change::Init].into_iter().chain(events).collect(),
     )
     .await;
     assert_eq!(reconciler.of("good"), [(Cause::Resumed, 0)]);
@@ -463,7 +481,11 @@ async fn object_is_given_up_until_it_changes() {
     let reconciler = Arc::new(Faulty::default());
     let mut worker = run_faulty(
         &reconciler,
-        vec![Event::Init, Event::InitDone, Event::Apply(named("fails"))],
+        vec![
+            Change::Init,
+            Change::InitDone,
+            Change::Apply(named("fails")),
+        ],
     )
     .await;
     let mut running = JoinSet::new();
@@ -480,7 +502,7 @@ async fn object_is_given_up_until_it_changes() {
     assert_eq!(worker.queue.next_due(), None);
     let mut changed = named("fails");
     changed.metadata.resource_version = Some("2".to_owned());
-    worker.handle_event(Event::Apply(changed.clone()));
+    worker.handle_change(SourceId::MAIN, Change::Apply(changed.clone()));
     settle(&mut worker, &mut running).await;
     assert_eq!(
         reconciler.of("fails"),
@@ -488,7 +510,7 @@ async fn object_is_given_up_until_it_changes() {
         "it has not changed apart from its status"
     );
     changed.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
-    worker.handle_event(Event::Apply(changed));
+    worker.handle_change(SourceId::MAIN, Change::Apply(changed));
     settle(&mut worker, &mut running).await;
     assert_eq!(reconciler.of("fails")[3..4], [(Cause::Changed, 0)]);
 }
@@ -499,16 +521,16 @@ async fn attempt_has_the_cause_of_the_event() {
     let mut deleting = named("old");
     deleting.metadata.deletion_timestamp = Some(crate::clock::now());
     let events = vec![
-        Event::Init,
-        Event::InitApply(named("old")),
-        Event::InitDone,
-        Event::Apply(named("old")),
-        Event::Apply(named("new")),
-        Event::Apply(deleting),
-        Event::Init,
-        Event::InitApply(named("new")),
-        Event::InitApply(named("newest")),
-        Event::InitDone,
+        Change::Init,
+        Change::InitApply(named("old")),
+        Change::InitDone,
+        Change::Apply(named("old")),
+        Change::Apply(named("new")),
+        Change::Apply(deleting),
+        Change::Init,
+        Change::InitApply(named("new")),
+        Change::InitApply(named("newest")),
+        Change::InitDone,
     ];
     let mut worker = run_faulty(&reconciler, events).await;
     worker.handle_trigger(NamespacedName::new("", "new"), Cause::Triggered);
@@ -586,13 +608,19 @@ async fn low_priority_leaves_most_of_the_concurrency() {
     let worker = tokio::spawn(worker.run(events, triggered, stop.clone()));
     let names = || reconciler.started.lock().unwrap().clone();
     for name in ["low-1", "low-2", "low-3"] {
-        sender.send(Event::Apply(named(name))).await.unwrap();
+        sender
+            .send(message(Change::Apply(named(name))))
+            .await
+            .unwrap();
     }
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
     assert_eq!(names(), ["low-1"]);
-    sender.send(Event::Apply(named("new"))).await.unwrap();
+    sender
+        .send(message(Change::Apply(named("new"))))
+        .await
+        .unwrap();
     while names().len() < 2 {
         tokio::task::yield_now().await;
     }
