@@ -15,6 +15,7 @@ mod metrics;
 mod patching;
 mod pools;
 mod program;
+mod sources;
 mod sweep;
 mod upgrade;
 

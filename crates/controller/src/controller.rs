@@ -1,8 +1,9 @@
 //! The reconcile loop of one kind.
 //!
-//! - Every watch has its own backoff ([`watch`](super::watch)). The reconciled kind is listed last,
-//!   after the kinds that its reconciler needs. An object is reconciled as soon as the initial list
-//!   returns it.
+//! - Objects come from a [`Source`]: a watch, or anything else that lists objects. Every watch has
+//!   its own backoff ([`watch`](super::watch)). The reconciled kind is listed last, after the kinds
+//!   that its reconciler needs. An object is reconciled as soon as the initial list returns it.
+//! - Sources and handlers can be added and removed while the controller runs ([`Controller`]).
 //! - The work queue serves namespaces in turn, and an object is never reconciled by two tasks at
 //!   the same time. Objects of low [priority](crate::priority) come last, and their requests yield
 //!   to others.

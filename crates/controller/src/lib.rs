@@ -3,8 +3,9 @@
 //! - [`manager`]: the process around controllers: flags, logging, leader election, probes, graceful
 //!   shutdown;
 //! - [`controller`]: the reconcile loop of one kind: work queue, retries with backoff, requeueing,
-//!   compact cache;
-//! - [`watch`]: watches that recover from errors, skip invalid objects and detect a restored etcd;
+//!   compact cache, sources that are added and removed while it runs;
+//! - [`watch`]: watches that recover from errors, skip invalid objects and detect a restored etcd,
+//!   and other [sources](watch::Source) of objects;
 //! - [`client`]: API requests with a timeout and a typed error that says whether a write may have
 //!   been applied;
 //! - [`patch`] and [`finalizer`]: writes with uid and resourceVersion as preconditions;

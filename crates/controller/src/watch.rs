@@ -1,4 +1,4 @@
-//! Watches that recover from every error.
+//! Watches that recover from every error, and other sources of objects ([`Source`]).
 //!
 //! Each watch has its own backoff, so a kind that cannot be watched does not delay others. An
 //! invalid object is logged and skipped. An [`EventHandler`] sees every change before a reconciler

@@ -1,0 +1,292 @@
+//! Controllers whose objects come from something other than one watch of a Kubernetes kind.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use capi_ipam_controller::client::{CallError, ResourceClient};
+use capi_ipam_controller::controller::{
+    Action, AddedSource, Attempt, Cause, Controller, Reconciler, Store, Trigger, reconcile_fn,
+};
+use capi_ipam_controller::health::{Health, ReadinessGate};
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::watch::{
+    Change, EventHandler, Keyed, Opened, Source, WatchApi, WatchSpec,
+};
+use futures::stream::unfold;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::patching::client;
+use crate::program::Program;
+use support::consumer::{Consumer, object};
+use support::wait::eventually;
+
+/// An object of an ordering system.
+#[derive(Clone, Debug)]
+struct Order {
+    name: String,
+    amount: u32,
+}
+
+impl Keyed for Order {
+    fn key(&self) -> NamespacedName {
+        NamespacedName::new("", &self.name)
+    }
+
+    fn is_deleting(&self) -> bool {
+        false
+    }
+
+    fn fingerprint(&self, mut hasher: &mut dyn Hasher) {
+        self.amount.hash(&mut hasher);
+    }
+}
+
+/// The orders that arrive by a channel.
+struct Orders {
+    changes: mpsc::UnboundedReceiver<Change<Order>>,
+    synced: ReadinessGate,
+}
+
+impl Source for Orders {
+    type Object = Order;
+
+    fn open(self) -> Opened<Order> {
+        let changes = unfold(self.changes, async |mut changes| {
+            let change = changes.recv().await?;
+            Some((change, changes))
+        });
+        Opened::new(changes, Arc::new(()), self.synced)
+    }
+}
+
+/// Keeps a ConfigMap for each order.
+struct OrderReconciler {
+    maps: ResourceClient<ConfigMap>,
+}
+
+impl OrderReconciler {
+    async fn delete(&self, name: &str) -> Result<(), CallError> {
+        if let Some(found) = self.maps.get(name).await? {
+            self.maps
+                .delete(name, &found.uid().unwrap_or_default())
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+impl Reconciler for OrderReconciler {
+    type Object = Order;
+    type State = ();
+    type Error = CallError;
+
+    fn wants_deleted(&self, _: &Order) -> bool {
+        true
+    }
+
+    async fn reconcile(
+        &self,
+        order: Arc<Order>,
+        attempt: &mut Attempt<()>,
+    ) -> Result<Action, CallError> {
+        if attempt.cause == Cause::Deleted {
+            self.delete(&order.name).await?;
+            return Ok(Action::AwaitChange);
+        }
+        let amount = order.amount.to_string();
+        let wanted: ConfigMap = object(json!({
+            "metadata": {"name": order.name, "labels": {"orders": "yes"}}, "data": {"amount": amount},
+        }));
+        match self.maps.get(&order.name).await? {
+            Some(found) if found.data == wanted.data => {}
+            Some(_) => {
+                self.delete(&order.name).await?;
+                self.maps.create(&wanted).await?;
+            }
+            None => {
+                self.maps.create(&wanted).await?;
+            }
+        }
+        Ok(Action::AwaitChange)
+    }
+}
+
+/// Enqueues the order of a ConfigMap that is deleted.
+struct Repair(Trigger<Order>);
+
+impl EventHandler<ConfigMap> for Repair {
+    fn apply(&self, _: &ConfigMap) {}
+
+    fn delete(&self, map: &ConfigMap) {
+        self.0.enqueue(NamespacedName::new("", &map.name_any()));
+    }
+}
+
+/// The amounts in the ConfigMaps of the orders.
+async fn amounts(maps: &ResourceClient<ConfigMap>) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for map in maps.list().await.expect("they can be listed") {
+        if let Some(amount) = map.data.as_ref().and_then(|data| data.get("amount")) {
+            found.insert(map.name_any(), amount.clone());
+        }
+    }
+    found
+}
+
+async fn amounts_become(maps: &ResourceClient<ConfigMap>, expected: &[(&str, &str)]) {
+    let expected: BTreeMap<String, String> = expected
+        .iter()
+        .map(|(name, amount)| ((*name).to_owned(), (*amount).to_owned()))
+        .collect();
+    eventually("the ConfigMaps are those of the orders", || async {
+        (amounts(maps).await == expected).then_some(())
+    })
+    .await;
+}
+
+fn order(name: &str, amount: u32) -> Order {
+    Order {
+        name: name.to_owned(),
+        amount,
+    }
+}
+
+#[tokio::test]
+async fn objects_outside_of_kubernetes_are_reconciled() {
+    let consumer = Consumer::with_client(client().await).await;
+    let api = Api::namespaced(consumer.client.clone(), &consumer.namespace);
+    let maps: ResourceClient<ConfigMap> = ResourceClient::new(api, &());
+    let (orders, changes) = mpsc::unbounded_channel();
+    let reconciler = Arc::new(OrderReconciler { maps: maps.clone() });
+    let namespace = consumer.namespace.clone();
+    let program = Program::start(async move |manager| {
+        let mut controller = manager.controller("orders");
+        let synced = manager.health.register_watch("ConfigMap");
+        let api = WatchApi::namespaced(manager.client.clone(), &namespace);
+        let repair = Arc::new(Repair(controller.trigger()));
+        controller.watch(WatchSpec::new(api, (), repair, synced));
+        let synced = manager.health.register("orders")?;
+        let main = Orders { changes, synced };
+        let task = controller.run(main, 2, manager.stop.clone(), reconciler);
+        manager.add("the controller of orders", task);
+        Ok(())
+    });
+    let send = |change| orders.send(change).expect("the source is open");
+    send(Change::Init);
+    send(Change::InitApply(order("a", 1)));
+    send(Change::InitApply(order("b", 1)));
+    send(Change::InitDone);
+    amounts_become(&maps, &[("a", "1"), ("b", "1")]).await;
+
+    send(Change::Apply(order("a", 2)));
+    send(Change::Delete(order("b", 1)));
+    amounts_become(&maps, &[("a", "2")]).await;
+
+    let found = maps.get("a").await.expect("it can be read");
+    let uid = found.expect("it exists").uid().unwrap_or_default();
+    maps.delete("a", &uid).await.expect("it can be deleted");
+    amounts_become(&maps, &[("a", "2")]).await;
+
+    // Deleted while the source was interrupted.
+    send(Change::Init);
+    send(Change::InitApply(order("c", 3)));
+    send(Change::InitDone);
+    amounts_become(&maps, &[("c", "3")]).await;
+    assert!(program.stop());
+}
+
+/// What a test needs of a controller that runs in a program.
+#[derive(Clone)]
+struct Parts {
+    client: Client,
+    health: Health,
+    controller: Controller<ConfigMap>,
+    store: Store<ConfigMap>,
+}
+
+impl Parts {
+    /// Adds the ConfigMaps of a namespace.
+    fn add(&self, namespace: &str) -> AddedSource {
+        self.controller.add(self.spec(namespace))
+    }
+
+    fn spec(&self, namespace: &str) -> WatchSpec<ConfigMap> {
+        let api = WatchApi::namespaced(self.client.clone(), namespace);
+        let synced = self.health.register_watch(format!("ConfigMap {namespace}"));
+        WatchSpec::new(api, (), Arc::new(()), synced)
+    }
+
+    fn has(&self, consumer: &Consumer, name: &str) -> bool {
+        self.store.get(Some(&consumer.namespace), name).is_some()
+    }
+
+    async fn gets(&self, consumer: &Consumer, name: &str) {
+        create(consumer, name).await;
+        eventually("the object is cached", || async {
+            self.has(consumer, name).then_some(())
+        })
+        .await;
+    }
+}
+
+async fn create(consumer: &Consumer, name: &str) {
+    let api = Api::namespaced(consumer.client.clone(), &consumer.namespace);
+    let maps: ResourceClient<ConfigMap> = ResourceClient::new(api, &());
+    let map = object(json!({"metadata": {"name": name}}));
+    maps.create(&map).await.expect("it can be created");
+}
+
+#[tokio::test]
+async fn namespaces_are_added_to_a_running_controller_and_removed() {
+    let first = Consumer::with_client(client().await).await;
+    let second = Consumer::with_client(client().await).await;
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let namespace = first.namespace.clone();
+    let program = Program::start(async move |manager| {
+        let controller = manager.controller("configmaps");
+        let parts = Parts {
+            client: manager.client.clone(),
+            health: manager.health.clone(),
+            controller: controller.controller(),
+            store: controller.store(),
+        };
+        let reconciler =
+            reconcile_fn(async |_: Arc<ConfigMap>| Ok::<_, Infallible>(Action::AwaitChange));
+        let main = parts.spec(&namespace);
+        let task = controller.run(main, 2, manager.stop.clone(), Arc::new(reconciler));
+        manager.add("the controller of ConfigMaps", task);
+        sender.send(parts)?;
+        Ok(())
+    });
+    let parts = receiver.recv().expect("the program has started");
+    parts.gets(&first, "a").await;
+    create(&second, "b").await;
+
+    let added = parts.add(&second.namespace);
+    added.synced().wait().await;
+    assert!(parts.has(&second, "b"));
+    parts.gets(&second, "c").await;
+    // The lists of one namespace keep the objects of the other.
+    assert!(parts.has(&first, "a"));
+
+    added.remove().await;
+    assert!(!parts.has(&second, "b") && !parts.has(&second, "c"));
+    create(&second, "d").await;
+    parts.gets(&first, "e").await;
+    assert!(!parts.has(&second, "d"), "its watch is closed");
+    let pending = parts.health.pending();
+    let is_gone = !pending.iter().any(|line| line.contains(&second.namespace));
+    assert!(is_gone, "{pending:?}");
+
+    // It can come again.
+    let again = parts.add(&second.namespace);
+    again.synced().wait().await;
+    assert!(parts.has(&second, "d") && parts.has(&first, "a"));
+    assert!(program.stop());
+    again.remove().await;
+}
