@@ -12,6 +12,8 @@ RUN if [ "$(dpkg --print-architecture)" != "$TARGETARCH" ]; then \
     fi
 WORKDIR /src
 COPY . .
+ARG REVISION=unknown
+ENV CAPI_IPAM_REVISION=$REVISION
 RUN cp "$(hack/image/build-binary.sh "$TARGETARCH")" /manager
 
 # Only the program: it is static, the kubelet mounts the files that it reads (the service account token and the CA of

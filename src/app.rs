@@ -17,12 +17,17 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::in_cluster::{self, InClusterOptions, LedgerHandle};
 use webhooks::CertificateOptions;
 
+/// The names of the program. The build of the image sets the variable to the commit.
+const IDENTITY: Identity = Identity::new("capi-ipam-in-cluster", env!("CARGO_PKG_VERSION"))
+    .with_revision(option_env!("CAPI_IPAM_REVISION"))
+    .with_lease(names::IN_CLUSTER_LEASE);
+
 /// IPAM provider for Cluster API: allocates addresses of IPAddressClaims from pools in the
 /// management cluster.
 #[derive(Parser)]
 #[command(
     name = "manager",
-    version,
+    version = IDENTITY.full_version(),
     args_conflicts_with_subcommands = true,
     args_override_self = true
 )]
@@ -83,11 +88,9 @@ pub fn main() -> ExitCode {
     if let Some(Command::Generate { file }) = command {
         return generate::print(file);
     }
-    let identity = Identity::new("capi-ipam-in-cluster", env!("CARGO_PKG_VERSION"))
-        .with_lease(names::IN_CLUSTER_LEASE);
     let ledger = LedgerHandle::default();
     run_with_options(
-        identity,
+        IDENTITY,
         options,
         async |manager| webhooks::register(manager, &webhook_options, &certificate, &ledger).await,
         async |manager| in_cluster::register(manager, in_cluster_options, ledger.clone()).await,

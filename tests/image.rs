@@ -249,6 +249,24 @@ fn all_archive_formats_name_the_same_image() {
 }
 
 #[test]
+fn documentation_names_the_archive() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let output = Command::new(format!("{root}/hack/image/build.sh"))
+        .arg("--print-archive")
+        .output()
+        .expect("the script can be started");
+    let archive = String::from_utf8(output.stdout).expect("a path is text");
+    let archive = archive.trim().trim_start_matches(root);
+    let archive = archive.trim_start_matches('/');
+    for page in ["README.md", "docs/install.md"] {
+        let text = std::fs::read_to_string(format!("{root}/{page}")).expect("a page can be read");
+        let named = text.matches("target/image/capi-ipam").count();
+        assert!(named > 0, "{page}");
+        assert_eq!(text.matches(archive).count(), named, "{page}: {archive}");
+    }
+}
+
+#[test]
 fn dockerfile_builds_the_same_image() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |name| {

@@ -4,6 +4,8 @@
 #
 #   build-binary.sh amd64|arm64
 #
+# The program states the commit in the variable CAPI_IPAM_REVISION as its revision.
+#
 # The target is Linux with musl, which Rust includes with its linker (rust-lld). Only the C and assembly code of the
 # crate `ring` needs a C compiler, and no C library. The first available one of these is used:
 #

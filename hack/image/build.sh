@@ -58,6 +58,7 @@ for program in gzip sha256sum; do command -v "$program" >/dev/null || die "$prog
 name=${IMAGE:-localhost/capi-ipam}
 revision=$(git -C "$root" rev-parse HEAD 2>/dev/null) || revision=unknown
 if [[ $revision != unknown && -n $(git -C "$root" status --porcelain) ]]; then revision+=-dirty; fi
+export CAPI_IPAM_REVISION=$revision # the program states it
 epoch=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 0)}
 created=$(date --utc --date="@$epoch" +%Y-%m-%dT%H:%M:%SZ)
 

@@ -37,5 +37,6 @@ else
 fi
 answer=$("$program" --version) || die "the binary of the archive does not run; is it for $(uname -m)?"
 say "$answer"
-[[ ${answer##* } == "$(basename -- "$archive" .tar | sed 's/^capi-ipam-//')" ]] || die "but the archive is $archive"
+built=$(basename -- "$archive" .tar | sed 's/^capi-ipam-//')
+[[ $answer == *" $built ("*")" ]] || die "but the archive is $archive"
 CAPI_IPAM_MANAGER=$program "$cargo" test --locked --no-fail-fast "$@"

@@ -1,6 +1,6 @@
-//! The names of a program.
+//! The names of a program, and of the build that runs.
 
-/// The names of a program.
+/// The names of a program, and of the build that runs.
 ///
 /// ```
 /// use capi_ipam_controller::manager::Identity;
@@ -8,11 +8,16 @@
 /// let identity = Identity::new("my-provider", env!("CARGO_PKG_VERSION")).with_lease("my-provider.example.com");
 /// assert_eq!(identity.lease(), "my-provider.example.com");
 /// assert!(identity.user_agent().starts_with("my-provider/"));
+///
+/// // A script that builds a release sets the variable.
+/// const BUILT: Identity = Identity::new("my-provider", "1.2.3").with_revision(option_env!("MY_REVISION"));
+/// assert_eq!(BUILT.revision(), None);
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     name: &'static str,
     version: &'static str,
+    revision: Option<&'static str>,
     lease: &'static str,
 }
 
@@ -24,6 +29,7 @@ impl Identity {
         Self {
             name,
             version,
+            revision: None,
             lease: name,
         }
     }
@@ -32,6 +38,12 @@ impl Identity {
     #[must_use]
     pub const fn with_lease(self, lease: &'static str) -> Self {
         Self { lease, ..self }
+    }
+
+    /// Sets the commit that the program is built from; `None` if it is unknown.
+    #[must_use]
+    pub const fn with_revision(self, revision: Option<&'static str>) -> Self {
+        Self { revision, ..self }
     }
 
     /// The name of the program.
@@ -44,13 +56,41 @@ impl Identity {
         self.version
     }
 
+    /// The commit that the program is built from, if it is known.
+    pub const fn revision(&self) -> Option<&'static str> {
+        self.revision
+    }
+
+    /// The version, followed by the revision if it is known: `1.2.3 (4f2a9c1)`.
+    pub fn full_version(&self) -> String {
+        match self.revision {
+            Some(revision) => format!("{} ({revision})", self.version),
+            None => self.version.to_owned(),
+        }
+    }
+
     /// The name of the Lease.
     pub const fn lease(&self) -> &'static str {
         self.lease
     }
 
-    /// The user agent of the program's requests: `name/version`.
+    /// The user agent of the program's requests: `name/version`, followed by the revision if it is
+    /// known. Audit logs show it.
     pub fn user_agent(&self) -> String {
-        format!("{}/{}", self.name, self.version)
+        format!("{}/{}", self.name, self.full_version())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revision_is_a_part_of_the_version() {
+        let identity = Identity::new("my-provider", "1.2.3");
+        assert_eq!(identity.user_agent(), "my-provider/1.2.3");
+        let built = identity.with_revision(Some("4f2a9c1"));
+        assert_eq!(built.full_version(), "1.2.3 (4f2a9c1)");
+        assert_eq!(built.user_agent(), "my-provider/1.2.3 (4f2a9c1)");
     }
 }

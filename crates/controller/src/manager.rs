@@ -231,6 +231,7 @@ where
     info!(
         name = identity.name(),
         version = identity.version(),
+        revision = identity.revision(),
         "the program starts"
     );
     // An error means that a provider is installed already.
@@ -296,7 +297,7 @@ impl Process {
         let started = health.register("start of the manager")?;
         started.failing("waiting for the API server");
         let metrics = Metrics::default();
-        metrics.add_build_info(identity.name(), identity.version());
+        metrics.add_build_info(&identity);
         let (kubeconfig, policy) = (options.kubeconfig.as_deref(), RequestPolicy::default());
         let client = connect_with(
             kubeconfig,

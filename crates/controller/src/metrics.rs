@@ -24,6 +24,7 @@ use prometheus_client::registry::{Metric, Registry};
 pub(crate) use self::controllers::{ControllerMetrics, Outcome, WorkerMetrics};
 pub use self::description::Description;
 pub(crate) use self::requests::{RequestMetrics, parse};
+use crate::identity::Identity;
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -57,8 +58,8 @@ const LEADER: Description = Description {
 const BUILD_INFO: Description = Description {
     name: "capi_ipam_build_info",
     kind: "gauge",
-    labels: &["name", "version"],
-    help: "Name and version of the program; always 1",
+    labels: &["name", "version", "revision"],
+    help: "Name, version and commit of the program; the commit is empty if it is unknown; always 1",
 };
 
 /// The metrics of every program of this crate.
@@ -88,10 +89,11 @@ struct LeaseLabels {
     lease: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BuildLabels {
-    name: String,
-    version: String,
+    name: &'static str,
+    version: &'static str,
+    revision: &'static str,
 }
 
 impl Default for Metrics {
@@ -170,12 +172,13 @@ impl Metrics {
         self.leader.get_or_create(&labels).set(i64::from(is_leader));
     }
 
-    /// Reports name and version of the program.
-    pub(crate) fn add_build_info(&self, name: &str, version: &str) {
+    /// Reports the names of the program.
+    pub(crate) fn add_build_info(&self, identity: &Identity) {
         let info = Family::<BuildLabels, Gauge>::default();
         info.get_or_create(&BuildLabels {
-            name: name.to_owned(),
-            version: version.to_owned(),
+            name: identity.name(),
+            version: identity.version(),
+            revision: identity.revision().unwrap_or_default(),
         })
         .set(1);
         self.add(&BUILD_INFO, info);
@@ -231,12 +234,12 @@ mod tests {
     #[test]
     fn leader_and_version_are_encoded() {
         let metrics = Metrics::default();
-        metrics.add_build_info("my-provider", "1.2.3");
+        metrics.add_build_info(&Identity::new("my-provider", "1.2.3"));
         metrics.set_leader("my-lease", false);
         metrics.set_leader("my-lease", true);
         let text = metrics.encode().unwrap();
         for line in [
-            "capi_ipam_build_info{name=\"my-provider\",version=\"1.2.3\"} 1",
+            "capi_ipam_build_info{name=\"my-provider\",version=\"1.2.3\",revision=\"\"} 1",
             "leader{lease=\"my-lease\"} 1",
         ] {
             assert!(text.contains(&format!("\n{line}\n")), "{text}");

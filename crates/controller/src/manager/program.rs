@@ -33,7 +33,7 @@ fn parse<O: Args>(
     // A flattened struct sets the description of the command to its own.
     let command = Flags::<O>::command()
         .name(identity.name())
-        .version(identity.version())
+        .version(identity.full_version())
         .about(None::<&str>);
     let matches = command
         .long_about(None::<&str>)
