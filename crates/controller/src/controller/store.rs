@@ -139,10 +139,11 @@ impl<K, S: Clone> Store<K, S> {
 
     /// Whether a source delivers a state that is older than the one that another source has
     /// delivered.
-    pub(super) fn is_late(&self, source: SourceId, key: &NamespacedName, object: &K) -> bool
+    pub(super) fn is_late(&self, source: SourceId, object: &K) -> bool
     where
         K: Keyed,
     {
+        let key = object.key();
         let objects = self.objects.read();
         match objects.by_name.get(key.namespace(), key.name()) {
             Some(Entry {

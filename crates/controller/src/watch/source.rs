@@ -33,8 +33,9 @@ pub trait Keyed: Clone + Debug + Send + Sync + 'static {
     /// its reconciler writes.
     fn fingerprint(&self, hasher: &mut dyn Hasher);
 
-    /// Whether this state is older than another one of the same key. Compared if several sources
-    /// deliver the object, since one of them can be late. A source without versions has no order.
+    /// Whether this state is older than another one of the same key. Compared when a source reports
+    /// a change of an object that another source delivers too, since one of them can be late. A
+    /// source without versions has no order.
     fn is_older_than(&self, _other: &Self) -> bool {
         false
     }

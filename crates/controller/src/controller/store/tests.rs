@@ -99,7 +99,7 @@ fn touched_object_is_listed() {
 fn only_states_of_other_sources_are_late() {
     let store = store();
     store.insert(B, &key("both"), Cached::Full(object("both", "7")));
-    let is_late = |source, version| store.is_late(source, &key("both"), &object("both", version));
+    let is_late = |source, version| store.is_late(source, &object("both", version));
     assert!(is_late(A, "6") && !is_late(A, "7") && !is_late(A, "8"));
     // etcd may have been restored.
     assert!(!is_late(B, "6"));

@@ -43,12 +43,14 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         }
         match change {
             Change::Init => self.begin_list(source),
-            Change::InitApply(object) | Change::Apply(object) => {
-                let key = object.key();
-                if object.is_gone() {
-                    self.delete(source, key, object);
+            Change::InitApply(object) => self.apply(source, object),
+            Change::Apply(object) => {
+                // With one source everything comes in order. A list is believed: after a restore of
+                // etcd its states are older than those of a source that has not listed again.
+                if self.sources.len() > 1 && self.store.is_late(source, &object) {
+                    self.store.touch(source, &object.key());
                 } else {
-                    self.apply(source, key, object);
+                    self.apply(source, object);
                 }
             }
             Change::InitDone => self.end_list(source),
@@ -84,10 +86,10 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         }
     }
 
-    fn apply(&mut self, source: SourceId, key: NamespacedName, mut object: R::Object) {
-        // With one source everything comes in order.
-        if self.sources.len() > 1 && self.store.is_late(source, &key, &object) {
-            self.store.touch(source, &key);
+    fn apply(&mut self, source: SourceId, mut object: R::Object) {
+        let key = object.key();
+        if object.is_gone() {
+            self.delete(source, key, object);
             return;
         }
         let cause = self.cause_of(source, &key, &object);
