@@ -36,7 +36,7 @@ impl By {
             }
             Self::Pool => (
                 "PoolNotReady",
-                &["InClusterIPPool web is paused", "cluster.x-k8s.io/paused"],
+                &["/web is paused", "cluster.x-k8s.io/paused"],
             ),
             Self::Claim => (
                 "Paused",

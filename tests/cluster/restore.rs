@@ -142,6 +142,21 @@ async fn removed_finalizer_lets_a_restored_claim_allocate() {
 }
 
 #[tokio::test]
+async fn reservation_lets_a_restored_claim_keep_its_address() {
+    let consumer = with_restored_claim("a").await;
+    consumer.wait_for_reason("a", "AwaitingAddress").await;
+    // As `kubectl ipam reserve` does.
+    let claim = json!({"namespace": consumer.namespace, "name": "a"});
+    consumer.reserve("web", "10.0.0.7", claim).await;
+    consumer
+        .modify(&consumer.claims(), "a", |claim| {
+            claim["metadata"]["finalizers"] = json!([]);
+        })
+        .await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.7");
+}
+
+#[tokio::test]
 async fn restored_claim_can_be_deleted_while_waiting() {
     let consumer = with_restored_claim("a").await;
     consumer.wait_for_reason("a", "AwaitingAddress").await;

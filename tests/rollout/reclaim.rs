@@ -99,10 +99,8 @@ async fn address_is_released_after_the_time_of_the_pool() {
     let text = consumer
         .wait_until_unready("limited", "ReleasedEarly")
         .await;
-    assert!(
-        text.contains("InClusterIPPool limited permits") && text.ends_with(IN_USE),
-        "{text}"
-    );
+    let pool = format!("InClusterIPPool {}/limited permits", consumer.namespace);
+    assert!(text.contains(&pool) && text.ends_with(IN_USE), "{text}");
     let finalizers = eventually("our finalizer is removed", || async {
         let found = claim(&consumer, "limited").await;
         (!found

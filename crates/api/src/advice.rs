@@ -88,6 +88,15 @@ pub fn claims_of(pool: &PoolKey) -> String {
     )
 }
 
+/// The command that shows the addresses of a pool and their holders.
+pub fn show(pool: &PoolKey) -> String {
+    let selection = match &pool.namespace {
+        Some(namespace) => format!(" --namespace {namespace}"),
+        None => String::new(),
+    };
+    format!("kubectl ipam show {}/{}{selection}", pool.kind, pool.name)
+}
+
 /// About a pool or an owner of slices without a free address in a slice.
 pub const NO_FREE_SLICE: &str = "add addresses, or release the claims of an owner";
 
@@ -98,7 +107,7 @@ pub fn exhausted(counts: &AddressCounts) -> String {
         choices.push("release claims");
     }
     if counts.reserved > 0 {
-        choices.push("delete reservations that are not needed");
+        choices.push("delete reservations made by hand that are not needed");
     }
     if counts.drained > 0 {
         choices.push("remove entries of spec.draining");

@@ -189,7 +189,8 @@ impl ClaimConditions {
             conditions::AWAITING_ADDRESS,
             format!(
                 "the claim was moved or restored to this cluster and had an address; waiting until {until} for its \
-                 IPAddress to be restored; to allocate a new address now, remove the finalizer {} from the claim",
+                 IPAddress to be restored; to allocate an address now, remove the finalizer {} from the claim, after \
+                 its old address is reserved for it if it has to keep that one",
                 names::RELEASE_ADDRESS
             ),
         )

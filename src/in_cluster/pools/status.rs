@@ -282,9 +282,15 @@ impl PoolSnapshot<'_> {
                 "",
             );
         }
-        let message = format!(
-            "{count} addresses in use are no longer in the pool; they stay in use until they are released"
-        );
+        let addresses = if count == 1 {
+            "1 address in use is no longer in the pool; it stays in use until it is released"
+                .to_owned()
+        } else {
+            format!(
+                "{count} addresses in use are no longer in the pool; they stay in use until they are released"
+            )
+        };
+        let message = format!("{addresses}; to list them: {}", advice::show(self.key));
         Condition::new(
             conditions::OUT_OF_RANGE,
             true,
@@ -366,7 +372,8 @@ pub(in crate::in_cluster) fn describe_counts(
 ) -> String {
     let mut text = format!("{} in total, {} in use", counts.total, counts.used);
     if counts.reserved > 0 {
-        let _ = write!(text, ", {} reserved", counts.reserved);
+        // A reservation precedes its IPAddress, so some of them can become used ones at once.
+        let _ = write!(text, ", {} reserved or being allocated", counts.reserved);
     }
     if counts.drained > 0 {
         let _ = write!(

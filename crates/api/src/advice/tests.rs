@@ -27,7 +27,7 @@ fn exhausted_pool_gets_only_advice_that_frees_addresses() {
     });
     assert_eq!(
         several,
-        "add addresses, release claims or delete reservations that are not needed"
+        "add addresses, release claims or delete reservations made by hand that are not needed"
     );
 }
 
