@@ -9,6 +9,6 @@ mod review;
 mod write;
 
 pub(crate) use self::config::KubeconfigNames;
-pub(crate) use self::kinds::{Kind, OtherKind, PROMETHEUS_OPERATOR, lease_selector};
+pub(crate) use self::kinds::{CLUSTERS, Kind, OtherKind, PROMETHEUS_OPERATOR, lease_selector};
 pub(crate) use self::read::{Cluster, ListError, PAGE_SIZE, WATCH_TIMEOUT};
 pub(crate) use self::write::{Created, Identity};

@@ -35,7 +35,7 @@ pub(crate) use self::claims::claims;
 pub use self::claims::{ClaimLine, ClaimState};
 pub(crate) use self::doctor::{
     AccountRow, CertificateFacts, CertificateRow, DefinitionRow, DeploymentRow, EventRow, LeaseRow,
-    Rule, Snapshot, WebhookRow, diagnosis,
+    Rule, Snapshot, WebhookMode, WebhookRow, diagnosis,
 };
 pub use self::fact::Fact;
 pub(crate) use self::finding::counted;

@@ -45,7 +45,7 @@ impl Kind {
     }
 
     /// The supported versions, the preferred first.
-    pub(super) fn versions(self) -> &'static [&'static str] {
+    pub(crate) fn versions(self) -> &'static [&'static str] {
         match self {
             Self::Pool(_) | Self::Network | Self::Reservation | Self::Slice => {
                 &[names::POOL_VERSION]
@@ -65,6 +65,9 @@ impl Kind {
             || matches!(self, Self::Pool(kind) if kind.is_global())
     }
 }
+
+/// The plural of the kind Cluster, which the program does not read.
+pub(crate) const CLUSTERS: &str = "clusters";
 
 /// The API group of the Prometheus operator.
 pub(crate) const PROMETHEUS_OPERATOR: &str = "monitoring.coreos.com";

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::config::config;
 use super::failure::{cause, one_line};
-use super::kinds::{Kind, OtherKind};
+use super::kinds::{CLUSTERS, Kind, OtherKind};
 use crate::cli::Global;
 use crate::error::{Error, MissingRight};
 use crate::objects::ServedKinds;
@@ -234,6 +234,38 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// The versions in which the API server serves the kind Cluster of Cluster API.
+    pub(crate) async fn versions_of_clusters(&self) -> Result<Vec<String>, Error> {
+        let groups = self
+            .call(
+                || "list the API groups".to_owned(),
+                self.client.list_api_groups(),
+            )
+            .await;
+        let groups = groups.map_err(|error| self.error(&error))?.groups;
+        let mut served = Vec::new();
+        let Some(group) = groups
+            .into_iter()
+            .find(|it| it.name == names::CLUSTER_GROUP)
+        else {
+            return Ok(served);
+        };
+        for version in group.versions {
+            let operation = || format!("list the resources of {}", version.group_version);
+            let list = self
+                .call(
+                    operation,
+                    self.client.list_api_group_resources(&version.group_version),
+                )
+                .await;
+            let list = list.map_err(|error| self.error(&error))?;
+            if list.resources.iter().any(|it| it.name == CLUSTERS) {
+                served.push(version.version.clone());
+            }
+        }
+        Ok(served)
     }
 
     /// Whether the definitions are those of the Go provider, which has only pools of addresses. If

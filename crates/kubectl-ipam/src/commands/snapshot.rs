@@ -4,9 +4,10 @@ mod certificate;
 mod provider;
 mod webhooks;
 
+use capi_ipam_api::names;
 use jiff::Timestamp;
 
-use crate::cluster::{Cluster, Kind};
+use crate::cluster::{CLUSTERS, Cluster, Kind};
 use crate::error::Error;
 use crate::load::Loader;
 use crate::model::{DefinitionRow, Snapshot};
@@ -30,7 +31,7 @@ pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Er
         // After the last list: no object is younger.
         now: Timestamp::now(),
         is_go_provider: cluster.is_go_provider(),
-        definitions: definitions(cluster),
+        definitions: definitions(cluster).await?,
         deployments,
         leases,
         webhooks,
@@ -46,19 +47,33 @@ pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Er
     Ok((snapshot, loader))
 }
 
-/// The kinds that the provider has, as far as the API server serves them.
-fn definitions(cluster: &Cluster) -> Vec<DefinitionRow> {
+/// The kinds that the provider needs, as far as the API server serves them.
+async fn definitions(cluster: &Cluster) -> Result<Vec<DefinitionRow>, Error> {
     let row = |kind: Kind| {
         let version = cluster.version(kind);
         if matches!(version, Ok(None)) {
             return None;
         }
         Some(DefinitionRow {
+            group: names::GROUP,
             plural: kind.plural(),
             is_of_contract: kind.is_of_contract(),
             versions: cluster.served_versions(kind).to_vec(),
             is_supported: version.is_ok(),
         })
     };
-    Kind::ALL.into_iter().filter_map(row).collect()
+    let mut rows: Vec<DefinitionRow> = Kind::ALL.into_iter().filter_map(row).collect();
+    // A manager serves no claim until it knows which Clusters are paused.
+    let versions = cluster.versions_of_clusters().await?;
+    let is_supported = versions
+        .iter()
+        .any(|version| Kind::Claim.versions().contains(&version.as_str()));
+    rows.push(DefinitionRow {
+        group: names::CLUSTER_GROUP,
+        plural: CLUSTERS,
+        is_of_contract: true,
+        versions,
+        is_supported,
+    });
+    Ok(rows)
 }

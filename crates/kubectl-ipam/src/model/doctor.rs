@@ -9,6 +9,7 @@ mod duplicates;
 mod examination;
 mod lease;
 mod managers;
+mod manifest;
 mod names;
 mod networks;
 mod overlaps;
@@ -29,7 +30,7 @@ use self::examination::Examination;
 pub(crate) use self::lease::is_held;
 pub(crate) use self::snapshot::{
     AccountRow, CertificateFacts, CertificateRow, DefinitionRow, DeploymentRow, EventRow, LeaseRow,
-    Rule, Snapshot, WebhookRow,
+    Rule, Snapshot, WebhookMode, WebhookRow,
 };
 pub(crate) use self::waiting::is_old;
 use super::finding::{Check, FindingList, Unchecked};

@@ -5,6 +5,7 @@ mod alerts;
 
 use std::collections::BTreeSet;
 
+use capi_ipam_api::names;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -210,7 +211,7 @@ fn definitions(snapshot: &Snapshot) -> String {
     let served = |is_of_contract: bool| {
         let rows = snapshot.definitions.iter();
         let versions: BTreeSet<&str> = rows
-            .filter(|row| row.is_of_contract == is_of_contract)
+            .filter(|row| row.group == names::GROUP && row.is_of_contract == is_of_contract)
             .flat_map(|row| row.versions.iter().map(String::as_str))
             .collect();
         let versions: Vec<&str> = versions.into_iter().collect();

@@ -21,8 +21,8 @@ use crate::error::MissingRight;
 use crate::load::{Claims, Readable};
 use crate::model::{
     AccountRow, Alerts, Check, DefinitionRow, DeploymentRow, Fact, HolderState, LeaseRow, Part,
-    PartState, PoolDetails, Rule, Snapshot, WebhookRow, claims, diagnosis, holders, matches_of,
-    network_lines, parts, pools, show,
+    PartState, PoolDetails, Rule, Snapshot, WebhookMode, WebhookRow, claims, diagnosis, holders,
+    matches_of, network_lines, parts, pools, show,
 };
 use crate::objects::{
     AddressRow, ClaimRow, Deletion, NetworkRow, PoolRow, ReservationRow, ServedKinds, UnservedClaim,

@@ -318,6 +318,18 @@ async fn night_of_definitions_and_permissions() {
     system.restart();
     system.is_healthy().await;
 
+    // The manager needs to know which Clusters are paused.
+    let clusters = "clusters.cluster.x-k8s.io";
+    let stored = system
+        .plane
+        .kubectl(&["get", "crd", clusters, "-o", "json"]);
+    system.plane.kubectl(&["delete", "crd", clusters]);
+    system
+        .finds("Error", "MissingDefinition", clusters, "Definitions")
+        .await;
+    system.plane.kubectl_apply(&stored);
+    system.is_healthy().await;
+
     let role = "capi-ipam-in-cluster-manager-role";
     let stored = system
         .plane
@@ -327,7 +339,8 @@ async fn night_of_definitions_and_permissions() {
         .finds("Error", "MissingPermission", ACCOUNT, "Permissions")
         .await;
     assert!(
-        problem.contains("ipaddressclaims.ipam.cluster.x-k8s.io"),
+        problem.contains(" permissions are missing, first: ")
+            && problem.contains("ipaddressclaims.ipam.cluster.x-k8s.io"),
         "{problem}"
     );
     system.plane.kubectl_apply(&stored);

@@ -11,7 +11,7 @@ use kube::api::ListParams;
 use crate::cluster::{OtherKind, PAGE_SIZE, lease_selector};
 use crate::error::Error;
 use crate::load::{Loader, Readable};
-use crate::model::{AccountRow, DeploymentRow, EventRow, LeaseRow, Rule};
+use crate::model::{AccountRow, DeploymentRow, EventRow, LeaseRow, Rule, WebhookMode};
 
 /// The label of the Deployment in the manifests of both providers.
 const PROVIDER_LABEL: &str = "cluster.x-k8s.io/provider=ipam-in-cluster";
@@ -21,6 +21,12 @@ const REPORTER: &str = "reportingComponent=capi-ipam-in-cluster";
 
 /// The flag of a manager that runs with leader election.
 const LEADER_ELECTION: [&str; 2] = ["--leader-elect", "--leader-elect=true"];
+
+/// The flag of a manager that serves no webhooks.
+const NO_WEBHOOKS: &str = "--webhook-port=0";
+
+/// The flag of a manager that creates the certificate of its webhooks.
+const SELF_MANAGED: &str = "--webhook-certs=self-managed";
 
 pub(super) async fn leases(loader: &mut Loader<'_>) -> Result<Readable<Vec<LeaseRow>>, Error> {
     let parameters = lease_selector();
@@ -63,7 +69,8 @@ async fn row(loader: &mut Loader<'_>, deployment: &Deployment) -> Result<Deploym
             .and_then(|status| status.ready_replicas)
             .unwrap_or_default(),
         image: image.unwrap_or_default(),
-        elects: containers.iter().any(elects),
+        elects: has_argument(containers, &LEADER_ELECTION),
+        webhooks: webhook_mode(containers),
         account: AccountRow {
             name: account,
             rules,
@@ -71,11 +78,23 @@ async fn row(loader: &mut Loader<'_>, deployment: &Deployment) -> Result<Deploym
     })
 }
 
-fn elects(container: &Container) -> bool {
-    let command = container.command.iter().chain(&container.args);
-    command
-        .flatten()
-        .any(|argument| LEADER_ELECTION.contains(&argument.as_str()))
+/// Whether a container runs with one of these arguments.
+fn has_argument(containers: &[Container], wanted: &[&str]) -> bool {
+    let mut arguments = containers
+        .iter()
+        .flat_map(|container| container.command.iter().chain(&container.args))
+        .flatten();
+    arguments.any(|argument| wanted.contains(&argument.as_str()))
+}
+
+fn webhook_mode(containers: &[Container]) -> WebhookMode {
+    if has_argument(containers, &[NO_WEBHOOKS]) {
+        WebhookMode::Off
+    } else if has_argument(containers, &[SELF_MANAGED]) {
+        WebhookMode::SelfManaged
+    } else {
+        WebhookMode::Files
+    }
 }
 
 /// The permissions of a service account. A caller who acts as another user cannot review them.

@@ -1,21 +1,20 @@
 //! The kinds that the API server serves.
 
-use capi_ipam_api::names;
-
 use super::examination::Examination;
+use super::manifest::apply_again;
 use super::snapshot::{DefinitionRow, Snapshot};
 use crate::model::finding::{Check, Finding};
 
 /// Kinds that are missing, or are served in other versions only. One finding for the kinds of
 /// Cluster API and one for those of the provider: each has one repair.
 pub(super) fn missing(snapshot: &Snapshot) -> Examination {
+    let of_provider = format!(
+        "{}, or: clusterctl init --ipam in-cluster",
+        apply_again(snapshot)
+    );
     let repairs = [
-        (true, "install Cluster API: clusterctl init"),
-        (
-            false,
-            "apply the manifest of the provider again (kubectl apply --server-side --filename manifests/install.yaml), \
-             or: clusterctl init --ipam in-cluster",
-        ),
+        (true, "install Cluster API: clusterctl init".to_owned()),
+        (false, of_provider),
     ];
     let findings = repairs.into_iter().filter_map(|(is_of_contract, repair)| {
         let rows = snapshot.definitions.iter();
@@ -27,13 +26,13 @@ pub(super) fn missing(snapshot: &Snapshot) -> Examination {
     Examination::complete(findings)
 }
 
-fn finding(missing: &[&DefinitionRow], repair: &str) -> Option<Finding> {
+fn finding(missing: &[&DefinitionRow], repair: String) -> Option<Finding> {
     if missing.is_empty() {
         return None;
     }
     let objects: Vec<String> = missing
         .iter()
-        .map(|row| format!("{}.{}", row.plural, names::GROUP))
+        .map(|row| format!("{}.{}", row.plural, row.group))
         .collect();
     let served: Vec<String> = missing
         .iter()
@@ -48,6 +47,6 @@ fn finding(missing: &[&DefinitionRow], repair: &str) -> Option<Finding> {
     Some(Check::MissingDefinition.finding(
         format!("customresourcedefinition {}", objects.join(", ")),
         problem,
-        repair.to_owned(),
+        repair,
     ))
 }

@@ -7,7 +7,7 @@ use crate::model::finding::counted;
 use crate::objects::{AddressRow, ClaimRow};
 
 /// Number of objects that a finding names.
-const MAX_NAMED: usize = 3;
+pub(super) const MAX_NAMED: usize = 3;
 
 pub(super) fn of_address(address: &AddressRow) -> String {
     format!("ipaddress {}", address.key)

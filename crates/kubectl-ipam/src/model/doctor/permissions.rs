@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 
 use super::examination::Examination;
-use super::names::first_names;
+use super::manifest::apply_for;
+use super::names::MAX_NAMED;
 use super::snapshot::{DeploymentRow, Rule, Snapshot};
 use crate::model::finding::{Check, Finding};
 
@@ -60,14 +61,26 @@ fn finding(deployment: &DeploymentRow) -> Option<Finding> {
         return None;
     }
     let (namespace, account) = (&deployment.namespace, &deployment.account.name);
-    let problem = format!("it may not {}", first_names(missing));
-    let repair = "apply the roles and bindings of the manifest again: kubectl apply --server-side --filename \
-                  manifests/install.yaml";
+    let problem = problem(&missing);
     Some(Check::MissingPermission.finding(
         format!("serviceaccount {namespace}/{account}"),
         problem,
-        repair.to_owned(),
+        apply_for(deployment),
     ))
+}
+
+/// A binding that is missing takes all permissions: the number says so before the first names.
+fn problem(missing: &[String]) -> String {
+    if missing.len() <= MAX_NAMED {
+        return format!("it may not {}", missing.join(", "));
+    }
+    let first = missing.iter().take(MAX_NAMED);
+    let first: Vec<&str> = first.map(String::as_str).collect();
+    format!(
+        "{} permissions are missing, first: {}",
+        missing.len(),
+        first.join("; ")
+    )
 }
 
 /// The rules of the manifests. They are part of the program, so they can be parsed.

@@ -32,6 +32,7 @@ impl From<Lease> for LeaseRow {
 /// A kind that the provider needs.
 #[derive(Clone, Debug)]
 pub(crate) struct DefinitionRow {
+    pub(crate) group: &'static str,
     pub(crate) plural: &'static str,
     /// Whether it is part of Cluster API, not of the provider.
     pub(crate) is_of_contract: bool,
@@ -51,7 +52,19 @@ pub(crate) struct DeploymentRow {
     pub(crate) image: String,
     /// Whether it runs with leader election.
     pub(crate) elects: bool,
+    pub(crate) webhooks: WebhookMode,
     pub(crate) account: AccountRow,
+}
+
+/// How a manager serves webhooks, by its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WebhookMode {
+    /// With a certificate in files, usually of cert-manager.
+    Files,
+    /// With a certificate that it creates.
+    SelfManaged,
+    /// It does not.
+    Off,
 }
 
 /// The service account of a Deployment, and its permissions.

@@ -144,6 +144,7 @@ fn deployment(replicas: i32, ready: i32, elects: bool) -> DeploymentRow {
         ready,
         image: "image".to_owned(),
         elects,
+        webhooks: WebhookMode::Off,
         account: AccountRow {
             name: "manager".to_owned(),
             rules: Readable::complete(Some(Vec::new())),
@@ -264,10 +265,12 @@ fn missing_permissions_are_named() {
     let [text] = &found(&snapshot, Check::MissingPermission)[..] else {
         panic!("one finding");
     };
+    let (start, first) = text.split_once(" permissions are missing, first: ").unwrap();
     assert!(
-        text.starts_with("error serviceaccount system/manager: it may not "),
+        start.starts_with("error serviceaccount system/manager: "),
         "{text}"
     );
+    assert_eq!(first.split("; ").count(), 3, "{text}");
     assert!(
         text.contains("ipaddressclaims.ipam.cluster.x-k8s.io"),
         "{text}"
@@ -275,8 +278,52 @@ fn missing_permissions_are_named() {
 }
 
 #[test]
+fn repair_applies_the_manifest_that_was_installed() {
+    let definition = DefinitionRow {
+        group: GROUP,
+        plural: "ipslices",
+        is_of_contract: false,
+        versions: Vec::new(),
+        is_supported: false,
+    };
+    let command = "kubectl apply --server-side --force-conflicts --filename manifests";
+    for (mode, words, file) in [
+        (None, "that you installed, for example: ", "install.yaml"),
+        (
+            Some(WebhookMode::Files),
+            "that you installed: ",
+            "install.yaml",
+        ),
+        (
+            Some(WebhookMode::SelfManaged),
+            "that you installed: ",
+            "install-without-cert-manager.yaml",
+        ),
+    ] {
+        let mut snapshot = empty();
+        snapshot.definitions = vec![definition.clone()];
+        let running = mode.map(|webhooks| DeploymentRow {
+            webhooks,
+            ..deployment(1, 1, true)
+        });
+        snapshot.deployments = Readable::complete(running.into_iter().collect());
+        let text = format!("apply the manifest {words}{command}/{file}");
+        let about = [Check::MissingDefinition, Check::MissingPermission];
+        let findings = diagnosis(&snapshot).findings;
+        let repairs = findings.iter().filter(|it| about.contains(&it.check));
+        let repairs: Vec<&str> = repairs.map(|it| it.repair.as_str()).collect();
+        assert_eq!(repairs.len(), if mode.is_some() { 2 } else { 1 });
+        assert!(
+            repairs.iter().all(|it| it.starts_with(&text)),
+            "{repairs:?}"
+        );
+    }
+}
+
+#[test]
 fn missing_definitions_have_a_finding_for_each_repair() {
     let row = |plural, is_of_contract, versions: &[&str], is_supported| DefinitionRow {
+        group: GROUP,
         plural,
         is_of_contract,
         versions: versions.iter().map(ToString::to_string).collect(),
@@ -288,13 +335,18 @@ fn missing_definitions_have_a_finding_for_each_repair() {
         row("ipaddressclaims", true, &["v1beta2"], true),
         row("ipreservations", false, &[], false),
         row("ipslices", false, &[], false),
+        DefinitionRow {
+            group: "cluster.x-k8s.io",
+            ..row("clusters", true, &[], false)
+        },
     ];
     let problem = "the API server does not serve this kind, without which no claim is served";
     assert_eq!(
         found(&snapshot, Check::MissingDefinition),
         [
             format!(
-                "error customresourcedefinition ipaddresses.{GROUP}: {problem} (it serves ipaddresses only in v1alpha1)"
+                "error customresourcedefinition ipaddresses.{GROUP}, clusters.cluster.x-k8s.io: {problem} (it serves \
+                 ipaddresses only in v1alpha1)"
             ),
             format!(
                 "error customresourcedefinition ipreservations.{GROUP}, ipslices.{GROUP}: {problem}"

@@ -131,12 +131,14 @@ fn healthy() -> Snapshot {
         ready: 2,
         image: "localhost/capi-ipam:v2".to_owned(),
         elects: true,
+        webhooks: WebhookMode::Off,
         account: AccountRow {
             name: "manager".to_owned(),
             rules: Readable::complete(Some(vec![all_permissions()])),
         },
     };
     let definition = DefinitionRow {
+        group: "ipam.cluster.x-k8s.io",
         plural: "inclusterippools",
         is_of_contract: false,
         versions: vec!["v1alpha2".to_owned()],

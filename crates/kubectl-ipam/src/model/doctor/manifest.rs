@@ -1,0 +1,34 @@
+//! The manifest of the provider, as a part of repairs.
+
+use super::snapshot::{DeploymentRow, Snapshot, WebhookMode};
+
+/// What applies the manifest again. The manifest of the other source of certificates would replace
+/// the arguments of the Deployment, and its webhooks would have no certificate.
+pub(super) fn apply_again(snapshot: &Snapshot) -> String {
+    let mode = snapshot.deployments.seen().first().map(|it| it.webhooks);
+    match mode {
+        Some(mode) => format!("apply the manifest that you installed: {}", command(mode)),
+        None => format!(
+            "apply the manifest that you installed, for example: {}",
+            command(WebhookMode::Files)
+        ),
+    }
+}
+
+/// What applies the manifest of this Deployment again.
+pub(super) fn apply_for(deployment: &DeploymentRow) -> String {
+    format!(
+        "apply the manifest that you installed: {}",
+        command(deployment.webhooks)
+    )
+}
+
+/// The command that applies a manifest. Whoever edited an object owns the fields, so that a command
+/// without `--force-conflicts` would fail exactly then.
+fn command(mode: WebhookMode) -> String {
+    let file = match mode {
+        WebhookMode::SelfManaged => "install-without-cert-manager.yaml",
+        WebhookMode::Files | WebhookMode::Off => "install.yaml",
+    };
+    format!("kubectl apply --server-side --force-conflicts --filename manifests/{file}")
+}
