@@ -237,6 +237,10 @@ pub(crate) struct AddressRow {
     pub(crate) claim: Box<str>,
     pub(crate) created: Option<Timestamp>,
     pub(crate) cluster: Option<Box<str>>,
+    /// The prefix that the machine configures; `None` if it is invalid.
+    pub(crate) prefix: Option<u8>,
+    /// The gateway that the machine configures; as it is written if it is no address.
+    pub(crate) gateway: Option<Box<str>>,
     /// Whether the claim is its owner in the version v1beta1.
     pub(crate) has_old_owner: bool,
     pub(crate) deletion: Option<Box<Deletion>>,
@@ -258,6 +262,13 @@ impl AddressRow {
             key: name,
             created: created(&address.metadata),
             cluster: label(&address.metadata, names::CLUSTER_NAME_LABEL),
+            prefix: u8::try_from(address.spec.prefix).ok(),
+            gateway: address
+                .spec
+                .gateway
+                .as_deref()
+                .filter(|it| !it.is_empty())
+                .map(Into::into),
             has_old_owner: has_old_owner(&address.metadata),
             deletion: deletion(&address.metadata),
         })

@@ -7,6 +7,7 @@ mod definitions;
 mod deletion;
 mod duplicates;
 mod examination;
+mod gateways;
 mod lease;
 mod managers;
 mod manifest;
@@ -76,7 +77,8 @@ const CHECKS: &[(&[Check], Examine)] = &[
     (&[Check::Paused], paused::paused),
     (&[Check::AbandonedReservation], addresses::abandoned),
     (&[Check::PoolsOverlap], overlaps::overlaps),
-    (&[Check::UnusableGateway], pools::gateways),
+    (&[Check::UnusableGateway], gateways::unusable),
+    (&[Check::OutdatedGateway], gateways::outdated),
     (&[Check::SliceWithoutEffect], slices),
     (
         &[

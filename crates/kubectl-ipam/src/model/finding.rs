@@ -169,6 +169,8 @@ pub enum Check {
     PoolsOverlap,
     /// Machines cannot use the gateway of a pool.
     UnusableGateway,
+    /// IPAddresses have another gateway, or another prefix length, than their pool.
+    OutdatedGateway,
     /// An IPSlice has no effect.
     SliceWithoutEffect,
     /// A pool does not contain all its addresses in use.
@@ -196,6 +198,7 @@ impl Check {
             | Self::AbandonedReservation
             | Self::PoolsOverlap
             | Self::UnusableGateway
+            | Self::OutdatedGateway
             | Self::SliceWithoutEffect
             | Self::AddressesOutOfRange
             | Self::AddressNotInUse

@@ -107,6 +107,7 @@ impl Part {
             | Check::PoolDeleting
             | Check::PoolsOverlap
             | Check::UnusableGateway
+            | Check::OutdatedGateway
             | Check::SliceWithoutEffect
             | Check::AddressesOutOfRange => Self::Pools,
             _ => Self::Claims,

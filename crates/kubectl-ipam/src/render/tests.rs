@@ -109,7 +109,7 @@ fn address(name: &str, address: &str) -> AddressRow {
     let object: IPAddress = serde_json::from_value(json!({
         "metadata": { "name": name, "namespace": "team-a", "creationTimestamp": CREATED },
         "spec": {
-            "address": address, "prefix": 24, "claimRef": { "name": name },
+            "address": address, "prefix": 24, "gateway": "10.0.0.2", "claimRef": { "name": name },
             "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web" },
         },
     }))

@@ -72,6 +72,20 @@ async fn night_of_pools() {
         problem,
         "spec.gateway: 10.99.0.1 is outside of the subnet 10.2.0.0/24"
     );
+    // The correction does not reach the machines that have the old one.
+    system.claim("old", "gateway", json!({})).await;
+    system.consumer.wait_for_address("old").await;
+    let corrected = json!({ "spec": { "gateway": "10.2.0.1" } });
+    system.patch("inclusterippool", "gateway", &corrected);
+    let problem = system
+        .finds("Warning", "OutdatedGateway", "/gateway", "Pools")
+        .await;
+    assert_eq!(
+        problem,
+        format!(
+            "1 IPAddress has another gateway than the pool (10.99.0.1, the pool has 10.2.0.1): {namespace}/old"
+        )
+    );
 
     let shared = format!("{namespace}-shared");
     system.pool("one", &range("10.3.0.10-10.3.0.12"));

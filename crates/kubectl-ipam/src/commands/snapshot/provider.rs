@@ -135,13 +135,20 @@ pub(super) async fn events(loader: &mut Loader<'_>) -> Result<Readable<Vec<Event
     let found = loader
         .others::<Event>(OtherKind::Event, None, &parameters)
         .await?;
-    let row = |event: Event| {
-        let repeated = event.series.and_then(|series| series.last_observed_time);
-        let time = repeated.or(event.event_time)?.0;
-        Some(EventRow {
-            instance: event.reporting_instance?,
-            time,
-        })
+    Ok(found.map(|events| events.into_iter().flat_map(occurrences).collect()))
+}
+
+/// The first and the last occurrence of an event that was repeated.
+fn occurrences(event: Event) -> Vec<EventRow> {
+    let Some(instance) = event.reporting_instance else {
+        return Vec::new();
     };
-    Ok(found.map(|events| events.into_iter().filter_map(row).collect()))
+    let repeated = event.series.and_then(|series| series.last_observed_time);
+    let times = [event.event_time, repeated].into_iter().flatten();
+    times
+        .map(|time| EventRow {
+            instance: instance.clone(),
+            time: time.0,
+        })
+        .collect()
 }

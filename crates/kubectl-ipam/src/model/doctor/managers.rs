@@ -1,7 +1,7 @@
 //! Several active managers. The lease excludes it among replicas; managers without leader election,
 //! or in several namespaces, do not exclude each other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use capi_ipam_api::{advice, names};
 use jiff::{SignedDuration, Timestamp};
@@ -12,12 +12,12 @@ use super::names::first_names;
 use super::snapshot::{DeploymentRow, EventRow, LeaseRow, Snapshot};
 use crate::model::finding::{Check, Finding, Severity};
 
-/// How often the events of two processes alternate if both are active. After a change of the leader
-/// they change once.
-const MIN_CHANGES: usize = 3;
-
 /// Age of the oldest event that says something about now.
 const MAX_EVENT_AGE: SignedDuration = SignedDuration::from_mins(10);
+
+/// How far the clocks of two nodes may differ: after a handover, an event of the last leader can
+/// seem to be later than the first one of the next leader.
+const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(1);
 
 pub(super) fn several(snapshot: &Snapshot) -> Examination {
     let leases = snapshot.leases.seen();
@@ -79,36 +79,39 @@ fn several_leases(held: &[&LeaseRow]) -> Option<Finding> {
     Some(note.at(Severity::Note))
 }
 
-/// Processes that publish events by turns.
+/// Two processes that publish events at the same time: one has published again after another one
+/// began. Processes that follow each other, such as after restarts, never do.
 fn alternating(events: &[EventRow], now: Timestamp) -> Option<Finding> {
     let is_recent = |event: &&EventRow| now.duration_since(event.time) <= MAX_EVENT_AGE;
     let mut events: Vec<&EventRow> = events.iter().filter(is_recent).collect();
     events.sort_by_key(|event| event.time);
-    let pairs = events.iter().zip(events.iter().skip(1));
-    let changes: Vec<_> = pairs
-        .filter(|(one, other)| one.instance != other.instance && one.time != other.time)
-        .collect();
-    let instances: BTreeSet<&str> = changes
-        .iter()
-        .flat_map(|(one, other)| [one.instance.as_str(), other.instance.as_str()])
-        .collect();
-    // Each process after the first one is a change that a restart explains.
-    let explained = instances.len().saturating_sub(1);
-    if changes.len() < explained.saturating_add(MIN_CHANGES.saturating_sub(1)) {
-        return None;
-    }
-    let last = changes.last()?;
+    let (other, again) = last_alternation(&events)?;
+    let minutes = MAX_EVENT_AGE.as_mins();
     let problem = format!(
-        "they are active at the same time: their events alternate; {} have alternated last",
-        first_names([&last.0.instance, &last.1.instance])
+        "{} and {} both wrote events until {} UTC; this warning ends {minutes} minutes after the last one",
+        other.instance,
+        again.instance,
+        again.time.strftime("%H:%M:%S")
     );
-    Some(
-        Check::SeveralManagers
-            .finding(
-                "managers".to_owned(),
-                problem,
-                advice::SEVERAL_MANAGERS.to_owned(),
-            )
-            .since(changes.first().map(|(_, event)| event.time)),
-    )
+    let repair = advice::SEVERAL_MANAGERS.to_owned();
+    let finding = Check::SeveralManagers.finding("managers".to_owned(), problem, repair);
+    Some(finding.since(Some(again.time)))
+}
+
+/// The last event of a process that was active before and after an event of another one, with the
+/// event of the other one. The events are in the order of their times.
+fn last_alternation<'a>(events: &[&'a EventRow]) -> Option<(&'a EventRow, &'a EventRow)> {
+    let mut began: HashMap<&str, Timestamp> = HashMap::new();
+    for event in events {
+        began.entry(&event.instance).or_insert(event.time);
+    }
+    events.iter().rev().find_map(|again| {
+        let began = began.get(again.instance.as_str())?;
+        let is_between = |other: &&&EventRow| {
+            let is_before = again.time.duration_since(other.time) >= MAX_CLOCK_SKEW;
+            other.instance != again.instance && *began < other.time && is_before
+        };
+        let other = events.iter().rev().find(is_between)?;
+        Some((*other, *again))
+    })
 }

@@ -1,6 +1,6 @@
-//! What single pools report, and what their specifications say.
+//! What single pools report.
 
-use capi_ipam_api::{conditions, gateway_warnings};
+use capi_ipam_api::conditions;
 use capi_ipam_provider::api::conditions::Condition;
 
 use super::examination::Examination;
@@ -68,23 +68,4 @@ fn stalled(pool: &PoolRow) -> Option<Finding> {
     let problem = format!("{action:?} network {name}: {remaining} reservations are not moved");
     let repair = "recreate the machine of one of the claims that report DuplicateAddress: kubectl ipam claims -A";
     Some(Check::MoveStalled.finding(full(&pool.key), problem, repair.to_owned()))
-}
-
-/// Gateways that machines cannot use. Admission only warns about them, and nobody reads a warning
-/// of a GitOps tool.
-pub(super) fn gateways(snapshot: &Snapshot) -> Examination {
-    Examination::inspect(&snapshot.pools, |pool| {
-        let Ok(usable) = &pool.usable else {
-            return Vec::new();
-        };
-        let warnings = gateway_warnings(&pool.spec, usable);
-        let repair = format!(
-            "correct the gateway, and replace the machines that have it: {}",
-            edit(&pool.key)
-        );
-        warnings
-            .into_iter()
-            .map(|warning| Check::UnusableGateway.finding(full(&pool.key), warning, repair.clone()))
-            .collect()
-    })
 }

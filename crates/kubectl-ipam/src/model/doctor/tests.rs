@@ -265,7 +265,9 @@ fn missing_permissions_are_named() {
     let [text] = &found(&snapshot, Check::MissingPermission)[..] else {
         panic!("one finding");
     };
-    let (start, first) = text.split_once(" permissions are missing, first: ").unwrap();
+    let (start, first) = text
+        .split_once(" permissions are missing, first: ")
+        .unwrap();
     assert!(
         start.starts_with("error serviceaccount system/manager: "),
         "{text}"
@@ -452,7 +454,7 @@ fn several_active_managers_are_found() {
         ),
         (vec![], vec![deployment(2, 2, true)], none.clone(), None),
         (vec![], vec![deployment(1, 1, false)], none, None),
-        // A restart, and a change of the leader and back.
+        // Restarts.
         (
             vec![],
             vec![],
@@ -462,14 +464,24 @@ fn several_active_managers_are_found() {
         (
             vec![],
             vec![],
-            events(&[("x", 9), ("y", 8), ("x", 7)]),
+            events(&[("x", 99), ("x", 9), ("y", 8), ("y", 7), ("z", 6)]),
             None,
         ),
+        // A handover between nodes whose clocks differ.
         (
             vec![],
             vec![],
-            events(&[("x", 9), ("y", 8), ("x", 7), ("y", 6)]),
-            Some("warning managers"),
+            events(&[("x", 9), ("x", 8), ("y", 8), ("y", 7)]),
+            None,
+        ),
+        // Restarts after it are not part of it.
+        (
+            vec![],
+            vec![],
+            events(&[("x", 9), ("y", 8), ("x", 7), ("z", 6), ("v", 5)]),
+            Some(
+                "warning managers: y and x both wrote events until 03:03:58 UTC; this warning ends 10 minutes after",
+            ),
         ),
         (
             vec![],
@@ -737,6 +749,47 @@ fn gateway_outside_of_the_subnet_is_found() {
             .collect();
         assert_eq!(found(&snapshot, Check::UnusableGateway), expected);
     }
+}
+
+#[test]
+fn addresses_with_the_old_gateway_are_found() {
+    let mut spec = range("10.0.0.10-10.0.0.20");
+    spec["gateway"] = json!("10.0.0.1");
+    spec["ranges"] = json!([{"addresses": ["10.1.0.10-10.1.0.20"], "prefix": 16}]);
+    let with_gateway = |name: &str, text: &str, gateway: &str| {
+        let mut address = address(name, "p", text);
+        address["spec"]["gateway"] = json!(gateway);
+        address
+    };
+    let mut right = address("right", "p", "10.1.0.10");
+    right["spec"]["prefix"] = json!(16);
+    let addresses = [
+        with_gateway("a", "10.0.0.10", "10.0.0.9"),
+        with_gateway("b", "10.0.0.11", "10.0.0.9"),
+        with_gateway("good", "10.0.0.12", "10.0.0.1"),
+        address("none", "p", "10.0.0.13"),
+        // Another finding is about addresses that the pool does not contain.
+        address("outside", "p", "10.9.0.1"),
+        deleted(address("gone", "p", "10.0.0.14"), 5, &[]),
+        right,
+        address("short", "p", "10.1.0.11"),
+    ];
+    let snapshot = with(&[pool("p", &spec)], &addresses, &[]);
+    let pool = "warning InClusterIPPool n/p";
+    assert_eq!(
+        found(&snapshot, Check::OutdatedGateway),
+        [
+            format!(
+                "{pool}: 1 IPAddress has another gateway than the pool (none, the pool has 10.0.0.1): n/none"
+            ),
+            format!(
+                "{pool}: 2 IPAddresses have another gateway than the pool (10.0.0.9, the pool has 10.0.0.1): n/a, n/b"
+            ),
+            format!(
+                "{pool}: 1 IPAddress has another prefix length than the pool (/24, the pool has /16): n/short"
+            ),
+        ]
+    );
 }
 
 #[test]
