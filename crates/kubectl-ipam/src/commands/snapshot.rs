@@ -27,6 +27,7 @@ pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Er
     let deployments = provider::deployments(&mut loader).await?;
     let events = provider::events(&mut loader).await?;
     let webhooks = webhooks::webhooks(&mut loader).await?;
+    let deleted_namespaces = provider::deleted_namespaces(cluster).await?;
     let snapshot = Snapshot {
         // After the last list: no object is younger.
         now: Timestamp::now(),
@@ -42,6 +43,7 @@ pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Er
         reservations,
         claims,
         slices,
+        deleted_namespaces,
         unreadable,
     };
     Ok((snapshot, loader))

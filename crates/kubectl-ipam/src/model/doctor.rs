@@ -46,6 +46,7 @@ const CHECKS: &[(&[Check], Examine)] = &[
     (&[Check::NoLeader], lease::leaderless),
     (&[Check::ReplicasNotReady], replicas::not_ready),
     (&[Check::MissingPermission], permissions::missing),
+    (&[Check::WebhookMissing], webhooks::missing),
     (&[Check::WebhookUntrusted], webhooks::untrusted),
     (&[Check::WebhookUnavailable], webhooks::unavailable),
     (&[Check::WebhookFailing], webhooks::failing),

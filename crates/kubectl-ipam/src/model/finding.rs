@@ -122,6 +122,8 @@ pub enum Check {
     MissingPermission,
     /// No replica answers the webhooks.
     WebhookUnavailable,
+    /// The provider serves webhooks, and the API server does not call them.
+    WebhookMissing,
     /// The API server has no authority for the certificate of the webhooks.
     WebhookUntrusted,
     /// The API server cannot call the webhooks.
@@ -190,7 +192,8 @@ pub enum Check {
 impl Check {
     fn severity(self) -> Severity {
         match self {
-            Self::SeveralManagers
+            Self::WebhookMissing
+            | Self::SeveralManagers
             | Self::PoolDeleting
             | Self::ReleaseBlocked
             | Self::Paused
@@ -215,6 +218,7 @@ impl Check {
         let lasting = [
             Self::MissingDefinition,
             Self::MissingPermission,
+            Self::WebhookMissing,
             Self::WebhookUntrusted,
             Self::CertificateInvalid,
             Self::SeveralManagers,

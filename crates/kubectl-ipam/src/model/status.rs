@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub(crate) use self::alerts::{Alerts, Prometheus, firing};
-use super::doctor::{LeaseRow, Snapshot};
+use super::doctor::{DeploymentRow, LeaseRow, Snapshot, WebhookMode};
 use super::finding::{Check, Finding, FindingList, Severity, counted};
 
 /// A part of the provider.
@@ -97,7 +97,9 @@ impl Part {
             Check::NoLeader | Check::SeveralManagers => Self::Lease,
             Check::ReplicasNotReady | Check::WebhookUnavailable => Self::Probes,
             Check::MissingPermission => Self::Permissions,
-            Check::WebhookUntrusted | Check::WebhookFailing => Self::Webhooks,
+            Check::WebhookMissing | Check::WebhookUntrusted | Check::WebhookFailing => {
+                Self::Webhooks
+            }
             Check::CertificateInvalid => Self::Certificate,
             Check::AbandonedReservation => Self::Sweeper,
             Check::PoolNotReady
@@ -156,13 +158,16 @@ fn line(part: Part, diagnosis: &FindingList, snapshot: &Snapshot) -> PartLine {
         .unchecked
         .iter()
         .find(|unchecked| Part::of(unchecked.check) == part);
+    let unserved = unserved(part, snapshot);
     let state = match findings.first().map(|finding| finding.severity) {
         Some(Severity::Error) => PartState::Error,
         Some(Severity::Warning) => PartState::Warning,
-        _ if unchecked.is_some() => PartState::Unknown,
+        _ if unchecked.is_some() || unserved.is_some() => PartState::Unknown,
         Some(Severity::Note) | None => PartState::Ok,
     };
-    let mut details: Vec<String> = facts(part, snapshot).into_iter().collect();
+    // The list of a kind that is not served is empty, which says nothing.
+    let shown = unserved.or_else(|| facts(part, snapshot));
+    let mut details: Vec<String> = shown.into_iter().collect();
     details.extend(findings.first().map(|finding| problem(finding)));
     let more = findings.len().saturating_sub(1);
     if more > 0 {
@@ -174,6 +179,24 @@ fn line(part: Part, diagnosis: &FindingList, snapshot: &Snapshot) -> PartLine {
         state,
         detail: details.join("; "),
     }
+}
+
+/// The kind without which nothing is known of a part, if the API server does not serve it.
+fn unserved(part: Part, snapshot: &Snapshot) -> Option<String> {
+    let needed: &[&str] = match part {
+        Part::Sweeper => &["ipreservations"],
+        Part::Pools => &["inclusterippools", "globalinclusterippools"],
+        Part::Claims => &["ipaddressclaims", "ipaddresses"],
+        _ => &[],
+    };
+    let row = snapshot
+        .definitions
+        .iter()
+        .find(|row| !row.is_supported && needed.contains(&row.plural))?;
+    Some(format!(
+        "the API server does not serve {}.{}",
+        row.plural, row.group
+    ))
 }
 
 fn problem(finding: &Finding) -> String {
@@ -235,16 +258,17 @@ fn lease(snapshot: &Snapshot) -> Option<String> {
 }
 
 fn holder(lease: &LeaseRow, now: Timestamp) -> String {
-    let holder = lease.holder.as_deref().filter(|holder| !holder.is_empty());
+    let Some(holder) = lease.holder.as_deref().filter(|it| !it.is_empty()) else {
+        return format!(
+            "no holder in {}; the last one released the lease",
+            lease.namespace
+        );
+    };
     let seconds = lease
         .renewed
         .map(|renewed| now.duration_since(renewed).as_secs().max(0))
         .unwrap_or_default();
-    format!(
-        "{} in {}, renewed {seconds}s ago",
-        holder.unwrap_or("nobody"),
-        lease.namespace
-    )
+    format!("{holder} in {}, renewed {seconds}s ago", lease.namespace)
 }
 
 fn probes(snapshot: &Snapshot) -> Option<String> {
@@ -281,6 +305,10 @@ fn permissions(snapshot: &Snapshot) -> Option<String> {
 fn webhooks(snapshot: &Snapshot) -> Option<String> {
     let webhooks = snapshot.webhooks.seen();
     if webhooks.is_empty() && snapshot.webhooks.is_complete() {
+        let is_served = |it: &DeploymentRow| it.webhooks != WebhookMode::Off;
+        if snapshot.deployments.seen().iter().any(is_served) {
+            return None;
+        }
         return Some("none: pools are checked by the CustomResourceDefinitions only".to_owned());
     }
     let answers = webhooks

@@ -116,6 +116,9 @@ async fn night_of_pools() {
     system
         .plane
         .kubectl(&["delete", "validatingwebhookconfiguration", "--all"]);
+    system
+        .finds("Warning", "WebhookMissing", "configuration", "Webhooks")
+        .await;
     eventually("the pool can be changed without webhooks", async || {
         let patch = json!({ "spec": { "addresses": ["10.1.0.11-10.1.0.12"] } }).to_string();
         let arguments = [
@@ -243,7 +246,7 @@ async fn night_of_deletions() {
         .finds("Note", "ReleaseBlocked", "/kept", "Claims")
         .await;
     assert!(
-        problem.contains("1 finalizer: vspherevm.infrastructure.cluster.x-k8s.io;"),
+        problem.ends_with("1 finalizer: vspherevm.infrastructure.cluster.x-k8s.io"),
         "{problem}"
     );
 
@@ -265,7 +268,7 @@ async fn night_of_deletions() {
         .finds("Note", "ReleaseBlocked", "/kept", "Claims")
         .await;
     assert!(
-        problem.ends_with("a namespace that is being deleted waits for it"),
+        problem.ends_with("; the namespace, which is being deleted, waits for it"),
         "{problem}"
     );
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{ResourceRule, SubjectRulesReviewStatus};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Container, Event};
+use k8s_openapi::api::core::v1::{Container, Event, Namespace};
 use kube::api::ListParams;
 
-use crate::cluster::{OtherKind, PAGE_SIZE, lease_selector};
+use crate::cluster::{Cluster, ListError, OtherKind, PAGE_SIZE, lease_selector};
 use crate::error::Error;
 use crate::load::{Loader, Readable};
 use crate::model::{AccountRow, DeploymentRow, EventRow, LeaseRow, Rule, WebhookMode};
@@ -48,6 +48,25 @@ pub(super) async fn deployments(
         rows.push(row(loader, deployment).await?);
     }
     Ok(found.map(|_| rows))
+}
+
+/// The namespaces in deletion. They only add to findings, so nothing is unknown without the
+/// permission to list them.
+pub(super) async fn deleted_namespaces(cluster: &Cluster) -> Result<BTreeSet<String>, Error> {
+    let found = cluster
+        .list_other::<Namespace>(OtherKind::Namespace, None, &ListParams::default())
+        .await;
+    let namespaces = match found {
+        Ok(namespaces) => namespaces,
+        Err(ListError::Forbidden(_)) => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let deleted = namespaces
+        .into_iter()
+        .filter(|namespace| namespace.metadata.deletion_timestamp.is_some());
+    Ok(deleted
+        .filter_map(|namespace| namespace.metadata.name)
+        .collect())
 }
 
 async fn row(loader: &mut Loader<'_>, deployment: &Deployment) -> Result<DeploymentRow, Error> {

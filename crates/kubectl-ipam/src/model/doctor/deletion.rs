@@ -1,7 +1,7 @@
 //! Objects in deletion, and what keeps them.
 
 use capi_ipam_api::{advice, conditions, names};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 use super::examination::Examination;
 use super::names::{claims_wait, first_names, of_address, of_claim};
@@ -63,71 +63,67 @@ fn deleting(pool: &PoolRow, used: &[&AddressRow], waiting: &[&ClaimRow]) -> Find
 
 /// Claims and IPAddresses that finalizers of other controllers keep.
 pub(super) fn blocked(snapshot: &Snapshot) -> Examination {
-    let now = snapshot.now;
     let claims = snapshot.claims.seen().served.iter();
-    let of_claims = claims.filter_map(|claim| {
-        let deletion = claim.deletion.as_ref()?;
-        // The address is free already, which is another finding.
-        if claim.reason.as_deref() == Some(conditions::RELEASED_EARLY) {
-            return None;
-        }
-        finding(
-            of_claim(claim),
-            "ipaddressclaims",
-            claim.key.parts(),
-            deletion,
-            now,
-        )
-    });
-    let mut findings: Vec<Finding> = of_claims.collect();
+    // The address of a claim that was released early is free already, which is another finding.
+    let claims = claims
+        .filter(|claim| claim.reason.as_deref() != Some(conditions::RELEASED_EARLY))
+        .filter_map(|claim| blocked_claim(claim, snapshot));
     let addresses = snapshot.addresses.seen().iter();
-    findings.extend(addresses.filter_map(|address| {
-        let deletion = address.deletion.as_ref()?;
-        finding(
-            of_address(address),
-            "ipaddresses",
-            address.key.parts(),
-            deletion,
-            now,
-        )
-    }));
+    let addresses = addresses.filter_map(|address| blocked_address(address, snapshot));
+    let findings: Vec<Finding> = claims.chain(addresses).collect();
     let lists = snapshot.claims.as_ref().depends_on(&snapshot.addresses);
     let is_partly =
         !snapshot.claims.seen().served.is_empty() || !snapshot.addresses.seen().is_empty();
     Examination::complete(findings).with_unknown(&lists, is_partly)
 }
 
-fn finding(
+fn blocked_claim(claim: &ClaimRow, snapshot: &Snapshot) -> Option<Finding> {
+    let deletion = claim.deletion.as_ref()?;
+    let (namespace, name) = claim.key.parts();
+    let repair = format!(
+        "if its machine still exists, wait; if it does not, release the address: kubectl annotate ipaddressclaims.{} \
+         {name} --namespace {namespace} {}=UID, with the uid of the claim (docs/reclaim.md)",
+        names::GROUP,
+        names::RELEASE_NOW_ANNOTATION
+    );
+    blocked_by(of_claim(claim), namespace, deletion, snapshot, repair)
+}
+
+fn blocked_address(address: &AddressRow, snapshot: &Snapshot) -> Option<Finding> {
+    let deletion = address.deletion.as_ref()?;
+    let (namespace, name) = address.key.parts();
+    let repair = format!(
+        "see in the log of the controller of the finalizer why it keeps the object: kubectl get ipaddresses.{} {name} \
+         --namespace {namespace} --output yaml",
+        names::GROUP
+    );
+    blocked_by(of_address(address), namespace, deletion, snapshot, repair)
+}
+
+fn blocked_by(
     object: String,
-    plural: &str,
-    (namespace, name): (&str, &str),
+    namespace: &str,
     deletion: &Deletion,
-    now: Timestamp,
+    snapshot: &Snapshot,
+    repair: String,
 ) -> Option<Finding> {
     if deletion.blockers.is_empty() {
         return None;
     }
-    let problem = format!(
-        "it is being deleted, and its address stays allocated until other controllers remove {}: {}; a namespace that \
-         is being deleted waits for it",
+    let mut problem = format!(
+        "it is being deleted, and its address stays allocated until other controllers remove {}: {}",
         counted(deletion.blockers.len(), "finalizer"),
         deletion.blockers.join(", ")
     );
-    let repair = format!(
-        "see in the log of the controller of the finalizer why it keeps the object: kubectl get {plural}.{} {name} \
-         --namespace {namespace} --output yaml",
-        names::GROUP
-    );
+    if snapshot.deleted_namespaces.contains(namespace) {
+        problem.push_str("; the namespace, which is being deleted, waits for it");
+    }
     // Until then the machine is probably being deleted.
-    let severity = if now.duration_since(deletion.since) > USUAL {
+    let severity = if snapshot.now.duration_since(deletion.since) > USUAL {
         Severity::Warning
     } else {
         Severity::Note
     };
-    Some(
-        Check::ReleaseBlocked
-            .finding(object, problem, repair)
-            .since(Some(deletion.since))
-            .at(severity),
-    )
+    let finding = Check::ReleaseBlocked.finding(object, problem, repair);
+    Some(finding.since(Some(deletion.since)).at(severity))
 }

@@ -36,10 +36,11 @@ fn findings(pools: &[PoolRow], claims: &[ClaimRow]) -> Vec<Finding> {
     for key in paused.keys() {
         held.entry(Paused::Pool(key)).or_default();
     }
-    // A claim for a pool that was paused before it was ready has another reason.
+    // A claim for a pool that was paused before it was ready has another reason, and one in deletion
+    // can have none.
     let is_paused = |claim: &&ClaimRow| {
         let says_so = claim.reason.as_deref() == Some(conditions::PAUSED_REASON);
-        says_so || claim.is_waiting() && paused.contains_key(&claim.pool)
+        says_so || (claim.is_waiting() || claim.is_deleting()) && paused.contains_key(&claim.pool)
     };
     for claim in claims.iter().filter(is_paused) {
         held.entry(cause(claim, &paused)).or_default().push(claim);
@@ -99,7 +100,8 @@ fn finding(object: &Paused<'_>, claims: &[&ClaimRow], is_deleted: bool) -> Findi
     if !kept.is_empty() {
         let names = first_names(kept.iter().map(|claim| &claim.key));
         let number = counted(kept.len(), "claim");
-        problem = format!("{problem}; {number} in deletion are not released ({names})");
+        let verb = if kept.len() == 1 { "is" } else { "are" };
+        problem = format!("{problem}; {number} in deletion {verb} not released ({names})");
     }
     let does_harm = is_deleted || !waiting.is_empty() || !kept.is_empty();
     let severity = if does_harm {

@@ -143,6 +143,8 @@ pub(crate) struct Snapshot {
     pub(crate) reservations: Readable<Vec<ReservationRow>>,
     pub(crate) claims: Readable<Claims>,
     pub(crate) slices: Readable<Vec<SliceRow>>,
+    /// The namespaces that are known to be in deletion.
+    pub(crate) deleted_namespaces: BTreeSet<String>,
     /// What cannot be decoded.
     pub(crate) unreadable: Vec<String>,
 }

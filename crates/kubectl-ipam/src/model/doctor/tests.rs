@@ -12,6 +12,7 @@ use super::*;
 use crate::error::MissingRight;
 use crate::load::{Claims, Readable};
 use crate::model::finding::{Finding, Severity};
+use crate::model::{Alerts, Part, PartState, parts};
 use crate::objects::{AddressRow, ClaimRow, PoolRow};
 
 const GROUP: &str = "ipam.cluster.x-k8s.io";
@@ -42,6 +43,7 @@ fn empty() -> Snapshot {
         reservations: Readable::complete(Vec::new()),
         claims: Readable::complete(Claims::default()),
         slices: Readable::complete(Vec::new()),
+        deleted_namespaces: BTreeSet::new(),
         unreadable: Vec::new(),
     }
 }
@@ -425,6 +427,78 @@ fn webhook_that_cannot_be_called_is_found() {
 }
 
 #[test]
+fn manager_whose_webhooks_nobody_calls_is_found() {
+    let serving = |webhooks| DeploymentRow {
+        webhooks,
+        ..deployment(1, 1, true)
+    };
+    let mut snapshot = empty();
+    snapshot.deployments = Readable::complete(vec![serving(WebhookMode::Off)]);
+    assert_eq!(
+        found(&snapshot, Check::WebhookMissing),
+        Vec::<String>::new()
+    );
+    let state_of = |snapshot: &Snapshot, part| {
+        let lines = parts(&diagnosis(snapshot), snapshot, &Alerts::NoOperator);
+        let line = lines.into_iter().find(|line| line.part == part).unwrap();
+        (line.state, line.detail)
+    };
+    snapshot.deployments = Readable::complete(vec![serving(WebhookMode::SelfManaged)]);
+    let problem = "the webhook configuration is missing, so pools are checked by the CustomResourceDefinitions only";
+    let object =
+        "validatingwebhookconfiguration capi-ipam-in-cluster-validating-webhook-configuration";
+    let text = format!("warning {object}: {problem}");
+    assert_eq!(found(&snapshot, Check::WebhookMissing), [text]);
+    let warning = (PartState::Warning, format!("warning: {object}: {problem}"));
+    assert_eq!(state_of(&snapshot, Part::Webhooks), warning);
+    assert_eq!(state_of(&snapshot, Part::Certificate).0, PartState::Unknown);
+
+    snapshot.webhooks = Readable::complete(vec![webhook(Ok(()), Vec::new())]);
+    assert_eq!(
+        found(&snapshot, Check::CertificateInvalid),
+        [
+            "warning service system/webhook: no Secret has the certificate of the webhooks, so a replica that starts \
+             cannot serve them"
+        ]
+    );
+    assert_eq!(state_of(&snapshot, Part::Certificate).0, PartState::Warning);
+    snapshot.deployments = Readable::complete(vec![serving(WebhookMode::Off)]);
+    assert_eq!(state_of(&snapshot, Part::Certificate).0, PartState::Ok);
+}
+
+#[test]
+fn status_does_not_count_what_is_not_served() {
+    let mut snapshot = empty();
+    snapshot.definitions = vec![DefinitionRow {
+        group: GROUP,
+        plural: "ipreservations",
+        is_of_contract: false,
+        versions: Vec::new(),
+        is_supported: false,
+    }];
+    let released = LeaseRow {
+        holder: Some(String::new()),
+        ..lease("system", 0)
+    };
+    snapshot.leases = Readable::complete(vec![released]);
+    let lines = parts(&diagnosis(&snapshot), &snapshot, &Alerts::NoOperator);
+    let detail = |part| lines.iter().find(|line| line.part == part).unwrap();
+    let sweeper = detail(Part::Sweeper);
+    assert_eq!(
+        (sweeper.state, sweeper.detail.as_str()),
+        (
+            PartState::Unknown,
+            "the API server does not serve ipreservations.ipam.cluster.x-k8s.io"
+        )
+    );
+    let text = &detail(Part::Lease).detail;
+    assert!(
+        text.starts_with("no holder in system; the last one released the lease; error: "),
+        "{text}"
+    );
+}
+
+#[test]
 fn several_active_managers_are_found() {
     let event = |instance: &str, age: i64| EventRow {
         instance: instance.to_owned(),
@@ -593,6 +667,31 @@ fn waiting_claims_have_one_finding_for_each_cause() {
 }
 
 #[test]
+fn paused_pool_names_the_claims_that_it_keeps() {
+    let mut kept = claim("a", 60, "");
+    kept["status"]["addressRef"] = json!({"name": "a"});
+    let kept = deleted(kept, 60, &["ipam.cluster.x-k8s.io/ReleaseAddress"]);
+    let snapshot = with(&[paused(pool("p", &range("10.0.0.1")))], &[], &[kept]);
+    let text =
+        "warning InClusterIPPool n/p: it is paused; 1 claim in deletion is not released (n/a)";
+    assert_eq!(found(&snapshot, Check::Paused), [text]);
+    let none = Vec::<String>::new();
+    assert_eq!(found(&snapshot, Check::NotReconciled), none);
+}
+
+#[test]
+fn restored_claim_keeps_its_address_by_a_reservation() {
+    let claims = [claim("a", 60, "AwaitingAddress")];
+    let snapshot = with(&[pool("p", &range("10.0.0.1"))], &[], &claims);
+    let findings = diagnosis(&snapshot).findings;
+    let repairs: Vec<&str> = findings.iter().map(|it| it.repair.as_str()).collect();
+    let expected = "restore its IPAddress; to keep the old address without it: kubectl ipam reserve InClusterIPPool/p \
+                    ADDRESS --namespace n --for n/a, and then remove the finalizer \
+                    ipam.cluster.x-k8s.io/ReleaseAddress from the claim";
+    assert_eq!(repairs, [expected]);
+}
+
+#[test]
 fn oldest_claim_is_the_age_of_a_finding() {
     let claims = [
         claim("a", 60, "PoolExhausted"),
@@ -642,7 +741,7 @@ fn deletions_name_what_keeps_the_object() {
     ];
     let foreign = ["example.com/b", own[0], own[1], "example.com/a"];
     let text = "it is being deleted, and its address stays allocated until other controllers remove 2 finalizers: \
-                example.com/b, example.com/a; a namespace that is being deleted waits for it";
+                example.com/b, example.com/a";
     for (object, expected) in [
         (
             deleted(bound("x"), 60, &foreign),
@@ -664,6 +763,26 @@ fn deletions_name_what_keeps_the_object() {
     assert_eq!(
         found(&snapshot, Check::ReleaseBlocked),
         [format!("note ipaddress n/x: {text}")]
+    );
+    let mut snapshot = with(&[], &[], &[deleted(bound("x"), 60, &foreign)]);
+    snapshot.deleted_namespaces = ["n".to_owned()].into();
+    let waits = "; the namespace, which is being deleted, waits for it";
+    assert_eq!(
+        found(&snapshot, Check::ReleaseBlocked),
+        [format!("note ipaddressclaim n/x: {text}{waits}")]
+    );
+    let findings = diagnosis(&snapshot).findings;
+    let blocked = findings
+        .iter()
+        .find(|it| it.check == Check::ReleaseBlocked)
+        .unwrap();
+    assert!(
+        blocked.repair.contains(
+            "kubectl annotate ipaddressclaims.ipam.cluster.x-k8s.io x --namespace n \
+             ipam.cluster.x-k8s.io/release-now=UID"
+        ),
+        "{}",
+        blocked.repair
     );
     let unreleased = with(&[], &[], &[deleted(bound("x"), 60, &own)]);
     assert_eq!(

@@ -1,9 +1,9 @@
 //! Claims that wait, by their cause. A cause has one finding, whatever number of claims waits for
 //! it: [`cause`] decides which check reports a claim.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use capi_ipam_api::{AddressCounts, PoolKey, advice, conditions};
+use capi_ipam_api::{AddressCounts, PoolKey, advice, conditions, names};
 use jiff::{SignedDuration, Timestamp};
 
 use super::examination::Examination;
@@ -170,10 +170,17 @@ fn unprocessed(snapshot: &Snapshot) -> Vec<Finding> {
             .since(oldest(&claims))
     });
     let mut findings: Vec<Finding> = claims.collect();
+    let pools = snapshot.pools.seen();
+    let paused: HashSet<&PoolKey> = pools
+        .iter()
+        .filter(|pool| pool.paused)
+        .map(|pool| &pool.key)
+        .collect();
+    // That the claims of a paused pool are kept is another finding.
     let unreleased = snapshot.claims.seen().served.iter();
+    let unreleased = unreleased.filter(|claim| !paused.contains(&claim.pool));
     findings.extend(unreleased.filter_map(|claim| not_released(claim, snapshot.now)));
     // The Go provider writes no conditions of pools.
-    let pools = snapshot.pools.seen();
     let unprocessed = pools.iter().filter(|pool| {
         let is_processed = snapshot.is_go_provider || !pool.conditions.is_empty();
         let is_left_alone = pool.paused || pool.is_deleting();
@@ -207,6 +214,28 @@ fn advice_of_status() -> String {
         .to_owned()
 }
 
+/// What to do about a claim that waits for another reason. The machine of a restored claim can use
+/// the old address, so it has to be promised before the claim may get a new one.
+fn repair_of_other(claim: &ClaimRow, reason: &str) -> String {
+    if reason != conditions::AWAITING_ADDRESS {
+        return describe("ipaddressclaims", &claim.key);
+    }
+    let pool = &claim.pool;
+    let namespace = pool
+        .namespace
+        .as_deref()
+        .map(|namespace| format!(" --namespace {namespace}"))
+        .unwrap_or_default();
+    format!(
+        "restore its IPAddress; to keep the old address without it: kubectl ipam reserve {}/{} ADDRESS{namespace} \
+         --for {}, and then remove the finalizer {} from the claim",
+        pool.kind,
+        pool.name,
+        claim.key,
+        names::RELEASE_ADDRESS
+    )
+}
+
 /// Claims that wait for another reason, by pool and reason.
 pub(super) fn other_reasons(snapshot: &Snapshot) -> Examination {
     let mut groups: BTreeMap<(&PoolKey, &str), Vec<&ClaimRow>> = BTreeMap::new();
@@ -223,7 +252,7 @@ pub(super) fn other_reasons(snapshot: &Snapshot) -> Examination {
             claims_wait(claims.iter().copied()),
             message.unwrap_or_default()
         );
-        let repair = first.map(|claim| describe("ipaddressclaims", &claim.key));
+        let repair = first.map(|claim| repair_of_other(claim, reason));
         Check::ClaimsWait
             .finding(full(pool), problem, repair.unwrap_or_default())
             .since(oldest(&claims))

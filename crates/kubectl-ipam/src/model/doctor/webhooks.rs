@@ -1,14 +1,41 @@
 //! The webhooks: whether the API server reaches them, and their certificate.
 
+use capi_ipam_api::installed;
 use jiff::{SignedDuration, Timestamp};
 
 use super::examination::Examination;
-use super::snapshot::{CertificateRow, Snapshot, WebhookRow};
+use super::manifest::apply_for;
+use super::snapshot::{CertificateRow, DeploymentRow, Snapshot, WebhookMode, WebhookRow};
 use crate::model::finding::{Check, Finding, Severity};
 
 /// Validity below which a certificate should have been renewed. The alert
 /// `CapiIpamCertificateExpires` fires at the same time.
 const MIN_VALIDITY: SignedDuration = SignedDuration::from_hours(48);
+
+/// The Deployment of a manager that serves webhooks.
+fn serving(snapshot: &Snapshot) -> Option<&DeploymentRow> {
+    let deployments = snapshot.deployments.seen();
+    deployments
+        .iter()
+        .find(|deployment| deployment.webhooks != WebhookMode::Off)
+}
+
+/// A manager that serves webhooks which the API server does not call.
+pub(super) fn missing(snapshot: &Snapshot) -> Examination {
+    let lists = snapshot.webhooks.as_ref().depends_on(&snapshot.deployments);
+    Examination::compare(&lists, |webhooks| {
+        let Some(deployment) = serving(snapshot).filter(|_| webhooks.is_empty()) else {
+            return Vec::new();
+        };
+        let problem = "the webhook configuration is missing, so pools are checked by the CustomResourceDefinitions only";
+        let object = format!(
+            "validatingwebhookconfiguration {}",
+            installed::WEBHOOK_CONFIGURATION
+        );
+        let repair = apply_for(deployment);
+        vec![Check::WebhookMissing.finding(object, problem.to_owned(), repair)]
+    })
+}
 
 /// Webhook configurations without an authority.
 pub(super) fn untrusted(snapshot: &Snapshot) -> Examination {
@@ -26,6 +53,14 @@ fn inject() -> String {
     "cert-manager's CA injector, or the provider with --webhook-certs=self-managed, writes it; see its log: kubectl \
      logs deployment/cert-manager-cainjector --namespace cert-manager"
         .to_owned()
+}
+
+/// What makes the owner of a certificate create a new one.
+fn renew(secret: &str, namespace: &str) -> String {
+    format!(
+        "delete the Secret {secret}; its owner creates a new certificate: kubectl delete secret {secret} --namespace \
+         {namespace}"
+    )
 }
 
 /// Services without a ready endpoint.
@@ -58,14 +93,13 @@ fn failed_call(webhook: &WebhookRow, failure: &str) -> Finding {
     let namespace = webhook
         .service
         .as_ref()
-        .map_or(capi_ipam_api::installed::NAMESPACE, |(namespace, _)| {
-            namespace.as_str()
-        });
-    let repair = if failure.contains("x509") {
-        format!(
-            "renew the certificate, and see who writes the caBundle: {}",
-            inject()
-        )
+        .map_or(installed::NAMESPACE, |(namespace, _)| namespace.as_str());
+    let repair = if failure.contains("certificate has expired") {
+        let secret = webhook.certificates.seen().first();
+        let secret = secret.map_or(installed::CERTIFICATE_SECRET, |row| row.secret.as_str());
+        renew(secret, namespace)
+    } else if failure.contains("x509") {
+        format!("see who writes the caBundle: {}", inject())
     } else {
         format!("kubectl describe pods --namespace {namespace}")
     };
@@ -76,10 +110,44 @@ fn failed_call(webhook: &WebhookRow, failure: &str) -> Finding {
 /// Certificates that are expired, expire soon, or are not signed by the authority that the API
 /// server has.
 pub(super) fn certificates(snapshot: &Snapshot) -> Examination {
+    let serving = serving(snapshot);
+    if serving.is_some() && snapshot.webhooks.known().is_some_and(Vec::is_empty) {
+        return Examination::not_visible(
+            "the webhook configuration, which names the service of the certificate, is missing",
+        );
+    }
     of_each(snapshot, &|webhook| {
-        let found = certificate_problem(webhook.certificates.seen(), snapshot.now);
+        let found = certificate_problem(webhook.certificates.seen(), snapshot.now)
+            .or_else(|| missing_certificate(webhook, serving?));
         Examination::complete(found).with_unknown(&webhook.certificates, false)
     })
+}
+
+/// No Secret has the certificate. The replicas that run have it in memory or in a file.
+fn missing_certificate(webhook: &WebhookRow, serving: &DeploymentRow) -> Option<Finding> {
+    let (namespace, service) = webhook.service.as_ref()?;
+    if !webhook.certificates.known()?.is_empty() {
+        return None;
+    }
+    let DeploymentRow {
+        namespace: home,
+        name,
+        ..
+    } = serving;
+    let repair = if serving.webhooks == WebhookMode::SelfManaged {
+        format!(
+            "the provider creates it; see its log: kubectl logs deployment/{name} --namespace {home}"
+        )
+    } else {
+        format!(
+            "cert-manager creates it: kubectl describe certificates.cert-manager.io --namespace {namespace}"
+        )
+    };
+    let problem =
+        "no Secret has the certificate of the webhooks, so a replica that starts cannot serve them";
+    let object = format!("service {namespace}/{service}");
+    let finding = Check::CertificateInvalid.finding(object, problem.to_owned(), repair);
+    Some(finding.at(Severity::Warning))
 }
 
 /// A service can have the Secrets of two modes, of which the manager uses one: a good one is
@@ -100,9 +168,7 @@ fn problem(row: &CertificateRow, now: Timestamp) -> Option<Finding> {
         secret,
         facts,
     } = row;
-    let renew = format!(
-        "delete the Secret, and its owner creates it again: kubectl delete secret {secret} --namespace {namespace}"
-    );
+    let renew = renew(secret, namespace);
     let finding = |problem: String, repair: String| {
         Check::CertificateInvalid.finding(format!("secret {namespace}/{secret}"), problem, repair)
     };
