@@ -161,7 +161,7 @@ async fn clusters_of_a_namespace_have_their_own_limit() {
             .await;
         assert!(
             text.contains(&format!(
-                "claims of Cluster {cluster} have the 1 address that"
+                "Cluster {cluster} uses 1 of 1 addresses that the pool allows each Cluster (spec.limits.perCluster)"
             )),
             "{text}"
         );

@@ -49,9 +49,13 @@ async fn claims_bind_and_release_while_a_pool_drains() {
     change(&consumer, json!({"draining": ["10.0.0.1-10.0.0.4"]})).await;
     let text = condition(&consumer, "True", "AddressesInUse").await;
     assert!(
-        text.contains("3 addresses of spec.draining are in use by the claims a, b, c;"),
+        text.contains("3 addresses of spec.draining are in use by the claims "),
         "{text}"
     );
+    for name in ["a", "b", "c"] {
+        let claim = format!("{}/{name}", consumer.namespace);
+        assert!(text.contains(&claim), "{claim}: {text}");
+    }
     wait_for_drained(&consumer, 3).await;
     // 10.0.0.4 is free, but draining.
     for name in ["d", "e"] {
@@ -133,7 +137,7 @@ async fn global_pool_of_prefixes_drains_without_naming_claims() {
         .wait_for_condition(&pools, &pool, "Draining", "True", "AddressesInUse")
         .await;
     assert!(
-        text.contains("1 addresses") && !text.contains("secret"),
+        text.contains("1 address of") && !text.contains("secret"),
         "{text}"
     );
     consumer.create_claim_of(kind, "next", &pool).await;

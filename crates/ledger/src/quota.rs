@@ -85,11 +85,13 @@ impl fmt::Display for LimitReached {
         match cluster {
             Some(cluster) => write!(
                 formatter,
-                "Cluster {cluster} uses {limit} of {limit} addresses that the pool allows each Cluster                  (spec.limits.perCluster)"
+                "Cluster {cluster} uses {limit} of {limit} addresses that the pool allows each Cluster \
+                 (spec.limits.perCluster)"
             ),
             None => write!(
                 formatter,
-                "the namespace uses {limit} of {limit} addresses that the pool allows each namespace                  (spec.limits.perNamespace)"
+                "the namespace uses {limit} of {limit} addresses that the pool allows each namespace \
+                 (spec.limits.perNamespace)"
             ),
         }
     }
