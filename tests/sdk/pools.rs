@@ -224,12 +224,16 @@ async fn waiting_claims_are_bound_when_their_pool_changes() {
     let text = env.consumer.wait_for_reason("a", "PoolNotReady").await;
     assert_eq!(
         text,
-        format!("MemoryPool pool does not exist; {MISSING_POOL}")
+        format!(
+            "MemoryPool {}/pool does not exist; {MISSING_POOL}",
+            env.consumer.namespace
+        )
     );
     env.apply_pool("pool", &json!({"addresses": []}));
     eventually("the claim reports the invalid pool", || async {
         let text = env.consumer.wait_for_reason("a", "PoolNotReady").await;
-        (text == "MemoryPool pool is not valid: spec.addresses is empty").then_some(())
+        text.ends_with("/pool is not valid: spec.addresses is empty")
+            .then_some(())
     })
     .await;
     env.apply_pool("pool", &json!({"addresses": ["10.4.0.1"]}));
@@ -291,8 +295,10 @@ async fn undecodable_pool_is_reported() {
     env.create_claim("a", "broken").await;
     let text = env.consumer.wait_for_reason("a", "PoolNotReady").await;
     assert!(
-        text.starts_with("MemoryPool broken is not valid: ")
-            && text.ends_with("; correct the pool"),
+        text.starts_with(&format!(
+            "MemoryPool {}/broken is not valid: ",
+            env.consumer.namespace
+        )) && text.ends_with("; correct the pool"),
         "{text}"
     );
     assert!(text.contains("expected a sequence"), "{text}");
@@ -362,7 +368,10 @@ async fn address_of_another_claim_is_reported() {
     let text = env.consumer.wait_for_reason("b", "DuplicateAddress").await;
     assert_eq!(
         text,
-        "the provider allocated 10.4.0.1, which IPAddress a of MemoryPool pool has already"
+        format!(
+            "the provider allocated 10.4.0.1, which IPAddress a of MemoryPool {}/pool has already",
+            env.consumer.namespace
+        )
     );
     env.consumer.assert_stays_unbound("b").await;
     // An IPAddress that exists keeps its address.

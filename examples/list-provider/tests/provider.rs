@@ -51,8 +51,11 @@ async fn example_provider_binds_and_releases_claims() {
     assert_eq!(given, ["10.1.0.5", "10.1.0.7"]);
     assert_eq!(
         consumer.wait_for_reason("lost", "PoolNotReady").await,
-        "ListPool nowhere does not exist; create it, or delete the claim, so that its controller creates it with another \
-         pool: a claim cannot be changed"
+        format!(
+            "ListPool {}/nowhere does not exist; create it, or delete the claim, so that its controller creates it \
+             with another pool: a claim cannot be changed",
+            consumer.namespace
+        )
     );
 
     // A claim that is created before its pool is bound as soon as the pool exists.

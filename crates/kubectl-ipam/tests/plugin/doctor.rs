@@ -259,7 +259,7 @@ async fn missing_definition_is_not_the_go_provider() {
     assert!(output.starts_with(finding), "{output}");
     let (code, output, _) = run(admin, &["status"]);
     assert_eq!(code, 5, "{output}");
-    assert!(output.contains("8 of 9 kinds"), "{output}");
+    assert!(output.contains("9 of 10 kinds"), "{output}");
     // The other commands cannot tell what is reserved.
     let (code, _, errors) = run(admin, &["who", "10.0.0.1"]);
     assert_eq!(code, 5, "{errors}");

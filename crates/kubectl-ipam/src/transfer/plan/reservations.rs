@@ -43,8 +43,10 @@ impl<'a> Planner<'a> {
             return self.reserved_for_other_pool(&slot, wanted, other);
         }
         if let Some((other, claim)) = self.slot_lines.get(&slot) {
-            // Two pools of a network exclude the address: one reservation has this effect.
+            // Two pools of a network exclude the address: one reservation has this effect. Both
+            // have to contain it, whichever line is first.
             if claim.is_none() && wanted.claim.is_none() {
+                self.check_contained(&slot, wanted)?;
                 self.is_unchanged();
                 return Ok(());
             }
@@ -150,14 +152,20 @@ impl<'a> Planner<'a> {
         Err(cannot_change(slot, other))
     }
 
-    /// What is wrong with a reservation that has to be created.
-    fn check_reservation(&self, slot: &Slot, wanted: &Wanted) -> Result<(), String> {
+    /// Fails if the pool does not contain the block.
+    fn check_contained(&self, slot: &Slot, wanted: &Wanted) -> Result<(), String> {
         let pool = self.pools.get(&wanted.pool);
         // An invalid specification has its own problem.
         let usable = pool.and_then(|pool| pool.usable.as_ref());
         if usable.is_some_and(|usable| !usable.contains(slot.block)) {
             return Err(format!("{} does not contain {}", wanted.pool, slot.block));
         }
+        Ok(())
+    }
+
+    /// What is wrong with a reservation that has to be created.
+    fn check_reservation(&self, slot: &Slot, wanted: &Wanted) -> Result<(), String> {
+        self.check_contained(slot, wanted)?;
         if let Some(user) = self
             .user(slot)
             .filter(|user| Some(*user) != wanted.claim.as_ref())

@@ -48,6 +48,18 @@ proptest! {
 }
 
 #[test]
+fn order_of_two_pools_that_exclude_one_address_does_not_matter() {
+    let file = "\
+kind,namespace,name,addresses,prefix,network,pool,claim
+IP,team-b,two,10.0.0.2-10.0.0.8,24,lab,,
+GlobalIP,,all,10.0.0.2-10.0.0.7,24,lab,,
+IPReservation,team-b,,10.0.0.8,,,IP/two,
+IPReservation,,,10.0.0.8,,,GlobalIP/all,
+";
+    assert_eq!(check("", file, 386_528_242_998_316_145), Ok(()));
+}
+
+#[test]
 fn laws_hold_for_manifests() {
     let file = "\
 apiVersion: v1
