@@ -241,7 +241,7 @@ async fn address_of_another_pool_is_not_adopted() {
     consumer.wait_for_counts("other", (3, 2, 1, 0)).await;
     consumer.create_claim("a", "web").await;
     let text = consumer
-        .wait_for_message("a", "AllocationFailed", "/other")
+        .wait_for_message("a", "AllocationFailed", "InClusterIPPool other")
         .await;
     assert!(text.contains("delete the IPAddress"), "{text}");
     consumer.assert_stays_unbound("a").await;
