@@ -45,7 +45,7 @@ pub trait ChangeHandler<K>: Send + Sync + 'static {
     fn source_removed(&self, _source: SourceId) {}
 }
 
-/// What a worker is told by the tasks of its controller. The sender of the confirmation is dropped
+/// A message of the tasks of a controller to its worker. The sender of the confirmation is dropped
 /// when a removal is complete.
 pub(super) enum Message<K> {
     /// A source was added.
@@ -311,7 +311,7 @@ impl AddedSource {
     /// reconciled as deleted.
     ///
     /// It waits for reconciles in progress, so a reconcile must not wait for the removal of the
-    /// source of its own object. It goes on if the future is dropped after its first poll.
+    /// source of its own object. The removal continues if the future is dropped after its first poll.
     pub async fn remove(self) {
         self.synced.remove();
         self.removal.run().await;
