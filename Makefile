@@ -17,7 +17,7 @@ IMAGE ?= localhost/capi-ipam
 
 generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml config/self-managed-certs/role.yaml \
   config/webhook/manifests.yaml docs/api.md docs/flags.md docs/metrics.md manifests/ipam-components.yaml \
-  manifests/install.yaml manifests/install-without-cert-manager.yaml crates/kubectl-ipam/generated \
+  manifests/install.yaml manifests/install-without-cert-manager.yaml manifests/registry.yaml crates/kubectl-ipam/generated \
   charts/capi-ipam/files
 
 .PHONY: help
@@ -30,6 +30,11 @@ help: ## List the targets
 demo: rust ## Run a demo against a temporary API server; with ARGS=--stay it keeps running
 	@CARGO='$(CARGO)' hack/demo/build.sh
 	@target/debug/demo $(ARGS)
+
+.PHONY: demo-clusters
+demo-clusters: rust ## Run a demo of two management clusters that share a range through a registry in NATS
+	@CARGO='$(CARGO)' hack/demo/build.sh nats
+	@target/debug/demo-clusters
 
 .PHONY: install-tools
 install-tools: rust ## Install kubectl-ipam, the plugin of kubectl, with cargo, and its tab completion
@@ -131,8 +136,8 @@ cluster-api: ## Build clusterctl and the core manager of Cluster API for the tes
 	@hack/control-plane/ensure.sh cluster-api >/dev/null
 
 .PHONY: test-tools
-test-tools: ## Build helm, Prometheus and the OpenTelemetry collector for the tests, and install Chromium
-	@for set in chromium helm otel-collector prometheus; do hack/control-plane/ensure.sh $$set >/dev/null || exit 1; done
+test-tools: ## Build helm, NATS, Prometheus and the OpenTelemetry collector for the tests, and install Chromium
+	@for set in chromium helm nats otel-collector prometheus; do hack/control-plane/ensure.sh $$set >/dev/null || exit 1; done
 
 .PHONY: fuzz
 fuzz: rust ## Fuzz TARGET until interrupted (ARGS: libFuzzer flags)
@@ -221,6 +226,7 @@ generate: rust ## Generate CRDs, roles, webhooks, the reference pages in docs/ a
 	$(call write,rbac,config/rbac/role.yaml)
 	$(call write,rbac-self-managed-certs,config/self-managed-certs/role.yaml)
 	$(call write,webhooks,config/webhook/manifests.yaml)
+	$(call write,registry,manifests/registry.yaml)
 	$(call write,flags,docs/flags.md)
 	$(call write,metrics,docs/metrics.md)
 	$(call write,api,docs/api.md)

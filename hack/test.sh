@@ -28,6 +28,7 @@ run_one() {
     kubectl-ipam) arguments=(--workspace --test plugin --test krew --test page) ;;
     # Its conformance test runs with that of the in-cluster provider.
     list-provider) arguments=(--workspace --test guide --test late_write --test provider --test size) ;;
+    nats-controller) arguments=(--workspace --test controller --test controller_guide --test team_labels) ;;
     demo) arguments=(--workspace --test demo) ;;
     etcd-provider) arguments=(--manifest-path examples/etcd-provider/Cargo.toml --target-dir target) ;;
     documentation) arguments=(--workspace --doc) ;;
@@ -58,7 +59,7 @@ for file in tests/*.rs tests/*/main.rs; do
   name=$(basename "${file%/main.rs}" .rs)
   [[ " ${names[*]} " == *" $name "* ]] || names+=("$name")
 done
-names+=(kubectl-ipam demo list-provider etcd-provider unit documentation)
+names+=(kubectl-ipam nats nats-controller registry demo list-provider etcd-provider unit documentation)
 
 printf '%s\n' "${names[@]}" | xargs -P "$jobs" -I '{}' bash -c 'run_one {}' ||
   { echo 'some tests failed: see above' >&2; exit 1; }

@@ -4,6 +4,7 @@
 //! - [`pools`]: validates creations, updates and deletions of pools, with warnings about probable
 //!   mistakes;
 //! - [`networks`]: validates creations, updates and deletions of networks;
+//! - [`registries`]: denies the deletion of registries in use;
 //! - [`reservations`]: validates manually created reservations;
 //! - [`conversion`]: converts pools between their versions;
 //! - [`routes`]: the webhook paths.
@@ -14,6 +15,7 @@
 pub mod conversion;
 pub mod networks;
 pub mod pools;
+pub mod registries;
 pub mod reservations;
 pub mod routes;
 
@@ -21,6 +23,7 @@ mod block_names;
 mod deletion;
 mod limits;
 mod scope_changes;
+mod shared_blocks;
 mod view;
 mod warnings;
 

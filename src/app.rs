@@ -3,6 +3,7 @@
 mod api_reference;
 mod generate;
 pub mod rbac;
+mod registry;
 mod webhook_configuration;
 mod webhooks;
 
@@ -64,6 +65,8 @@ enum Generated {
     RbacSelfManagedCerts,
     /// The ValidatingWebhookConfiguration.
     Webhooks,
+    /// What an API server needs that several management clusters use as a registry of blocks.
+    Registry,
     /// A table of all flags, in Markdown.
     Flags,
     /// Tables of all metrics, in Markdown.

@@ -19,6 +19,8 @@
 //! - `metrics`: the counts of pools for Prometheus;
 //! - `slices`: assigns slices of a pool to owners; `slice_return`: returns those that their owners
 //!   no longer need;
+//! - `blocks`: takes and returns blocks of networks that several management clusters share;
+//!   `slices_listed`: when their IPSlices were last listed;
 //! - `networks`: finalizer, block lengths, counts and members of networks; `scope_changes`: moves
 //!   the reservations of pools that join or leave a network;
 //! - `shared_ledger`: the ledger with its lock, and who is notified of its changes;
@@ -26,12 +28,12 @@
 //! - `repairs`: the sweeper, with one file for each repair: it releases abandoned reservations,
 //!   creates missing ones, and reports duplicates;
 //! - `terminating`: enqueues claims that are being deleted when their pool changes;
-//! - `transitions`: logs what changes in the conditions of pools and networks;
 //! - `upgrade`: stores pools of an old version in the current one.
 
 mod access;
 mod adoption;
 mod allocation;
+mod blocks;
 mod context;
 mod cooldown;
 mod deletion_check;
@@ -55,10 +57,10 @@ mod setup;
 mod shared_ledger;
 mod slice_return;
 mod slices;
+mod slices_listed;
 mod standby;
 mod takeover;
 mod terminating;
-mod transitions;
 mod upgrade;
 mod use_check;
 
@@ -69,6 +71,7 @@ use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_provider::advanced::{ClaimOptions, ContractClient, PoolKind};
 use capi_ipam_provider::prelude::ClaimReconciler;
 
+pub use self::blocks::METRICS as REGISTRY_METRICS;
 pub use self::handler::{InClusterAdapter, InClusterHandler};
 pub use self::metrics::{METRICS, PoolMetricsMode};
 pub use self::options::InClusterOptions;

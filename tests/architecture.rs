@@ -72,6 +72,10 @@ const FORBIDDEN_NAMES: &[(&str, &[&str])] = &[
         "crates/contract",
         &["inclusterippool", "inclusterprefixpool", "ipreservation"],
     ),
+    (
+        "crates/nats",
+        &["ipaddress", "ippool", "prefixpool", "ipreservation"],
+    ),
     // The ledger neither locks, waits nor calls anybody.
     (
         "crates/ledger",
@@ -158,7 +162,13 @@ fn kinds_and_ledger_link_no_client() {
     let objects = "capi-ipam-objects";
     let contract = "capi-ipam-contract";
     let api: &[&str] = &[objects, contract, "capi-ipam-ip"];
-    let ledger: &[&str] = &[objects, contract, "capi-ipam-ip", "capi-ipam-api"];
+    let ledger: &[&str] = &[
+        objects,
+        contract,
+        "capi-ipam-ip",
+        "capi-ipam-api",
+        "capi-ipam-protocol",
+    ];
     let rules: [(&str, &[&str]); 4] = [
         (objects, &[]),
         (contract, &[objects]),
@@ -201,6 +211,55 @@ fn test_kit_depends_on_the_sdk_only() {
         own.iter().all(|name| allowed(name)),
         "the test kit works for every provider: {own:?}"
     );
+}
+
+/// Its buckets are a source of the controller crate, and it knows no addresses. Providers that need
+/// no NATS do not link its client.
+#[test]
+fn nats_crate_depends_on_the_controller_crate_only() {
+    let found = dependencies("capi-ipam-nats");
+    for own in found.iter().filter(|name| is_of_workspace(name)) {
+        let is_allowed = ["capi-ipam-controller", "capi-ipam-objects"].contains(&own.as_str());
+        assert!(is_allowed, "capi-ipam-nats depends on {own}");
+    }
+    let has_second_provider = found.iter().any(|name| name == "aws-lc-rs");
+    assert!(!has_second_provider, "one cryptography provider: ring");
+    for package in ["capi-ipam-controller", "capi-ipam-provider"] {
+        let is_absent = dependencies(package)
+            .iter()
+            .all(|name| name != "async-nats");
+        assert!(is_absent, "{package} depends on async-nats");
+    }
+}
+
+/// Without its feature `nats`, the registry does not link the client of NATS.
+#[test]
+fn registry_links_nats_only_with_its_feature() {
+    let package = "capi-ipam-registry";
+    let allowed = [
+        "capi-ipam-api",
+        "capi-ipam-contract",
+        "capi-ipam-controller",
+        "capi-ipam-ip",
+        "capi-ipam-nats",
+        "capi-ipam-objects",
+    ];
+    let found = dependencies(package);
+    for own in found.iter().filter(|name| is_of_workspace(name)) {
+        assert!(
+            allowed.contains(&own.as_str()),
+            "{package} depends on {own}"
+        );
+    }
+    assert!(found.iter().any(|name| name == "async-nats"));
+    let without = dependencies_with(package, &["--no-default-features"]);
+    for unwanted in ["async-nats", "capi-ipam-nats"] {
+        let is_absent = without.iter().all(|name| name != unwanted);
+        assert!(
+            is_absent,
+            "without features, {package} depends on {unwanted}"
+        );
+    }
 }
 
 #[test]
@@ -288,6 +347,11 @@ fn is_of_workspace(name: &str) -> bool {
 
 /// The names of a crate's normal dependencies, direct and indirect.
 fn dependencies(package: &str) -> Vec<String> {
+    dependencies_with(package, &[])
+}
+
+/// The same with more arguments of cargo.
+fn dependencies_with(package: &str, arguments: &[&str]) -> Vec<String> {
     let output = Command::new(env!("CARGO"))
         .args([
             "tree",
@@ -298,6 +362,7 @@ fn dependencies(package: &str) -> Vec<String> {
             "--package",
             package,
         ])
+        .args(arguments)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo can be run");

@@ -9,6 +9,8 @@
     reason = "test code: a failure ends the test"
 )]
 
+#[path = "crds/blocks.rs"]
+mod blocks;
 #[path = "crds/entries.rs"]
 mod entries;
 #[path = "crds/facts.rs"]

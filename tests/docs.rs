@@ -307,6 +307,10 @@ fn pages_give_the_advice_of_the_code() {
     ];
     let pool = capi_ipam_api::PoolKey::new(capi_ipam_api::InClusterKind::IPPool, Some("n"), "p");
     assert!(advice::pool_deleting(&pool).starts_with(&format!("{kept}, {deleting}")));
+    let network = "create an IPNetwork that allows the namespaces, and name the same IPNetwork in spec.network of all \
+                   of them";
+    let overlap = advice::overlap(&capi_ipam_api::Scope::Pool(pool), true);
+    assert!(overlap.contains(network), "{overlap}");
     for (page, advice) in [
         (conditions, advice::MISSING_POOL),
         (conditions, advice::MISSING_CLUSTER),
@@ -317,6 +321,8 @@ fn pages_give_the_advice_of_the_code() {
         (runbook, advice::DUPLICATE),
         (troubleshooting, advice::DUPLICATE),
         ("docs/networks.md", advice::DUPLICATE),
+        ("docs/networks.md", network),
+        (runbook, network),
         (conditions, advice::PAUSED),
         (troubleshooting, advice::PAUSED),
         (conditions, kept),

@@ -20,6 +20,7 @@ mod alternation;
 mod api_client;
 mod background;
 mod baseline;
+mod blocks;
 mod claim_watch;
 mod cluster;
 mod compare;
@@ -50,6 +51,7 @@ use options::{Options, Series};
 use outcome::Outcome;
 use rounds::Rounds;
 use seed::Seeded;
+use support::registry::Hub;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
@@ -63,7 +65,8 @@ async fn main() {
         return;
     }
     let started = Instant::now();
-    until_interrupted(run(&options, &mut outcomes, started)).await;
+    let measurements = Box::pin(run(&options, &mut outcomes, started));
+    until_interrupted(measurements).await;
     println!(
         "\nAll series, after {:.0} s:",
         started.elapsed().as_secs_f64()
@@ -162,6 +165,10 @@ async fn run_on_empty_pools(cluster: &mut Cluster<'_>, series: Series) -> Outcom
         Series::TwoManagers => managers::run(cluster, series.name(), count).await,
         Series::Slices10000 => {
             slices::run(cluster, series.name(), options.scaled(10_000), count).await
+        }
+        Series::BlocksNats => blocks::run(cluster, series.name(), count, Hub::nats()).await,
+        Series::BlocksKubernetes => {
+            blocks::run(cluster, series.name(), count, Hub::kubernetes()).await
         }
         Series::Idle => idle::run(cluster, count).await,
         _ => {

@@ -132,6 +132,13 @@ pub(crate) enum Series {
     /// 1,000 owners with 10,000 slices: a restart, and 1,000 claims.
     #[value(name = "slices-10000")]
     Slices10000,
+    /// 500 claims in a network that shares blocks through NATS, beside a network that does not; new
+    /// blocks; a list of 10,000 records.
+    #[value(name = "blocks-nats")]
+    BlocksNats,
+    /// The same through another API server.
+    #[value(name = "blocks-kubernetes")]
+    BlocksKubernetes,
     /// One claim at a time, while the IPAddresses of 10,000 bound claims are repaired after a
     /// restore.
     #[value(name = "repair-10000")]
@@ -187,7 +194,11 @@ impl Series {
     /// The number of claims of the series.
     fn count(self) -> usize {
         match self {
-            Self::Empty500 | Self::FinalizerAtCreation | Self::TwoManagers => 500,
+            Self::Empty500
+            | Self::FinalizerAtCreation
+            | Self::TwoManagers
+            | Self::BlocksNats
+            | Self::BlocksKubernetes => 500,
             Self::Empty3000 | Self::Pools50 => 3_000,
             Self::Empty10000
             | Self::Repair10000

@@ -8,6 +8,7 @@
 #   ensure.sh cluster-api     the folder with clusterctl, and the core manager of Cluster API under the name core
 #   ensure.sh helm            the folder with helm
 #   ensure.sh otel-collector  the folder with an OpenTelemetry collector
+#   ensure.sh nats            the folder with nats-server
 #   ensure.sh prometheus      the folder with prometheus and promtool
 #   ensure.sh go-provider     the folder with the Go in-cluster provider, under the name cluster-api-ipam-provider-in-cluster
 #   ensure.sh chromium        the folder with chromium and chromedriver, which Debian's packages install
@@ -68,6 +69,7 @@ check_versions() {
   requires helm helm.sh/helm/v4 "$HELM_VERSION"
   requires go-provider sigs.k8s.io/cluster-api-ipam-provider-in-cluster "$GO_PROVIDER_VERSION"
   requires prometheus github.com/prometheus/prometheus "$PROMETHEUS_VERSION"
+  requires nats github.com/nats-io/nats-server/v2 "$NATS_VERSION"
 }
 
 # === Go ===
@@ -102,16 +104,22 @@ stamp_flags() {
 }
 
 # progress SET TOTAL: reads the names of the packages that Go builds and prints what part of TOTAL they are. Other lines
-# are errors.
+# are errors. This is a loop of the shell, since some versions of awk read their input in blocks, and so print the parts
+# only at the end.
 progress() {
-  awk -v set="$1" -v total="$2" '
-    /^[[:alnum:]._\/~+-]+$/ {
-      part = int(10 * ++built / total)
-      if (part > shown && part < 10) { shown = part; printf "control plane: %d %% of the packages of %s\n", 10 * part, set }
-      next
-    }
-    { print }
-  ' >&2
+  local set=$1 total=$2 line part built=0 shown=0
+  while IFS= read -r line; do
+    if [[ ! $line =~ ^[[:alnum:]._/~+-]+$ ]]; then
+      printf '%s\n' "$line" >&2
+      continue
+    fi
+    built=$((built + 1))
+    part=$((10 * built / total))
+    if ((part > shown && part < 10)); then
+      shown=$part
+      printf 'control plane: %d %% of the packages of %s\n' $((10 * part)) "$set" >&2
+    fi
+  done
 }
 
 # go_build SET FOLDER PACKAGE...: builds packages of a set in one run.
@@ -216,7 +224,7 @@ ensure_built() {
   complete "$folder" "$@" && return
   mapfile -t missing < <(missing_in "$folder" "$@")
   begin kubernetes "${missing[*]} (Kubernetes $KUBERNETES_VERSION, etcd $ETCD_VERSION): once on this machine," \
-    'up to 8 minutes on 2 cores'
+    'up to 11 minutes on 2 cores'
   for program in "${missing[@]}"; do
     if [[ $program == etcd ]]; then
       go_build etcd "$work" go.etcd.io/etcd/server/v3
@@ -299,6 +307,19 @@ programs_of() {
   printf '%s\n' "$folder"
 }
 
+nats() {
+  local folder=$cache/nats-$NATS_VERSION
+  if ! complete "$folder" nats-server; then
+    take_lock
+    if ! complete "$folder" nats-server; then
+      begin nats "nats-server $NATS_VERSION: once on this machine, about a minute on 2 cores"
+      go_build nats "$work" github.com/nats-io/nats-server/v2
+      finish "$folder"
+    fi
+  fi
+  printf '%s\n' "$folder"
+}
+
 # chromium and chromedriver of one version: those in PATH, or else those of Debian.
 chromium() {
   local driver
@@ -372,9 +393,10 @@ case ${1:-programs} in
       sigs.k8s.io/cluster-api-ipam-provider-in-cluster
     ;;
   helm) programs_of helm "$HELM_VERSION" helm helm.sh/helm/v4/cmd/helm ;;
+  nats) nats ;;
   prometheus)
     programs_of prometheus "$PROMETHEUS_VERSION" 'Prometheus and promtool' \
       github.com/prometheus/prometheus/cmd/{prometheus,promtool}
     ;;
-  *) die "unknown argument '$1' (expected none, 'chromium', 'crds', 'cluster-api', 'go-provider', 'helm', 'otel-collector', 'prometheus', 'server' or 'typescript')" ;;
+  *) die "unknown argument '$1' (expected none, 'chromium', 'crds', 'cluster-api', 'go-provider', 'helm', 'nats', 'otel-collector', 'prometheus', 'server' or 'typescript')" ;;
 esac

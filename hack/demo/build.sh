@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Builds what the demo needs: etcd, kube-apiserver and kubectl, unless the machine has them, and at the same time the
 # manager, the plugin of kubectl and the demo itself.
+#
+#   hack/demo/build.sh         for `make demo`
+#   hack/demo/build.sh nats    for `make demo-clusters`, with nats-server
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 
@@ -16,4 +19,7 @@ fi
 wait "$programs"
 # The definitions of Cluster API are part of a Go module.
 hack/control-plane/ensure.sh crds >/dev/null
+if [ "${1:-}" = nats ]; then
+  hack/control-plane/ensure.sh nats >/dev/null
+fi
 trap - EXIT

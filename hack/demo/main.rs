@@ -3,20 +3,18 @@
 //! releases some. In a terminal all programs then keep running until Enter is pressed, with `--stay`
 //! until Ctrl-C.
 
-#![allow(
-    clippy::print_stdout,
-    clippy::expect_used,
-    reason = "it prints its results"
-)]
+#![allow(clippy::expect_used, reason = "a failure ends the demo with a message")]
 
-use std::io::{self, IsTerminal};
-use std::process::Command;
+use std::io::{self, ErrorKind, IsTerminal};
 use std::time::{Duration, Instant};
 
 use support::control_plane::{ControlPlane, Options};
 use support::manager::{Manager, built};
 use support::process::Supervised;
 use support::webhooks::Webhooks;
+
+use demo_steps::output::{print, print_command, print_indented, say};
+use demo_steps::{done, show, show_plugin};
 
 const POOL: &str = "\
 apiVersion: ipam.cluster.x-k8s.io/v1alpha2
@@ -60,26 +58,35 @@ spec:
     label: topology/rack
 ";
 
-fn main() {
-    say("Starting etcd and kube-apiserver, and installing the CRDs …");
+/// Ends without a word if nobody reads the output any longer, as in `make demo | head`. All programs
+/// are stopped nevertheless.
+fn main() -> io::Result<()> {
+    match run() {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+fn run() -> io::Result<()> {
+    say("Starting etcd and kube-apiserver, and installing the CRDs …")?;
     let started = Instant::now();
     let control_plane = ControlPlane::start(Options::default());
-    done(started);
+    done(started)?;
 
-    say("Starting the provider …");
+    say("Starting the provider …")?;
     let started = Instant::now();
     let webhooks = Webhooks::new(&control_plane);
     let flags = webhooks.flags();
     let mut manager = Manager::start(&control_plane, &flags.each_ref().map(String::as_str));
     webhooks.register(&control_plane);
-    done(started);
+    done(started)?;
 
-    say("An operator creates a pool:");
-    println!("{POOL}");
+    say("An operator creates a pool:")?;
+    print(POOL)?;
     control_plane.kubectl_apply("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: demo\n");
     control_plane.kubectl_apply(POOL);
 
-    say("An invalid change is denied, and the message names the field:");
+    say("An invalid change is denied, and the message names the field:")?;
     show_denied(
         &control_plane,
         &[
@@ -91,9 +98,11 @@ fn main() {
             "-p",
             r#"{"spec":{"gateway":"10.0.0.300"}}"#,
         ],
-    );
+    )?;
 
-    say("A machine controller creates a claim for each of five machines, and waits for addresses:");
+    say(
+        "A machine controller creates a claim for each of five machines, and waits for addresses:",
+    )?;
     let claims: String = (0..5).map(claim).collect();
     let started = Instant::now();
     control_plane.kubectl_apply(&claims);
@@ -106,11 +115,11 @@ fn main() {
         "--for=condition=Ready",
         "--timeout=30s",
     ]);
-    done(started);
-    show_addresses(&control_plane);
-    show_pool(&control_plane, 5);
+    done(started)?;
+    show_addresses(&control_plane)?;
+    show_pool(&control_plane, 5)?;
 
-    say("Addresses in use cannot be removed from a pool:");
+    say("Addresses in use cannot be removed from a pool:")?;
     let fewer = r#"{"spec":{"addresses":["10.0.0.50-10.0.0.99"]}}"#;
     show_denied(
         &control_plane,
@@ -123,9 +132,9 @@ fn main() {
             "-p",
             fewer,
         ],
-    );
+    )?;
 
-    say("Machines 1 and 3 are deleted; their addresses are released:");
+    say("Machines 1 and 3 are deleted; their addresses are released:")?;
     control_plane.kubectl(&[
         "-n",
         "demo",
@@ -135,10 +144,10 @@ fn main() {
         "machine-3",
         "--timeout=30s",
     ]);
-    show_addresses(&control_plane);
-    show_pool(&control_plane, 3);
+    show_addresses(&control_plane)?;
+    show_pool(&control_plane, 3)?;
 
-    say("The next machine gets the lowest free address:");
+    say("The next machine gets the lowest free address:")?;
     control_plane.kubectl_apply(&claim(5));
     control_plane.kubectl(&[
         "-n",
@@ -148,12 +157,12 @@ fn main() {
         "--for=condition=Ready",
         "--timeout=30s",
     ]);
-    show_addresses(&control_plane);
+    show_addresses(&control_plane)?;
 
-    say("Each address has a reservation, whose creation guarantees that the address is unique:");
-    show(&control_plane, &["get", "ipreservations"]);
+    say("Each address has a reservation, whose creation guarantees that the address is unique:")?;
+    show(&control_plane, &["get", "ipreservations"])?;
 
-    say("A claim reports its state:");
+    say("A claim reports its state:")?;
     let conditions =
         "-o=jsonpath={.status.conditions[0].type}: {.status.conditions[0].reason}{\"\\n\"}";
     show(
@@ -166,18 +175,18 @@ fn main() {
             "machine-5",
             conditions,
         ],
-    );
+    )?;
 
-    say("`kubectl ipam` shows the pool with a map of its addresses:");
-    show_plugin(&control_plane, &["show", "rack-1", "--namespace", "demo"]);
+    say("`kubectl ipam` shows the pool with a map of its addresses:")?;
+    show_plugin(&control_plane, &["show", "rack-1", "--namespace", "demo"])?;
 
-    show_network(&control_plane);
-    show_slices(&control_plane);
+    show_network(&control_plane)?;
+    show_slices(&control_plane)?;
 
     // In a script nobody would press a key.
     let stays = std::env::args().any(|argument| argument == "--stay");
     if stays || io::stdin().is_terminal() {
-        let page = show_how_to_try(&control_plane, stays);
+        let page = show_how_to_try(&control_plane, stays)?;
         if stays {
             loop {
                 std::thread::park();
@@ -190,19 +199,19 @@ fn main() {
         drop(page);
     }
     manager.stop();
-    say("Done. All programs have been stopped.");
+    say("Done. All programs have been stopped.")
 }
 
-fn show_addresses(control_plane: &ControlPlane) {
+fn show_addresses(control_plane: &ControlPlane) -> io::Result<()> {
     let resource = "ipaddresses.ipam.cluster.x-k8s.io";
-    show(control_plane, &["-n", "demo", "get", resource]);
+    show(control_plane, &["-n", "demo", "get", resource])
 }
 
-fn show_network(control_plane: &ControlPlane) {
+fn show_network(control_plane: &ControlPlane) -> io::Result<()> {
     say(
         "A network takes in all pools of the cluster, also those in use; their specifications do not change:",
-    );
-    println!("{NETWORK}");
+    )?;
+    print(NETWORK)?;
     control_plane.kubectl_apply(NETWORK);
     control_plane.kubectl(&[
         "wait",
@@ -210,9 +219,9 @@ fn show_network(control_plane: &ControlPlane) {
         "--for=condition=Ready",
         "--timeout=30s",
     ]);
-    show(control_plane, &["get", "ipnetworks"]);
+    show(control_plane, &["get", "ipnetworks"])?;
 
-    say("Another pool with the same addresses allocates none that is in use:");
+    say("Another pool with the same addresses allocates none that is in use:")?;
     control_plane.kubectl_apply(&POOL.replace("name: rack-1", "name: rack-1-copy"));
     control_plane.kubectl_apply(&claim(6).replace("name: rack-1", "name: rack-1-copy"));
     let wait = [
@@ -224,19 +233,19 @@ fn show_network(control_plane: &ControlPlane) {
         "--timeout=30s",
     ];
     control_plane.kubectl(&wait);
-    show_addresses(control_plane);
+    show_addresses(control_plane)?;
     control_plane.kubectl(&[
         "wait",
         "ipnetwork/site",
         "--for=jsonpath={.status.used}=5",
         "--timeout=30s",
     ]);
-    show_plugin(control_plane, &["networks"]);
+    show_plugin(control_plane, &["networks"])
 }
 
-fn show_slices(control_plane: &ControlPlane) {
-    say("A pool can be divided into slices: each rack gets the addresses of one block:");
-    println!("{SLICES}");
+fn show_slices(control_plane: &ControlPlane) -> io::Result<()> {
+    say("A pool can be divided into slices: each rack gets the addresses of one block:")?;
+    print(SLICES)?;
     control_plane.kubectl_apply(SLICES);
     for (number, rack) in [(7, "r1"), (8, "r2"), (9, "r1")] {
         let labelled = format!("metadata:\n  labels:\n    topology/rack: {rack}\n");
@@ -254,8 +263,8 @@ fn show_slices(control_plane: &ControlPlane) {
             "--timeout=30s",
         ]);
     }
-    show_addresses(control_plane);
-    show(control_plane, &["get", "ipslices"]);
+    show_addresses(control_plane)?;
+    show(control_plane, &["get", "ipslices"])
 }
 
 fn claim(number: u32) -> String {
@@ -266,50 +275,11 @@ fn claim(number: u32) -> String {
     )
 }
 
-fn say(text: &str) {
-    println!("\n\u{1b}[1m{text}\u{1b}[0m");
-}
-
-fn done(started: Instant) {
-    println!("  took {:.1} s", started.elapsed().as_secs_f64());
-}
-
-fn show(control_plane: &ControlPlane, arguments: &[&str]) {
-    let shown: Vec<String> = arguments
-        .iter()
-        .map(|word| {
-            if word.contains(['{', ',']) {
-                format!("'{word}'")
-            } else {
-                (*word).to_owned()
-            }
-        })
-        .collect();
-    println!("$ kubectl {}", shown.join(" "));
-    for line in control_plane.kubectl(arguments).lines() {
-        println!("  {line}");
-    }
-}
-
-/// Runs the plugin of kubectl.
-fn show_plugin(control_plane: &ControlPlane, arguments: &[&str]) {
-    println!("$ kubectl ipam {}", arguments.join(" "));
-    let output = Command::new(built("kubectl-ipam"))
-        .arg("--kubeconfig")
-        .arg(control_plane.kubeconfig())
-        .args(arguments)
-        .output()
-        .expect("kubectl-ipam can be started");
-    for line in String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).lines() {
-        println!("  {line}");
-    }
-}
-
 /// Starts the page of `kubectl ipam`, and prints what to try with the running programs.
-fn show_how_to_try(control_plane: &ControlPlane, stays: bool) -> Supervised {
+fn show_how_to_try(control_plane: &ControlPlane, stays: bool) -> io::Result<Supervised> {
     let (kubectl, plugin) = (control_plane.kubectl_program(), built("kubectl-ipam"));
-    say("`kubectl ipam web` serves a page with the pool. Open it in a browser:");
-    println!("$ kubectl ipam web");
+    say("`kubectl ipam web` serves a page with the pool. Open it in a browser:")?;
+    print("$ kubectl ipam web")?;
     let kubeconfig = control_plane.kubeconfig().display().to_string();
     let (arguments, log) = (
         ["--kubeconfig", &kubeconfig, "web"],
@@ -320,38 +290,38 @@ fn show_how_to_try(control_plane: &ControlPlane, stays: bool) -> Supervised {
     while !page.output().contains("Ctrl-C") && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(50));
     }
-    page.output().lines().for_each(|line| println!("  {line}"));
+    print_indented(&page.output())?;
 
     let end = if stays { "Ctrl-C" } else { "you press Enter" };
     say(&format!(
         "The programs keep running until {end}. Try, in another terminal:"
-    ));
+    ))?;
     let folders = [kubectl, plugin]
         .map(|program| program.parent().map(|folder| folder.display().to_string()));
-    println!("  export KUBECONFIG={kubeconfig}");
-    println!(
-        "  export PATH={}:$PATH",
-        folders.into_iter().flatten().collect::<Vec<_>>().join(":")
-    );
-    println!("  kubectl ipam show rack-1 --namespace demo");
-    println!("  kubectl ipam who 10.0.0.10");
-    println!("  kubectl delete ipaddressclaim machine-0 --namespace demo");
-    page
+    print(&format!("  export KUBECONFIG={kubeconfig}"))?;
+    let folders: Vec<String> = folders.into_iter().flatten().collect();
+    print(&format!("  export PATH={}:$PATH", folders.join(":")))?;
+    print("  kubectl ipam show rack-1 --namespace demo")?;
+    print("  kubectl ipam who 10.0.0.10")?;
+    print("  kubectl delete ipaddressclaim machine-0 --namespace demo")?;
+    Ok(page)
 }
 
 /// Shows how the API server denies a command.
-fn show_denied(control_plane: &ControlPlane, arguments: &[&str]) {
+fn show_denied(control_plane: &ControlPlane, arguments: &[&str]) -> io::Result<()> {
     let error = control_plane
         .try_kubectl(arguments)
         .expect_err("the command is denied");
-    // The command, and the error output of kubectl.
-    let (command, answer) = error.split_once(": ").unwrap_or((&error, ""));
-    println!("$ {command}\n  {}", answer.trim_end());
+    // The error begins with the command.
+    let command = format!("kubectl {}: ", arguments.join(" "));
+    let answer = error.strip_prefix(&command).unwrap_or(&error);
+    print_command("kubectl", arguments)?;
+    print_indented(answer)
 }
 
 /// Shows the pool when its counts, which are written with a delay, show this number of addresses in
 /// use.
-fn show_pool(control_plane: &ControlPlane, used: u32) {
+fn show_pool(control_plane: &ControlPlane, used: u32) -> io::Result<()> {
     let get = ["-n", "demo", "get", "inclusterippools"];
     let path = "-o=jsonpath={.items[0].status.ipAddresses.used}";
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -360,5 +330,5 @@ fn show_pool(control_plane: &ControlPlane, used: u32) {
     {
         std::thread::sleep(Duration::from_millis(50));
     }
-    show(control_plane, &get);
+    show(control_plane, &get)
 }

@@ -11,9 +11,9 @@ use kube::core::response::StatusCause;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::deletion::{is_unchecked, require_complete};
-use super::scope_changes;
+use super::deletion::{is_unchecked, metadata, require_complete};
 use super::view::View;
+use super::{scope_changes, shared_blocks};
 
 /// Decides on a request for a network.
 pub fn review(request: &AdmissionRequest, view: &dyn View) -> Decision {
@@ -21,7 +21,11 @@ pub fn review(request: &AdmissionRequest, view: &dyn View) -> Decision {
         return Ok(Vec::new());
     }
     match request.operation {
-        Operation::Create | Operation::Update => write(&decode(request.object.as_ref())?, view),
+        Operation::Create | Operation::Update => {
+            // Its specification may be of another version.
+            let old = decode(request.old_object.as_ref()).ok();
+            write(&decode(request.object.as_ref())?, old.as_ref(), view)
+        }
         Operation::Delete => {
             delete(&metadata(request.old_object.as_ref()), view).map(|()| Vec::new())
         }
@@ -38,16 +42,7 @@ fn decode(object: Option<&Value>) -> Result<IPNetwork, Box<Status>> {
     })
 }
 
-/// The metadata of a network that is deleted: its specification may be of another version and
-/// cannot prevent that.
-fn metadata(object: Option<&Value>) -> ObjectMeta {
-    let metadata = object.and_then(|object| object.get("metadata"));
-    metadata
-        .and_then(|metadata| ObjectMeta::deserialize(metadata).ok())
-        .unwrap_or_default()
-}
-
-fn write(network: &IPNetwork, view: &dyn View) -> Decision {
+fn write(network: &IPNetwork, old: Option<&IPNetwork>, view: &dyn View) -> Decision {
     if network.metadata.deletion_timestamp.is_some() {
         return Ok(Vec::new());
     }
@@ -55,6 +50,7 @@ fn write(network: &IPNetwork, view: &dyn View) -> Decision {
         Ok(_) => {
             let mut warnings = network_warnings(&network.spec);
             warnings.extend(scope_changes::of_network(&view.scope_changes(network)));
+            warnings.extend(shared_blocks::of_network(network, old, view));
             Ok(warnings)
         }
         Err(problems) => {
@@ -102,6 +98,9 @@ fn cause(problem: &NetworkProblem) -> StatusCause {
         }
         NetworkProblem::Selector(SelectorProblem { field, source }) => {
             denial::invalid_value(field, &json!(null), source)
+        }
+        NetworkProblem::Blocks(problem) => {
+            denial::invalid_value(&problem.field, &problem.value, &problem.text)
         }
     }
 }

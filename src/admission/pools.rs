@@ -102,13 +102,17 @@ fn check_limits(new: &Pool, request: &AdmissionRequest) -> Result<(), Box<Status
 fn check(spec: &PoolSpec) -> Result<UsableBlocks, Vec<StatusCause>> {
     let usable = spec.usable();
     let problems = spec.field_problems(usable.as_ref().ok());
-    let of_fields = problems
-        .iter()
-        .map(|problem| denial::invalid_value(&problem.field, &problem.value, &problem.text));
+    let mut causes = Vec::new();
+    if let Err(of_addresses) = &usable {
+        causes.extend(of_addresses.iter().map(cause));
+    }
+    for problem in &problems {
+        let cause = denial::invalid_value(&problem.field, &problem.value, &problem.text);
+        causes.push(cause);
+    }
     match usable {
-        Ok(usable) if problems.is_empty() => Ok(usable),
-        Ok(_) => Err(of_fields.collect()),
-        Err(of_addresses) => Err(of_addresses.iter().map(cause).chain(of_fields).collect()),
+        Ok(usable) if causes.is_empty() => Ok(usable),
+        _ => Err(causes),
     }
 }
 

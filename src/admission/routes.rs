@@ -9,7 +9,7 @@ use capi_ipam_webhook::review::AdmissionRequest;
 use serde_json::Value;
 
 use super::view::View;
-use super::{conversion, networks, pools, reservations};
+use super::{conversion, networks, pools, registries, reservations};
 
 /// The path of conversion webhooks.
 pub const CONVERT: &str = CONVERSION_PATH;
@@ -18,6 +18,9 @@ pub const VALIDATE_RESERVATION: &str = "/validate-ipam-cluster-x-k8s-io-v1alpha2
 
 /// The path of the validating webhook of networks.
 pub const VALIDATE_NETWORK: &str = "/validate-ipam-cluster-x-k8s-io-v1alpha2-ipnetwork";
+
+/// The path of the validating webhook of registries.
+pub const VALIDATE_REGISTRY: &str = "/validate-ipam-cluster-x-k8s-io-v1alpha2-ipregistry";
 
 macro_rules! paths {
     ($kind:literal) => {
@@ -33,13 +36,18 @@ pub fn all(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
     let endpoints = InClusterKind::ALL
         .into_iter()
         .fold(endpoints, |endpoints, kind| pool(kind, endpoints, view));
-    let (of_reservations, of_networks) = (Arc::clone(view), Arc::clone(view));
+    let of_reservations = Arc::clone(view);
+    let of_networks = Arc::clone(view);
+    let of_registries = Arc::clone(view);
     endpoints
         .review(VALIDATE_RESERVATION, move |request: &AdmissionRequest| {
             reservations::review(request, of_reservations.as_ref())
         })
         .review(VALIDATE_NETWORK, move |request: &AdmissionRequest| {
             networks::review(request, of_networks.as_ref())
+        })
+        .review(VALIDATE_REGISTRY, move |request: &AdmissionRequest| {
+            registries::review(request, of_registries.as_ref())
         })
         .convert(CONVERT, |object: Value, desired: &str| {
             conversion::convert(object, desired).map_err(|error| error.to_string())

@@ -87,12 +87,18 @@ pub(super) fn of_network(changes: &[ScopeChange]) -> Vec<String> {
 
 /// The number of affected addresses, and the pools that have them; `None` without one.
 fn affected<'a>(changes: impl Iterator<Item = &'a ScopeChange>) -> Option<(String, String)> {
-    let affected: Vec<&ScopeChange> = changes
-        .filter(|change| !change.affected.is_empty())
-        .collect();
-    let count = affected.iter().map(|change| change.affected.len()).sum();
-    let pools = AUDIENCE.pools(affected.iter().map(|change| &change.pool));
-    (count > 0).then(|| (in_use(count), pools))
+    let mut count = 0_usize;
+    let mut pools = Vec::new();
+    for change in changes {
+        if !change.affected.is_empty() {
+            count = count.saturating_add(change.affected.len());
+            pools.push(&change.pool);
+        }
+    }
+    if count == 0 {
+        return None;
+    }
+    Some((in_use(count), AUDIENCE.pools(pools)))
 }
 
 fn in_use(count: usize) -> String {

@@ -39,6 +39,23 @@ pub trait View: Send + Sync + 'static {
         NetworkView::default()
     }
 
+    /// Whether there is no registry of this name. False before all are listed.
+    fn lacks_registry(&self, _name: &str) -> bool {
+        false
+    }
+
+    /// The networks that share blocks through a registry, and those with blocks of it that are not
+    /// returned yet.
+    fn networks_of_registry(&self, _name: &str) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The length of the blocks that a network shares with other management clusters; `None` if it
+    /// shares none, or if the length is not known yet.
+    fn shared_block_length(&self, _network: &str, _family: Family) -> Option<u8> {
+        None
+    }
+
     /// The scope of a pool, and its blocks if its spec is valid. `None` if the pool does not exist.
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)>;
 

@@ -8,7 +8,7 @@ use capi_ipam_api::{
 use capi_ipam_ip::UsableBlocks;
 
 use super::view::View;
-use super::{conversion, scope_changes};
+use super::{conversion, scope_changes, shared_blocks};
 
 /// Returns the warnings about a valid pool. `old` is the pool before the write.
 pub(super) fn of(
@@ -47,6 +47,7 @@ pub(super) fn of(
     }
     let change = view.scope_change(key, pool);
     warnings.extend(scope_changes::of_pool(&change, pool, old));
+    warnings.extend(shared_blocks::of_pool(pool, &change.after, usable, view));
     let overlapping = view.overlapping(key, &change.after, usable);
     if !overlapping.is_empty() {
         warnings.extend(overlap_warnings(

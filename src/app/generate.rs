@@ -8,7 +8,7 @@ use clap::CommandFactory;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Flags, Generated, api_reference, rbac, webhook_configuration};
+use super::{Flags, Generated, api_reference, rbac, registry, webhook_configuration};
 use crate::in_cluster;
 
 /// The beginning of docs/flags.md.
@@ -75,6 +75,13 @@ fn text(file: Generated) -> Result<String, GenerateError> {
         Generated::Rbac => documents(&rbac::documents()),
         Generated::RbacSelfManagedCerts => documents(&rbac::self_managed_certs_documents()),
         Generated::Webhooks => documents(&webhook_configuration::documents()),
+        Generated::Registry => {
+            let definitions = crds::hub()?.into_iter().map(serde_json::to_value);
+            let definitions = definitions.collect::<Result<_, _>>();
+            documents(&registry::documents(
+                definitions.map_err(GenerateError::Json)?,
+            ))
+        }
         Generated::Flags => Ok(flags()),
         Generated::Metrics => Ok(metrics()),
         Generated::Api => api_reference::page(&crds::all()?).map_err(GenerateError::Json),
@@ -143,6 +150,10 @@ fn metrics() -> String {
     let mut text = String::from(METRICS_HEAD);
     for (title, descriptions) in [
         ("Pools and addresses", in_cluster::METRICS),
+        (
+            "Registries that several management clusters share",
+            in_cluster::REGISTRY_METRICS,
+        ),
         ("Claims", capi_ipam_provider::advanced::METRICS),
         (
             "Controllers and requests, of every provider of the SDK",

@@ -93,6 +93,13 @@ pub const CLUSTER_RULES: &[Rule] = &[
     },
     Rule {
         group: names::GROUP,
+        resources: &["ipreservations/status", "ipslices/status"],
+        names: &[],
+        verbs: &["patch"],
+        reason: "report reservations and slices without effect",
+    },
+    Rule {
+        group: names::GROUP,
         resources: &["ipslices"],
         names: &[],
         verbs: &["get", "list", "watch", "create", "patch", "delete"],
@@ -113,11 +120,32 @@ pub const CLUSTER_RULES: &[Rule] = &[
         reason: "block lengths, members and conditions of networks",
     },
     Rule {
+        group: names::GROUP,
+        resources: &["ipregistries"],
+        names: &[],
+        verbs: &["list", "watch"],
+        reason: "the registries in which networks share blocks with other management clusters",
+    },
+    Rule {
+        group: names::GROUP,
+        resources: &["ipregistries/status"],
+        names: &[],
+        verbs: &["patch"],
+        reason: "management clusters and conditions of registries",
+    },
+    Rule {
         group: "",
         resources: &["namespaces"],
         names: &[],
         verbs: &["list", "watch"],
         reason: "the labels by which networks and global pools allow namespaces",
+    },
+    Rule {
+        group: "",
+        resources: &["namespaces"],
+        names: &["kube-system"],
+        verbs: &["get"],
+        reason: "its UID is the identity of the management cluster in a registry",
     },
     Rule {
         group: names::CLUSTER_GROUP,
@@ -187,6 +215,13 @@ pub const NAMESPACE_RULES: &[Rule] = &[
         verbs: &["create"],
         reason: "create the lease",
     },
+    Rule {
+        group: "",
+        resources: &["secrets"],
+        names: &[],
+        verbs: &["get"],
+        reason: "the credentials of registries, whose names users choose; the namespace is that of the manager alone",
+    },
 ];
 
 /// The rules for the whole cluster that `--webhook-certs=self-managed` adds.
@@ -213,7 +248,8 @@ pub const SELF_MANAGED_CERTS_NAMESPACE_RULES: &[Rule] = &[
         group: "",
         resources: &["secrets"],
         names: &[CERTIFICATE_SECRET],
-        verbs: &["get", "patch"],
+        // The role of every manager allows to read the Secrets of its namespace.
+        verbs: &["patch"],
         reason: "the certificate and the CA that all replicas share",
     },
     // Without names: the API server does not authorize `create` by name.
@@ -235,12 +271,13 @@ const VIEWER_RULES: &[Rule] = &[Rule {
         "inclusterprefixpools",
         "globalinclusterprefixpools",
         "ipnetworks",
+        "ipregistries",
         "ipreservations",
         "ipslices",
     ],
     names: &[],
     verbs: &["get", "list", "watch"],
-    reason: "view pools, networks, reservations and slices",
+    reason: "view pools, networks, registries, reservations and slices",
 }];
 
 /// Rules of the editor role, which is bound in namespaces. They are not added to `edit`, since a

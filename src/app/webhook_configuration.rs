@@ -107,12 +107,31 @@ pub(super) fn documents() -> [Value; 1] {
         condition,
     };
     let networks = webhook(Purpose::Validation, routes::VALIDATE_NETWORK, &of_networks);
+    let of_registries = Requests {
+        plural: "ipregistries",
+        operations: &["DELETE"],
+        condition,
+    };
+    let registries = webhook(
+        Purpose::Validation,
+        routes::VALIDATE_REGISTRY,
+        &of_registries,
+    );
+    let others = [networks, registries, reservations];
     [json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
         "metadata": { "name": WEBHOOK_CONFIGURATION },
-        "webhooks": pools.into_iter().chain([networks, reservations]).chain(labels).collect::<Vec<_>>(),
+        "webhooks": pools.into_iter().chain(others).chain(labels).collect::<Vec<_>>(),
     })]
+}
+
+/// The singular of the name of a resource.
+fn singular(plural: &str) -> String {
+    match plural.strip_suffix("ies") {
+        Some(stem) => format!("{stem}y"),
+        None => plural.strip_suffix('s').unwrap_or(plural).to_owned(),
+    }
 }
 
 fn webhook(purpose: Purpose, path: &str, requests: &Requests<'_>) -> Value {
@@ -122,7 +141,7 @@ fn webhook(purpose: Purpose, path: &str, requests: &Requests<'_>) -> Value {
         condition: (condition, expression),
     } = requests;
     let (prefix, failure_policy, timeout_seconds) = purpose.settings();
-    let singular = plural.strip_suffix('s').unwrap_or(plural);
+    let singular = singular(plural);
     json!({
         "name": format!("{prefix}.{singular}.{}", names::GROUP),
         "admissionReviewVersions": ["v1"],

@@ -137,6 +137,18 @@ impl View for LedgerView {
         self.read(|ledger| ledger.network(name))
     }
 
+    fn lacks_registry(&self, name: &str) -> bool {
+        self.read(|ledger| ledger.lacks_registry(name))
+    }
+
+    fn networks_of_registry(&self, name: &str) -> Vec<String> {
+        self.read(|ledger| ledger.networks_of_registry(name))
+    }
+
+    fn shared_block_length(&self, network: &str, family: Family) -> Option<u8> {
+        self.read(|ledger| ledger.shared_block_length(network, family))
+    }
+
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         let info = self.read(|ledger| ledger.pool_info(pool))?;
         Some((info.scope.clone(), info.usable.clone().ok()))

@@ -10,6 +10,7 @@ use capi_ipam_provider::prelude::HandlerError;
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt};
 
+use super::blocks::check::is_in_own_block;
 use super::errors::{limit_error, request_error};
 use super::handler::InClusterHandler;
 use super::machines::machine_of;
@@ -94,6 +95,20 @@ impl InClusterHandler {
                 after: Duration::from_secs(1),
             }),
         }
+    }
+
+    /// Fails if the reserved address is not in a block of this management cluster: the block is being
+    /// returned. The claim gets another address, and the sweeper deletes the reservation.
+    pub(super) async fn check_block(&self, slot: &Slot) -> Result<(), HandlerError> {
+        let is_own = is_in_own_block(&self.context, slot).await;
+        if is_own.map_err(|error| request_error("read the IPSlice", error))? {
+            return Ok(());
+        }
+        let message = format!(
+            "the block of {} is being returned to the registry",
+            slot.block
+        );
+        Err(HandlerError::Conflict(message))
     }
 
     /// Whether the headroom of the pool is for the Machine of the claim, by its labels. The Machine

@@ -147,6 +147,7 @@ impl Allocating<'_> {
                 self.handler
                     .check_limits(self.pool, &self.info, slot)
                     .await?;
+                self.handler.check_block(slot).await?;
                 Ok(Event::Permitted)
             }
             Step::CatchUp => {

@@ -10,6 +10,7 @@ use capi_ipam_provider::advanced::{ContractClient, Selection};
 use super::deletion_check::DeletionChecker;
 use super::reservation_store::ReservationStore;
 use super::shared_ledger::SharedLedger;
+use super::slices_listed::SlicesListed;
 use super::terminating::TerminatingClaims;
 
 /// The dependencies that claim handlers, pool controllers, sweeper and cool-downs share.
@@ -17,6 +18,7 @@ pub(super) struct Context {
     pub(super) ledger: Arc<SharedLedger>,
     pub(super) reservations: ReservationStore,
     pub(super) slices: ResourceClient<IPSlice>,
+    pub(super) slices_listed: SlicesListed,
     pub(super) events: EventPublisher,
     pub(super) contract: ContractClient,
     pub(super) deletion_checker: Arc<DeletionChecker>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use capi_ipam_api::advice::{ANOTHER_POOL, LIMIT, NO_FREE_SLICE};
 use capi_ipam_api::{PoolKey, conditions};
 use capi_ipam_controller::client::{CallError, error_chain};
-use capi_ipam_ledger::{LimitReached, SliceRefusal};
+use capi_ipam_ledger::{BlockObstacle, LimitReached, MissingBlock, SliceRefusal};
 use capi_ipam_provider::prelude::HandlerError;
 
 /// The delay before a claim that waits for a slice is reconciled again. The end of the assignment
@@ -33,6 +33,63 @@ pub(super) fn unexpected_event() -> HandlerError {
 /// The error of a claim whose namespace or Cluster may have no further address.
 pub(super) fn limit_error(pool: &PoolKey, limit: &LimitReached) -> HandlerError {
     HandlerError::QuotaExceeded(format!("{pool}: {limit}; {LIMIT}, or {ANOTHER_POOL}"))
+}
+
+/// The error of a claim of a pool that has no free address in the blocks of this management cluster.
+/// The claim is in the wait queue.
+pub(super) fn needs_block(pool: &PoolKey, missing: &MissingBlock) -> HandlerError {
+    let wait = describe_missing_block(missing);
+    HandlerError::Waiting {
+        reason: block_reason(missing),
+        message: format!(
+            "all addresses of {pool} in blocks of this management cluster are in use; {wait}"
+        ),
+    }
+}
+
+/// The reason of a claim that needs a block.
+pub(super) fn block_reason(missing: &MissingBlock) -> &'static str {
+    match &missing.obstacle {
+        Some(BlockObstacle::Unreachable) => conditions::REGISTRY_UNREACHABLE,
+        _ => conditions::WAITING_FOR_BLOCK,
+    }
+}
+
+/// What a claim waits for that needs a block.
+pub(super) fn describe_missing_block(missing: &MissingBlock) -> String {
+    let network = &missing.network;
+    let Some(registry) = &missing.registry else {
+        return format!(
+            "network {network} does not share blocks any more (spec.blocks); waiting until the IPSlices of its blocks are \
+             deleted"
+        );
+    };
+    let wait = format!("waiting for another block of network {network} from registry {registry}");
+    match &missing.obstacle {
+        None => wait,
+        Some(BlockObstacle::NoRegistry) => {
+            format!("{wait}, which does not exist; create the IPRegistry {registry}")
+        }
+        Some(BlockObstacle::Unreachable) => {
+            format!("{wait}, which cannot be reached; see kubectl describe ipregistries {registry}")
+        }
+        Some(BlockObstacle::Suspended) => format!(
+            "{wait}, from which none is taken: another process writes with the identity of this management cluster; see \
+             kubectl describe ipregistries {registry}"
+        ),
+        Some(BlockObstacle::AllTaken) => format!(
+            "{wait}: other management clusters have all blocks of its range; add addresses to the pool, or release \
+             addresses in another management cluster"
+        ),
+        Some(BlockObstacle::Limit(most)) => format!(
+            "{wait}: this management cluster has {most} blocks, as many as it may have; increase spec.blocks.most of the \
+             network, or release addresses"
+        ),
+        Some(BlockObstacle::SizeDiffers { size, cluster }) => format!(
+            "{wait}, from which none is taken: blocks have {size} addresses in management cluster {cluster}; set \
+             spec.blocks.size of the network to {size} in all of them"
+        ),
+    }
 }
 
 /// The error of a claim whose owner may have no further address now. The claim is in the wait

@@ -12,6 +12,7 @@ pub(super) struct Gates {
     pub(super) reservations: ReadinessGate,
     pub(super) slices: ReadinessGate,
     pub(super) networks: ReadinessGate,
+    pub(super) registries: ReadinessGate,
     pub(super) namespaces: ReadinessGate,
     /// In the order of [`InClusterKind::ALL`].
     pub(super) pools: [ReadinessGate; InClusterKind::ALL.len()],
@@ -27,6 +28,7 @@ impl Gates {
             reservations: health.register_watch("IPReservation"),
             slices: health.register_watch("IPSlice"),
             networks: health.register_watch("IPNetwork"),
+            registries: health.register_watch("IPRegistry"),
             namespaces: health.register_watch("Namespace"),
             pools: InClusterKind::ALL.map(|kind| health.register_watch(kind.name())),
         }

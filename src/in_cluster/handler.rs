@@ -2,6 +2,7 @@
 //! A2), and releases it.
 
 use std::any::Any;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::prelude::{HandlerError, Released};
 
 use super::context::Context;
-use super::errors::{cannot_allocate, limit_error, request_error, slice_unavailable};
+use super::errors::{cannot_allocate, limit_error, needs_block, request_error, slice_unavailable};
 use super::release;
 use super::reservation::{Ownership, build, claim_reference, ownership};
 use super::reservation_store::CreateResult;
@@ -241,10 +242,24 @@ impl InClusterHandler {
     ) -> Result<Ensured, HandlerError> {
         let info = self.serving(pool, PoolInfo::can_bind)?;
         let usable = info.usable.clone().map_err(|_| cannot_allocate(pool))?;
-        match existing {
+        let ensured = match existing {
             Some(existing) => self.adopt(pool, existing, &info, &usable).await,
             None => self.allocate_from(pool, info, usable).await,
+        };
+        let mut ensured = ensured?;
+        if let Ensured::Allocated(allocation) = &mut ensured {
+            allocation.is_promised = self.is_promised(pool, allocation.address);
         }
+        Ok(ensured)
+    }
+
+    /// Whether a user has reserved an address of the pool for the claim.
+    fn is_promised(&self, pool: &PoolKey, address: IpAddr) -> bool {
+        let held = self
+            .ledger()
+            .read(|ledger| ledger.held_by(&self.key, self.uid));
+        held.iter()
+            .any(|held| held.is_promise && held.pool == *pool && held.slot.block.base() == address)
     }
 
     /// Does what the ledger asks for before it proposes an address.
@@ -281,6 +296,7 @@ impl InClusterHandler {
         }
         Err(match reason {
             Reason::NoAddress => HandlerError::PoolExhausted(self.exhausted(pool, info)),
+            Reason::NeedsBlock(missing) => needs_block(pool, missing),
             Reason::LimitReached(limit) => limit_error(pool, limit),
             Reason::SliceUnavailable(refusal) => slice_unavailable(pool, refusal),
             Reason::Unavailable(why) => {

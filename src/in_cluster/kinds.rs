@@ -1,6 +1,8 @@
 //! API clients of our kinds.
 
-use capi_ipam_api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool, PoolKey, names};
+use capi_ipam_api::{
+    IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, Pool, PoolKey, names,
+};
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::discovery::wait_for_kind;
 use capi_ipam_controller::health::Health;
@@ -31,6 +33,7 @@ pub(super) async fn wait_for_kinds(client: &Client, health: &Health) {
     let pools = InClusterKind::ALL.map(|kind| ApiResource::erase::<Pool>(&kind));
     let others = [
         ApiResource::erase::<IPNetwork>(&()),
+        ApiResource::erase::<IPRegistry>(&()),
         ApiResource::erase::<IPReservation>(&()),
         ApiResource::erase::<IPSlice>(&()),
     ];

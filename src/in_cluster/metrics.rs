@@ -8,12 +8,12 @@ use std::time::Duration;
 use capi_ipam_api::PoolKey;
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::metrics::{Description, Metrics};
-use capi_ipam_ledger::{Ledger, NetworkCounts, PoolCounts};
+use capi_ipam_ledger::{BlockObstacle, Ledger, NetworkCounts, PoolCounts, WaitingForBlock};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 
 use super::shared_ledger::SharedLedger;
 
@@ -25,6 +25,13 @@ pub(super) const DUPLICATE_ADDRESSES: Description = Description {
     kind: "gauge",
     labels: &[],
     help: "Addresses in use by more than one bound claim, as of the last sweep",
+};
+
+const SHARED_ADDRESSES: Description = Description {
+    name: "capi_ipam_shared_addresses",
+    kind: "gauge",
+    labels: &[],
+    help: "Addresses that claims of two pools have, which overlap and are not in one network; at most 5 seconds old",
 };
 
 const POOL_ADDRESSES: Description = Description {
@@ -65,6 +72,13 @@ const POOL_SLICES: Description = Description {
     help: "Slices of a pool as in its status; at most 5 seconds old; only of pools with slices",
 };
 
+const SHARES_BLOCKS: Description = Description {
+    name: "capi_ipam_pool_shares_blocks",
+    kind: "gauge",
+    labels: &["kind", "namespace", "pool"],
+    help: "Pools whose addresses are those of the blocks that their network has taken from a registry; always 1",
+};
+
 const NETWORK_ADDRESSES: Description = Description {
     name: "capi_ipam_network_addresses",
     kind: "gauge",
@@ -77,6 +91,23 @@ const NETWORK_POOLS: Description = Description {
     kind: "gauge",
     labels: &["network", "phase: joining, member, leaving"],
     help: "Pools of a network as in its status; joining and leaving: at most 50",
+};
+
+const NETWORK_BLOCKS: Description = Description {
+    name: "capi_ipam_network_blocks",
+    kind: "gauge",
+    labels: &["network", "state: held, spare, others, conflicts"],
+    help: "Blocks of a network as in its status; only of networks that share blocks with other management clusters",
+};
+
+const WAITING_FOR_BLOCK: Description = Description {
+    name: "capi_ipam_registry_claims_waiting_for_block",
+    kind: "gauge",
+    labels: &[
+        "network",
+        "reason: being_taken, no_registry, unreachable, cluster_id_in_use, all_taken, limit, size_differs",
+    ],
+    help: "Claims that wait until this management cluster has another block of a network; at most 5 seconds old",
 };
 
 const NOT_IN_USE: Description = Description {
@@ -92,10 +123,14 @@ pub const METRICS: &[Description] = &[
     WAITING_CLAIMS,
     OVER_LIMIT,
     POOL_SLICES,
+    SHARES_BLOCKS,
     NOT_IN_USE,
     NETWORK_ADDRESSES,
     NETWORK_POOLS,
+    NETWORK_BLOCKS,
+    WAITING_FOR_BLOCK,
     DUPLICATE_ADDRESSES,
+    SHARED_ADDRESSES,
 ];
 
 /// Which pools and networks have metrics.
@@ -114,6 +149,7 @@ pub enum PoolMetricsMode {
 struct Snapshot {
     pools: Vec<PoolCounts>,
     networks: Vec<NetworkCounts>,
+    waiting_for_blocks: Vec<WaitingForBlock>,
 }
 
 /// How many addresses are not in use, of each pool that is checked.
@@ -159,8 +195,33 @@ impl BackgroundTask for TakeSnapshots {
         let snapshot = Snapshot {
             pools: self.ledger.read(Ledger::pool_counts),
             networks: self.ledger.read(Ledger::network_counts),
+            waiting_for_blocks: self.ledger.read(Ledger::waiting_for_blocks),
         };
         *self.metrics.snapshot.lock() = Arc::new(snapshot);
+        NextRun::After(INTERVAL)
+    }
+}
+
+/// Sets the number of addresses that overlapping pools share. The ledger counts them as they
+/// change.
+pub(super) struct CountSharedAddresses {
+    ledger: Arc<SharedLedger>,
+    found: Gauge,
+}
+
+impl CountSharedAddresses {
+    /// Registers the metric.
+    pub(super) fn new(metrics: &Metrics, ledger: Arc<SharedLedger>) -> Self {
+        let found = Gauge::default();
+        metrics.add(&SHARED_ADDRESSES, found.clone());
+        Self { ledger, found }
+    }
+}
+
+impl BackgroundTask for CountSharedAddresses {
+    async fn run_once(&mut self) -> NextRun {
+        let shared = self.ledger.read(Ledger::shared_addresses);
+        self.found.set(saturating(shared));
         NextRun::After(INTERVAL)
     }
 }
@@ -170,12 +231,18 @@ impl Collector for PoolMetrics {
         let encoder = &mut encoder;
         let snapshot = Arc::clone(&self.snapshot.lock());
         let not_in_use = Arc::clone(&self.not_in_use.lock());
-        let Snapshot { pools, networks } = snapshot.as_ref();
+        let Snapshot {
+            pools,
+            networks,
+            waiting_for_blocks,
+        } = snapshot.as_ref();
         encode_pools(encoder, &POOL_ADDRESSES, "state", pools, address_counts)?;
         let waiting = pools.iter().map(|pool| (&pool.key, pool.waiting));
         encode_totals(encoder, &WAITING_CLAIMS, waiting)?;
         encode_pools(encoder, &OVER_LIMIT, "rule", pools, over_limit_counts)?;
         encode_pools(encoder, &POOL_SLICES, "state", pools, slice_counts)?;
+        let sharing = pools.iter().filter(|pool| pool.shares_blocks);
+        encode_totals(encoder, &SHARES_BLOCKS, sharing.map(|pool| (&pool.key, 1)))?;
         let not_in_use = not_in_use.iter().map(|(key, count)| (key, *count));
         encode_totals(encoder, &NOT_IN_USE, not_in_use)?;
         encode_networks(encoder, &NETWORK_ADDRESSES, "state", networks, |network| {
@@ -183,8 +250,54 @@ impl Collector for PoolMetrics {
         })?;
         encode_networks(encoder, &NETWORK_POOLS, "phase", networks, |network| {
             &network.pools
-        })
+        })?;
+        encode_networks(encoder, &NETWORK_BLOCKS, "state", networks, |network| {
+            &network.blocks
+        })?;
+        encode_waiting_for_blocks(encoder, waiting_for_blocks)
     }
+}
+
+/// The reasons for which claims wait for a block.
+const REASONS: [&str; 7] = [
+    "being_taken",
+    "no_registry",
+    "unreachable",
+    "cluster_id_in_use",
+    "all_taken",
+    "limit",
+    "size_differs",
+];
+
+fn reason_of(obstacle: Option<&BlockObstacle>) -> &'static str {
+    match obstacle {
+        None => "being_taken",
+        Some(BlockObstacle::NoRegistry) => "no_registry",
+        Some(BlockObstacle::Unreachable) => "unreachable",
+        Some(BlockObstacle::Suspended) => "cluster_id_in_use",
+        Some(BlockObstacle::AllTaken) => "all_taken",
+        Some(BlockObstacle::Limit(_)) => "limit",
+        Some(BlockObstacle::SizeDiffers { .. }) => "size_differs",
+    }
+}
+
+/// Encodes the claims of each network that wait for a block. All of them wait for the same reason,
+/// and the numbers for the others are 0: so a series does not end with its reason.
+fn encode_waiting_for_blocks(
+    encoder: &mut DescriptorEncoder<'_>,
+    networks: &[WaitingForBlock],
+) -> Result<(), fmt::Error> {
+    let Description { name, help, .. } = WAITING_FOR_BLOCK;
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for waiting in networks {
+        let current = reason_of(waiting.obstacle.as_ref());
+        for reason in REASONS {
+            let count = if reason == current { waiting.claims } else { 0 };
+            let labels = [("network", &*waiting.network), ("reason", reason)];
+            ConstGauge::new(saturating(count)).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }
 
 fn address_counts(pool: &PoolCounts) -> Vec<(&'static str, i64)> {
@@ -272,7 +385,7 @@ fn encode_networks(
     description: &Description,
     label: &'static str,
     networks: &[NetworkCounts],
-    counts: impl Fn(&NetworkCounts) -> &[(&'static str, i64); 3],
+    counts: impl Fn(&NetworkCounts) -> &[(&'static str, i64)],
 ) -> Result<(), fmt::Error> {
     let mut family =
         encoder.encode_descriptor(description.name, description.help, None, MetricType::Gauge)?;
@@ -312,6 +425,7 @@ mod tests {
                 waiting: 7,
                 over_limit: None,
                 slices: None,
+                shares_blocks: true,
             },
             PoolCounts {
                 key: global.clone(),
@@ -327,16 +441,24 @@ mod tests {
                     assigned: 5,
                     free: 2,
                 }),
+                shares_blocks: false,
             },
         ];
         let network = NetworkCounts {
             name: "backbone".to_owned(),
             addresses: [("total", 90), ("used", 30), ("free", 55)],
             pools: [("joining", 1), ("member", 2), ("leaving", 0)],
+            blocks: vec![("held", 3), ("conflicts", 1)],
+        };
+        let waiting = WaitingForBlock {
+            network: "backbone".into(),
+            obstacle: Some(BlockObstacle::Limit(3)),
+            claims: 8,
         };
         *pools.snapshot.lock() = Arc::new(Snapshot {
             pools: all,
             networks: vec![network],
+            waiting_for_blocks: vec![waiting],
         });
         pools.set_not_in_use(vec![(global, 6)]);
         let text = metrics.encode().unwrap();
@@ -357,6 +479,14 @@ mod tests {
             text.contains(&format!("capi_ipam_pool_waiting_claims{{{local}}} 7\n")),
             "{text}"
         );
+        let sharing: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("capi_ipam_pool_shares_blocks"))
+            .collect();
+        assert_eq!(
+            sharing,
+            [format!("capi_ipam_pool_shares_blocks{{{local}}} 1")]
+        );
         let global = r#"capi_ipam_pool_waiting_claims{kind="GlobalInClusterIPPool",namespace="",pool="shared"} 0"#;
         assert!(text.contains(global), "{text}");
         let global = r#"capi_ipam_addresses_not_in_use{kind="GlobalInClusterIPPool",namespace="",pool="shared"} 6"#;
@@ -376,5 +506,11 @@ mod tests {
             text.contains("capi_ipam_network_pools{network=\"backbone\",phase=\"joining\"} 1\n"),
             "{text}"
         );
+        let line = "capi_ipam_network_blocks{network=\"backbone\",state=\"conflicts\"} 1\n";
+        assert!(text.contains(line), "{text}");
+        for (reason, count) in [("limit", 8), ("unreachable", 0)] {
+            let line = format!("{{network=\"backbone\",reason=\"{reason}\"}} {count}\n");
+            assert!(text.contains(&line), "{line} in\n{text}");
+        }
     }
 }

@@ -3,6 +3,8 @@
 //! Which pools belong to a network is computed in the ledger. All managers reconcile all networks:
 //! what they write depends only on objects that all of them see.
 
+mod blocks;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,24 +13,29 @@ use capi_ipam_api::{
     BlockLengths, IPNetwork, IPNetworkStatus, IPReservation, MemberPhase, NetworkMember,
     NetworkView, Scope, block_of_name, names,
 };
-use capi_ipam_controller::client::{CallError, ResourceClient};
-use capi_ipam_controller::controller::{Action, Attempt, ControllerBuilder, Reconciler};
+use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
+use capi_ipam_controller::controller::{
+    Action, Attempt, Conflicts, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
+};
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::expiring_map::ExpiringMap;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{MaybeInvalid, WatchApi, WatchSpec};
-use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
+use capi_ipam_controller::{clock, finalizer, patch, trace_span};
 use capi_ipam_ip::Family;
+use capi_ipam_ledger::BlockObstacle;
+use capi_ipam_provider::advanced::{
+    changed_conditions, log_transitions, publish_rejected_status, publish_warnings,
+};
 use capi_ipam_provider::api::Uid;
 use kube::{Api, Resource, ResourceExt};
 use parking_lot::Mutex;
-use tracing::{debug, field, info};
+use tracing::{Span, field};
 
 use super::context::Context;
 use super::gates::Gates;
-use super::transitions::log_transitions;
 
 /// The minimum interval between two status updates of one network. Its counts are computed from all
 /// addresses in use.
@@ -64,7 +71,8 @@ pub(super) fn start(
         written: Mutex::default(),
         gates: gates.of_ledger(),
     };
-    let task = controller.run(main, 1, manager.stop.clone(), Arc::new(reconciler));
+    let reconciler = Arc::new(Finalized::new(reconciler, names::PROTECT_NETWORK));
+    let task = controller.run(main, 1, manager.stop.clone(), reconciler);
     manager.add("IPNetwork controller", task);
 }
 
@@ -80,7 +88,7 @@ struct NetworkReconciler {
 
 impl Reconciler for NetworkReconciler {
     type Object = IPNetwork;
-    type State = ();
+    type State = Conflicts;
     type Error = CallError;
 
     fn retry(&self, error: &CallError, failures: u32) -> Retry {
@@ -94,43 +102,80 @@ impl Reconciler for NetworkReconciler {
     async fn reconcile(
         &self,
         network: Arc<IPNetwork>,
-        _: &mut Attempt<()>,
+        attempt: &mut Attempt<Conflicts>,
     ) -> Result<Action, CallError> {
-        if self.expectations.is_stale(network.as_ref(), Instant::now()) {
-            return Ok(Action::Requeue(EXPECTATION_TTL));
+        let result = self.reconcile_network(&network).await;
+        if let Err(error) = &result {
+            // The delay of a retry is that of its backoff.
+            self.written.lock().remove(&uid_of(&network));
+            let events = &self.context.events;
+            publish_rejected_status(events, network.as_ref(), &(), error, attempt);
         }
-        if !self.gates.iter().all(ReadinessGate::is_ready) {
-            return Ok(Action::Requeue(GATE_INTERVAL));
-        }
-        let span = trace_span!(
+        attempt.conclude(is_deleting(&network), result, STATUS_INTERVAL)
+    }
+
+    fn span(&self, network: &IPNetwork, _: &Attempt<Conflicts>) -> Span {
+        trace_span!(
             "network.reconcile",
             network = network.name_any(),
             outcome = field::Empty
-        );
-        let result = traces::in_span(span.clone(), self.reconcile_network(&network)).await;
-        span.record("outcome", traces::outcome(&result));
-        match result {
-            Err(error) if error.is_not_found() => Ok(Action::AwaitChange),
-            Err(error) if error.is_conflict() => {
-                debug!(network = network.name_any(), "conflict, will retry");
-                Ok(Action::Requeue(STATUS_INTERVAL))
-            }
-            result => result,
-        }
+        )
     }
+}
+
+impl Protect for NetworkReconciler {
+    fn objects(&self, _: &IPNetwork) -> ResourceClient<IPNetwork> {
+        self.networks.clone()
+    }
+
+    fn protection(&self, network: &IPNetwork) -> Protection {
+        if self.expectations.is_stale(network, Instant::now()) {
+            return Protection::Postponed(Action::Requeue(EXPECTATION_TTL));
+        }
+        if !self.gates.iter().all(ReadinessGate::is_ready) {
+            return Protection::Postponed(Action::Requeue(GATE_INTERVAL));
+        }
+        // Its status is written as long as others keep it.
+        if is_released(network) {
+            return Protection::Unmanaged;
+        }
+        Protection::Managed
+    }
+
+    fn protected(&self, network: &IPNetwork) {
+        self.record_write(network);
+    }
+
+    async fn rejected(
+        &self,
+        network: &IPNetwork,
+        error: CallError,
+        attempt: &mut Attempt<Conflicts>,
+    ) -> Result<Action, CallError> {
+        let result = self
+            .report_rejected_finalizer(network, error, attempt)
+            .await;
+        attempt.conclude(is_deleting(network), result, STATUS_INTERVAL)
+    }
+}
+
+fn uid_of(network: &IPNetwork) -> Uid {
+    Uid::of(network.metadata.uid.as_deref().unwrap_or_default())
+}
+
+fn is_deleting(network: &IPNetwork) -> bool {
+    network.metadata.deletion_timestamp.is_some()
+}
+
+/// Whether the network is being deleted and no longer has the finalizer.
+fn is_released(network: &IPNetwork) -> bool {
+    is_deleting(network) && !finalizer::is_set(network, names::PROTECT_NETWORK)
 }
 
 impl NetworkReconciler {
     async fn reconcile_network(&self, network: &Arc<IPNetwork>) -> Result<Action, CallError> {
         let name = network.name_any();
-        let mut network = Arc::clone(network);
-        let is_deleting = network.metadata.deletion_timestamp.is_some();
-        let has_finalizer = finalizer::is_set(network.as_ref(), names::PROTECT_NETWORK);
-        if !is_deleting && !has_finalizer {
-            let written =
-                finalizer::add(&self.networks, network.as_ref(), names::PROTECT_NETWORK).await?;
-            network = Arc::new(self.record_write(written));
-        }
+        let is_deleting = is_deleting(network);
         // Pools wait for the block lengths. Counts can wait.
         let is_urgent = is_deleting
             || network.status.is_none()
@@ -138,28 +183,24 @@ impl NetworkReconciler {
                 .context
                 .ledger
                 .read(|ledger| ledger.lacks_block_length(&name));
-        if let Some(wait) = self.wait_time(&network).filter(|_| !is_urgent) {
+        if let Some(wait) = self.wait_time(network).filter(|_| !is_urgent) {
             return Ok(Action::Requeue(wait));
         }
         let view = self.context.ledger.read(|ledger| ledger.network(&name));
-        if is_deleting && has_finalizer && !view.is_used() && !self.has_reservations(&name).await? {
-            finalizer::remove(&self.networks, network.as_ref(), names::PROTECT_NETWORK).await?;
-            info!(
-                network = name,
-                "removed the finalizer: no pool belongs to the deleted network"
-            );
+        let is_protected = is_deleting && !is_released(network);
+        if is_protected && !view.is_used() && !self.has_reservations(&name).await? {
+            // No pool belongs to the deleted network.
             return Ok(Action::AwaitChange);
         }
-        let status = status(&network, &view);
-        let mut wanted = IPNetwork::clone(&network);
-        let after = status.conditions.clone();
-        wanted.status = Some(status);
-        if let Some(written) = patch::write(&self.networks, network.as_ref(), &wanted).await? {
-            let before = network.status.as_ref().map(|status| &*status.conditions);
-            let object = format!("IPNetwork {name}");
-            log_transitions(&object, before.unwrap_or_default(), &after, is_problem);
-            self.record_write(written);
-        }
+        let lengths = block_lengths(network, &view);
+        let supply = self
+            .context
+            .ledger
+            .read(|ledger| ledger.block_supply(&name));
+        let ready = ready(network, &view, lengths, supply.obstacle.as_ref());
+        let conflict = self.block_conflict(&name);
+        self.write_status(network, status(network, &view, ready, conflict, lengths))
+            .await?;
         Ok(if is_deleting {
             Action::Requeue(DELETION_RETRY_DELAY)
         } else {
@@ -167,12 +208,65 @@ impl NetworkReconciler {
         })
     }
 
+    async fn write_status(
+        &self,
+        network: &IPNetwork,
+        status: IPNetworkStatus,
+    ) -> Result<(), CallError> {
+        let mut wanted = network.clone();
+        let after = status.conditions.clone();
+        wanted.status = Some(status);
+        let Some(written) = patch::write(&self.networks, network, &wanted).await? else {
+            return Ok(());
+        };
+        self.record_write(&written);
+        let before = network.status.as_ref().map(|status| &*status.conditions);
+        let before = before.unwrap_or_default();
+        let object = format!("IPNetwork {}", network.name_any());
+        log_transitions(&object, before, &after, is_problem);
+        let (events, changed) = (&self.context.events, changed_conditions(before, &after));
+        publish_warnings(events, &written, &(), &changed, is_warning);
+        blocks::publish_end_of_conflict(events, &written, before, &changed);
+        Ok(())
+    }
+
+    /// Reports on the network that the API server rejects its finalizer, if it does so repeatedly.
+    /// Without the finalizer the network gets no block lengths, so that no pool joins it.
+    async fn report_rejected_finalizer(
+        &self,
+        network: &IPNetwork,
+        error: CallError,
+        attempt: &Attempt<Conflicts>,
+    ) -> Result<Action, CallError> {
+        if !error.is_not_found() && attempt.is_rejected_lastingly() {
+            let view = self
+                .context
+                .ledger
+                .read(|ledger| ledger.network(&network.name_any()));
+            let message = format!(
+                "cannot add the finalizer {}, will retry: {}",
+                names::PROTECT_NETWORK,
+                error_chain(&error)
+            );
+            let reason = conditions::INITIALIZATION_FAILED;
+            let ready = Condition::new(conditions::READY, false, reason, message);
+            let conflict = self.block_conflict(&network.name_any());
+            let status = status(network, &view, ready, conflict, known_lengths(network));
+            self.write_status(network, status).await?;
+        }
+        Err(error)
+    }
+
+    /// The condition BlockConflict of a network that shares blocks.
+    fn block_conflict(&self, name: &str) -> Option<Condition> {
+        let ledger = &self.context.ledger;
+        let found = ledger.read(|ledger| ledger.network_blocks(name));
+        blocks::conflict(found.as_ref())
+    }
+
     /// The time until the status can be written; `None` if it can be written now.
     fn wait_time(&self, network: &IPNetwork) -> Option<Duration> {
-        let (uid, now) = (
-            Uid::of(network.metadata.uid.as_deref().unwrap_or_default()),
-            Instant::now(),
-        );
+        let (uid, now) = (uid_of(network), Instant::now());
         let mut written = self.written.lock();
         if let Some(at) = written.get(&uid, now) {
             let wait = STATUS_INTERVAL.saturating_sub(now.saturating_duration_since(*at));
@@ -196,23 +290,38 @@ impl NetworkReconciler {
         Ok(found)
     }
 
-    fn record_write(&self, written: IPNetwork) -> IPNetwork {
-        self.expectations.expect(&written, Instant::now());
+    fn record_write(&self, written: &IPNetwork) {
+        self.expectations.expect(written, Instant::now());
         self.context
             .ledger
-            .change(|ledger| ledger.insert_network(&written));
-        written
+            .change(|ledger| ledger.insert_network(written));
     }
 }
 
 /// Whether a condition reports a problem. That pools of a network contain the same addresses is
 /// none: each address is allocated once.
 fn is_problem(condition: &Condition) -> bool {
-    condition.type_ == conditions::READY && condition.status == "False"
+    match &*condition.type_ {
+        conditions::READY => condition.status == "False",
+        conditions::BLOCK_CONFLICT => condition.status == "True",
+        _ => false,
+    }
 }
 
-/// The status of a network.
-fn status(network: &IPNetwork, view: &NetworkView) -> IPNetworkStatus {
+/// Whether a transition to this condition is reported by a warning event.
+fn is_warning(condition: &Condition) -> bool {
+    let is_requested = condition.reason.as_deref() == Some(conditions::DELETING);
+    is_problem(condition) && !is_requested
+}
+
+/// The status of a network with the conditions `ready` and `conflict`, and these block lengths.
+fn status(
+    network: &IPNetwork,
+    view: &NetworkView,
+    ready: Condition,
+    conflict: Option<Condition>,
+    block_lengths: BlockLengths,
+) -> IPNetworkStatus {
     let before = network.status.clone().unwrap_or_default();
     let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let capped = |count: u128| i64::try_from(count).unwrap_or(i64::MAX);
@@ -233,12 +342,17 @@ fn status(network: &IPNetwork, view: &NetworkView) -> IPNetworkStatus {
         .partition(|(_, phase)| *phase == MemberPhase::Member);
     let members = moving.into_iter().chain(settled);
     let mut list = before.conditions;
-    let block_lengths = block_lengths(network, before.block_lengths.unwrap_or_default(), view);
-    let ready =
-        ready(network, view, block_lengths).with_observed_generation(network.metadata.generation);
-    conditions::set(&mut list, ready, clock::now());
+    let ready = ready.with_observed_generation(network.metadata.generation);
+    conditions::set_ready(&mut list, ready, clock::now());
     let overlapping = overlapping(view).with_observed_generation(network.metadata.generation);
     conditions::set(&mut list, overlapping, clock::now());
+    match conflict {
+        Some(conflict) => {
+            let conflict = conflict.with_observed_generation(network.metadata.generation);
+            conditions::set(&mut list, conflict, clock::now());
+        }
+        None => list.retain(|condition| condition.type_ != conditions::BLOCK_CONFLICT),
+    }
     IPNetworkStatus {
         observed_generation: network.metadata.generation,
         pools: count(joined),
@@ -246,19 +360,27 @@ fn status(network: &IPNetwork, view: &NetworkView) -> IPNetworkStatus {
         used: capped(view.used),
         free: capped(view.free),
         block_lengths: (block_lengths != BlockLengths::default()).then_some(block_lengths),
+        blocks: view.blocks.clone(),
         members: members.take(MAX_MEMBERS).map(member).collect(),
         conditions: list,
     }
+}
+
+/// The block lengths in the status of a network.
+fn known_lengths(network: &IPNetwork) -> BlockLengths {
+    let status = network.status.as_ref();
+    let lengths = status.and_then(|status| status.block_lengths);
+    lengths.unwrap_or_default()
 }
 
 /// The block lengths of a network: those that were set before, while the network is in use; else
 /// those of the specification, else those that most reservations have, else those of the oldest
 /// pool. A length stays while the network is in use: blocks of different lengths could overlap
 /// although the names of their reservations differ.
-fn block_lengths(network: &IPNetwork, before: BlockLengths, view: &NetworkView) -> BlockLengths {
+fn block_lengths(network: &IPNetwork, view: &NetworkView) -> BlockLengths {
     let declared = network.spec.block_lengths.unwrap_or_default();
     let before = if view.keeps_lengths {
-        before
+        known_lengths(network)
     } else {
         BlockLengths::default()
     };
@@ -302,7 +424,12 @@ fn overlapping(view: &NetworkView) -> Condition {
     )
 }
 
-fn ready(network: &IPNetwork, view: &NetworkView, lengths: BlockLengths) -> Condition {
+fn ready(
+    network: &IPNetwork,
+    view: &NetworkView,
+    lengths: BlockLengths,
+    obstacle: Option<&BlockObstacle>,
+) -> Condition {
     if network.metadata.deletion_timestamp.is_some() {
         let message = format!(
             "waiting for {} pools that belong to the network, and for {} reservations",
@@ -311,7 +438,7 @@ fn ready(network: &IPNetwork, view: &NetworkView, lengths: BlockLengths) -> Cond
         return Condition::new(conditions::READY, false, conditions::DELETING, message);
     }
     match (network.spec.rules(), length_problem(network, lengths)) {
-        (Ok(_), None) => Condition::new(conditions::READY, true, conditions::NETWORK_READY, ""),
+        (Ok(_), None) => blocks::ready(obstacle),
         (Ok(_), Some(problem)) => {
             Condition::new(conditions::READY, false, conditions::INVALID_SPEC, problem)
         }

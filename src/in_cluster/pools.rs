@@ -1,17 +1,18 @@
 //! The pool controllers: finalizer, counts and conditions of pools.
 
 mod status;
-mod status_rate;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolStatus, names};
 use capi_ipam_controller::client::PrunedFields;
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
-use capi_ipam_controller::controller::{Action, Attempt, Cause, ControllerBuilder, Reconciler};
+use capi_ipam_controller::controller::{
+    Action, Attempt, Cause, Conflicts, ControllerBuilder, Finalized, Protect, Protection,
+    Reconciler,
+};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::health::ReadinessGate;
@@ -19,32 +20,33 @@ use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
-use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
+use capi_ipam_controller::{clock, finalizer, patch, trace_span};
 use capi_ipam_ledger::{DrainingUse, PoolInfo};
+use capi_ipam_provider::advanced::{
+    STATUS_INTERVAL, StatusLimiter, changed_conditions, log_transitions, publish_rejected_status,
+    publish_warnings,
+};
+use capi_ipam_provider::api::Uid;
 use kube::{Client, ResourceExt};
-use tracing::{debug, field, info};
+use tracing::{Span, debug, field};
 
 use self::status::PoolSnapshot;
 pub(super) use self::status::describe_counts;
-use self::status_rate::{STATUS_INTERVAL, StatusLimiter};
 use super::context::Context;
 use super::deletion_check::DeletionBlocker;
 use super::gates::Gates;
 use super::kinds::{pool_client, watched_pools};
 use super::shared_ledger::PoolEventHandler;
-use super::transitions::log_transitions;
 
 /// The delay before a pool that is being deleted and still has reservations is reconciled again.
 const DELETION_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// The delay before a pool is checked again that is being deleted and waits for addresses in use.
+/// The ledger reports their release.
+const DELETION_CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// The delay before a pool is reconciled again after its first failure.
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// The maximum delay between two attempts at a pool that keeps failing.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
-/// The number of failures after which a rejected finalizer is reported on the pool.
-const FAILURES_BEFORE_REPORT: u32 = 2;
-/// The number of conflicts after which a rejected finalizer is reported on the pool: a webhook can
-/// reject it with the code of a conflict, each time.
-const CONFLICTS_BEFORE_REPORT: u32 = 10;
 /// The number of pools of a kind that are reconciled concurrently.
 const CONCURRENCY: u16 = 4;
 
@@ -83,7 +85,8 @@ pub(super) fn start(
         pools_synced: gates.pools.to_vec(),
     };
     let stop = manager.stop.clone();
-    let task = controller.run(main, CONCURRENCY, stop, Arc::new(reconciler));
+    let reconciler = Arc::new(Finalized::new(reconciler, names::PROTECT_POOL));
+    let task = controller.run(main, CONCURRENCY, stop, reconciler);
     manager.add(format!("{kind} controller"), task);
 }
 
@@ -113,16 +116,21 @@ struct PoolReconciler {
 
 impl Reconciler for PoolReconciler {
     type Object = Pool;
-    /// Number of consecutive attempts that ended with a conflict.
-    type State = u32;
+    type State = Conflicts;
     type Error = PoolError;
 
     fn transform(pool: &mut Pool) {
         pool.clear_spec();
     }
 
-    fn priority(&self, pool: &Pool, _: Cause) -> Priority {
-        priority_of(pool)
+    fn priority(&self, _: &Pool, _: Cause) -> Priority {
+        // Counts, conditions and the deletion are background work.
+        Priority::Low
+    }
+
+    /// The ledger reports what has changed since a write of this process.
+    fn wants(&self, _: &Pool, after: &Pool) -> bool {
+        !self.expectations.is_own_write(after, Instant::now())
     }
 
     /// A pool recovers within seconds once the cause of its failure is gone.
@@ -142,100 +150,152 @@ impl Reconciler for PoolReconciler {
     async fn reconcile(
         &self,
         pool: Arc<Pool>,
-        attempt: &mut Attempt<u32>,
+        attempt: &mut Attempt<Conflicts>,
     ) -> Result<Action, PoolError> {
-        if !self.context.selection.includes(pool.as_ref()) {
-            return Ok(Action::AwaitChange);
+        let result = self.reconcile_pool(&pool).await;
+        if let Err(PoolError::Call(error)) = &result {
+            publish_rejected_status(&self.events, pool.as_ref(), &pool.kind, error, attempt);
         }
-        if self.expectations.is_stale(pool.as_ref(), Instant::now()) {
-            return Ok(Action::Requeue(EXPECTATION_TTL));
+        outcome(&pool, result, attempt)
+    }
+
+    fn span(&self, pool: &Pool, _: &Attempt<Conflicts>) -> Span {
+        trace_span!(
+            "pool.reconcile",
+            kind = %PoolKey::of(pool).kind,
+            namespace = pool.namespace(),
+            pool = pool.name_any(),
+            outcome = field::Empty,
+        )
+    }
+}
+
+impl Protect for PoolReconciler {
+    fn objects(&self, pool: &Pool) -> ResourceClient<Pool> {
+        pool_client(&self.client, &PoolKey::of(pool)).with_pruned_fields(self.pruned_fields.clone())
+    }
+
+    /// The cached pool has no specification.
+    async fn whole(&self, pool: &Pool) -> Result<Option<Pool>, CallError> {
+        self.objects(pool).get(&pool.name_any()).await
+    }
+
+    fn protection(&self, pool: &Pool) -> Protection {
+        if !self.context.selection.includes(pool) {
+            return Protection::Postponed(Action::AwaitChange);
+        }
+        if self.expectations.is_stale(pool, Instant::now()) {
+            return Protection::Postponed(Action::Requeue(EXPECTATION_TTL));
         }
         // Which pools overlap is known when all are listed. Otherwise the conditions would change
         // at every start.
         if !self.pools_synced.iter().all(ReadinessGate::is_ready) {
-            return Ok(Action::Requeue(STATUS_INTERVAL));
+            return Protection::Postponed(Action::Requeue(STATUS_INTERVAL));
         }
-        let span = trace_span!(
-            "pool.reconcile",
-            kind = %PoolKey::of(pool.as_ref()).kind,
-            namespace = pool.namespace(),
-            pool = pool.name_any(),
-            outcome = field::Empty,
-        );
-        let result = traces::in_span(span.clone(), self.reconcile_pool(&pool, attempt)).await;
-        span.record("outcome", traces::outcome(&result));
-        match result {
-            Err(PoolError::Call(error)) if error.is_not_found() => Ok(Action::AwaitChange),
-            Err(PoolError::Call(error)) if error.is_conflict() => {
-                attempt.state = attempt.state.saturating_add(1);
-                debug!(pool = %PoolKey::of(pool.as_ref()), "conflict, will retry");
-                Ok(Action::Requeue(STATUS_INTERVAL))
-            }
-            outcome => {
-                attempt.state = 0;
-                outcome
-            }
+        let key = PoolKey::of(pool);
+        // A pool is added to the ledger before its controller is notified.
+        match self.context.ledger.read(|ledger| ledger.pool_info(&key)) {
+            None => Protection::Postponed(Action::AwaitChange),
+            Some(info) if info.paused || is_released(pool, &info) => Protection::Unmanaged,
+            Some(_) => Protection::Managed,
+        }
+    }
+
+    fn protected(&self, pool: &Pool) {
+        self.record_write(pool);
+    }
+
+    async fn rejected(
+        &self,
+        pool: &Pool,
+        error: CallError,
+        attempt: &mut Attempt<Conflicts>,
+    ) -> Result<Action, PoolError> {
+        let result = self.handle_finalizer_error(pool, error, attempt).await;
+        outcome(pool, result.map_err(PoolError::from), attempt)
+    }
+}
+
+/// What follows from the result of a reconcile. A pool in deletion is only released by a
+/// reconcile that says so.
+fn outcome(
+    pool: &Pool,
+    result: Result<Action, PoolError>,
+    attempt: &mut Attempt<Conflicts>,
+) -> Result<Action, PoolError> {
+    match result {
+        Err(PoolError::Call(error)) if error.is_not_found() => {
+            Ok(if pool.metadata.deletion_timestamp.is_some() {
+                Action::Requeue(DELETION_RETRY_DELAY)
+            } else {
+                Action::AwaitChange
+            })
+        }
+        Err(PoolError::Call(error)) if error.is_conflict() => {
+            attempt.state.record();
+            debug!(pool = %PoolKey::of(pool), "conflict, will retry");
+            Ok(Action::Requeue(STATUS_INTERVAL))
+        }
+        outcome => {
+            attempt.state.reset();
+            outcome
         }
     }
 }
 
+/// What follows a reconcile that does not release the pool.
+fn next_check(pool: &Pool, blocker: Option<&DeletionBlocker>) -> Action {
+    match blocker {
+        // The pool is paused, or the ledger does not know its deletion: nothing was searched, so
+        // the finalizer stays.
+        None if pool.metadata.deletion_timestamp.is_some()
+            && finalizer::is_set(pool, names::PROTECT_POOL) =>
+        {
+            Action::Requeue(DELETION_CHECK_INTERVAL)
+        }
+        None => Action::AwaitChange,
+        // The ledger enqueues the pool when its addresses change. It may never observe a change of
+        // the others.
+        Some(DeletionBlocker::Addresses { .. }) => Action::Requeue(DELETION_CHECK_INTERVAL),
+        Some(
+            DeletionBlocker::Reservation(_)
+            | DeletionBlocker::UnknownAddress
+            | DeletionBlocker::Undecodable(_),
+        ) => Action::Requeue(DELETION_RETRY_DELAY),
+    }
+}
+
+/// Whether the pool is being deleted and no longer has the finalizer.
+fn is_released(pool: &Pool, info: &PoolInfo) -> bool {
+    info.deleting && !finalizer::is_set(pool, names::PROTECT_POOL)
+}
+
 impl PoolReconciler {
-    async fn reconcile_pool(
-        &self,
-        pool: &Arc<Pool>,
-        attempt: &Attempt<u32>,
-    ) -> Result<Action, PoolError> {
-        let key = PoolKey::of(pool.as_ref());
+    async fn reconcile_pool(&self, pool: &Pool) -> Result<Action, PoolError> {
+        let key = PoolKey::of(pool);
         self.context
             .ledger
             .note(|ledger| ledger.clear_notified(&key));
-        // A pool is added to the ledger before its controller is notified.
         let Some(info) = self.context.ledger.read(|ledger| ledger.pool_info(&key)) else {
-            return Ok(Action::AwaitChange);
+            // It was removed from the ledger a moment ago.
+            return Ok(Action::Requeue(STATUS_INTERVAL));
         };
-        let has_finalizer = finalizer::is_set(pool.as_ref(), names::PROTECT_POOL);
-        let client = pool_client(&self.client, &key).with_pruned_fields(self.pruned_fields.clone());
-        let mut pool = Arc::clone(pool);
-        if !info.deleting && !has_finalizer && !info.paused {
-            match finalizer::add(&client, pool.as_ref(), names::PROTECT_POOL).await {
-                Ok(written) => pool = Arc::new(self.record_write(written)),
-                Err(error) => {
-                    return Ok(self
-                        .handle_finalizer_error(&client, &key, error, attempt)
-                        .await?);
-                }
-            }
-        }
         let mut blocker = None;
-        if info.deleting && has_finalizer && !info.paused {
+        if info.deleting && !info.paused && !is_released(pool, &info) {
             blocker = self.find_blocker(&key).await?;
             if blocker.is_none() {
-                // Removing the last finalizer needs the whole object; the cached one has no spec.
-                let Some(whole) = client.get(&key.name).await? else {
-                    return Ok(Action::AwaitChange);
-                };
-                finalizer::remove(&client, &whole, names::PROTECT_POOL).await?;
-                info!(pool = %key, "removed the finalizer: no address of the deleted pool is in use");
+                // No address of the deleted pool is in use.
                 return Ok(Action::AwaitChange);
             }
         }
-        let status = self.status(&key, pool.as_ref(), blocker.as_ref(), None);
-        if let Some(wait) = self.write_status(&client, pool.as_ref(), status).await? {
+        let status = self.status(&key, pool, blocker.as_ref(), None);
+        if let Some(wait) = self.write_status(pool, status).await? {
             self.context
                 .ledger
                 .note(|ledger| ledger.mark_notified(&key));
             return Ok(Action::Requeue(wait));
         }
-        match blocker {
-            // The ledger enqueues the pool when its addresses change. It may never observe a change
-            // of the others.
-            None | Some(DeletionBlocker::Addresses { .. }) => Ok(Action::AwaitChange),
-            Some(
-                DeletionBlocker::Reservation(_)
-                | DeletionBlocker::UnknownAddress
-                | DeletionBlocker::Undecodable(_),
-            ) => Ok(Action::Requeue(DELETION_RETRY_DELAY)),
-        }
+        Ok(next_check(pool, blocker.as_ref()))
     }
 
     /// Handles a failure to add the finalizer. That the API server rejects it on a pool that is
@@ -243,14 +303,13 @@ impl PoolReconciler {
     /// pool.
     async fn handle_finalizer_error(
         &self,
-        client: &ResourceClient<Pool>,
-        key: &PoolKey,
+        pool: &Pool,
         error: CallError,
-        attempt: &Attempt<u32>,
+        attempt: &Attempt<Conflicts>,
     ) -> Result<Action, CallError> {
+        let (key, client) = (PoolKey::of(pool), self.objects(pool));
         let is_conflict = error.is_conflict();
-        let is_reported =
-            attempt.failures >= FAILURES_BEFORE_REPORT || attempt.state >= CONFLICTS_BEFORE_REPORT;
+        let is_reported = attempt.is_rejected_lastingly();
         if error.is_not_found() || (is_conflict && !is_reported) {
             return Err(error);
         }
@@ -260,8 +319,8 @@ impl PoolReconciler {
             return Ok(Action::AwaitChange);
         };
         if is_reported {
-            let status = self.status(key, &current, None, Some(&error_chain(&error)));
-            self.write_status(client, &current, status).await?;
+            let status = self.status(&key, &current, None, Some(&error_chain(&error)));
+            self.write_status(&current, status).await?;
         }
         Err(error)
     }
@@ -326,16 +385,7 @@ impl PoolReconciler {
             .as_ref()
             .map(|status| status.conditions.clone())
             .unwrap_or_default();
-        for condition in snapshot.conditions() {
-            conditions::set(
-                &mut list,
-                condition.with_observed_generation(pool.metadata.generation),
-                clock::now(),
-            );
-        }
-        for absent in snapshot.absent_conditions() {
-            conditions::remove(&mut list, absent);
-        }
+        snapshot.update(&mut list, pool.metadata.generation, &clock::now());
         PoolStatus {
             observed_generation: pool.metadata.generation,
             ip_addresses: Some(snapshot.counts),
@@ -350,7 +400,6 @@ impl PoolReconciler {
     /// permit a write now.
     async fn write_status(
         &self,
-        client: &ResourceClient<Pool>,
         pool: &Pool,
         status: PoolStatus,
     ) -> Result<Option<Duration>, CallError> {
@@ -362,24 +411,15 @@ impl PoolReconciler {
             .as_ref()
             .map(|status| status.conditions.as_slice())
             .unwrap_or_default();
-        let is_unchanged = |condition: &Condition| {
-            let present = conditions::find(before, &condition.type_);
-            present.is_some_and(|present| {
-                (&present.status, &present.reason) == (&condition.status, &condition.reason)
-            })
-        };
-        let transitions: Vec<Condition> = status
-            .conditions
-            .iter()
-            .filter(|condition| !is_unchanged(condition))
-            .cloned()
-            .collect();
+        let transitions = changed_conditions(before, &status.conditions);
         let after = status.conditions.clone();
         let started = Instant::now();
-        let (wait, written) = patch::with_patch(client, pool, async |wanted: &mut Pool| {
+        let uid = Uid::of(pool.metadata.uid.as_deref().unwrap_or_default());
+        let client = self.objects(pool);
+        let (wait, written) = patch::with_patch(&client, pool, async |wanted: &mut Pool| {
             let wait = self
                 .status_limiter
-                .delay(pool, !transitions.is_empty(), started);
+                .delay(uid, !transitions.is_empty(), started);
             if wait.is_none() {
                 wanted.status = Some(status);
             }
@@ -389,61 +429,48 @@ impl PoolReconciler {
         if !matches!(wait, Ok(Some(_))) {
             self.status_limiter.record_latency(started.elapsed());
         }
+        if wait.is_err() {
+            self.status_limiter.retry(uid, Instant::now());
+        }
         if let Some(written) = written {
-            let written = self.record_write(written);
+            self.record_write(&written);
             let key = PoolKey::of(&written);
             log_transitions(&key, before, &after, status::is_warning);
-            for condition in transitions
-                .iter()
-                .filter(|condition| status::is_warning(condition))
-            {
-                let reason = condition.reason.as_deref().unwrap_or_default();
-                let message = condition.message.as_deref().unwrap_or_default();
-                self.events
-                    .warning(&written, &written.kind, reason, "Inspect", message);
-            }
+            let kind = &written.kind;
+            publish_warnings(
+                &self.events,
+                &written,
+                kind,
+                &transitions,
+                status::is_warning,
+            );
         }
         wait
     }
 
-    fn record_write(&self, written: Pool) -> Pool {
-        self.expectations.expect(&written, Instant::now());
-        self.context.ledger.insert_pool(&written);
-        written
-    }
-}
-
-/// Claims wait for the finalizer of a new pool. Counts, conditions and the deletion are background
-/// work.
-fn priority_of(pool: &Pool) -> Priority {
-    let is_new =
-        pool.metadata.deletion_timestamp.is_none() && !finalizer::is_set(pool, names::PROTECT_POOL);
-    if is_new {
-        Priority::Normal
-    } else {
-        Priority::Low
+    fn record_write(&self, written: &Pool) {
+        self.expectations.expect(written, Instant::now());
+        self.context.ledger.insert_pool(written);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use capi_ipam_api::InClusterKind;
 
     use super::*;
 
+    /// What is not searched is not released: a paused pool, and one whose deletion the ledger does
+    /// not know.
     #[test]
-    fn only_the_finalizer_of_a_new_pool_is_waited_for() {
-        let priority = |finalizers: &[&str], deleted: Value| {
-            let metadata =
-                json!({"name": "p", "finalizers": finalizers, "deletionTimestamp": deleted});
-            let pool = json!({"kind": "InClusterIPPool", "metadata": metadata, "spec": {"addresses": [], "prefix": 24}});
-            priority_of(&serde_json::from_value(pool).unwrap())
-        };
-        assert_eq!(
-            priority(&["example.com/other"], Value::Null),
-            Priority::Normal
-        );
-        assert_eq!(priority(&[names::PROTECT_POOL], Value::Null), Priority::Low);
-        assert_eq!(priority(&[], json!("2026-01-01T00:00:00Z")), Priority::Low);
+    fn deleted_pool_without_a_search_is_not_released() {
+        let key = PoolKey::new(InClusterKind::IPPool, Some("default"), "a");
+        let mut pool = Pool::reference(&key, Some("1".to_owned()));
+        assert_eq!(next_check(&pool, None), Action::AwaitChange);
+        pool.metadata.deletion_timestamp = Some(clock::now());
+        assert_eq!(next_check(&pool, None), Action::AwaitChange);
+        pool.metadata.finalizers = Some(vec![names::PROTECT_POOL.to_owned()]);
+        let waits = Action::Requeue(DELETION_CHECK_INTERVAL);
+        assert_eq!(next_check(&pool, None), waits);
     }
 }

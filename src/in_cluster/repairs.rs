@@ -8,6 +8,7 @@
 //! | [`missing_reservations`] | addresses in use get the reservation that they lack; at once if somebody deletes it |
 //! | [`duplicates`] | addresses of two bound claims are reported |
 //! | [`invalid_reservations`] | manually created reservations without effect are reported |
+//! | [`invalid_slices`] | slices without effect are reported |
 //! | [`move_labels`] | reservations get the label of `clusterctl move` |
 //! | [`abandoned_reservations`] | reservations that no claim needs are released |
 //!
@@ -21,6 +22,7 @@ mod abandoned_reservations;
 mod bound_claims;
 mod duplicates;
 mod invalid_reservations;
+mod invalid_slices;
 mod missing_reservations;
 mod move_labels;
 mod stale_cooldowns;
@@ -30,16 +32,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_api::{IPReservation, PoolKey, Slot};
+use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_ledger::allocated_block;
 use capi_ipam_provider::advanced::{AbandonedObjects, ProviderSetup, ReleaseAbandoned, run_repair};
 use capi_ipam_provider::api::{IPAddress, Uid};
+use tracing::debug;
 
 use self::abandoned_reservations::AbandonedReservations;
 use self::bound_claims::BoundClaims;
 use self::duplicates::ReportDuplicates;
 pub(super) use self::duplicates::duplicate_message;
 use self::invalid_reservations::ReportInvalidReservations;
+pub(super) use self::invalid_slices::ObservedSlices;
+use self::invalid_slices::ReportInvalidSlices;
 use self::missing_reservations::CreateMissingReservations;
 pub(super) use self::missing_reservations::ReplaceDeletedReservations;
 use self::move_labels::AddMoveLabels;
@@ -56,6 +62,7 @@ pub(super) struct Sweeper {
     missing_reservations: CreateMissingReservations,
     duplicates: ReportDuplicates,
     invalid_reservations: ReportInvalidReservations,
+    invalid_slices: ReportInvalidSlices,
     move_labels: AddMoveLabels,
     abandoned_reservations: ReleaseAbandoned<AbandonedReservations>,
 }
@@ -67,6 +74,7 @@ impl BackgroundTask for Sweeper {
         run_repair(&mut self.missing_reservations).await;
         run_repair(&mut self.duplicates).await;
         run_repair(&mut self.invalid_reservations).await;
+        run_repair(&mut self.invalid_slices).await;
         run_repair(&mut self.move_labels).await;
         let released = run_repair(&mut self.abandoned_reservations).await;
         if released.count > 0 {
@@ -83,6 +91,7 @@ impl Sweeper {
         setup: &ProviderSetup<'_>,
         options: &InClusterOptions,
         context: &Arc<Context>,
+        slices: Arc<ObservedSlices>,
     ) -> Self {
         let claims = setup.claim_cache();
         let bound_claims = BoundClaims::new(claims.clone(), options.sweep_grace);
@@ -95,10 +104,20 @@ impl Sweeper {
             missing_reservations: CreateMissingReservations::new(Arc::clone(context), bound_claims),
             duplicates: ReportDuplicates::new(setup, Arc::clone(context)),
             invalid_reservations: ReportInvalidReservations::new(Arc::clone(context)),
+            invalid_slices: ReportInvalidSlices::new(Arc::clone(context), slices),
             move_labels: AddMoveLabels::new(Arc::clone(context)),
             abandoned_reservations: ReleaseAbandoned::new(abandoned, options.sweep(), released),
         }
     }
+}
+
+/// Logs that the status of an object could not be written. The next pass tries it again.
+fn report_failed(object: &str, error: &CallError) {
+    debug!(
+        object,
+        error = error_chain(error),
+        "cannot report in the status that an object has no effect, will retry"
+    );
 }
 
 /// Whether an IPAddress has this address, from this pool.

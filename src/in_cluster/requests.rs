@@ -5,6 +5,7 @@ use capi_ipam_ip::{Block, Family, UsableBlocks, parse_address, parse_entry};
 use capi_ipam_ledger::{PoolInfo, Unavailable};
 use capi_ipam_provider::prelude::HandlerError;
 
+use super::errors::describe_missing_block;
 use super::handler::InClusterHandler;
 
 impl InClusterHandler {
@@ -51,17 +52,20 @@ impl InClusterHandler {
         block: Block,
         why: &Unavailable,
     ) -> HandlerError {
-        let why = describe(
-            pool,
-            info,
-            block,
-            why,
-            Audience::of(Some(self.key.namespace())),
-        );
+        let audience = Audience::of(Some(self.key.namespace()));
+        let text = describe(pool, info, block, why, audience);
         HandlerError::Waiting {
-            reason: conditions::REQUESTED_ADDRESS_UNAVAILABLE,
-            message: format!("the requested {block} {why}"),
+            reason: reason(why),
+            message: format!("the requested {block} {text}"),
         }
+    }
+}
+
+/// The reason of the condition of a claim that cannot have the block that it requests.
+fn reason(why: &Unavailable) -> &'static str {
+    match why {
+        Unavailable::NeedsBlock(_) => conditions::WAITING_FOR_BLOCK,
+        _ => conditions::REQUESTED_ADDRESS_UNAVAILABLE,
     }
 }
 
@@ -163,6 +167,10 @@ fn describe(
         Unavailable::InOtherSlice => format!(
             "is in a slice of another owner, or in one that cannot be assigned to the owner of the claim; {advice}"
         ),
+        Unavailable::NeedsBlock(missing) => {
+            let wait = describe_missing_block(missing);
+            format!("is not in a block of this management cluster; {wait}")
+        }
         Unavailable::RequestedBefore => {
             format!("is for another claim that requested it before; {advice}")
         }

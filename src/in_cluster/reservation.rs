@@ -90,6 +90,7 @@ fn new_reservation(
             claim_ref: claim,
             released_at: None,
         },
+        status: None,
     }
 }
 

@@ -9,9 +9,10 @@ mod release_rule;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Slot, advice, names};
+use capi_ipam_api::{IPReservation, PoolKey, ProblemStatus, ReservationClaim, Slot, advice, names};
 use capi_ipam_controller::client::{CallError, Deleted, REQUEST_TIMEOUT, ResourceClient};
 use capi_ipam_controller::log_limit::RepetitionLimit;
+use capi_ipam_controller::observed::ObjectVersion;
 use capi_ipam_controller::watch::{MaybeInvalid, RestoreDetector};
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ledger::KnownReservation;
@@ -297,6 +298,31 @@ impl ReservationStore {
             .labels_mut()
             .insert(names::MOVE_LABEL.to_owned(), String::new());
         self.update_metadata(&found, &wanted).await?;
+        Ok(true)
+    }
+
+    /// Writes into the status of the reservation of this name that it has this problem, or that it
+    /// has none any more, if it still is in the state `judged`. Nothing is written if the status
+    /// says so already. Returns whether the status says so now.
+    pub(super) async fn report(
+        &self,
+        name: &str,
+        judged: ObjectVersion,
+        problem: Option<&str>,
+    ) -> Result<bool, CallError> {
+        let Some(found) = self.client.get(name).await? else {
+            return Ok(false);
+        };
+        // Another one of its name, or a state that the watch has not shown yet.
+        if ObjectVersion::of(&found.metadata) != judged {
+            return Ok(false);
+        }
+        let (before, generation) = (found.status.as_ref(), found.metadata.generation);
+        let mut wanted = found.clone();
+        wanted.status = ProblemStatus::updated(before, problem, generation, clock::now());
+        let written = patch::write(&self.client, &found, &wanted).await?;
+        let seen = written.as_ref().unwrap_or(&found);
+        self.ledger.change(|ledger| ledger.insert_reservation(seen));
         Ok(true)
     }
 

@@ -5,31 +5,35 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use capi_ipam_api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool, PoolKey};
+use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, Pool, PoolKey};
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::controller::{ControllerBuilder, Trigger};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::watch::{EventHandler, WatchApi, WatchSpec};
+use capi_ipam_controller::watch::{EventHandler, FanOut, WatchApi, WatchSpec};
 use capi_ipam_provider::advanced::{ProviderSetup, Selection};
 use capi_ipam_provider::api::IPAddressClaim;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
+use tokio::sync::watch;
 
+use super::blocks::check::ListSlices;
+use super::blocks::registries;
 use super::context::Context;
 use super::cooldown::EndCooldowns;
 use super::deletion_check::DeletionChecker;
 use super::gates::Gates;
 use super::handler::InClusterAdapter;
-use super::metrics::{PoolMetrics, PoolMetricsMode, TakeSnapshots};
+use super::metrics::{CountSharedAddresses, PoolMetrics, PoolMetricsMode, TakeSnapshots};
 use super::options::InClusterOptions;
 use super::rechecks::EnqueueRechecks;
-use super::repairs::{ReplaceDeletedReservations, Sweeper};
+use super::repairs::{ObservedSlices, ReplaceDeletedReservations, Sweeper};
 use super::reservation_store::ReservationStore;
 use super::scope_changes::MoveReservations;
 use super::shared_ledger::SharedLedger;
 use super::slice_return::SliceReturn;
+use super::slices_listed::SlicesListed;
 use super::standby::LedgerHandle;
 use super::terminating::TerminatingClaims;
 use super::use_check::UseCheck;
@@ -45,10 +49,20 @@ pub(super) fn set_up(
     let controllers = Controllers::new(setup.manager);
     let triggers = triggers(setup, &controllers);
     let gates = Gates::register(setup);
-    let context = create_ledger(setup, triggers);
-    add_watches(setup, &context, &gates);
-    start_controllers(setup.manager, controllers, &context, &gates);
-    add_tasks(setup, options, &context, &gates);
+    let (blocks_changed, changed) = watch::channel(());
+    let context = create_ledger(setup, options, triggers, blocks_changed);
+    let slices = Arc::new(ObservedSlices::default());
+    add_watches(setup, &context, &gates, &slices);
+    let registries = start_controllers(setup.manager, controllers, &context, &gates);
+    registries::start(
+        setup.manager,
+        registries,
+        &context,
+        &gates,
+        options,
+        changed,
+    );
+    add_tasks(setup, options, &context, &gates, slices);
     ledger_handle.publish(Arc::clone(&context.ledger), gates.of_ledger());
     InClusterAdapter { context }
 }
@@ -58,6 +72,7 @@ pub(super) fn set_up(
 struct Controllers {
     pools: [(InClusterKind, ControllerBuilder<Pool, Infallible>); InClusterKind::ALL.len()],
     networks: ControllerBuilder<IPNetwork, Infallible>,
+    registries: ControllerBuilder<IPRegistry, Infallible>,
 }
 
 impl Controllers {
@@ -65,6 +80,7 @@ impl Controllers {
         Self {
             pools: InClusterKind::ALL.map(|kind| (kind, manager.controller(kind.name()))),
             networks: manager.controller("IPNetwork"),
+            registries: manager.controller("IPRegistry"),
         }
     }
 }
@@ -88,7 +104,12 @@ fn triggers(setup: &ProviderSetup<'_>, controllers: &Controllers) -> Triggers {
 }
 
 /// Creates the ledger, and what reads and writes the objects that it contains.
-fn create_ledger(setup: &ProviderSetup<'_>, triggers: Triggers) -> Arc<Context> {
+fn create_ledger(
+    setup: &ProviderSetup<'_>,
+    options: &InClusterOptions,
+    triggers: Triggers,
+    blocks_changed: watch::Sender<()>,
+) -> Arc<Context> {
     let Triggers {
         claims,
         pools,
@@ -100,7 +121,11 @@ fn create_ledger(setup: &ProviderSetup<'_>, triggers: Triggers) -> Arc<Context> 
             trigger.enqueue(NamespacedName::new(namespace, &pool.name));
         }
     };
-    let enqueue_network = move |network: &str| networks.enqueue(NamespacedName::new("", network));
+    // A network whose counts change may need another block.
+    let enqueue_network = move |network: &str| {
+        networks.enqueue(NamespacedName::new("", network));
+        blocks_changed.send_replace(());
+    };
     let ledger = Arc::new(SharedLedger::new(claims, enqueue_pool, enqueue_network));
     let manager = &*setup.manager;
     let reservations: ResourceClient<IPReservation> =
@@ -111,6 +136,7 @@ fn create_ledger(setup: &ProviderSetup<'_>, triggers: Triggers) -> Arc<Context> 
         reservations: ReservationStore::new(reservations, Arc::clone(&ledger), restores),
         ledger,
         slices: ResourceClient::new(Api::all(manager.client.clone()), &()),
+        slices_listed: SlicesListed::new(options.sweep_grace),
         events: manager.events.clone(),
         contract: setup.contract.clone(),
         deletion_checker: Arc::new(deletion_checker),
@@ -121,22 +147,32 @@ fn create_ledger(setup: &ProviderSetup<'_>, triggers: Triggers) -> Arc<Context> 
 
 /// Adds the watches that fill the ledger, apart from those of the kinds that have a controller. No
 /// claim is reconciled before all kinds are listed.
-fn add_watches(setup: &mut ProviderSetup<'_>, context: &Arc<Context>, gates: &Gates) {
+fn add_watches(
+    setup: &mut ProviderSetup<'_>,
+    context: &Arc<Context>,
+    gates: &Gates,
+    slices: &Arc<ObservedSlices>,
+) {
     setup.add_claim_event_handler(Arc::clone(&context.terminating) as _);
     setup.add_claim_event_handler(Arc::clone(&context.ledger) as _);
     setup.add_address_event_handler(Arc::clone(&context.ledger) as _);
     for gate in gates.pools.iter().chain([&gates.networks]) {
         setup.controller.wait_for(gate.clone());
     }
-    watch::<Namespace>(setup, context, &gates.namespaces);
-    watch::<IPReservation>(setup, context, &gates.reservations);
-    watch::<IPSlice>(setup, context, &gates.slices);
+    let ledger = &context.ledger;
+    watch_all::<Namespace>(setup, Arc::clone(ledger) as _, &gates.namespaces);
+    watch_all::<IPReservation>(setup, Arc::clone(ledger) as _, &gates.reservations);
+    let observers: Vec<Arc<dyn EventHandler<IPSlice>>> =
+        vec![Arc::clone(ledger) as _, Arc::clone(slices) as _];
+    watch_all::<IPSlice>(setup, Arc::new(FanOut(observers)), &gates.slices);
 }
 
 /// Adds the watch of all objects of a kind, which the ledger contains.
-fn watch<K>(setup: &mut ProviderSetup<'_>, context: &Arc<Context>, gate: &ReadinessGate)
-where
-    SharedLedger: EventHandler<K>,
+fn watch_all<K>(
+    setup: &mut ProviderSetup<'_>,
+    handler: Arc<dyn EventHandler<K>>,
+    gate: &ReadinessGate,
+) where
     K: kube::Resource<DynamicType = ()>
         + Clone
         + serde::de::DeserializeOwned
@@ -146,22 +182,23 @@ where
         + 'static,
 {
     let api = WatchApi::all(setup.manager.client.clone());
-    let handler = Arc::clone(&context.ledger) as _;
     let spec = WatchSpec::<K>::new(api, (), handler, gate.clone());
     setup.controller.watch(spec);
 }
 
-/// Starts the controllers. Each watches the kind that it reconciles.
+/// Starts the controllers of pools and networks. Each watches the kind that it reconciles. Returns
+/// the one of registries, which needs the options.
 fn start_controllers(
     manager: &mut Manager,
     controllers: Controllers,
     context: &Arc<Context>,
     gates: &Gates,
-) {
+) -> ControllerBuilder<IPRegistry, Infallible> {
     for ((kind, controller), gate) in controllers.pools.into_iter().zip(&gates.pools) {
         pools::start(manager, kind, controller, context, gate, gates);
     }
     networks::start(manager, controllers.networks, context, gates);
+    controllers.registries
 }
 
 /// Adds the tasks that run in the background.
@@ -170,6 +207,7 @@ fn add_tasks(
     options: &InClusterOptions,
     context: &Arc<Context>,
     gates: &Gates,
+    slices: Arc<ObservedSlices>,
 ) {
     let end_cooldowns = EndCooldowns(Arc::clone(context));
     let rechecks = EnqueueRechecks(Arc::clone(&context.ledger));
@@ -180,19 +218,28 @@ fn add_tasks(
     let interval = options.verify_interval;
     let use_check = UseCheck::new(setup, Arc::clone(context), metrics.clone(), interval);
     let replace_deleted = ReplaceDeletedReservations::new(setup, options, context);
-    let sweeper = Sweeper::new(setup, options, context);
+    let sweeper = Sweeper::new(setup, options, context, slices);
+    let ledger = Arc::clone(&context.ledger);
+    let shared_addresses = CountSharedAddresses::new(&setup.manager.metrics, ledger);
 
     let manager = &mut *setup.manager;
     manager.add_task("cool-downs", gates.of_ledger(), end_cooldowns);
     manager.add_task("rechecks of waiting claims", Vec::new(), rechecks);
     manager.add_background_task("scope changes", gates.of_ledger(), moves);
     manager.add_background_task("return of slices", gates.of_ledger(), slice_return);
+    let list_slices = ListSlices(Arc::clone(context));
+    manager.add_task("list of slices", gates.of_ledger(), list_slices);
     if options.pool_metrics == PoolMetricsMode::All {
         metrics.register(&manager.metrics);
         let ledger = Arc::clone(&context.ledger);
         let snapshots = TakeSnapshots { metrics, ledger };
         manager.add_background_task("metrics of pools", gates.of_ledger(), snapshots);
     }
+    manager.add_background_task(
+        "count of shared addresses",
+        gates.of_ledger(),
+        shared_addresses,
+    );
     manager.add_task(
         "replacement of deleted reservations",
         gates.of_use(),

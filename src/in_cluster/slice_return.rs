@@ -89,6 +89,8 @@ impl SliceReturn {
                 SliceOwnerKind::Label => {
                     labels.contains(&(slice.pool.clone(), Arc::clone(&slice.owner)))
                 }
+                // It owns blocks of networks, which are not among the slices of pools.
+                SliceOwnerKind::ManagementCluster => true,
                 SliceOwnerKind::Namespace => self
                     .context
                     .ledger

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::{IPSlice, Pool, PoolKey, SliceOwner, SliceOwnerKind, conditions, slice_name};
+use capi_ipam_api::{
+    IPSlice, Pool, PoolKey, Scope, SliceOwner, SliceOwnerKind, conditions, slice_name,
+};
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::PoolInfo;
@@ -94,7 +96,8 @@ impl InClusterHandler {
             pool: pool.clone(),
             block,
         };
-        let slice = IPSlice::assigned(pool, block, owner.clone(), clock::now());
+        let scope = Scope::Pool(pool.clone());
+        let slice = IPSlice::assigned(&scope, block, owner.clone(), clock::now());
         let error = match self.context.slices.create(&slice).await {
             Ok(created) => {
                 self.ledger().change(|ledger| ledger.insert_slice(&created));
@@ -124,7 +127,7 @@ impl InClusterHandler {
         match found {
             Ok(Some(found)) => {
                 match &found.0 {
-                    Ok(found) if found.block().is_ok() => {
+                    Ok(found) if found.place().is_ok() => {
                         debug!(%pool, %block, "the slice is already assigned");
                     }
                     _ => {

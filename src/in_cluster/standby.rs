@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, Pool};
+use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, InClusterKind, Pool};
 use capi_ipam_controller::health::{Health, ReadinessGate};
 use capi_ipam_controller::watch::{EventHandler, WatchApi, WatchSpec, watch_into};
 use capi_ipam_provider::advanced::ContractClient;
@@ -114,6 +114,7 @@ pub async fn run_standby(
         );
         watches.add::<IPReservation>(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _);
         watches.add::<IPNetwork>(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _);
+        watches.add::<IPRegistry>(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _);
         watches.add::<Namespace>(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _);
         for kind in InClusterKind::ALL {
             let handler = Arc::new(PoolEventHandler {

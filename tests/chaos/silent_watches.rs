@@ -24,7 +24,7 @@ use support::manager::Manager;
 use support::wait::eventually_within;
 
 /// The kinds that a manager watches.
-const WATCHED: [&str; 11] = [
+const WATCHED: [&str; 12] = [
     "clusters",
     "globalinclusterippools",
     "globalinclusterprefixpools",
@@ -33,6 +33,7 @@ const WATCHED: [&str; 11] = [
     "ipaddressclaims",
     "ipaddresses",
     "ipnetworks",
+    "ipregistries",
     "ipreservations",
     "ipslices",
     "namespaces",

@@ -5,16 +5,20 @@ use capi_ipam_api::InClusterKind;
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::consumer;
+use crate::{consumer, start};
 use support::consumer::Consumer;
 use support::wait::{consistently, eventually};
 
 /// A consumer with a pool `web` of three addresses.
 async fn with_pool() -> Consumer {
     let consumer = consumer().await;
+    create_pool(&consumer).await;
+    consumer
+}
+
+async fn create_pool(consumer: &Consumer) {
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24, "gateway": "10.0.0.9"});
     consumer.create_pool("web", spec).await;
-    consumer
 }
 
 #[tokio::test]
@@ -443,4 +447,49 @@ async fn reserved_address_that_left_the_pool_is_not_allocated() {
     consumer
         .wait_for_reservations("web", &[("10.0.1.1", "a")])
         .await;
+}
+
+/// The events with which the provider reports a change of an existing IPAddress.
+async fn address_changes(consumer: &Consumer, name: &str) -> Vec<(String, String)> {
+    let events = consumer.events(name).await.into_iter();
+    let about_changes = events
+        .filter(|(_, reason, _)| ["AddressAdopted", "AddressRepaired"].contains(&reason.as_str()));
+    about_changes
+        .map(|(_, reason, note)| (reason, note))
+        .collect()
+}
+
+#[tokio::test]
+async fn adoption_and_repair_are_events_of_the_address() {
+    // The rate of events is limited, and the other tests cause many.
+    let quiet = start(|_| {});
+    let consumer = Consumer::new(&quiet.control_plane).await;
+    create_pool(&consumer).await;
+    consumer.create_address("a", "web", "10.0.0.3").await;
+    consumer.create_claim("a", "web").await;
+    consumer.create_claim("b", "web").await;
+    consumer.wait_for_address("a").await;
+    consumer.wait_for_address("b").await;
+    let text = consumer
+        .wait_for_event("a", "Normal", "AddressAdopted", "")
+        .await;
+    assert_eq!(
+        text,
+        "adopted by claim a, which keeps the address; set: finalizer, owner references"
+    );
+    consumer
+        .modify(&consumer.addresses(), "a", |address| {
+            address["metadata"]["finalizers"] = json!([]);
+        })
+        .await;
+    let text = consumer
+        .wait_for_event("a", "Normal", "AddressRepaired", "")
+        .await;
+    assert_eq!(text, "repaired for the bound claim a; set again: finalizer");
+    assert_eq!(address_changes(&consumer, "a").await.len(), 2);
+    // Neither an allocation nor a release is such a change.
+    consumer.release("b").await;
+    consumer.release("a").await;
+    assert_eq!(address_changes(&consumer, "b").await, []);
+    assert_eq!(address_changes(&consumer, "a").await.len(), 2);
 }

@@ -1,18 +1,20 @@
-//! What tools that follow the rules of kstatus report of a pool: Flux, Argo CD, and `kubectl wait`
-//! in part.
+//! What tools that follow the rules of kstatus report of pools and networks: Flux, Argo CD, and
+//! `kubectl wait` in part.
 
-use capi_ipam_api::Pool;
+use capi_ipam_api::{IPNetwork, Pool};
+use kube::core::DynamicObject;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{consumer, environment, lenient_consumer};
-use support::consumer::{Consumer, object};
+use support::consumer::{Consumer, object, unique};
 use support::wait::{consistently, eventually};
 
 /// The status of a custom resource by the rules of kstatus:
 /// <https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md>.
-pub(crate) fn kstatus(pool: &Pool) -> &'static str {
-    let pool = json!(pool);
-    let (metadata, status) = (&pool["metadata"], &pool["status"]);
+pub(crate) fn kstatus(object: &impl Serialize) -> &'static str {
+    let object = json!(object);
+    let (metadata, status) = (&object["metadata"], &object["status"]);
     let condition = |wanted: &str| {
         let all = status["conditions"].as_array().into_iter().flatten();
         all.into_iter()
@@ -169,4 +171,76 @@ async fn paused_and_deleted_pools_are_not_failed() {
     wait_for_kstatus(&consumer, "Current").await;
     consumer.delete_object(&consumer.pools(), "web").await;
     wait_for_kstatus(&consumer, "Terminating").await;
+}
+
+/// A network in the state in which it was read.
+async fn network(consumer: &Consumer, name: &str) -> IPNetwork {
+    consumer
+        .networks()
+        .get(name)
+        .await
+        .expect("networks can be read")
+        .expect("the network exists")
+}
+
+#[tokio::test]
+async fn invalid_network_is_failed_until_it_is_corrected() {
+    let (consumer, name) = (consumer().await, unique("net"));
+    // Only the webhook can refuse this.
+    consumer
+        .create_network(&name, json!({"excluded": ["fd00::9-fd00::1"]}))
+        .await;
+    consumer
+        .wait_for_network_condition(&name, "False", "InvalidSpec")
+        .await;
+    let failed = network(&consumer, &name).await;
+    assert_eq!(kstatus(&failed), "Failed", "{failed:?}");
+    consumer
+        .modify(&consumer.networks(), &name, |network| {
+            network["spec"] = json!({"excluded": ["10.0.0.1"]});
+        })
+        .await;
+    eventually("the network is current", || async {
+        let corrected = network(&consumer, &name).await;
+        let status = corrected.status.as_ref()?;
+        let is_stalled = status.conditions.iter().any(|it| it.type_ == "Stalled");
+        (!is_stalled && kstatus(&corrected) == "Current").then_some(())
+    })
+    .await;
+    consumer.delete_object(&consumer.networks(), &name).await;
+}
+
+/// No provider processes an object of the namespace `default` at once: the responses to the
+/// creation show the state before.
+#[tokio::test]
+async fn unprocessed_object_is_in_progress() {
+    let (consumer, name) = (consumer().await, unique("net"));
+    let metadata = json!({"name": name});
+    let api = "ipam.cluster.x-k8s.io/v1alpha2";
+    let objects = [
+        json!({"apiVersion": api, "kind": "IPNetwork", "metadata": metadata, "spec": {}}),
+        json!({"apiVersion": api, "kind": "GlobalInClusterIPPool", "metadata": metadata,
+               "spec": {"addresses": ["10.0.0.1"], "prefix": 24}}),
+        json!({"apiVersion": api, "kind": "GlobalInClusterPrefixPool", "metadata": metadata,
+               "spec": {"prefixes": ["fd00::/60"]}}),
+    ];
+    for object in objects {
+        let file = environment()
+            .control_plane
+            .folder()
+            .join(format!("{name}.json"));
+        std::fs::write(&file, object.to_string()).expect("the file can be written");
+        let file = format!("--filename={}", file.display());
+        let created = environment()
+            .control_plane
+            .kubectl(&["create", &file, "--output=json"]);
+        let created: DynamicObject = serde_json::from_str(&created).expect("it is an object");
+        assert_eq!(created.data["status"], json!({"observedGeneration": -1}));
+        assert_eq!(kstatus(&created), "InProgress");
+    }
+    eventually("the network is current", || async {
+        (kstatus(&network(&consumer, &name).await) == "Current").then_some(())
+    })
+    .await;
+    consumer.delete_object(&consumer.networks(), &name).await;
 }

@@ -1,10 +1,11 @@
 //! Pools with common addresses, in one network and in none.
 
-use capi_ipam_api::InClusterKind;
+use capi_ipam_api::{InClusterKind, ProblemStatus};
 use capi_ipam_controller::finalizer;
 use serde_json::json;
 
 use crate::consumer;
+use crate::kstatus::kstatus;
 use support::consumer::{Consumer, create, object, retry_unanswered, unique};
 use support::wait::eventually;
 
@@ -207,7 +208,7 @@ async fn manual_reservation_excludes_an_address_from_a_network() {
 }
 
 #[tokio::test]
-async fn invalid_reservation_is_reported_by_an_event() {
+async fn invalid_reservation_is_reported_until_it_is_corrected() {
     let consumer = consumer().await;
     consumer
         .create_pool(
@@ -231,6 +232,33 @@ async fn invalid_reservation_is_reported_by_an_event() {
         .await;
     // A reservation of an address outside the pool has no effect.
     assert_eq!(claim_address(&consumer, "vip", "web").await, "10.23.0.1");
+    let reservations = consumer.reservations();
+    let wait_for = async |reason: &str, expected: &str| {
+        eventually(&format!("the reservation reports {reason}"), || async {
+            let found = reservations.get(&name).await.ok()??;
+            let ready = found.status.as_ref()?.conditions.first()?;
+            let is_reported = ready.reason.as_deref() == Some(reason);
+            (is_reported && kstatus(&found) == expected).then_some(found)
+        })
+        .await
+    };
+    let failed = wait_for("Error", "Failed").await;
+    let problem = failed.status.as_ref().and_then(ProblemStatus::problem);
+    assert!(
+        problem.is_some_and(|text| text.contains("10.23.0.200")),
+        "{problem:?}"
+    );
+    consumer
+        .modify_pool("web", |spec| {
+            spec["addresses"] = json!(["10.23.0.1-10.23.0.3", "10.23.0.200"]);
+        })
+        .await;
+    wait_for("Validated", "Current").await;
+    // The reservation of a claim has no status, and is written only once.
+    let of_claim = format!("p.{}.web.10.23.0.1", consumer.namespace);
+    let held = reservations.get(&of_claim).await.expect("it can be read");
+    let held = held.expect("it exists");
+    assert_eq!((held.status, held.metadata.generation), (None, Some(1)));
 }
 
 #[tokio::test]

@@ -3,15 +3,17 @@
 
 use std::time::Duration;
 
-use capi_ipam_api::{InClusterKind, conditions};
+use capi_ipam_api::{IPNetwork, InClusterKind, conditions};
 use capi_ipam_controller::client::{ResourceClient, error_chain};
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::kstatus::kstatus;
 use crate::{consumer, environment};
-use support::consumer::{Consumer, create, object};
+use support::consumer::{Consumer, create, object, unique};
 use support::patience::Patience;
 use support::policy::{DENIED, Policy, wait_until_rejected};
 use support::wait::eventually;
@@ -306,4 +308,125 @@ async fn pool_reports_why_its_finalizer_is_rejected() {
     consumer
         .wait_for_pool_condition("web", "True", "PoolReady")
         .await;
+}
+
+/// The reasons and messages of the warnings about an object that is not namespaced.
+async fn warnings_of(consumer: &Consumer, name: &str) -> Vec<(String, String)> {
+    let events: Api<Event> = Api::namespaced(consumer.client.clone(), "default");
+    let found = events.list(&ListParams::default()).await;
+    let all = found.map(|list| list.items).unwrap_or_default();
+    all.into_iter()
+        .filter(|event| event.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some(name))
+        .map(|event| {
+            let note = event.note.unwrap_or_default();
+            (event.reason.unwrap_or_default(), note)
+        })
+        .collect()
+}
+
+async fn wait_for_warning(consumer: &Consumer, name: &str, reason: &str, words: &str) {
+    eventually(
+        &format!("a warning about {name} contains {words}"),
+        || async {
+            let warnings = warnings_of(consumer, name).await;
+            warnings
+                .iter()
+                .any(|(why, note)| why == reason && note.contains(words))
+                .then_some(())
+        },
+    )
+    .await;
+}
+
+/// A network that is ready, whose name has the prefix of the policies of a test.
+async fn ready_network(consumer: &Consumer, name: &str) {
+    consumer.create_network(name, json!({})).await;
+    consumer
+        .wait_for_network_condition(name, "True", "NetworkReady")
+        .await;
+}
+
+/// Waits until the API server rejects a change of a network.
+async fn wait_until_network_rejected(
+    consumer: &Consumer,
+    name: &str,
+    change: impl Fn(&mut IPNetwork),
+) {
+    let networks = consumer.networks();
+    eventually("a change of a network is rejected", || async {
+        let before = networks.get(name).await.ok()?.expect("it exists");
+        let mut after = before.clone();
+        change(&mut after);
+        let written = capi_ipam_controller::patch::write(&networks, &before, &after).await;
+        written
+            .is_err_and(|error| error_chain(&error).contains(DENIED))
+            .then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn network_reports_why_its_finalizer_is_rejected() {
+    let (consumer, prefix) = (consumer().await, unique("net"));
+    let (probe, name) = (format!("{prefix}-probe"), format!("{prefix}-web"));
+    ready_network(&consumer, &probe).await;
+    let target = ["UPDATE", "ipnetworks"];
+    let plane = &environment().control_plane;
+    let policy = Policy::deny_global(plane, &prefix, target, SAME_FINALIZERS);
+    wait_until_network_rejected(&consumer, &probe, |network| {
+        let finalizers = network.metadata.finalizers.get_or_insert_default();
+        finalizers.push(format!("example.com/probe-{}", finalizers.len()));
+    })
+    .await;
+    consumer.create_open_network(&name).await;
+    consumer
+        .create_pool(
+            "web",
+            json!({"addresses": ["10.0.0.1"], "prefix": 24, "network": name}),
+        )
+        .await;
+    let text = consumer
+        .wait_for_network_condition(&name, "False", "InitializationFailed")
+        .await;
+    assert!(text.contains(DENIED), "{text}");
+    let networks = consumer.networks();
+    let found = networks.get(&name).await.expect("it can be read");
+    let found = found.expect("it exists");
+    assert_eq!(kstatus(&found), "InProgress");
+    let status = found.status.expect("it has a status");
+    assert_eq!(status.block_lengths, None, "no pool joins it");
+    wait_for_warning(&consumer, &name, "InitializationFailed", DENIED).await;
+    policy.remove();
+    consumer
+        .wait_for_network_condition(&name, "True", "NetworkReady")
+        .await;
+    consumer.create_claim("a", "web").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+}
+
+#[tokio::test]
+async fn rejected_status_of_a_network_is_an_event() {
+    let (consumer, prefix) = (consumer().await, unique("net"));
+    let (probe, name) = (format!("{prefix}-probe"), format!("{prefix}-web"));
+    ready_network(&consumer, &probe).await;
+    ready_network(&consumer, &name).await;
+    let plane = &environment().control_plane;
+    let target = ["UPDATE", "ipnetworks/status"];
+    let policy = Policy::deny_global(plane, &prefix, target, "false");
+    wait_until_network_rejected(&consumer, &probe, |network| {
+        network.status.get_or_insert_default().pools += 1;
+    })
+    .await;
+    consumer
+        .modify(&consumer.networks(), &name, |network| {
+            network["spec"] = json!({"excluded": ["10.0.0.1"]});
+        })
+        .await;
+    wait_for_warning(&consumer, &name, "InitializationFailed", DENIED).await;
+    policy.remove();
+    eventually("the network is current", || async {
+        let found = consumer.networks().get(&name).await.ok()??;
+        (kstatus(&found) == "Current").then_some(())
+    })
+    .await;
 }

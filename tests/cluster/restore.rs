@@ -133,11 +133,7 @@ async fn restored_claim_with_a_cluster_waits_for_its_address() {
 async fn removed_finalizer_lets_a_restored_claim_allocate() {
     let consumer = with_restored_claim("a").await;
     consumer.wait_for_reason("a", "AwaitingAddress").await;
-    consumer
-        .modify(&consumer.claims(), "a", |claim| {
-            claim["metadata"]["finalizers"] = json!([])
-        })
-        .await;
+    remove_finalizer(&consumer, "a").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
 }
 
@@ -148,12 +144,97 @@ async fn reservation_lets_a_restored_claim_keep_its_address() {
     // As `kubectl ipam reserve` does.
     let claim = json!({"namespace": consumer.namespace, "name": "a"});
     consumer.reserve("web", "10.0.0.7", claim).await;
+    remove_finalizer(&consumer, "a").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.7");
+    // The user chose the address, so no machine has another one.
+    assert_eq!(replaced(&consumer, "a").await, None);
+}
+
+#[tokio::test]
+async fn request_lets_a_restored_claim_keep_its_address() {
+    let consumer = with_restored_claim("a").await;
+    consumer.wait_for_reason("a", "AwaitingAddress").await;
+    let requests = json!({"spec": {"allocation": {"requests": true}}});
+    let patch = format!("--patch={requests}");
+    let namespace = format!("--namespace={}", consumer.namespace);
+    let arguments = [
+        "patch",
+        "inclusterippool",
+        "web",
+        &namespace,
+        "--type=merge",
+        &patch,
+    ];
+    environment().control_plane.kubectl(&arguments);
     consumer
         .modify(&consumer.claims(), "a", |claim| {
+            claim["metadata"]["annotations"] =
+                json!({"ipam.cluster.x-k8s.io/requested-address": "10.0.0.7"});
             claim["metadata"]["finalizers"] = json!([]);
         })
         .await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.7");
+    assert_eq!(replaced(&consumer, "a").await, None);
+}
+
+/// The command of the documentation keeps the finalizers of other controllers, wherever they stand.
+#[tokio::test]
+async fn documented_command_removes_only_the_finalizer_of_the_provider() {
+    let consumer = with_restored_claim("machine-0").await;
+    consumer
+        .wait_for_reason("machine-0", "AwaitingAddress")
+        .await;
+    let others = ["example.com/a", "example.com/b"];
+    consumer
+        .modify(&consumer.claims(), "machine-0", |claim| {
+            let own = with_finalizer()["finalizers"][0].clone();
+            claim["metadata"]["finalizers"] = json!([others[0], own, others[1]]);
+        })
+        .await;
+    let claim = json!({"namespace": consumer.namespace, "name": "machine-0"});
+    consumer.reserve("web", "10.0.0.7", claim).await;
+    run_documented_patch(&consumer);
+    assert_eq!(consumer.wait_for_address("machine-0").await, "10.0.0.7");
+    let claims = consumer.claims();
+    let found = claims.get("machine-0").await;
+    let found = found.expect("claims can be read").expect("it exists");
+    let left: Vec<&str> = found.finalizers().iter().map(String::as_str).collect();
+    let own = "ipam.cluster.x-k8s.io/ReleaseAddress";
+    assert_eq!(left, [others[0], others[1], own]);
+}
+
+/// Runs the `kubectl patch` of docs/upgrade-and-move.md in the namespace of the test.
+fn run_documented_patch(consumer: &Consumer) {
+    let page = include_str!("../../docs/upgrade-and-move.md");
+    let blocks = page.split("```");
+    let block = blocks
+        .filter(|block| block.starts_with("sh"))
+        .find(|block| block.contains("kubectl patch ipaddressclaims"))
+        .expect("the page has the command");
+    let command = block.find("kubectl patch").and_then(|at| block.get(at..));
+    let plane = &environment().control_plane;
+    // kubectl uses the namespace of the context.
+    let script = format!(
+        "kubectl() {{ \"$KUBECTL\" --kubeconfig=\"$FILE\" --namespace=\"$SPACE\" \"$@\"; }}\n{}",
+        command.unwrap_or_default()
+    );
+    let output = std::process::Command::new("sh")
+        .args(["-euc", &script])
+        .env("KUBECTL", plane.kubectl_program())
+        .env("FILE", plane.kubeconfig())
+        .env("SPACE", &consumer.namespace)
+        .output()
+        .expect("a shell can be started");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Removes the finalizer of the provider, which is the only one.
+async fn remove_finalizer(consumer: &Consumer, name: &str) {
+    consumer
+        .modify(&consumer.claims(), name, |claim| {
+            claim["metadata"]["finalizers"] = json!([]);
+        })
+        .await;
 }
 
 #[tokio::test]
@@ -221,11 +302,7 @@ async fn claim_with_an_older_status_entry_waits_for_its_address() {
     kubectl_with(&consumer, &["create"], &backup);
     consumer.wait_for_reason("a", "AwaitingAddress").await;
     // A new address on request is visible as well.
-    consumer
-        .modify(&consumer.claims(), "a", |claim| {
-            claim["metadata"]["finalizers"] = json!([])
-        })
-        .await;
+    remove_finalizer(&consumer, "a").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
     assert_eq!(
         replaced(&consumer, "a").await.as_deref(),

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capi_ipam_api::{IPSlice, InClusterKind};
+use capi_ipam_api::{IPSlice, InClusterKind, ProblemStatus};
 use futures::future::join_all;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
+use crate::kstatus::kstatus;
 use crate::{consumer, environment};
 use support::consumer::{Consumer, create, object, ready, retry_unanswered, unique};
 use support::wait::{EVENT_TIMEOUT, eventually, eventually_within};
@@ -413,4 +414,70 @@ async fn prefixes_are_sliced() {
         .expect("slices can be listed");
     let first = format!("pp.{namespace}.{pool}.fd00-0008-0000-0000-0000-0000-0000-0000-62");
     assert!(all.iter().any(|slice| slice.name_any() == first), "{first}");
+}
+
+/// Waits until the condition `Ready` of a slice has a reason, and its kstatus is as expected.
+async fn wait_for_reason(consumer: &Consumer, name: &str, reason: &str, expected: &str) -> IPSlice {
+    eventually(&format!("slice {name} reports {reason}"), || async {
+        let found = consumer.slices().get(name).await.ok()??;
+        let ready = found.status.as_ref()?.conditions.first()?;
+        let is_reported = ready.reason.as_deref() == Some(reason);
+        (is_reported && kstatus(&found) == expected).then_some(found)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn slice_without_effect_is_reported_until_it_is_corrected() {
+    let (consumer, pool) = (consumer().await, unique("unsliced"));
+    let spec = json!({"addresses": ["10.8.0.0/26"], "prefix": 24});
+    consumer.create_global_pool(&pool, spec.clone()).await;
+    let owner = json!({"kind": "Label", "name": "r1"});
+    let scope = format!("g.{pool}");
+    let slice = consumer
+        .pin_slice(&scope, "10.8.0.0/28", owner.clone())
+        .await;
+    let name = slice.name_any();
+    let failed = wait_for_reason(&consumer, &name, "Error", "Failed").await;
+    let problem = failed.status.as_ref().and_then(ProblemStatus::problem);
+    assert!(
+        problem.is_some_and(|text| text.contains("has no slices")),
+        "{problem:?}"
+    );
+    let pools = consumer.pools_of(InClusterKind::GlobalIPPool);
+    consumer
+        .modify(&pools, &pool, |pool| {
+            pool["spec"]["slices"] = json!({"size": 16, "per": "Label", "label": "topology/rack"});
+        })
+        .await;
+    wait_for_reason(&consumer, &name, "Validated", "Current").await;
+
+    // A block that does not match the name cannot be corrected, only deleted.
+    let misnamed = object(json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPSlice",
+        "metadata": {"name": format!("{scope}.other")},
+        "spec": {"scope": scope, "block": "10.8.0.16/28", "owner": owner},
+    }));
+    let created: IPSlice = create(&consumer.slices(), &misnamed)
+        .await
+        .expect("it can be created");
+    let failed = wait_for_reason(&consumer, &created.name_any(), "Error", "Failed").await;
+    let problem = failed.status.as_ref().and_then(ProblemStatus::problem);
+    assert!(
+        problem.is_some_and(|text| text.starts_with("metadata.name")),
+        "{problem:?}"
+    );
+
+    // The provider's own slices have no status.
+    let named = ["a".to_owned()];
+    bind(&consumer, &pool, "r2", &named).await;
+    let of_owner = consumer
+        .slices()
+        .list()
+        .await
+        .expect("slices can be listed");
+    let own = of_owner
+        .iter()
+        .find(|it| it.spec.scope == scope && it.spec.owner.name == "r2");
+    assert!(own.is_some_and(|own| own.status.is_none()), "{own:?}");
 }

@@ -28,6 +28,7 @@ const ADDITIONS: &[(&str, &str)] = &[
     // What kstatus reads.
     ("", "v1alpha2 .status.network*"),
     ("", "v1alpha2 .status.observedGeneration type"),
+    ("", "v1alpha2 .status default"),
     ("ippools", "v1alpha1 .status.observedGeneration type"),
     // The limits of the stored version.
     ("ippools", "v1alpha1 .spec.addresses maxItems"),
@@ -99,6 +100,7 @@ const CHANGED_COLUMNS: &[(&str, &str, &str)] = &[
 /// Kinds that the Go provider does not have.
 const OWN_KINDS: &[&str] = &[
     "ipnetworks.ipam.cluster.x-k8s.io",
+    "ipregistries.ipam.cluster.x-k8s.io",
     "ipreservations.ipam.cluster.x-k8s.io",
     "ipslices.ipam.cluster.x-k8s.io",
 ];

@@ -130,7 +130,12 @@ fn api_server_validates_slices_by_the_crd_rules() {
     ] {
         table.rejects_object(&slice(name, change), field, text);
     }
-    for scope in ["n.lab", "p.a", "x.a.b", "site-a"] {
+    table.rejects_object(
+        &slice("n.lab.x", json!({"scope": "n.lab"})),
+        "spec.owner",
+        "a ManagementCluster owns blocks of networks",
+    );
+    for scope in ["p.a", "x.a.b", "site-a"] {
         table.rejects_object(
             &slice(&format!("{scope}.x"), json!({"scope": scope})),
             "spec.scope",

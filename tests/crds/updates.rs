@@ -512,3 +512,35 @@ fn without_rules(definition: &Value) -> Value {
         other => other.clone(),
     }
 }
+
+/// The status of a pool in `default`, as the API server returns it.
+fn status_of(plane: &ControlPlane, name: &str) -> Value {
+    let pool = plane.kubectl(&[
+        "get",
+        "inclusterippools",
+        name,
+        "--namespace=default",
+        "--output=json",
+    ]);
+    let pool: Value = serde_json::from_str(&pool).expect("it is an object");
+    pool["status"].clone()
+}
+
+#[test]
+fn only_a_missing_status_has_the_default() {
+    let plane = ControlPlane::start(Options::default());
+    let kind = "InClusterIPPool";
+    let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24});
+    make(&plane, kind, "web", &spec);
+    assert_eq!(status_of(&plane, "web"), json!({"observedGeneration": -1}));
+    // A provider that does not know the field writes the status, and somebody the specification.
+    let counts = json!({"total": 1, "free": 1, "used": 0, "outOfRange": 0});
+    let mut written = object(kind, "web", &spec);
+    written["status"] = json!({"ipAddresses": counts});
+    let replace = ["replace", "--subresource=status"];
+    with_file(&plane, &replace, &written).expect("the status can be replaced");
+    assert_eq!(status_of(&plane, "web"), written["status"]);
+    let changed = json!({"spec": {"addresses": ["10.0.0.2"]}, "status": null});
+    patch(&plane, kind, "web", &[], &changed).expect("the pool can be changed");
+    assert_eq!(status_of(&plane, "web"), written["status"]);
+}

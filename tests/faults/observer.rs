@@ -5,7 +5,9 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use capi_ipam_api::{IPReservation, IPSlice, InClusterKind, PoolKey, PoolSpec, conditions, names};
+use capi_ipam_api::{
+    IPReservation, IPSlice, InClusterKind, PoolKey, PoolSpec, Scope, conditions, names,
+};
 use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim, is_paused};
 use futures::TryStreamExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
@@ -258,9 +260,13 @@ fn range_of(prefix: &str) -> String {
 }
 
 fn slice(slice: &IPSlice) -> Object {
+    let pool = match slice.place() {
+        Ok((Scope::Pool(pool), _)) => Some(pool),
+        _ => None,
+    };
     let state = Slice {
         uid: slice.uid().unwrap_or_default(),
-        pool: pool_name(slice.block().ok().map(|(pool, _)| pool)),
+        pool: pool_name(pool),
         block: bounds(&slice.spec.block),
         owner: slice.spec.owner.name.clone(),
         is_marked: slice.spec.empty_since.is_some(),

@@ -81,7 +81,9 @@ fn assert_labels_and_namespace(objects: &[Value]) {
             labels["cluster.x-k8s.io/v1beta1"].is_string()
                 && labels["cluster.x-k8s.io/v1beta2"].is_string()
         );
-        let is_moved = definition["spec"]["names"]["kind"] != "IPReservation";
+        // The identity of a management cluster in a registry is its own.
+        let kind = &definition["spec"]["names"]["kind"];
+        let is_moved = kind != "IPReservation" && kind != "IPRegistry";
         assert_eq!(
             labels
                 .get("clusterctl.cluster.x-k8s.io/move-hierarchy")

@@ -1,18 +1,21 @@
 //! `clusterctl move` from one cluster to another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use capi_ipam_api::InClusterKind;
+use capi_ipam_api::{IPRegistry, InClusterKind};
+use capi_ipam_controller::client::ResourceClient;
+use capi_ipam_registry::{Backend, Entry, Record};
 use futures::future::{FutureExt as _, join_all};
-use kube::ResourceExt;
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::installed;
 use support::clusterctl::{CORE, Releases, install_infrastructure_stub, start_core};
-use support::consumer::{Consumer, ready};
+use support::consumer::{Consumer, create, object, ready};
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
+use support::registry::{Hub, REGISTRY};
 use support::wait::eventually;
 use support::webhooks::Webhooks;
 
@@ -328,5 +331,81 @@ async fn clusterctl_move_keeps_all_addresses() {
         (claims.is_empty() && addresses.is_empty() && pools.is_empty()).then_some(())
     })
     .await;
+    assert!(!source.manager.was_forbidden() && !target.manager.was_forbidden());
+}
+
+/// Creates the registry and the network, which are the same in all management clusters.
+async fn share_blocks(side: &Side, hub: &Hub, id: &str) {
+    let registry = object(hub.registry(id));
+    let registries: ResourceClient<IPRegistry> =
+        ResourceClient::new(Api::all(side.consumer.client.clone()), &());
+    create(&registries, &registry)
+        .await
+        .expect("the registry is valid");
+    let blocks = json!({"registry": REGISTRY, "size": 4, "spare": 0});
+    let spec = json!({"namespaces": {"from": "All"}, "blocks": blocks});
+    side.consumer.create_network("backbone", spec).await;
+}
+
+/// The addresses of claims that are created in a pool of the network.
+async fn bind(consumer: &Consumer, names: &[&str]) -> BTreeMap<String, String> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    consumer.create_claims(&names, "shared").await;
+    consumer.wait_for_addresses(&names).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clusterctl_move_hands_over_shared_blocks() {
+    let releases = Releases::write();
+    let hub = Hub::nats();
+    hub.create_bucket().await;
+    let source = Side::start(&releases, false).await;
+    let target = Side::start(&releases, true).await;
+    share_blocks(&source, &hub, "source").await;
+    share_blocks(&target, &hub, "target").await;
+    let spec = json!({"addresses": ["10.4.0.0-10.4.0.15"], "prefix": 16, "network": "backbone"});
+    source.consumer.create_pool("shared", spec.clone()).await;
+    let moved = bind(&source.consumer, &["a", "b", "c", "d", "e"]).await;
+
+    // The age of a restored claim is detected only beyond the tolerated clock skew.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let to = format!("--to-kubeconfig={}", target.plane.kubeconfig().display());
+    let arguments = ["move", "--namespace", &source.consumer.namespace, &to];
+    releases
+        .clusterctl(&source.plane, &arguments)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let arrived = target.consumer.in_namespace(&source.consumer.namespace);
+    for (name, address) in &moved {
+        assert_eq!(&arrived.wait_for_address(name).await, address);
+    }
+
+    // Both allocate from the range. No address that was moved is allocated again.
+    let left = source.consumer.in_namespace("default");
+    left.create_pool("shared", spec).await;
+    let names = ["f", "g", "h", "i"];
+    let (in_source, in_target) = futures::join!(bind(&left, &names), bind(&arrived, &names));
+    let mut all = BTreeSet::new();
+    for address in moved
+        .values()
+        .chain(in_source.values())
+        .chain(in_target.values())
+    {
+        assert!(all.insert(address), "{address} is in use twice");
+    }
+    // The blocks belong to the target, which has the addresses.
+    let registry = hub.open().await;
+    for block in ["10.4.0.0-30", "10.4.0.4-30"] {
+        eventually(&format!("the target has {block}"), || async {
+            let found = registry
+                .read(&format!("block.backbone.{block}"))
+                .await
+                .ok()?;
+            match found.as_ref().and_then(Entry::record) {
+                Some(Record::Block(record)) if record.cluster == "target" => Some(()),
+                _ => None,
+            }
+        })
+        .await;
+    }
     assert!(!source.manager.was_forbidden() && !target.manager.was_forbidden());
 }

@@ -72,6 +72,7 @@
 )]
 
 mod ages;
+mod blocks;
 mod cooldown;
 mod joining;
 mod mutations;

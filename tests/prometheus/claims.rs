@@ -139,6 +139,25 @@ async fn address_of_two_bound_claims() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn address_of_two_overlapping_pools() {
+    let system = System::start();
+    let consumer = Consumer::new(&system.plane).await;
+    for (claim, pool) in [("a", "one"), ("b", "two")] {
+        create_pool(&consumer, pool, "10.0.0.1-10.0.0.9").await;
+        consumer.create_claim(claim, pool).await;
+        assert_eq!(consumer.wait_for_address(claim).await, "10.0.0.1");
+    }
+    let prometheus = &system.prometheus;
+    prometheus.wait_for_alert("CapiIpamSharedAddresses").await;
+
+    // The alert ends with its cause.
+    consumer.delete("b").await;
+    prometheus
+        .wait_until_silent("CapiIpamSharedAddresses")
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn address_without_a_claim() {
     let system = System::start();
     let consumer = Consumer::new(&system.plane).await;

@@ -10,6 +10,7 @@
 
 mod claims;
 mod manager;
+mod registries;
 mod server;
 mod webhooks;
 
@@ -31,6 +32,14 @@ use crate::server::{Prometheus, scraped};
 
 /// Panels that have no data in the first minutes, or without a failure.
 const WITHOUT_DATA: [&str; 2] = ["Free addresses in 24 hours", "Failures of watches"];
+
+/// Panels that have data if there is a registry.
+const OF_REGISTRIES: [&str; 4] = [
+    "Reachable registries",
+    "Blocks of networks",
+    "Claims that wait for a block",
+    "Requests to registries",
+];
 
 fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
@@ -100,7 +109,13 @@ fn each_alert_fires_and_stays_silent_as_intended() {
     fs::write(folder.path().join("rules.yaml"), rules().to_string())
         .expect("a file can be written");
     let mut tests = vec!["test", "rules"];
-    let names = ["claims.yaml", "manager.yaml", "pools.yaml", "webhooks.yaml"];
+    let names = [
+        "claims.yaml",
+        "manager.yaml",
+        "pools.yaml",
+        "registries.yaml",
+        "webhooks.yaml",
+    ];
     let mut expected = String::new();
     for name in names {
         let cases = read(&format!("tests/prometheus/alerts/{name}"));
@@ -127,6 +142,7 @@ fn cause_of_each_alert_is_made_on_a_real_system() {
     let causes = [
         include_str!("claims.rs"),
         include_str!("manager.rs"),
+        include_str!("registries.rs"),
         include_str!("webhooks.rs"),
     ];
     let causes = causes.concat();
@@ -229,7 +245,8 @@ async fn queries_have_results_for_a_real_manager() {
 
     let prometheus = Prometheus::start(plane.folder(), &[metrics]);
     for (title, query) in queries() {
-        if WITHOUT_DATA.contains(&title.as_str()) {
+        let title_in = |titles: &[&str]| titles.contains(&title.as_str());
+        if title_in(&WITHOUT_DATA) || title_in(&OF_REGISTRIES) {
             let result =
                 eventually("Prometheus answers", || async { prometheus.query(&query) }).await;
             result.unwrap_or_else(|error| panic!("{title}: {query}: {error}"));

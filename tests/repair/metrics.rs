@@ -7,10 +7,11 @@ use serde_json::json;
 use crate::{environment, metric, scrape, with_claims};
 use support::wait::eventually;
 
-/// The metrics that a manager without webhooks and leader election has, and without a failure of a
-/// watch.
+/// The metrics that a manager without webhooks, leader election and registries has, and without a
+/// failure of a watch.
 fn is_expected(name: &str) -> bool {
     !name.starts_with("webhook_")
+        && !name.starts_with("capi_ipam_registry_request")
         && !["leader", "watch_restarts_total", "controller_retries_total"].contains(&name)
 }
 

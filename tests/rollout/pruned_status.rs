@@ -22,10 +22,12 @@ fn drop_status_field(plane: &ControlPlane, definition: &str, served: &str, field
             let is_served = version["name"] == served;
             version["served"] = json!(is_served);
             version["storage"] = json!(is_served);
-            let status =
-                &mut version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"];
-            let fields = status.as_object_mut().expect("the status has fields");
-            fields.remove(field);
+            let status = &mut version["schema"]["openAPIV3Schema"]["properties"]["status"];
+            let schema = status.as_object_mut().expect("there is a status");
+            // It must not contain a field that is not stored.
+            schema.remove("default");
+            let fields = status["properties"].as_object_mut();
+            fields.expect("the status has fields").remove(field);
         }
     });
 }

@@ -195,8 +195,8 @@ async fn manager_without_its_kinds_is_not_ready() {
     let (needed, definitions) = needed_definitions(&control_plane);
     assert_eq!(
         needed.len(),
-        10,
-        "three kinds of Cluster API, four kinds of pools and three others: {needed:?}"
+        11,
+        "three kinds of Cluster API, four kinds of pools and four others: {needed:?}"
     );
     let names: Vec<&str> = needed.iter().map(|(_, name)| name.as_str()).collect();
     control_plane.kubectl(&[&["delete", "crd", "--timeout=120s"], &names[..]].concat());

@@ -8,13 +8,18 @@
     reason = "test code: a failure ends the test with a message"
 )]
 
+mod chains;
 mod claims;
 mod controllers;
+mod finalized;
 mod interrupt;
+mod lifecycle;
 mod metrics;
 mod patching;
 mod pools;
 mod program;
+mod protected_pools;
+mod references;
 mod sources;
 mod sweep;
 mod upgrade;

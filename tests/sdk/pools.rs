@@ -49,8 +49,25 @@ pub(crate) struct Memory {
     /// The uids of the claims by address.
     pub(crate) owners: Arc<Mutex<BTreeMap<IpAddr, String>>>,
     verifications: Arc<AtomicU32>,
+    /// How many allocations run, and how many ever did at the same time.
+    allocations: Arc<Mutex<(u32, u32)>>,
     /// The number of releases that fail from now on.
     pub(crate) failing_releases: Arc<AtomicU32>,
+}
+
+impl Memory {
+    /// Takes some time, and counts the calls that do so at the same time.
+    async fn be_slow(&self) {
+        let change = |by: i32| {
+            let mut allocations = self.allocations.lock();
+            let (running, most) = *allocations;
+            let running = running.saturating_add_signed(by);
+            *allocations = (running, most.max(running));
+        };
+        change(1);
+        tokio::time::sleep(HANDLER_TIMEOUT / 3).await;
+        change(-1);
+    }
 }
 
 impl PoolProvider for Memory {
@@ -70,6 +87,7 @@ impl PoolProvider for Memory {
         match pool.spec.fault.as_str() {
             "panic" => panic!("a fault of the provider"),
             "hang" => std::future::pending().await,
+            "slow" => self.be_slow().await,
             "conflict" => return Err(HandlerError::Conflict("the record has changed".to_owned())),
             "same address" => return Ok(Allocation::new(addresses[0], 24)),
             "invalid prefix" => return Ok(Allocation::new(addresses[0], 99)),
@@ -139,6 +157,24 @@ impl PoolProvider for Memory {
             Ok(())
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_backend_gets_few_requests_at_a_time() {
+    let env = Environment::start(ClaimOptions {
+        concurrency: Some(2),
+        ..ClaimOptions::default()
+    })
+    .await;
+    let names: Vec<String> = (0..8).map(|number| format!("claim-{number}")).collect();
+    for name in &names {
+        env.create_claim(name, "pool").await;
+    }
+    let addresses: Vec<String> = (1..9).map(|number| format!("10.4.0.{number}")).collect();
+    env.apply_pool("pool", &json!({"addresses": addresses, "fault": "slow"}));
+    env.consumer.wait_for_addresses(&names).await;
+    assert_eq!(*env.provider.allocations.lock(), (0, 2));
+    assert!(env.program.stop());
 }
 
 /// A provider and a consumer in its own namespace.

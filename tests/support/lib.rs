@@ -15,6 +15,7 @@ pub mod consumer;
 pub mod control_plane;
 pub mod manager;
 pub mod policy;
+pub mod registry;
 pub mod repository;
 pub mod webhooks;
 

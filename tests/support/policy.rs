@@ -1,7 +1,7 @@
 //! Policies with which the API server denies writes.
 
 use capi_ipam_controller::client::error_chain;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::consumer::{Consumer, object};
 use super::control_plane::ControlPlane;
@@ -30,6 +30,38 @@ impl<'a> Policy<'a> {
         expression: &str,
     ) -> Self {
         let name = format!("{namespace}-{kind}-{}", operation.to_lowercase());
+        let selector = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}});
+        let matched = json!({"namespaceSelector": selector});
+        Self::create(plane, name, [operation, kind], expression, &matched)
+    }
+
+    /// Like [`Self::deny`], for the objects of a kind that is not namespaced whose names have a
+    /// prefix.
+    ///
+    /// # Panics
+    /// When kubectl fails.
+    pub fn deny_global(
+        plane: &'a ControlPlane,
+        prefix: &str,
+        [operation, kind]: [&str; 2],
+        expression: &str,
+    ) -> Self {
+        let name = format!(
+            "{prefix}-{}-{}",
+            kind.replace('/', "-"),
+            operation.to_lowercase()
+        );
+        let expression = format!("!object.metadata.name.startsWith('{prefix}') || ({expression})");
+        Self::create(plane, name, [operation, kind], &expression, &json!({}))
+    }
+
+    fn create(
+        plane: &'a ControlPlane,
+        name: String,
+        [operation, kind]: [&str; 2],
+        expression: &str,
+        matched: &Value,
+    ) -> Self {
         let api = "admissionregistration.k8s.io/v1";
         let policy = json!({
             "apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
@@ -42,12 +74,11 @@ impl<'a> Policy<'a> {
                 "validations": [{"expression": expression, "message": DENIED, "reason": "Forbidden"}],
             },
         });
-        let selector = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}});
         let binding = json!({
             "apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name},
             "spec": {
                 "policyName": name, "validationActions": ["Deny"],
-                "matchResources": {"namespaceSelector": selector},
+                "matchResources": matched,
             },
         });
         plane.kubectl_apply(&policy.to_string());

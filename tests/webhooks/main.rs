@@ -19,6 +19,7 @@ mod in_use;
 mod junk;
 mod metrics;
 mod networks;
+mod registries;
 mod reservations;
 mod robustness;
 mod rules;

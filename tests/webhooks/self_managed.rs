@@ -499,7 +499,7 @@ async fn missing_permissions_are_reported_and_retried() {
             .filter(|line| line.starts_with("- "))
             .collect::<Vec<_>>();
         (missing.len() == 1
-            && missing[0].starts_with("- certificate for webhooks: cannot read Secret "))
+            && missing[0].starts_with("- certificate for webhooks: cannot create Secret "))
         .then(|| missing[0].to_owned())
     })
     .await;

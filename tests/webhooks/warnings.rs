@@ -199,8 +199,9 @@ async fn overlap_with_another_pool_is_warned_about() {
         "the same addresses, such as 100.64.10.200-100.64.10.210, can be allocated by GlobalInClusterIPPool {first}, so \
          two machines can get one address"
     );
-    let advice = "overlapping pools: if they are in one network, name the same IPNetwork in spec.network of all of them; \
-                  otherwise exclude the shared range in all but one of them";
+    let advice = "overlapping pools: if they are in one network, create an IPNetwork that allows the namespaces, and \
+                  name the same IPNetwork in spec.network of all of them (docs/networks.md); otherwise exclude the \
+                  shared range in all but one of them";
     let expected = vec![problem, advice.to_owned()];
     assert_eq!((response.code, &response.warnings), (201, &expected));
     // A pool of prefixes overlaps with pools of addresses, too.

@@ -3,6 +3,8 @@
 
 pub use capi_ipam_contract::advice::{ANOTHER_POOL, MISSING_CLUSTER, MISSING_POOL, PAUSED};
 
+use std::fmt::Write as _;
+
 use capi_ipam_ip::Entry;
 
 use super::{AddressCounts, Audience, PoolKey, Scope};
@@ -40,8 +42,8 @@ pub fn overlap(scope: &Scope, has_one_length: bool) -> &'static str {
              different lengths"
         }
         (Scope::Pool(_), true) => {
-            "if they are in one network, name the same IPNetwork in spec.network of all of them; otherwise exclude the \
-             shared range in all but one of them"
+            "if they are in one network, create an IPNetwork that allows the namespaces, and name the same IPNetwork in \
+             spec.network of all of them (docs/networks.md); otherwise exclude the shared range in all but one of them"
         }
         (Scope::Network(_), true) => {
             "if they are in the network of this pool, name it in their spec.network; otherwise exclude the shared range \
@@ -99,6 +101,27 @@ pub fn show(pool: &PoolKey) -> String {
 
 /// About a pool or an owner of slices without a free address in a slice.
 pub const NO_FREE_SLICE: &str = "add addresses, or release the claims of an owner";
+
+/// The addresses of a pool by their use, so that the numbers add up to the total. `cooldown_end` is
+/// when the next cool-down ends.
+pub fn describe_counts(counts: &AddressCounts, cooldown_end: Option<&str>) -> String {
+    let mut text = format!("{} in total, {} in use", counts.total, counts.used);
+    if counts.reserved > 0 {
+        // A reservation precedes its IPAddress, so some of them can become used ones at once.
+        let _ = write!(text, ", {} reserved or being allocated", counts.reserved);
+    }
+    if counts.drained > 0 {
+        let drained = counts.drained;
+        let _ = write!(text, ", {drained} not allocated because of spec.draining");
+    }
+    if counts.cooling_down > 0 {
+        let _ = write!(text, ", {} cooling down", counts.cooling_down);
+        if let Some(end) = cooldown_end {
+            let _ = write!(text, " until {end}");
+        }
+    }
+    text
+}
 
 /// About a pool without a free address: what can make one of them free.
 pub fn exhausted(counts: &AddressCounts) -> String {

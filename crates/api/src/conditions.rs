@@ -3,9 +3,6 @@
 
 pub use capi_ipam_contract::conditions::*;
 
-/// Condition type of pools: the pool has no free address.
-pub const EXHAUSTED: &str = "Exhausted";
-
 /// Condition type of pools: another pool of a different scope contains the same addresses.
 pub const OVERLAPPING: &str = "Overlapping";
 
@@ -17,14 +14,6 @@ pub const OVER_LIMIT: &str = "OverLimit";
 
 /// Condition type of pools with draining parts: addresses of these parts are in use.
 pub const DRAINING: &str = "Draining";
-
-/// Condition type of pools, as in kstatus: the pool is not ready, and the provider retries. Absent
-/// otherwise.
-pub const RECONCILING: &str = "Reconciling";
-
-/// Condition type of pools, as in kstatus: the pool is not ready before somebody corrects it.
-/// Absent otherwise.
-pub const STALLED: &str = "Stalled";
 
 /// Condition type of pools with slices: no slice can be assigned.
 pub const SLICES_EXHAUSTED: &str = "SlicesExhausted";
@@ -42,12 +31,6 @@ pub const SLICE_LIMIT: &str = "SliceLimit";
 /// Reason of a claim without the label or cluster name by which the slices of its pool are
 /// assigned.
 pub const SLICE_OWNER_MISSING: &str = "SliceOwnerMissing";
-
-/// Reason of a pool without a free address.
-pub const NO_FREE_ADDRESS: &str = "NoFreeAddress";
-
-/// Reason of a pool with free addresses, or with an invalid specification.
-pub const ADDRESSES_FREE: &str = "AddressesFree";
 
 /// Reason of a pool that overlaps with other pools.
 pub const POOLS_OVERLAP: &str = "PoolsOverlap";
@@ -76,17 +59,8 @@ pub const ADDRESSES_IN_USE: &str = "AddressesInUse";
 /// Reason of a pool without addresses in use in its draining parts.
 pub const DRAINED: &str = "Drained";
 
-/// Reason of a pool that serves claims.
-pub const POOL_READY: &str = "PoolReady";
-
-/// Reason of a pool with an invalid specification.
-pub const INVALID_SPEC: &str = "InvalidSpec";
-
 /// Reason of the event on a reservation that has no effect.
 pub const INVALID_RESERVATION: &str = "InvalidReservation";
-
-/// Reason of a pool whose finalizer cannot be added, because the API server rejects it.
-pub const INITIALIZATION_FAILED: &str = "InitializationFailed";
 
 /// Reason of a pool that names a network that does not exist.
 pub const NETWORK_NOT_FOUND: &str = "NetworkNotFound";
@@ -99,6 +73,37 @@ pub const NETWORK_NOT_READY: &str = "NetworkNotReady";
 
 /// Reason of a pool whose network allocates blocks of another length.
 pub const BLOCK_LENGTH_MISMATCH: &str = "BlockLengthMismatch";
+
+/// Reason of a reservation or a slice that has no effect.
+pub const ERROR: &str = "Error";
+
+/// Reason of a reservation or a slice that had no effect and is corrected.
+pub const VALIDATED: &str = "Validated";
+
+/// Condition type of networks with blocks: another management cluster uses a block as well.
+pub const BLOCK_CONFLICT: &str = "BlockConflict";
+
+/// Reason of a network with blocks that another management cluster uses as well.
+pub const BLOCKS_SHARED: &str = "BlocksShared";
+
+/// Reason of a network without such blocks.
+pub const NO_CONFLICT: &str = "NoConflict";
+
+/// Reason of a claim that waits for a block of its network.
+pub const WAITING_FOR_BLOCK: &str = "WaitingForBlock";
+
+/// Reason of a registry that cannot be reached, and of a claim and a network that wait for it.
+pub const REGISTRY_UNREACHABLE: &str = "RegistryUnreachable";
+
+/// Reason of a network whose blocks have another size in another management cluster.
+pub const BLOCK_SIZE_DIFFERS: &str = "BlockSizeDiffers";
+
+/// Reason of a registry in which another process writes with the identity of this management
+/// cluster.
+pub const CLUSTER_ID_IN_USE: &str = "ClusterIDInUse";
+
+/// Reason of a registry that can be used.
+pub const REGISTRY_READY: &str = "RegistryReady";
 
 /// Reason of a network with a valid specification.
 pub const NETWORK_READY: &str = "NetworkReady";

@@ -14,9 +14,11 @@ use serde_json::{Value, json};
 
 pub(super) use schema::date_time_schema;
 
+use super::conditions::UNPROCESSED_GENERATION;
 use super::{
-    IPNetworkSpec, IPNetworkStatus, IPPoolSpec, IPPoolSpecV1Alpha1, IPReservationSpec, IPSliceSpec,
-    InClusterKind, PoolStatus, PrefixPoolSpec, names,
+    BlockRecord, ClusterRecord, IPNetworkSpec, IPNetworkStatus, IPPoolSpec, IPPoolSpecV1Alpha1,
+    IPRegistrySpec, IPRegistryStatus, IPReservationSpec, IPSliceSpec, InClusterKind, NetworkRecord,
+    PoolStatus, PrefixPoolSpec, ProblemStatus, UseRecord, names,
 };
 use crate::installed::{CONVERSION_PATH, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_SERVICE};
 use schema::structural;
@@ -57,16 +59,24 @@ pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
     let mut definitions: Vec<_> = InClusterKind::ALL
         .into_iter()
         .map(pool)
-        .chain([network(), reservation(), slice()])
+        .chain([network(), registry(), reservation(), slice()])
         .collect::<Result<_, _>>()?;
     definitions.sort_by_key(|(kind, _)| kind.plural);
-    let read = |(kind, definition): (Kind, Value)| {
-        serde_json::from_value(definition).map_err(|source| CrdError::Malformed {
-            kind: kind.name,
-            source,
-        })
-    };
     definitions.into_iter().map(read).collect()
+}
+
+/// The definitions of an API server that several management clusters use as a registry of blocks,
+/// and that no cluster needs itself.
+pub fn hub() -> Result<Vec<CustomResourceDefinition>, CrdError> {
+    Ok(vec![read(block()?)?])
+}
+
+/// Reads a generated definition.
+fn read((kind, definition): (Kind, Value)) -> Result<CustomResourceDefinition, CrdError> {
+    serde_json::from_value(definition).map_err(|source| CrdError::Malformed {
+        kind: kind.name,
+        source,
+    })
 }
 
 fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
@@ -100,8 +110,8 @@ fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
                 ),
             );
             rules::pools::old_addresses(&mut old)?;
-            let mut new =
-                schema::object(&description, &pool_spec::<IPPoolSpec>(kind), Some(status));
+            let status = Some(unprocessed(status));
+            let mut new = schema::object(&description, &pool_spec::<IPPoolSpec>(kind), status);
             rules::pools::addresses(&mut new, kind.is_global())?;
             let old = version(names::OLD_POOL_VERSION, &columns::old_addresses(kind), &old);
             definition(
@@ -116,7 +126,7 @@ fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
             let mut schema = schema::object(
                 &describe("prefixes"),
                 &pool_spec::<PrefixPoolSpec>(kind),
-                Some(status),
+                Some(unprocessed(status)),
             );
             rules::pools::prefixes(&mut schema, kind.is_global())?;
             definition(
@@ -175,12 +185,35 @@ fn network() -> Result<(Kind, Value), CrdError> {
     };
     let description = "IPNetwork decides which pools belong to a network. The pools of a network never allocate the \
                        same address.";
-    let status = structural::<IPNetworkStatus>();
+    let status = unprocessed(structural::<IPNetworkStatus>());
     let mut schema = schema::object(description, &structural::<IPNetworkSpec>(), Some(status));
     rules::networks::networks(&mut schema)?;
     Ok(definition(
         kind,
         &[version(names::POOL_VERSION, &columns::networks(), &schema)],
+    ))
+}
+
+fn registry() -> Result<(Kind, Value), CrdError> {
+    let kind = Kind {
+        name: "IPRegistry",
+        plural: "ipregistries",
+        short_name: None,
+        is_global: true,
+        // Each management cluster has its own identity in the registry.
+        is_moved: false,
+    };
+    let description = "IPRegistry is where management clusters record which blocks of their networks they have taken.";
+    let status = unprocessed(structural::<IPRegistryStatus>());
+    let mut schema = schema::object(description, &structural::<IPRegistrySpec>(), Some(status));
+    if let Some(fields) = schema.as_object_mut() {
+        fields.insert("required".to_owned(), json!(["spec"]));
+    }
+    rules::registries::registries(&mut schema)?;
+    let columns = columns::registries();
+    Ok(definition(
+        kind,
+        &[version(names::POOL_VERSION, &columns, &schema)],
     ))
 }
 
@@ -196,7 +229,8 @@ fn reservation() -> Result<(Kind, Value), CrdError> {
     };
     let description = "IPReservation records which claim holds an address or prefix. Its name is derived from the \
                        scope and the address, so only one client can create it.";
-    let mut schema = schema::object(description, &structural::<IPReservationSpec>(), None);
+    let status = Some(structural::<ProblemStatus>());
+    let mut schema = schema::object(description, &structural::<IPReservationSpec>(), status);
     if let Some(fields) = schema.as_object_mut() {
         fields.insert("required".to_owned(), json!(["spec"]));
     }
@@ -227,9 +261,11 @@ fn slice() -> Result<(Kind, Value), CrdError> {
         is_global: true,
         is_moved: true,
     };
-    let description = "IPSlice assigns a slice of a pool to an owner. Its name is derived from the pool and the block, so \
-                       only one client can create it.";
-    let mut schema = schema::object(description, &structural::<IPSliceSpec>(), None);
+    let description = "IPSlice assigns a slice of a pool to an owner, or a block of a network to the management \
+                       cluster. Its name is derived from the pool or the network and the block, so only one client can \
+                       create it.";
+    let status = Some(structural::<ProblemStatus>());
+    let mut schema = schema::object(description, &structural::<IPSliceSpec>(), status);
     if let Some(fields) = schema.as_object_mut() {
         fields.insert("required".to_owned(), json!(["spec"]));
     }
@@ -238,6 +274,52 @@ fn slice() -> Result<(Kind, Value), CrdError> {
         kind,
         &[version(names::POOL_VERSION, &columns::slices(), &schema)],
     ))
+}
+
+fn block() -> Result<(Kind, Value), CrdError> {
+    let kind = Kind {
+        name: "IPBlock",
+        plural: "ipblocks",
+        short_name: None,
+        is_global: true,
+        is_moved: false,
+    };
+    let description = "IPBlock is a record of a registry that several management clusters share: the cluster that holds \
+                       a block of a network, a cluster, a network, or an address in use in another cluster. Its name \
+                       is derived from the record, so only one client can create it.";
+    let records = [
+        ("block", structural::<BlockRecord>()),
+        ("cluster", structural::<ClusterRecord>()),
+        ("network", structural::<NetworkRecord>()),
+        ("use", structural::<UseRecord>()),
+    ];
+    let spec = json!({
+        "type": "object",
+        "description": "The record: exactly one of the fields is set.",
+        // Managed fields for each field would be larger than the fields themselves.
+        "x-kubernetes-map-type": "atomic",
+        "properties": serde_json::Map::from_iter(records.map(|(name, schema)| (name.to_owned(), schema))),
+    });
+    let mut schema = schema::object(description, &spec, None);
+    if let Some(fields) = schema.as_object_mut() {
+        fields.insert("required".to_owned(), json!(["spec"]));
+    }
+    rules::registry::records(&mut schema)?;
+    Ok(definition(
+        kind,
+        &[version(names::POOL_VERSION, &columns::blocks(), &schema)],
+    ))
+}
+
+/// Adds the default of a status: an object that no provider has processed is in progress by the
+/// rules of kstatus. It is no default of the field: a status that another provider wrote stays as
+/// it is. Only in the stored version: an update in another version would write it.
+fn unprocessed(mut status: Value) -> Value {
+    if let Some(fields) = status.as_object_mut() {
+        let default = json!({ "observedGeneration": UNPROCESSED_GENERATION });
+        fields.insert("default".to_owned(), default);
+    }
+    status
 }
 
 /// Builds a version of a kind. A status becomes a subresource.
@@ -398,22 +480,28 @@ mod tests {
 
     #[test]
     fn definitions_are_structural_without_null() {
-        let text = serde_json::to_string(&all().unwrap()).unwrap();
+        let definitions = [all().unwrap(), hub().unwrap()];
+        let text = serde_json::to_string(&definitions).unwrap();
         for unwanted in ["nullable", "anyOf", "\"null\"", "$ref"] {
             assert!(!text.contains(unwanted), "{unwanted} in {text}");
         }
     }
 
     #[test]
-    fn only_the_allocation_prefix_length_has_a_default() {
+    fn only_allocation_prefix_length_and_status_have_defaults() {
         for definition in all().unwrap() {
             let text = serde_json::to_string(&definition).unwrap();
-            let is_of_prefixes = definition.spec.names.kind.ends_with("PrefixPool");
+            let kind = &definition.spec.names.kind;
+            let is_of_prefixes = kind.ends_with("PrefixPool");
+            let has_controller =
+                kind.ends_with("Pool") || ["IPNetwork", "IPRegistry"].contains(&kind.as_str());
             assert_eq!(
                 text.matches("\"default\":").count(),
-                usize::from(is_of_prefixes)
+                usize::from(is_of_prefixes) + usize::from(has_controller)
             );
             assert_eq!(text.contains("\"default\":64,"), is_of_prefixes);
+            let status = "\"default\":{\"observedGeneration\":-1}";
+            assert_eq!(text.contains(status), has_controller, "{kind}");
         }
     }
 }

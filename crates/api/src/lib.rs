@@ -5,8 +5,11 @@
 //! - [`Pool`]: a pool of one of four kinds ([`InClusterKind`]): of single addresses or of prefixes,
 //!   namespaced or global. Their wire format is that of the Go in-cluster provider;
 //! - [`IPReservation`]: records which claim holds an address;
-//! - [`IPSlice`]: assigns a slice of a pool to an owner;
+//! - [`IPSlice`]: assigns a slice of a pool to an owner, or a block of a network to the management
+//!   cluster;
 //! - [`IPNetwork`]: the owner of a network decides which pools belong to it;
+//! - [`IPRegistry`]: where management clusters record which blocks of networks they have taken;
+//! - [`IPBlock`]: a record of a registry that management clusters share, at a hub API server only;
 //! - [`PoolKey`]: identifies a pool; [`Scope`]: the set within which an address is unique, a pool
 //!   or a named network; [`Slot`]: an address or prefix of a scope;
 //! - [`NetworkRefusal`], [`ScopeChange`], [`NetworkView`], [`OverLimit`]: what is known about
@@ -28,6 +31,7 @@ mod address_metadata;
 mod allocation;
 mod dns;
 mod field_problem;
+mod ip_block;
 mod ip_pool;
 mod network;
 mod network_refusal;
@@ -39,12 +43,15 @@ mod pool_problems;
 mod pool_spec;
 mod pool_v1alpha1;
 mod prefix_pool;
+mod problem_status;
 mod ranges;
 mod reclaim;
+mod registry;
 mod reservation;
 mod resource;
 mod scope;
 mod scope_change;
+mod shared_blocks;
 mod slice;
 mod slice_policy;
 mod spec_warnings;
@@ -58,6 +65,9 @@ pub use address_metadata::{AddressMetadata, MetadataProblem, MetadataProblemKind
 pub use allocation::{AllocationOrder, AllocationPolicy, STICKY_SECONDS};
 pub use dns::{is_dns_label, is_dns_subdomain};
 pub use field_problem::FieldProblem;
+pub use ip_block::{
+    BlockRecord, ClusterRecord, IPBlock, IPBlockSpec, MAX_CONTENDERS, NetworkRecord, UseRecord,
+};
 pub use ip_pool::IPPoolSpec;
 pub use network::{
     BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NetworkMember,
@@ -71,15 +81,25 @@ pub use pool_kind::InClusterKind;
 pub use pool_spec::PoolSpec;
 pub use pool_v1alpha1::IPPoolSpecV1Alpha1;
 pub use prefix_pool::PrefixPoolSpec;
+pub use problem_status::ProblemStatus;
 pub use ranges::{AddressRange, PrefixRange};
 pub use reclaim::{MIN_TERMINATING_SECONDS, ReclaimPolicy, TerminatingPolicy, VerifyMode};
+pub use registry::{
+    IPRegistry, IPRegistrySpec, IPRegistryStatus, KubernetesRegistry, LAST_SEEN_PRECISION,
+    NatsRegistry, RegistryCluster,
+};
 pub use reservation::{
     ClaimProblem, IPReservation, IPReservationSpec, ReservationClaim, ReservationPool,
     ReservationProblem,
 };
-pub use scope::{Scope, Slot, block_of_name, reservation_name, slot_of_name};
+pub use scope::{
+    Scope, Slot, address_in_name, block_of_name, reservation_name, slot_of_name, split_block_name,
+};
 pub use scope_change::ScopeChange;
-pub use slice::{IPSlice, IPSliceSpec, SliceOwner, SliceOwnerKind, SliceProblem, slice_name};
+pub use shared_blocks::{BlockRules, BlockStatus, SharedBlocks};
+pub use slice::{
+    IPSlice, IPSliceSpec, SliceConflict, SliceOwner, SliceOwnerKind, SliceProblem, slice_name,
+};
 pub use slice_policy::{SlicePolicy, SliceRules};
 pub use spec_warnings::{gateway_warnings, host_bits_warning, network_warnings, pool_warnings};
 pub use visibility::{Audience, counted};

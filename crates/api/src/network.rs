@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{AllowedNamespaces, NamespaceAccess, SelectorProblem, parse_selector};
 use super::conditions::{self, Condition};
+use super::field_problem::FieldProblem;
+use super::shared_blocks::{BlockRules, BlockStatus, SharedBlocks};
 
 /// A network: the pools of a network never allocate the same address.
 ///
@@ -32,7 +34,11 @@ pub struct IPNetwork {
     #[serde(default)]
     pub spec: IPNetworkSpec,
     /// The observed state of the network.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "conditions::written_status",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub status: Option<IPNetworkStatus>,
 }
 
@@ -60,6 +66,10 @@ pub struct IPNetworkSpec {
     /// first pool. Immutable once set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_lengths: Option<BlockLengths>,
+    /// Shares the ranges of the network with other management clusters: the pools allocate only
+    /// addresses of blocks that this management cluster has taken from the registry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<SharedBlocks>,
 }
 
 /// Lengths of blocks by IP family, in bits: 32 and 128 for single addresses.
@@ -98,8 +108,13 @@ impl BlockLengths {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IPNetworkStatus {
-    /// Generation of the network that counts and conditions describe.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Generation of the network that counts and conditions describe. It is -1 if no provider has
+    /// processed the network.
+    #[serde(
+        default,
+        deserialize_with = "conditions::observed_generation",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub observed_generation: Option<i64>,
     /// Number of pools of the network.
     #[serde(default)]
@@ -117,6 +132,9 @@ pub struct IPNetworkStatus {
     /// network has reservations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_lengths: Option<BlockLengths>,
+    /// The blocks that this management cluster shares with others; omitted without spec.blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<BlockStatus>,
     /// The pools of the network, at most 50. Those that join or leave it are first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<NetworkMember>,
@@ -169,6 +187,8 @@ pub struct NetworkRules {
     pub excluded_v6: SpanSet,
     /// The required block lengths.
     pub block_lengths: BlockLengths,
+    /// The blocks that are shared with other management clusters.
+    pub blocks: Option<BlockRules>,
 }
 
 /// A problem of the specification of a network. Displayed with the path of the field.
@@ -187,6 +207,9 @@ pub enum NetworkProblem {
     /// A label selector is not valid.
     #[error(transparent)]
     Selector(#[from] SelectorProblem),
+    /// A field of the shared blocks is not valid.
+    #[error(transparent)]
+    Blocks(#[from] FieldProblem),
 }
 
 impl NetworkProblem {
@@ -195,6 +218,7 @@ impl NetworkProblem {
         match self {
             Self::Excluded { index, .. } => format!("spec.excluded[{index}]"),
             Self::Selector(problem) => problem.field.to_owned(),
+            Self::Blocks(problem) => problem.field.clone().into_owned(),
         }
     }
 }
@@ -228,6 +252,14 @@ impl IPNetworkSpec {
             .map(|selector| parse_selector(selector, "spec.pools"))
             .transpose();
         let pools = pools.map_err(|problem| problems.push(problem.into())).ok();
+        let blocks = match self.blocks.as_ref().map(SharedBlocks::rules) {
+            Some(Ok(rules)) => Some(rules),
+            Some(Err(found)) => {
+                problems.extend(found.into_iter().map(NetworkProblem::from));
+                None
+            }
+            None => None,
+        };
         let [v4, v6] = excluded;
         match (namespaces, pools) {
             (Some(namespaces), Some(pools)) if problems.is_empty() => Ok(NetworkRules {
@@ -236,6 +268,7 @@ impl IPNetworkSpec {
                 excluded_v4: v4.into_iter().collect(),
                 excluded_v6: v6.into_iter().collect(),
                 block_lengths: self.block_lengths.unwrap_or_default(),
+                blocks,
             }),
             _ => Err(problems),
         }

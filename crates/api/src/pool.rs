@@ -189,7 +189,7 @@ impl Fields {
             (Field::Metadata, _) => self.metadata = map.next_value()?,
             (Field::Spec, Some(kind)) => self.spec = Some(map.next_value_seed(SpecOf(kind))?),
             (Field::Spec, None) => self.early_spec = Some(map.next_value()?),
-            (Field::Status, _) => self.status = map.next_value()?,
+            (Field::Status, _) => self.status = map.next_value::<WrittenStatus>()?.0,
             (Field::Unknown, _) => {}
         }
         Ok(())
@@ -212,6 +212,11 @@ impl Fields {
     }
 }
 
+/// The status, unless it is the default of the definition.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct WrittenStatus(#[serde(deserialize_with = "conditions::written_status")] Option<PoolStatus>);
+
 /// Deserializes the specification of a pool of this kind.
 struct SpecOf(InClusterKind);
 
@@ -232,8 +237,13 @@ impl<'de> DeserializeSeed<'de> for SpecOf {
 #[serde(rename_all = "camelCase")]
 pub struct PoolStatus {
     /// Generation of the pool that counts and conditions describe. While it is less than
-    /// metadata.generation, a change of the specification is not processed yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// metadata.generation, a change of the specification is not processed yet. It is -1 if no
+    /// provider has processed the pool.
+    #[serde(
+        default,
+        deserialize_with = "conditions::observed_generation",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub observed_generation: Option<i64>,
     /// Counts of the addresses of the pool. Pools of prefixes count prefixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use kube::core::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{PoolKey, Scope, Slot, names};
+use super::{PoolKey, ProblemStatus, Scope, Slot, names};
 
 mod claim;
 
@@ -34,6 +34,9 @@ pub struct IPReservation {
     pub metadata: ObjectMeta,
     /// The address, and the claim that holds it.
     pub spec: IPReservationSpec,
+    /// The problem of a reservation that has no effect; `None` for one that never had a problem.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<ProblemStatus>,
 }
 
 super::resource::cluster_resource!(IPReservation, "ipreservations");
@@ -208,6 +211,12 @@ impl IPReservation {
             });
         }
         Ok((slot, pool))
+    }
+
+    /// Whether the status reports that the reservation has no effect.
+    pub fn reports_problem(&self) -> bool {
+        let status = self.status.as_ref();
+        status.and_then(ProblemStatus::problem).is_some()
     }
 
     /// Whether no claim holds the reservation, and the label with which `clusterctl move` moves it

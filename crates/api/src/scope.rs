@@ -83,13 +83,7 @@ impl Scope {
 /// );
 /// ```
 pub fn reservation_name(scope: &Scope, block: Block) -> String {
-    let mut text = match block.base() {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => address
-            .segments()
-            .map(|segment| format!("{segment:04x}"))
-            .join("-"),
-    };
+    let mut text = address_in_name(block.base());
     if !block.is_address() {
         text = format!("{text}-{}", block.length());
     }
@@ -101,20 +95,32 @@ pub fn reservation_name(scope: &Scope, block: Block) -> String {
     format!("h.{:x}.{text}", Sha256::digest(scope))
 }
 
+/// An address as a part of the name of an object: an IPv6 address is written with all its digits and
+/// with dashes.
+pub fn address_in_name(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => address
+            .segments()
+            .map(|segment| format!("{segment:04x}"))
+            .join("-"),
+    }
+}
+
 /// The block that an object of this name reserves in a scope: the reverse of [`reservation_name`].
 /// `None` if the name is not that of a reservation of the scope.
 ///
 /// The name alone reserves the block, whatever the object contains: no other reservation of it can
 /// be created.
 pub fn block_of_name(scope: &Scope, name: &str) -> Option<Block> {
-    let (_, block) = split_name(name)?;
+    let (_, block) = split_block_name(name)?;
     (reservation_name(scope, block) == name).then_some(block)
 }
 
 /// The slot that an object of this name reserves. `None` if it is not the name of a reservation, or
 /// if it contains the hash of its scope: [`block_of_name`] recognizes it.
 pub fn slot_of_name(name: &str) -> Option<Slot> {
-    let (scope, block) = split_name(name)?;
+    let (scope, block) = split_block_name(name)?;
     let scope = match scope.strip_prefix("n.") {
         Some(network) => Scope::Network(network.into()),
         None => Scope::Pool(PoolKey::of_scope(scope)?),
@@ -123,8 +129,10 @@ pub fn slot_of_name(name: &str) -> Option<Slot> {
     (slot.reservation_name() == name).then_some(slot)
 }
 
-/// Splits the name of a reservation into the text of its scope and the block.
-fn split_name(name: &str) -> Option<(&str, Block)> {
+/// Splits a name that ends with a dot, an address (see [`address_in_name`]) and the length of a block,
+/// if it has one, into what comes before and the block. Other notations of the block are accepted:
+/// compare the name with the one that the result has.
+pub fn split_block_name(name: &str) -> Option<(&str, Block)> {
     let (scope, last) = name.rsplit_once('.')?;
     let mut groups = last.split('-');
     let segments: Option<Vec<u16>> = groups

@@ -17,6 +17,7 @@ pub(super) const LABEL_REQUIRED: &str =
     "must be set with per: Label; write the name of a label of claims, such as topology/rack";
 pub(super) const LABEL_WITHOUT_EFFECT: &str =
     "must not be set unless per is Label; remove it, or write per: Label";
+pub(super) const NO_OWNER: &str = "must be Cluster, Namespace or Label; a ManagementCluster owns blocks of networks (spec.blocks of an IPNetwork)";
 pub(super) const NO_LABEL_NAME: &str = "must be the name of a label, such as topology/rack";
 
 /// How a pool is divided into slices, each for the claims of one owner.
@@ -84,6 +85,10 @@ impl SlicePolicy {
             }
             Some(_) => {}
         }
+        if self.per == SliceOwnerKind::ManagementCluster {
+            let value = "ManagementCluster".into();
+            problem("spec.slices.per", value, NO_OWNER.to_owned());
+        }
         match (self.per, self.label.as_deref()) {
             (SliceOwnerKind::Label, None) => {
                 problem("spec.slices.label", Value::Null, LABEL_REQUIRED.to_owned());
@@ -149,6 +154,8 @@ impl SliceRules {
                 .get(self.label.as_deref()?)
                 .filter(|value| !value.is_empty())
                 .map(|value| of(None, value)),
+            // No pool has such a policy.
+            SliceOwnerKind::ManagementCluster => None,
         }
     }
 }

@@ -3,16 +3,26 @@
 //! `Ready` follows the kstatus convention: True if the object is fully reconciled, otherwise False
 //! with a reason.
 
+mod kstatus;
+
 use std::borrow::Cow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+pub use self::kstatus::{
+    INITIALIZATION_FAILED, INVALID_SPEC, RECONCILING, STALLED, UNPROCESSED_GENERATION,
+    observed_generation, progress, set_ready, written_status,
+};
+
 /// Condition type: the object is fully reconciled.
 pub const READY: &str = "Ready";
 /// Condition type: the object is not reconciled because it, its Cluster or its pool is paused.
 pub const PAUSED: &str = "Paused";
+
+/// Condition type of pools: the pool has no free address.
+pub const EXHAUSTED: &str = "Exhausted";
 
 /// Condition type of claims: the Machine of the claim reports the address in its status.
 pub const IN_USE: &str = "AddressInUse";
@@ -47,6 +57,10 @@ pub const RELEASE_FAILED: &str = "ReleaseFailed";
 pub const RELEASED_EARLY: &str = "ReleasedEarly";
 /// Reason of the event on a claim with an annotation `release-now` that has no effect.
 pub const RELEASE_REQUEST_IGNORED: &str = "ReleaseRequestIgnored";
+/// Reason of the event on an existing IPAddress that a claim without an address gets.
+pub const ADDRESS_ADOPTED: &str = "AddressAdopted";
+/// Reason of the event on the IPAddress of a bound claim that lacked something.
+pub const ADDRESS_REPAIRED: &str = "AddressRepaired";
 /// Reason of the event on an IPAddress that a user deletes while a claim is bound to it.
 pub const ADDRESS_IN_USE: &str = "AddressInUse";
 /// Reason of a claim whose pool does not exist, is paused, is being deleted or is invalid.
@@ -73,6 +87,12 @@ pub const ADDRESS_LOST: &str = "AddressLost";
 pub const NO_CLAIM: &str = "NoClaim";
 /// Reason of the event on an IPAddress without a claim that is deleted.
 pub const ORPHAN_FREED: &str = "OrphanFreed";
+/// Reason of a pool without a free address.
+pub const NO_FREE_ADDRESS: &str = "NoFreeAddress";
+/// Reason of a pool with free addresses, or with an invalid specification.
+pub const ADDRESSES_FREE: &str = "AddressesFree";
+/// Reason of a pool that serves claims.
+pub const POOL_READY: &str = "PoolReady";
 /// Reason of an object that is paused.
 pub const PAUSED_REASON: &str = "Paused";
 /// Reason of an object that is being deleted.

@@ -7,6 +7,7 @@
 pub mod advice;
 pub mod conditions;
 pub mod names;
+pub mod references;
 
 pub use capi_ipam_objects::uid::Uid;
 

@@ -7,6 +7,7 @@
 
 mod call_error;
 mod connection;
+mod kubeconfig;
 mod pruned_fields;
 
 use std::fmt::Debug;
@@ -60,6 +61,17 @@ pub enum ClientError {
         "no API server is configured: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"
     )]
     NotConfigured(#[source] kube::config::InferConfigError),
+    /// The content of a kubeconfig cannot be read, or its context is incomplete.
+    #[error("cannot use the content of the kubeconfig")]
+    Content(#[source] kube::config::KubeconfigError),
+    /// The content of a kubeconfig names something outside of it, or turns a protection off.
+    #[error("the kubeconfig must not contain {field}: {advice}")]
+    NotAllowed {
+        /// The field.
+        field: &'static str,
+        /// What to write instead.
+        advice: &'static str,
+    },
     /// The configuration was read, but it is unusable.
     #[error("cannot create a client for {server}")]
     Build {
@@ -108,11 +120,58 @@ pub(crate) async fn connect_with(
                 .map_err(failed)?
         }
     };
+    build(&mut config, user_agent, policy, metrics)
+}
+
+/// Creates a client for another API server, from the content of a kubeconfig, such as that of a
+/// Secret. Sends no request. The client has its own connections. Returns the client and, for messages,
+/// the address of the server without a user name.
+///
+/// # Errors
+/// When the content is no kubeconfig with a current context. When it names a file or a program, since
+/// who writes a Secret must not be able to read files of the manager or to run programs there; or when
+/// it does not verify the certificate of the server.
+pub async fn connect_to(
+    kubeconfig: &str,
+    user_agent: &str,
+) -> Result<(Client, String), ClientError> {
+    let content = Kubeconfig::from_yaml(kubeconfig).map_err(ClientError::Content)?;
+    kubeconfig::check(&content)?;
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(content, &options).await;
+    let mut config = config.map_err(ClientError::Content)?;
+    let server = address_of(&config.cluster_url);
+    let client = build(
+        &mut config,
+        user_agent,
+        RequestPolicy::default(),
+        RequestMetrics::default(),
+    )?;
+    Ok((client, server))
+}
+
+/// The address in a URL: scheme, host and port.
+fn address_of(url: &Uri) -> String {
+    let scheme = url.scheme_str().unwrap_or("https");
+    let host = url.host().unwrap_or_default();
+    match url.port_u16() {
+        Some(port) => format!("{scheme}://{host}:{port}"),
+        None => format!("{scheme}://{host}"),
+    }
+}
+
+/// Creates the client of a configuration.
+fn build(
+    config: &mut Config,
+    user_agent: &str,
+    policy: RequestPolicy,
+    metrics: RequestMetrics,
+) -> Result<Client, ClientError> {
     if let Ok(agent) = HeaderValue::from_str(user_agent) {
         config.headers.push((USER_AGENT, agent));
     }
     let server = config.cluster_url.to_string();
-    connection::client(&config, policy, metrics)
+    connection::client(config, policy, metrics)
         .map_err(|source| ClientError::Build { server, source })
 }
 
@@ -162,6 +221,8 @@ pub struct ResourceClient<K> {
     api: Api<K>,
     api_version: String,
     kind: String,
+    /// Selects the objects that are listed; all if it is empty.
+    labels: String,
     pruned_fields: PrunedFields,
 }
 
@@ -179,7 +240,17 @@ where
             api,
             api_version,
             kind,
+            labels: String::new(),
             pruned_fields: PrunedFields::default(),
+        }
+    }
+
+    /// Lists only the objects that a label selector selects, such as `app=web`.
+    #[must_use]
+    pub fn with_labels(self, selector: &str) -> Self {
+        Self {
+            labels: selector.to_owned(),
+            ..self
         }
     }
 
@@ -191,6 +262,11 @@ where
             pruned_fields,
             ..self
         }
+    }
+
+    /// The kind of the objects.
+    pub fn kind(&self) -> &str {
+        &self.kind
     }
 
     pub(crate) fn pruned_fields(&self) -> &PrunedFields {
@@ -320,6 +396,9 @@ where
             PAGE_SIZE
         };
         let mut params = ListParams::default().limit(size);
+        if !self.labels.is_empty() {
+            params = params.labels(&self.labels);
+        }
         if let Some(token) = token {
             params = params.continue_token(token);
         }
@@ -479,6 +558,16 @@ pub async fn with_timeout<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn address_of_a_server_contains_no_credentials() {
+        for (url, expected) in [
+            ("https://user:hidden@hub:6443/path", "https://hub:6443"),
+            ("https://[::1]/", "https://[::1]"),
+        ] {
+            assert_eq!(address_of(&url.parse().unwrap()), expected);
+        }
+    }
 
     fn uri_with_timeout(uri: &str) -> String {
         let request = Request::builder().uri(uri).body(Body::empty()).unwrap();

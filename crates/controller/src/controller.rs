@@ -14,17 +14,24 @@
 //!   watch event of the controller's own write does not end a backoff. A reconciler can requeue an
 //!   object after a fixed time, which is no failure. State is passed between the attempts of one
 //!   object. A panic or a hang fails one reconcile only.
+//! - Reconcilers are combined: [`Finalized`] adds a finalizer, [`Reconciler::then`] runs two in
+//!   order. [`reconcile_fn`] and [`watch_fn`] make one from a closure.
 
 mod backoff;
 mod closure;
 mod compaction;
 mod deleted;
+mod failure;
+mod finalized;
 mod progress;
 mod queue;
+mod rejection;
 mod sources;
 mod store;
 #[cfg(test)]
 mod testing;
+mod then;
+mod watcher;
 mod worker;
 
 use std::any::Any;
@@ -38,19 +45,28 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::{Span, field};
 
+use self::backoff::Fingerprint;
 pub use self::closure::{ReconcileFn, reconcile_fn};
 pub use self::compaction::Compaction;
 use self::compaction::NoCompaction;
+pub use self::failure::Failure;
+pub use self::finalized::{Finalized, Protect, Protection};
+pub use self::rejection::Conflicts;
 pub use self::sources::{AddedHandler, AddedSource, ChangeHandler, Controller, SourceId};
 use self::sources::{Receivers, Task, TaskEnd};
 pub use self::store::{Cached, Store};
+pub use self::then::{Then, ThenError};
+pub use self::watcher::{Changed, WatchFn, watch_fn};
 use self::worker::{Worker, WorkerOptions};
 use crate::health::ReadinessGate;
 use crate::metrics::{ControllerMetrics, Metrics};
 use crate::namespaced_name::NamespacedName;
 use crate::priority::{Priorities, Priority};
+use crate::ready::NotReady;
 use crate::retry::{Retry, RetryPolicy};
+use crate::trace_span;
 use crate::watch::{Keyed, Opened, Source, read};
 
 /// Reconciles the objects of one kind.
@@ -86,13 +102,31 @@ pub trait Reconciler: Send + Sync + 'static {
         Priority::Normal
     }
 
+    /// Whether a change of a cached object is reconciled, for example not if it is a write of the
+    /// reconciler itself. Not asked for a new object, for the begin of a deletion, and while the
+    /// object waits for a reconcile or is being reconciled: it may wait for this change. By default
+    /// every change is reconciled. It must be fast.
+    fn wants(&self, _before: &Self::Object, _after: &Self::Object) -> bool {
+        true
+    }
+
+    /// Whether a change ends the pause after a failed attempt, or after [`Retry::GiveUp`]. `waiting`
+    /// is the object as it was at that attempt, `newer` as it is now. The retry and its state are
+    /// dropped then, and the next attempt is a first one. By default a change of the
+    /// [fingerprint](Keyed::fingerprint) ends it, such as a new generation, and a change of the
+    /// status does not. Not asked for the begin of a deletion, or for another object of the same
+    /// name: these always end it. Called before each attempt, so it must be fast.
+    fn dequeues(&self, waiting: &Self::Object, newer: &Self::Object) -> bool {
+        Fingerprint::of(waiting) != Fingerprint::of(newer)
+    }
+
     /// Whether the object, which is gone, is reconciled once more with [`Cause::Deleted`] and its
     /// last known state, before another object of its key. This is retried until it succeeds, also
     /// after [`Retry::GiveUp`]. By default no deleted object is.
     ///
     /// A process does not learn of Kubernetes objects that were deleted while it did not run: what
-    /// must not be missed needs a finalizer. Sources with [markers](Keyed::is_gone) show each
-    /// marker in every list.
+    /// must not be missed needs a finalizer. Sources with [markers](Keyed::HAS_MARKERS) show each
+    /// marker in every list, and only what has a marker is reconciled as deleted.
     fn wants_deleted(&self, _object: &Self::Object) -> bool {
         false
     }
@@ -120,6 +154,56 @@ pub trait Reconciler: Send + Sync + 'static {
     /// ```
     fn retry(&self, _error: &Self::Error, failures: u32) -> Retry {
         Retry::After(RetryPolicy::default().delay(failures))
+    }
+
+    /// Called after each failed attempt: an error, a panic or a timeout. `attempt` is the attempt
+    /// without its state. The controller logs and counts failures itself. It must be fast.
+    fn on_error(
+        &self,
+        _object: &Self::Object,
+        _attempt: &Attempt<()>,
+        _failure: &Failure<'_, Self::Error>,
+    ) {
+    }
+
+    /// Called when a source of reconciled objects fails, before it is opened again. The watches of
+    /// Kubernetes kinds log their failures themselves. It must be fast.
+    fn on_source_error(&self, _source: SourceId, _error: &str) {}
+
+    /// The span of a reconcile in a trace, which gets the attributes `controller` and `outcome` if
+    /// it declares them. Return [`Span::none`] for none.
+    fn span(&self, object: &Self::Object, attempt: &Attempt<Self::State>) -> Span {
+        trace_span!(
+            "reconcile",
+            controller = field::Empty,
+            object = %object.key(),
+            cause = ?attempt.cause,
+            attempt = attempt.failures.saturating_add(1),
+            outcome = field::Empty,
+        )
+    }
+
+    /// Reconciles each object with this reconciler first, and then with another one, unless an error
+    /// ends the attempt. If both requeue the object, the earlier time counts. A retry begins with
+    /// the first one again.
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use std::sync::Arc;
+    ///
+    /// use capi_ipam_controller::controller::{Action, Reconciler, reconcile_fn};
+    /// use k8s_openapi::api::core::v1::Node;
+    ///
+    /// let label = reconcile_fn(async |_: Arc<Node>| Ok::<_, Infallible>(Action::AwaitChange));
+    /// let report = reconcile_fn(async |_: Arc<Node>| Ok::<_, Infallible>(Action::AwaitChange));
+    /// let both = label.then(report);
+    /// # let _ = both;
+    /// ```
+    fn then<B: Reconciler<Object = Self::Object>>(self, next: B) -> Then<Self, B>
+    where
+        Self: Sized,
+    {
+        Then::new(self, next)
     }
 
     /// Removes fields of an object before it is cached, after the handler of the watch has seen it.
@@ -168,6 +252,24 @@ pub enum Action {
     AwaitChange,
     /// Reconcile again after this time at the latest. This is no failure, and the state is kept.
     Requeue(Duration),
+}
+
+impl Action {
+    /// The value of the attribute `outcome` of the span of a reconcile: `done`, `retry` or `error`.
+    pub fn outcome<E>(result: &Result<Self, E>) -> &'static str {
+        match result {
+            Ok(Self::AwaitChange) => "done",
+            Ok(Self::Requeue(_)) => "retry",
+            Err(_) => "error",
+        }
+    }
+}
+
+impl From<NotReady> for Action {
+    /// Waits for a dependency, which is no failure.
+    fn from(dependency: NotReady) -> Self {
+        Self::Requeue(dependency.delay())
+    }
 }
 
 /// Enqueues objects of a controller because of something other than a change of the object. Cheap

@@ -59,6 +59,15 @@ impl Expectations {
         state.written.remove(&uid);
     }
 
+    /// Whether this state is the one that the last write of this process has created: a controller
+    /// that has handled the response need not handle the watch event.
+    pub fn is_own_write<K: Resource>(&self, object: &K, now: Instant) -> bool {
+        let seen = ObjectVersion::of(object.meta());
+        let known = self.state.lock().known(seen.uid, now);
+        let written = known.and_then(|known| known.stamp.version());
+        written.is_some() && written == seen.version
+    }
+
     /// Whether this process has written the object after the given state, so that the watch has not
     /// caught up yet.
     pub fn is_stale<K: Resource>(&self, object: &K, now: Instant) -> bool {
@@ -88,6 +97,19 @@ mod tests {
         object.metadata.uid = Some("u".to_owned());
         object.metadata.resource_version = Some(version.to_owned());
         object
+    }
+
+    #[test]
+    fn only_the_last_write_is_an_own_one() {
+        let (expectations, now) = (Expectations::default(), Instant::now());
+        assert!(!expectations.is_own_write(&object("9"), now));
+        for version in ["9", "10"] {
+            expectations.expect(&object(version), now);
+        }
+        let is_own = |version| expectations.is_own_write(&object(version), now);
+        assert!(is_own("10") && !is_own("9") && !is_own("11"));
+        expectations.expect(&object("not a number"), now);
+        assert!(!is_own("not a number"));
     }
 
     #[test]

@@ -19,6 +19,14 @@ pub struct Identity {
     version: &'static str,
     revision: Option<&'static str>,
     lease: &'static str,
+    metrics: MetricNames,
+}
+
+/// The names of the metrics of a program, and how they count.
+#[derive(Clone, Copy, Debug)]
+struct MetricNames {
+    prefix: &'static str,
+    buckets: Option<&'static [f64]>,
 }
 
 impl Identity {
@@ -31,6 +39,10 @@ impl Identity {
             version,
             revision: None,
             lease: name,
+            metrics: MetricNames {
+                prefix: "",
+                buckets: None,
+            },
         }
     }
 
@@ -38,6 +50,17 @@ impl Identity {
     #[must_use]
     pub const fn with_lease(self, lease: &'static str) -> Self {
         Self { lease, ..self }
+    }
+
+    /// Chooses the prefix of the names of all metrics, and the upper bounds of the durations of
+    /// reconciles: see [`Metrics::with`](crate::metrics::Metrics::with).
+    #[must_use]
+    pub const fn with_metrics(self, prefix: &'static str, buckets: &'static [f64]) -> Self {
+        let metrics = MetricNames {
+            prefix,
+            buckets: Some(buckets),
+        };
+        Self { metrics, ..self }
     }
 
     /// Sets the commit that the program is built from; `None` if it is unknown.
@@ -72,6 +95,16 @@ impl Identity {
     /// The name of the Lease.
     pub const fn lease(&self) -> &'static str {
         self.lease
+    }
+
+    /// The prefix of the names of metrics; empty for none.
+    pub(crate) const fn metric_prefix(&self) -> &'static str {
+        self.metrics.prefix
+    }
+
+    /// The upper bounds of the durations of reconciles, if the program has chosen them.
+    pub(crate) const fn metric_buckets(&self) -> Option<&'static [f64]> {
+        self.metrics.buckets
     }
 
     /// The user agent of the program's requests: `name/version`, followed by the revision if it is

@@ -1,14 +1,16 @@
 //! Building blocks of a Kubernetes controller, independent of IP addresses and of Cluster API.
 //!
-//! - [`manager`]: the process around controllers: flags, logging, leader election, probes, graceful
-//!   shutdown;
+//! - [`manager`]: the process around controllers: flags, logging, leader election, probes, what is
+//!   opened before the first reconcile and closed after the last one, graceful shutdown;
 //! - [`controller`]: the reconcile loop of one kind: work queue, retries with backoff, requeueing,
-//!   compact cache, sources that are added and removed while it runs;
+//!   compact cache, objects with a finalizer, sources that are added and removed while it runs;
 //! - [`watch`]: watches that recover from errors, skip invalid objects and detect a restored etcd,
 //!   and other [sources](watch::Source) of objects;
 //! - [`client`]: API requests with a timeout and a typed error that says whether a write may have
 //!   been applied;
 //! - [`patch`] and [`finalizer`]: writes with uid and resourceVersion as preconditions;
+//! - [`references`]: finalizers with which an object keeps others that it uses;
+//! - [`ready`]: whether an object on which others depend is ready;
 //! - [`expectations`]: the writes of this process that its watches have not shown yet;
 //! - [`events`]: Kubernetes events, published in the background and limited in rate;
 //! - [`upgrade`]: steps that a new version of a program runs once in each cluster;
@@ -71,7 +73,7 @@
 //! ```
 
 pub use capi_ipam_objects::{
-    clock, expiring_map, namespaced_name, observed, resource_version, uid,
+    clock, expiring_map, namespaced_name, observed, ready, resource_version, uid,
 };
 
 pub mod client;
@@ -91,6 +93,7 @@ pub mod metrics;
 pub mod options;
 pub mod patch;
 pub mod priority;
+pub mod references;
 pub mod retry;
 pub mod server_clock;
 pub mod traces;

@@ -13,9 +13,11 @@
 //!
 //! The setup function is called when the process becomes the leader, at most once in its life. A
 //! process that loses the lease ends, so controllers always start with empty caches and list
-//! everything before they act.
+//! everything before they act. What controllers need is opened by [`Manager::initialize`] in the
+//! setup function, and closed by [`Manager::on_stop`] after the last reconcile.
 
 mod background;
+mod lifecycle;
 mod program;
 
 use std::collections::BTreeSet;
@@ -30,6 +32,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 pub use self::background::{BackgroundTask, NextRun};
+pub use self::lifecycle::InitializeError;
+use self::lifecycle::StopActions;
 pub use self::program::{main, print_usage, run, run_with_options, run_with_services};
 use crate::client::{ClientError, RequestPolicy, connect_with};
 use crate::controller::ControllerBuilder;
@@ -49,6 +53,9 @@ use crate::{discovery, watch};
 
 /// Limit for tasks to stop after a signal.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Limit for tasks that did not stop in time to be cancelled.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Limit for the leader to release its lease after a fatal error.
 const LEASE_RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -123,6 +130,7 @@ pub struct Manager {
     /// Cancelled when the tasks have to stop.
     pub stop: CancellationToken,
     tasks: Vec<(String, BoxFuture<'static, ()>)>,
+    stop_actions: StopActions,
     roles: BTreeSet<String>,
 }
 
@@ -172,10 +180,10 @@ impl Manager {
     /// # Errors
     /// If the step fails, or if a task was added before. The next start runs the rest of the step.
     pub async fn upgrade<S: Step>(&self, step: &S) -> Result<(), UpgradeError> {
-        if let Some((task, _)) = self.tasks.first() {
+        if let Some(task) = self.first_task() {
             return Err(UpgradeError::Late {
                 step: step.id(),
-                task: task.clone(),
+                task: task.to_owned(),
             });
         }
         upgrade::run(step).await
@@ -296,7 +304,7 @@ impl Process {
         let connected = health.require("connection to the API server")?;
         let started = health.register("start of the manager")?;
         started.failing("waiting for the API server");
-        let metrics = Metrics::default();
+        let metrics = Metrics::with(identity.metric_prefix(), identity.metric_buckets());
         metrics.add_build_info(&identity);
         let (kubeconfig, policy) = (options.kubeconfig.as_deref(), RequestPolicy::default());
         let client = connect_with(
@@ -340,6 +348,7 @@ impl Process {
             priorities: self.priorities.clone(),
             stop: stop.clone(),
             tasks: Vec::new(),
+            stop_actions: StopActions::default(),
             roles: BTreeSet::new(),
         }
     }
@@ -354,15 +363,18 @@ impl Process {
         S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
     {
         let mut manager = self.manager(stop);
-        services(&mut manager).await.map_err(ManagerError::Setup)?;
+        if let Err(error) = services(&mut manager).await {
+            manager.stop_actions.run().await;
+            return Err(ManagerError::Setup(error));
+        }
         if let Some(diagnostics) =
             diagnostics::listen_insecure(&self.options.diagnostics, self.metrics.clone()).await?
         {
             info!(address = ?diagnostics.address(), "serving metrics over plain HTTP");
             manager.add("diagnostics", diagnostics.serve(stop.clone()));
         }
-        Ok(tokio::spawn(supervise(
-            manager.tasks,
+        Ok(tokio::spawn(run_to_the_end(
+            manager,
             Health::default(),
             stop.clone(),
         )))
@@ -388,12 +400,20 @@ impl Process {
             // upgrades are done.
             self.started.not_ready("the controllers are being set up");
             let mut manager = self.manager(stop);
-            tokio::select! {
-                result = setup(&mut manager) => result.map_err(ManagerError::Setup)?,
-                () = stop.cancelled() => return Ok(()),
+            let set_up = tokio::select! {
+                result = setup(&mut manager) => Some(result),
+                () = stop.cancelled() => None,
+            };
+            match set_up {
+                Some(Ok(())) => {}
+                // No task has started. What the setup has opened is closed.
+                ended => {
+                    manager.stop_actions.run().await;
+                    return ended.unwrap_or(Ok(())).map_err(ManagerError::Setup);
+                }
             }
             self.started.ready();
-            supervise(manager.tasks, self.health.clone(), stop.clone()).await
+            run_to_the_end(manager, self.health.clone(), stop.clone()).await
         };
         if !self.options.leader_elect {
             return work.await;
@@ -443,6 +463,17 @@ async fn fatal_error(health: &Health) -> String {
     error
 }
 
+/// Runs the tasks of a manager, and after an orderly end its stop actions.
+async fn run_to_the_end(
+    manager: Manager,
+    health: Health,
+    stop: CancellationToken,
+) -> Result<(), ManagerError> {
+    supervise(manager.tasks, health, stop).await?;
+    manager.stop_actions.run().await;
+    Ok(())
+}
+
 /// Runs all tasks until they end after `stop` was cancelled, or until the first of them or `health`
 /// fails.
 async fn supervise(
@@ -489,6 +520,8 @@ async fn supervise(
             seconds = SHUTDOWN_TIMEOUT.as_secs(),
             "not all tasks have stopped in time; cancelling the others"
         );
+        // A task that blocks a thread cannot be cancelled.
+        let _ = tokio::time::timeout(CANCEL_TIMEOUT, running.shutdown()).await;
     }
     Ok(())
 }

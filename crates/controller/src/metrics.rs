@@ -43,7 +43,7 @@ pub(crate) const WATCH_RESTARTS: Description = Description {
     kind: "counter",
     labels: &[
         "kind",
-        "reason: expired, forbidden, not_found, throttled, server_error, connection",
+        "reason: expired, forbidden, not_found, throttled, server_error, connection, configuration",
     ],
     help: "Failures of a watch, after each of which it is opened again",
 };
@@ -98,9 +98,24 @@ struct BuildLabels {
 
 impl Default for Metrics {
     fn default() -> Self {
+        Self::with("", None)
+    }
+}
+
+impl Metrics {
+    /// Metrics whose names begin with `prefix` and an underscore; with an empty prefix they have the
+    /// names in [`DESCRIPTIONS`]. `buckets` are the upper bounds of the durations of reconciles, in
+    /// seconds and ascending; `None` for bounds from a millisecond to 30 seconds. A program chooses
+    /// both by [`Identity::with_metrics`](crate::manager::Identity::with_metrics).
+    pub fn with(prefix: &str, buckets: Option<&'static [f64]>) -> Self {
+        let registry = if prefix.is_empty() {
+            Registry::default()
+        } else {
+            Registry::with_prefix(prefix)
+        };
         let metrics = Self {
-            registry: Arc::default(),
-            controllers: ControllerMetrics::default(),
+            registry: Arc::new(Mutex::new(registry)),
+            controllers: ControllerMetrics::new(buckets),
             requests: RequestMetrics::default(),
             leader: Family::default(),
             shared: Arc::default(),
@@ -121,9 +136,7 @@ impl Default for Metrics {
         metrics.add(&LEADER, metrics.leader.clone());
         metrics
     }
-}
 
-impl Metrics {
     /// Registers a metric. `help` has no full stop at its end; the name of a counter has no
     /// `_total`.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
@@ -211,6 +224,21 @@ mod tests {
             text.contains(expected) && text.ends_with("# EOF\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn program_chooses_prefix_and_buckets() {
+        let metrics = Metrics::with("my_provider", Some(&[0.5, 60.0]));
+        metrics.controllers.of("nodes");
+        let text = metrics.encode().unwrap();
+        let series = "my_provider_controller_reconcile_seconds_bucket";
+        let outcome = "controller=\"nodes\",outcome=\"success\"";
+        for bound in ["0.5", "60.0", "+Inf"] {
+            let line = format!("{series}{{le=\"{bound}\",{outcome}}} 0");
+            assert!(text.contains(&line), "{line} in\n{text}");
+        }
+        assert!(!text.contains("\ncontroller_"), "{text}");
+        assert!(!text.contains("le=\"0.001\",controller"), "{text}");
     }
 
     #[test]

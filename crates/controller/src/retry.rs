@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Backoff iterators of other crates keep their state in themselves. The number of failures is a
 /// part of the [`Attempt`](crate::controller::Attempt) here, and the longest delay can change
 /// between two attempts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Delay after the first failure.
     pub initial: Duration,
@@ -40,11 +40,12 @@ impl RetryPolicy {
 /// What happens after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// The object is reconciled again after this delay, or earlier if more than its status changes
-    /// or if it is triggered.
+    /// The object is reconciled again after this delay, or earlier if a change
+    /// [ends it](crate::controller::Reconciler::dequeues) or if it is triggered. By default a change
+    /// of more than the status does.
     After(Duration),
-    /// The object is not reconciled again before more than its status changes, or before it is
-    /// triggered. Conditions that the reconciler has written stay.
+    /// The object is not reconciled again before such a change, or before it is triggered.
+    /// Conditions that the reconciler has written stay.
     GiveUp,
 }
 

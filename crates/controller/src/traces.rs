@@ -41,7 +41,6 @@ use tracing_subscriber::{Layer, Registry};
 
 use self::export::ExportClient;
 use crate::client::error_chain;
-use crate::controller::Action;
 use crate::identity::Identity;
 
 /// The target of all spans of traces.
@@ -84,6 +83,11 @@ pub struct TraceOptions {
     /// all. A trace with a parent is exported if its parent is.
     #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     pub trace_ratio: Option<f64>,
+
+    /// Exports the spans by other means: replaces the collector. For a program that parses its
+    /// flags itself ([`run_with_options`](crate::manager::run_with_options)).
+    #[arg(skip)]
+    pub provider: Option<SdkTracerProvider>,
 }
 
 fn parse_ratio(text: &str) -> Result<f64, String> {
@@ -120,13 +124,21 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// Starts the export, if the flags or the environment name a collector. `runtime` sends the
-    /// requests.
+    /// Passes the spans to a provider, which is shut down at the end of the process.
+    pub(crate) fn with(provider: SdkTracerProvider) -> Self {
+        Self { provider }
+    }
+
+    /// Starts the export, if the program has its own provider, or if the flags or the environment
+    /// name a collector. `runtime` sends the requests.
     pub(crate) fn start(
         options: &TraceOptions,
         identity: &Identity,
         runtime: &Handle,
     ) -> Result<Option<Self>, TraceError> {
+        if let Some(provider) = &options.provider {
+            return Ok(Some(Self::with(provider.clone())));
+        }
         let Some(url) = endpoint(options, |name| std::env::var(name).ok()) else {
             return Ok(None);
         };
@@ -151,9 +163,7 @@ impl Traces {
             let sampler = Sampler::TraceIdRatioBased(ratio);
             provider = provider.with_sampler(Sampler::ParentBased(Box::new(sampler)));
         }
-        Ok(Some(Self {
-            provider: provider.build(),
-        }))
+        Ok(Some(Self::with(provider.build())))
     }
 
     /// The layer that passes spans to the export.
@@ -249,15 +259,6 @@ impl<T, E: Error + 'static, F: Future<Output = Result<T, E>>> Future for InSpan<
     }
 }
 
-/// The value of the attribute `outcome` of a reconcile: `done`, `retry` or `error`.
-pub fn outcome<E>(result: &Result<Action, E>) -> &'static str {
-    match result {
-        Ok(Action::AwaitChange) => "done",
-        Ok(Action::Requeue(_)) => "retry",
-        Err(_) => "error",
-    }
-}
-
 /// Sets the parent of a span to that in the annotation [`PARENT_ANNOTATION`], if there is a valid
 /// one.
 pub fn set_parent(span: &Span, annotations: Option<&BTreeMap<String, String>>) {
@@ -292,7 +293,7 @@ mod tests {
     fn endpoint_of(flag: &str, variables: &[(&str, &str)]) -> Option<String> {
         let options = TraceOptions {
             otlp_endpoint: flag.to_owned(),
-            trace_ratio: None,
+            ..TraceOptions::default()
         };
         endpoint(&options, |name| {
             variables

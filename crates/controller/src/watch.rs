@@ -12,7 +12,7 @@ mod streaming_list;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::{FutureExt, Stream, StreamExt};
 use kube::api::ListParams;
@@ -25,14 +25,14 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use self::failures::{Failure, FailureStreak, RETRY_POLICY, log_failure, log_recovery};
+use self::failures::Failure;
+pub use self::failures::SourceFailures;
 pub use self::fan_out::FanOut;
 pub use self::source::{Change, Keyed, Opened, Source};
 use self::streaming_list::streaming_list;
 use crate::client::with_timeout;
 use crate::discovery;
 use crate::health::ReadinessGate;
-use crate::log_limit::RepetitionLimit;
 use crate::resource_version::ResourceVersion;
 pub use crate::restores::{Epoch, RestoreDetector};
 pub use capi_ipam_objects::maybe_invalid::{Invalid, MaybeInvalid};
@@ -210,7 +210,6 @@ where
         ..config
     };
     let in_pages = Arc::new(AtomicBool::new(false));
-    let log_limit = Arc::new(RepetitionLimit::default());
     let unserved = CancellationToken::new();
     let no_longer_served = unserved.clone().cancelled_owned();
     let restores = synced.restores().clone();
@@ -252,53 +251,40 @@ where
         let handler = Arc::clone(subscription.as_ref());
         let (served_as, unserved) = (Arc::clone(&served_as), unserved.clone());
         let if_unserved = Arc::clone(&if_unserved);
-        let log_limit = Arc::clone(&log_limit);
-        let mut failures = FailureStreak::default();
-        events
-            .take_until(epoch_ended.boxed())
-            .filter_map(move |item| {
-                let mut delay = None;
-                let seen = match item {
-                    Ok(event) => {
-                        // `Init` is sent before the request.
-                        if !matches!(event, Event::Init) && failures.end() {
-                            synced.accepted();
-                            log_recovery(&kind, &log_limit);
-                        }
-                        newest.fetch_max(version_in(&event), Ordering::Relaxed);
-                        Some(change_of(event, &kind, trim))
+        let mut failures = SourceFailures::new(Arc::clone(&kind), synced.clone());
+        events.take_until(epoch_ended.boxed()).then(move |item| {
+            let mut delay = None;
+            let seen = match item {
+                Ok(event) => {
+                    // `Init` is sent before the request.
+                    if !matches!(event, Event::Init) {
+                        failures.ended();
                     }
-                    Err(error) => {
-                        interrupted.notify_one();
-                        let failure = Failure::of(&error).explain_unserved(&if_unserved);
-                        let duration = failures.record(Instant::now());
-                        log_failure(&kind, &failure, duration, &log_limit);
-                        synced.count_restart(failure.reason());
-                        delay = Some(RETRY_POLICY.delay(failures.count));
-                        if failure.is_refusal() {
-                            let duration = synced.refused(&failure.text);
-                            if failure.is_permanent(synced.is_ready(), duration) {
-                                synced.fatal(&format!(
-                                    "the API server no longer serves this kind in {served_as}"
-                                ));
-                                unserved.cancel();
-                            }
-                        } else {
-                            synced.failing(&failure.text);
-                        }
-                        None
-                    }
-                };
-                if let Some(change) = &seen {
-                    change.pass_to(handler.as_ref());
+                    newest.fetch_max(version_in(&event), Ordering::Relaxed);
+                    change_of(event, &kind, trim)
                 }
-                async move {
-                    if let Some(delay) = delay {
-                        tokio::time::sleep(delay).await;
+                Err(error) => {
+                    interrupted.notify_one();
+                    let failure = Failure::of(&error).explain_unserved(&if_unserved);
+                    let refused_for = failures.report(&failure);
+                    delay = Some(failures.delay());
+                    if failure.is_permanent(synced.is_ready(), refused_for) {
+                        synced.fatal(&format!(
+                            "the API server no longer serves this kind in {served_as}"
+                        ));
+                        unserved.cancel();
                     }
-                    seen
+                    Change::Failed(failure.text)
                 }
-            })
+            };
+            seen.pass_to(handler.as_ref());
+            async move {
+                if let Some(delay) = delay {
+                    tokio::time::sleep(delay).await;
+                }
+                seen
+            }
+        })
     };
     futures::stream::repeat_with(watch)
         .flatten()
@@ -425,6 +411,7 @@ pub fn display_name<K: Resource>(object: &K) -> String {
 mod tests {
     use std::convert::Infallible;
     use std::sync::Mutex;
+    use std::time::Instant;
 
     use http::{Request, Response};
     use k8s_openapi::api::core::v1::ConfigMap;

@@ -405,16 +405,16 @@ export interface SliceLine {
 
 /** The owner of a slice. */
 export interface SliceOwner {
-  /** Kind of the owner: Cluster, Namespace, or Label for claims with the same value of a label. */
+  /** Kind of the owner: Cluster, Namespace, Label for claims with the same value of a label, or ManagementCluster for a block of a network. */
   kind: SliceOwnerKind;
-  /** Name of the Cluster or Namespace, or value of the label. */
+  /** Name of the Cluster or Namespace, value of the label, or identity of the management cluster (spec.clusterID of the IPRegistry). */
   name: string;
   /** Namespace of the Cluster; omitted for other kinds. */
   namespace?: string | null;
 }
 
 /** The kind of the owner of a slice. */
-export type SliceOwnerKind = "Cluster" | "Namespace" | "Label";
+export type SliceOwnerKind = "Cluster" | "Namespace" | "Label" | "ManagementCluster";
 
 /** How a pool is divided into slices, each for the claims of one owner. */
 export interface SlicePolicy {

@@ -13,7 +13,7 @@ use clap_complete::Shell;
     name = "kubectl-ipam",
     bin_name = "kubectl ipam",
     version,
-    after_help = "Exit codes: 0 success, 1 doctor or status has errors or warnings or import has problems, 2 invalid command line, \
+    after_help = "Exit codes: 0 success, 1 doctor, status or registry check has errors or warnings or import has problems, 2 invalid command line, \
                   3 cluster unreachable, 4 missing permission (the output may be incomplete), 5 missing definition, \
                   6 pool or address not found, 7 other failure, 8 incomplete export."
 )]
@@ -189,6 +189,77 @@ impl DryRun {
     }
 }
 
+/// How a registry is opened, if not as the manager does.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RegistryAccess {
+    /// Kubeconfig of a registry at another API server, instead of that in the Secret. It contains
+    /// certificates and token.
+    #[arg(long, value_name = "FILE")]
+    pub hub_kubeconfig: Option<PathBuf>,
+    /// URL of a server of a registry in NATS, instead of those of the IPRegistry, for example that of
+    /// a forwarded port; can be repeated.
+    #[arg(long, value_name = "URL")]
+    pub nats_server: Vec<String>,
+}
+
+/// Arguments of `registry check`.
+#[derive(Args, Clone, Debug)]
+pub struct CheckFlags {
+    /// The network.
+    pub network: String,
+    /// Name of the IPRegistry; by default that of the network, or the only one.
+    #[arg(long, value_name = "NAME")]
+    pub registry: Option<String>,
+    /// Number of addresses or prefixes of a block; by default that of the network, or that of the
+    /// other management clusters.
+    #[arg(long, value_name = "NUMBER")]
+    pub size: Option<u64>,
+    /// How the registry is opened.
+    #[command(flatten)]
+    pub access: RegistryAccess,
+}
+
+/// Arguments of `registry release`.
+#[derive(Args, Clone, Debug)]
+pub struct ReleaseFlags {
+    /// Identity of the management cluster in the registry.
+    #[arg(long, value_name = "ID")]
+    pub cluster_id: String,
+    /// Name of the IPRegistry; by default the only one.
+    #[arg(long, value_name = "NAME")]
+    pub registry: Option<String>,
+    /// `client` prints what would be changed. A registry has no `server`.
+    #[arg(long, value_enum, default_value_t, value_name = "MODE")]
+    pub dry_run: DryRun,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub yes: bool,
+    /// How the registry is opened.
+    #[command(flatten)]
+    pub access: RegistryAccess,
+}
+
+/// A subcommand of `registry`.
+#[derive(Debug, Subcommand)]
+pub enum RegistryCommand {
+    /// List the registries, the management clusters that use them, and who has how many blocks.
+    List {
+        /// Only these registries.
+        names: Vec<String>,
+        /// Flags of lists.
+        #[command(flatten)]
+        list: ListFlags,
+        /// How the registry is opened.
+        #[command(flatten)]
+        access: RegistryAccess,
+    },
+    /// Show who has the blocks of the addresses in use of a network: free blocks are taken first, a
+    /// block of another management cluster is a conflict.
+    Check(CheckFlags),
+    /// Delete the records of a management cluster that is gone for good: others can take its blocks.
+    Release(ReleaseFlags),
+}
+
 /// A command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -307,6 +378,13 @@ pub enum Command {
         /// Flags of commands that write.
         #[command(flatten)]
         flags: WriteFlags,
+    },
+    /// Show the registries of blocks that management clusters share; check a network before it shares
+    /// its blocks; release the blocks of a management cluster that is gone.
+    Registry {
+        /// The subcommand; by default `list`.
+        #[command(subcommand)]
+        command: Option<RegistryCommand>,
     },
     /// Write pools and reservations in a form that import reads: CSV, JSON or YAML.
     ///

@@ -2,8 +2,10 @@
 //! module.
 
 mod alerts;
+mod block_holders;
 mod claims;
 mod completion;
+mod confirm;
 mod diagnose;
 mod doctor;
 mod export;
@@ -11,6 +13,7 @@ mod free;
 mod import;
 mod networks;
 mod pools;
+mod registry;
 mod reservations;
 mod reserve;
 mod show;
@@ -66,6 +69,7 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
             address,
             flags,
         } => unreserve::run(global, pool, address, flags).await,
+        Command::Registry { command } => registry::run(global, command.as_ref()).await,
         Command::Export { pools } => export::run(global, pools).await,
         Command::Import {
             file,

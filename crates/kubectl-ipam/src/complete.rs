@@ -114,6 +114,7 @@ mod tests {
             ["server", ":4"]
         );
         assert_eq!(complete(&["completion", "ba"]), ["bash", ":4"]);
+        assert_eq!(complete(&["registry", "rel"]), ["release", ":4"]);
         assert_eq!(complete(&["import", ""]), [":0"], "files");
         assert_eq!(complete(&["pools", "--kubeconfig", "/e"]), [":0"], "files");
     }

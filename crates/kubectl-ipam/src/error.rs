@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub enum Code {
     /// The command succeeded.
     Ok = 0,
-    /// `doctor` or `status` has errors or warnings, or `import` has problems.
+    /// `doctor`, `status` or `registry check` has errors or warnings, or `import` has problems.
     Findings = 1,
     /// The command line is invalid.
     Usage = 2,
@@ -134,6 +134,39 @@ pub enum Error {
     NoNetwork {
         /// The name as written.
         name: String,
+    },
+    /// The registry does not exist.
+    #[error("registry {name} does not exist; list the registries with: kubectl ipam registry")]
+    NoRegistry {
+        /// The name as written.
+        name: String,
+    },
+    /// The identity of this management cluster is unknown.
+    #[error(
+        "the identity of this management cluster in IPRegistry {registry} is unknown: set spec.clusterID, or ask for the \
+         permission to list namespaces"
+    )]
+    NoIdentity {
+        /// The name of the registry.
+        registry: String,
+    },
+    /// A registry cannot be read or written.
+    #[error("cannot {operation} IPRegistry {registry}: {reason}")]
+    Registry {
+        /// The operation, such as `read`.
+        operation: String,
+        /// The name of the registry.
+        registry: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A management cluster cannot be released.
+    #[error("{reason}")]
+    NotReleased {
+        /// Why.
+        reason: String,
+        /// Whether the registry does not know the cluster.
+        is_unknown: bool,
     },
     /// The claim does not exist.
     #[error("claim {name} does not exist in {place}; list the claims with: kubectl ipam claims -A")]
@@ -295,12 +328,17 @@ impl Error {
             | Self::NoEntry { .. }
             | Self::Kubeconfig { .. }
             | Self::Unreachable { .. } => Code::Unreachable,
-            Self::Unauthenticated { .. } | Self::Forbidden(_) | Self::Unknown { .. } => {
-                Code::Forbidden
-            }
+            Self::Unauthenticated { .. }
+            | Self::Forbidden(_)
+            | Self::Unknown { .. }
+            | Self::NoIdentity { .. } => Code::Forbidden,
             Self::NotInstalled { .. } | Self::OtherVersion { .. } => Code::NoDefinition,
             Self::NoPool { .. }
             | Self::NoNetwork { .. }
+            | Self::NoRegistry { .. }
+            | Self::NotReleased {
+                is_unknown: true, ..
+            }
             | Self::ClaimNotFound { .. }
             | Self::NoClaim { .. }
             | Self::NoHolder { .. }
@@ -312,6 +350,8 @@ impl Error {
             | Self::Changed { .. }
             | Self::NoFree { .. }
             | Self::File { .. }
+            | Self::Registry { .. }
+            | Self::NotReleased { .. }
             | Self::Request { .. }
             | Self::Server { .. }
             | Self::Output(_) => Code::Failed,

@@ -5,7 +5,7 @@ mod typescript;
 
 use std::path::Path;
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::cli::Cli;
@@ -34,17 +34,7 @@ pub(crate) fn files() -> Result<Vec<(String, Vec<u8>)>, Error> {
     }
     let mut root = Cli::command();
     root.build();
-    let mut commands = vec![root.clone()];
-    commands.extend(
-        root.get_subcommands()
-            .filter(|it| !it.is_hide_set() && it.get_name() != "help")
-            .cloned(),
-    );
-    for command in commands {
-        let name = match command.get_name() {
-            "kubectl-ipam" => "kubectl-ipam".to_owned(),
-            name => format!("kubectl-ipam-{name}"),
-        };
+    for (name, command) in pages("kubectl-ipam", &root) {
         let mut page = Vec::new();
         let manual = clap_mangen::Man::new(command).title(name.clone()).date("");
         manual.render(&mut page).map_err(|error| failed(&error))?;
@@ -56,6 +46,18 @@ pub(crate) fn files() -> Result<Vec<(String, Vec<u8>)>, Error> {
     let declarations = typescript::declarations();
     files.push(("page.d.ts".to_owned(), declarations.into_bytes()));
     Ok(files)
+}
+
+/// A command and its subcommands, each with the name of its manual page.
+fn pages(name: &str, command: &Command) -> Vec<(String, Command)> {
+    let mut found = vec![(name.to_owned(), command.clone())];
+    for subcommand in command.get_subcommands() {
+        if !subcommand.is_hide_set() && subcommand.get_name() != "help" {
+            let name = format!("{name}-{}", subcommand.get_name());
+            found.extend(pages(&name, subcommand));
+        }
+    }
+    found
 }
 
 /// Writes all generated files below a folder.

@@ -5,7 +5,8 @@
 //!   write;
 //! - `commands`: one file for each command;
 //! - `cluster`: requests to the API server; `objects`: the fields of an object that are kept;
-//!   `load`: lists of them, with the permissions that the caller lacks;
+//!   `load`: lists of them, with the permissions that the caller lacks; `registry`: registries of
+//!   blocks and their records;
 //! - [`model`]: reports, computed by pure functions from the objects;
 //! - `sort`: `--sort-by`; `spelling`: misspelt names; `user_reservation`: reservations of users;
 //!   `transfer`: the files of `import` and `export`;
@@ -15,8 +16,8 @@
 //! - `generate`: completions, manual pages and the JSON schema of `-o json`.
 //!
 //! # Invariants
-//! - Only `reserve`, `unreserve` and `import` write: pools, and reservations of users. Each request
-//!   has a deadline.
+//! - Only `reserve`, `unreserve` and `import` write objects: pools, and reservations of users. Only
+//!   `registry release` writes records of a registry. Each request has a deadline.
 //! - Lists are read in pages. An object that cannot be decoded is skipped and reported.
 //! - The allocation order and the parsing of pools are those of the manager: the crates `capi-ipam`
 //!   and `capi-ipam-ip`.
@@ -33,6 +34,7 @@ mod input;
 mod load;
 mod objects;
 mod output;
+mod registry;
 mod render;
 mod sort;
 mod spelling;

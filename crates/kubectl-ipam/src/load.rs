@@ -43,6 +43,7 @@ pub(crate) enum Selected {
     Pools(String),
     Claims(String),
     Networks(String),
+    Registries(String),
 }
 
 impl Selected {
@@ -51,17 +52,24 @@ impl Selected {
         match (self, kind) {
             (Self::Pools(labels), Kind::Pool(_))
             | (Self::Claims(labels), Kind::Claim)
-            | (Self::Networks(labels), Kind::Network) => labels,
+            | (Self::Networks(labels), Kind::Network)
+            | (Self::Registries(labels), Kind::Registry) => labels,
             _ => "",
         }
     }
 }
 
-/// The claims for pools of this provider, and those that no provider serves.
+/// The claims for pools of this provider, and those that it does not serve.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claims {
     pub(crate) served: Vec<ClaimRow>,
     pub(crate) unserved: Vec<UnservedClaim>,
+}
+
+impl Claims {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.served.is_empty() && self.unserved.is_empty()
+    }
 }
 
 /// The names of pools that were read: rows of one pool share the memory of its name.
@@ -242,7 +250,7 @@ impl<'a> Loader<'a> {
             .map(|claims| claims.served))
     }
 
-    /// The claims for pools of this provider, and those that no provider serves.
+    /// The claims for pools of this provider, and those that it does not serve.
     pub(crate) async fn all_claims(
         &mut self,
         namespace: Option<&str>,

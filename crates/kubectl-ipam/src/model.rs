@@ -16,6 +16,7 @@ mod pool_name;
 mod pools;
 mod ranking;
 mod regions;
+mod registry;
 mod search;
 mod show;
 mod size;
@@ -51,6 +52,17 @@ pub(crate) use self::overview::{Overview, OverviewPool, networks, ranges};
 pub use self::pool_name::PoolName;
 pub(crate) use self::pools::pools;
 pub use self::pools::{Counts, KnownCounts, PoolLine};
+#[cfg(test)]
+pub(crate) use self::registry::tests as registry_tests;
+pub use self::registry::{
+    BlockHolder, BlockHolderState, BlockState, CheckedBlock, ClusterLine, ClusterState,
+    NetworkBlocksLine, RecordAction, RecordChange, RecordProblem, RegistryCheck, RegistryLine,
+    RegistryRelease,
+};
+pub(crate) use self::registry::{
+    Change, Checked, Plan, RegistryFacts, Unread, block_holder, check_network, held_block,
+    is_in_network, key_of, plan, registry_lines, searched_blocks,
+};
 pub(crate) use self::search::{Lookup, SearchResult, Searched};
 pub use self::show::PoolDetails;
 pub(crate) use self::show::{show, specification};
@@ -83,6 +95,9 @@ pub enum Report {
         pools: Option<Vec<PoolMatch>>,
         /// What holds it, or a part of it; `null` if it is unknown.
         holders: Option<Vec<Holder>>,
+        /// Its blocks in networks that share blocks with other management clusters.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        blocks: Vec<BlockHolder>,
     },
     /// The output of `claims`.
     ClaimList {
@@ -110,6 +125,15 @@ pub enum Report {
     PoolDetails(Box<PoolDetails>),
     /// The output of `reserve` and `unreserve`.
     ReservationChange(ReservationChange),
+    /// The output of `registry list`.
+    RegistryList {
+        /// The registries, by name.
+        registries: Vec<RegistryLine>,
+    },
+    /// The output of `registry check`.
+    RegistryCheck(RegistryCheck),
+    /// The output of `registry release`.
+    RegistryRelease(RegistryRelease),
     /// The output of `import`.
     ImportSummary(ImportSummary),
 }

@@ -1,11 +1,13 @@
 //! What the program keeps of each object: only what it shows.
 
 mod metadata;
+mod registry;
 mod unserved;
 
 use capi_ipam_api::{
-    IPNetwork, IPNetworkStatus, IPReservation, IPSlice, MemberPhase, Pool, PoolKey, PoolNetwork,
-    PoolSpec, Scope, SliceOwner, Slot, conditions, names,
+    BlockLengths, IPNetwork, IPNetworkStatus, IPReservation, IPSlice, MemberPhase, Pool, PoolKey,
+    PoolNetwork, PoolSpec, Scope, SharedBlocks, SliceOwner, Slot, conditions, gateway_warnings,
+    names,
 };
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -17,8 +19,9 @@ use jiff::Timestamp;
 use kube::api::ObjectMeta;
 
 pub(crate) use self::metadata::Deletion;
-use self::metadata::{created, deletion, label, machine};
-pub(crate) use self::unserved::{ServedKinds, UnservedClaim};
+use self::metadata::{created, deletion, label, machine, own_finalizer};
+pub(crate) use self::registry::RegistryRow;
+pub(crate) use self::unserved::{Cause, ServedKinds, UnservedClaim};
 
 /// Maximum number of problems of one specification that a message has.
 const MAX_PROBLEMS: usize = 3;
@@ -123,6 +126,15 @@ fn moving_of(pool: &Pool) -> Option<PoolNetwork> {
 }
 
 impl PoolRow {
+    /// Gateways that machines cannot use; none if the specification is invalid. Admission only warns
+    /// about them.
+    pub(crate) fn unusable_gateways(&self) -> Vec<String> {
+        match &self.usable {
+            Ok(usable) => gateway_warnings(&self.spec, usable),
+            Err(_) => Vec::new(),
+        }
+    }
+
     /// An address or a prefix in the scope of the pool.
     pub(crate) fn slot(&self, block: Block) -> Slot {
         Slot {
@@ -151,16 +163,22 @@ impl PoolRow {
 
     /// The addresses or prefixes of the specification, with those of its ranges.
     pub(crate) fn entries(&self) -> Vec<String> {
+        let mut entries;
         match &self.spec {
             PoolSpec::Addresses(spec) => {
-                let ranges = spec.ranges.iter().flat_map(|range| &range.addresses);
-                spec.addresses.iter().chain(ranges).cloned().collect()
+                entries = spec.addresses.clone();
+                for range in &spec.ranges {
+                    entries.extend_from_slice(&range.addresses);
+                }
             }
             PoolSpec::Prefixes(spec) => {
-                let ranges = spec.ranges.iter().flat_map(|range| &range.prefixes);
-                spec.prefixes.iter().chain(ranges).cloned().collect()
+                entries = spec.prefixes.clone();
+                for range in &spec.ranges {
+                    entries.extend_from_slice(&range.prefixes);
+                }
             }
         }
+        entries
     }
 
     /// The status and the reason of `Ready`; `None` if no provider has reported it.
@@ -192,6 +210,8 @@ impl PoolRow {
 pub(crate) struct NetworkRow {
     pub(crate) name: String,
     pub(crate) status: IPNetworkStatus,
+    /// How it shares blocks with other management clusters.
+    pub(crate) blocks: Option<SharedBlocks>,
     /// Why the specification is not valid.
     pub(crate) invalid: Option<String>,
 }
@@ -202,6 +222,7 @@ impl From<IPNetwork> for NetworkRow {
         Self {
             name: network.metadata.name.unwrap_or_default(),
             status: network.status.unwrap_or_default(),
+            blocks: network.spec.blocks,
             invalid: problems.map(|problems| first_problems(&problems)),
         }
     }
@@ -209,10 +230,30 @@ impl From<IPNetwork> for NetworkRow {
 
 impl NetworkRow {
     fn ready_condition(&self) -> Option<&Condition> {
-        self.status
-            .conditions
-            .iter()
-            .find(|condition| condition.type_ == conditions::READY)
+        self.condition(conditions::READY)
+    }
+
+    /// The condition of a type.
+    pub(crate) fn condition(&self, type_: &str) -> Option<&Condition> {
+        conditions::find(&self.status.conditions, type_)
+    }
+
+    /// The registry of its blocks; `None` if it shares none.
+    pub(crate) fn registry(&self) -> Option<&str> {
+        let blocks = self.blocks.as_ref()?;
+        Some(&blocks.registry)
+    }
+
+    /// The number of addresses or prefixes of a shared block.
+    pub(crate) fn block_size(&self) -> Option<u64> {
+        let blocks = self.blocks.as_ref()?;
+        u64::try_from(blocks.size).ok()
+    }
+
+    /// The shared block that contains an address or a prefix.
+    pub(crate) fn block_of(&self, address: Block) -> Option<Block> {
+        let lengths = self.status.block_lengths.unwrap_or_default();
+        shared_block(lengths, self.block_size()?, address)
     }
 
     /// The status of `Ready`.
@@ -226,6 +267,17 @@ impl NetworkRow {
         self.ready_condition()
             .filter(|ready| ready.status != "True")
     }
+}
+
+/// The block of this number of addresses or prefixes that contains one of them. Without the length
+/// of what a network allocates, it is that of the address. `None` if no such block exists.
+pub(crate) fn shared_block(lengths: BlockLengths, size: u64, address: Block) -> Option<Block> {
+    let unit = lengths.of(address.family());
+    let unit = u32::from(unit.unwrap_or(address.length()));
+    let length = unit.checked_sub(size.checked_ilog2()?)?;
+    let block = Block::new(address.base(), u8::try_from(length).ok()?);
+    // A prefix can be larger than a block.
+    (address.length() >= block.length()).then_some(block)
 }
 
 /// An IPAddress of a pool of this provider.
@@ -320,8 +372,8 @@ impl ReservationRow {
 #[derive(Clone, Debug)]
 pub(crate) struct SliceRow {
     pub(crate) name: String,
-    /// The pool and the block, or why the slice has no effect.
-    pub(crate) block: Result<(PoolKey, Block), String>,
+    /// The pool or the network and the block, or why the slice has no effect.
+    pub(crate) place: Result<(Scope, Block), String>,
     pub(crate) owner: SliceOwner,
     /// Whether a user created it: it is never returned.
     pub(crate) is_pinned: bool,
@@ -329,10 +381,17 @@ pub(crate) struct SliceRow {
     pub(crate) created: Option<Timestamp>,
 }
 
+impl SliceRow {
+    /// Whether this is a slice of a pool.
+    pub(crate) fn is_of(&self, pool: &PoolKey) -> bool {
+        matches!(&self.place, Ok((Scope::Pool(key), _)) if key == pool)
+    }
+}
+
 impl From<IPSlice> for SliceRow {
     fn from(slice: IPSlice) -> Self {
         Self {
-            block: slice.block().map_err(|problem| problem.to_string()),
+            place: slice.place().map_err(|problem| problem.to_string()),
             created: created(&slice.metadata),
             name: slice.metadata.name.unwrap_or_default(),
             owner: slice.spec.owner,
@@ -352,6 +411,8 @@ pub(crate) struct ClaimRow {
     pub(crate) created: Option<Timestamp>,
     pub(crate) paused: bool,
     pub(crate) deletion: Option<Box<Deletion>>,
+    /// The place of the finalizer of this provider in the list of finalizers.
+    pub(crate) own_finalizer: Option<usize>,
     /// Reason and message of `Ready`, if it is not True.
     pub(crate) reason: Option<Box<str>>,
     pub(crate) message: Option<Box<str>>,
@@ -368,13 +429,18 @@ impl ClaimRow {
     /// `None` if the claim is for a pool of another provider.
     pub(crate) fn of(claim: &IPAddressClaim) -> Option<Self> {
         let pool = PoolKey::of_claim(claim)?;
-        let problem =
-            find_condition(claim, conditions::READY).filter(|ready| ready.status != "True");
-        let not_in_use =
-            find_condition(claim, conditions::IN_USE).filter(|in_use| in_use.status == "False");
-        let replaced = find_condition(claim, conditions::RESTORED_WITHOUT_ADDRESS)
-            .filter(|it| it.status == "True");
-        let part = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(Box::from);
+        let mut reason = None;
+        let mut message = None;
+        if let Some(ready) = find_condition(claim, conditions::READY)
+            && ready.status != "True"
+        {
+            reason = nonempty(ready.reason.as_deref());
+            message = nonempty(ready.message.as_deref());
+        }
+        let text_if = |type_: &str, status: &str| {
+            let condition = find_condition(claim, type_)?;
+            (condition.status == status).then(|| text(condition.message.as_deref()))
+        };
         Some(Self {
             key: NamespacedName::of(&claim.metadata),
             pool,
@@ -382,10 +448,11 @@ impl ClaimRow {
             created: created(&claim.metadata),
             paused: is_paused(&claim.metadata),
             deletion: deletion(&claim.metadata),
-            reason: part(problem.and_then(|condition| condition.reason.as_deref())),
-            message: part(problem.and_then(|condition| condition.message.as_deref())),
-            not_in_use: not_in_use.map(|condition| text(condition.message.as_deref())),
-            replaced: replaced.map(|condition| text(condition.message.as_deref())),
+            own_finalizer: own_finalizer(&claim.metadata),
+            reason,
+            message,
+            not_in_use: text_if(conditions::IN_USE, "False"),
+            replaced: text_if(conditions::RESTORED_WITHOUT_ADDRESS, "True"),
             cluster: claim.cluster_name().map(Box::from),
             machine: machine(&claim.metadata),
         })
@@ -408,26 +475,38 @@ impl ClaimRow {
     }
 }
 
-/// The condition of a type, in any of the lists of the versions of the contract.
+/// A text that is not empty.
+fn nonempty(text: Option<&str>) -> Option<Box<str>> {
+    match text {
+        None | Some("") => None,
+        Some(text) => Some(text.into()),
+    }
+}
+
+/// The condition of a type, in any of the lists of the versions of the contract: the first one that
+/// is not True, or else the first one.
 fn find_condition<'a>(claim: &'a IPAddressClaim, type_: &str) -> Option<&'a Condition> {
     let status = claim.status.as_ref()?;
-    let nested = [
-        status.v1beta2.as_ref(),
-        status
-            .deprecated
-            .as_ref()
-            .and_then(|old| old.v1beta1.as_ref()),
-    ];
-    let lists = std::iter::once(&status.conditions)
-        .chain(nested.into_iter().flatten().map(|list| &list.conditions));
-    let mut of_type = lists
-        .flatten()
-        .filter(|condition| condition.type_ == type_)
-        .peekable();
-    let first = of_type.peek().copied();
-    of_type
-        .find(|condition| condition.status != "True")
-        .or(first)
+    let mut lists = vec![&status.conditions];
+    if let Some(list) = &status.v1beta2 {
+        lists.push(&list.conditions);
+    }
+    if let Some(deprecated) = &status.deprecated
+        && let Some(list) = &deprecated.v1beta1
+    {
+        lists.push(&list.conditions);
+    }
+    let mut first = None;
+    for condition in lists.into_iter().flatten() {
+        if condition.type_ != type_ {
+            continue;
+        }
+        if condition.status != "True" {
+            return Some(condition);
+        }
+        first = first.or(Some(condition));
+    }
+    first
 }
 
 fn text(value: Option<&str>) -> Box<str> {

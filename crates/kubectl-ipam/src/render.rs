@@ -7,6 +7,7 @@ mod grid;
 mod import;
 mod lists;
 mod names;
+mod registries;
 mod style;
 mod words;
 
@@ -17,7 +18,9 @@ pub(crate) use self::details::{body, details, head};
 pub(crate) use self::grid::clean;
 pub(crate) use self::import::problem_lines;
 pub(crate) use self::names::names;
+pub(crate) use self::registries::{block_holders, record_change_lines};
 pub(crate) use self::style::Style;
+pub(crate) use self::words::age;
 use self::words::{dry_run_text, full};
 use crate::model::{Holder, PoolMatch, Report, ReservationAction, ReservationChange};
 
@@ -31,13 +34,15 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
             pools,
             holders,
             address,
+            blocks,
         } => {
             let holders = match holders.as_deref() {
                 None => no_holder(address, false),
                 Some([]) => no_holder(address, true),
                 Some(holders) => holder_texts(holders, style),
             };
-            format!("{}{holders}", memberships(pools.as_deref()))
+            let blocks = block_holders(blocks);
+            format!("{}{blocks}{holders}", memberships(pools.as_deref()))
         }
         Report::FreeList {
             addresses, note, ..
@@ -50,6 +55,9 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         Report::PoolList { pools } => lists::pools(pools, style).text(style.headers),
         Report::NetworkList { networks } => lists::networks(networks, style).text(style.headers),
         Report::ClaimList { claims } => lists::claims(claims, style).text(style.headers),
+        Report::RegistryList { registries } => registries::registries(registries, style),
+        Report::RegistryCheck(check) => registries::check(check, style),
+        Report::RegistryRelease(release) => registries::release(release),
         Report::StatusList { parts } => lists::parts(parts, style).text(style.headers),
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! 1. A file ([`file`]) becomes records ([`record`]): [`table`], [`header`] and [`cells`] read CSV,
 //!    [`document`], [`schema`] and [`manifest`] JSON and YAML. What a kind does not have is a
-//!    problem.
+//!    problem. The rest of such an object is checked as well ([`partial`]).
 //! 2. [`plan`] compares them with the objects of the cluster ([`existing`]), and returns the
-//!    changes, or what is wrong.
+//!    changes, and what is wrong.
 //! 3. [`apply`] lets the API server check all changes, and then makes them. Nothing is written if
 //!    anything is wrong.
 
@@ -19,11 +19,13 @@ mod header;
 #[cfg(any(test, feature = "laws"))]
 pub mod laws;
 mod manifest;
+mod partial;
 mod plan;
 mod problems;
 mod progress;
 mod record;
 mod schema;
+mod server_warnings;
 mod table;
 
 pub(crate) use self::apply::import;

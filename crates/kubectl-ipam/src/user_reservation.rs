@@ -26,6 +26,7 @@ pub(crate) fn reservation(
             claim_ref: claim.map(promised_to),
             released_at: None,
         },
+        status: None,
     }
 }
 

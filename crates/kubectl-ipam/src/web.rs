@@ -15,6 +15,7 @@
 //!   types, which are generated from the model (`generated/page.d.ts`), and tests their pure parts.
 
 mod assets;
+mod claim_entry;
 mod guard;
 mod heartbeat;
 mod server;

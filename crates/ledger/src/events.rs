@@ -1,6 +1,6 @@
 //! What the watches report, as changes of the ledger.
 
-use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, PoolKey, Slot, names};
+use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, InClusterKind, PoolKey, Slot, names};
 use capi_ipam_contract::IPAddress;
 use capi_ipam_contract::names::CLUSTER_NAME_LABEL;
 use capi_ipam_ip::{Block, parse_lenient};
@@ -195,6 +195,32 @@ impl Observe<IPNetwork> for Ledger {
         let name = network.metadata.name.as_deref().unwrap_or_default();
         let uid = ObjectVersion::of(&network.metadata).uid;
         self.remove_network_of(name, Some(uid));
+    }
+}
+
+impl Observe<IPRegistry> for Ledger {
+    fn init(&mut self) {
+        self.registries.begin_list();
+    }
+
+    fn init_done(&mut self) {
+        self.registries.end_list();
+    }
+
+    fn apply(&mut self, registry: &IPRegistry) {
+        self.registries.insert(&registry.metadata);
+    }
+
+    fn delete(&mut self, registry: &IPRegistry) {
+        self.registries.remove(&registry.metadata);
+    }
+
+    fn apply_invalid(&mut self, object: &Invalid) {
+        self.registries.insert(&object.metadata);
+    }
+
+    fn delete_invalid(&mut self, object: &Invalid) {
+        self.registries.remove(&object.metadata);
     }
 }
 

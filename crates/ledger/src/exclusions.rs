@@ -1,5 +1,6 @@
-//! What no pool of a network allocates: the gateways of all its pools, and the exclusions of the
-//! network.
+//! What no pool of a network allocates: the gateways of all its pools, the exclusions of the
+//! network, and what is outside of its usable blocks if it shares blocks with other management
+//! clusters.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +8,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use capi_ipam_api::NetworkRules;
-use capi_ipam_ip::{Block, Family, Span, SpanSet, UsableBlocks};
+use capi_ipam_ip::{Block, Family, Span, SpanSet, UsableBlocks, parse_entry};
+
+use super::blocks::{Affected, BlockUse, Blocks};
 
 /// What no pool of one network allocates. The sets are computed once after a change and shared by
 /// all pools.
@@ -16,21 +19,110 @@ pub(super) struct Exclusions {
     rules: Option<Arc<NetworkRules>>,
     /// The gateways of the pools, with the number of pools.
     gateways: BTreeMap<IpAddr, usize>,
-    v4: OnceCell<Arc<SpanSet>>,
-    v6: OnceCell<Arc<SpanSet>>,
+    /// What other management clusters exclude.
+    foreign: Arc<ForeignExclusions>,
+    blocks: Blocks,
+    /// The gateways and the exclusions of the network.
+    excluded: ByFamily<Arc<SpanSet>>,
+    /// What is outside of usable blocks; `None` if the network is not restricted.
+    unusable: ByFamily<Option<Arc<SpanSet>>>,
+}
+
+/// What other management clusters exclude from a network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ForeignExclusions {
+    /// The entries of a list of addresses.
+    entries: Vec<String>,
+    v4: SpanSet,
+    v6: SpanSet,
+}
+
+impl ForeignExclusions {
+    /// Parses the entries of a status. One that cannot be parsed is not from this program, and
+    /// excludes nothing.
+    pub(super) fn of(entries: &[String]) -> Self {
+        let [mut v4, mut v6] = [Vec::new(), Vec::new()];
+        for text in entries {
+            match parse_entry(text) {
+                Ok(entry) if entry.family == Family::V4 => v4.push(entry.span),
+                Ok(entry) => v6.push(entry.span),
+                Err(_) => {}
+            }
+        }
+        Self {
+            entries: entries.to_vec(),
+            v4: v4.into_iter().collect(),
+            v6: v6.into_iter().collect(),
+        }
+    }
+
+    /// The entries of a list of addresses.
+    pub(super) fn entries(&self) -> &[String] {
+        &self.entries
+    }
+
+    fn spans(&self, family: Family) -> &SpanSet {
+        match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        }
+    }
+}
+
+/// A value for each IP family, computed when it is needed.
+struct ByFamily<T> {
+    v4: OnceCell<T>,
+    v6: OnceCell<T>,
+}
+
+impl<T> Default for ByFamily<T> {
+    fn default() -> Self {
+        Self {
+            v4: OnceCell::new(),
+            v6: OnceCell::new(),
+        }
+    }
+}
+
+impl<T> ByFamily<T> {
+    fn get_or_init(&self, family: Family, compute: impl FnOnce() -> T) -> &T {
+        let value = match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        };
+        value.get_or_init(compute)
+    }
 }
 
 /// The blocks of a pool without the exclusions of its network, and what they were computed from.
 pub(super) struct AppliedExclusions {
     declared: Arc<UsableBlocks>,
     excluded: Arc<SpanSet>,
+    unusable: Option<Arc<SpanSet>>,
+    /// The blocks without the gateways and the exclusions of the network: what the pool could
+    /// allocate if this management cluster had all blocks of the network.
+    pub(super) allowed: Arc<UsableBlocks>,
     pub(super) usable: Arc<UsableBlocks>,
 }
 
 impl AppliedExclusions {
-    /// Whether the blocks were computed from these.
+    /// Whether the pool allocates only addresses of usable blocks of its network.
+    pub(super) fn is_restricted(&self) -> bool {
+        self.unusable.is_some()
+    }
+
+    /// Whether the allowed blocks were computed from these.
     fn is_of(&self, declared: &Arc<UsableBlocks>, excluded: &Arc<SpanSet>) -> bool {
         Arc::ptr_eq(&self.declared, declared) && Arc::ptr_eq(&self.excluded, excluded)
+    }
+
+    /// Whether the usable blocks were computed from these.
+    fn is_restricted_to(&self, allowed: &Arc<UsableBlocks>, unusable: &Arc<SpanSet>) -> bool {
+        let is_same = match &self.unusable {
+            Some(known) => Arc::ptr_eq(known, unusable),
+            None => false,
+        };
+        is_same && Arc::ptr_eq(&self.allowed, allowed)
     }
 }
 
@@ -38,15 +130,65 @@ impl Exclusions {
     /// Replaces the specification of the network; `None` if it does not exist or is not valid.
     pub(super) fn set_rules(&mut self, rules: Option<Arc<NetworkRules>>) {
         if excluded_by(self.rules.as_deref()) != excluded_by(rules.as_deref()) {
-            self.reset();
+            self.excluded = ByFamily::default();
         }
         self.rules = rules;
     }
 
-    /// Forgets the sets: they are computed again when they are needed.
-    fn reset(&mut self) {
-        self.v4 = OnceCell::new();
-        self.v6 = OnceCell::new();
+    /// Replaces what other management clusters exclude.
+    pub(super) fn set_foreign(&mut self, foreign: &Arc<ForeignExclusions>) {
+        if self.foreign != *foreign {
+            self.foreign = Arc::clone(foreign);
+            self.excluded = ByFamily::default();
+        }
+    }
+
+    /// Whether this is what other management clusters exclude.
+    pub(super) fn is_foreign(&self, foreign: &ForeignExclusions) -> bool {
+        *self.foreign == *foreign
+    }
+
+    /// What this management cluster excludes, as entries of a list of addresses, in order.
+    pub(super) fn own_entries(&self) -> Vec<String> {
+        let mut entries = Vec::new();
+        for family in [Family::V4, Family::V6] {
+            let own: SpanSet = self.own(family).into_iter().collect();
+            for span in own.spans() {
+                let first = family.address(span.first());
+                if span.first() == span.last() {
+                    entries.push(first.to_string());
+                } else {
+                    entries.push(format!("{first}-{}", family.address(span.last())));
+                }
+            }
+        }
+        entries
+    }
+
+    /// The blocks that the network shares with other management clusters.
+    pub(super) fn blocks(&self) -> &Blocks {
+        &self.blocks
+    }
+
+    /// Changes the shared blocks.
+    pub(super) fn change_blocks(
+        &mut self,
+        change: impl FnOnce(&mut Blocks) -> Affected,
+    ) -> Affected {
+        let affected = change(&mut self.blocks);
+        if affected != Affected::Nothing {
+            self.unusable = ByFamily::default();
+        }
+        affected
+    }
+
+    /// The use of the shared blocks; `None` if the network shares none.
+    pub(super) fn block_use(&mut self) -> Option<&mut BlockUse> {
+        if self.blocks.is_empty() {
+            None
+        } else {
+            Some(&mut self.blocks.usage)
+        }
     }
 
     /// Counts the gateways of a pool that has left, or that has joined. Returns those that are new,
@@ -73,14 +215,14 @@ impl Exclusions {
             }
         }
         if !changed.is_empty() {
-            self.reset();
+            self.excluded = ByFamily::default();
         }
         changed
     }
 
     /// Whether there is nothing to keep.
     pub(super) fn is_empty(&self) -> bool {
-        self.rules.is_none() && self.gateways.is_empty()
+        self.rules.is_none() && self.gateways.is_empty() && self.blocks.is_empty()
     }
 
     /// The blocks of a pool without the exclusions; `None` if there are none. `before` is returned
@@ -91,33 +233,52 @@ impl Exclusions {
         before: Option<&AppliedExclusions>,
     ) -> Option<AppliedExclusions> {
         let excluded = self.excluded(declared.family);
-        if excluded.is_empty() {
+        let unusable = self.unusable(declared.family);
+        if excluded.is_empty() && unusable.is_none() {
             return None;
         }
-        let usable = match before {
-            Some(before) if before.is_of(declared, excluded) => Arc::clone(&before.usable),
-            // Nothing of the pool is excluded: it shares the declared blocks.
-            _ if !declared.overlaps_addresses(excluded) => Arc::clone(declared),
-            _ => Arc::new(declared.without(excluded)),
+        let allowed = match before {
+            Some(before) if before.is_of(declared, excluded) => Arc::clone(&before.allowed),
+            _ => without(declared, excluded),
+        };
+        let usable = match (unusable, before) {
+            (None, _) => Arc::clone(&allowed),
+            (Some(unusable), Some(before)) if before.is_restricted_to(&allowed, unusable) => {
+                Arc::clone(&before.usable)
+            }
+            (Some(unusable), _) => without(&allowed, unusable),
         };
         Some(AppliedExclusions {
             declared: Arc::clone(declared),
             excluded: Arc::clone(excluded),
+            unusable: unusable.cloned(),
+            allowed,
             usable,
         })
     }
 
-    /// What no pool of the network allocates, computed once after a change.
+    /// The gateways and the exclusions of the network, computed once after a change.
     fn excluded(&self, family: Family) -> &Arc<SpanSet> {
-        let set = match family {
-            Family::V4 => &self.v4,
-            Family::V6 => &self.v6,
-        };
-        set.get_or_init(|| Arc::new(self.compute(family)))
+        let compute = || Arc::new(self.compute(family));
+        self.excluded.get_or_init(family, compute)
     }
 
-    /// Computes the exclusions of a family from the specification and the gateways.
+    /// What is outside of usable blocks, computed once after a change; `None` if the network is not
+    /// restricted.
+    pub(super) fn unusable(&self, family: Family) -> Option<&Arc<SpanSet>> {
+        let compute = || self.blocks.unusable(family).map(Arc::new);
+        self.unusable.get_or_init(family, compute).as_ref()
+    }
+
+    /// Computes all exclusions of a family.
     fn compute(&self, family: Family) -> SpanSet {
+        let mut spans = self.own(family);
+        spans.extend(self.foreign.spans(family).spans());
+        spans.into_iter().collect()
+    }
+
+    /// The exclusions of a family that follow from the specification and the gateways.
+    fn own(&self, family: Family) -> Vec<Span> {
         let mut spans: Vec<Span> = addresses_in(self.gateways.keys(), family).collect();
         if let Some(rules) = &self.rules {
             let excluded = match family {
@@ -126,7 +287,16 @@ impl Exclusions {
             };
             spans.extend(excluded.spans());
         }
-        spans.into_iter().collect()
+        spans
+    }
+}
+
+/// The blocks without those that overlap with some addresses. If none does, both share them.
+fn without(blocks: &Arc<UsableBlocks>, addresses: &SpanSet) -> Arc<UsableBlocks> {
+    if blocks.overlaps_addresses(addresses) {
+        Arc::new(blocks.without(addresses))
+    } else {
+        Arc::clone(blocks)
     }
 }
 

@@ -11,9 +11,11 @@ use capi_ipam_objects::namespaced_name::NamespacedName;
 use capi_ipam_objects::observed::{Lists, Stamp, Versions};
 
 use super::effects::Effects;
+use super::in_use::InUse;
 use super::networks::Networks;
 use super::pool::PoolEntry;
 use super::pool_info::PoolInfo;
+use super::registry_names::RegistryNames;
 use super::shared_names::SharedNames;
 use super::start::Start;
 use super::usage::{AddressUsage, Holdings, ReservationInfo, ScopeEntry};
@@ -29,6 +31,7 @@ pub struct Ledger {
     pub(super) extents: Extents<PoolKey>,
     pub(super) scopes: HashMap<Scope, ScopeEntry>,
     pub(super) holdings: Holdings,
+    pub(super) in_use: InUse,
     /// Reservations that are not valid, by name.
     pub(super) ignored: BTreeMap<String, Ignored>,
     /// Reservations whose creation has an unknown outcome, by the uid of the claim.
@@ -46,6 +49,7 @@ pub struct Ledger {
     /// taken.
     pub(super) claims_to_recheck: VecDeque<NamespacedName>,
     pub(super) networks: Networks,
+    pub(super) registries: RegistryNames,
     pub(super) start: Start,
     /// The pools whose network has to be computed again.
     pub(super) pools_to_refresh: VecDeque<PoolKey>,

@@ -10,15 +10,21 @@
 //! alike, as blocks of some length.
 
 mod access;
+mod block_changes;
+mod block_queries;
+mod block_supply;
+mod blocks;
 mod draining;
 mod draining_use;
 mod effects;
 mod events;
 mod exclusions;
 mod facts;
+mod in_use;
 mod known_reservation;
 mod ledger;
 mod membership;
+mod missing_block;
 mod network_counts;
 mod networks;
 mod object_changes;
@@ -39,6 +45,7 @@ mod queries;
 mod quota;
 mod recount;
 mod refresh;
+mod registry_names;
 mod released;
 mod reservation_changes;
 mod scope_preview;
@@ -48,6 +55,7 @@ mod slice_changes;
 mod slice_refusal;
 mod slices;
 mod start;
+mod supply_changes;
 mod turns;
 mod unavailable;
 mod update;
@@ -56,17 +64,22 @@ mod views;
 mod wait_queue;
 
 pub use self::access::LimitCheck;
+pub use self::block_queries::{BlockMember, BlockSlice, BlockView, NetworkBlocks};
+pub use self::block_supply::{BlockObstacle, BlockSupply, WaitingForBlock};
 pub use self::draining_use::DrainingUse;
 pub use self::effects::Effects;
 pub use self::events::{Observe, allocated_block};
 pub use self::known_reservation::KnownReservation;
 pub use self::ledger::Ledger;
 pub use self::membership::Misplaced;
+pub use self::missing_block::MissingBlock;
 pub use self::network_counts::NetworkCounts;
 pub use self::outcome::{Outcome, Preparation, Reason};
 pub use self::overlaps::{MAX_OVERLAPS, Nearby};
 pub use self::pool_info::PoolInfo;
-pub use self::problems::{AbandonedReservation, Conflict, InvalidReservation, Unreserved};
+pub use self::problems::{
+    AbandonedReservation, Conflict, InvalidReservation, Unreserved, Validity,
+};
 pub use self::queries::{Held, PoolCounts};
 pub use self::quota::LimitReached;
 pub use self::slice_changes::{SliceStep, SliceView};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use capi_ipam_ip::{Family, Span, SpanSet};
 
+use super::blocks::Blocks;
 use super::pool::PoolEntry;
 use super::scope_rule::StatusRecord;
 use super::usage::{Availability, ScopeEntry};
@@ -144,6 +145,7 @@ impl Ledger {
         let entry = self.scopes.get(&scope).unwrap_or(&empty);
         let mut view = NetworkView {
             members: self.members_of(&scope, entry),
+            blocks: self.networks.blocks(name).map(Blocks::counts),
             ..NetworkView::default()
         };
         let reserved = count_reservations(&mut view, entry);
@@ -158,6 +160,11 @@ impl Ledger {
             count(&mut view, family, &infos, entry);
         }
         view
+    }
+
+    /// The uid of a network; `None` if it does not exist.
+    pub fn network_uid(&self, name: &str) -> Option<String> {
+        self.networks.uid(name)
     }
 
     /// The counts of all networks, from the status that the watch has reported.

@@ -12,6 +12,8 @@ pub struct NetworkCounts {
     pub addresses: [(&'static str, i64); 3],
     /// Its pools by phase.
     pub pools: [(&'static str, i64); 3],
+    /// The blocks that it shares with other management clusters; empty if it shares none.
+    pub blocks: Vec<(&'static str, i64)>,
 }
 
 impl NetworkCounts {
@@ -42,6 +44,15 @@ impl NetworkCounts {
                 ("member", status.pools.saturating_sub(joining)),
                 ("leaving", leaving),
             ],
+            blocks: match &status.blocks {
+                Some(blocks) => vec![
+                    ("held", blocks.held),
+                    ("spare", blocks.spare),
+                    ("others", blocks.others),
+                    ("conflicts", blocks.conflicts),
+                ],
+                None => Vec::new(),
+            },
         }
     }
 }

@@ -8,7 +8,7 @@ use capi_ipam_api::{
     AllowedNamespaces, BlockLengths, IPNetwork, IPNetworkSpec, NetworkRefusal, NetworkRules, names,
 };
 use capi_ipam_contract::Uid;
-use capi_ipam_ip::Family;
+use capi_ipam_ip::{Block, Family};
 use capi_ipam_objects::finalizer;
 use capi_ipam_objects::observed::{
     Known, ListNumber, Lists, ObjectVersion, Origin, Stamp, Versions,
@@ -16,7 +16,9 @@ use capi_ipam_objects::observed::{
 use kube::core::ObjectMeta;
 use kube::core::SelectorExt;
 
-use super::exclusions::{AppliedExclusions, Exclusions};
+use super::block_supply::{BlockObstacle, BlockSupply};
+use super::blocks::{Affected, BlockInfo, BlockUse, Blocks, ManagementClusters};
+use super::exclusions::{AppliedExclusions, Exclusions, ForeignExclusions};
 use super::scope_rule::{self, Facts, NetworkForPool, NetworkState, Record, StatusRecord};
 use super::{NetworkCounts, PoolInfo, PoolKey};
 
@@ -36,6 +38,8 @@ pub(super) struct NetworkInfo {
     rules: Option<Arc<NetworkRules>>,
     block_lengths: BlockLengths,
     counts: Box<NetworkCounts>,
+    /// What other management clusters exclude, according to the status.
+    foreign: Arc<ForeignExclusions>,
 }
 
 impl NetworkInfo {
@@ -60,6 +64,7 @@ impl NetworkInfo {
             rules: rules.map(Arc::new),
             block_lengths,
             counts: Box::new(NetworkCounts::of(network)),
+            foreign: Arc::new(foreign_exclusions(network)),
         }
     }
 
@@ -88,6 +93,7 @@ impl NetworkInfo {
             && self.initialized == other.initialized
             && self.block_lengths == other.block_lengths
             && self.is_valid == other.is_valid
+            && self.foreign == other.foreign
     }
 
     /// Which pools the network selects; `None` if it selects none.
@@ -122,6 +128,15 @@ impl NetworkInfo {
         } else {
             NetworkState::Initializing
         }
+    }
+}
+
+/// What other management clusters exclude, according to the status of a network.
+fn foreign_exclusions(network: &IPNetwork) -> ForeignExclusions {
+    let status = network.status.as_ref();
+    match status.and_then(|status| status.blocks.as_ref()) {
+        Some(blocks) => ForeignExclusions::of(&blocks.excluded),
+        None => ForeignExclusions::default(),
     }
 }
 
@@ -162,6 +177,8 @@ pub(super) struct Networks {
     namespaces: HashMap<Arc<str>, (Labels, ListNumber)>,
     /// What no pool of a network allocates.
     pub(super) exclusions: HashMap<Arc<str>, Exclusions>,
+    /// The identities of this management cluster in the registries of blocks.
+    clusters: ManagementClusters,
     /// The pools that join a network once it is initialized.
     awaiting: HashMap<Arc<str>, BTreeSet<PoolKey>>,
     pub(super) versions: Versions,
@@ -211,9 +228,23 @@ impl Networks {
         } else {
             None
         };
+        let block_lengths = info.block_lengths;
+        let foreign = Arc::clone(&info.foreign);
+        let recorded = foreign.entries().to_vec();
         self.known.insert(name.clone(), (info, stamp));
+        // A network that is not valid keeps its shared blocks: nothing else may be allocated.
         let exclusions = self.exclusions.entry(name.clone()).or_default();
+        if let Some(rules) = &rules {
+            let shared = rules.blocks.clone();
+            let ours = self.clusters.of(shared.as_ref());
+            exclusions.change_blocks(|blocks| blocks.set_rules(shared, block_lengths, ours));
+        }
         exclusions.set_rules(rules);
+        exclusions.set_foreign(&foreign);
+        exclusions.change_blocks(|blocks| {
+            blocks.set_recorded_exclusions(recorded);
+            Affected::Nothing
+        });
         if is_same {
             Change::None
         } else if selects || selected {
@@ -248,6 +279,9 @@ impl Networks {
         }
         if let Some(exclusions) = self.exclusions.get_mut(name) {
             exclusions.set_rules(None);
+            let ours = self.clusters.of(None);
+            exclusions
+                .change_blocks(|blocks| blocks.set_rules(None, BlockLengths::default(), ours));
             if exclusions.is_empty() {
                 self.exclusions.remove(name);
             }
@@ -479,6 +513,125 @@ impl Networks {
     /// The pools that join a network once it is initialized.
     pub(super) fn awaiting(&self, network: &str) -> impl Iterator<Item = &PoolKey> {
         self.awaiting.get(network).into_iter().flatten()
+    }
+
+    /// Records the identity of this management cluster in a registry. Returns the networks whose
+    /// usable blocks have changed.
+    pub(super) fn set_management_cluster(&mut self, registry: &str, id: &str) -> Vec<Arc<str>> {
+        self.clusters.insert(registry, id);
+        let mut changed = Vec::new();
+        for (network, exclusions) in &mut self.exclusions {
+            if exclusions.blocks().is_empty() {
+                continue;
+            }
+            let ours = self.clusters.of(exclusions.blocks().rules());
+            let affected = exclusions.change_blocks(|blocks| blocks.set_ours(ours));
+            if affected != Affected::Nothing {
+                changed.push(network.clone());
+            }
+        }
+        changed
+    }
+
+    /// Replaces the slice of a block of a network; `None` removes it.
+    pub(super) fn set_block(
+        &mut self,
+        network: &Arc<str>,
+        block: Block,
+        slice: Option<BlockInfo>,
+    ) -> Affected {
+        let exclusions = self.exclusions.entry(network.clone()).or_default();
+        if exclusions.blocks().is_empty() {
+            // The network need not exist.
+            let ours = self.clusters.of(None);
+            exclusions.change_blocks(|blocks| blocks.set_ours(ours));
+        }
+        let affected = exclusions.change_blocks(|blocks| blocks.set_slice(block, slice));
+        if exclusions.is_empty() {
+            self.exclusions.remove(network);
+        }
+        affected
+    }
+
+    /// The blocks that a network shares with other management clusters; `None` if it shares none.
+    pub(super) fn blocks(&self, network: &str) -> Option<&Blocks> {
+        let blocks = self.exclusions.get(network)?.blocks();
+        if blocks.is_empty() {
+            None
+        } else {
+            Some(blocks)
+        }
+    }
+
+    /// Why a network with shared blocks gets no further block now.
+    pub(super) fn block_obstacle(&self, blocks: &Blocks) -> Option<BlockObstacle> {
+        let known = blocks.supply.obstacle.clone();
+        match blocks.rules() {
+            Some(rules) if known.is_none() && !self.clusters.has_registry(&rules.registry) => {
+                Some(BlockObstacle::NoRegistry)
+            }
+            _ => known,
+        }
+    }
+
+    /// Records what the registry has for a network. Returns what was known before; `None` if the
+    /// network shares no blocks.
+    pub(super) fn set_block_supply(
+        &mut self,
+        network: &str,
+        supply: BlockSupply,
+    ) -> Option<BlockSupply> {
+        let mut before = None;
+        let exclusions = self.exclusions.get_mut(network)?;
+        exclusions.change_blocks(|blocks| {
+            if !blocks.is_empty() {
+                before = Some(std::mem::replace(&mut blocks.supply, supply));
+            }
+            Affected::Nothing
+        });
+        before
+    }
+
+    /// The use of the shared blocks of a network; `None` if it shares none.
+    pub(super) fn block_use(&mut self, network: &str) -> Option<&mut BlockUse> {
+        self.exclusions.get_mut(network)?.block_use()
+    }
+
+    /// The networks that share blocks with other management clusters, or whose blocks have slices.
+    pub(super) fn with_blocks(&self) -> impl Iterator<Item = (&Arc<str>, &Blocks)> {
+        let all = self.exclusions.iter();
+        all.filter_map(|(network, exclusions)| {
+            let blocks = exclusions.blocks();
+            (!blocks.is_empty()).then_some((network, blocks))
+        })
+    }
+
+    /// The networks that share blocks through a registry, and those with blocks of it that are not
+    /// returned yet.
+    pub(super) fn of_registry(&self, registry: &str) -> Vec<&Arc<str>> {
+        let id = self.clusters.id_in(registry);
+        let mut found = Vec::new();
+        for (network, blocks) in self.with_blocks() {
+            let is_of_registry = match blocks.rules() {
+                Some(rules) => rules.registry == registry,
+                None => id.is_some_and(|id| blocks.has_slice_of(id)),
+            };
+            if is_of_registry {
+                found.push(network);
+            }
+        }
+        found
+    }
+
+    /// The names of the networks that exist, or that others have mentioned.
+    pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.known.keys().chain(self.exclusions.keys())
+    }
+
+    /// The uid of a network that exists.
+    pub(super) fn uid(&self, network: &str) -> Option<String> {
+        let (info, _) = self.known.get(network)?;
+        Some(info.uid.clone())
     }
 
     /// The counts of all networks.

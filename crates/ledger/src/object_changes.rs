@@ -207,6 +207,7 @@ impl Ledger {
         let seen = ObjectVersion::of(metadata);
         self.change(|ledger| {
             let change = ledger.networks.see(&name, info, seen, origin);
+            ledger.count_block_use(&name);
             ledger.refresh_pools(&change);
         });
     }

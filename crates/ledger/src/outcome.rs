@@ -2,6 +2,7 @@
 
 use capi_ipam_ip::Block;
 
+use super::missing_block::MissingBlock;
 use super::quota::LimitReached;
 use super::slice_refusal::SliceRefusal;
 use super::unavailable::Unavailable;
@@ -34,6 +35,9 @@ pub enum Preparation {
 pub enum Reason {
     /// No address is free for it. It is in the wait queue, and is granted a turn.
     NoAddress,
+    /// No address is free for it in the usable blocks of the network, and the pool has others. It is
+    /// in the wait queue, and is granted a turn when a block becomes usable.
+    NeedsBlock(MissingBlock),
     /// Its namespace or Cluster may have no further address.
     LimitReached(LimitReached),
     /// The owner of its slices may have no further address.

@@ -8,6 +8,7 @@ use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
+use super::missing_block::MissingBlock;
 use super::outcome::{Outcome, Reason};
 use super::quota::Consumer;
 use super::unavailable::Unavailable;
@@ -112,6 +113,7 @@ impl Ledger {
         };
         if let Some(requested) = attributes.requested
             && !entry.contains(requested)
+            && !entry.is_in_missing_block(requested)
         {
             entry.wait_queue.wait_for_permission(claim);
             self.dirty_pools.push(pool.clone());
@@ -131,11 +133,58 @@ impl Ledger {
             }
         };
         let outcome = outcome.map(|block| Slot { scope, block });
-        if let Outcome::Offer(slot) = &outcome {
-            let consumer = self.consumer(pool, claim, attributes);
-            self.hold(slot, pool, consumer);
+        match outcome {
+            Outcome::Offer(slot) => {
+                let consumer = self.consumer(pool, claim, attributes);
+                self.hold(&slot, pool, consumer);
+                Outcome::Offer(slot)
+            }
+            Outcome::NotNow(reason) => {
+                Outcome::NotNow(self.name_missing_block(pool, attributes.requested, reason))
+            }
+            Outcome::First(preparation) => Outcome::First(preparation),
         }
-        outcome
+    }
+
+    /// Why a claim gets no address now: names the block for which it waits, if it waits for one.
+    fn name_missing_block(
+        &mut self,
+        pool: &PoolKey,
+        requested: Option<Block>,
+        reason: Reason,
+    ) -> Reason {
+        let Some(entry) = self.pools.get(pool) else {
+            return reason;
+        };
+        let Some(Scope::Network(network)) = &entry.scope else {
+            return reason;
+        };
+        let Some(blocks) = self.networks.blocks(network) else {
+            return reason;
+        };
+        // Another block may be needed now.
+        self.effects.networks.push(network.clone());
+        let missing = MissingBlock {
+            network: network.clone(),
+            registry: blocks.rules().map(|rules| rules.registry.clone()),
+            obstacle: self.networks.block_obstacle(blocks),
+        };
+        let is_unused_in_missing_block = |requested: Block| {
+            let slot = Slot {
+                scope: Scope::Network(network.clone()),
+                block: requested,
+            };
+            entry.is_in_missing_block(requested) && self.usage(&slot).is_none()
+        };
+        match (reason, requested) {
+            (Reason::Unavailable(_) | Reason::SliceUnavailable(_), Some(requested))
+                if is_unused_in_missing_block(requested) =>
+            {
+                Reason::Unavailable(Unavailable::NeedsBlock(missing))
+            }
+            (Reason::NoAddress, None) if entry.needs_block() => Reason::NeedsBlock(missing),
+            (reason, _) => reason,
+        }
     }
 
     /// What counts for the limits of a pool; `None` in a pool without limits.

@@ -95,6 +95,57 @@ impl PoolEntry {
         self.declared.as_ref()?.usable.as_deref().ok()
     }
 
+    /// The blocks that the pool could allocate if this management cluster had all blocks of the
+    /// network.
+    pub(super) fn allowed_blocks(&self) -> Option<Arc<UsableBlocks>> {
+        let usable = self.shared_usable()?;
+        Some(match &self.recorded.exclusions {
+            Some(applied) => Arc::clone(&applied.allowed),
+            None => Arc::clone(usable),
+        })
+    }
+
+    /// Whether the pool allocates only addresses of blocks that its network has taken from a
+    /// registry: its counts are those of these blocks.
+    pub(super) fn shares_blocks(&self) -> bool {
+        match &self.recorded.exclusions {
+            Some(applied) => applied.is_restricted(),
+            None => false,
+        }
+    }
+
+    /// Whether the pool has no free address, and could allocate others that are outside of the usable
+    /// blocks of its network.
+    pub(super) fn needs_block(&self) -> bool {
+        self.free_count() == 0 && self.lacks_blocks()
+    }
+
+    /// Whether the pool could allocate addresses that are outside of the usable blocks of its
+    /// network.
+    pub(super) fn lacks_blocks(&self) -> bool {
+        if !self.can_allocate() {
+            return false;
+        }
+        match &self.recorded.exclusions {
+            Some(applied) => applied.allowed.allocatable() != applied.usable.allocatable(),
+            None => false,
+        }
+    }
+
+    /// Whether the pool could allocate a block if it were not outside of the usable blocks of its
+    /// network.
+    pub(super) fn is_in_missing_block(&self, block: Block) -> bool {
+        let Some(applied) = &self.recorded.exclusions else {
+            return false;
+        };
+        match applied.allowed.number(block) {
+            Some(number) => {
+                applied.allowed.can_allocate(number) && !applied.usable.can_allocate(number)
+            }
+            None => false,
+        }
+    }
+
     /// The scope of the addresses of the pool. One of which no object is known yet has its own.
     pub(super) fn scope(&self, key: &PoolKey) -> Scope {
         match &self.scope {
@@ -182,12 +233,21 @@ impl PoolEntry {
         }
     }
 
+    /// Whether the pool can allocate addresses to claims.
+    pub(super) fn can_allocate(&self) -> bool {
+        match &self.info {
+            Some(info) => info.can_allocate(),
+            None => false,
+        }
+    }
+
     /// The number of addresses that the pool can allocate now, with those that are kept for the next
     /// claims of the same names.
     pub(super) fn free_count(&self) -> u128 {
-        match &self.info {
-            Some(info) if info.can_allocate() => self.free_addresses(),
-            _ => 0,
+        if self.can_allocate() {
+            self.free_addresses()
+        } else {
+            0
         }
     }
 

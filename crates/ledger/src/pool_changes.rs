@@ -397,28 +397,43 @@ impl Ledger {
                 self.networks.exclusions.remove(&network);
             }
         }
-        if self.start.defers_exclusions() {
+        for (network, gateways) in changed {
+            let v4 = addresses_in(&gateways, Family::V4).collect();
+            let v6 = addresses_in(&gateways, Family::V6).collect();
+            self.exclusions_changed(network, &v4, &v6, Some(pool));
+        }
+    }
+
+    /// Records that pools of a network may allocate these addresses now, or no longer: each pool
+    /// that contains one of them is computed again, but not `except`.
+    pub(super) fn exclusions_changed(
+        &mut self,
+        network: Arc<str>,
+        v4: &SpanSet,
+        v6: &SpanSet,
+        except: Option<&PoolKey>,
+    ) {
+        // Many pools may change: their exclusions are applied once.
+        if self.start.defers_exclusions() || !self.pools_to_refresh.is_empty() {
+            self.members_are_stale(network);
             return;
         }
-        for (network, gateways) in changed {
-            // Many pools may change: their gateways are compared with the blocks of the members
-            // once.
-            if !self.pools_to_refresh.is_empty() {
-                self.stale_networks.insert(network);
-                continue;
-            }
-            for member in self.members_containing(network, &gateways) {
-                if member != *pool {
-                    self.queue_refresh(&member);
-                }
+        for member in self.members_containing(network, v4, v6) {
+            if Some(&member) != except {
+                self.queue_refresh(&member);
             }
         }
     }
 
+    /// Records that all pools of a network have to be computed again. At a start they are anyway.
+    pub(super) fn members_are_stale(&mut self, network: Arc<str>) {
+        if !self.start.defers_exclusions() {
+            self.stale_networks.insert(network);
+        }
+    }
+
     /// The pools of a network whose specification contains one of these addresses.
-    fn members_containing(&self, network: Arc<str>, addresses: &BTreeSet<IpAddr>) -> Vec<PoolKey> {
-        let v4: SpanSet = addresses_in(addresses, Family::V4).collect();
-        let v6: SpanSet = addresses_in(addresses, Family::V6).collect();
+    fn members_containing(&self, network: Arc<str>, v4: &SpanSet, v6: &SpanSet) -> Vec<PoolKey> {
         let mut found = Vec::new();
         let Some(scope) = self.scopes.get(&Scope::Network(network)) else {
             return found;
@@ -428,8 +443,8 @@ impl Ledger {
                 continue;
             };
             let of_family = match declared.family {
-                Family::V4 => &v4,
-                Family::V6 => &v6,
+                Family::V4 => v4,
+                Family::V6 => v6,
             };
             if declared.overlaps_addresses(of_family) {
                 found.push(member.clone());

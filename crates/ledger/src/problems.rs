@@ -4,6 +4,7 @@
 use capi_ipam_api::{Audience, ReservationClaim, Slot};
 use capi_ipam_contract::Uid;
 use capi_ipam_objects::namespaced_name::NamespacedName;
+use capi_ipam_objects::observed::ObjectVersion;
 
 use super::usage::{AddressUsage, ReservationInfo};
 use super::{Ledger, PoolKey};
@@ -52,8 +53,21 @@ pub struct InvalidReservation {
     pub name: String,
     /// The uid of the IPReservation.
     pub uid: String,
+    /// The state of the IPReservation that has the problem.
+    pub seen: ObjectVersion,
     /// Why it has no effect: the field and its problem.
     pub problem: String,
+}
+
+/// Whether an object that a user created has an effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Validity {
+    /// It has an effect.
+    Valid,
+    /// It has none, for this reason: the field and its problem.
+    Invalid(String),
+    /// Its pool, which decides, is not known or not valid.
+    Unknown,
 }
 
 impl Ledger {
@@ -201,6 +215,10 @@ impl Ledger {
             found.push(InvalidReservation {
                 name: name.clone(),
                 uid: ignored.uid.to_string(),
+                seen: ObjectVersion {
+                    uid: Uid::of(&ignored.uid),
+                    version: ignored.stamp.version(),
+                },
                 problem,
             });
         }
@@ -210,10 +228,11 @@ impl Ledger {
             };
             let scope = scope.clone();
             let slot = Slot { scope, block };
-            if let Some(problem) = self.problem_of(&slot, reservation, usage) {
+            if let Validity::Invalid(problem) = self.validity(&slot, reservation, usage) {
                 found.push(InvalidReservation {
                     name: slot.reservation_name(),
                     uid: reservation.uid.to_string(),
+                    seen: reservation.seen(),
                     problem,
                 });
             }
@@ -221,20 +240,45 @@ impl Ledger {
         found
     }
 
-    /// Why a manually created reservation has no effect.
-    fn problem_of(
+    /// The reservations whose status reports that they have no effect, although they have: their
+    /// names and states.
+    pub fn corrected_reservations(&self) -> Vec<(String, ObjectVersion)> {
+        let mut found = Vec::new();
+        for (scope, block, usage) in self.all_usage() {
+            let Some(reservation) = &usage.reservation else {
+                continue;
+            };
+            if !reservation.reports_problem || usage.is_name_taken {
+                continue;
+            }
+            let scope = scope.clone();
+            let slot = Slot { scope, block };
+            if self.validity(&slot, reservation, usage) == Validity::Valid {
+                found.push((slot.reservation_name(), reservation.seen()));
+            }
+        }
+        found
+    }
+
+    /// Whether a reservation has an effect. That of a claim has.
+    fn validity(
         &self,
         slot: &Slot,
         reservation: &ReservationInfo,
         usage: &AddressUsage,
-    ) -> Option<String> {
+    ) -> Validity {
         if !reservation.is_manual() {
-            return None;
+            return Validity::Valid;
         }
-        let problem = self.placement_problem(slot, &reservation.pool);
-        problem
-            .or_else(|| impossible_promise(reservation))
-            .or_else(|| promise_conflict(usage))
+        let placement = self.placement(slot, &reservation.pool);
+        if let Validity::Invalid(_) = placement {
+            return placement;
+        }
+        let problem = impossible_promise(reservation).or_else(|| promise_conflict(usage));
+        match problem {
+            Some(problem) => Validity::Invalid(problem),
+            None => placement,
+        }
     }
 
     /// The names of the manually created reservations that have to be labelled for `clusterctl
@@ -257,23 +301,25 @@ impl Ledger {
         names
     }
 
-    /// Why a manually created reservation has no effect: another scope, or an address that the pool
-    /// does not contain. `None` also if the pool is not known.
-    pub fn placement_problem(&self, slot: &Slot, pool: &PoolKey) -> Option<String> {
-        let info = self.info(pool)?;
+    /// Whether the pool of a reservation has its scope, and contains its address.
+    fn placement(&self, slot: &Slot, pool: &PoolKey) -> Validity {
+        let Some(info) = self.info(pool) else {
+            return Validity::Unknown;
+        };
         if info.scope != slot.scope {
-            return Some(format!(
+            return Validity::Invalid(format!(
                 "spec.scope: the scope of {pool} is {}, not {}",
                 info.scope.name(),
                 slot.scope.name()
             ));
         }
         match &info.usable {
-            Ok(usable) if !usable.contains(slot.block) => Some(format!(
+            Ok(usable) if usable.contains(slot.block) => Validity::Valid,
+            Ok(_) => Validity::Invalid(format!(
                 "spec.address: {pool} does not contain {}",
                 slot.block
             )),
-            _ => None,
+            Err(_) => Validity::Unknown,
         }
     }
 }

@@ -54,6 +54,9 @@ pub struct PoolCounts {
     pub over_limit: Option<OverLimit>,
     /// The counts of its slices; `None` without slices.
     pub slices: Option<SliceCounts>,
+    /// Whether the counts are those of blocks that its network shares with other management
+    /// clusters: there can be more addresses.
+    pub shares_blocks: bool,
 }
 
 impl Ledger {
@@ -211,6 +214,7 @@ impl Ledger {
                 waiting: entry.wait_queue.waiting(),
                 over_limit: self.over_limit_of(entry),
                 slices: entry.slice_counts(),
+                shares_blocks: entry.shares_blocks(),
             });
         }
         counts

@@ -9,19 +9,33 @@
 //! At a start nothing is known of the pools and networks that are not listed yet. So each pool is
 //! computed once, when the initial lists are complete, and nothing is proposed before.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::{PoolKey, Scope};
+use capi_ipam_ip::UsableBlocks;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
-use super::Ledger;
+use super::exclusions::AppliedExclusions;
 use super::networks::Change;
 use super::start::{Phase, PoolInput};
 use super::wait_queue::ClaimAttributes;
+use super::{Ledger, PoolInfo};
 
 /// How long one step may hold the lock. The pool with which this time is exceeded is the last one
 /// of the step.
 const MAX_STEP_TIME: Duration = Duration::from_millis(1);
+
+/// What a pool could allocate if this management cluster had all blocks of the network.
+fn allowed_blocks<'a>(
+    applied: Option<&'a AppliedExclusions>,
+    declared: &'a PoolInfo,
+) -> Option<&'a UsableBlocks> {
+    match applied {
+        Some(applied) => Some(&applied.allowed),
+        None => declared.blocks().map(Arc::as_ref),
+    }
+}
 
 impl Ledger {
     /// Records that a list is complete, and computes all pools if it is the last one of the initial
@@ -154,13 +168,17 @@ impl Ledger {
             return;
         };
         let placed = self.in_network(key, &declared);
-        let Some(entry) = self.pools.get(key) else {
+        let Some(entry) = self.pools.get_mut(key) else {
             return;
         };
+        let recorded = &mut entry.recorded;
+        let allowed = allowed_blocks(placed.applied.as_ref(), &declared);
         let is_same = entry.info.as_deref() == Some(&placed.info)
-            && entry.recorded.record == placed.record
-            && entry.recorded.awaited == placed.awaited;
+            && recorded.record == placed.record
+            && recorded.awaited == placed.awaited
+            && allowed_blocks(recorded.exclusions.as_ref(), &declared) == allowed;
         if is_same {
+            recorded.exclusions = placed.applied;
             return;
         }
         self.set_placed(key, Some(declared), Some(placed));

@@ -14,8 +14,10 @@ use capi_ipam_objects::observed::{ObjectVersion, Origin, Stamp};
 use kube::Resource;
 use kube::core::ObjectMeta;
 
+use super::blocks::BlockInfo;
 use super::events::Observe;
 use super::slices::SliceInfo;
+use super::start::PoolInput;
 use super::{Ledger, PoolKey};
 
 /// The typical difference between the clocks of manager and API server, in seconds. If it is
@@ -134,7 +136,7 @@ impl Ledger {
         found: &MaybeInvalid<IPSlice>,
     ) {
         self.change(|ledger| match &found.0 {
-            Ok(slice) if slice.block().is_ok() => ledger.apply_slice(slice, Origin::Response),
+            Ok(slice) if slice.place().is_ok() => ledger.apply_slice(slice, Origin::Response),
             _ => {
                 let info = SliceInfo::invalid(found.meta());
                 let seen = ObjectVersion::of(found.meta());
@@ -145,12 +147,11 @@ impl Ledger {
 
     /// Removes an IPSlice, unless another one of its name was created since.
     pub fn remove_slice(&mut self, slice: &IPSlice) {
-        let place = slice.block().ok();
-        self.remove_slice_with(&slice.metadata, place);
+        self.remove_slice_with(&slice.metadata, slice.place().ok());
     }
 
     /// Removes the IPSlice with this metadata: of the block in `place`, else that of its name.
-    fn remove_slice_with(&mut self, metadata: &ObjectMeta, place: Option<(PoolKey, Block)>) {
+    fn remove_slice_with(&mut self, metadata: &ObjectMeta, place: Option<(Scope, Block)>) {
         let uid = ObjectVersion::of(metadata).uid;
         self.change(|ledger| {
             let name = metadata.name.as_deref().unwrap_or_default();
@@ -158,8 +159,8 @@ impl Ledger {
                 Some(place) => Some(place),
                 None => ledger.slice_of_name(name),
             };
-            if let Some((pool, block)) = place {
-                ledger.remove_slice_at(&pool, block, uid);
+            if let Some((scope, block)) = place {
+                ledger.remove_slice_in(&scope, block, uid);
             }
         });
     }
@@ -255,23 +256,26 @@ impl Ledger {
 impl Observe<IPSlice> for Ledger {
     fn init(&mut self) {
         self.slice_versions.begin_list();
+        self.start.begin_list(PoolInput::Slices);
     }
 
     fn init_done(&mut self) {
         self.change(|ledger| {
             let unlisted = ledger.slice_versions.end_list();
-            let mut missing = Vec::new();
+            let mut missing = ledger.unlisted_blocks(unlisted);
             for (pool, entry) in &ledger.pools {
                 for (block, slice) in &entry.slice_objects {
                     if slice.stamp.is_unlisted(unlisted) {
-                        missing.push((pool.clone(), *block, slice.known().uid));
+                        let scope = Scope::Pool(pool.clone());
+                        missing.push((scope, *block, slice.known().uid));
                     }
                 }
             }
-            for (pool, block, uid) in missing {
-                ledger.remove_slice_at(&pool, block, uid);
+            for (scope, block, uid) in missing {
+                ledger.remove_slice_in(&scope, block, uid);
             }
         });
+        self.complete_list(PoolInput::Slices);
     }
 
     fn restored(&mut self) {
@@ -298,9 +302,12 @@ impl Observe<IPSlice> for Ledger {
 impl Ledger {
     /// Records an IPSlice. The name of one that is not valid takes its block.
     fn apply_slice(&mut self, slice: &IPSlice, origin: Origin) {
-        match slice.block() {
-            Ok((pool, block)) => {
-                let seen = ObjectVersion::of(&slice.metadata);
+        let seen = ObjectVersion::of(&slice.metadata);
+        match slice.place() {
+            Ok((Scope::Network(network), block)) => {
+                self.insert_block_at(&network, block, BlockInfo::of(slice), seen, origin);
+            }
+            Ok((Scope::Pool(pool), block)) => {
                 self.insert_slice_at(pool, block, SliceInfo::of(slice), seen, origin);
             }
             Err(_) => self.insert_invalid_slice(&slice.metadata, origin),
@@ -311,29 +318,40 @@ impl Ledger {
     /// its name can be created.
     fn insert_invalid_slice(&mut self, metadata: &ObjectMeta, origin: Origin) {
         let name = metadata.name.as_deref().unwrap_or_default();
-        if let Some((pool, block)) = self.slice_of_name(name) {
-            let info = SliceInfo::invalid(metadata);
-            let seen = ObjectVersion::of(metadata);
-            self.insert_slice_at(pool, block, info, seen, origin);
+        let seen = ObjectVersion::of(metadata);
+        match self.slice_of_name(name) {
+            Some((Scope::Pool(pool), block)) => {
+                self.insert_slice_at(pool, block, SliceInfo::invalid(metadata), seen, origin);
+            }
+            Some((Scope::Network(network), block)) => {
+                self.insert_block_at(&network, block, BlockInfo::invalid(metadata), seen, origin);
+            }
+            None => {}
         }
     }
 
-    /// The pool and the block of the slice of this name. A hash in the name is compared with those
-    /// of the known pools.
-    fn slice_of_name(&self, name: &str) -> Option<(PoolKey, Block)> {
-        if name.starts_with("h.") {
-            for pool in self.pools.keys() {
-                let scope = Scope::Pool(pool.clone());
-                if let Some(block) = block_of_name(&scope, name) {
-                    return Some((pool.clone(), block));
-                }
-            }
-            return None;
+    /// The pool or the network, and the block of the slice of this name. A hash in the name is
+    /// compared with those of the known pools and networks.
+    fn slice_of_name(&self, name: &str) -> Option<(Scope, Block)> {
+        if !name.starts_with("h.") {
+            let slot = slot_of_name(name)?;
+            return Some((slot.scope, slot.block));
         }
-        let slot = slot_of_name(name)?;
-        match slot.scope {
-            Scope::Pool(pool) => Some((pool, slot.block)),
-            Scope::Network(_) => None,
+        let pools = self.pools.keys().cloned().map(Scope::Pool);
+        let networks = self.networks.names().cloned().map(Scope::Network);
+        for scope in pools.chain(networks) {
+            if let Some(block) = block_of_name(&scope, name) {
+                return Some((scope, block));
+            }
+        }
+        None
+    }
+
+    /// Removes the slice of a block of a pool or a network with this uid.
+    fn remove_slice_in(&mut self, scope: &Scope, block: Block, uid: Uid) {
+        match scope {
+            Scope::Pool(pool) => self.remove_slice_at(pool, block, uid),
+            Scope::Network(network) => self.remove_block_at(network, block, uid),
         }
     }
 

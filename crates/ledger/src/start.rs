@@ -13,6 +13,8 @@ pub(super) enum PoolInput {
     Networks,
     /// The namespaces.
     Namespaces,
+    /// The slices: pools of a network whose blocks have slices allocate only addresses of these.
+    Slices,
 }
 
 /// How far the ledger is after the start.

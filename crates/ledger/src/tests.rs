@@ -5,6 +5,7 @@
 
 mod access;
 mod arrivals;
+mod blocks;
 mod candidates;
 mod cooldown;
 mod draining;
@@ -37,6 +38,7 @@ use capi_ipam_contract::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_ip::{Block, Family};
 use capi_ipam_objects::maybe_invalid::Invalid;
 use capi_ipam_objects::namespaced_name::NamespacedName;
+use capi_ipam_objects::observed::ObjectVersion;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -606,4 +608,33 @@ fn manual_reservations_without_effect_are_found() {
     );
     ledger.remove_reservation(&misnamed);
     assert_eq!(ledger.invalid_reservations().len(), 1);
+}
+
+#[test]
+fn corrected_reservation_is_one_that_still_reports_a_problem() {
+    let mut ledger = ledger();
+    ledger.apply_pool(&pool(json!({})));
+    let reported = |last, claim_ref| {
+        let status =
+            json!({"conditions": [{"type": "Ready", "status": "False", "reason": "Error"}]});
+        let mut reservation = reservation(last, claim_ref, None);
+        reservation.status = serde_json::from_value(status).unwrap();
+        reservation
+    };
+    ledger.insert_reservation(&reservation(3, json!(null), None));
+    ledger.insert_reservation(&reservation(4, held_by("a"), None));
+    assert_eq!(ledger.corrected_reservations(), []);
+    ledger.insert_reservation(&reported(5, json!(null)));
+    ledger.insert_reservation(&reported(200, json!(null)));
+    let corrected = ObjectVersion::of(&reported(5, json!(null)).metadata);
+    assert_eq!(
+        ledger.corrected_reservations(),
+        [("p.n.p.10.0.0.5".to_owned(), corrected)]
+    );
+    // A pool that is not valid, or does not exist, says nothing of them.
+    ledger.apply_pool(&pool(json!({"spec": {"addresses": ["no address"]}})));
+    assert_eq!(ledger.corrected_reservations(), []);
+    assert_eq!(ledger.invalid_reservations(), []);
+    ledger.remove_pool(&key());
+    assert_eq!(ledger.corrected_reservations(), []);
 }

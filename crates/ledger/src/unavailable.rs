@@ -2,6 +2,8 @@
 
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
+use super::missing_block::MissingBlock;
+
 /// Why a claim cannot have the address that it requests now. The claim waits until this changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unavailable {
@@ -22,6 +24,9 @@ pub enum Unavailable {
     Draining,
     /// It is in a slice of another owner, or in one that cannot be assigned.
     InOtherSlice,
+    /// It is outside of the usable blocks of the network. The claim is in the wait queue, and is
+    /// granted a turn when its block becomes usable.
+    NeedsBlock(MissingBlock),
     /// Another claim requested it before.
     RequestedBefore,
     /// It is free, and all free addresses are for claims that have waited longer, or are the

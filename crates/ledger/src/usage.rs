@@ -8,7 +8,7 @@ use capi_ipam_api::{IPReservation, Slot};
 use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, Family};
 use capi_ipam_objects::namespaced_name::NamespacedName;
-use capi_ipam_objects::observed::{Known, ListNumber, Stamp};
+use capi_ipam_objects::observed::{Known, ListNumber, ObjectVersion, Stamp};
 use smallvec::SmallVec;
 
 use super::PoolKey;
@@ -165,6 +165,8 @@ pub(super) struct ReservationInfo {
     pub(super) is_terminating: bool,
     /// Whether it has to be labelled for `clusterctl move`.
     pub(super) lacks_label: bool,
+    /// Whether its status reports that it has no effect.
+    pub(super) reports_problem: bool,
 }
 
 /// Whether an address can be allocated.
@@ -307,6 +309,7 @@ impl ReservationInfo {
             was_used: false,
             is_terminating: reservation.metadata.deletion_timestamp.is_some(),
             lacks_label: reservation.needs_move_label(),
+            reports_problem: reservation.reports_problem(),
         }
     }
 
@@ -315,6 +318,14 @@ impl ReservationInfo {
         Known {
             uid: self.uid.uid(),
             stamp: self.stamp,
+        }
+    }
+
+    /// The state of the object that this describes.
+    pub(super) fn seen(&self) -> ObjectVersion {
+        ObjectVersion {
+            uid: self.uid.uid(),
+            version: self.stamp.version(),
         }
     }
 

@@ -538,6 +538,19 @@ impl WaitQueue {
         self.requests.set_free(block, is_free);
     }
 
+    /// Whether a claim waits for any address.
+    pub(super) fn waits_for_any(&self) -> bool {
+        self.waiting.iter().any(|tier| !tier.is_empty())
+    }
+
+    /// The owners of slices that may have no further address, and whose claims wait.
+    pub(super) fn blocked_owners(&self) -> impl Iterator<Item = &Arc<SliceOwner>> {
+        self.blocked.keys().filter_map(|group| match group {
+            Group::Owner(owner) => Some(owner),
+            Group::Namespace(_) | Group::Cluster(..) => None,
+        })
+    }
+
     /// Whether a claim requests a block.
     pub(super) fn has_requests(&self) -> bool {
         !self.requests.is_empty()
@@ -546,6 +559,11 @@ impl WaitQueue {
     /// The blocks that claims request.
     pub(super) fn requested_blocks(&self) -> Vec<Block> {
         self.requests.blocks()
+    }
+
+    /// The blocks that claims request which are neither blocked nor lapsed, and have no turn.
+    pub(super) fn awaited_blocks(&self) -> Vec<Block> {
+        self.requests.awaited()
     }
 
     /// Whether the claim waits for an address or for the pool.

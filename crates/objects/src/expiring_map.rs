@@ -64,6 +64,15 @@ impl<K: Eq + Hash, V> ExpiringMap<K, V> {
             .map(|entry| entry.value)
     }
 
+    /// Returns the values of all entries, in no particular order.
+    pub fn values(&self, now: Instant) -> impl Iterator<Item = &V> {
+        let live = self
+            .entries
+            .values()
+            .filter(move |entry| entry.is_live(now));
+        live.map(|entry| &entry.value)
+    }
+
     /// Removes a key.
     pub fn remove<Q>(&mut self, key: &Q)
     where

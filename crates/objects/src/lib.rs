@@ -6,6 +6,8 @@
 //!   in any order;
 //! - [`maybe_invalid`]: an object, or the reason why it cannot be decoded;
 //! - [`finalizer`]: the finalizers of an object;
+//! - [`references`]: what is written so that an object keeps others that it uses;
+//! - [`ready`]: whether an object on which others depend is ready;
 //! - [`clock`]: the time of the API server;
 //! - [`expiring_map`]: maps whose entries expire.
 //!
@@ -19,5 +21,7 @@ pub mod finalizer;
 pub mod maybe_invalid;
 pub mod namespaced_name;
 pub mod observed;
+pub mod ready;
+pub mod references;
 pub mod resource_version;
 pub mod uid;

@@ -36,6 +36,7 @@ pub mod abandoned;
 pub mod adopt;
 pub mod allocate;
 pub mod bind;
+pub mod block;
 pub mod clean_up;
 pub mod decision;
 pub mod free;

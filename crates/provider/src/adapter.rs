@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::manager::BoxError;
+use capi_ipam_controller::ready::NotReady;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 
 use crate::api::{IPAddress, IPAddressClaim, PoolReference, is_paused};
@@ -64,6 +66,13 @@ impl PoolKind {
     /// Returns whether a reference names a pool of this kind.
     pub fn matches(&self, reference: &PoolReference) -> bool {
         self.group == reference.api_group && self.kind == reference.kind
+    }
+
+    /// Returns whether an owner, in any version, is a pool of this kind.
+    pub(super) fn is_kind_of(&self, owner: &OwnerReference) -> bool {
+        let version = owner.api_version.split_once('/');
+        let group = version.map_or("", |(group, _)| group);
+        self.group == group && self.kind == owner.kind
     }
 }
 
@@ -278,6 +287,9 @@ pub struct Allocation {
     pub labels: BTreeMap<String, String>,
     /// Annotations of the IPAddress. Other annotations of an existing IPAddress are kept.
     pub annotations: BTreeMap<String, String>,
+    /// Whether a user has reserved the address for the claim. A claim that was restored without its
+    /// IPAddress does not report then that its machine may have another address.
+    pub is_promised: bool,
 }
 
 impl Allocation {
@@ -290,6 +302,7 @@ impl Allocation {
             gateway: None,
             labels,
             annotations,
+            is_promised: false,
         }
     }
 
@@ -435,6 +448,16 @@ impl From<CallError> for HandlerError {
             return Self::Conflict(error_chain(&error));
         }
         Self::transient("request to the API server failed", error)
+    }
+}
+
+impl From<NotReady> for HandlerError {
+    /// [`HandlerError::RetryAfter`]: to wait for a dependency is no failure.
+    fn from(dependency: NotReady) -> Self {
+        Self::RetryAfter {
+            message: dependency.to_string(),
+            after: dependency.delay(),
+        }
     }
 }
 

@@ -35,11 +35,21 @@ const MAX_RETRIES_PER_SECOND: u32 = 100;
 /// Tracks the claims whose last attempt failed, and computes their backoff.
 #[derive(Debug, Default)]
 pub(super) struct ClaimBackoff {
+    /// The delays that the provider has chosen.
+    policy: Option<RetryPolicy>,
     /// The failing claims.
     failing: Mutex<HashSet<NamespacedName>>,
 }
 
 impl ClaimBackoff {
+    /// `policy` replaces the delays while few claims fail.
+    pub(super) fn new(policy: Option<RetryPolicy>) -> Self {
+        Self {
+            policy,
+            failing: Mutex::default(),
+        }
+    }
+
     /// Records that an attempt failed.
     pub(super) fn record_failure(&self, claim: &IPAddressClaim) {
         self.failing
@@ -57,12 +67,12 @@ impl ClaimBackoff {
 
     /// The delay of the next attempt at a claim, for the current number of failing claims.
     pub(super) fn delay(&self, failures: u32, error: &ReconcileError) -> Duration {
-        let max = max_backoff(self.failing.lock().len(), max_backoff_of_few(error));
-        RetryPolicy {
+        let of_few = self.policy.unwrap_or_else(|| RetryPolicy {
             initial: INITIAL_BACKOFF,
-            max,
-        }
-        .delay(failures)
+            max: max_backoff_of_few(error),
+        });
+        let max = max_backoff(self.failing.lock().len(), of_few.max);
+        RetryPolicy { max, ..of_few }.delay(failures)
     }
 }
 
@@ -80,8 +90,8 @@ fn max_backoff_of_few(error: &ReconcileError) -> Duration {
 /// The maximum backoff of a claim while `failing` claims fail.
 fn max_backoff(failing: usize, of_few: Duration) -> Duration {
     let count = u32::try_from(failing).unwrap_or(u32::MAX);
-    (Duration::from_secs(1).saturating_mul(count) / MAX_RETRIES_PER_SECOND)
-        .clamp(of_few, MAX_BACKOFF)
+    let of_many = Duration::from_secs(1).saturating_mul(count) / MAX_RETRIES_PER_SECOND;
+    of_many.min(MAX_BACKOFF).max(of_few)
 }
 
 impl EventHandler<IPAddressClaim> for ClaimBackoff {
@@ -141,6 +151,20 @@ mod tests {
                        because cannot find RESTMapping for APIVersion ipam.cluster.x-k8s.io/v1beta2 Kind IPAddressClaim";
         assert!(delay_of(unknown) <= Duration::from_secs(2));
         assert!(delay_of("exceeded quota") > Duration::from_secs(2));
+    }
+
+    #[test]
+    fn provider_chooses_the_delays_of_few_claims() {
+        let policy = RetryPolicy {
+            initial: Duration::from_secs(40),
+            max: Duration::from_mins(10),
+        };
+        let (chosen, usual) = (ClaimBackoff::new(Some(policy)), ClaimBackoff::default());
+        let error = || HandlerError::transient("no answer", "it is slow").into();
+        for (failures, seconds) in [(1, 20), (20, 300)] {
+            assert!(chosen.delay(failures, &error()) >= Duration::from_secs(seconds));
+            assert!(usual.delay(failures, &error()) <= MAX_BACKOFF_FEW_CLAIMS);
+        }
     }
 
     #[test]

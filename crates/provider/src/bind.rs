@@ -13,10 +13,10 @@ use crate::api::{IPAddress, IPAddressClaim, conditions, names};
 use crate::claim_conditions::ClaimConditions;
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
-use crate::ip_address::{found_address, new_ip_address, repaired};
+use crate::ip_address::{found_address, new_ip_address, repaired, repaired_parts};
 use crate::message_debounce::MessageDebounce;
 use crate::reconciler::{CONFLICT_RETRY_DELAY, ClaimReconciler};
-use crate::restore::{RestoreCheck, confirm_restored, end_wait, replaced_address};
+use crate::restore::{RestoreCheck, confirm_restored, end_wait, is_chosen, replaced_address};
 
 /// One attempt to bind a claim: the objects of which [`Bind`] knows what matters.
 struct Binding<'a, A: ProviderAdapter> {
@@ -359,11 +359,33 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             }
             written => written?,
         };
-        if written.is_some() {
-            debug!(claim = claim.name_any(), "adopted existing IPAddress");
+        if let Some(written) = &written {
+            self.report_repair(claim, address, &desired, written);
         }
         self.addresses.insert(written.as_ref().unwrap_or(address));
         Ok(())
+    }
+
+    /// Reports by an event that an IPAddress was changed: adopted by a claim without an address, or
+    /// repaired.
+    fn report_repair(
+        &self,
+        claim: &IPAddressClaim,
+        before: &IPAddress,
+        desired: &IPAddress,
+        written: &IPAddress,
+    ) {
+        let (name, parts) = (claim.name_any(), repaired_parts(before, desired));
+        let (reason, action, note) = if claim.bound_address().is_none() {
+            let note = format!("adopted by claim {name}, which keeps the address; set: {parts}");
+            (conditions::ADDRESS_ADOPTED, "Adopt", note)
+        } else {
+            let note = format!("repaired for the bound claim {name}; set again: {parts}");
+            (conditions::ADDRESS_REPAIRED, "Repair", note)
+        };
+        debug!(claim = name, parts, reason, "changed an existing IPAddress");
+        let version = &self.contract.ipam;
+        self.events.normal(written, version, reason, action, &note);
     }
 
     /// A4. Commits the binding. `is_restored` is whether the IPAddress is that of an earlier claim
@@ -377,7 +399,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let version = self.contract.ipam;
         let status = ClaimConditions::bound(&self.filter.pool_name(claim), allocation);
         let mut desired = status.bind(version, claim, clock::now());
-        if is_restored || replaced_address(version, claim).is_none() {
+        let is_expected = is_restored || is_chosen(claim, allocation);
+        if is_expected || replaced_address(version, claim).is_none() {
             confirm_restored(version, &mut desired);
         }
         let namespace = claim.namespace().unwrap_or_default();

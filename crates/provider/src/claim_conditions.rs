@@ -189,8 +189,8 @@ impl ClaimConditions {
             conditions::AWAITING_ADDRESS,
             format!(
                 "the claim was moved or restored to this cluster and had an address; waiting until {until} for its \
-                 IPAddress to be restored; to allocate an address now, remove the finalizer {} from the claim, after \
-                 its old address is reserved for it if it has to keep that one",
+                 IPAddress to be restored; to allocate an address now, remove the finalizer {}, and no other \
+                 one, from the claim, after its old address is reserved for it if it has to keep that one",
                 names::RELEASE_ADDRESS
             ),
         )

@@ -171,5 +171,22 @@ pub(super) fn repaired(
     repaired
 }
 
+/// The parts of the metadata of an IPAddress that a [repair](repaired) has changed, for messages.
+pub(super) fn repaired_parts(before: &IPAddress, after: &IPAddress) -> String {
+    let (before, after) = (&before.metadata, &after.metadata);
+    let parts = [
+        ("finalizer", before.finalizers != after.finalizers),
+        (
+            "owner references",
+            before.owner_references != after.owner_references,
+        ),
+        ("labels", before.labels != after.labels),
+        ("annotations", before.annotations != after.annotations),
+    ];
+    let changed = parts.into_iter().filter(|(_, is_changed)| *is_changed);
+    let names: Vec<&str> = changed.map(|(name, _)| name).collect();
+    names.join(", ")
+}
+
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@
 //! - [`advanced`]: what some providers need, such as [`ProviderAdapter`] and [`ClaimHandler`] for
 //!   several kinds of pools or own watches;
 //! - [`api`]: the kinds of the Cluster API IPAM contract, in the versions `v1beta1` and `v1beta2`;
+//! - [`references`]: finalizers with which an object keeps others that it uses;
 //! - [`controller`]: the crate `capi-ipam-controller` with manager, client, watches and patches.
 //!
 //! The rules come from the [IPAM provider contract] of Cluster API.
@@ -134,11 +135,16 @@ mod repair;
 mod restore;
 mod selection;
 mod setup;
+mod status_rate;
 mod status_writer;
 mod sweep;
+mod testing;
+mod transitions;
 mod verification;
 mod verify;
 mod waiting_claims;
+
+pub mod references;
 
 pub use capi_ipam_contract as api;
 pub use capi_ipam_controller as controller;
@@ -152,7 +158,8 @@ pub mod prelude {
     pub use crate::adapter::{Allocation, HandlerError, Released};
     pub use crate::claim::Claim;
     pub use crate::controller::manager::{self, Identity};
-    pub use crate::pools::{PoolProvider, WatchedPools};
+    pub use crate::options::PoolOptions;
+    pub use crate::pools::{PoolCounts, PoolProvider, PoolStatus, WatchedPools};
     pub use crate::reconciler::ClaimReconciler;
 }
 
@@ -171,4 +178,8 @@ pub mod advanced {
     };
     pub use crate::selection::Selection;
     pub use crate::setup::{ClaimReconcilerBuilder, ProviderSetup};
+    pub use crate::status_rate::{STATUS_INTERVAL, StatusLimiter};
+    pub use crate::transitions::{
+        changed_conditions, log_transitions, publish_rejected_status, publish_warnings,
+    };
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use capi_ipam_controller::retry::RetryPolicy;
+
 /// How the claims of a provider are reconciled. The defaults suit a provider with a backend outside
 /// of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,13 @@ pub struct ClaimOptions {
     /// How long one call of a [`ClaimHandler`](crate::advanced::ClaimHandler) may take. A call that takes
     /// longer is cancelled, and the attempt fails. Default: one minute.
     pub handler_timeout: Duration,
+    /// The delay after failed attempts, for a backend that must not be asked often. If many claims
+    /// fail, the longest delay grows with their number up to five minutes. `None`: from 50 ms to 10
+    /// seconds, and longer while the API server does not respond. Default: `None`.
+    pub retry: Option<RetryPolicy>,
+    /// How many claims are reconciled at the same time at most, if the flag `--concurrency` permits
+    /// more: for a backend that serves few requests at a time. Default: `None`.
+    pub concurrency: Option<u16>,
     /// In which time every bound claim is verified once ([`verify`]), spread evenly. `None`: a
     /// bound claim causes no call. Default: `None`.
     ///
@@ -33,16 +42,43 @@ pub struct ClaimOptions {
     pub allocate_before_finalizer: bool,
 }
 
+impl ClaimOptions {
+    /// How many claims are reconciled at the same time; `flag` is the value of `--concurrency`.
+    pub(crate) fn concurrency(&self, flag: u16) -> u16 {
+        self.concurrency.map_or(flag, |limit| limit.min(flag))
+    }
+}
+
 impl Default for ClaimOptions {
     fn default() -> Self {
         Self {
             resync_interval: Duration::from_secs(30),
             restored_claim_timeout: Duration::from_hours(1),
             handler_timeout: Duration::from_mins(1),
+            retry: None,
+            concurrency: None,
             verify_interval: None,
             allocate_before_finalizer: false,
         }
     }
+}
+
+/// What [`WatchedPools`](crate::prelude::WatchedPools) does for the pools themselves. By default
+/// nothing: it only watches them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolOptions {
+    /// The finalizer of a pool, such as `example.com/protect-pool`: a pool that is deleted stays
+    /// until a list shows no IPAddress of it. [`WatchedPools::with_options`] describes what this
+    /// does not cover. It is added before the first address of the pool is allocated. Needs `update`
+    /// and `patch` on the pools. Default: `None`.
+    ///
+    /// [`WatchedPools::with_options`]: crate::prelude::WatchedPools::with_options
+    pub finalizer: Option<&'static str>,
+    /// Whether the status of a pool is written: its kind has a [`PoolStatus`] and the status
+    /// subresource. Needs `patch` on the status of the pools. Default: `false`.
+    ///
+    /// [`PoolStatus`]: crate::prelude::PoolStatus
+    pub status: bool,
 }
 
 /// How abandoned objects, such as IPAddresses without a claim, are released.

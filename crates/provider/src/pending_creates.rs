@@ -10,7 +10,7 @@ use capi_ipam_controller::client::{CallError, REQUEST_TIMEOUT};
 use capi_ipam_controller::expiring_map::ExpiringMap;
 use parking_lot::Mutex;
 
-use crate::api::{IPAddressClaim, Uid};
+use crate::api::{IPAddressClaim, PoolReference, Uid};
 
 /// How long after it was sent a create request may be applied. The API server stops at the timeout
 /// of the request; the rest is a margin for the network and for proxies.
@@ -21,7 +21,8 @@ const CREATE_EXPIRY: Duration = REQUEST_TIMEOUT.saturating_mul(3);
 pub(super) struct PendingCreates {
     /// The start of this process. The requests of earlier processes are unknown.
     started: Instant,
-    sent: Mutex<ExpiringMap<Uid, ()>>,
+    /// The namespace and the pool of each claim.
+    sent: Mutex<ExpiringMap<Uid, (String, PoolReference)>>,
 }
 
 impl PendingCreates {
@@ -40,11 +41,13 @@ impl PendingCreates {
         claim: &IPAddressClaim,
         creation: impl Future<Output = Result<T, CallError>>,
     ) -> Result<T, CallError> {
+        let namespace = claim.metadata.namespace.clone().unwrap_or_default();
+        let pool = (namespace, claim.spec.pool_ref.clone());
         let claim = uid(claim);
         let is_first = self
             .sent
             .lock()
-            .insert(claim, (), CREATE_EXPIRY, Instant::now())
+            .insert(claim, pool, CREATE_EXPIRY, Instant::now())
             .is_none();
         let created = creation.await;
         if is_first && !created.as_ref().is_err_and(CallError::outcome_is_unknown) {
@@ -55,8 +58,24 @@ impl PendingCreates {
 
     /// Returns whether an IPAddress of the claim may still be created.
     pub(super) fn may_still_apply(&self, claim: &IPAddressClaim, now: Instant) -> bool {
-        let is_new_process = now.saturating_duration_since(self.started) < CREATE_EXPIRY;
-        is_new_process || self.sent.lock().get(&uid(claim), now).is_some()
+        self.is_new_process(now) || self.sent.lock().get(&uid(claim), now).is_some()
+    }
+
+    /// Returns whether an IPAddress of a pool may still be created. `is_of_pool` is called with the
+    /// namespace and the pool of claims.
+    pub(super) fn may_still_apply_to(
+        &self,
+        is_of_pool: impl Fn(&str, &PoolReference) -> bool,
+        now: Instant,
+    ) -> bool {
+        let sent = self.sent.lock();
+        let mut pools = sent.values(now);
+        self.is_new_process(now) || pools.any(|(namespace, pool)| is_of_pool(namespace, pool))
+    }
+
+    /// Whether requests of an earlier process may still be applied.
+    fn is_new_process(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.started) < CREATE_EXPIRY
     }
 }
 
@@ -93,6 +112,9 @@ mod tests {
         let now = Instant::now();
         assert!(creates.may_still_apply(&a, now) && !creates.may_still_apply(&b, now));
         assert!(!creates.may_still_apply(&a, now + CREATE_EXPIRY));
+        assert!(creates.may_still_apply_to(|_, _| true, now));
+        assert!(!creates.may_still_apply_to(|_, _| false, now));
+        assert!(!creates.may_still_apply_to(|_, _| true, now + CREATE_EXPIRY));
     }
 
     #[tokio::test]

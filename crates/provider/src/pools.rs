@@ -6,7 +6,9 @@
 
 mod addresses;
 mod cache;
+mod controller;
 mod handler;
+mod status;
 
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -14,8 +16,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_controller::client::ResourceClient;
+use capi_ipam_controller::controller::{ControllerBuilder, Finalized, Trigger};
 use capi_ipam_controller::discovery::wait_for_kind;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::WatchSpec;
+use futures::FutureExt;
 use kube::core::{ApiResource, NamespaceResourceScope};
 use kube::{Client, Resource};
 use serde::Serialize;
@@ -23,14 +28,23 @@ use serde::de::DeserializeOwned;
 
 use self::addresses::PoolAddresses;
 use self::cache::{DeletedClaims, PoolCache};
+use self::controller::PoolReconciler;
 use self::handler::PoolHandler;
+pub use self::status::{PoolCounts, PoolStatus};
 use crate::adapter::{Allocation, HandlerError, PoolKind, ProviderAdapter, Released};
 use crate::api::IPAddressClaim;
 use crate::claim::Claim;
 use crate::contract::ContractClient;
 #[cfg(doc)]
 use crate::options::ClaimOptions;
+use crate::options::PoolOptions;
 use crate::setup::ProviderSetup;
+
+/// The number of pools that are reconciled concurrently.
+const POOL_CONCURRENCY: u16 = 4;
+
+/// Enqueues a pool.
+type EnqueuePool = Box<dyn Fn(NamespacedName) + Send + Sync>;
 
 /// Allocates and releases addresses of pools, which are objects of one kind. Served by
 /// [`WatchedPools`].
@@ -104,6 +118,12 @@ pub trait PoolProvider: Send + Sync + 'static {
     fn validate(&self, _pool: &Self::Pool) -> Result<(), String> {
         Ok(())
     }
+
+    /// The number of addresses of a pool, in use or not. With [`PoolOptions::status`] the status of
+    /// the pool has it, and the number of free addresses. Default: unknown.
+    fn capacity(&self, _pool: &Self::Pool) -> Option<u128> {
+        None
+    }
 }
 
 /// The adapter of a [`PoolProvider`].
@@ -113,9 +133,10 @@ pub struct WatchedPools<P: PoolProvider> {
     shared: Arc<Shared<P>>,
 }
 
-/// What the handlers of all claims share.
+/// What the handlers of all claims, and the controller of the pools, share.
 struct Shared<P: PoolProvider> {
     provider: P,
+    options: PoolOptions,
     client: Client,
     contract: ContractClient,
     pools: Arc<PoolCache<P::Pool>>,
@@ -126,31 +147,108 @@ impl<P: PoolProvider> WatchedPools<P> {
     /// Reconciles the claims for pools of the provider's kind, and watches the pools. Waits until
     /// the API server serves the kind.
     pub async fn new(setup: &mut ProviderSetup<'_>, provider: P) -> Self {
+        Self::with_options(setup, provider, PoolOptions::default()).await
+    }
+
+    /// Like [`Self::new`], with a finalizer or a status of the pools.
+    ///
+    /// The finalizer of a pool is removed after a list of the IPAddresses of its namespace has shown
+    /// none of the pool, and while this manager binds no claim of it. A claim without an IPAddress
+    /// gets no address of a pool that is being deleted, or that lacks the finalizer. An IPAddress
+    /// can outlive its pool if another manager, which selects other claims or pools, creates it
+    /// after the list, or if the API server applies a request after its deadline.
+    ///
+    /// Pools that this manager does not select (`--namespace`, `--watch-filter`) are not changed. A
+    /// paused pool keeps its finalizer, or the lack of it; its status says that it is paused.
+    pub async fn with_options(
+        setup: &mut ProviderSetup<'_>,
+        provider: P,
+        options: PoolOptions,
+    ) -> Self {
         let client = setup.manager.client.clone();
         let kind = ApiResource::erase::<P::Pool>(&());
         wait_for_kind(&client, &setup.manager.health, &kind, &[&kind.version]).await;
         setup.add_pools(PoolKind::of::<P::Pool>());
-        let pools = Arc::new(PoolCache::new(setup.trigger()));
-        let addresses = Arc::new(PoolAddresses::new(PoolKind::of::<P::Pool>()));
+        let is_reconciled = options != PoolOptions::default();
+        let controller: Option<ControllerBuilder<P::Pool>> =
+            is_reconciled.then(|| setup.manager.controller(&P::Pool::kind(&())));
+        let trigger = controller.as_ref().map(ControllerBuilder::trigger);
+        let pools = Arc::new(PoolCache::new(setup.trigger(), enqueue(trigger.clone())));
+        let kind = PoolKind::of::<P::Pool>();
+        let addresses = Arc::new(PoolAddresses::new(kind, enqueue(trigger)));
         setup.add_address_event_handler(Arc::clone(&addresses) as _);
         setup.add_claim_event_handler(Arc::new(DeletedClaims(Arc::clone(&pools))));
         let synced = setup.manager.health.register_watch(P::Pool::kind(&()));
         let api = setup.manager.watch_api::<P::Pool>(&());
-        let handler = Arc::clone(&pools) as _;
-        setup
-            .controller
-            .watch(WatchSpec::new(api, (), handler, synced));
-        let contract = setup.contract.clone();
+        let main = WatchSpec::new(api, (), Arc::clone(&pools) as _, synced.clone());
+        let shared = Arc::new(Shared {
+            provider,
+            options,
+            client,
+            contract: setup.contract.clone(),
+            pools,
+            addresses,
+        });
+        match controller {
+            None => setup.controller.watch(main),
+            Some(controller) => {
+                setup.controller.wait_for(synced);
+                start_controller(setup, controller, main, &shared);
+            }
+        }
+        Self { shared }
+    }
+
+    /// The adapter for a test of the provider, without watches: each pool is read. See
+    /// [`ClaimReconciler::for_test`](crate::prelude::ClaimReconciler::for_test).
+    pub fn for_test(provider: P, client: &Client) -> Self {
+        let trigger = ControllerBuilder::<_, ()>::new("claims").trigger();
+        let kind = PoolKind::of::<P::Pool>();
+        let shared = Shared {
+            provider,
+            options: PoolOptions::default(),
+            contract: ContractClient::with_newest_versions(client),
+            client: client.clone(),
+            pools: Arc::new(PoolCache::new(trigger, Box::new(|_| {}))),
+            addresses: Arc::new(PoolAddresses::new(kind, Box::new(|_| {}))),
+        };
         Self {
-            shared: Arc::new(Shared {
-                provider,
-                client,
-                contract,
-                pools,
-                addresses,
-            }),
+            shared: Arc::new(shared),
         }
     }
+}
+
+/// Enqueues pools, if they have a controller.
+fn enqueue<K: 'static>(trigger: Option<Trigger<K>>) -> EnqueuePool {
+    match trigger {
+        Some(trigger) => Box::new(move |pool| trigger.enqueue(pool)),
+        None => Box::new(|_| {}),
+    }
+}
+
+/// Starts the controller of the pools. It reconciles nothing before the IPAddresses are listed.
+fn start_controller<P: PoolProvider>(
+    setup: &mut ProviderSetup<'_>,
+    mut controller: ControllerBuilder<P::Pool>,
+    main: WatchSpec<P::Pool>,
+    shared: &Arc<Shared<P>>,
+) {
+    controller.wait_for(setup.addresses_synced.clone());
+    let reconciler = PoolReconciler::new(Arc::clone(shared), setup);
+    let stop = setup.manager.stop.clone();
+    let task = match shared.options.finalizer {
+        Some(finalizer) => {
+            let reconciler = Arc::new(Finalized::new(reconciler, finalizer));
+            controller
+                .run(main, POOL_CONCURRENCY, stop, reconciler)
+                .boxed()
+        }
+        None => controller
+            .run(main, POOL_CONCURRENCY, stop, Arc::new(reconciler))
+            .boxed(),
+    };
+    let name = format!("the controller of {}", P::Pool::kind(&()));
+    setup.manager.add(name, task);
 }
 
 impl<P: PoolProvider> Shared<P> {

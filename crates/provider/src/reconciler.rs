@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::error_chain;
-use capi_ipam_controller::controller::{Action, Attempt, Cause, Reconciler};
+use capi_ipam_controller::controller::{Action, Attempt, Cause, Failure, Reconciler};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::log_limit::RepetitionLimit;
@@ -19,7 +19,7 @@ use capi_ipam_protocol::decision::{
 use kube::ResourceExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, field};
+use tracing::{Span, debug, field};
 
 use crate::adapter::{ClaimHandler, HandlerError, PoolView, ProviderAdapter};
 use crate::api::{IPAddressClaim, Uid, conditions, is_paused, names};
@@ -53,7 +53,7 @@ pub struct ClaimReconciler<A: ProviderAdapter> {
     pub(super) backoff: Arc<ClaimBackoff>,
     pub(super) filter: Arc<ClaimFilter>,
     pub(super) expectations: Expectations,
-    pub(super) pending_creates: PendingCreates,
+    pub(super) pending_creates: Arc<PendingCreates>,
     /// `None` if bound claims are not verified.
     pub(super) verification: Option<Arc<Verification>>,
     pub(super) metrics: ClaimMetrics,
@@ -207,7 +207,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 traces::set_parent(&span, claim.metadata.annotations.as_ref());
                 let bind = self.bind(claim, &pool, &mut handler, &mut attempt.state.messages);
                 let bound = traces::in_span(span.clone(), bind).await;
-                span.record("outcome", traces::outcome(&bound));
+                span.record("outcome", Action::outcome(&bound));
                 match bound {
                     Err(ReconcileError::Handler(error)) => {
                         self.handle_error(claim, attempt, error).await
@@ -235,7 +235,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                         .await
                 };
                 let released = traces::in_span(span.clone(), release).await;
-                span.record("outcome", traces::outcome(&released));
+                span.record("outcome", Action::outcome(&released));
                 released
             }
         }
@@ -282,12 +282,45 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         if self.is_stale(&claim) {
             return Ok(Action::Requeue(EXPECTATION_TTL));
         }
+        self.reconcile_current(&claim, attempt).await
+    }
+
+    fn on_error(&self, claim: &IPAddressClaim, _: &Attempt<()>, _: &Failure<'_, ReconcileError>) {
+        self.backoff.record_failure(claim);
+    }
+
+    /// Only what changes something has a span.
+    fn span(&self, _: &IPAddressClaim, _: &Attempt<AttemptState>) -> Span {
+        Span::none()
+    }
+
+    fn retry(&self, error: &ReconcileError, failures: u32) -> Retry {
+        if error.is_unserializable() {
+            return Retry::GiveUp;
+        }
+        let delay = self.backoff.delay(failures, error);
+        let is_contention = error.is_conflict() && failures <= MAX_UNREPORTED_CONFLICTS;
+        Retry::After(if is_contention {
+            delay.min(CONFLICT_RETRY_DELAY)
+        } else {
+            delay
+        })
+    }
+}
+
+impl<A: ProviderAdapter> ClaimReconciler<A> {
+    /// Reconciles a claim of this provider in its latest state, as far as this process knows.
+    pub(super) async fn reconcile_current(
+        &self,
+        claim: &Arc<IPAddressClaim>,
+        attempt: &mut Attempt<AttemptState>,
+    ) -> Result<Action, ReconcileError> {
         let started = Instant::now();
-        let error = match self.sync(&claim, attempt).await {
+        let error = match self.sync(claim, attempt).await {
             Err(error) => error,
             ended => {
                 attempt.state.record_no_conflict();
-                self.backoff.forget(&claim);
+                self.backoff.forget(claim);
                 return ended;
             }
         };
@@ -308,24 +341,10 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
             attempt.failures >= MAX_UNREPORTED_FAILURES
                 || started.elapsed() >= MAX_UNREPORTED_ATTEMPT
         };
-        self.backoff.record_failure(&claim);
         if is_reported {
-            self.report_failure(&claim, attempt, &error).await;
+            self.report_failure(claim, attempt, &error).await;
         }
         Err(error)
-    }
-
-    fn retry(&self, error: &ReconcileError, failures: u32) -> Retry {
-        if error.is_unserializable() {
-            return Retry::GiveUp;
-        }
-        let delay = self.backoff.delay(failures, error);
-        let is_contention = error.is_conflict() && failures <= MAX_UNREPORTED_CONFLICTS;
-        Retry::After(if is_contention {
-            delay.min(CONFLICT_RETRY_DELAY)
-        } else {
-            delay
-        })
     }
 }
 

@@ -16,6 +16,7 @@
 
 mod origin;
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::controller::Action;
@@ -25,7 +26,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use self::origin::{Origin, origin};
-use crate::adapter::ProviderAdapter;
+use crate::adapter::{Allocation, ProviderAdapter};
 use crate::api::conditions::{self, Condition};
 use crate::api::{ContractVersion, IPAddressClaim, names};
 use crate::claim_conditions::{ClaimConditions, waits_for_free_address};
@@ -201,7 +202,17 @@ pub(super) fn end_wait(version: ContractVersion, claim: &mut IPAddressClaim, now
     }
 }
 
-/// Removes the report of a claim whose IPAddress was restored.
+/// Whether a user has chosen the address of a claim, by a reservation or by the annotation of the
+/// claim. Then it is the one that its machine has.
+pub(super) fn is_chosen(claim: &IPAddressClaim, allocation: &Allocation) -> bool {
+    let requested = claim.requested_address();
+    let requested = requested.and_then(|text| text.trim().parse::<IpAddr>().ok());
+    allocation.is_promised
+        || requested
+            .is_some_and(|requested| requested.to_canonical() == allocation.address.to_canonical())
+}
+
+/// Removes the report of a claim that has the address that it had before the restore.
 pub(super) fn confirm_restored(version: ContractVersion, claim: &mut IPAddressClaim) {
     if let Some(status) = claim.status.as_mut() {
         conditions::remove(
@@ -277,6 +288,24 @@ mod tests {
     fn waiting(version: ContractVersion, claim: &IPAddressClaim) -> IPAddressClaim {
         let status = ClaimConditions::awaiting_address("2026-01-01T01:00:00Z".parse().unwrap());
         status.apply_to(version, claim, clock::now())
+    }
+
+    #[test]
+    fn address_is_chosen_by_a_reservation_or_by_a_request() {
+        let mut restored = claim(&json!({}));
+        let allocation = Allocation::new([10, 0, 0, 7], 24);
+        assert!(!is_chosen(&restored, &allocation));
+        let promised = Allocation {
+            is_promised: true,
+            ..allocation.clone()
+        };
+        assert!(is_chosen(&restored, &promised));
+        for (text, is_requested) in [("10.0.0.7", true), ("10.0.0.8", false), ("x", false)] {
+            restored
+                .annotations_mut()
+                .insert(names::REQUESTED_ADDRESS.to_owned(), text.to_owned());
+            assert_eq!(is_chosen(&restored, &allocation), is_requested, "{text}");
+        }
     }
 
     /// The status that shows the restore is replaced by the report of the wait, and that one by

@@ -39,6 +39,11 @@ impl Selection {
             && self.selector.matches(object.labels())
     }
 
+    /// Returns whether this process reconciles all objects, and no other one is needed.
+    pub fn is_everything(&self) -> bool {
+        self.namespaces.is_empty() && self.watch_filter.is_empty() && self.selector.selects_all()
+    }
+
     /// Returns whether this process reconciles objects in this namespace; `None` stands for
     /// cluster-scoped objects.
     pub fn includes_namespace(&self, namespace: Option<&str>) -> bool {

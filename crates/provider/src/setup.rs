@@ -44,6 +44,7 @@ pub struct ProviderSetup<'a> {
     /// Becomes ready when the addresses have been listed once.
     pub addresses_synced: ReadinessGate,
     pub(super) clusters: Arc<Clusters>,
+    pub(super) pending_creates: Arc<PendingCreates>,
     pools: Vec<PoolKind>,
     address_event_handlers: Vec<Arc<dyn EventHandler<IPAddress>>>,
     claim_event_handlers: Vec<Arc<dyn EventHandler<IPAddressClaim>>>,
@@ -97,6 +98,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             pools: Vec::new(),
             options: ClaimOptions::default(),
             sweep: None,
+            extensions: Vec::new(),
             adapter: PhantomData,
         }
     }
@@ -109,10 +111,14 @@ pub struct ClaimReconcilerBuilder<'a, A> {
     pools: Vec<PoolKind>,
     options: ClaimOptions,
     sweep: Option<SweepOptions>,
+    extensions: Vec<Extension<'a>>,
     adapter: PhantomData<fn() -> A>,
 }
 
-impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
+/// Extends the controller of claims.
+type Extension<'a> = Box<dyn FnOnce(&mut ControllerBuilder<IPAddressClaim, CompactClaim>) + 'a>;
+
+impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
     /// Reconciles the claims for pools of this kind. Call it once for each kind, apart from that of
     /// [`WatchedPools`](crate::prelude::WatchedPools).
     pub fn pools(mut self, kind: PoolKind) -> Self {
@@ -141,6 +147,53 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         self
     }
 
+    /// Extends the controller of claims before it starts: with watches of other kinds, whose
+    /// handlers enqueue claims, and with gates that claims wait for. Can be called several times.
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    ///
+    /// use capi_ipam_provider::api::IPAddressClaim;
+    /// use capi_ipam_provider::controller::controller::Trigger;
+    /// use capi_ipam_provider::controller::manager::{BoxError, Manager};
+    /// use capi_ipam_provider::controller::namespaced_name::NamespacedName;
+    /// use capi_ipam_provider::controller::watch::{EventHandler, WatchSpec};
+    /// use capi_ipam_provider::prelude::*;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    ///
+    /// /// A claim is reconciled again when the ConfigMap of its name changes.
+    /// struct Records(Trigger<IPAddressClaim>);
+    ///
+    /// impl EventHandler<ConfigMap> for Records {
+    ///     fn apply(&self, record: &ConfigMap) {
+    ///         self.0.enqueue(NamespacedName::of(&record.metadata));
+    ///     }
+    ///
+    ///     fn delete(&self, record: &ConfigMap) {
+    ///         self.apply(record);
+    ///     }
+    /// }
+    ///
+    /// async fn start<P: PoolProvider>(manager: &mut Manager, provider: P) -> Result<(), BoxError> {
+    ///     let api = manager.watch_api::<ConfigMap>(&());
+    ///     let synced = manager.health.register_watch("ConfigMap");
+    ///     ClaimReconciler::builder(manager)
+    ///         .controller(|claims| {
+    ///             let records = Arc::new(Records(claims.trigger()));
+    ///             claims.watch(WatchSpec::new(api, (), records, synced));
+    ///         })
+    ///         .build(async |setup| Ok(WatchedPools::new(setup, provider).await))
+    ///         .await
+    /// }
+    /// ```
+    pub fn controller(
+        mut self,
+        extend: impl FnOnce(&mut ControllerBuilder<IPAddressClaim, CompactClaim>) + 'a,
+    ) -> Self {
+        self.extensions.push(Box::new(extend));
+        self
+    }
+
     /// Adds the controller of claims to the manager. Waits until the API server serves the contract
     /// kinds, then calls `factory`, which creates the adapter and can add watches and services to
     /// the setup.
@@ -165,6 +218,7 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             pools,
             options,
             sweep,
+            extensions,
             ..
         } = self;
         let contract = ContractClient::discover(&manager.client, &manager.health).await;
@@ -173,9 +227,11 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         let claims_synced = manager.health.register_watch("IPAddressClaim");
         let addresses_synced = manager.health.register_watch("IPAddress");
         let clusters = Arc::new(Clusters::new(controller.trigger()));
+        let pending_creates = Arc::new(PendingCreates::new(Instant::now()));
         let mut setup = ProviderSetup {
             manager,
             clusters: Arc::clone(&clusters),
+            pending_creates: Arc::clone(&pending_creates),
             claims_synced: claims_synced.clone(),
             addresses_synced: addresses_synced.clone(),
             controller: &mut controller,
@@ -191,6 +247,9 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             mut claim_event_handlers,
             ..
         } = setup;
+        for extend in extensions {
+            extend(&mut controller);
+        }
         if pools.is_empty() {
             return Err(
                 "a controller of claims needs a kind of pools: call `pools` of its builder".into(),
@@ -217,7 +276,7 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             contract.ipam,
             manager.events.clone(),
         )));
-        let backoff = Arc::new(ClaimBackoff::default());
+        let backoff = Arc::new(ClaimBackoff::new(options.retry));
         claim_event_handlers.push(Arc::clone(&backoff) as _);
         let clusters_synced = manager.health.register_watch("Cluster");
         controller.watch(WatchSpec::<Cluster>::new(
@@ -268,12 +327,13 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             backoff,
             filter,
             expectations: Expectations::default(),
-            pending_creates: PendingCreates::new(Instant::now()),
+            pending_creates,
             verification: verification.clone().map(|(verification, _)| verification),
             metrics: ClaimMetrics::of(&manager.metrics),
             waiting_log: RepetitionLimit::default(),
         });
-        let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
+        let concurrency = options.concurrency(manager.options.concurrency);
+        let stop = manager.stop.clone();
         if let Some(options) = sweep {
             let claims = ClaimCache {
                 store: controller.store(),

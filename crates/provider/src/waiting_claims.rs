@@ -64,6 +64,11 @@ impl WaitingClaims {
         Some(claim)
     }
 
+    /// Returns whether a claim waits for an object.
+    pub(super) fn is_awaited(&self, object: &NamespacedName) -> bool {
+        self.by_object.contains_key(object)
+    }
+
     /// Returns whether no claim waits.
     pub(super) fn is_empty(&self) -> bool {
         self.awaited.is_empty()

@@ -28,6 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 pub use self::definitions::definitions_in;
@@ -502,4 +503,26 @@ fn random_token() -> String {
 fn write_file(path: &Path, content: &[u8]) {
     fs::write(path, content)
         .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+}
+
+/// The content of a kubeconfig with its certificate in place of the name of a file, as another
+/// machine can use it.
+///
+/// # Panics
+/// When the file or the certificate cannot be read.
+pub fn embedded_kubeconfig(path: &Path) -> String {
+    let text = fs::read_to_string(path).expect("the kubeconfig can be read");
+    let mut content: Value = serde_json::from_str(&text).expect("the kubeconfig is JSON");
+    for cluster in content["clusters"].as_array_mut().into_iter().flatten() {
+        let Some(cluster) = cluster["cluster"].as_object_mut() else {
+            continue;
+        };
+        if let Some(file) = cluster.remove("certificate-authority") {
+            let file = file.as_str().expect("it is a path");
+            let pem = fs::read(file).expect("the certificate can be read");
+            let data = serde_json::to_value(ByteString(pem)).expect("bytes are JSON");
+            cluster.insert("certificate-authority-data".to_owned(), data);
+        }
+    }
+    content.to_string()
 }

@@ -9,6 +9,7 @@
 //! - [`control_plane`]: etcd and kube-apiserver for one test, with options, an audit log and
 //!   restarts;
 //! - [`manager`]: the program of a provider as a separate process, with its probes and its log;
+//! - [`nats`]: nats-server, one node or a cluster of three, with faults;
 //! - [`consumer`]: creates claims, addresses and Clusters, and waits for results;
 //! - [`proxy`]: a server between a program and the API server, for faults;
 //! - [`wait`], [`patience`]: polling, with limits that are longer on a busy machine;
@@ -63,6 +64,7 @@ pub mod conformance;
 pub mod consumer;
 pub mod control_plane;
 pub mod manager;
+pub mod nats;
 pub mod patience;
 pub mod ports;
 pub mod process;

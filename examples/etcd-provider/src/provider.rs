@@ -2,12 +2,14 @@
 
 use std::collections::HashSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use capi_ipam_provider::prelude::*;
 use ipnet::IpNet;
 use kube::CustomResource;
 
 use crate::store::{Record, Store};
+use crate::vlans::Vlans;
 
 /// The label of an IPAddress with the revision of etcd at which its address was allocated.
 const REVISION_LABEL: &str = "etcd-provider.example.com/revision";
@@ -20,15 +22,20 @@ const REVISION_LABEL: &str = "etcd-provider.example.com/revision";
 #[serde(rename_all = "camelCase")]
 pub struct EtcdPoolSpec {
     /// The subnet in CIDR notation, such as `10.0.0.0/24`.
-    subnet: String,
+    pub(crate) subnet: String,
     /// The gateway of the subnet, which is not allocated.
     gateway: Option<IpAddr>,
+    /// The VLAN of the subnet, in the namespace of the pool. No address is allocated before it is
+    /// ready.
+    pub(crate) vlan: Option<String>,
 }
 
 /// Allocates the lowest free address of a pool.
 pub struct EtcdProvider {
     /// The record of allocated addresses.
-    pub store: Store,
+    pub store: Arc<Store>,
+    /// The VLANs of pools.
+    pub vlans: Vlans,
 }
 
 fn subnet(pool: &EtcdPool) -> Result<IpNet, String> {
@@ -61,6 +68,7 @@ impl PoolProvider for EtcdProvider {
         let wanted = if let Some(own) = own {
             own
         } else {
+            self.vlans.require(pool).await?;
             let used: HashSet<IpAddr> = self.store.addresses(&key).await?.into_iter().collect();
             let is_free =
                 |address: &IpAddr| pool.spec.gateway != Some(*address) && !used.contains(address);

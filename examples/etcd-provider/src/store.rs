@@ -10,6 +10,7 @@
 //! etcd deletes the tombstone after an hour, with its lease.
 
 use std::net::IpAddr;
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use capi_ipam_provider::prelude::HandlerError;
@@ -17,6 +18,9 @@ use etcd_client::{
     Client, Compare, CompareOp, ConnectOptions, Error, GetOptions, PutOptions, Txn, TxnOp,
     TxnOpResponse,
 };
+
+/// The folder of all keys.
+const ROOT: &str = "/capi-ipam/";
 
 /// The longest time for one request. A request that takes longer may still be applied.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -31,9 +35,10 @@ const TOMBSTONE_LIFETIME: i64 = 60 * 60;
 /// address, then a tombstone.
 const MAX_ROUNDS: usize = 3;
 
-/// A client of etcd.
+/// A connection to etcd.
 pub struct Store {
-    client: Client,
+    /// `None` after the connection is closed.
+    client: RwLock<Option<Client>>,
 }
 
 /// The result of an allocation.
@@ -51,11 +56,11 @@ pub enum Record {
 }
 
 fn address_key(pool: &str, address: IpAddr) -> String {
-    format!("/capi-ipam/{pool}/addresses/{address}")
+    format!("{ROOT}{pool}/addresses/{address}")
 }
 
 fn claim_key(pool: &str, uid: &str) -> String {
-    format!("/capi-ipam/{pool}/claims/{uid}")
+    format!("{ROOT}{pool}/claims/{uid}")
 }
 
 fn failed(operation: &'static str) -> impl FnOnce(Error) -> HandlerError {
@@ -67,19 +72,34 @@ fn text(bytes: &[u8]) -> String {
 }
 
 impl Store {
-    /// Creates a client. Connects when the first request is sent.
+    /// Connects to etcd, and checks that it answers.
     pub async fn connect(endpoints: &[String]) -> Result<Self, Error> {
         let options = ConnectOptions::new()
             .with_connect_timeout(TIMEOUT)
             .with_timeout(TIMEOUT);
+        let client = Client::connect(endpoints, Some(options)).await?;
+        // The client connects when it sends its first request.
+        client.kv_client().get(ROOT, None).await?;
         Ok(Self {
-            client: Client::connect(endpoints, Some(options)).await?,
+            client: RwLock::new(Some(client)),
         })
+    }
+
+    /// Closes the connection. Later requests fail.
+    pub fn close(&self) {
+        let mut client = self.client.write().unwrap_or_else(PoisonError::into_inner);
+        *client = None;
+    }
+
+    fn client(&self) -> Result<Client, HandlerError> {
+        let client = self.client.read().unwrap_or_else(PoisonError::into_inner);
+        let closed = || HandlerError::transient("cannot reach etcd", "the connection is closed");
+        client.clone().ok_or_else(closed)
     }
 
     async fn get(&self, key: String) -> Result<Option<String>, HandlerError> {
         let response = self
-            .client
+            .client()?
             .kv_client()
             .get(key, None)
             .await
@@ -106,10 +126,10 @@ impl Store {
 
     /// All allocated addresses of a pool.
     pub async fn addresses(&self, pool: &str) -> Result<Vec<IpAddr>, HandlerError> {
-        let folder = format!("/capi-ipam/{pool}/addresses/");
+        let folder = format!("{ROOT}{pool}/addresses/");
         let options = GetOptions::new().with_prefix().with_keys_only();
         let found = self
-            .client
+            .client()?
             .kv_client()
             .get(folder.as_str(), Some(options))
             .await
@@ -146,7 +166,7 @@ impl Store {
             .and_then(put)
             .or_else(read);
         let response = self
-            .client
+            .client()?
             .kv_client()
             .txn(transaction)
             .await
@@ -199,7 +219,7 @@ impl Store {
             .when([is_free, names_it])
             .and_then([TxnOp::put(key, uid, None)]);
         let response = self
-            .client
+            .client()?
             .kv_client()
             .txn(transaction)
             .await
@@ -222,7 +242,7 @@ impl Store {
         let mut lease = None;
         for _ in 0..MAX_ROUNDS {
             let found = self
-                .client
+                .client()?
                 .kv_client()
                 .get(claim_key.as_str(), None)
                 .await
@@ -257,7 +277,7 @@ impl Store {
                 Compare::mod_revision(claim_key.as_str(), CompareOp::Equal, revision);
             let transaction = Txn::new().when([is_unchanged]).and_then(changes);
             let response = self
-                .client
+                .client()?
                 .kv_client()
                 .txn(transaction)
                 .await
@@ -274,7 +294,7 @@ impl Store {
     /// Creates the lease of a tombstone.
     async fn grant_lease(&self) -> Result<i64, HandlerError> {
         let granted = self
-            .client
+            .client()?
             .lease_client()
             .grant(TOMBSTONE_LIFETIME, None)
             .await;

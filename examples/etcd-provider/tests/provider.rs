@@ -8,6 +8,8 @@
 
 mod relay;
 
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
 use capi_ipam_provider::api::names;
@@ -15,9 +17,12 @@ use capi_ipam_testing::conformance::{self, Pool, Provider};
 use capi_ipam_testing::consumer::{Consumer, ready};
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options};
 use capi_ipam_testing::manager::Manager;
+use capi_ipam_testing::ports::free_port;
 use capi_ipam_testing::wait::eventually;
 use etcd_client::{Client, GetOptions};
-use kube::ResourceExt;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, ResourceExt};
 use relay::{Mode, Relay};
 use serde_json::json;
 
@@ -161,6 +166,17 @@ impl Environment {
         claim.uid().expect("it has a uid")
     }
 
+    /// Waits until a claim reports a message that contains a text.
+    async fn wait_for_message(&self, claim: &str, text: &str) {
+        eventually(&format!("{claim} reports {text:?}"), || async {
+            let claim = self.consumer.claims().get(claim).await.ok().flatten()?;
+            ready(&claim)
+                .message
+                .filter(|message| message.contains(text))
+        })
+        .await;
+    }
+
     async fn wait_for_event(&self, claim: &str, reason: &str) {
         eventually(
             &format!("an event on {claim} has the reason {reason}"),
@@ -238,6 +254,113 @@ async fn drift_is_detected() {
     })
     .await;
     assert!(!env.manager.was_forbidden());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreachable_backend_ends_the_program_at_its_start() {
+    let mut env = Environment::start().await;
+    env.create_claim("a").await;
+    env.consumer.wait_for_address("a").await;
+    // With SIGTERM.
+    env.manager.stop();
+    let status = env.manager.exit_status().expect("it has exited");
+    assert!(status.success(), "{}", env.manager.log());
+
+    env.relay.set(Mode::Closed);
+    let mut manager = start_manager(&env.plane, &env.relay.url());
+    let exited = "the program ends";
+    let status = eventually(exited, || std::future::ready(manager.exit_status())).await;
+    assert!(!status.success());
+    let log = manager.log();
+    let last = log.lines().last().unwrap_or_default();
+    let expected = "error: cannot set up the program: cannot initialize the connection to etcd: ";
+    assert!(last.starts_with(expected), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_have_prefix_and_buckets_of_the_program() {
+    let plane = ControlPlane::start(Options::default(), &Installation::of(CRD));
+    let port = free_port();
+    let endpoint = format!("--etcd-endpoint={}", plane.etcd_url());
+    let diagnostics = format!("--diagnostics-address=127.0.0.1:{port}");
+    let flags = [&endpoint, &diagnostics, "--insecure-diagnostics"];
+    let manager = Manager::start_program(&plane, PROGRAM.as_ref(), plane.kubeconfig(), &flags);
+    manager.wait_until_ready();
+    let response = get(port, "/metrics");
+    let series = "\netcd_provider_controller_reconcile_seconds_bucket{le=\"10.0\",\
+                  controller=\"claims\",outcome=\"success\"} ";
+    assert!(response.contains(series), "{response}");
+}
+
+/// The response to a request.
+fn get(port: u16, path: &str) -> String {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it is served");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream
+        .write_all(request.as_bytes())
+        .expect("it can be sent");
+    let mut response = String::new();
+    stream
+        .read_to_string(&mut response)
+        .expect("it is answered");
+    response
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn vlan_of_a_pool_is_kept_and_must_be_ready() {
+    let env = Environment::start().await;
+    let metadata = |name: &str| json!({"name": name, "namespace": env.consumer.namespace});
+    let spec = json!({"subnet": "10.7.0.0/29", "vlan": "v10"});
+    let pool = json!({"apiVersion": "example.com/v1", "kind": "EtcdPool",
+        "metadata": metadata("pool"), "spec": spec});
+    env.plane.kubectl_apply(&pool.to_string());
+    env.create_claim("a").await;
+    env.wait_for_message("a", "Vlan v10 does not exist").await;
+
+    let vlan = json!({"apiVersion": "example.com/v1", "kind": "Vlan",
+        "metadata": metadata("v10"), "spec": {"id": 10}});
+    env.plane.kubectl_apply(&vlan.to_string());
+    env.wait_for_message("a", "is not ready: it has no condition Ready")
+        .await;
+    let kind =
+        |kind: &str| ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", kind));
+    let api = |name| -> Api<DynamicObject> {
+        Api::namespaced_with(
+            env.consumer.client.clone(),
+            &env.consumer.namespace,
+            &kind(name),
+        )
+    };
+    let vlans = api("Vlan");
+    let ready = json!({"type": "Ready", "status": "True", "reason": "Configured", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1});
+    let status = Patch::Merge(json!({"status": {"conditions": [ready]}}));
+    let parameters = PatchParams::default();
+    let written = vlans.patch_status("v10", &parameters, &status).await;
+    written.expect("the status can be written");
+    env.consumer.wait_for_address("a").await;
+
+    let larger = pool.to_string().replace("10.7.0.0/29", "10.7.0.0/28");
+    env.plane.kubectl_apply(&larger);
+    env.manager.wait_for_log("the subnet has changed");
+
+    let deletion = DeleteParams::default();
+    vlans
+        .delete("v10", &deletion)
+        .await
+        .expect("it can be deleted");
+    env.create_claim("b").await;
+    env.wait_for_message("b", "being deleted; it is used by EtcdPool pool")
+        .await;
+    api("EtcdPool")
+        .delete("pool", &deletion)
+        .await
+        .expect("it can be deleted");
+    eventually("the VLAN is gone", || async {
+        let found = vlans.get_opt("v10").await.expect("it can be read");
+        found.is_none().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -369,13 +492,8 @@ async fn claim_with_a_tombstone_gets_no_address() {
         .await
         .expect("etcd answers");
     env.relay.set(Mode::Open);
-    eventually("the claim reports that it was released", || async {
-        let claim = env.consumer.claims().get("a").await.ok().flatten()?;
-        ready(&claim)
-            .message
-            .filter(|message| message.contains("the claim was released in etcd"))
-    })
-    .await;
+    env.wait_for_message("a", "the claim was released in etcd")
+        .await;
     env.etcd.delete(key, None).await.expect("etcd answers");
     env.consumer.wait_for_address("a").await;
 }

@@ -15,6 +15,7 @@ use kube::{Api, Client, CustomResource};
     CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 #[kube(group = "example.com", version = "v1", kind = "ListPool", namespaced)]
+#[kube(status = "PoolStatus")]
 struct ListPoolSpec {
     addresses: Vec<IpAddr>,
     prefix: u8,
@@ -92,6 +93,10 @@ impl PoolProvider for ListProvider {
         .await?;
         Ok(Released::Now)
     }
+
+    fn capacity(&self, pool: &ListPool) -> Option<u128> {
+        pool.spec.addresses.len().try_into().ok()
+    }
 }
 
 fn main() -> ExitCode {
@@ -102,8 +107,12 @@ fn main() -> ExitCode {
                 client: manager.client.clone(),
                 flags: flags.clone(),
             };
+            let options = PoolOptions {
+                finalizer: Some("example.com/protect-pool"),
+                status: true,
+            };
             ClaimReconciler::builder(manager)
-                .build(async |setup| Ok(WatchedPools::new(setup, provider).await))
+                .build(async |setup| Ok(WatchedPools::with_options(setup, provider, options).await))
                 .await
         },
     )

@@ -89,6 +89,7 @@ async fn example_provider_binds_and_releases_claims() {
     consumer.wait_for_address("d").await;
     release(&consumer, "b").await;
     let uid = release(&consumer, "d").await;
+    deleted_pool_outlives_its_addresses(&control_plane, &consumer).await;
     let record = control_plane.kubectl(&[
         "-n",
         namespace,
@@ -98,6 +99,25 @@ async fn example_provider_binds_and_releases_claims() {
         "-o=jsonpath={.data}",
     ]);
     assert_eq!(record, json!({ "released": uid }).to_string());
+}
+
+/// The pool `second` has one address, which the claim `early` has.
+async fn deleted_pool_outlives_its_addresses(control_plane: &ControlPlane, consumer: &Consumer) {
+    let namespace = format!("--namespace={}", consumer.namespace);
+    let pool = ["listpools", "second", &namespace];
+    let wait = |condition: &str| {
+        let condition = format!("--for={condition}");
+        control_plane.kubectl(&[&["wait"][..], &pool, &[&condition, "--timeout=60s"]].concat());
+    };
+    wait("condition=Ready");
+    wait("condition=Exhausted");
+    wait("jsonpath={.status.ipAddresses.used}=1");
+    wait("jsonpath={.status.ipAddresses.free}=0");
+    control_plane.kubectl(&[&["delete"][..], &pool, &["--wait=false"]].concat());
+    wait("condition=Ready=false");
+    consumer.wait_for_address("early").await;
+    release(consumer, "early").await;
+    wait("delete");
 }
 
 async fn claim(consumer: &Consumer, name: &str, pool: &str) {

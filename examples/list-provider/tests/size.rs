@@ -1,7 +1,7 @@
 //! The size of the example: what the author of a provider has to write.
 
 /// The maximum number of lines with content, including comments.
-const MAX_LINES: usize = 105;
+const MAX_LINES: usize = 115;
 
 #[test]
 fn example_is_short() {

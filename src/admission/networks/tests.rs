@@ -15,6 +15,7 @@ struct Cluster {
     incomplete: bool,
     network: NetworkView,
     changes: Vec<ScopeChange>,
+    lacks_registry: bool,
 }
 
 impl View for Cluster {
@@ -35,6 +36,9 @@ impl View for Cluster {
     }
     fn scope_changes(&self, _: &IPNetwork) -> Vec<ScopeChange> {
         self.changes.clone()
+    }
+    fn lacks_registry(&self, _: &str) -> bool {
+        self.lacks_registry
     }
     fn network(&self, name: &str) -> NetworkView {
         if name == "lab" {
@@ -167,6 +171,48 @@ fn network_in_use_is_deleted_only_with_annotation() {
         review_request("DELETE", &unreadable, &Value::Null, &with_pools),
         Ok(Vec::new())
     );
+}
+
+#[test]
+fn network_without_its_registry_is_warned_about() {
+    let spec = json!({"blocks": {"registry": "site", "size": 64}});
+    assert_eq!(review_spec(&spec, &Cluster::default()), Ok(Vec::new()));
+    let view = Cluster {
+        lacks_registry: true,
+        ..Cluster::default()
+    };
+    let warnings = review_spec(&spec, &view).unwrap();
+    let expected = "spec.blocks.registry: IPRegistry site does not exist; until it is created, no block is taken, and claims \
+                    wait";
+    assert_eq!(warnings, [expected]);
+    assert_eq!(review_spec(&json!({}), &view), Ok(Vec::new()));
+}
+
+#[test]
+fn end_of_shared_blocks_is_warned_about() {
+    let view = Cluster::default();
+    for (held, when) in [
+        (json!(null), "from now on"),
+        (
+            json!({"held": 1, "spare": 0, "others": 2, "conflicts": 0}),
+            "when its block is returned",
+        ),
+        (
+            json!({"held": 3, "spare": 0, "others": 0, "conflicts": 0}),
+            "when its 3 blocks are returned",
+        ),
+    ] {
+        let mut old = network(&json!({"blocks": {"registry": "site", "size": 64}}));
+        old["status"] = json!({"pools": 1, "total": 0, "used": 0, "free": 0, "blocks": held});
+        let warnings = review_request("UPDATE", &old, &network(&json!({})), &view).unwrap();
+        let expected = format!(
+            "spec.blocks: {when}, the pools of the network allocate all their addresses, also those that other management \
+             clusters allocate; remove the shared ranges from the pools first"
+        );
+        assert!(expected.len() < 256, "clients show the first 256 bytes");
+        assert_eq!(warnings, [expected]);
+        assert_eq!(review_request("UPDATE", &old, &old, &view), Ok(Vec::new()));
+    }
 }
 
 #[test]

@@ -18,6 +18,8 @@ struct Cluster {
     networks: HashMap<&'static str, u8>,
     /// The scope of the pool, if it exists.
     scope: Option<Scope>,
+    /// The length of the blocks that all networks share.
+    shared_length: Option<u8>,
 }
 
 impl View for Cluster {
@@ -70,6 +72,9 @@ impl View for Cluster {
     }
     fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         None
+    }
+    fn shared_block_length(&self, _: &str, _: Family) -> Option<u8> {
+        self.shared_length
     }
     fn owners(&self, _: &Slot) -> Vec<NamespacedName> {
         Vec::new()
@@ -293,6 +298,29 @@ fn probable_mistakes_cause_warnings() {
 }
 
 #[test]
+fn pool_of_one_shared_block_is_warned_about() {
+    let view = Cluster {
+        networks: [("lab", 32)].into(),
+        shared_length: Some(26),
+        ..Cluster::default()
+    };
+    let warnings = |addresses: &str, network: Option<&str>| {
+        let spec = json!({"addresses": [addresses], "prefix": 16, "network": network});
+        warnings_of(creation(InClusterKind::IPPool, &spec, &view))
+    };
+    let [warning] = &*warnings("10.0.0.70-10.0.0.127", Some("lab")) else {
+        panic!("there is one warning");
+    };
+    assert!(
+        warning.starts_with("spec.addresses: all addresses are in one block of IPNetwork lab"),
+        "{warning}"
+    );
+    assert!(warning.len() < 256, "clients show the first 256 bytes");
+    assert_eq!(warnings("10.0.0.70-10.0.0.128", Some("lab")), [""; 0]);
+    assert_eq!(warnings("10.0.0.70-10.0.0.127", None), [""; 0]);
+}
+
+#[test]
 fn overlapping_pools_of_other_namespaces_are_counted() {
     let pool =
         |kind: InClusterKind, namespace: Option<&str>| PoolKey::new(kind, namespace, "secret");
@@ -308,8 +336,9 @@ fn overlapping_pools_of_other_namespaces_are_counted() {
     let spec = json!({"addresses": ["10.0.0.0/25"], "prefix": 24});
     let problem = "the same addresses can be allocated by InClusterIPPool n/secret and 2 pools in other namespaces, so two \
                    machines can get one address";
-    let advice = "overlapping pools: if they are in one network, name the same IPNetwork in spec.network of all of them; \
-                  otherwise exclude the shared range in all but one of them";
+    let advice = "overlapping pools: if they are in one network, create an IPNetwork that allows the namespaces, and \
+                  name the same IPNetwork in spec.network of all of them (docs/networks.md); otherwise exclude the \
+                  shared range in all but one of them";
     assert_eq!(
         warnings_of(creation(InClusterKind::IPPool, &spec, &view)),
         [problem, advice]

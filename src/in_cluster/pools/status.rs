@@ -1,8 +1,4 @@
-//! The conditions of a pool. `Reconciling` and `Stalled` are those of kstatus, by which Flux, Argo
-//! CD and other tools tell an object in progress from one that failed:
-//! <https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus>.
-
-use std::fmt::Write as _;
+//! The conditions of a pool.
 
 use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_api::{
@@ -11,6 +7,7 @@ use capi_ipam_api::{
 };
 use capi_ipam_ip::Entry;
 use capi_ipam_ledger::{DrainingUse, MAX_OVERLAPS, PoolInfo};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::in_cluster::deletion_check::DeletionBlocker;
 
@@ -58,44 +55,30 @@ pub(super) struct PoolSnapshot<'a> {
 }
 
 impl PoolSnapshot<'_> {
-    /// Returns the conditions that the pool has.
-    pub(super) fn conditions(&self) -> impl Iterator<Item = Condition> {
-        let ready = self.ready();
-        let progress = progress(&ready);
-        let optional = self
-            .over_limit()
-            .into_iter()
-            .chain(self.slices_exhausted())
-            .chain(self.draining())
-            .chain(progress);
-        [
-            ready,
-            self.exhausted(),
-            self.overlaps(),
-            self.out_of_range(),
-        ]
-        .into_iter()
-        .chain(optional)
-    }
-
-    /// Returns the types of the conditions that the pool must not have.
-    pub(super) fn absent_conditions(&self) -> impl Iterator<Item = &'static str> {
-        let present = progress(&self.ready());
-        let over_limit = self.over_limit.is_none().then_some(conditions::OVER_LIMIT);
-        let slices = self
-            .slices
-            .is_none()
-            .then_some(conditions::SLICES_EXHAUSTED);
-        [conditions::RECONCILING, conditions::STALLED]
-            .into_iter()
-            .filter(move |absent| {
-                present
-                    .as_ref()
-                    .is_none_or(|present| present.type_ != *absent)
-            })
-            .chain(over_limit)
-            .chain(slices)
-            .chain(self.draining.is_none().then_some(conditions::DRAINING))
+    /// Changes the conditions in `list`, which are those of this `generation` then.
+    pub(super) fn update(&self, list: &mut Vec<Condition>, generation: Option<i64>, now: &Time) {
+        let ready = self.ready().with_observed_generation(generation);
+        conditions::set_ready(list, ready, now.clone());
+        for condition in [self.exhausted(), self.overlaps(), self.out_of_range()] {
+            let condition = condition.with_observed_generation(generation);
+            conditions::set(list, condition, now.clone());
+        }
+        let optional = [
+            (conditions::OVER_LIMIT, self.over_limit()),
+            (conditions::SLICES_EXHAUSTED, self.slices_exhausted()),
+            (conditions::DRAINING, self.draining()),
+        ];
+        for (type_, condition) in optional {
+            match condition {
+                Some(condition) => {
+                    let condition = condition.with_observed_generation(generation);
+                    conditions::set(list, condition, now.clone());
+                }
+                None => {
+                    conditions::remove(list, type_);
+                }
+            }
+        }
     }
 
     fn ready(&self) -> Condition {
@@ -341,54 +324,14 @@ fn network_reason(refusal: &NetworkRefusal) -> &'static str {
     }
 }
 
-/// Returns `Reconciling` or `Stalled` for a pool that is not ready.
-fn progress(ready: &Condition) -> Option<Condition> {
-    let (type_, reason) = match ready.reason.as_deref()? {
-        conditions::INVALID_SPEC => (conditions::STALLED, conditions::INVALID_SPEC),
-        conditions::NETWORK_NOT_FOUND => (conditions::STALLED, conditions::NETWORK_NOT_FOUND),
-        conditions::NETWORK_NOT_ALLOWED => (conditions::STALLED, conditions::NETWORK_NOT_ALLOWED),
-        conditions::NETWORK_NOT_READY => (conditions::STALLED, conditions::NETWORK_NOT_READY),
-        conditions::BLOCK_LENGTH_MISMATCH => {
-            (conditions::STALLED, conditions::BLOCK_LENGTH_MISMATCH)
-        }
-        conditions::INITIALIZATION_FAILED => {
-            (conditions::RECONCILING, conditions::INITIALIZATION_FAILED)
-        }
-        _ => return None,
-    };
-    Some(Condition::new(
-        type_,
-        true,
-        reason,
-        ready.message.clone().unwrap_or_default(),
-    ))
-}
-
 /// Describes the counts of a pool without free addresses. `cooldown_end` is in seconds since the
 /// Unix epoch.
 pub(in crate::in_cluster) fn describe_counts(
     counts: AddressCounts,
     cooldown_end: Option<i64>,
 ) -> String {
-    let mut text = format!("{} in total, {} in use", counts.total, counts.used);
-    if counts.reserved > 0 {
-        // A reservation precedes its IPAddress, so some of them can become used ones at once.
-        let _ = write!(text, ", {} reserved or being allocated", counts.reserved);
-    }
-    if counts.drained > 0 {
-        let _ = write!(
-            text,
-            ", {} not allocated because of spec.draining",
-            counts.drained
-        );
-    }
-    if counts.cooling_down > 0 {
-        let _ = write!(text, ", {} cooling down", counts.cooling_down);
-        if let Some(end) = cooldown_end.and_then(|end| jiff::Timestamp::from_second(end).ok()) {
-            let _ = write!(text, " until {end}");
-        }
-    }
-    text
+    let end = cooldown_end.and_then(|end| jiff::Timestamp::from_second(end).ok());
+    advice::describe_counts(&counts, end.map(|end| end.to_string()).as_deref())
 }
 
 #[cfg(test)]
@@ -449,7 +392,13 @@ mod tests {
                 text,
             )
         };
-        snapshot.conditions().map(describe).collect()
+        let mut list = Vec::new();
+        snapshot.update(&mut list, None, &capi_ipam_controller::clock::now());
+        // Those that repeat Ready are the last ones.
+        list.sort_by_key(|condition| {
+            [conditions::RECONCILING, conditions::STALLED].contains(&&*condition.type_)
+        });
+        list.into_iter().map(describe).collect()
     }
 
     #[test]

@@ -340,3 +340,23 @@ async fn deletion_that_waits_for_a_finalizer_is_done() {
         Ok(WriteResult::Gone)
     ));
 }
+
+#[tokio::test]
+async fn problem_is_not_reported_of_a_later_reservation() {
+    let judged = serde_json::from_value(json!({"uid": UID, "resourceVersion": "7"})).unwrap();
+    let judged = ObjectVersion::of(&judged);
+    let name = slot().reservation_name();
+    let spec = json!({"spec": {"claimRef": null}});
+    for (uid, version, is_reported) in
+        [(UID, "7", true), (UID, "8", false), (OTHER_UID, "7", false)]
+    {
+        let found = Answer::Object(object(uid, version, &spec));
+        let (store, _) = store(found.clone(), found);
+        let reported = store.report(&name, judged, Some("spec.address: no")).await;
+        assert_eq!(reported.unwrap(), is_reported, "{uid} {version}");
+    }
+    // No status is written.
+    let later = Answer::Object(object(OTHER_UID, "9", &spec));
+    let (store, _) = store(Answer::Forbidden, later);
+    assert!(!store.report(&name, judged, None).await.unwrap());
+}

@@ -90,6 +90,25 @@ pub(super) fn networks() -> Value {
     ])
 }
 
+/// Columns of registries.
+pub(super) fn registries() -> Value {
+    json!([
+        column(
+            "Cluster",
+            "string",
+            ".status.clusterID",
+            "Identity of this management cluster."
+        ),
+        ready(),
+        column(
+            "Age",
+            "date",
+            ".metadata.creationTimestamp",
+            "Time since the registry was created."
+        ),
+    ])
+}
+
 /// Columns of reservations. A reservation that a claim holds has the UID of the claim, one that is
 /// promised to the next claim of a name has only the name, and one that excludes its address has no
 /// claim.
@@ -139,6 +158,48 @@ pub(super) fn reservations() -> Value {
             ".spec.claimRef.uid",
             "UID of the claim that holds the address, or held it before the release. Empty if the address is promised to \
              the next claim of the name."
+        ),
+    ])
+}
+
+/// Columns of the records of a registry.
+pub(super) fn blocks() -> Value {
+    json!([
+        column(
+            "Network",
+            "string",
+            ".spec.block.network",
+            "Network of the block."
+        ),
+        column(
+            "Block",
+            "string",
+            ".spec.block.block",
+            "Addresses of the block."
+        ),
+        column(
+            "Cluster",
+            "string",
+            ".spec.block.cluster",
+            "Cluster that holds the block."
+        ),
+        column(
+            "Empty",
+            "date",
+            ".spec.block.emptySince",
+            "Time since which no address of the block is in use."
+        ),
+        column(
+            "Seen",
+            "date",
+            ".spec.cluster.seen",
+            "Time at which the cluster wrote its record."
+        ),
+        column(
+            "Age",
+            "date",
+            ".metadata.creationTimestamp",
+            "Time since the creation of the record."
         ),
     ])
 }

@@ -27,6 +27,8 @@ mod access;
 mod metadata;
 pub(super) mod networks;
 pub(super) mod pools;
+pub(super) mod registries;
+pub(super) mod registry;
 pub(super) mod reservations;
 pub(super) mod slices;
 
@@ -129,21 +131,21 @@ fn part<'a>(
     schema: &'a mut Value,
     path: &'static str,
 ) -> Result<&'a mut Map<String, Value>, CrdError> {
-    let pointer: String = path
-        .split('.')
-        .filter(|name| !name.is_empty())
-        .map(
-            |name| match (name.strip_suffix("[]"), name.strip_suffix("{}")) {
-                (Some(list), _) => format!("/properties/{list}/items"),
-                (None, Some(map)) => format!("/properties/{map}/additionalProperties"),
-                (None, None) => format!("/properties/{name}"),
-            },
-        )
-        .collect();
+    let names = path.split('.').filter(|name| !name.is_empty());
+    let pointer: String = names.map(pointer_of).collect();
     schema
         .pointer_mut(&pointer)
         .and_then(Value::as_object_mut)
         .ok_or(CrdError::UnknownField { path })
+}
+
+/// The JSON pointer of a field, of the entries of a list, or of the values of a map.
+fn pointer_of(name: &str) -> String {
+    match (name.strip_suffix("[]"), name.strip_suffix("{}")) {
+        (Some(list), _) => format!("{}/items", pointer_of(list)),
+        (None, Some(map)) => format!("{}/additionalProperties", pointer_of(map)),
+        (None, None) => format!("/properties/{name}"),
+    }
 }
 
 /// A CEL expression that formats a number from 0 to 199.

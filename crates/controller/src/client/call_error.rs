@@ -96,6 +96,27 @@ impl CallError {
         self.has_code(403)
     }
 
+    /// The API server does not accept the credentials.
+    pub fn is_unauthorized(&self) -> bool {
+        self.has_code(401)
+    }
+
+    /// No connection could be opened, so the request was not sent.
+    pub fn was_not_sent(&self) -> bool {
+        let Self::Failed { source, .. } = self else {
+            return false;
+        };
+        let mut next: Option<&(dyn std::error::Error + 'static)> = Some(source.as_ref());
+        while let Some(error) = next {
+            let transport = error.downcast_ref::<hyper_util::client::legacy::Error>();
+            if transport.is_some_and(hyper_util::client::legacy::Error::is_connect) {
+                return true;
+            }
+            next = error.source();
+        }
+        false
+    }
+
     /// The API server or an admission webhook rejected the object as invalid.
     pub fn is_invalid(&self) -> bool {
         self.has_code(422) || self.has_code(400)

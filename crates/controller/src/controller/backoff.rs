@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -12,11 +13,11 @@ use crate::namespaced_name::NamespacedName;
 use crate::retry::Retry;
 use crate::watch::Keyed;
 
-pub(super) struct Backoffs<S> {
-    entries: Mutex<HashMap<NamespacedName, Entry<S>>>,
+pub(super) struct Backoffs<K, S> {
+    entries: Mutex<HashMap<NamespacedName, Entry<K, S>>>,
 }
 
-impl<S> Default for Backoffs<S> {
+impl<K, S> Default for Backoffs<K, S> {
     fn default() -> Self {
         Self {
             entries: Mutex::default(),
@@ -24,9 +25,11 @@ impl<S> Default for Backoffs<S> {
     }
 }
 
-struct Entry<S> {
+struct Entry<K, S> {
     /// The state of the object at the last attempt.
     object: Fingerprint,
+    /// The object at the last attempt, if that has failed.
+    failed: Option<Arc<K>>,
     attempt: Attempt<S>,
     pause: Pause,
     /// Triggered during the reconcile or the backoff.
@@ -49,36 +52,43 @@ pub(super) enum Start<S> {
 
 /// A hash of what ends a backoff when it changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Fingerprint(u64);
+pub(super) struct Fingerprint(u64);
 
 impl Fingerprint {
-    fn of(object: &impl Keyed) -> Self {
+    pub(super) fn of(object: &impl Keyed) -> Self {
         let mut hash = DefaultHasher::new();
         object.fingerprint(&mut hash);
         Self(hash.finish())
     }
 }
 
-impl<S: Default> Backoffs<S> {
+impl<K: Keyed, S: Default> Backoffs<K, S> {
     /// Starts an attempt, unless the last one failed and its backoff is not over. A trigger ends
-    /// the backoff, and so does a change of the [fingerprint](Keyed::fingerprint).
+    /// the backoff. `dequeues` gets the object at the failed attempt, and decides whether its
+    /// present state does.
     pub(super) fn begin(
         &self,
         key: &NamespacedName,
-        object: &impl Keyed,
+        object: &K,
         cause: Cause,
         now: Instant,
+        dequeues: impl FnOnce(&K) -> bool,
     ) -> Start<S> {
         let mut entries = self.entries.lock();
         let fingerprint = Fingerprint::of(object);
         let new = || Entry {
             object: fingerprint,
+            failed: None,
             attempt: Attempt::default(),
             pause: Pause::Over,
             triggered: false,
         };
         let entry = entries.entry(key.clone()).or_insert_with(new);
-        if entry.object != fingerprint {
+        let is_outdated = match &entry.failed {
+            Some(waiting) => dequeues(waiting),
+            None => entry.object != fingerprint,
+        };
+        if is_outdated {
             *entry = new();
         }
         match entry.pause {
@@ -88,7 +98,10 @@ impl<S: Default> Backoffs<S> {
             Pause::Until(end) => return Start::Backoff(end.saturating_duration_since(now)),
             Pause::UntilChanged => return Start::GivenUp,
         }
-        (entry.pause, entry.triggered) = (Pause::Over, false);
+        entry.object = fingerprint;
+        entry.failed = None;
+        entry.pause = Pause::Over;
+        entry.triggered = false;
         Start::Now(Attempt {
             cause,
             ..std::mem::take(&mut entry.attempt)
@@ -130,7 +143,7 @@ impl<S: Default> Backoffs<S> {
     /// has to end the pause.
     pub(super) fn failed(
         &self,
-        key: &NamespacedName,
+        object: &Arc<K>,
         attempt: Attempt<S>,
         now: Instant,
         retry: Retry,
@@ -144,10 +157,12 @@ impl<S: Default> Backoffs<S> {
             Retry::GiveUp => (Pause::UntilChanged, None),
         };
         let mut entries = self.entries.lock();
-        let Some(entry) = entries.get_mut(key) else {
+        let Some(entry) = entries.get_mut(&object.key()) else {
             return wait;
         };
-        (entry.attempt, entry.pause) = (attempt, pause);
+        entry.failed = Some(Arc::clone(object));
+        entry.attempt = attempt;
+        entry.pause = pause;
         if entry.triggered {
             Some(Duration::ZERO)
         } else {
@@ -177,6 +192,17 @@ mod tests {
         NamespacedName::new("n", "a")
     }
 
+    /// Begins with the default rule for what ends a backoff.
+    fn begin(
+        backoffs: &Backoffs<ConfigMap, u8>,
+        object: &ConfigMap,
+        cause: Cause,
+        now: Instant,
+    ) -> Start<u8> {
+        let dequeues = |waiting: &ConfigMap| Fingerprint::of(waiting) != Fingerprint::of(object);
+        backoffs.begin(&key(), object, cause, now, dequeues)
+    }
+
     fn failures<S: Default>(start: Start<S>) -> Option<u32> {
         match start {
             Start::Now(attempt) => Some(attempt.failures),
@@ -192,12 +218,17 @@ mod tests {
         }
     }
 
-    fn failed_once(backoffs: &Backoffs<u8>, now: Instant) {
+    fn failed_once(backoffs: &Backoffs<ConfigMap, u8>, now: Instant) {
         assert_eq!(
-            failures(backoffs.begin(&key(), &object("1", "x"), Cause::Changed, now)),
+            failures(begin(backoffs, &object("1", "x"), Cause::Changed, now)),
             Some(0)
         );
-        backoffs.failed(&key(), failed_attempt(7), now, Retry::After(WAIT));
+        backoffs.failed(
+            &Arc::new(object("1", "x")),
+            failed_attempt(7),
+            now,
+            Retry::After(WAIT),
+        );
     }
 
     #[test]
@@ -205,11 +236,10 @@ mod tests {
         let (backoffs, now) = (Backoffs::default(), Instant::now());
         failed_once(&backoffs, now);
         assert_eq!(
-            failures(backoffs.begin(&key(), &object("2", "x"), Cause::Changed, now)),
+            failures(begin(&backoffs, &object("2", "x"), Cause::Changed, now)),
             None
         );
-        let Start::Now(attempt) =
-            backoffs.begin(&key(), &object("2", "x"), Cause::Changed, now + WAIT)
+        let Start::Now(attempt) = begin(&backoffs, &object("2", "x"), Cause::Changed, now + WAIT)
         else {
             panic!("the backoff is over")
         };
@@ -221,9 +251,35 @@ mod tests {
         let (backoffs, now) = (Backoffs::default(), Instant::now());
         failed_once(&backoffs, now);
         assert_eq!(
-            failures(backoffs.begin(&key(), &object("2", "y"), Cause::Changed, now)),
+            failures(begin(&backoffs, &object("2", "y"), Cause::Changed, now)),
             Some(0)
         );
+    }
+
+    #[test]
+    fn reconciler_decides_what_ends_the_backoff() {
+        let (backoffs, now) = (Backoffs::default(), Instant::now());
+        failed_once(&backoffs, now);
+        let (same, other) = (object("2", "x"), object("2", "y"));
+        let kept = backoffs.begin(&key(), &other, Cause::Changed, now, |_| false);
+        assert_eq!(failures(kept), None);
+        let dropped = backoffs.begin(&key(), &same, Cause::Changed, now, |waiting| {
+            waiting.metadata.resource_version.as_deref() == Some("1")
+        });
+        assert_eq!(failures(dropped), Some(0));
+    }
+
+    #[test]
+    fn kept_retry_passes_its_state_to_the_changed_object() {
+        let (backoffs, now) = (Backoffs::default(), Instant::now());
+        failed_once(&backoffs, now);
+        let later = now + WAIT;
+        let other = object("2", "y");
+        let start = backoffs.begin(&key(), &other, Cause::Changed, later, |_| false);
+        let Start::Now(attempt) = start else {
+            panic!("the backoff is over")
+        };
+        assert_eq!((attempt.failures, attempt.state), (1, 7));
     }
 
     #[test]
@@ -232,64 +288,74 @@ mod tests {
         failed_once(&backoffs, now);
         backoffs.trigger(&key());
         assert_eq!(
-            failures(backoffs.begin(&key(), &object("1", "x"), Cause::Changed, now)),
+            failures(begin(&backoffs, &object("1", "x"), Cause::Changed, now)),
             Some(1)
         );
     }
 
     #[test]
     fn trigger_during_a_reconcile_is_not_lost() {
-        let (backoffs, now) = (Backoffs::<u8>::default(), Instant::now());
+        let (backoffs, now) = (Backoffs::<ConfigMap, u8>::default(), Instant::now());
         assert_eq!(
-            failures(backoffs.begin(&key(), &object("1", "x"), Cause::Changed, now)),
+            failures(begin(&backoffs, &object("1", "x"), Cause::Changed, now)),
             Some(0)
         );
         backoffs.trigger(&key());
-        let wait = backoffs.failed(&key(), failed_attempt(0), now, Retry::After(WAIT));
+        let wait = backoffs.failed(
+            &Arc::new(object("1", "x")),
+            failed_attempt(0),
+            now,
+            Retry::After(WAIT),
+        );
         assert_eq!(wait, Some(Duration::ZERO));
         assert_eq!(
-            failures(backoffs.begin(&key(), &object("1", "x"), Cause::Changed, now)),
+            failures(begin(&backoffs, &object("1", "x"), Cause::Changed, now)),
             Some(1)
         );
     }
 
     #[test]
     fn object_is_given_up_until_it_changes_or_is_triggered() {
-        let (backoffs, now) = (Backoffs::<u8>::default(), Instant::now());
+        let (backoffs, now) = (Backoffs::<ConfigMap, u8>::default(), Instant::now());
         let give_up = || {
             assert_eq!(
-                backoffs.failed(&key(), failed_attempt(0), now, Retry::GiveUp),
+                backoffs.failed(
+                    &Arc::new(object("1", "x")),
+                    failed_attempt(0),
+                    now,
+                    Retry::GiveUp
+                ),
                 None
             );
         };
         assert_eq!(
-            failures(backoffs.begin(&key(), &object("1", "x"), Cause::Created, now)),
+            failures(begin(&backoffs, &object("1", "x"), Cause::Created, now)),
             Some(0)
         );
         give_up();
         // The watch event of the status that the controller wrote.
         let later = now + WAIT * 1000;
         assert_eq!(
-            failures(backoffs.begin(&key(), &object("2", "x"), Cause::Changed, later)),
+            failures(begin(&backoffs, &object("2", "x"), Cause::Changed, later)),
             None
         );
         backoffs.trigger(&key());
         assert_eq!(
-            failures(backoffs.begin(&key(), &object("2", "x"), Cause::Triggered, later)),
+            failures(begin(&backoffs, &object("2", "x"), Cause::Triggered, later)),
             Some(1)
         );
         give_up();
         assert_eq!(
-            failures(backoffs.begin(&key(), &object("3", "y"), Cause::Changed, later)),
+            failures(begin(&backoffs, &object("3", "y"), Cause::Changed, later)),
             Some(0)
         );
     }
 
     #[test]
     fn attempt_has_the_cause_of_its_start() {
-        let (backoffs, now) = (Backoffs::<u8>::default(), Instant::now());
+        let (backoffs, now) = (Backoffs::<ConfigMap, u8>::default(), Instant::now());
         for cause in [Cause::Created, Cause::Triggered] {
-            let Start::Now(attempt) = backoffs.begin(&key(), &object("1", "x"), cause, now) else {
+            let Start::Now(attempt) = begin(&backoffs, &object("1", "x"), cause, now) else {
                 panic!("it may start")
             };
             assert_eq!(attempt.cause, cause);

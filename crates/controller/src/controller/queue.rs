@@ -217,6 +217,11 @@ impl Queue {
         }
     }
 
+    /// Whether an object is due, becomes due later, or is being reconciled.
+    pub(super) fn contains(&self, key: &NamespacedName) -> bool {
+        self.states.contains_key(key)
+    }
+
     /// The objects that are being reconciled. Searches the whole queue.
     pub(super) fn running(&self) -> impl Iterator<Item = &NamespacedName> {
         self.states

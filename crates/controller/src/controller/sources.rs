@@ -152,13 +152,15 @@ impl<K: Keyed> Controller<K> {
             handler,
             synced,
         } = source.open();
-        let (id, (removal, removed)) = (SourceId(self.next_id()), Removal::new());
+        let id = SourceId(self.next_id());
+        let (removal, removed) = Removal::new();
         let opened = Message::Opened {
             source: id,
             handler,
             synced: synced.clone(),
         };
-        let (messages, gates_ready) = (self.messages.clone(), self.gates_ready.clone());
+        let messages = self.messages.clone();
+        let gates_ready = self.gates_ready.clone();
         let token = removal.token.clone();
         self.spawn(async move {
             let forward = async {
@@ -186,8 +188,10 @@ impl<K: Keyed> Controller<K> {
     /// its first list.
     pub fn watch(&self, source: impl Source) -> AddedSource {
         let opened = source.open();
-        let (id, (removal, removed)) = (SourceId(self.next_id()), Removal::new());
-        let (synced, token) = (opened.synced.clone(), removal.token.clone());
+        let id = SourceId(self.next_id());
+        let (removal, removed) = Removal::new();
+        let synced = opened.synced.clone();
+        let token = removal.token.clone();
         self.spawn(async move {
             let read = read(opened).for_each(|()| std::future::ready(()));
             if token.run_until_cancelled(read).await.is_some() {
@@ -205,8 +209,10 @@ impl<K: Keyed> Controller<K> {
 
     /// Adds a handler for the changes of all sources of reconciled objects.
     pub fn add_handler(&self, handler: Arc<dyn ChangeHandler<K>>) -> AddedHandler {
-        let (id, (removal, removed)) = (HandlerId(self.next_id()), Removal::new());
-        let (messages, token) = (self.messages.clone(), removal.token.clone());
+        let id = HandlerId(self.next_id());
+        let (removal, removed) = Removal::new();
+        let messages = self.messages.clone();
+        let token = removal.token.clone();
         self.spawn(async move {
             // These fail at the end of the controller only.
             let _ = messages.send(Message::AddHandler(id, handler)).await;
@@ -224,7 +230,8 @@ impl<K: Keyed> Controller<K> {
         changes: BoxStream<'static, Change<K>>,
         gates: Vec<ReadinessGate>,
     ) -> Task {
-        let (messages, gates_ready) = (self.messages.clone(), self.gates_ready.clone());
+        let messages = self.messages.clone();
+        let gates_ready = self.gates_ready.clone();
         async move {
             join_all(gates.iter().map(ReadinessGate::wait)).await;
             gates_ready.cancel();
@@ -271,6 +278,7 @@ struct Removal {
 }
 
 impl Removal {
+    /// A removal, and what its task drops when the removal is complete.
     fn new() -> (Self, oneshot::Sender<()>) {
         let (sender, removed) = oneshot::channel();
         let removal = Self {
@@ -311,7 +319,8 @@ impl AddedSource {
     /// reconciled as deleted.
     ///
     /// It waits for reconciles in progress, so a reconcile must not wait for the removal of the
-    /// source of its own object. The removal continues if the future is dropped after its first poll.
+    /// source of the object that it handles. The removal continues if the future is dropped after
+    /// its first poll.
     pub async fn remove(self) {
         self.synced.remove();
         self.removal.run().await;

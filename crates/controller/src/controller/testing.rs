@@ -127,6 +127,10 @@ pub(super) struct Recorder {
     /// How many reconciles of deleted objects fail.
     pub(super) failures: Mutex<u32>,
     pub(super) retry: Retry,
+    /// The revision that is not reconciled.
+    pub(super) unwanted: Option<u32>,
+    /// The result of a reconcile that does not fail.
+    pub(super) action: Action,
     /// Reconciles that may end.
     pub(super) permits: Semaphore,
 }
@@ -138,6 +142,8 @@ impl Default for Recorder {
             wants_deleted: true,
             failures: Mutex::default(),
             retry: Retry::After(Duration::from_millis(1)),
+            unwanted: None,
+            action: Action::AwaitChange,
             permits: Semaphore::new(Semaphore::MAX_PERMITS),
         }
     }
@@ -162,7 +168,11 @@ impl Reconciler for Recorder {
             *failures -= 1;
             return Err(std::fmt::Error);
         }
-        Ok(Action::AwaitChange)
+        Ok(self.action)
+    }
+
+    fn wants(&self, _: &Item, after: &Item) -> bool {
+        self.unwanted != Some(after.revision)
     }
 
     fn retry(&self, _: &std::fmt::Error, _: u32) -> Retry {

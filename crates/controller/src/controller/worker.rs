@@ -21,14 +21,15 @@ use super::progress::LowPriorityProgress;
 use super::queue::{Queue, Reason};
 use super::sources::{Handlers, Message, SourceId};
 use super::store::{Cached, Store};
-use super::{Action, Attempt, Cause, Reconciler};
+use super::{Action, Attempt, Cause, Failure, Reconciler};
 use crate::client::error_chain;
 use crate::health::ReadinessGate;
 use crate::metrics::{Outcome, WorkerMetrics};
 use crate::namespaced_name::NamespacedName;
 use crate::priority::{Priorities, Priority};
 use crate::retry::{Retry, RetryPolicy};
-use crate::watch::EventHandler;
+use crate::traces;
+use crate::watch::{EventHandler, Keyed};
 
 /// Limit for one reconcile, after which it is cancelled and counts as a failure. Requests have
 /// shorter timeouts, so this is a safety net.
@@ -51,7 +52,7 @@ struct Context<R: Reconciler, C> {
     name: String,
     reconciler: Arc<R>,
     compaction: Arc<C>,
-    backoffs: Backoffs<R::State>,
+    backoffs: Backoffs<R::Object, R::State>,
     timeout: Duration,
     metrics: WorkerMetrics,
     priorities: Priorities,
@@ -415,47 +416,61 @@ async fn reconcile<R: Reconciler, C>(
     cause: Cause,
     timeout: Duration,
 ) -> Option<Duration> {
-    let mut attempt = match context
+    // A deletion, or another object of the name, never waits for what failed before.
+    let dequeues = |waiting: &R::Object| {
+        waiting.is_deleting() != object.is_deleting()
+            || !object.is_same(waiting)
+            || context.reconciler.dequeues(waiting, object)
+    };
+    let start = context
         .backoffs
-        .begin(key, object.as_ref(), cause, Instant::now())
-    {
+        .begin(key, object.as_ref(), cause, Instant::now(), dequeues);
+    let mut attempt = match start {
         Start::Now(attempt) => attempt,
         Start::Backoff(left) => return Some(left),
         Start::GivenUp => return None,
     };
     let controller = &context.name;
+    let before = Attempt {
+        cause,
+        failures: attempt.failures,
+        state: (),
+    };
     let failures = attempt.failures.saturating_add(1);
     debug!(controller, object = %key, ?cause, attempt = failures, "reconciling");
     let begin = Instant::now();
-    let run = AssertUnwindSafe(
+    let span = context.reconciler.span(object, &attempt);
+    span.record("controller", controller);
+    // It can be large, and each wrapper would move it: the stack of an unoptimized build is too
+    // small for several copies.
+    let run = Box::pin(
         context
             .reconciler
             .reconcile(Arc::clone(object), &mut attempt),
-    )
-    .catch_unwind();
-    let default = || Retry::After(RetryPolicy::default().delay(failures));
+    );
+    let run = AssertUnwindSafe(traces::in_span(span.clone(), run)).catch_unwind();
     let ended = tokio::time::timeout(timeout, run).await;
-    context.metrics.record(outcome(&ended), begin.elapsed());
-    let (failed, retry) = match ended {
+    let outcome = outcome(&ended);
+    span.record("outcome", outcome.in_traces());
+    context.metrics.record(outcome, begin.elapsed());
+    let failure = match &ended {
         Ok(Ok(Ok(Action::AwaitChange))) => {
             context.backoffs.forget(key);
             return None;
         }
         Ok(Ok(Ok(Action::Requeue(delay)))) => {
-            return Some(context.backoffs.requeued(key, attempt.state, delay));
+            return Some(context.backoffs.requeued(key, attempt.state, *delay));
         }
-        Ok(Ok(Err(error))) => (
-            error_chain(&error),
-            context.reconciler.retry(&error, failures),
-        ),
-        Ok(Err(_)) => (
-            "the reconcile panicked; this is a bug".to_owned(),
-            default(),
-        ),
-        Err(_) => (
-            format!("the reconcile took longer than {} s", timeout.as_secs()),
-            default(),
-        ),
+        Ok(Ok(Err(error))) => Failure::Error(error),
+        Ok(Err(_)) => Failure::Panicked,
+        Err(_) => Failure::TimedOut(timeout),
+    };
+    context.reconciler.on_error(object, &before, &failure);
+    let retry = match &failure {
+        Failure::Error(error) => context.reconciler.retry(error, failures),
+        Failure::Panicked | Failure::TimedOut(_) => {
+            Retry::After(RetryPolicy::default().delay(failures))
+        }
     };
     // No change can come of an object that is gone.
     let retry = match retry {
@@ -465,12 +480,31 @@ async fn reconcile<R: Reconciler, C>(
     if matches!(retry, Retry::After(_)) {
         context.metrics.record_retry();
     }
+    log_failure(controller, key, failures, &failure, retry);
+    let attempt = Attempt {
+        cause,
+        failures,
+        state: attempt.state,
+    };
+    context
+        .backoffs
+        .failed(object, attempt, Instant::now(), retry)
+}
+
+/// Logs a failure: as a warning if it lasts, and then less and less often.
+fn log_failure<E: std::error::Error + 'static>(
+    controller: &str,
+    key: &NamespacedName,
+    failures: u32,
+    failure: &Failure<'_, E>,
+    retry: Retry,
+) {
     if retry == Retry::GiveUp {
         warn!(
             controller,
             object = %key,
             failures,
-            error = failed,
+            error = %failure,
             "reconcile failed; waiting for a change"
         );
     } else if failures <= 3 || !failures.is_power_of_two() {
@@ -478,7 +512,7 @@ async fn reconcile<R: Reconciler, C>(
             controller,
             object = %key,
             failures,
-            error = failed,
+            error = %failure,
             "reconcile failed, retrying"
         );
     } else {
@@ -487,16 +521,10 @@ async fn reconcile<R: Reconciler, C>(
             object = %key,
             failures,
             ?retry,
-            error = failed,
+            error = %failure,
             "reconcile keeps failing"
         );
     }
-    let attempt = Attempt {
-        cause,
-        failures,
-        state: attempt.state,
-    };
-    context.backoffs.failed(key, attempt, Instant::now(), retry)
 }
 
 /// How a reconcile ended: by a timeout, a panic, an error, or well.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
@@ -61,6 +61,15 @@ impl Outcome {
         Self::Timeout,
     ];
 
+    /// The value of the attribute `outcome` of the span of a reconcile.
+    pub(crate) fn in_traces(self) -> &'static str {
+        match self {
+            Self::Success => "done",
+            Self::Requeue => "retry",
+            failure => failure.label(),
+        }
+    }
+
     fn label(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -92,27 +101,38 @@ pub(super) struct RetryLabels {
 /// The metrics of all controllers of a process. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct ControllerMetrics {
-    pub(super) durations: Family<ReconcileLabels, Histogram>,
+    pub(super) durations: Family<ReconcileLabels, Histogram, Buckets>,
     pub(super) objects: Family<QueueLabels, Gauge>,
     pub(super) retries: Family<RetryLabels, Counter>,
 }
 
+/// The upper bounds of a histogram.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buckets(&'static [f64]);
+
+impl MetricConstructor<Histogram> for Buckets {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(self.0.iter().copied())
+    }
+}
+
 impl Default for ControllerMetrics {
     fn default() -> Self {
-        let durations = Family::new_with_constructor(new_histogram as fn() -> Histogram);
+        Self::new(None)
+    }
+}
+
+impl ControllerMetrics {
+    /// `buckets` replaces the upper bounds of the durations of reconciles.
+    pub(crate) fn new(buckets: Option<&'static [f64]>) -> Self {
+        let buckets = Buckets(buckets.unwrap_or(&BUCKETS));
         Self {
-            durations,
+            durations: Family::new_with_constructor(buckets),
             objects: Family::default(),
             retries: Family::default(),
         }
     }
-}
 
-fn new_histogram() -> Histogram {
-    Histogram::new(BUCKETS)
-}
-
-impl ControllerMetrics {
     /// Creates the metrics of one controller.
     pub(crate) fn of(&self, controller: &str) -> WorkerMetrics {
         let controller = controller.to_owned();

@@ -1,6 +1,7 @@
-//! Failures of a watch: what they mean, how they are logged, and how long the watch waits after
-//! them.
+//! Failures of a watch or another source: what they mean, how they are logged, and how long a watch
+//! waits after them.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::core::Status;
@@ -8,6 +9,7 @@ use kube::runtime::watcher;
 use tracing::{debug, info, warn};
 
 use crate::client::{error_chain, status_message};
+use crate::health::ReadinessGate;
 use crate::log_limit::RepetitionLimit;
 use crate::retry::RetryPolicy;
 
@@ -15,8 +17,8 @@ use crate::retry::RetryPolicy;
 /// server may serve another version of it now, which a new process discovers.
 const MAX_ABSENCE: Duration = Duration::from_mins(1);
 
-/// The delays after failures.
-pub(super) const RETRY_POLICY: RetryPolicy = RetryPolicy {
+/// The delays after failures of a watch.
+const RETRY_POLICY: RetryPolicy = RetryPolicy {
     initial: Duration::from_millis(200),
     max: Duration::from_secs(10),
 };
@@ -27,18 +29,32 @@ const TRANSIENT_FAILURE_GRACE: Duration = Duration::from_secs(10);
 /// The code of the status for a kind that the API server does not serve.
 const UNSERVED: u16 = 404;
 
-/// A failure of a watch.
+/// Where a failure comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// The API server answered with this HTTP status code.
+    ApiServer(u16),
+    /// The connection, or a server that is expected to recover.
+    Connection,
+    /// What an administrator has to change.
+    Configuration,
+}
+
+/// A failure of a source.
 pub(super) struct Failure {
-    /// The HTTP status code, if the API server answered.
-    code: Option<u16>,
+    origin: Origin,
     pub(super) text: String,
 }
 
 impl Failure {
     pub(super) fn of(error: &watcher::Error) -> Self {
         let of_status = |status: &Status| Self {
-            code: Some(status.code),
+            origin: Origin::ApiServer(status.code),
             text: status_message(status),
+        };
+        let of_connection = |error: &(dyn std::error::Error + 'static)| Self {
+            origin: Origin::Connection,
+            text: error_chain(error),
         };
         match error {
             watcher::Error::WatchError(status) => of_status(status),
@@ -46,62 +62,151 @@ impl Failure {
             | watcher::Error::WatchStartFailed(error)
             | watcher::Error::WatchFailed(error) => match error {
                 kube::Error::Api(status) => of_status(status),
-                error => Self {
-                    code: None,
-                    text: error_chain(error),
-                },
+                error => of_connection(error),
             },
-            watcher::Error::NoResourceVersion => Self {
-                code: None,
-                text: error_chain(error),
-            },
+            watcher::Error::NoResourceVersion => of_connection(error),
         }
     }
 
     /// Replaces the text of the API server by what to do, if it does not serve the kind.
     pub(super) fn explain_unserved(mut self, explanation: &str) -> Self {
-        if self.code == Some(UNSERVED) {
+        if self.origin == Origin::ApiServer(UNSERVED) {
             explanation.clone_into(&mut self.text);
         }
         self
     }
 
     /// The kind of failure, for metrics.
-    pub(super) fn reason(&self) -> &'static str {
-        match self.code {
-            Some(410) => "expired",
-            Some(403) => "forbidden",
-            Some(UNSERVED) => "not_found",
-            Some(429) => "throttled",
-            Some(_) => "server_error",
-            None => "connection",
+    fn reason(&self) -> &'static str {
+        match self.origin {
+            Origin::ApiServer(410) => "expired",
+            Origin::ApiServer(403) => "forbidden",
+            Origin::ApiServer(UNSERVED) => "not_found",
+            Origin::ApiServer(429) => "throttled",
+            Origin::ApiServer(_) => "server_error",
+            Origin::Connection => "connection",
+            Origin::Configuration => "configuration",
         }
     }
 
-    /// Whether the API server refuses the kind, so that an administrator has to act.
-    pub(super) fn is_refusal(&self) -> bool {
-        matches!(self.code, Some(403 | UNSERVED))
+    /// Whether an administrator has to act, for example because the API server refuses the kind.
+    fn is_refusal(&self) -> bool {
+        matches!(
+            self.origin,
+            Origin::ApiServer(403 | UNSERVED) | Origin::Configuration
+        )
     }
 
     /// Whether the watch cannot recover in this process.
     pub(super) fn is_permanent(&self, was_listed: bool, duration: Duration) -> bool {
-        self.code == Some(UNSERVED) && was_listed && duration >= MAX_ABSENCE
+        self.origin == Origin::ApiServer(UNSERVED) && was_listed && duration >= MAX_ABSENCE
+    }
+
+    /// Whether the failure needs no action: all failures except refusals, if they do not last. For
+    /// example, the API server interrupts watches when it applies a new CustomResourceDefinition.
+    fn is_transient(&self, duration: Duration) -> bool {
+        !self.is_refusal() && duration < TRANSIENT_FAILURE_GRACE
     }
 }
 
-/// How long and how often a watch has been failing.
-#[derive(Default)]
-pub(super) struct FailureStreak {
+/// Reports the failures of one source: to the log, where one that lasts is repeated at a growing
+/// interval only; to the metric of restarts; and to the [gate](ReadinessGate) of the source.
+///
+/// ```
+/// use capi_ipam_controller::health::Health;
+/// use capi_ipam_controller::watch::SourceFailures;
+///
+/// let health = Health::default();
+/// let synced = health.register_watch("Setting");
+/// let mut failures = SourceFailures::new("Setting", synced.clone());
+/// failures.interrupted("connection refused");
+/// assert_eq!(health.pending(), ["Setting: connection refused"]);
+/// // The source delivers.
+/// failures.ended();
+/// synced.ready();
+/// assert!(health.pending().is_empty());
+/// ```
+#[derive(Debug)]
+pub struct SourceFailures {
+    kind: Arc<str>,
+    synced: ReadinessGate,
+    streak: FailureStreak,
+    log_limit: RepetitionLimit,
+}
+
+impl SourceFailures {
+    /// A source without failures. `kind` names its objects in logs.
+    pub fn new(kind: impl Into<Arc<str>>, synced: ReadinessGate) -> Self {
+        Self {
+            kind: kind.into(),
+            synced,
+            streak: FailureStreak::default(),
+            log_limit: RepetitionLimit::default(),
+        }
+    }
+
+    /// Reports that the source was interrupted, or cannot be opened, and recovers without help.
+    pub fn interrupted(&mut self, error: &str) {
+        self.report(&Failure {
+            origin: Origin::Connection,
+            text: error.to_owned(),
+        });
+    }
+
+    /// Reports that the source cannot be used before an administrator acts. The process is not
+    /// ready if this lasts, and at once if the source was never listed.
+    pub fn unusable(&mut self, error: &str) {
+        self.report(&Failure {
+            origin: Origin::Configuration,
+            text: error.to_owned(),
+        });
+    }
+
+    /// Reports that the source delivers again, if it has failed before.
+    pub fn ended(&mut self) {
+        if self.streak.end() {
+            self.synced.accepted();
+            log_recovery(&self.kind, &self.log_limit);
+        }
+    }
+
+    /// Reports a failure. Returns how long the source has been refused without interruption.
+    pub(super) fn report(&mut self, failure: &Failure) -> Duration {
+        let duration = self.streak.record(Instant::now());
+        log_failure(
+            &self.kind,
+            failure,
+            duration,
+            self.streak.count,
+            &self.log_limit,
+        );
+        self.synced.count_restart(failure.reason());
+        if failure.is_refusal() {
+            return self.synced.refused(&failure.text);
+        }
+        self.synced.failing(&failure.text);
+        Duration::ZERO
+    }
+
+    /// How long a watch waits after the last failure.
+    pub(super) fn delay(&self) -> Duration {
+        RETRY_POLICY.delay(self.streak.count)
+    }
+}
+
+/// How long and how often a source has been failing.
+#[derive(Debug, Default)]
+struct FailureStreak {
     /// The times of the first and the last failure.
     times: Option<(Instant, Instant)>,
     /// Number of failures.
-    pub(super) count: u32,
+    count: u32,
 }
 
 impl FailureStreak {
     /// Records a failure. Returns the time since the first one. The streak ends after 30 s without
     /// a failure.
-    pub(super) fn record(&mut self, now: Instant) -> Duration {
+    fn record(&mut self, now: Instant) -> Duration {
         let is_recent = |(_, last): &(Instant, Instant)| {
             now.saturating_duration_since(*last) < TRANSIENT_FAILURE_GRACE * 3
         };
@@ -115,38 +220,55 @@ impl FailureStreak {
     }
 
     /// Ends the streak after a success. Returns whether there was one.
-    pub(super) fn end(&mut self) -> bool {
+    fn end(&mut self) -> bool {
         self.times.take().is_some()
     }
 }
 
-/// Logs a failure. One that lasts is repeated at a growing interval only, see `limit`.
-pub(super) fn log_failure(
+/// Logs a failure. One that lasts is repeated at a growing interval only, see `limit`. `count` is the
+/// number of failures since the source last delivered.
+fn log_failure(
     kind: &str,
-    Failure { code, text }: &Failure,
+    failure: &Failure,
     duration: Duration,
+    count: u32,
     limit: &RepetitionLimit,
 ) {
-    if *code == Some(410) {
+    let Failure { origin, text } = failure;
+    if *origin == Origin::ApiServer(410) {
         // This is normal: the kind is listed again.
         debug!(kind, "the resourceVersion has expired, listing again");
         return;
     }
-    if is_transient(*code, duration) {
-        info!(kind, error = text, "the watch is interrupted, retrying");
+    if failure.is_transient(duration) {
+        if count == 1 {
+            info!(kind, error = text, "the watch is interrupted, retrying");
+        } else {
+            debug!(kind, error = text, "the watch is still interrupted");
+        }
         return;
     }
     let Some(suppressed) = limit.allow(text, Instant::now()) else {
         return;
     };
-    match code {
-        Some(403) => warn!(
+    match origin {
+        Origin::ApiServer(403) => warn!(
             kind,
             error = text,
             suppressed,
             "not allowed to list and watch; apply the ClusterRole of this version (config/rbac)"
         ),
-        Some(UNSERVED) => warn!(kind, error = text, suppressed, "the kind is not served"),
+        Origin::ApiServer(UNSERVED) => {
+            warn!(kind, error = text, suppressed, "the kind is not served");
+        }
+        Origin::Configuration => {
+            warn!(
+                kind,
+                error = text,
+                suppressed,
+                "the objects cannot be watched"
+            );
+        }
         _ => warn!(
             kind,
             error = text,
@@ -158,22 +280,22 @@ pub(super) fn log_failure(
 }
 
 /// Logs that a failure which was logged has ended.
-pub(super) fn log_recovery(kind: &str, limit: &RepetitionLimit) {
+fn log_recovery(kind: &str, limit: &RepetitionLimit) {
     if limit.end() {
         info!(kind, "the kind is watched again");
     }
 }
 
-/// Whether a failure needs no action: all failures except those of permissions and definitions, if
-/// they do not last. For example, the API server interrupts watches when it applies a new
-/// CustomResourceDefinition.
-fn is_transient(code: Option<u16>, duration: Duration) -> bool {
-    !matches!(code, Some(403 | UNSERVED)) && duration < TRANSIENT_FAILURE_GRACE
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn failure(origin: Origin) -> Failure {
+        Failure {
+            origin,
+            text: String::new(),
+        }
+    }
 
     #[test]
     fn failure_streak_starts_at_the_first_failure() {
@@ -194,16 +316,25 @@ mod tests {
 
     #[test]
     fn only_lasting_failures_are_warnings() {
-        for code in [None, Some(429), Some(500), Some(503)] {
+        for origin in [429, 500, 503]
+            .map(Origin::ApiServer)
+            .into_iter()
+            .chain([Origin::Connection])
+        {
+            let failure = failure(origin);
             assert!(
-                is_transient(code, Duration::ZERO) && !is_transient(code, TRANSIENT_FAILURE_GRACE),
-                "{code:?}"
+                failure.is_transient(Duration::ZERO)
+                    && !failure.is_transient(TRANSIENT_FAILURE_GRACE),
+                "{origin:?}"
             );
         }
-        assert!(
-            !is_transient(Some(403), Duration::ZERO)
-                && !is_transient(Some(UNSERVED), Duration::ZERO)
-        );
+        for origin in [
+            Origin::ApiServer(403),
+            Origin::ApiServer(UNSERVED),
+            Origin::Configuration,
+        ] {
+            assert!(!failure(origin).is_transient(Duration::ZERO), "{origin:?}");
+        }
         let status =
             Status::failure("storage is (re)initializing", "TooManyRequests").with_code(429);
         let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
@@ -215,10 +346,7 @@ mod tests {
 
     #[test]
     fn lasting_404_of_a_listed_kind_is_permanent() {
-        let failure = |code| Failure {
-            code: Some(code),
-            text: String::new(),
-        };
+        let failure = |code| failure(Origin::ApiServer(code));
         assert!(failure(404).is_permanent(true, MAX_ABSENCE));
         assert!(
             !failure(404).is_permanent(true, MAX_ABSENCE / 2),

@@ -16,6 +16,11 @@ use crate::observed::ObjectVersion;
 
 /// What a controller has to know of an object. Every [`Resource`] of Kubernetes implements it.
 pub trait Keyed: Clone + Debug + Send + Sync + 'static {
+    /// Whether the source leaves a [marker](Self::is_gone) of each deleted object. If so, the
+    /// marker alone shows the deletion: an object that a list does not contain is forgotten, and not
+    /// reconciled as deleted, since the source may have lost it.
+    const HAS_MARKERS: bool = false;
+
     /// The key of the object, unique among the objects of its kind. Sources without namespaces use
     /// an empty one.
     fn key(&self) -> NamespacedName;
@@ -27,6 +32,12 @@ pub trait Keyed: Clone + Debug + Send + Sync + 'static {
     /// object of its key, also if it is a part of a list. An object of Kubernetes never is.
     fn is_gone(&self) -> bool {
         false
+    }
+
+    /// Whether this is a later or earlier state of another object of its key, and not an object that
+    /// was created after the deletion of that one. Sources without identities do not know.
+    fn is_same(&self, _other: &Self) -> bool {
+        true
     }
 
     /// Adds to the hash what ends the backoff of the object when it changes: everything but what
@@ -50,6 +61,10 @@ impl<K: Resource + Clone + Debug + Send + Sync + 'static> Keyed for K {
 
     fn is_deleting(&self) -> bool {
         self.meta().deletion_timestamp.is_some()
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.meta().uid == other.meta().uid
     }
 
     fn fingerprint(&self, mut hasher: &mut dyn Hasher) {
@@ -86,6 +101,8 @@ pub enum Change<K> {
     ApplyInvalid(Invalid),
     /// An object whose last state cannot be decoded was deleted.
     DeleteInvalid(Invalid),
+    /// The source has failed, for this reason, and is opened again.
+    Failed(String),
 }
 
 impl<K: 'static> Change<K> {
@@ -98,6 +115,7 @@ impl<K: 'static> Change<K> {
             Self::Delete(object) => handler.delete(object),
             Self::ApplyInvalid(object) => handler.apply_invalid(object),
             Self::DeleteInvalid(object) => handler.delete_invalid(object),
+            Self::Failed(_) => {}
         }
     }
 }

@@ -542,6 +542,227 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 ':address -- An address or a prefix:_default' \
 && ret=0
 ;;
+(registry)
+_arguments "${_arguments_options[@]}" : \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+":: :_kubectl-ipam__subcmd__registry_commands" \
+"*::: :->registry" \
+&& ret=0
+
+    case $state in
+    (registry)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:kubectl-ipam-registry-command-$line[1]:"
+        case $line[1] in
+            (list)
+_arguments "${_arguments_options[@]}" : \
+'()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
+'--hub-kubeconfig=[Kubeconfig of a registry at another API server, instead of that in the Secret. It contains certificates and token]:FILE:_files' \
+'*--nats-server=[URL of a server of a registry in NATS, instead of those of the IPRegistry, for example that of a forwarded port; can be repeated]:URL:_default' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--no-headers[Do not print the header of a table]' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'*::names -- Only these registries:_default' \
+&& ret=0
+;;
+(check)
+_arguments "${_arguments_options[@]}" : \
+'--registry=[Name of the IPRegistry; by default that of the network, or the only one]:NAME:_default' \
+'--size=[Number of addresses or prefixes of a block; by default that of the network, or that of the other management clusters]:NUMBER:_default' \
+'--hub-kubeconfig=[Kubeconfig of a registry at another API server, instead of that in the Secret. It contains certificates and token]:FILE:_files' \
+'*--nats-server=[URL of a server of a registry in NATS, instead of those of the IPRegistry, for example that of a forwarded port; can be repeated]:URL:_default' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':network -- The network:_default' \
+&& ret=0
+;;
+(release)
+_arguments "${_arguments_options[@]}" : \
+'--cluster-id=[Identity of the management cluster in the registry]:ID:_default' \
+'--registry=[Name of the IPRegistry; by default the only one]:NAME:_default' \
+'--dry-run=[\`client\` prints what would be changed. A registry has no \`server\`]:MODE:((none\:"Objects are changed"
+client\:"Nothing is sent to the API server"
+server\:"The API server checks the change, but does not make it"))' \
+'--hub-kubeconfig=[Kubeconfig of a registry at another API server, instead of that in the Secret. It contains certificates and token]:FILE:_files' \
+'*--nats-server=[URL of a server of a registry in NATS, instead of those of the IPRegistry, for example that of a forwarded port; can be repeated]:URL:_default' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'-y[Do not ask]' \
+'--yes[Do not ask]' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
+(help)
+_arguments "${_arguments_options[@]}" : \
+":: :_kubectl-ipam__subcmd__registry__subcmd__help_commands" \
+"*::: :->help" \
+&& ret=0
+
+    case $state in
+    (help)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:kubectl-ipam-registry-help-command-$line[1]:"
+        case $line[1] in
+            (list)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(check)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(release)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(help)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+        esac
+    ;;
+esac
+;;
+        esac
+    ;;
+esac
+;;
 (export)
 _arguments "${_arguments_options[@]}" : \
 '--context=[Context of the kubeconfig]:NAME:_default' \
@@ -802,6 +1023,34 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(registry)
+_arguments "${_arguments_options[@]}" : \
+":: :_kubectl-ipam__subcmd__help__subcmd__registry_commands" \
+"*::: :->registry" \
+&& ret=0
+
+    case $state in
+    (registry)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:kubectl-ipam-help-registry-command-$line[1]:"
+        case $line[1] in
+            (list)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(check)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(release)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+        esac
+    ;;
+esac
+;;
 (export)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -849,6 +1098,7 @@ _kubectl-ipam_commands() {
 'web:Serve a web page on this machine\: pools, a map of their addresses, search, and waiting claims' \
 'reserve:Reserve an address that is not in use\: exclude it from a pool, or keep it for a claim' \
 'unreserve:Delete the reservation of an address' \
+'registry:Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone' \
 'export:Write pools and reservations in a form that import reads\: CSV, JSON or YAML' \
 'import:Create and update pools and reservations from a file, and print each change' \
 'version:Print the version of this program' \
@@ -902,6 +1152,7 @@ _kubectl-ipam__subcmd__help_commands() {
 'web:Serve a web page on this machine\: pools, a map of their addresses, search, and waiting claims' \
 'reserve:Reserve an address that is not in use\: exclude it from a pool, or keep it for a claim' \
 'unreserve:Delete the reservation of an address' \
+'registry:Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone' \
 'export:Write pools and reservations in a form that import reads\: CSV, JSON or YAML' \
 'import:Create and update pools and reservations from a file, and print each change' \
 'version:Print the version of this program' \
@@ -961,6 +1212,30 @@ _kubectl-ipam__subcmd__help__subcmd__pools_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help pools commands' commands "$@"
 }
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__registry_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__registry_commands() {
+    local commands; commands=(
+'list:List the registries, the management clusters that use them, and who has how many blocks' \
+'check:Show who has the blocks of the addresses in use of a network\: free blocks are taken first, a block of another management cluster is a conflict' \
+'release:Delete the records of a management cluster that is gone for good\: others can take its blocks' \
+    )
+    _describe -t commands 'kubectl-ipam help registry commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__check_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__check_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help registry check commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__list_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__list_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help registry list commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__release_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__release_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help registry release commands' commands "$@"
+}
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__reserve_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__reserve_commands() {
     local commands; commands=()
@@ -1010,6 +1285,61 @@ _kubectl-ipam__subcmd__networks_commands() {
 _kubectl-ipam__subcmd__pools_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam pools commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__registry_commands] )) ||
+_kubectl-ipam__subcmd__registry_commands() {
+    local commands; commands=(
+'list:List the registries, the management clusters that use them, and who has how many blocks' \
+'check:Show who has the blocks of the addresses in use of a network\: free blocks are taken first, a block of another management cluster is a conflict' \
+'release:Delete the records of a management cluster that is gone for good\: others can take its blocks' \
+'help:Print this message or the help of the given subcommand(s)' \
+    )
+    _describe -t commands 'kubectl-ipam registry commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__check_commands] )) ||
+_kubectl-ipam__subcmd__registry__subcmd__check_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam registry check commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__help_commands] )) ||
+_kubectl-ipam__subcmd__registry__subcmd__help_commands() {
+    local commands; commands=(
+'list:List the registries, the management clusters that use them, and who has how many blocks' \
+'check:Show who has the blocks of the addresses in use of a network\: free blocks are taken first, a block of another management cluster is a conflict' \
+'release:Delete the records of a management cluster that is gone for good\: others can take its blocks' \
+'help:Print this message or the help of the given subcommand(s)' \
+    )
+    _describe -t commands 'kubectl-ipam registry help commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__check_commands] )) ||
+_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__check_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam registry help check commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__help_commands] )) ||
+_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__help_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam registry help help commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__list_commands] )) ||
+_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__list_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam registry help list commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__release_commands] )) ||
+_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__release_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam registry help release commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__list_commands] )) ||
+_kubectl-ipam__subcmd__registry__subcmd__list_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam registry list commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__release_commands] )) ||
+_kubectl-ipam__subcmd__registry__subcmd__release_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam registry release commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__reserve_commands] )) ||
 _kubectl-ipam__subcmd__reserve_commands() {

@@ -10,13 +10,14 @@ pub(crate) enum Kind {
     Address,
     Claim,
     Network,
+    Registry,
     Reservation,
     Slice,
 }
 
 impl Kind {
     /// All kinds.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Claim,
         Self::Address,
         Self::Pool(InClusterKind::IPPool),
@@ -24,6 +25,7 @@ impl Kind {
         Self::Pool(InClusterKind::PrefixPool),
         Self::Pool(InClusterKind::GlobalPrefixPool),
         Self::Network,
+        Self::Registry,
         Self::Reservation,
         Self::Slice,
     ];
@@ -39,6 +41,7 @@ impl Kind {
             Self::Address => "ipaddresses",
             Self::Claim => "ipaddressclaims",
             Self::Network => "ipnetworks",
+            Self::Registry => "ipregistries",
             Self::Reservation => "ipreservations",
             Self::Slice => "ipslices",
         }
@@ -47,22 +50,26 @@ impl Kind {
     /// The supported versions, the preferred first.
     pub(crate) fn versions(self) -> &'static [&'static str] {
         match self {
-            Self::Pool(_) | Self::Network | Self::Reservation | Self::Slice => {
-                &[names::POOL_VERSION]
-            }
             Self::Address | Self::Claim => &["v1beta2", "v1beta1"],
+            _ => &[names::POOL_VERSION],
         }
     }
 
     /// Whether the Go provider has no such kind: it has only pools of addresses.
     pub(super) fn is_optional(self) -> bool {
-        matches!(self, Self::Network | Self::Reservation | Self::Slice)
-            || matches!(self, Self::Pool(kind) if kind.has_prefixes())
+        match self {
+            Self::Pool(kind) => kind.has_prefixes(),
+            Self::Address | Self::Claim => false,
+            Self::Network | Self::Registry | Self::Reservation | Self::Slice => true,
+        }
     }
 
     pub(crate) fn is_global(self) -> bool {
-        matches!(self, Self::Network | Self::Reservation | Self::Slice)
-            || matches!(self, Self::Pool(kind) if kind.is_global())
+        match self {
+            Self::Pool(kind) => kind.is_global(),
+            Self::Address | Self::Claim => false,
+            Self::Network | Self::Registry | Self::Reservation | Self::Slice => true,
+        }
     }
 }
 
@@ -105,6 +112,11 @@ impl OtherKind {
             Self::EndpointSlice => ("discovery.k8s.io", "v1", "endpointslices"),
         }
     }
+}
+
+/// Selects the Deployments in the manifests of both providers.
+pub(crate) fn deployment_selector() -> ListParams {
+    ListParams::default().labels("cluster.x-k8s.io/provider=ipam-in-cluster")
 }
 
 /// Selects the lease for which the replicas of the provider compete, in all namespaces.

@@ -7,14 +7,17 @@ use capi_ipam_api::names;
 use capi_ipam_controller::client::{CallError, error_chain};
 use kube::Client;
 use kube::api::ListParams;
+use kube::client::ClientBuilder;
 use kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use tower::util::MapResponseLayer;
 
 use super::config::config;
 use super::failure::{cause, one_line};
 use super::kinds::{CLUSTERS, Kind, OtherKind};
+use super::warnings;
 use crate::cli::Global;
 use crate::error::{Error, MissingRight};
 use crate::objects::ServedKinds;
@@ -161,12 +164,14 @@ impl Cluster {
             .namespace
             .clone()
             .unwrap_or_else(|| config.default_namespace.clone());
-        let client = Client::try_from(config).map_err(|error| Error::Kubeconfig {
+        let client = ClientBuilder::try_from(config).map_err(|error| Error::Kubeconfig {
             reason: format!(
                 "the client for {server} cannot be created: {}",
                 cause(&error)
             ),
         })?;
+        let with_warnings = MapResponseLayer::new(warnings::collect);
+        let client = client.with_layer(&with_warnings).build();
         let kinds = ServedKinds::default();
         let mut cluster = Self {
             client,

@@ -34,9 +34,11 @@ impl Wanted<'_> {
             && self.is_of_cluster(claim.cluster.as_deref())
     }
 
-    /// The same for a claim that no provider serves.
+    /// The same for a claim that this provider does not serve. One that another provider has bound
+    /// is listed only if it is named.
     fn includes_unserved(&self, claim: &UnservedClaim) -> bool {
-        (!self.only_waiting || !claim.deleting)
+        (!self.only_waiting || claim.is_waiting())
+            && (!self.names.is_empty() || !claim.is_served_by_other())
             && self.pool.is_none_or(|pool| claim.has_pool(pool))
             && self.is_of_cluster(claim.cluster.as_deref())
     }
@@ -155,8 +157,7 @@ async fn lines(
         claims
     });
     let missing = wanted.require_all(found.seen(), namespace);
-    let is_empty = found.seen().served.is_empty() && found.seen().unserved.is_empty();
-    if is_empty || missing.is_err() {
+    if found.seen().is_empty() || missing.is_err() {
         // What may not be read is unknown, not missing.
         found.require(|| "the list of claims".to_owned())?;
         missing?;
@@ -187,13 +188,20 @@ pub(super) async fn named(
         Some((namespace, name)) => (Some(namespace), name),
         None => (namespace, text),
     };
-    let is_named = |claim: &ClaimRow| {
-        let machine = claim.machine.as_deref().unwrap_or_default();
+    let is_named = |key: &NamespacedName, machine: Option<&str>, cluster: Option<&str>| {
+        let machine = machine.unwrap_or_default();
         // A machine is a kind and a name.
         let machine = machine.rsplit_once('/').map_or(machine, |(_, name)| name);
-        claim.key.name() == name || machine == name || claim.cluster.as_deref() == Some(name)
+        key.name() == name || machine == name || cluster == Some(name)
     };
-    let found = loader.claims(in_namespace, is_named).await?;
+    let is_served = |it: &ClaimRow| is_named(&it.key, it.machine.as_deref(), it.cluster.as_deref());
+    let mut found = loader.all_claims(in_namespace, is_served).await?;
+    found = found.map(|mut claims| {
+        let is_unserved =
+            |it: &UnservedClaim| is_named(&it.key, it.machine.as_deref(), it.cluster.as_deref());
+        claims.unserved.retain(is_unserved);
+        claims
+    });
     if found.seen().is_empty() {
         found.require(|| format!("which claims {text} has"))?;
         return Err(Error::NoClaim {
@@ -202,5 +210,6 @@ pub(super) async fn named(
         });
     }
     let addresses = loader.addresses_in(in_namespace, |_| true).await?;
-    Ok(claims(found.into_seen(), &[], &addresses.as_ref()))
+    let Claims { served, unserved } = found.into_seen();
+    Ok(claims(served, &unserved, &addresses.as_ref()))
 }

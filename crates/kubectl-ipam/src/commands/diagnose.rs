@@ -99,6 +99,7 @@ mod tests {
                 problem: String::new(),
                 since: None,
                 repair: String::new(),
+                commands: Vec::new(),
             };
             let findings: Vec<Finding> = checks.iter().map(finding).collect();
             recheck_delay(&findings)

@@ -7,7 +7,7 @@ use capi_ipam_ledger::Outcome;
 
 use super::reservations::{find, held_by, report};
 use crate::cli::{DryRun, Global};
-use crate::cluster::{Cluster, Created};
+use crate::cluster::{Cluster, Created, with_warnings};
 use crate::error::{Code, Error};
 use crate::input::{parse_block, parse_claim, show_command};
 use crate::load::Loader;
@@ -180,11 +180,14 @@ async fn create(
 ) -> Result<Option<Report>, Error> {
     let (pool, claim) = (&request.pool.key, request.claim.as_ref());
     let new = reservation(slot, pool, claim);
-    let created = loader
+    let creation = loader
         .cluster
-        .create_reservation(&new, request.dry_run.is_dry_run())
-        .await?;
-    match created {
+        .create_reservation(&new, request.dry_run.is_dry_run());
+    let (created, warnings) = with_warnings(creation).await;
+    for warning in warnings {
+        output::warn(&warning);
+    }
+    match created? {
         Created::New => {
             let action = ReservationAction::Created;
             Ok(Some(report(action, slot, pool, claim, request.dry_run)))

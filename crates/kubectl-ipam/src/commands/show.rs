@@ -70,7 +70,7 @@ async fn details(loader: &mut Loader<'_>, pool: &PoolRow) -> Result<PoolDetails,
         .reservations(|row| row.slot.scope == pool.scope)
         .await?;
     let claims = loader.claims(namespace, |row| is_here(&row.pool)).await?;
-    let is_own = |row: &SliceRow| row.block.as_ref().is_ok_and(|(key, _)| *key == pool.key);
+    let is_own = |row: &SliceRow| row.is_of(&pool.key);
     let has_slices = pool.spec.slices().is_some();
     let slices = if has_slices {
         loader.slices(is_own).await?

@@ -7,10 +7,12 @@ mod webhooks;
 use capi_ipam_api::names;
 use jiff::Timestamp;
 
+use crate::cli::RegistryAccess;
 use crate::cluster::{CLUSTERS, Cluster, Kind};
 use crate::error::Error;
-use crate::load::Loader;
-use crate::model::{DefinitionRow, Snapshot};
+use crate::load::{Loader, Readable};
+use crate::model::{DefinitionRow, RegistryFacts, Snapshot};
+use crate::registry;
 
 /// Reads a snapshot, and returns it with the loader that knows the missing permissions.
 pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Error> {
@@ -22,17 +24,20 @@ pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Er
     let reservations = loader.reservations(|_| true).await?;
     let claims = loader.all_claims(None, |_| true).await?;
     let slices = loader.slices(|_| true).await?;
+    let registries = registries(&mut loader).await?;
     let unreadable = std::mem::take(&mut loader.warnings);
-    let leases = provider::leases(&mut loader).await?;
     let deployments = provider::deployments(&mut loader).await?;
     let events = provider::events(&mut loader).await?;
     let webhooks = webhooks::webhooks(&mut loader).await?;
     let deleted_namespaces = provider::deleted_namespaces(cluster).await?;
+    let definitions = definitions(cluster).await?;
+    // Last: a lease expires within seconds, and a webhook that does not answer takes longer.
+    let leases = provider::leases(&mut loader).await?;
     let snapshot = Snapshot {
         // After the last list: no object is younger.
         now: Timestamp::now(),
         is_go_provider: cluster.is_go_provider(),
-        definitions: definitions(cluster).await?,
+        definitions,
         deployments,
         leases,
         webhooks,
@@ -43,10 +48,21 @@ pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Er
         reservations,
         claims,
         slices,
+        registries,
         deleted_namespaces,
         unreadable,
     };
     Ok((snapshot, loader))
+}
+
+/// The registries with their records, as far as they can be read.
+async fn registries(loader: &mut Loader<'_>) -> Result<Readable<Vec<RegistryFacts>>, Error> {
+    let rows = registry::rows(loader).await?;
+    let mut all = Vec::new();
+    for row in rows.seen() {
+        all.push(registry::facts(loader, row, &RegistryAccess::default()).await?);
+    }
+    Ok(rows.map(|_| all))
 }
 
 /// The kinds that the provider needs, as far as the API server serves them.

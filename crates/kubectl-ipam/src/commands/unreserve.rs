@@ -1,10 +1,9 @@
 //! `unreserve`: deletes the reservation of an address.
 
-use std::io::{BufRead, IsTerminal, Write};
-
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 
+use super::confirm::confirm;
 use super::reservations::{find, held_by, report};
 use crate::cli::{Global, WriteFlags};
 use crate::cluster::Cluster;
@@ -90,26 +89,4 @@ async fn confirm_consequences(
         confirm(&question, yes)?;
     }
     Ok(())
-}
-
-/// Asks on the terminal. Without one, `--yes` is necessary.
-fn confirm(warning: &str, yes: bool) -> Result<(), Error> {
-    if yes {
-        return Ok(());
-    }
-    let refused = || Error::NotConfirmed {
-        warning: warning.to_owned(),
-    };
-    if !std::io::stdin().is_terminal() {
-        return Err(refused());
-    }
-    let _ = write!(std::io::stderr(), "{warning}. Continue? [y/N] ");
-    let _ = std::io::stderr().flush();
-    let mut answer = String::new();
-    let is_read = std::io::stdin().lock().read_line(&mut answer).is_ok();
-    if is_read && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
-        Ok(())
-    } else {
-        Err(refused())
-    }
 }

@@ -240,6 +240,7 @@ mod tests {
             part: Part::Lease,
             state: PartState::Ok,
             detail: detail.to_owned(),
+            problems: Vec::new(),
         };
         reading(Report::StatusList { parts: vec![line] })
     }

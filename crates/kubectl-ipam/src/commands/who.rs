@@ -5,7 +5,7 @@ use capi_ipam_api::{IPReservation, Slot};
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 
-use super::claims;
+use super::{block_holders, claims};
 use crate::cli::Global;
 use crate::cluster::{Cluster, Kind, ListError};
 use crate::error::{Code, Error, MissingRight};
@@ -55,6 +55,7 @@ async fn report(loader: &mut Loader<'_>, block: Block) -> Result<Report, Error> 
         address: block.to_string(),
         pools: pools.listed_if_known(),
         holders: holders.listed_if_known(),
+        blocks: block_holders::read(loader, rows.seen(), block).await?,
     })
 }
 
@@ -67,6 +68,8 @@ async fn print(loader: &mut Loader<'_>, block: Block, style: Style) -> Result<Co
         output::print(&render::memberships(Some(pools.seen())))?;
     }
     let known = reserved_holders(loader.cluster, &rows, block).await?;
+    let blocks = block_holders::read(loader, rows.seen(), block).await?;
+    output::print(&render::block_holders(&blocks))?;
     output::print(&render::holder_texts(&known, style))?;
     let all = all_holders(loader, &rows, block).await?;
     require_holder(&pools, &all, block)?;

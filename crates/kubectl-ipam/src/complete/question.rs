@@ -34,6 +34,9 @@ pub(super) enum Values {
     Pools,
     Claims,
     Networks,
+    Registries,
+    /// Management clusters that use a registry.
+    ManagementClusters,
     /// Clusters of Cluster API.
     Clusters,
 }
@@ -41,7 +44,6 @@ pub(super) enum Values {
 /// The command line before the last word.
 struct Line {
     command: Command,
-    is_root: bool,
     /// Number of arguments of the command that are no flags.
     positionals: usize,
     /// The flag whose value comes next.
@@ -79,7 +81,7 @@ pub(super) fn question(words: &[String]) -> Question {
     if last.starts_with('-') {
         return whole(Wanted::Words(flags(&line.command)));
     }
-    if line.is_root {
+    if line.command.has_subcommands() {
         return whole(Wanted::Words(commands(&line.command)));
     }
     let mut positionals = line.command.get_positionals();
@@ -102,7 +104,6 @@ fn read(words: &[String]) -> Line {
     root.build();
     let mut line = Line {
         command: root,
-        is_root: true,
         positionals: 0,
         flag: None,
     };
@@ -116,12 +117,11 @@ fn read(words: &[String]) -> Line {
             line.flag = flag.cloned();
         } else if let Some(letters) = word.strip_prefix('-') {
             line.flag = open_flag(&line.command, letters).cloned();
-        } else if line.is_root {
+        } else if line.command.has_subcommands() {
             let Some(command) = line.command.find_subcommand(word).cloned() else {
                 continue;
             };
             line.command = command;
-            line.is_root = false;
         } else {
             line.positionals = line.positionals.saturating_add(1);
         }
@@ -203,10 +203,14 @@ fn wanted(command: &Command, argument: &Arg) -> Wanted {
         ("user", _) => Values::Users,
         ("namespace", _) => Values::Namespaces,
         ("pool" | "pools", _) | ("names", "pools") => Values::Pools,
-        ("names", "networks") => Values::Networks,
+        ("names", "networks") | ("network", _) => Values::Networks,
+        ("names", "list") | ("registry", _) => Values::Registries,
+        ("cluster_id", _) => Values::ManagementClusters,
         ("names" | "claim" | "target", _) => Values::Claims,
         ("cluster_name", _) => Values::Clusters,
-        ("file" | "kubeconfig" | "certificate_authority", _) => return Wanted::Files,
+        ("file" | "kubeconfig" | "hub_kubeconfig" | "certificate_authority", _) => {
+            return Wanted::Files;
+        }
         _ => return Wanted::Words(Vec::new()),
     };
     Wanted::Values(values)
@@ -238,6 +242,16 @@ mod tests {
             (&["reserve", "web", "10.0.0.7", "--for", ""], Values::Claims),
             (&["export", "a", ""], Values::Pools),
             (&["--context", ""], Values::Contexts),
+            (&["registry", "list", ""], Values::Registries),
+            (
+                &["registry", "check", "lab", "--registry", ""],
+                Values::Registries,
+            ),
+            (&["registry", "check", ""], Values::Networks),
+            (
+                &["registry", "release", "--cluster-id", ""],
+                Values::ManagementClusters,
+            ),
             (&["pools", "-An", ""], Values::Namespaces),
         ] {
             assert_eq!(values_of(words), Some(values), "{words:?}");

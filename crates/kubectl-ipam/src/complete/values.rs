@@ -14,6 +14,7 @@ use crate::cluster::{Cluster, KubeconfigNames, OtherKind};
 use crate::error::Error;
 use crate::input::short;
 use crate::load::Loader;
+use crate::registry;
 
 /// The candidates for the last word; the others have the flags of the connection.
 pub(super) async fn values(kind: Values, words: &[String]) -> Result<Vec<Candidate>, Error> {
@@ -31,6 +32,8 @@ pub(super) async fn values(kind: Values, words: &[String]) -> Result<Vec<Candida
         Values::Namespaces => namespaces(&mut loader).await,
         Values::Pools => pools(&mut loader, namespace).await,
         Values::Networks => networks(&mut loader).await,
+        Values::Registries => registries(&mut loader).await,
+        Values::ManagementClusters => management_clusters(&mut loader).await,
         Values::Clusters => clusters(&mut loader, namespace).await,
         _ => claims(&mut loader, namespace).await,
     }
@@ -90,6 +93,22 @@ async fn pools(loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Vec<C
 async fn networks(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, Error> {
     let rows = loader.networks().await?.into_seen();
     Ok(names(rows.into_iter().map(|row| row.name)))
+}
+
+async fn registries(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, Error> {
+    let rows = registry::rows(loader).await?.into_seen();
+    Ok(names(rows.into_iter().map(|row| row.name)))
+}
+
+/// The management clusters of all registries, as their status has them.
+async fn management_clusters(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, Error> {
+    let rows = registry::rows(loader).await?.into_seen();
+    let mut found = BTreeSet::new();
+    for row in &rows {
+        let clusters = row.status.clusters.iter();
+        found.extend(clusters.map(|cluster| cluster.id.clone()));
+    }
+    Ok(names(found))
 }
 
 async fn claims(loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Vec<Candidate>, Error> {

@@ -8,10 +8,12 @@ use serde::Serialize;
 use super::fact::Fact;
 use super::pool_name::PoolName;
 use crate::load::Readable;
-use crate::objects::{AddressRow, ClaimRow, UnservedClaim};
+use crate::objects::{AddressRow, Cause, ClaimRow, UnservedClaim};
 
 /// The reason of a claim that no provider serves.
-const UNKNOWN_POOL_KIND: &str = "UnknownPoolKind";
+pub(crate) const UNKNOWN_POOL_KIND: &str = "UnknownPoolKind";
+/// The reason of a claim for a pool of another provider.
+const OTHER_PROVIDER: &str = "OtherProvider";
 
 /// One claim in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -56,7 +58,8 @@ pub enum ClaimState {
     Waiting,
     /// The claim is being deleted.
     Deleting,
-    /// No provider serves the claim: the kind of its pool does not exist.
+    /// This provider does not serve the claim: the kind of its pool does not exist, or another
+    /// provider has it.
     Unserved,
 }
 
@@ -113,6 +116,10 @@ fn line(claim: ClaimRow, address: Fact<String>) -> ClaimLine {
 }
 
 fn unserved_line(claim: &UnservedClaim) -> ClaimLine {
+    let reason = match claim.cause {
+        Cause::OtherProvider => OTHER_PROVIDER,
+        _ => UNKNOWN_POOL_KIND,
+    };
     ClaimLine {
         pool: PoolName {
             kind: claim.kind.clone(),
@@ -122,13 +129,13 @@ fn unserved_line(claim: &UnservedClaim) -> ClaimLine {
         namespace: claim.key.namespace().to_owned(),
         name: claim.key.name().to_owned(),
         address: Fact::Absent,
-        state: if claim.deleting {
+        state: if claim.is_deleting() {
             ClaimState::Deleting
         } else {
             ClaimState::Unserved
         },
         created: claim.created,
-        reason: Some(UNKNOWN_POOL_KIND.to_owned()),
+        reason: Some(reason.to_owned()),
         message: Some(claim.problem()),
         cluster: claim.cluster.as_deref().map(str::to_owned),
         machine: claim.machine.as_deref().map(str::to_owned),

@@ -19,6 +19,7 @@ mod paused;
 mod permissions;
 mod pools;
 mod promises;
+mod registries;
 mod replicas;
 mod snapshot;
 mod waiting;
@@ -69,6 +70,13 @@ const CHECKS: &[(&[Check], Examine)] = &[
         pools::reported,
     ),
     (&[Check::NetworkNotReady], networks::not_ready),
+    (&[Check::RegistryNotReady], registries::not_ready),
+    (
+        &[Check::BlockConflict, Check::BlockSizeDiffers],
+        registries::of_networks,
+    ),
+    (&[Check::StaleCluster], registries::stale),
+    (&[Check::RecordWithoutSlice], registries::without_slice),
     (&[Check::UnreadableObject], unreadable),
     (&[Check::PoolExhausted], waiting::exhausted),
     (&[Check::NotReconciled], waiting::not_reconciled),

@@ -24,14 +24,23 @@ pub struct Finding {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub since: Option<Timestamp>,
-    /// How to repair it, with the command.
+    /// How to repair it, with the command unless `commands` has it.
     pub repair: String,
+    /// The commands of the repair for this object, in their order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
 }
 
 impl Finding {
     /// The same finding with another severity than that of its check.
     pub(super) fn at(mut self, severity: Severity) -> Self {
         self.severity = severity;
+        self
+    }
+
+    /// The same finding with the commands of its repair.
+    pub(super) fn with_commands(mut self, commands: Vec<String>) -> Self {
+        self.commands = commands;
         self
     }
 
@@ -147,6 +156,12 @@ pub enum Check {
     PoolNotReady,
     /// A network is not ready.
     NetworkNotReady,
+    /// A registry of blocks is not ready.
+    RegistryNotReady,
+    /// Two management clusters use one block.
+    BlockConflict,
+    /// Blocks of a network have another size in other management clusters.
+    BlockSizeDiffers,
     /// A pool joins or leaves a network without progress.
     MoveStalled,
     /// An object cannot be decoded.
@@ -185,6 +200,10 @@ pub enum Check {
     RestoredWithoutAddress,
     /// No claim can ever get the address of a reservation.
     InvalidReservation,
+    /// A management cluster of a registry gives no sign of life.
+    StaleCluster,
+    /// A registry has the record of a block of this management cluster, which has no IPSlice of it.
+    RecordWithoutSlice,
     /// An IPAddress has an owner reference in a version that Cluster API will no longer serve.
     OutdatedOwner,
 }
@@ -208,6 +227,8 @@ impl Check {
             | Self::ReleasedEarly
             | Self::RestoredWithoutAddress
             | Self::InvalidReservation
+            | Self::StaleCluster
+            | Self::RecordWithoutSlice
             | Self::OutdatedOwner => Severity::Warning,
             _ => Severity::Error,
         }
@@ -233,6 +254,10 @@ impl Check {
             Self::ReleasedEarly,
             Self::RestoredWithoutAddress,
             Self::InvalidReservation,
+            Self::RegistryNotReady,
+            Self::BlockConflict,
+            Self::BlockSizeDiffers,
+            Self::StaleCluster,
         ];
         !lasting.contains(&self)
     }
@@ -245,6 +270,7 @@ impl Check {
             problem,
             since: None,
             repair,
+            commands: Vec::new(),
         }
     }
 }

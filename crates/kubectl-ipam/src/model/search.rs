@@ -121,24 +121,32 @@ where
     ) -> SearchResult {
         let is_complete = self.is_complete();
         let pools = best_of(self.pools.seen().iter(), |pool| {
-            let is_listed = (lookup.lists)(pool.key.namespace.as_deref());
-            let fit = pool_fit(pool, text).filter(|_| is_listed)?;
+            if !(lookup.lists)(pool.key.namespace.as_deref()) {
+                return None;
+            }
+            let fit = pool_fit(pool, text)?;
             Some((fit, Natural(pool.key.name.to_string()), &pool.key))
         });
         let known_claims = self.claims.as_ref().map(|_| ());
         let found = best_of(self.claims.into_seen(), |claim| {
-            let is_listed = (lookup.lists)(Some(claim.key.namespace()));
-            let fit = claim_fit(claim, text).filter(|_| is_listed)?;
+            if !(lookup.lists)(Some(claim.key.namespace())) {
+                return None;
+            }
+            let fit = claim_fit(claim, text)?;
             Some((fit, Natural(claim.key.name().to_owned()), &claim.key))
         });
-        let bound = found
-            .rows
-            .iter()
-            .filter_map(|claim| (lookup.address)(&claim.address_key()?));
-        let bound: Vec<AddressRow> = bound.cloned().collect();
+        let mut rows = Vec::new();
+        let mut bound = Vec::new();
+        for claim in &found.rows {
+            rows.push((*claim).clone());
+            if let Some(key) = claim.address_key()
+                && let Some(address) = (lookup.address)(&key)
+            {
+                bound.push(address.clone());
+            }
+        }
         let bound = self.addresses.as_ref().map(|_| bound.as_slice());
-        let lines = found.rows.iter().map(|claim| (*claim).clone()).collect();
-        let mut lines = claims(lines, &[], &bound);
+        let mut lines = claims(rows, &[], &bound);
         // Without all claims it is unknown which ones no longer exist: what has the text is listed.
         let is_left = |claim: &NamespacedName| {
             (lookup.lists)(Some(claim.namespace()))
@@ -207,8 +215,12 @@ fn held<'a>(
         Some((fit, block.span().first(), block.length()))
     };
     let has_address = |row: &ReservationRow| {
-        let address = row.claim.as_ref().and_then(&lookup.address);
-        address.is_some_and(|address| address.block == row.slot.block)
+        if let Some(claim) = &row.claim
+            && let Some(address) = (lookup.address)(claim)
+        {
+            return address.block == row.slot.block;
+        }
+        false
     };
     let addresses = addresses.map(|rows| best_of(rows, |row| place(row.block)));
     let mut others = 0_usize;
@@ -222,15 +234,15 @@ fn held<'a>(
     let total = addresses.seen().total.saturating_add(others);
     let addresses = addresses.map(|found| found.rows);
     let reservations = reservations.map(|found| found.rows);
-    let owners = addresses
-        .seen()
-        .iter()
-        .filter_map(|row| (lookup.claim)(&row.claim_key()));
-    let promised = reservations
-        .seen()
-        .iter()
-        .filter_map(|row| (lookup.claim)(row.claim.as_ref()?));
-    let owners: Vec<&ClaimRow> = owners.chain(promised).collect();
+    let mut owners = Vec::new();
+    for row in addresses.seen() {
+        owners.extend((lookup.claim)(&row.claim_key()));
+    }
+    for row in reservations.seen() {
+        if let Some(claim) = &row.claim {
+            owners.extend((lookup.claim)(claim));
+        }
+    }
     let claims = claims.as_ref().map(|()| owners);
     let mut found = holders(pools, addresses, reservations, claims);
     // They are in the order of their addresses.

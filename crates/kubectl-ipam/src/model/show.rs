@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::claims::{ClaimLine, waiting_claims};
 use super::contents::{Contents, contents};
 use super::fact::Fact;
+use super::finding::Check;
 use super::holders::{Holder, holders};
 use super::map::{Content, OccupancyMap, map};
 use super::pool_name::PoolName;
@@ -222,27 +223,29 @@ pub(super) fn describe(
 
 /// Describes the ranges of a pool: `10.1.0.0/24, prefix /24, gateway 10.1.0.1`.
 fn more_ranges(spec: &PoolSpec) -> Vec<String> {
-    let describe = |entries: &[String], prefix: Option<i64>, gateway: &Option<String>| {
-        let prefix = prefix
-            .map(|prefix| format!(", prefix /{prefix}"))
-            .unwrap_or_default();
-        let gateway = gateway.as_ref().filter(|gateway| !gateway.is_empty());
-        let gateway = gateway
-            .map(|gateway| format!(", gateway {gateway}"))
-            .unwrap_or_default();
-        format!("{}{prefix}{gateway}", entries.join(", "))
-    };
+    let mut texts = Vec::new();
     match spec {
-        PoolSpec::Addresses(spec) => spec
-            .ranges
-            .iter()
-            .map(|it| describe(&it.addresses, Some(it.prefix), &it.gateway))
-            .collect(),
-        PoolSpec::Prefixes(spec) => spec
-            .ranges
-            .iter()
-            .map(|it| describe(&it.prefixes, None, &it.gateway))
-            .collect(),
+        PoolSpec::Addresses(spec) => {
+            for range in &spec.ranges {
+                let subnet = format!("{}, prefix /{}", range.addresses.join(", "), range.prefix);
+                texts.push(subnet + &gateway_text(range.gateway.as_deref()));
+            }
+        }
+        PoolSpec::Prefixes(spec) => {
+            for range in &spec.ranges {
+                let prefixes = range.prefixes.join(", ");
+                texts.push(prefixes + &gateway_text(range.gateway.as_deref()));
+            }
+        }
+    }
+    texts
+}
+
+/// `, gateway 10.1.0.1`; nothing without a gateway.
+fn gateway_text(gateway: Option<&str>) -> String {
+    match gateway {
+        None | Some("") => String::new(),
+        Some(gateway) => format!(", gateway {gateway}"),
     }
 }
 
@@ -256,21 +259,20 @@ fn keys(metadata: &AddressMetadata) -> Vec<String> {
         .collect()
 }
 
-/// The messages of the conditions other than Ready that are True: they report problems.
+/// What is wrong with a pool that can be ready: the conditions other than Ready that are True, and
+/// gateways, about which no condition exists.
 fn warnings(pool: &PoolRow) -> Vec<String> {
-    let others = pool
-        .conditions
-        .iter()
-        .filter(|condition| condition.type_ != "Ready" && condition.status == "True");
-    others
-        .map(|it| {
-            format!(
-                "{}: {}",
-                it.type_,
-                it.message.as_deref().unwrap_or_default()
-            )
-        })
-        .collect()
+    let mut warnings = Vec::new();
+    for condition in &pool.conditions {
+        if condition.type_ != "Ready" && condition.status == "True" {
+            let message = condition.message.as_deref().unwrap_or_default();
+            warnings.push(format!("{}: {message}", condition.type_));
+        }
+    }
+    for problem in pool.unusable_gateways() {
+        warnings.push(format!("{:?}: {problem}", Check::UnusableGateway));
+    }
+    warnings
 }
 
 /// Describes who may use a global pool.

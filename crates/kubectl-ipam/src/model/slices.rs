@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use capi_ipam_api::{PoolKey, SliceOwner};
+use capi_ipam_api::{PoolKey, Scope, SliceOwner};
 use capi_ipam_ip::{Block, Span, SpanSet, UsableBlocks};
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use super::contents::Contents;
 use super::finding::{Check, Finding, edit, full};
-use crate::objects::{PoolRow, SliceRow};
+use super::holders::HolderState;
+use crate::objects::{AddressRow, PoolRow, SliceRow};
 
 /// A slice of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -42,51 +43,102 @@ pub(super) fn slice_lines(
     slices: &[SliceRow],
     contents: &Contents<'_>,
 ) -> Vec<SliceLine> {
-    let used = contents.inside.known().map(|rows| {
-        let mut numbers: Vec<u128> = rows
-            .iter()
-            .filter_map(|row| usable.number(row.block))
-            .collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        numbers
-    });
+    let inside = contents.inside.known();
+    let used = inside.map(|rows| used_numbers(usable, rows));
     let allocatable = usable.allocatable();
-    let taken = contents.held.as_ref().map(|held| {
-        // In the order of their addresses.
-        let held = held.iter().filter_map(|(block, _)| usable.number(*block));
-        held.filter(|number| allocatable.contains(*number))
-            .collect::<Vec<u128>>()
-    });
-    let mut rows: Vec<_> = slices
-        .iter()
-        .filter_map(|row| Some((row.block.as_ref().ok()?.1, row)))
-        .collect();
+    let held = contents.held.as_ref();
+    let taken = held.map(|held| taken_numbers(usable, &allocatable, held));
+
+    let mut rows = Vec::new();
+    for row in slices {
+        if let Ok((_, block)) = &row.place {
+            rows.push((*block, row));
+        }
+    }
     rows.sort_by_key(|(block, _)| (block.span().first(), block.length()));
-    let line = |(block, row): (Block, &SliceRow)| {
-        let span = usable.numbers_overlapping(block);
-        let within = |set: &SpanSet| {
-            span.map(|span| set.intersect(&SpanSet::from(span)).len())
-                .unwrap_or_default()
+    let mut lines = Vec::new();
+    for (block, row) in rows {
+        let counts = match usable.numbers_overlapping(block) {
+            Some(span) => SliceNumbers::of(
+                span,
+                usable,
+                &allocatable,
+                used.as_deref(),
+                taken.as_deref(),
+            ),
+            None => SliceNumbers {
+                total: 0,
+                used: used.as_ref().map(|_| 0),
+                free: taken.as_ref().map(|_| 0),
+            },
         };
-        let count = |numbers: &[u128]| {
-            span.map(|span| count_within(numbers, span))
-                .unwrap_or_default()
-        };
-        SliceLine {
+        lines.push(SliceLine {
             name: row.name.clone(),
             block: format!("{}/{}", block.base(), block.length()),
             owner: row.owner.clone(),
-            total: capped(within(&usable.set)),
-            used: used.as_ref().map(|used| capped(count(used))),
-            free: taken
-                .as_ref()
-                .map(|taken| capped(within(&allocatable).saturating_sub(count(taken)))),
+            total: capped(counts.total),
+            used: counts.used.map(capped),
+            free: counts.free.map(capped),
             pinned: row.is_pinned,
             empty_since: row.empty_since,
+        });
+    }
+    lines
+}
+
+/// The numbers of the addresses in use, in order, each once.
+fn used_numbers(usable: &UsableBlocks, rows: &[&AddressRow]) -> Vec<u128> {
+    let mut numbers = Vec::new();
+    for row in rows {
+        numbers.extend(usable.number(row.block));
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+/// The numbers of the allocatable addresses that are not free, in the order of the addresses.
+fn taken_numbers(
+    usable: &UsableBlocks,
+    allocatable: &SpanSet,
+    held: &[(Block, HolderState)],
+) -> Vec<u128> {
+    let mut numbers = Vec::new();
+    for (block, _) in held {
+        if let Some(number) = usable.number(*block)
+            && allocatable.contains(number)
+        {
+            numbers.push(number);
         }
-    };
-    rows.into_iter().map(line).collect()
+    }
+    numbers
+}
+
+/// The counts of a slice; `None` for what is unknown.
+struct SliceNumbers {
+    total: u128,
+    used: Option<u128>,
+    free: Option<u128>,
+}
+
+impl SliceNumbers {
+    /// The counts of the numbers in a span. `used` and `taken` are in order.
+    fn of(
+        span: Span,
+        usable: &UsableBlocks,
+        allocatable: &SpanSet,
+        used: Option<&[u128]>,
+        taken: Option<&[u128]>,
+    ) -> Self {
+        let slice = SpanSet::from(span);
+        let all = allocatable.intersect(&slice).len();
+        let free = taken.map(|taken| all.saturating_sub(count_within(taken, span)));
+        Self {
+            total: usable.set.intersect(&slice).len(),
+            used: used.map(|used| count_within(used, span)),
+            free,
+        }
+    }
 }
 
 /// How many of the sorted numbers are in a span.
@@ -116,8 +168,10 @@ pub(super) fn without_effect(slices: &[SliceRow], pools: &[PoolRow]) -> Vec<Find
                 repair,
             ));
         };
-        let (key, block) = match &row.block {
-            Ok((key, block)) => (key, *block),
+        let (key, block) = match &row.place {
+            Ok((Scope::Pool(key), block)) => (key, *block),
+            // The management cluster has taken the block from a registry.
+            Ok((Scope::Network(_), _)) => continue,
             Err(problem) => {
                 add(
                     problem.clone(),

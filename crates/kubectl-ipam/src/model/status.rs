@@ -33,6 +33,8 @@ pub enum Part {
     Sweeper,
     /// Pools and networks.
     Pools,
+    /// Registries of blocks that management clusters share; omitted if there are none.
+    Registries,
     /// Claims and their addresses.
     Claims,
     /// The alerts of the provider in Prometheus.
@@ -72,13 +74,17 @@ pub struct PartLine {
     pub part: Part,
     /// Its state.
     pub state: PartState,
-    /// What the cluster shows of it, and what is wrong.
+    /// What the cluster shows of it; empty if it shows nothing.
     pub detail: String,
+    /// What is wrong: the most urgent finding, how many more there are, and why a check was not
+    /// possible.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
 }
 
 impl Part {
     /// The parts that the checks of `doctor` are about.
-    const CHECKED: [Self; 9] = [
+    const CHECKED: [Self; 10] = [
         Self::Definitions,
         Self::Lease,
         Self::Probes,
@@ -87,6 +93,7 @@ impl Part {
         Self::Certificate,
         Self::Sweeper,
         Self::Pools,
+        Self::Registries,
         Self::Claims,
     ];
 
@@ -112,6 +119,11 @@ impl Part {
             | Check::OutdatedGateway
             | Check::SliceWithoutEffect
             | Check::AddressesOutOfRange => Self::Pools,
+            Check::RegistryNotReady
+            | Check::BlockConflict
+            | Check::BlockSizeDiffers
+            | Check::StaleCluster
+            | Check::RecordWithoutSlice => Self::Registries,
             _ => Self::Claims,
         }
     }
@@ -121,7 +133,7 @@ impl Part {
     fn is_of_objects(self) -> bool {
         matches!(
             self,
-            Self::Sweeper | Self::Pools | Self::Claims | Self::Alerts
+            Self::Sweeper | Self::Pools | Self::Registries | Self::Claims | Self::Alerts
         )
     }
 }
@@ -132,8 +144,10 @@ pub(crate) fn parts(
     snapshot: &Snapshot,
     alerts: &Alerts,
 ) -> Vec<PartLine> {
+    let has_registries = !matches!(snapshot.registries.known(), Some(none) if none.is_empty());
     let checked = Part::CHECKED.into_iter();
     let mut lines: Vec<PartLine> = checked
+        .filter(|part| *part != Part::Registries || has_registries)
         .map(|part| line(part, diagnosis, snapshot))
         .collect();
     lines.push(alerts.line());
@@ -166,18 +180,26 @@ fn line(part: Part, diagnosis: &FindingList, snapshot: &Snapshot) -> PartLine {
         Some(Severity::Note) | None => PartState::Ok,
     };
     // The list of a kind that is not served is empty, which says nothing.
-    let shown = unserved.or_else(|| facts(part, snapshot));
-    let mut details: Vec<String> = shown.into_iter().collect();
-    details.extend(findings.first().map(|finding| problem(finding)));
+    let detail = match unserved {
+        Some(problem) => problem,
+        None => facts(part, snapshot).unwrap_or_default(),
+    };
+    let mut problems = Vec::new();
+    if let Some(finding) = findings.first() {
+        problems.push(problem(finding));
+    }
     let more = findings.len().saturating_sub(1);
     if more > 0 {
-        details.push(format!("{more} more: kubectl ipam doctor"));
+        problems.push(format!("{more} more: kubectl ipam doctor"));
     }
-    details.extend(unchecked.map(|unchecked| unchecked.reason.clone()));
+    if let Some(unchecked) = unchecked {
+        problems.push(unchecked.reason.clone());
+    }
     PartLine {
         part,
         state,
-        detail: details.join("; "),
+        detail,
+        problems,
     }
 }
 
@@ -226,9 +248,23 @@ fn facts(part: Part, snapshot: &Snapshot) -> Option<String> {
             let pools = counted(pools.len(), "pool");
             Some(format!("{pools}, {}", counted(networks.len(), "network")))
         }
+        Part::Registries => registries(snapshot),
         Part::Claims => claims(snapshot),
         Part::Alerts => None,
     }
+}
+
+/// The registries, with the identity of this management cluster in each.
+fn registries(snapshot: &Snapshot) -> Option<String> {
+    let registries = snapshot.registries.known()?;
+    let mut names = Vec::new();
+    for facts in registries {
+        names.push(match &facts.cluster {
+            Some(cluster) => format!("{} (as {cluster})", facts.row.name),
+            None => facts.row.name.clone(),
+        });
+    }
+    Some(names.join(", "))
 }
 
 fn definitions(snapshot: &Snapshot) -> String {
@@ -340,7 +376,7 @@ fn claims(snapshot: &Snapshot) -> Option<String> {
         .len()
         .saturating_sub(waiting)
         .saturating_sub(deleting);
-    let unserved = claims.unserved.iter().filter(|claim| !claim.deleting);
+    let unserved = claims.unserved.iter().filter(|claim| claim.is_waiting());
     let waiting = waiting.saturating_add(unserved.count());
     Some(format!(
         "{bound} bound, {waiting} wait, {deleting} in deletion"

@@ -5,9 +5,9 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::claims::{ClaimLine, waiting_claims};
+use super::claims::{ClaimLine, UNKNOWN_POOL_KIND, waiting_claims};
 use super::pool_name::PoolName;
-use crate::objects::ClaimRow;
+use crate::objects::{ClaimRow, UnservedClaim};
 
 /// Maximum number of claims that a group lists.
 const MAX_LISTED: usize = 100;
@@ -33,8 +33,12 @@ pub(crate) struct WaitingGroup {
     pub(crate) claims: Vec<ClaimLine>,
 }
 
-/// Groups waiting claims by pool and reason. The group that waits longest is first.
-pub(crate) fn waiting_groups(rows: Vec<ClaimRow>) -> Vec<WaitingGroup> {
+/// Groups waiting claims by pool and reason, and those whose pool has a kind that does not exist by
+/// kind and pool. The group that waits longest is first.
+pub(crate) fn waiting_groups(
+    rows: Vec<ClaimRow>,
+    unserved: Vec<UnservedClaim>,
+) -> Vec<WaitingGroup> {
     let mut found: BTreeMap<(PoolKey, Option<Box<str>>), Vec<ClaimRow>> = BTreeMap::new();
     for row in rows {
         let key = (row.pool.clone(), row.reason.clone());
@@ -44,6 +48,7 @@ pub(crate) fn waiting_groups(rows: Vec<ClaimRow>) -> Vec<WaitingGroup> {
     for ((pool, reason), claims) in found {
         groups.push(group(&pool, reason.map(String::from), claims));
     }
+    groups.extend(unserved_groups(unserved));
     groups.sort_by_key(|group| group.oldest);
     groups
 }
@@ -53,7 +58,42 @@ fn group(pool: &PoolKey, reason: Option<String>, mut rows: Vec<ClaimRow>) -> Wai
     let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
     let oldest = rows.first().and_then(|row| row.created);
     rows.truncate(MAX_LISTED);
-    let mut claims = waiting_claims(rows, &[]);
+    let claims = waiting_claims(rows, &[]);
+    of_claims(pool.into(), reason, (count, oldest), claims)
+}
+
+/// The claims whose pool has a kind that does not exist, with the kind that is probably meant.
+fn unserved_groups(unserved: Vec<UnservedClaim>) -> Vec<WaitingGroup> {
+    let mut found: BTreeMap<(String, String, String), Vec<UnservedClaim>> = BTreeMap::new();
+    for claim in unserved {
+        let key = (claim.group.clone(), claim.kind.clone(), claim.pool.clone());
+        found.entry(key).or_default().push(claim);
+    }
+    let mut groups = Vec::with_capacity(found.len());
+    for ((_, kind, name), mut rows) in found {
+        rows.sort_by(|a, b| (a.created, &a.key).cmp(&(b.created, &b.key)));
+        let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        let oldest = rows.first().and_then(|row| row.created);
+        rows.truncate(MAX_LISTED);
+        let pool = PoolName {
+            kind,
+            namespace: None,
+            name,
+        };
+        let reason = Some(UNKNOWN_POOL_KIND.to_owned());
+        let claims = waiting_claims(Vec::new(), &rows);
+        groups.push(of_claims(pool, reason, (count, oldest), claims));
+    }
+    groups
+}
+
+/// A group with this many claims, the first of which was created at that time.
+fn of_claims(
+    pool: PoolName,
+    reason: Option<String>,
+    (count, oldest): (u64, Option<Timestamp>),
+    mut claims: Vec<ClaimLine>,
+) -> WaitingGroup {
     claims.sort_by_key(|claim| claim.created);
     let message = claims.first().and_then(|claim| claim.message.clone());
     for claim in &mut claims {
@@ -62,7 +102,7 @@ fn group(pool: &PoolKey, reason: Option<String>, mut rows: Vec<ClaimRow>) -> Wai
         }
     }
     WaitingGroup {
-        pool: pool.into(),
+        pool,
         reason,
         message,
         count,
@@ -77,6 +117,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::objects::ServedKinds;
 
     fn row(name: &str, pool: &str, created: &str, reason: &str, message: &str) -> ClaimRow {
         let claim: IPAddressClaim = serde_json::from_value(json!({
@@ -98,7 +139,7 @@ mod tests {
             row("a", "full", early, "PoolExhausted", "no free address"),
             row("d", "full", late, "PoolExhausted", "another sentence"),
         ];
-        let groups = waiting_groups(rows);
+        let groups = waiting_groups(rows, Vec::new());
         let texts = groups.iter().map(|group| {
             let names: Vec<_> = group
                 .claims
@@ -117,5 +158,43 @@ mod tests {
             [None, None, Some("another sentence")],
             "a sentence stands once"
         );
+    }
+
+    #[test]
+    fn claims_of_an_unknown_kind_are_grouped_by_kind_and_pool() {
+        let unserved = |name: &str, kind: &str| {
+            let claim: IPAddressClaim = serde_json::from_value(json!({
+                "metadata": { "name": name, "namespace": "n", "creationTimestamp": "2026-01-01T00:00:00Z" },
+                "spec": { "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": "web" } },
+            }))
+            .unwrap();
+            let served = ServedKinds {
+                groups: ["ipam.cluster.x-k8s.io".to_owned()].into(),
+                own: ["InClusterIPPool".to_owned()].into(),
+            };
+            UnservedClaim::of(&claim, &served).unwrap()
+        };
+        let later = row("c", "web", "2026-01-02T00:00:00Z", "Paused", "paused");
+        let claims = vec![
+            unserved("a", "InClusterIpPool"),
+            unserved("b", "InClusterIpPool"),
+            unserved("c", "IPPool"),
+        ];
+        let groups = waiting_groups(vec![later], claims);
+        let texts = groups.iter().map(|group| {
+            let reason = group.reason.as_deref().unwrap_or_default();
+            format!("{reason} {} {}", group.pool.kind, group.count)
+        });
+        assert_eq!(
+            texts.collect::<Vec<_>>(),
+            [
+                "UnknownPoolKind IPPool 1",
+                "UnknownPoolKind InClusterIpPool 2",
+                "Paused InClusterIPPool 1"
+            ]
+        );
+        let message = groups[1].message.as_deref();
+        let expected = "kind InClusterIpPool is not served; did you mean InClusterIPPool?";
+        assert_eq!(message, Some(expected));
     }
 }

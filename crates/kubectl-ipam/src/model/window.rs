@@ -151,73 +151,60 @@ pub(crate) fn window<'a>(
     let may_read_claims = waiting.as_ref().map(|_| ());
     // The groups list the claims.
     let mut details = describe(pool, &contents, Readable::complete(Vec::new()));
-    let waiting_groups = waiting_groups(waiting.into_seen());
+    let waiting_groups = waiting_groups(waiting.into_seen(), Vec::new());
     let owners = |rows: &[&'a AddressRow]| {
-        let keys = rows.iter().map(|row| row.claim_key());
-        keys.filter_map(|key| claim_of(&key)).collect::<Vec<_>>()
+        let mut claims = Vec::new();
+        for row in rows {
+            claims.extend(claim_of(&row.claim_key()));
+        }
+        claims
     };
-    let outside = contents
-        .outside
-        .as_ref()
-        .map(|rows| rows.iter().copied().take(MAX_LISTED).collect::<Vec<_>>());
+    let outside = first_rows(&contents.outside);
     let claims = may_read_claims.as_ref().map(|()| owners(outside.seen()));
     let is_complete = outside.is_complete();
     details.out_of_range = list(
         holders(all, outside, Readable::complete([]), claims),
         is_complete,
     );
-    let usable = pool
-        .usable
-        .as_ref()
-        .ok()
-        .filter(|usable| !usable.set.is_empty());
+    let usable = match &pool.usable {
+        Ok(usable) if !usable.set.is_empty() => Some(usable),
+        _ => None,
+    };
     let known = usable.zip(contents.held.as_ref());
-    let lines = usable.map(|usable| slice_lines(usable, slices.seen(), &contents));
-    details.slices = list(lines.unwrap_or_default(), slices.is_complete());
+    let lines = match usable {
+        Some(usable) => slice_lines(usable, slices.seen(), &contents),
+        None => Vec::new(),
+    };
+    details.slices = list(lines, slices.is_complete());
     let slice_size = pool.spec.slices().map(|slices| slices.size);
     let content = known.map(|(usable, held)| Content::new(usable, held, slice_size));
     let window = content.as_ref().map(|content| part(content, requested));
-    if let Some((content, window)) = content
-        .as_ref()
-        .zip(window.as_ref())
-        .filter(|(_, window)| window.zoom.is_none())
+    if let Some(content) = &content
+        && let Some(window) = &window
+        && window.zoom.is_none()
     {
         let is_shown = |block: Block| {
-            let number = content.usable.number(block);
-            let position = number.and_then(|number| content.regions.position(number));
-            position.is_some_and(|position| in_window(window, position))
+            if let Some(number) = content.usable.number(block)
+                && let Some(position) = content.regions.position(number)
+            {
+                return in_window(window, position);
+            }
+            false
         };
-        let shown = contents.inside.as_ref().map(|rows| {
-            rows.iter()
-                .copied()
-                .filter(|row| is_shown(row.block))
-                .collect::<Vec<_>>()
-        });
-        let reserved = contents.reserved.as_ref().map(|rows| {
-            rows.iter()
-                .copied()
-                .filter(|row| is_shown(row.slot.block))
-                .collect::<Vec<_>>()
-        });
+        let shown = rows_if(&contents.inside, |row| is_shown(row.block));
+        let reserved = rows_if(&contents.reserved, |row| is_shown(row.slot.block));
         let mut claims = owners(shown.seen());
-        claims.extend(
-            reserved
-                .seen()
-                .iter()
-                .filter_map(|row| claim_of(row.claim.as_ref()?)),
-        );
+        for row in reserved.seen() {
+            if let Some(claim) = &row.claim {
+                claims.extend(claim_of(claim));
+            }
+        }
         let claims = may_read_claims.map(|()| claims);
         details.holders = Some(holders(all, shown, reserved, claims));
     } else if known.is_none() && usable.is_some() {
         // Without a map there is no part of it: what can be read is listed.
-        let shown = contents
-            .inside
-            .as_ref()
-            .map(|rows| rows.iter().copied().take(MAX_LISTED).collect::<Vec<_>>());
-        let reserved = contents
-            .reserved
-            .as_ref()
-            .map(|rows| rows.iter().copied().take(MAX_LISTED).collect::<Vec<_>>());
+        let shown = first_rows(&contents.inside);
+        let reserved = first_rows(&contents.reserved);
         let claims = may_read_claims.map(|()| owners(shown.seen()));
         details.holders = list(holders(all, shown, reserved, claims), false);
     }
@@ -239,6 +226,24 @@ pub(crate) fn window<'a>(
         allocates_reserved,
         window,
     }
+}
+
+/// The rows that a list shows of many.
+fn first_rows<'a, T>(rows: &Readable<Vec<&'a T>>) -> Readable<Vec<&'a T>> {
+    rows.as_ref()
+        .map(|rows| rows.iter().copied().take(MAX_LISTED).collect())
+}
+
+/// The rows for which `is_shown` returns true.
+fn rows_if<'a, T>(
+    rows: &Readable<Vec<&'a T>>,
+    is_shown: impl Fn(&T) -> bool,
+) -> Readable<Vec<&'a T>> {
+    rows.as_ref().map(|rows| {
+        let mut shown = rows.clone();
+        shown.retain(|row| is_shown(row));
+        shown
+    })
 }
 
 fn in_window(window: &Window, position: u128) -> bool {

@@ -8,6 +8,8 @@ use kube::api::ObjectMeta;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Deletion {
     pub(crate) since: Timestamp,
+    /// The uid of the object, for commands that have to name it.
+    pub(crate) uid: String,
     /// The finalizers of other controllers.
     pub(crate) blockers: Vec<String>,
 }
@@ -20,7 +22,18 @@ pub(super) fn deletion(metadata: &ObjectMeta) -> Option<Box<Deletion>> {
     };
     let finalizers = metadata.finalizers.iter().flatten();
     let blockers = finalizers.filter(is_foreign).cloned().collect();
-    Some(Box::new(Deletion { since, blockers }))
+    let uid = metadata.uid.clone().unwrap_or_default();
+    Some(Box::new(Deletion {
+        since,
+        uid,
+        blockers,
+    }))
+}
+
+/// The place of the finalizer of a claim that the provider adds.
+pub(super) fn own_finalizer(metadata: &ObjectMeta) -> Option<usize> {
+    let mut finalizers = metadata.finalizers.iter().flatten();
+    finalizers.position(|finalizer| finalizer == names::RELEASE_ADDRESS)
 }
 
 /// The owner that is not the Cluster: the machine of the infrastructure provider, or what created

@@ -1,4 +1,5 @@
-//! Claims that no provider serves: their pool has a kind or an API group that does not exist.
+//! Claims that this provider does not serve: their pool has a kind or an API group that does not
+//! exist, or that is of another provider.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +34,20 @@ pub(crate) struct ServedKinds {
     pub(crate) own: BTreeSet<String>,
 }
 
-/// A claim for a pool of a kind that does not exist. No provider reports it.
+/// Why this provider does not serve a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The claim is right, and the definition of its kind is missing.
+    MissingDefinition,
+    /// Kind or API group are wrong, and this kind was probably meant. No provider reports it.
+    Misspelt(InClusterKind),
+    /// The API server does not serve the API group: its provider is not installed.
+    UnknownGroup,
+    /// Another provider serves the kind, if it runs.
+    OtherProvider,
+}
+
+/// A claim for a pool that this provider does not serve, so it does not report it.
 #[derive(Clone, Debug)]
 pub(crate) struct UnservedClaim {
     pub(crate) key: NamespacedName,
@@ -41,37 +55,29 @@ pub(crate) struct UnservedClaim {
     pub(crate) group: String,
     pub(crate) kind: String,
     pub(crate) pool: String,
-    /// The kind that was probably meant.
-    pub(crate) meant: InClusterKind,
+    pub(crate) cause: Cause,
     pub(crate) created: Option<Timestamp>,
-    pub(crate) deleting: bool,
+    deleting: bool,
+    /// Whether another provider has bound it.
+    bound: bool,
     pub(crate) cluster: Option<Box<str>>,
     pub(crate) machine: Option<Box<str>>,
 }
 
 impl UnservedClaim {
-    /// `None` if the API server serves the kind of the pool, or if the pool is of a provider that
-    /// is not installed.
+    /// `None` if this provider serves the claim.
     pub(crate) fn of(claim: &IPAddressClaim, served: &ServedKinds) -> Option<Self> {
         let reference = &claim.spec.pool_ref;
         let (group, kind) = (reference.api_group.as_str(), reference.kind.as_str());
-        let meant = nearest(kind, served);
-        let is_unserved = if group == names::GROUP {
-            OTHER_KINDS.contains(&kind) || !served.own.contains(kind)
-        } else {
-            !served.groups.contains(group) && is_meant_for_us(group, kind, meant)
-        };
-        if !is_unserved {
-            return None;
-        }
         Some(Self {
+            cause: cause(group, kind, served)?,
             key: NamespacedName::of(&claim.metadata),
             group: group.to_owned(),
             kind: kind.to_owned(),
             pool: reference.name.clone(),
-            meant,
             created: created(&claim.metadata),
             deleting: claim.metadata.deletion_timestamp.is_some(),
+            bound: claim.bound_address().is_some(),
             cluster: claim.cluster_name().map(Box::from),
             machine: machine(&claim.metadata),
         })
@@ -85,46 +91,96 @@ impl UnservedClaim {
         }
     }
 
-    /// Whether the claim is right, and the definition of its kind is missing.
-    pub(crate) fn lacks_definition(&self) -> bool {
-        let is_kind = |kind: &InClusterKind| kind.name() == self.kind;
-        self.group == names::GROUP && InClusterKind::ALL.iter().any(is_kind)
+    pub(crate) fn is_deleting(&self) -> bool {
+        self.deleting
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.bound && !self.deleting
+    }
+
+    /// Whether another provider has served the claim, so that it is of no interest here.
+    pub(crate) fn is_served_by_other(&self) -> bool {
+        self.bound && self.cause == Cause::OtherProvider
+    }
+
+    /// The kind and the API group of the pool.
+    pub(crate) fn pool_kind(&self) -> String {
+        if self.group.is_empty() {
+            format!("kind {} without an API group", self.kind)
+        } else {
+            format!("kind {} of {}", self.kind, self.group)
+        }
     }
 
     /// What is wrong, with the kind that was probably meant.
     pub(crate) fn problem(&self) -> String {
-        if self.lacks_definition() {
-            return format!(
-                "kind {} is not served: its CustomResourceDefinition is not installed",
-                self.kind
-            );
+        let Self { group, kind, .. } = self;
+        let own = names::GROUP;
+        match self.cause {
+            Cause::MissingDefinition => {
+                format!("kind {kind} is not served: its CustomResourceDefinition is not installed")
+            }
+            Cause::Misspelt(meant) if group == own => {
+                format!("kind {kind} is not served; did you mean {meant}?")
+            }
+            Cause::Misspelt(meant) => {
+                format!(
+                    "{} is not served; did you mean {meant} of {own}?",
+                    self.pool_kind()
+                )
+            }
+            Cause::UnknownGroup => {
+                format!(
+                    "{} is not served: the API server has no such API group; this provider serves pools of {own}",
+                    self.pool_kind()
+                )
+            }
+            Cause::OtherProvider => {
+                format!(
+                    "{} is of another provider; this one serves {} of {own}",
+                    self.pool_kind(),
+                    own_kinds()
+                )
+            }
         }
-        if self.group == names::GROUP {
-            return format!(
-                "kind {} is not served; did you mean {}?",
-                self.kind, self.meant
-            );
-        }
-        let group = if self.group.is_empty() {
-            "without an API group".to_owned()
-        } else {
-            format!("of {}", self.group)
-        };
-        format!(
-            "kind {} {group} is not served; did you mean {} of {}?",
-            self.kind,
-            self.meant,
-            names::GROUP
-        )
     }
 }
 
-/// Whether a claim with a group that is not served is for this provider: its group or its kind is
-/// almost right.
-fn is_meant_for_us(group: &str, kind: &str, meant: InClusterKind) -> bool {
+/// The kinds of pools of this provider, as a text.
+fn own_kinds() -> String {
+    InClusterKind::ALL.map(InClusterKind::name).join(", ")
+}
+
+/// Why this provider does not serve the claims for pools of a kind; `None` if it does.
+fn cause(group: &str, kind: &str, served: &ServedKinds) -> Option<Cause> {
+    let is_own = InClusterKind::ALL.iter().any(|own| own.name() == kind);
+    let is_served = served.own.contains(kind);
+    let meant = nearest(kind, served);
+    if group == names::GROUP {
+        return match (is_own, is_served) {
+            (true, true) => None,
+            (true, false) => Some(Cause::MissingDefinition),
+            (false, true) if !OTHER_KINDS.contains(&kind) => Some(Cause::OtherProvider),
+            (false, _) => Some(Cause::Misspelt(meant)),
+        };
+    }
+    let has_group = served.groups.contains(group);
+    // No other provider has kinds with the names of ours.
+    let is_near = distance(kind, meant.name()) <= MAX_WRONG_IN_KIND;
+    Some(if is_near || !has_group && is_almost_ours(group) {
+        Cause::Misspelt(meant)
+    } else if has_group {
+        Cause::OtherProvider
+    } else {
+        Cause::UnknownGroup
+    })
+}
+
+/// Whether an API group is that of this provider, with a version or a typing error.
+fn is_almost_ours(group: &str) -> bool {
     let group = group.split('/').next().unwrap_or_default();
-    let is_group = group == names::GROUP || distance(group, names::GROUP) <= MAX_WRONG_IN_GROUP;
-    is_group || distance(kind, meant.name()) <= MAX_WRONG_IN_KIND
+    group == names::GROUP || distance(group, names::GROUP) <= MAX_WRONG_IN_GROUP
 }
 
 /// The kind of pool that is written most similarly, of those that are served.
@@ -155,7 +211,8 @@ mod tests {
             .chain(OTHER_KINDS.map(str::to_owned))
             .chain(["OtherPool".to_owned()])
             .collect();
-        let groups = [names::GROUP, "ipam.metal3.io"].map(str::to_owned).into();
+        let groups = [names::GROUP, "cluster.x-k8s.io", "ipam.metal3.io"];
+        let groups = groups.map(str::to_owned).into();
         let claim = json!({
             "metadata": { "namespace": "n4", "name": "m2" },
             "spec": { "poolRef": { "apiGroup": group, "kind": kind, "name": "p" } },
@@ -200,13 +257,16 @@ mod tests {
 
     #[test]
     fn pools_of_other_providers_are_no_typing_errors() {
-        for (group, kind) in [
-            (names::GROUP, "InClusterIPPool"),
-            (names::GROUP, "OtherPool"),
-            ("ipam.metal3.io", "IPPool"),
-            ("ipam.example.com", "NsxPool"),
-        ] {
-            assert_eq!(problem(group, kind), None, "{group} {kind}");
+        assert_eq!(problem(names::GROUP, "InClusterIPPool"), None);
+        let ours = "this one serves InClusterIPPool, GlobalInClusterIPPool, InClusterPrefixPool, \
+                    GlobalInClusterPrefixPool of ipam.cluster.x-k8s.io";
+        for (group, kind) in [(names::GROUP, "OtherPool"), ("ipam.metal3.io", "IPPool")] {
+            let expected = format!("kind {kind} of {group} is of another provider; {ours}");
+            assert_eq!(problem(group, kind), Some(expected));
         }
+        let expected = "kind NsxPool of ipam.example.com is not served: the API server has no such API group; this \
+                        provider serves pools of ipam.cluster.x-k8s.io";
+        let found = problem("ipam.example.com", "NsxPool");
+        assert_eq!(found.as_deref(), Some(expected));
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::findings::unchecked_problem;
 use super::grid::clean;
 use super::words::UNKNOWN;
-use crate::model::{FindingList, ImportSummary, Report};
+use crate::model::{FindingList, ImportSummary, RegistryCheck, RegistryLine, Report};
 
 const POOLS: [&str; 14] = [
     "pool.kind",
@@ -80,11 +80,35 @@ const HOLDERS: [&str; 13] = [
 const ADDRESSES: [&str; 1] = ["address"];
 
 /// The columns of findings, and of the checks that were not possible, which have a `reason`.
-const FINDINGS: [&str; 7] = [
-    "severity", "check", "object", "problem", "since", "repair", "reason",
+const FINDINGS: [&str; 8] = [
+    "severity", "check", "object", "problem", "since", "repair", "commands", "reason",
 ];
 
-const PARTS: [&str; 3] = ["part", "state", "detail"];
+const PARTS: [&str; 4] = ["part", "state", "detail", "problems"];
+
+/// A row for each management cluster and for each network of a registry.
+const REGISTRIES: [&str; 15] = [
+    "name",
+    "clusterID",
+    "ready",
+    "reason",
+    "message",
+    "cluster",
+    "blocks",
+    "lastSeen",
+    "state",
+    "network",
+    "size",
+    "held",
+    "spare",
+    "others",
+    "conflicts",
+];
+
+/// A row for each block, and one for each problem.
+const CHECK: [&str; 5] = ["block", "used", "state", "cluster", "problem"];
+
+const RELEASE: [&str; 6] = ["record", "action", "network", "block", "holder", "used"];
 
 const RESERVATION: [&str; 9] = [
     "action",
@@ -147,6 +171,9 @@ fn table(report: &Report) -> (&'static [&'static str], Vec<Value>) {
             (&HOLDERS, values(all.flatten()))
         }
         Report::ReservationChange(change) => (&RESERVATION, values([change])),
+        Report::RegistryList { registries } => (&REGISTRIES, of_registries(registries)),
+        Report::RegistryCheck(check) => (&CHECK, of_check(check)),
+        Report::RegistryRelease(release) => (&RELEASE, values(&release.changes)),
         Report::ImportSummary(summary) => (&IMPORT, import(summary)),
     }
 }
@@ -158,6 +185,12 @@ fn values<'a, T: Serialize + 'a>(items: impl IntoIterator<Item = &'a T>) -> Vec<
 
 fn findings(list: &FindingList) -> Vec<Value> {
     let mut rows = values(&list.findings);
+    // A cell with several commands is one command line.
+    for (row, finding) in rows.iter_mut().zip(&list.findings) {
+        if !finding.commands.is_empty() {
+            row["commands"] = json!(finding.commands.join(" && "));
+        }
+    }
     for skipped in &list.unchecked {
         rows.push(json!({
             "severity": "Unknown",
@@ -169,6 +202,45 @@ fn findings(list: &FindingList) -> Vec<Value> {
     rows
 }
 
+/// A row for each management cluster and each network, or one for a registry without any.
+fn of_registries(registries: &[RegistryLine]) -> Vec<Value> {
+    let mut rows = Vec::new();
+    for registry in registries {
+        let mut row = serde_json::to_value(registry).unwrap_or_default();
+        if let Some(fields) = row.as_object_mut() {
+            fields.remove("clusters");
+            fields.remove("networks");
+        }
+        let mut parts = values(&registry.clusters);
+        parts.extend(values(&registry.networks));
+        if parts.is_empty() {
+            rows.push(row.clone());
+        }
+        for part in parts {
+            rows.push(joined(&row, part));
+        }
+    }
+    rows
+}
+
+/// A row for each block, and one for each problem.
+fn of_check(check: &RegistryCheck) -> Vec<Value> {
+    let mut rows = values(&check.blocks);
+    for problem in &check.problems {
+        rows.push(json!({ "problem": problem }));
+    }
+    rows
+}
+
+/// The fields of a row and those of a part of it.
+fn joined(row: &Value, part: Value) -> Value {
+    let mut row = row.clone();
+    if let (Some(row), Value::Object(part)) = (row.as_object_mut(), part) {
+        row.extend(part);
+    }
+    row
+}
+
 /// A row for each field of a change, and one for each problem.
 fn import(summary: &ImportSummary) -> Vec<Value> {
     let mut rows = Vec::new();
@@ -178,11 +250,7 @@ fn import(summary: &ImportSummary) -> Vec<Value> {
             rows.push(row.clone());
         }
         for field in values(&change.fields) {
-            let mut row = row.clone();
-            if let (Some(row), Value::Object(field)) = (row.as_object_mut(), field) {
-                row.extend(field);
-            }
-            rows.push(row);
+            rows.push(joined(&row, field));
         }
     }
     rows.extend(values(&summary.problems));
@@ -217,8 +285,9 @@ mod tests {
 
     use super::*;
     use crate::model::{
-        ClaimLine, FieldChange, Finding, Holder, ImportChange, ImportProblem, NetworkLine,
-        PartLine, PoolLine, PoolName, ReservationChange, Unchecked,
+        CheckedBlock, ClaimLine, ClusterLine, FieldChange, Finding, Holder, ImportChange,
+        ImportProblem, NetworkBlocksLine, NetworkLine, PartLine, PoolLine, PoolName, RecordChange,
+        RecordProblem, RegistryLine, ReservationChange, Unchecked,
     };
 
     /// Whether the schema of a type has a field with this path.
@@ -248,7 +317,7 @@ mod tests {
 
     #[test]
     fn columns_are_fields_of_the_json_output() {
-        let cases: [(&[&str], Vec<Value>); 8] = [
+        let cases: [(&[&str], Vec<Value>); 11] = [
             (&POOLS, vec![schema::<PoolLine>()]),
             (&NETWORKS, vec![schema::<NetworkLine>()]),
             (&CLAIMS, vec![schema::<ClaimLine>()]),
@@ -256,6 +325,19 @@ mod tests {
             (&FINDINGS, vec![schema::<Finding>(), schema::<Unchecked>()]),
             (&PARTS, vec![schema::<PartLine>()]),
             (&RESERVATION, vec![schema::<ReservationChange>()]),
+            (
+                &REGISTRIES,
+                vec![
+                    schema::<RegistryLine>(),
+                    schema::<ClusterLine>(),
+                    schema::<NetworkBlocksLine>(),
+                ],
+            ),
+            (
+                &CHECK,
+                vec![schema::<CheckedBlock>(), schema::<RecordProblem>()],
+            ),
+            (&RELEASE, vec![schema::<RecordChange>()]),
             (
                 &IMPORT,
                 vec![

@@ -97,7 +97,41 @@ fn paragraph(first: &Finding, group: &[Finding], is_one_object: bool, style: Sty
     if since.is_some() {
         let _ = writeln!(text, "  Age:    {}", age(since, style.now));
     }
-    let _ = writeln!(text, "  Repair: {}", clean(&first.repair));
+    text.push_str(&repairs(group));
+    text
+}
+
+/// The repairs of a group: what several objects have in common once, and the commands of each.
+fn repairs(group: &[Finding]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut left: usize = 0;
+    for (number, finding) in group.iter().enumerate() {
+        let mut of_finding: Vec<String> = Vec::new();
+        let repair = clean(&finding.repair);
+        let has_commands = !finding.commands.is_empty();
+        let colon = if has_commands { ":" } else { "" };
+        of_finding.push(format!("{repair}{colon}"));
+        of_finding.extend(finding.commands.iter().map(|command| clean(command)));
+        of_finding.retain(|line| !lines.contains(line));
+        if of_finding.is_empty() {
+            continue;
+        }
+        if number < MAX_NAMED {
+            lines.append(&mut of_finding);
+        } else {
+            left = left.saturating_add(1);
+        }
+    }
+    if left > 0 {
+        lines.push(format!(
+            "and {left} more: kubectl ipam doctor --output json"
+        ));
+    }
+    let mut text = String::new();
+    for (number, line) in lines.iter().enumerate() {
+        let label = if number == 0 { "Repair:" } else { "" };
+        let _ = writeln!(text, "  {label:7} {line}");
+    }
     text
 }
 

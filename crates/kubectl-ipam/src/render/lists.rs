@@ -2,7 +2,7 @@
 
 use super::grid::Grid;
 use super::style::{Color, Style};
-use super::words::{UNKNOWN, age, fact, full, is_capped};
+use super::words::{UNKNOWN, age, fact, full, is_capped, wrapped_words};
 use crate::model::{
     ClaimLine, ClaimState, Fact, Holder, NetworkLine, PartLine, PartState, PoolLine, PoolName,
     SliceLine,
@@ -10,6 +10,15 @@ use crate::model::{
 
 fn short_kind(kind: &str) -> String {
     kind.replace("InCluster", "").replace("Pool", "")
+}
+
+/// The color of the status of the condition Ready.
+pub(super) fn ready_color(status: &str) -> Color {
+    if status == "False" {
+        Color::Red
+    } else {
+        Color::Green
+    }
 }
 
 pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
@@ -43,11 +52,6 @@ pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
         } else {
             short_kind(&line.pool.kind)
         };
-        let color = if line.ready == "False" {
-            Color::Red
-        } else {
-            Color::Green
-        };
         let mut cells = vec![
             kind,
             line.pool.name.clone(),
@@ -61,7 +65,7 @@ pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
                 || "-".to_owned(),
                 |counts| bar(counts.total, counts.free, counts.used, style),
             ),
-            style.paint(&line.ready, color),
+            style.paint(&line.ready, ready_color(&line.ready)),
         ];
         if style.namespaces || style.wide {
             cells.insert(1, line.pool.namespace.clone().unwrap_or_default());
@@ -156,11 +160,6 @@ pub(super) fn networks(networks: &[NetworkLine], style: Style) -> Grid {
                 abbreviate(count)
             }
         };
-        let color = if line.ready == "False" {
-            Color::Red
-        } else {
-            Color::Green
-        };
         let mut cells = vec![
             line.name.clone(),
             count(line.pools),
@@ -170,7 +169,7 @@ pub(super) fn networks(networks: &[NetworkLine], style: Style) -> Grid {
             count(line.used),
             count(line.free),
             bar(line.total, line.free, line.used, style),
-            style.paint(&line.ready, color),
+            style.paint(&line.ready, ready_color(&line.ready)),
         ];
         if style.wide {
             let lengths = [line.ipv4_length, line.ipv6_length].into_iter().flatten();
@@ -309,7 +308,10 @@ fn short(pool: &PoolName) -> String {
     }
 }
 
-/// The parts of `status`.
+/// The columns that are left for the detail of a part in a terminal of 100 columns.
+const DETAIL_WIDTH: usize = 78;
+
+/// The parts of `status`, each problem in separate lines.
 pub(super) fn parts(parts: &[PartLine], style: Style) -> Grid {
     let mut grid = Grid::new(&["PART", "STATE", "DETAIL"]);
     for line in parts {
@@ -318,11 +320,19 @@ pub(super) fn parts(parts: &[PartLine], style: Style) -> Grid {
             PartState::Unknown | PartState::Warning => Color::Yellow,
             PartState::Error => Color::Red,
         };
+        let mut texts = Vec::new();
+        for text in std::iter::once(&line.detail).chain(&line.problems) {
+            texts.extend(wrapped_words(text, DETAIL_WIDTH));
+        }
+        let mut texts = texts.into_iter();
         grid.row(vec![
             format!("{:?}", line.part),
             style.paint(line.state.word(), color),
-            line.detail.clone(),
+            texts.next().unwrap_or_default(),
         ]);
+        for text in texts {
+            grid.row(vec![String::new(), String::new(), text]);
+        }
     }
     grid
 }

@@ -3,37 +3,59 @@
 use capi_ipam_api::names::GROUP;
 
 use super::import::is_done;
-use crate::model::{Check, Finding, Holder, PoolName, Report};
+use crate::model::{
+    Check, CheckedBlock, ClaimLine, Finding, Holder, ImportChange, NetworkLine, PartLine, PoolName,
+    RecordChange, RegistryLine, Report,
+};
 
 pub(crate) fn names(report: &Report) -> Vec<String> {
     match report {
         Report::PoolList { pools } => pools.iter().map(|line| of_pool(&line.pool)).collect(),
-        Report::NetworkList { networks } => networks
-            .iter()
-            .map(|network| own("ipnetwork", &network.name))
-            .collect(),
-        Report::ClaimList { claims } => claims
-            .iter()
-            .map(|claim| own("ipaddressclaim", &claim.name))
-            .collect(),
-        Report::HolderList { holders, .. } => {
-            holders.iter().flatten().filter_map(of_holder).collect()
+        Report::NetworkList { networks } => {
+            let name = |network: &NetworkLine| own("ipnetwork", &network.name);
+            networks.iter().map(name).collect()
         }
+        Report::ClaimList { claims } => {
+            let name = |claim: &ClaimLine| own("ipaddressclaim", &claim.name);
+            claims.iter().map(name).collect()
+        }
+        Report::HolderList { holders, .. } => match holders {
+            Some(holders) => holders.iter().filter_map(of_holder).collect(),
+            None => Vec::new(),
+        },
         Report::FreeList { addresses, .. } => addresses.clone(),
         Report::FindingList(list) => of_findings(&list.findings),
-        Report::StatusList { parts } => parts
-            .iter()
-            .map(|line| format!("{:?}", line.part).to_lowercase())
-            .collect(),
+        Report::StatusList { parts } => {
+            let name = |line: &PartLine| format!("{:?}", line.part).to_lowercase();
+            parts.iter().map(name).collect()
+        }
         Report::PoolDetails(details) => vec![of_pool(&details.pool)],
         Report::ReservationChange(change) => vec![own("ipreservation", &change.name)],
-        Report::ImportSummary(summary) => summary
-            .changes
-            .iter()
-            .filter(|change| is_done(change))
-            .map(|change| own(&change.kind, &change.name))
-            .collect(),
+        Report::RegistryList { registries } => {
+            let name = |line: &RegistryLine| own("ipregistry", &line.name);
+            registries.iter().map(name).collect()
+        }
+        Report::RegistryCheck(check) => {
+            let block = |block: &CheckedBlock| block.block.clone();
+            check.blocks.iter().map(block).collect()
+        }
+        Report::RegistryRelease(release) => {
+            let record = |change: &RecordChange| change.record.clone();
+            release.changes.iter().map(record).collect()
+        }
+        Report::ImportSummary(summary) => of_changes(&summary.changes),
     }
+}
+
+/// The objects that an import has changed.
+fn of_changes(changes: &[ImportChange]) -> Vec<String> {
+    let mut names = Vec::new();
+    for change in changes {
+        if is_done(change) {
+            names.push(own(&change.kind, &change.name));
+        }
+    }
+    names
 }
 
 /// An object of the API group of the provider.
@@ -95,6 +117,7 @@ fn resource(kind: &str) -> Option<String> {
         | "inclusterprefixpool"
         | "globalinclusterprefixpool"
         | "ipnetwork"
+        | "ipregistry"
         | "ipslice"
         | "ipreservation"
         | "ipaddress"
@@ -123,6 +146,7 @@ mod tests {
             problem: String::new(),
             since: None,
             repair: String::new(),
+            commands: Vec::new(),
         };
         let own = |name: &str| {
             let (kind, name) = name.split_once('/').unwrap();

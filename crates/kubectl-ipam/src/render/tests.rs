@@ -3,6 +3,7 @@
 mod details;
 mod findings;
 mod lists;
+mod registries;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -52,7 +52,7 @@ pub(super) fn full(pool: &PoolName) -> String {
 }
 
 /// An age as kubectl shows it: `45s`, `12m`, `5h`, `3d`.
-pub(super) fn age(since: Option<Timestamp>, now: Timestamp) -> String {
+pub(crate) fn age(since: Option<Timestamp>, now: Timestamp) -> String {
     let Some(since) = since else {
         return "-".to_owned();
     };
@@ -93,6 +93,26 @@ pub(super) fn wrapped(parts: &[String], indent: usize) -> String {
     text
 }
 
+/// The words of a text in lines of at most `width` columns. A longer word has a separate line.
+pub(super) fn wrapped_words(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        let length = line.chars().count().saturating_add(word.chars().count());
+        if !line.is_empty() && length.saturating_add(1) > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
 /// What kubectl adds to a change that was not made.
 pub(super) fn dry_run_text(is_dry_run: bool, is_unchecked: bool) -> &'static str {
     match (is_dry_run, is_unchecked) {
@@ -105,6 +125,17 @@ pub(super) fn dry_run_text(is_dry_run: bool, is_unchecked: bool) -> &'static str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_texts_are_wrapped_between_their_words() {
+        let long = "x".repeat(12);
+        let text = format!("one two three {long} four");
+        assert_eq!(
+            wrapped_words(&text, 9),
+            ["one two", "three", long.as_str(), "four"]
+        );
+        assert_eq!(wrapped_words("", 9), Vec::<String>::new());
+    }
 
     #[test]
     fn long_lists_are_wrapped_between_their_parts() {

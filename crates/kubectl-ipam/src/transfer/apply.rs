@@ -7,13 +7,13 @@ use futures::{StreamExt, stream};
 
 use super::existing;
 use super::file::{parse, read};
-use super::plan::{Action, Change, Plan, plan};
+use super::plan::{Action, Change, Plan, Refused, plan};
 use super::problems::Problems;
 use super::progress::Progress;
-use crate::cluster::{Cluster, Created};
+use crate::cluster::{Cluster, Created, with_warnings};
 use crate::error::Error;
 use crate::load::Loader;
-use crate::model::{ChangeAction, ChangeResult, ImportChange, ImportSummary};
+use crate::model::{ChangeAction, ChangeResult, ImportChange, ImportProblem, ImportSummary};
 use crate::output;
 
 /// Number of requests at the same time. With 1, an import takes four times as long.
@@ -37,30 +37,61 @@ pub(crate) async fn import(
     if let Some(right) = loader.missing.first() {
         return Err(Error::Forbidden(right.clone()));
     }
-    let summary = match plan(parsed, &existing, name, prune) {
+    let mut answers = Problems::default();
+    let mut summary = match plan(parsed, &existing, name, prune) {
         Ok(mut plan) => {
             warnings.append(&mut plan.warnings);
-            execute(loader.cluster, plan, dry_run).await?
+            execute(loader.cluster, plan, dry_run, &mut answers).await?
         }
-        Err(problems) => ImportSummary {
-            dry_run,
-            problems,
-            ..ImportSummary::default()
-        },
+        Err(refused) => {
+            check_rest(loader.cluster, refused, &mut answers).await;
+            ImportSummary {
+                dry_run,
+                ..ImportSummary::default()
+            }
+        }
     };
+    summary.problems = answers.list;
+    // What concerns no line is last.
+    summary
+        .problems
+        .sort_by(|one, other| (one.line.is_none(), one).cmp(&(other.line.is_none(), other)));
+    warnings.extend(answers.warnings.sentences());
     loader.warnings.append(&mut warnings);
     Ok(summary)
 }
 
+/// Adds the problems of a file, and those that the API server finds in the rest of it. Nothing is
+/// changed.
+async fn check_rest(cluster: &Cluster, refused: Box<Refused>, problems: &mut Problems) {
+    let Refused {
+        problems: found,
+        plan,
+    } = *refused;
+    let phases = plan.phases();
+    let mut changes: Vec<&Change> = phases.iter().flatten().collect();
+    // What the file does not contain may be in a line with a problem.
+    changes.retain(|change| change.line.is_some());
+    if let Err(error) = check(cluster, &changes, problems).await {
+        let problem = format!("the other lines could not be checked: {error}");
+        problems.list.push(ImportProblem::general(problem));
+    }
+    problems.list.extend(found);
+}
+
 /// Lets the API server check a plan, and makes its changes if it accepts all of them.
-async fn execute(cluster: &Cluster, plan: Plan, dry_run: bool) -> Result<ImportSummary, Error> {
+async fn execute(
+    cluster: &Cluster,
+    plan: Plan,
+    dry_run: bool,
+    problems: &mut Problems,
+) -> Result<ImportSummary, Error> {
     let unchanged = plan.unchanged;
     let phases = plan.phases();
     let changes: Vec<&Change> = phases.iter().flatten().collect();
-    let mut problems = Problems::default();
-    let mut results = check(cluster, &changes, &mut problems).await?;
+    let mut results = check(cluster, &changes, problems).await?;
     if !dry_run && problems.list.is_empty() {
-        results = make(cluster, &phases, &mut problems).await;
+        results = make(cluster, &phases, problems).await;
     } else if !dry_run {
         for result in &mut results {
             if *result == ChangeResult::Checked {
@@ -71,16 +102,11 @@ async fn execute(cluster: &Cluster, plan: Plan, dry_run: bool) -> Result<ImportS
     let mut summary = ImportSummary {
         dry_run,
         unchanged,
-        problems: problems.list,
         ..ImportSummary::default()
     };
     for (change, result) in changes.into_iter().zip(results) {
         add(&mut summary, change, result);
     }
-    // What concerns no line is last.
-    summary
-        .problems
-        .sort_by(|one, other| (one.line.is_none(), one).cmp(&(other.line.is_none(), other)));
     Ok(summary)
 }
 
@@ -93,13 +119,14 @@ async fn check(
 ) -> Result<Vec<ChangeResult>, Error> {
     let mut results = vec![ChangeResult::NotMade; changes.len()];
     let mut progress = Progress::new("checked", changes.len());
-    let mut answers =
-        stream::iter(changes.iter().zip(&mut results))
-            .map(|(change, result)| async move {
-                (*change, result, perform(cluster, change, true).await)
-            })
-            .buffer_unordered(CONCURRENCY);
-    while let Some((change, result, answer)) = answers.next().await {
+    let mut answers = stream::iter(changes.iter().zip(&mut results))
+        .map(|(change, result)| async move {
+            let (answer, warnings) = with_warnings(perform(cluster, change, true)).await;
+            (*change, result, answer, warnings)
+        })
+        .buffer_unordered(CONCURRENCY);
+    while let Some((change, result, answer, warnings)) = answers.next().await {
+        problems.warnings.add(change.line, warnings);
         match answer {
             Ok(()) => *result = ChangeResult::Checked,
             Err(error) if is_about_all(&error) => {
@@ -153,13 +180,15 @@ async fn make(
                 if is_stopped() {
                     return None;
                 }
-                Some((change, result, perform(cluster, change, false).await))
+                let (answer, warnings) = with_warnings(perform(cluster, change, false)).await;
+                Some((change, result, answer, warnings))
             })
             .buffer_unordered(CONCURRENCY);
         while let Some(answer) = answers.next().await {
-            let Some((change, result, answer)) = answer else {
+            let Some((change, result, answer, warnings)) = answer else {
                 continue;
             };
+            problems.warnings.add(change.line, warnings);
             match answer {
                 Ok(()) => *result = ChangeResult::Made,
                 Err(error) => {

@@ -52,6 +52,15 @@ impl Node {
         Some(&field.value)
     }
 
+    /// The line of a text in a specification: that of the entry, the range or the field.
+    pub(super) fn line_of_entry(&self, field: capi_ipam_ip::Field) -> Option<u64> {
+        let value = self.get(field.path().strip_prefix("spec.")?)?;
+        let (Content::List(items), Some(index)) = (&value.content, field.index()) else {
+            return Some(value.line);
+        };
+        Some(items.get(index)?.line)
+    }
+
     /// A text; `None` for another value.
     pub(super) fn as_text(&self) -> Option<&str> {
         if let Content::Text(text) = &self.content {

@@ -227,6 +227,7 @@ fn plain_reservation(reservation: IPReservation) -> IPReservation {
         kind: Some("IPReservation".to_owned()),
         metadata: plain_metadata(reservation.metadata),
         spec: reservation.spec,
+        status: None,
     }
 }
 

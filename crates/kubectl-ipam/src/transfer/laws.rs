@@ -73,9 +73,10 @@ fn reserved(parsed: &Parsed) -> HashSet<(PoolKey, Block)> {
 
 /// Each problem says what is wrong.
 fn check_problems(file: &str, existing: &Existing) -> Result<(), String> {
-    let problems = plan(parse(file, NAMESPACE), existing, IMPORT, true)
-        .err()
-        .unwrap_or_default();
+    let problems = match plan(parse(file, NAMESPACE), existing, IMPORT, true) {
+        Ok(_) => Vec::new(),
+        Err(refused) => refused.problems,
+    };
     match problems.iter().find(|problem| problem.problem.is_empty()) {
         Some(problem) => Err(format!("a problem without a text: {problem:?}")),
         None if problems.is_empty() => Err("the same file has problems and has none".to_owned()),
@@ -195,7 +196,10 @@ pub(super) struct Model {
 impl Model {
     fn plan(&self, file: &str) -> Result<Plan, String> {
         let planned = plan(parse(file, NAMESPACE), &self.existing, IMPORT, true);
-        planned.map_err(|problems| format!("an import that was made has problems: {problems:?}"))
+        planned.map_err(|refused| {
+            let problems = refused.problems;
+            format!("an import that was made has problems: {problems:?}")
+        })
     }
 
     fn version(&mut self) -> Identity {

@@ -1,15 +1,16 @@
 //! JSON and YAML: the objects as the API server stores them, alone, in documents, or in a List.
 
-use capi_ipam_api::{IPReservation, InClusterKind, Pool, names};
+use capi_ipam_api::{IPReservation, InClusterKind, Pool, PoolKey, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::document::{self, Content, Node};
-use super::record::{Entry, Parsed, Record, TEXTS_NOT_IMPORTED, Texts, Wanted, WantedPool};
-use super::schema::{METADATA_NOT_IMPORTED, faults, schema};
+use super::partial::text_problems;
+use super::record::{
+    Entry, Parsed, RESERVATION, Record, TEXTS_NOT_IMPORTED, Texts, Wanted, WantedPool,
+};
+use super::schema::{Fault, METADATA_NOT_IMPORTED, faults, schema, unknown_kind};
 use crate::model::ImportProblem;
-
-const RESERVATION: &str = "IPReservation";
 
 /// Parses one or more documents. JSON is YAML.
 pub(super) fn parse(text: &str, namespace: &str) -> Parsed {
@@ -66,25 +67,26 @@ fn object(parsed: &mut Parsed, mut document: Node, namespace: &str) {
     let pool_kind = InClusterKind::of(kind);
     let schema = schema(kind).filter(|_| pool_kind.is_some() || kind == RESERVATION);
     let Some(schema) = schema else {
-        return parsed.problem(
-            line,
-            format!("kind: {kind:?} is neither a pool nor {RESERVATION}"),
-        );
+        return parsed.problem(line, format!("kind: {}", unknown_kind(kind)));
     };
     remove_not_imported(parsed, &mut document, pool_kind.is_some());
     let faults = faults(&document, schema);
     if faults.iter().any(|fault| !fault.is_bound) {
+        if let Some(kind) = pool_kind {
+            unread_pool(parsed, kind, &document, &faults, namespace);
+        }
         // All of them, so that the file has to be corrected once.
-        return faults
-            .into_iter()
-            .for_each(|fault| parsed.problem(fault.line, fault.problem));
+        for fault in faults {
+            parsed.problem(fault.line, fault.problem);
+        }
+        return;
     }
     let value = document.to_value();
     let entry = match pool_kind {
         Some(kind) => pool(kind, value, namespace),
         None => reservation(value),
     };
-    let bound = |fault: super::schema::Fault| ImportProblem::of_line(fault.line, fault.problem);
+    let bound = |fault: Fault| ImportProblem::of_line(fault.line, fault.problem);
     match entry {
         Ok(entry) => {
             let out_of_bounds = faults.into_iter().map(bound).collect();
@@ -95,6 +97,42 @@ fn object(parsed: &mut Parsed, mut document: Node, namespace: &str) {
             });
         }
         Err(problem) => parsed.problem(line, problem),
+    }
+}
+
+/// Records a pool that has faults, and what is wrong with the rest of it.
+fn unread_pool(
+    parsed: &mut Parsed,
+    kind: InClusterKind,
+    document: &Node,
+    faults: &[Fault],
+    namespace: &str,
+) {
+    let text = |name: &str| document.get("metadata")?.get(name)?.as_text();
+    if let Some(name) = text("name") {
+        let namespace = text("namespace").unwrap_or(namespace);
+        let namespace = (!kind.is_global()).then_some(namespace);
+        parsed
+            .unread_pools
+            .insert(PoolKey::new(kind, namespace, name));
+    }
+    let Some(spec) = document.get("spec") else {
+        return;
+    };
+    let mut rest = Map::new();
+    for field in spec.fields() {
+        let path = format!("spec.{}", field.name);
+        let is_of_field = |fault: &Fault| {
+            let below = fault.path.strip_prefix(&path);
+            below.is_some_and(|below| below.is_empty() || below.starts_with(['.', '[']))
+        };
+        if !faults.iter().any(is_of_field) {
+            rest.insert(field.name.clone(), field.value.to_value());
+        }
+    }
+    for problem in text_problems(kind.name(), &Value::Object(rest)) {
+        let line = spec.line_of_entry(problem.field).unwrap_or(document.line);
+        parsed.problem(line, problem.to_string());
     }
 }
 

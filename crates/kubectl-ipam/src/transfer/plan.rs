@@ -17,12 +17,9 @@ use serde_json::Value;
 use self::reservations::spec_of;
 use super::difference::{differences, texts};
 use super::existing::{Existing, ExistingReservation, Metadata};
-use super::record::{Entry, Parsed, Record, Texts};
+use super::record::{Entry, Parsed, RESERVATION, Record, Texts};
 use crate::cluster::Identity;
 use crate::model::{ChangeAction, FieldChange, ImportProblem, PoolName};
-
-/// The kind of a reservation.
-const RESERVATION: &str = "IPReservation";
 
 /// A change of one object.
 #[derive(Clone, Debug)]
@@ -127,6 +124,13 @@ impl Plan {
     }
 }
 
+/// What is wrong with a file, and the changes that it requires all the same. They are not made.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) problems: Vec<ImportProblem>,
+    pub(super) plan: Plan,
+}
+
 /// Returns the changes, or all problems. `prune` deletes objects of the import that the file does
 /// not contain.
 pub(super) fn plan(
@@ -134,7 +138,7 @@ pub(super) fn plan(
     existing: &Existing,
     import: &str,
     prune: bool,
-) -> Result<Plan, Vec<ImportProblem>> {
+) -> Result<Plan, Box<Refused>> {
     let mut planner = Planner::new(&parsed, existing, import);
     planner.problems = parsed.problems;
     let (pools, reservations): (Vec<_>, Vec<_>) = parsed
@@ -169,7 +173,7 @@ pub(super) fn plan(
     if problems.is_empty() {
         Ok(plan)
     } else {
-        Err(problems)
+        Err(Box::new(Refused { problems, plan }))
     }
 }
 
@@ -217,7 +221,9 @@ struct Planner<'a> {
     users: HashMap<Block, Vec<(&'a PoolKey, &'a NamespacedName)>>,
     /// Reservations for which the file states another scope: the first line, that scope, and their
     /// number, by pool.
-    other_scopes: BTreeMap<PoolKey, (u64, String, u64)>,
+    other_scopes: BTreeMap<PoolKey, (u64, String, usize)>,
+    /// The pools of the file that cannot be read.
+    unread_pools: HashSet<PoolKey>,
 }
 
 impl<'a> Planner<'a> {
@@ -252,6 +258,7 @@ impl<'a> Planner<'a> {
             required: HashSet::new(),
             users,
             other_scopes: BTreeMap::new(),
+            unread_pools: parsed.unread_pools.clone(),
         }
     }
 

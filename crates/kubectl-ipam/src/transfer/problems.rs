@@ -1,18 +1,20 @@
-//! What the API server refuses, and when it makes no sense to ask it about further changes.
+//! What the API server says of changes, and when it makes no sense to ask it about further ones.
 
 use std::collections::HashMap;
 
 use super::plan::Change;
+use super::server_warnings::ServerWarnings;
 use crate::error::Error;
 use crate::model::ImportProblem;
 
 /// How often the same failure of the API server is reported.
 const MAX_EQUAL_FAILURES: usize = 10;
 
-/// The problems of changes.
+/// The problems of changes, and the warnings about those that are accepted.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     pub(super) list: Vec<ImportProblem>,
+    pub(super) warnings: ServerWarnings,
     /// How often each failure of the server occurred.
     failures: HashMap<String, usize>,
 }

@@ -1,6 +1,6 @@
 //! The pools and reservations of a file, and what is wrong in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use capi_ipam_api::{Pool, PoolKey, Scope, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -8,6 +8,9 @@ use capi_ipam_ip::Block;
 use serde_json::Value;
 
 use crate::model::ImportProblem;
+
+/// The kind of a reservation.
+pub(super) const RESERVATION: &str = "IPReservation";
 
 /// The label of objects that `import` creates: the name of the import.
 pub(super) const IMPORT_LABEL: &str = "ipam.cluster.x-k8s.io/import";
@@ -69,9 +72,11 @@ pub(super) struct Parsed {
     pub(super) problems: Vec<ImportProblem>,
     /// Fields that an import does not set, such as the status: the first line, and the number of
     /// objects that have it.
-    pub(super) not_imported: BTreeMap<String, (u64, u64)>,
+    pub(super) not_imported: BTreeMap<String, (u64, usize)>,
     /// Other parts of the file that are ignored, as sentences.
     pub(super) warnings: Vec<String>,
+    /// The pools with a problem that is reported. Nothing is known of what refers to them.
+    pub(super) unread_pools: HashSet<PoolKey>,
     /// Whether the file is a table, which cannot state all fields of a pool.
     pub(super) is_table: bool,
 }
@@ -127,14 +132,17 @@ impl Parsed {
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.warnings.clone();
         for (path, (line, count)) in &self.not_imported {
-            let more = count.saturating_sub(1);
-            let more = if more > 0 {
-                format!(" and {more} more objects")
-            } else {
-                String::new()
-            };
-            warnings.push(format!("line {line}{more}: {path} is not imported"));
+            let lines = at_lines(*line, *count);
+            warnings.push(format!("{lines}: {path} is not imported"));
         }
         warnings
+    }
+}
+
+/// Where a sentence holds: the first line, and the number of objects.
+pub(super) fn at_lines(first: u64, objects: usize) -> String {
+    match objects.saturating_sub(1) {
+        0 => format!("line {first}"),
+        more => format!("line {first} and {more} more objects"),
     }
 }

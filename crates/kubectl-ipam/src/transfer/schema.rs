@@ -7,11 +7,12 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use capi_ipam_api::{crds, names};
+use capi_ipam_api::{InClusterKind, crds, names};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::document::{Content, Field, Node};
+use super::record::RESERVATION;
 use crate::spelling::distance;
 
 /// The schemas of the stored version, by kind.
@@ -36,6 +37,8 @@ pub(super) const METADATA_NOT_IMPORTED: [&str; 11] = [
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) line: u64,
+    /// The path of the field.
+    pub(super) path: String,
     /// The path of the field, and what is wrong.
     pub(super) problem: String,
     /// Whether the object can be decoded all the same: only a value is outside of its bounds.
@@ -102,21 +105,20 @@ struct Check {
 impl Check {
     /// A part that cannot be decoded.
     fn wrong(&mut self, line: u64, path: &str, text: impl AsRef<str>) {
-        let problem = format!("{path}: {}", text.as_ref());
-        self.faults.push(Fault {
-            line,
-            problem,
-            is_bound: false,
-        });
+        self.add(line, path, text.as_ref(), false);
     }
 
     /// A value outside of its bounds.
     fn out_of_bounds(&mut self, line: u64, path: &str, text: impl AsRef<str>) {
-        let problem = format!("{path}: {}", text.as_ref());
+        self.add(line, path, text.as_ref(), true);
+    }
+
+    fn add(&mut self, line: u64, path: &str, text: &str, is_bound: bool) {
         self.faults.push(Fault {
             line,
-            problem,
-            is_bound: true,
+            path: path.to_owned(),
+            problem: format!("{path}: {text}"),
+            is_bound,
         });
     }
 
@@ -334,6 +336,22 @@ fn unknown_field(name: &str, known: Option<&Map<String, Value>>) -> String {
         Some(near) => format!("unknown field; {near} exists"),
         None => "unknown field".to_owned(),
     }
+}
+
+/// Why a kind cannot be imported, and the kind that is probably meant.
+pub(super) fn unknown_kind(kind: &str) -> String {
+    if kind.is_empty() {
+        return "is missing".to_owned();
+    }
+    let pools = InClusterKind::ALL.map(InClusterKind::name);
+    let known = || pools.into_iter().chain([RESERVATION]);
+    // `IPPool` or `prefix`.
+    let has_part = |known: &&str| known.to_lowercase().contains(&kind.to_lowercase());
+    let advice = match nearest(kind, known()).or_else(|| known().find(has_part)) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => format!("the kinds of pools are {}", pools.join(", ")),
+    };
+    format!("{kind} is neither a pool nor {RESERVATION}; {advice}")
 }
 
 /// The known name that a misspelt one can mean.

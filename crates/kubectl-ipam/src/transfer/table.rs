@@ -1,16 +1,17 @@
 //! CSV: one row is a pool or a reservation.
 
-use capi_ipam_api::{IPReservation, InClusterKind, Pool, PoolKey, PoolSpec};
+use capi_ipam_api::{IPReservation, InClusterKind, Pool, PoolKey, PoolSpec, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_ip::Block;
 use csv::{ReaderBuilder, StringRecord, Trim, Writer};
 use serde_json::{Map, Value, json};
 
 use super::cells::{cell, value};
 use super::header::{self, COLUMNS, Header};
-use super::record::{Entry, Parsed, Texts, Wanted, WantedPool};
+use super::partial::text_problems;
+use super::record::{Entry, Parsed, RESERVATION, Texts, Wanted, WantedPool};
+use super::schema::unknown_kind;
 use crate::input::{kind_of, parse_block, parse_claim, short};
-
-/// The kind of a reservation.
-const RESERVATION: &str = "IPReservation";
 
 /// Parses a table. The first row names the columns, in any order. The separator is a comma, a
 /// semicolon or a tab.
@@ -52,14 +53,15 @@ pub(super) fn parse(text: &str, namespace: &str) -> Parsed {
                     column.is_used = column.is_used || !cell.is_empty();
                 }
                 if record.iter().any(|cell| !cell.is_empty()) {
-                    parsed.add(
-                        line,
-                        Row {
-                            columns: &columns,
-                            record: &record,
-                        }
-                        .entry(namespace),
-                    );
+                    let row = Row {
+                        columns: &columns,
+                        record: &record,
+                    };
+                    let entry = row.entry(namespace);
+                    if entry.is_err() {
+                        parsed.unread_pools.extend(row.pool_key(namespace));
+                    }
+                    parsed.add(line, entry);
                 }
             }
             Err(error) => {
@@ -139,26 +141,35 @@ impl Row<'_> {
             .cell("kind")
             .ok_or_else(|| vec!["kind: is empty".to_owned()])?;
         if kind.eq_ignore_ascii_case(RESERVATION) {
-            let wanted = self
-                .reservation(namespace)
-                .map_err(|problem| vec![problem])?;
+            let wanted = self.reservation(namespace)?;
             return Ok(Entry::Reservation(Box::new(wanted)));
         }
-        let kind = kind_of(kind)
-            .ok_or_else(|| vec![format!("kind: {kind} is neither a pool nor {RESERVATION}")])?;
+        let Some(kind) = kind_of(kind) else {
+            return Err(vec![format!("kind: {}", unknown_kind(kind))]);
+        };
         let wanted = self.pool(kind, namespace)?;
         Ok(Entry::Pool(Box::new(wanted)))
+    }
+
+    /// The pool that the row is about; `None` if it is about another object.
+    fn pool_key(&self, namespace: &str) -> Option<PoolKey> {
+        let kind = kind_of(self.cell("kind")?)?;
+        let namespace = self.cell("namespace").unwrap_or(namespace);
+        let namespace = (!kind.is_global()).then_some(namespace);
+        Some(PoolKey::new(kind, namespace, self.cell("name")?))
     }
 
     /// Returns all problems of a row of a pool at once.
     fn pool(&self, kind: InClusterKind, namespace: &str) -> Result<WantedPool, Vec<String>> {
         let mut problems = self.unused_cells(kind);
-        let Some(name) = self.cell("name") else {
+        let name = self.cell("name");
+        if name.is_none() {
             problems.push("name: is empty".to_owned());
-            return Err(problems);
-        };
+        }
         let spec = self.spec(kind, &mut problems);
         if !problems.is_empty() {
+            let of_texts = text_problems(kind.name(), &spec);
+            problems.extend(of_texts.iter().map(ToString::to_string));
             return Err(problems);
         }
         let namespace = (!kind.is_global()).then(|| self.cell("namespace").unwrap_or(namespace));
@@ -218,35 +229,60 @@ impl Row<'_> {
         Value::Object(spec)
     }
 
-    fn reservation(&self, namespace: &str) -> Result<Wanted, String> {
+    /// Returns all problems of a row of a reservation at once.
+    fn reservation(&self, namespace: &str) -> Result<Wanted, Vec<String>> {
+        let mut problems = Vec::new();
         let used = ["kind", "namespace", "addresses", "pool", "claim"];
-        if let Some(column) = COLUMNS
-            .iter()
-            .find(|column| !used.contains(column) && self.cell(column).is_some())
-        {
-            return Err(format!("{column}: a reservation has none"));
+        for column in COLUMNS {
+            if !used.contains(&column) && self.cell(column).is_some() {
+                problems.push(format!("{column}: a reservation has none"));
+            }
         }
+        let namespace = self.cell("namespace").unwrap_or(namespace);
+        let pool = self.reserved_pool(namespace);
+        let block = self.reserved_block();
+        let claim = self.promised_claim(namespace);
+        match (pool, block, claim) {
+            (Ok(pool), Ok(block), Ok(claim)) if problems.is_empty() => Ok(Wanted {
+                pool,
+                block,
+                scope: None,
+                claim,
+                labels: Texts::new(),
+                annotations: Texts::new(),
+            }),
+            (pool, block, claim) => {
+                problems.extend(pool.err());
+                problems.extend(block.err());
+                problems.extend(claim.err());
+                Err(problems)
+            }
+        }
+    }
+
+    fn reserved_pool(&self, namespace: &str) -> Result<PoolKey, String> {
         let pool = self.cell("pool").ok_or("pool: is empty")?;
         let (kind, name) = pool.split_once('/').unwrap_or(("InClusterIPPool", pool));
-        let kind = kind_of(kind).ok_or_else(|| format!("pool: {kind} is not a kind of pool"))?;
-        let namespace = self.cell("namespace").unwrap_or(namespace);
+        let Some(kind) = kind_of(kind) else {
+            return Err(format!("pool: {kind} is not a kind of pool"));
+        };
+        let namespace = (!kind.is_global()).then_some(namespace);
+        Ok(PoolKey::new(kind, namespace, name))
+    }
+
+    fn reserved_block(&self) -> Result<Block, String> {
         let address = self.cell("addresses").ok_or("addresses: is empty")?;
-        let block = parse_block(address).map_err(|error| format!("addresses: {error}"))?;
-        let claim = self
-            .cell("claim")
-            .map(|claim| parse_claim(claim, namespace))
-            .transpose();
-        let claim = claim.map_err(|error| format!("claim: {error}"))?;
-        let pool = PoolKey::new(kind, (!kind.is_global()).then_some(namespace), name);
-        let (labels, annotations) = (Texts::new(), Texts::new());
-        Ok(Wanted {
-            pool,
-            block,
-            scope: None,
-            claim,
-            labels,
-            annotations,
-        })
+        parse_block(address).map_err(|error| format!("addresses: {error}"))
+    }
+
+    fn promised_claim(&self, namespace: &str) -> Result<Option<NamespacedName>, String> {
+        let Some(claim) = self.cell("claim") else {
+            return Ok(None);
+        };
+        match parse_claim(claim, namespace) {
+            Ok(claim) => Ok(Some(claim)),
+            Err(error) => Err(format!("claim: {error}")),
+        }
     }
 }
 
@@ -277,16 +313,16 @@ fn fields(has_prefixes: bool) -> impl Iterator<Item = (&'static str, &'static st
 
 /// The fields of a specification for which a table has no column, in alphabetical order.
 pub(super) fn fields_without_column(spec: &PoolSpec) -> Vec<String> {
-    let has_prefixes = matches!(spec, PoolSpec::Prefixes(_));
-    let is_unknown = |name: &String| !fields(has_prefixes).any(|(_, field)| field == name);
-    let spec = serde_json::to_value(spec).unwrap_or_default();
-    let mut names: Vec<String> = spec
-        .as_object()
-        .into_iter()
-        .flat_map(Map::keys)
-        .filter(|name| is_unknown(name))
-        .cloned()
-        .collect();
+    let columns = fields(matches!(spec, PoolSpec::Prefixes(_)));
+    let known: Vec<&str> = columns.map(|(_, field)| field).collect();
+    let mut names = Vec::new();
+    if let Ok(Value::Object(spec)) = serde_json::to_value(spec) {
+        for name in spec.keys() {
+            if !known.contains(&name.as_str()) {
+                names.push(name.clone());
+            }
+        }
+    }
     names.sort_unstable();
     names
 }
@@ -303,46 +339,54 @@ pub(super) fn write(pools: &[Pool], reservations: &[IPReservation]) -> Result<St
     let mut writer = Writer::from_writer(Vec::new());
     writer.write_record(COLUMNS)?;
     for pool in pools {
-        let namespace = pool.metadata.namespace.clone().unwrap_or_default();
-        let name = pool.metadata.name.clone().unwrap_or_default();
-        let spec = serde_json::to_value(&pool.spec).unwrap_or_default();
-        let mut cells = vec![pool.kind.name().to_owned(), namespace, name];
-        let known: Vec<_> = fields(matches!(pool.spec, PoolSpec::Prefixes(_))).collect();
-        for column in COLUMNS.iter().skip(cells.len()) {
-            let field = known
-                .iter()
-                .find(|(name, _)| name == column)
-                .map(|(_, field)| *field);
-            cells.push(
-                field
-                    .and_then(|field| spec.get(field))
-                    .map(cell)
-                    .unwrap_or_default(),
-            );
-        }
-        writer.write_record(&cells)?;
+        writer.write_record(pool_cells(pool))?;
     }
     for reservation in reservations {
-        let Ok((slot, pool)) = reservation.slot() else {
-            continue;
-        };
-        let claim = reservation.spec.claim_ref.as_ref();
-        let claim = claim
-            .map(|claim| format!("{}/{}", claim.namespace, claim.name))
-            .unwrap_or_default();
-        let namespace = pool.namespace.as_deref().unwrap_or_default().to_owned();
-        let cells = COLUMNS.map(|column| match column {
-            "kind" => RESERVATION.to_owned(),
-            "namespace" => namespace.clone(),
-            "addresses" => slot.block.to_string(),
-            "pool" => format!("{}/{}", short(pool.kind), pool.name),
-            "claim" => claim.clone(),
-            _ => String::new(),
-        });
-        writer.write_record(&cells)?;
+        if let Ok((slot, pool)) = reservation.slot() {
+            writer.write_record(reservation_cells(reservation, &slot, &pool))?;
+        }
     }
     let bytes = writer
         .into_inner()
         .map_err(|error| csv::Error::from(std::io::Error::other(error.to_string())))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The row of a pool.
+fn pool_cells(pool: &Pool) -> Vec<String> {
+    let namespace = pool.metadata.namespace.clone().unwrap_or_default();
+    let name = pool.metadata.name.clone().unwrap_or_default();
+    let spec = serde_json::to_value(&pool.spec).unwrap_or_default();
+    let mut cells = vec![pool.kind.name().to_owned(), namespace, name];
+    let known: Vec<_> = fields(matches!(pool.spec, PoolSpec::Prefixes(_))).collect();
+    for column in COLUMNS.iter().skip(cells.len()) {
+        let mut text = String::new();
+        if let Some((_, field)) = known.iter().find(|(name, _)| name == column)
+            && let Some(value) = spec.get(field)
+        {
+            text = cell(value);
+        }
+        cells.push(text);
+    }
+    cells
+}
+
+/// The row of a reservation.
+fn reservation_cells(reservation: &IPReservation, slot: &Slot, pool: &PoolKey) -> Vec<String> {
+    let mut cells = Vec::new();
+    for column in COLUMNS {
+        let text = match column {
+            "kind" => RESERVATION.to_owned(),
+            "namespace" => pool.namespace.as_deref().unwrap_or_default().to_owned(),
+            "addresses" => slot.block.to_string(),
+            "pool" => format!("{}/{}", short(pool.kind), pool.name),
+            "claim" => match &reservation.spec.claim_ref {
+                Some(claim) => format!("{}/{}", claim.namespace, claim.name),
+                None => String::new(),
+            },
+            _ => String::new(),
+        };
+        cells.push(text);
+    }
+    cells
 }

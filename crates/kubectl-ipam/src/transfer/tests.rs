@@ -6,6 +6,7 @@
 
 mod fields;
 mod laws;
+mod one_round;
 
 use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolSpec, Scope};
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -15,7 +16,7 @@ use serde_json::json;
 use super::existing::{Existing, ExistingPool, ExistingReservation, Metadata};
 use super::file::parse;
 use super::laws::Model;
-use super::plan::{Action, Plan, plan};
+use super::plan::{Action, Change, Plan, plan};
 use super::record::{Entry, IMPORT_LABEL};
 use super::*;
 use crate::cluster::Identity;
@@ -34,8 +35,9 @@ fn problems(text: &str) -> Vec<(Option<u64>, String)> {
 }
 
 fn problems_in(text: &str, existing: &Existing) -> Vec<(Option<u64>, String)> {
-    let problems = plan(parse(text, "team-a"), existing, "racks", true).unwrap_err();
-    problems
+    let refused = plan(parse(text, "team-a"), existing, "racks", true).unwrap_err();
+    refused
+        .problems
         .into_iter()
         .map(|problem| (problem.line, problem.problem))
         .collect()
@@ -518,6 +520,7 @@ InClusterIPPool;a;blank;10.3.0.2 - 9;24;;
             "InClusterIPPool a/none exists neither in the cluster nor in the file",
         ),
         (13, "addresses: invalid address 10.1.0"),
+        (14, "claim: invalid claim a/b/c"),
         (14, "prefix: a reservation has none"),
         (15, "the row has 9 cells, and the table 7 columns"),
         (16, "name: a reservation has none"),

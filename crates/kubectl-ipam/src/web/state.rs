@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::claim_entry::ClaimEntry;
 use super::table::Table;
 use crate::cluster::Kind;
 use crate::error::MissingRight;
@@ -18,7 +19,9 @@ use crate::model::{
     PoolObjects, PoolWindow, SearchResult, Searched, WaitingGroup, manager, networks, pools,
     ranges, size, unprocessed, waiting_groups, window,
 };
-use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow};
+use crate::objects::{
+    AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow, UnservedClaim,
+};
 
 /// Number of samples in the history of a pool.
 const MAX_SAMPLES: usize = 60;
@@ -29,7 +32,7 @@ pub(super) struct Tables {
     pub(super) pools: BTreeMap<InClusterKind, Table<PoolRow>>,
     pub(super) addresses: Table<AddressRow>,
     pub(super) reservations: Table<ReservationRow>,
-    pub(super) claims: Table<ClaimRow>,
+    pub(super) claims: Table<ClaimEntry>,
     pub(super) networks: Table<NetworkRow>,
     pub(super) slices: Table<SliceRow>,
     contact: Contact,
@@ -112,9 +115,27 @@ impl Tables {
 
     fn waiting(&self, keep: impl Fn(&ClaimRow) -> bool) -> Readable<Vec<ClaimRow>> {
         let is_kept = |claim: &&ClaimRow| claim.is_waiting() && keep(claim);
+        self.served()
+            .map(|claims| claims.filter(is_kept).cloned().collect())
+    }
+
+    /// The claims of the provider.
+    fn served(&self) -> Readable<impl Iterator<Item = &ClaimRow>> {
         self.claims
             .read()
-            .map(|claims| claims.filter(is_kept).cloned().collect())
+            .map(|claims| claims.filter_map(ClaimEntry::served))
+    }
+
+    /// A claim of the provider.
+    fn claim(&self, key: &NamespacedName) -> Option<&ClaimRow> {
+        self.claims.get(key)?.served()
+    }
+
+    /// The claims whose pool has a kind that does not exist. Nobody serves them.
+    fn unserved(&self, keep: impl Fn(&UnservedClaim) -> bool) -> Vec<UnservedClaim> {
+        let unserved = self.claims.iter().filter_map(ClaimEntry::unserved);
+        let waiting = unserved.filter(|claim| claim.is_waiting() && keep(claim));
+        waiting.cloned().collect()
     }
 }
 
@@ -183,7 +204,8 @@ impl State {
 
     fn health(&self, tables: &Tables, now: Timestamp) -> (Option<Outage>, Manager) {
         let pools = tables.pools.values().flat_map(Table::iter);
-        let unprocessed = unprocessed(pools, tables.claims.iter(), self.is_go_provider, now);
+        let claims = tables.claims.iter().filter_map(ClaimEntry::served);
+        let unprocessed = unprocessed(pools, claims, self.is_go_provider, now);
         let contact = &tables.contact;
         let manager = manager(contact.leases.as_deref(), unprocessed, now);
         (contact.outage.clone(), manager)
@@ -249,12 +271,12 @@ impl State {
         let (outage, manager) = self.health(&tables, time);
         let rows = tables.pools();
         let waiting = tables.waiting(|claim| self.lists(Some(claim.key.namespace())));
+        let unserved = tables.unserved(|claim| self.lists(Some(claim.key.namespace())));
         let lines = pools(rows.seen(), &waiting.as_ref());
         let is_counted =
             |claim: &&ClaimRow| claim.bound.is_some() && self.lists(Some(claim.key.namespace()));
         let bound = tables
-            .claims
-            .read()
+            .served()
             .map(|claims| claims.filter(is_counted).count());
         let number = |count: usize| u64::try_from(count).unwrap_or_default();
         let listed = tables.networks.read().map(|rows| {
@@ -272,7 +294,9 @@ impl State {
             networks: networks(listed.seen(), &rows.as_ref().map(|_| lines.as_slice())),
             pools: Vec::new(),
             bound: bound.known().map(|count| number(*count)),
-            waiting: waiting.known().map(|claims| number(claims.len())),
+            waiting: waiting
+                .known()
+                .map(|claims| number(claims.len().saturating_add(unserved.len()))),
             listing: Vec::new(),
             missing: Vec::new(),
             problems: Vec::new(),
@@ -323,7 +347,7 @@ impl State {
             .reservations
             .read()
             .map(|rows| rows.filter(|row| row.slot.scope == pool.scope));
-        let is_of_pool = |row: &&SliceRow| row.block.as_ref().is_ok_and(|(pool, _)| pool == key);
+        let is_of_pool = |row: &&SliceRow| row.is_of(key);
         let slices = tables
             .slices
             .read()
@@ -335,7 +359,7 @@ impl State {
             slices,
             waiting: tables.waiting(|claim| claim.pool == *key),
         };
-        let claim_of = |key: &NamespacedName| tables.claims.get(key);
+        let claim_of = |key: &NamespacedName| tables.claim(key);
         Ok(Some(window(pool, objects, claim_of, part)))
     }
 
@@ -350,10 +374,10 @@ impl State {
             pools: all.as_ref().map(Vec::as_slice),
             addresses: tables.addresses.read(),
             reservations: tables.reservations.read(),
-            claims: tables.claims.read(),
+            claims: tables.served(),
         };
         let lookup = Lookup {
-            claim: |key: &NamespacedName| tables.claims.get(key),
+            claim: |key: &NamespacedName| tables.claim(key),
             address: |key: &NamespacedName| tables.addresses.get(key),
             lists: |namespace: Option<&str>| self.lists(namespace),
         };
@@ -365,8 +389,11 @@ impl State {
 
     /// The claims that wait for an address, by pool and reason; `None` if they may not be read.
     pub(super) fn waiting(&self) -> Option<Vec<WaitingGroup>> {
-        let is_listed = |claim: &ClaimRow| self.lists(Some(claim.key.namespace()));
-        let waiting = self.tables.lock().waiting(is_listed);
-        waiting.listed_if_known().map(waiting_groups)
+        let tables = self.tables.lock();
+        let waiting = tables.waiting(|claim| self.lists(Some(claim.key.namespace())));
+        let unserved = tables.unserved(|claim| self.lists(Some(claim.key.namespace())));
+        drop(tables);
+        let waiting = waiting.listed_if_known()?;
+        Some(waiting_groups(waiting, unserved))
     }
 }

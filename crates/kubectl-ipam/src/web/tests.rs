@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::net::TcpListener;
 
+use super::claim_entry::ClaimEntry;
 use super::guard::Guard;
 use super::server::Page;
 use super::state::State;
@@ -28,7 +29,7 @@ mod browser;
 mod sample;
 
 use browser::Browser;
-use sample::{bind, lease, make_crowded, pool, ready, reference, sample, sample_of};
+use sample::{bind, lease, make_crowded, pool, ready, reference, sample, sample_of, wait};
 
 /// Serves the page, and returns its address.
 async fn serve(state: &Arc<State>) -> String {
@@ -447,6 +448,34 @@ fn search_finds_parts_and_lists_the_best_first() {
 }
 
 #[test]
+fn claims_of_an_unknown_kind_wait() {
+    let state = sample_of(Some("team-b"));
+    let before = (state.overview().waiting, state.waiting().unwrap().len());
+    let kind = json!({
+        "apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIpPool", "name": "edge",
+    });
+    for (namespace, name) in [("team-b", "m1"), ("team-b", "m2"), ("team-c", "m3")] {
+        wait(&state, namespace, name, &kind, 60, "", "");
+    }
+    let groups = state.waiting().unwrap();
+    let found = (state.overview().waiting, groups.len());
+    assert_eq!(found, (before.0.map(|count| count + 2), before.1 + 1));
+    let group = groups
+        .iter()
+        .find(|group| group.reason.as_deref() == Some("UnknownPoolKind"))
+        .unwrap();
+    assert_eq!(
+        (group.count, group.pool.kind.as_str()),
+        (2, "InClusterIpPool")
+    );
+    let message = group.message.as_deref().unwrap_or_default();
+    assert!(
+        message.ends_with("did you mean InClusterIPPool?"),
+        "{message}"
+    );
+}
+
+#[test]
 fn page_of_a_namespace_lists_its_pools_and_claims() {
     let state = sample_of(Some("team-b"));
     let overview = state.overview();
@@ -537,7 +566,14 @@ fn shown(state: &State) -> Vec<String> {
             Readable::complete(addresses),
             Readable::complete(reservations),
         );
-        let claims = Readable::complete(tables.claims.iter().cloned().collect());
+        let claims = Readable::complete(
+            tables
+                .claims
+                .iter()
+                .filter_map(ClaimEntry::served)
+                .cloned()
+                .collect(),
+        );
         let slices = Readable::complete(Vec::new());
         let all = Readable::complete(pools.as_slice());
         let details = show(pool, &all, &addresses, &reservations, &slices, &claims);

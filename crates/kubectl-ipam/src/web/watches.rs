@@ -15,12 +15,13 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
+use super::claim_entry::ClaimEntry;
 use super::heartbeat;
 use super::state::{State, Tables};
 use super::table::Table;
 use crate::cluster::{Cluster, Kind, PAGE_SIZE, WATCH_TIMEOUT};
 use crate::error::{Error, MissingRight};
-use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow};
+use crate::objects::{AddressRow, NetworkRow, PoolRow, ReservationRow, SliceRow};
 
 /// Time before a failed watch is opened again.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -81,7 +82,9 @@ pub(super) fn start(cluster: &Cluster, state: &Arc<State>) -> Result<JoinSet<()>
             let api = WatchApi::<IPAddressClaim>::all_with(client.clone(), &version);
             api.constrain(namespace.unwrap_or_default())
         };
-        watches.spawn(watch.run(api, ClaimRow::of, |tables| &mut tables.claims));
+        let served = cluster.kinds.clone();
+        let row = move |claim: &IPAddressClaim| ClaimEntry::of(claim, &served);
+        watches.spawn(watch.run(api, row, |tables| &mut tables.claims));
     }
     Ok(watches)
 }

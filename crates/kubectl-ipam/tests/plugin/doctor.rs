@@ -164,8 +164,15 @@ async fn claim_of_a_kind_that_is_not_served_is_found() {
     let admin = plane.kubeconfig();
     let consumer = Consumer::new(&plane).await;
     let namespace = consumer.namespace.as_str();
-    let other = json!({ "apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": "p" });
-    consumer.create_claim_for("other", other, json!({})).await;
+    // An API group that is not served, and two that are.
+    for (name, group, kind) in [
+        ("absent", "ipam.metal3.io", "IPPool"),
+        ("wrong", "cluster.x-k8s.io", "InClusterIPPool"),
+        ("other", "cluster.x-k8s.io", "Cluster"),
+    ] {
+        let pool = json!({ "apiGroup": group, "kind": kind, "name": "p" });
+        consumer.create_claim_for(name, pool, json!({})).await;
+    }
     for (name, kind) in [
         ("case", "inclusterippool"),
         ("plural", "InClusterIPPools"),
@@ -195,14 +202,30 @@ async fn claim_of_a_kind_that_is_not_served_is_found() {
             .iter()
             .filter(|name| **name != "group")
             .collect::<Vec<_>>(),
-        [&"case", &"metal3", &"plural"]
+        [&"absent", &"case", &"metal3", &"other", &"plural", &"wrong"]
     );
-    assert!(
-        lines
-            .iter()
-            .all(|line| line["state"] == "Unserved" && line["reason"] == "UnknownPoolKind"),
-        "{claims}"
-    );
+    for line in &lines {
+        let is_of_other = line["name"] == "other";
+        let reason = if is_of_other {
+            "OtherProvider"
+        } else {
+            "UnknownPoolKind"
+        };
+        assert_eq!(
+            (&line["state"], &line["reason"]),
+            (&json!("Unserved"), &json!(reason))
+        );
+        let found = json_of(
+            admin,
+            &[
+                "who",
+                line["name"].as_str().expect("a name"),
+                "-n",
+                namespace,
+            ],
+        );
+        assert_eq!(&found["claims"][0], *line);
+    }
     assert_eq!(
         json_of(admin, &["claims", "-n", namespace, "--waiting"])["claims"],
         claims["claims"]
@@ -214,13 +237,19 @@ async fn claim_of_a_kind_that_is_not_served_is_found() {
         output.contains("kind IPPool is not served; did you mean InClusterIPPool?"),
         "{output}"
     );
+    for expected in [
+        "kind InClusterIPPool of cluster.x-k8s.io is not served; did you mean InClusterIPPool of ipam.cluster.x-k8s.io?",
+        "kind IPPool of ipam.metal3.io is not served: the API server has no such API group",
+    ] {
+        assert!(output.contains(expected), "{output}");
+    }
     assert_eq!(
         output.contains("of ipam.cluster.x-k8s.io/v1alpha2 is not served"),
         has_group,
         "{output}"
     );
     // The advice: the claim is created again with the right kind.
-    for name in ["case", "plural", "metal3", "group"] {
+    for name in ["case", "plural", "metal3", "group", "absent", "wrong"] {
         plane
             .try_kubectl(&["delete", "ipaddressclaim", name, "--namespace", namespace])
             .ok();
@@ -237,6 +266,72 @@ async fn claim_of_a_kind_that_is_not_served_is_found() {
         .await;
     let (_, output, _) = run(admin, &["doctor"]);
     assert!(!output.contains("UnknownPoolKind"), "{output}");
+}
+
+/// The commands of `doctor` for a restored claim can be run as they are printed, with its address.
+#[tokio::test]
+async fn repair_of_a_restored_claim_ends_its_findings() {
+    let program = manager();
+    let plane = ControlPlane::start(Options::default(), &Installation::of(definitions()));
+    let admin = plane.kubeconfig();
+    let manager = Manager::start_program(&plane, &program, admin, &["--webhook-port=0"]);
+    manager.wait_until_ready();
+    let consumer = Consumer::new(&plane).await;
+    let namespace = consumer.namespace.as_str();
+    let spec = json!({ "addresses": ["10.0.0.10-10.0.0.99"], "prefix": 24 });
+    create(&plane, "InClusterIPPool", Some(namespace), "web", &spec);
+    // A claim of a Cluster that is as new was restored with it.
+    consumer.create_cluster("prod", false).await;
+    let others = ["example.com/a", "example.com/b"];
+    let own = "ipam.cluster.x-k8s.io/ReleaseAddress";
+    let metadata = json!({ "clusterName": "prod", "finalizers": [others[0], own, others[1]] });
+    consumer
+        .create_claim_for("vm", reference("InClusterIPPool", "web"), metadata)
+        .await;
+    consumer.wait_for_reason("vm", "AwaitingAddress").await;
+
+    let (_, output, _) = run(admin, &["doctor", "-o", "json"]);
+    let report: Value = serde_json::from_str(&output).expect("the output is JSON");
+    let commands: Vec<&str> = report["findings"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|finding| finding["check"] == "ClaimsWait")
+        .flat_map(|finding| finding["commands"].as_array().expect("commands"))
+        .map(|command| command.as_str().expect("text"))
+        .collect();
+    assert_eq!(commands.len(), 2, "{output}");
+    for command in commands {
+        run_command(&plane, &command.replace("ADDRESS", "10.0.0.77"));
+    }
+    assert_eq!(consumer.wait_for_address("vm").await, "10.0.0.77");
+    let path = "--output=jsonpath={.metadata.finalizers}";
+    let claim = "ipaddressclaims.ipam.cluster.x-k8s.io/vm";
+    let left = plane.kubectl(&["get", claim, "-n", namespace, path]);
+    let expected = json!([others[0], others[1], own]).to_string();
+    assert_eq!(left.trim(), expected);
+    let (_, output, _) = run(admin, &["doctor"]);
+    assert!(
+        !output.contains("RestoredWithoutAddress") && !output.contains("ClaimsWait"),
+        "{output}"
+    );
+}
+
+/// Runs a command line of kubectl, of which `kubectl ipam` is this program.
+pub(crate) fn run_command(plane: &ControlPlane, command: &str) {
+    let script = format!(
+        "kubectl() {{ if [ \"$1\" = ipam ]; then shift; \"$PLUGIN\" --kubeconfig \"$FILE\" \"$@\"
+         else \"$KUBECTL\" --kubeconfig \"$FILE\" \"$@\"; fi; }}
+         {command}"
+    );
+    let output = std::process::Command::new("sh")
+        .args(["-euc", &script])
+        .env("PLUGIN", env!("CARGO_BIN_EXE_kubectl-ipam"))
+        .env("KUBECTL", plane.kubectl_program())
+        .env("FILE", plane.kubeconfig())
+        .output()
+        .expect("a shell can be started");
+    assert!(output.status.success(), "{command}: {output:?}");
 }
 
 #[tokio::test]
@@ -259,7 +354,7 @@ async fn missing_definition_is_not_the_go_provider() {
     assert!(output.starts_with(finding), "{output}");
     let (code, output, _) = run(admin, &["status"]);
     assert_eq!(code, 5, "{output}");
-    assert!(output.contains("9 of 10 kinds"), "{output}");
+    assert!(output.contains("10 of 11 kinds"), "{output}");
     // The other commands cannot tell what is reserved.
     let (code, _, errors) = run(admin, &["who", "10.0.0.1"]);
     assert_eq!(code, 5, "{errors}");

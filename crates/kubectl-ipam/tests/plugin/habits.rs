@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use capi_ipam_testing::consumer::Consumer;
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options};
@@ -251,4 +251,32 @@ async fn tab_after_kubectl_ipam_completes_commands_flags_and_objects() {
 
     // Without an answer there are no candidates, and no message.
     assert_eq!(complete(&["show", ""], Path::new("/nonexistent")), [":4"]);
+}
+
+/// As in `kubectl ipam pools | head`.
+#[tokio::test]
+async fn closed_pipe_ends_the_program_quietly() {
+    let plane = ControlPlane::start(Options::default(), &Installation::of(definitions()));
+    let commands = [
+        &["--help"][..],
+        &["pools", "--all-namespaces"],
+        &["claims", "--all-namespaces", "--output=json"],
+        &["doctor"],
+        &["status", "--output=yaml"],
+    ];
+    for command in commands {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_kubectl-ipam"))
+            .args(command)
+            .env("KUBECONFIG", plane.kubeconfig())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program can be started");
+        drop(program.stdout.take());
+        let output = program.wait_with_output().expect("the program ends");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code().is_some(), "{command:?}: a signal");
+        let is_quiet = !errors.contains("panicked") && !errors.contains("Broken pipe");
+        assert!(is_quiet, "{command:?}: {errors}");
+    }
 }

@@ -266,6 +266,17 @@ async fn import_writes_everything_or_nothing() {
         &format!("{HEADER}{good}IP,none,db,10.3.1.2,,24,,,\nIPReservation,,,10.3.0.5,,,,good,vm\n"),
         &[(3, "namespaces \"none\" not found")],
     );
+    // Both at once.
+    refused(
+        &format!(
+            "{HEADER}IP,,net,10.3.2.1,,24,Bad_Net,,\n{good}IP,none,db,10.3.1.2,,24,,,\n\
+             IPReservation,,,10.3.0.5,,,,good,vm\n"
+        ),
+        &[
+            (2, "InClusterIPPool default/net: spec.network"),
+            (4, "namespaces \"none\" not found"),
+        ],
+    );
     refused(
         "apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: InClusterIPPool\nmetadata: {name: reversed}\n\
          spec: {addresses: [10.3.0.1], prefix: 24, reclaim: {terminating: {afterSeconds: 600}}, \
@@ -568,6 +579,64 @@ async fn import_ends_after_equal_failures_of_the_server() {
     );
     assert!(made.starts_with("0 of 100 changes were made. "), "{made}");
     assert_eq!(names(&plane, "ipreservations"), "", "nothing is written");
+}
+
+/// A policy that accepts every pool with a warning.
+fn warn_about_pools(plane: &ControlPlane, text: &str) {
+    let api = "admissionregistration.k8s.io/v1";
+    let rule = json!({
+        "apiGroups": ["ipam.cluster.x-k8s.io"], "apiVersions": ["*"], "operations": ["CREATE"],
+        "resources": ["inclusterippools"],
+    });
+    let policy = json!({
+        "apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": { "name": "warn" },
+        "spec": {
+            "matchConstraints": { "resourceRules": [rule] },
+            "validations": [{ "expression": "false", "message": text }],
+        },
+    });
+    let binding = json!({
+        "apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": { "name": "warn" },
+        "spec": { "policyName": "warn", "validationActions": ["Warn"] },
+    });
+    for object in [policy, binding] {
+        plane.kubectl_apply(&object.to_string());
+    }
+}
+
+#[tokio::test]
+async fn import_prints_the_warnings_of_the_api_server() {
+    let plane = ControlPlane::start(Options::default(), &Installation::of(definitions()));
+    let admin = plane.kubeconfig();
+    let folder = tempfile::tempdir().expect("a folder can be created");
+    warn_about_pools(&plane, "ask \"somebody\" first");
+    let text = format!("{HEADER}IP,,a,10.3.0.0/24,,24,,,\n\nIP,,b,10.3.1.0/24,,24,,,\n");
+    let path = file(folder.path(), &text);
+    let import = ["import", path.as_str(), "-n", "default"];
+    let lines = |errors: &str| {
+        let lines = errors.lines().filter(|it| it.contains("somebody"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let errors = eventually("the API server applies the policy", async || {
+        let (code, _, errors) = run(admin, &[&import[..], &["--dry-run=server"]].concat());
+        assert_eq!(code, 0, "{errors}");
+        let found = lines(&errors);
+        found
+            .iter()
+            .any(|line| line.contains("1 more"))
+            .then_some(found)
+    })
+    .await;
+    assert_eq!(errors.len(), 1, "each warning once: {errors:?}");
+    let start = "warning: line 2 and 1 more objects: ";
+    assert!(
+        errors[0].starts_with(start) && errors[0].ends_with("ask \"somebody\" first"),
+        "{errors:?}"
+    );
+    let (code, _, errors) = run(admin, &import);
+    assert_eq!((code, lines(&errors).len()), (0, 1), "{errors}");
+    let (_, _, errors) = run(admin, &import);
+    assert_eq!(errors, "", "nothing is written");
 }
 
 /// An import as an operator makes it: with the webhooks of the manager.

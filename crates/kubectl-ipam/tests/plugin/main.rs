@@ -18,6 +18,7 @@ mod import;
 mod night;
 mod permissions;
 mod reads;
+mod registry;
 mod reserve;
 mod slices;
 mod web;

@@ -395,7 +395,10 @@ async fn night_of_managers() {
             "Lease",
         )
         .await;
-    assert!(problem.starts_with("nobody renews it; "), "{problem}");
+    assert!(
+        problem.starts_with("nobody renews it, and it has expired"),
+        "{problem}"
+    );
     let problem = system
         .finds("Error", "NotReconciled", "/web", "Claims")
         .await;

@@ -14,7 +14,7 @@ use super::{create, definitions, json_of, manager, reference, run};
 const GROUP: &str = "ipam.cluster.x-k8s.io";
 
 /// The resources that the commands list, with their group.
-const RESOURCES: [(&str, &str); 16] = [
+const RESOURCES: [(&str, &str); 17] = [
     (GROUP, "inclusterippools"),
     (GROUP, "globalinclusterippools"),
     (GROUP, "inclusterprefixpools"),
@@ -22,6 +22,7 @@ const RESOURCES: [(&str, &str); 16] = [
     (GROUP, "ipaddresses"),
     (GROUP, "ipaddressclaims"),
     (GROUP, "ipnetworks"),
+    (GROUP, "ipregistries"),
     (GROUP, "ipreservations"),
     (GROUP, "ipslices"),
     ("", "namespaces"),

@@ -133,6 +133,12 @@ impl Slices {
         usize::try_from(room).unwrap_or(usize::MAX)
     }
 
+    /// Whether an owner has no free address, and only because no slice is free.
+    pub(in super::super) fn lacks_addresses(&self, owner: &Arc<SliceOwner>) -> bool {
+        let is_refused = matches!(self.describe(owner), SliceRefusal::NoFreeSlice { .. });
+        is_refused && self.room(owner) == 0
+    }
+
     /// Why an owner may have no further address.
     pub(in super::super) fn describe(&self, owner: &Arc<SliceOwner>) -> SliceRefusal {
         let owner = Arc::clone(owner);

@@ -166,3 +166,61 @@ fn pools_that_wait_for_one_network_do_not_overlap() {
     assert_eq!(ledger.overlapping(&key()), [named("own")]);
     assert_eq!(ledger.network("lab").shared, 3);
 }
+
+#[test]
+fn addresses_in_use_in_several_scopes_are_counted() {
+    let mut ledger = ledger();
+    let of = |name: &str, claim: &str, last: u8| {
+        let mut address = address(claim, last);
+        address.spec.pool_ref.name = name.to_owned();
+        address
+    };
+    let own = |name: &str| pool(json!({"metadata": {"name": name, "uid": name}}));
+    ledger.apply_network(&lab(json!({})));
+    ledger.apply_network(&lab(json!({"metadata": {"name": "other", "uid": "other"}})));
+    ledger.apply_pool(&own("q"));
+    ledger.apply_pool(&own("r"));
+    for (pool, claim, last) in [("q", "a", 1), ("q", "b", 2), ("r", "c", 1), ("r", "d", 3)] {
+        ledger.apply(&of(pool, claim, last));
+    }
+    assert_eq!(ledger.shared_addresses(), 1);
+    ledger.apply(&of("r", "e", 2));
+    ledger.apply(&of("r", "f", 2));
+    assert_eq!(
+        ledger.shared_addresses(),
+        2,
+        "two claims of one scope count once"
+    );
+
+    ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
+    assert_eq!(
+        ledger.shared_addresses(),
+        2,
+        "one of two pools is in a network"
+    );
+    ledger.apply_pool(&pool(
+        json!({"metadata": {"name": "r", "uid": "r"}, "spec": {"network": "other"}}),
+    ));
+    assert_eq!(
+        ledger.shared_addresses(),
+        0,
+        "addresses of two networks do not meet"
+    );
+    ledger.apply_pool(&own("r"));
+    // A pool that no longer contains its addresses has them still.
+    ledger.apply_pool(&pool(
+        json!({"metadata": {"name": "r", "uid": "r"}, "spec": {"addresses": ["10.0.9.1"]}}),
+    ));
+    assert_eq!(ledger.shared_addresses(), 2);
+
+    for (claim, last) in [("c", 1), ("e", 2)] {
+        ledger.delete(&of("r", claim, last));
+    }
+    assert_eq!(
+        ledger.shared_addresses(),
+        1,
+        "another claim has the second one"
+    );
+    ledger.delete(&of("r", "f", 2));
+    assert_eq!(ledger.shared_addresses(), 0);
+}

@@ -152,9 +152,21 @@ fn with_network() -> Ledger {
     let mut ledger = Ledger::default();
     let network = json!({
         "metadata": {"name": "lab", "uid": "lab", "finalizers": ["ipam.cluster.x-k8s.io/ProtectNetwork"]},
-        "spec": {"namespaces": {"from": "All"}}, "status": {"blockLengths": {"ipv4": 32}},
+        "spec": {"namespaces": {"from": "All"}, "blocks": {"registry": "site", "size": 4}},
+        "status": {"blockLengths": {"ipv4": 32}},
     });
     ledger.apply_network(&serde_json::from_value(network).unwrap());
+    ledger.set_management_cluster("site", "west");
+    // All blocks are usable: only the use of each is counted.
+    for first in [0, 4, 8, 12] {
+        let slice = json!({
+            "metadata": {"name": format!("n.lab.10.0.0.{first}-30"), "uid": format!("s{first}")},
+            "spec": {"scope": "n.lab", "block": format!("10.0.0.{first}/30"),
+                     "confirmedAt": "2026-01-01T00:00:00Z",
+                     "owner": {"kind": "ManagementCluster", "name": "west"}},
+        });
+        ledger.insert_slice(&serde_json::from_value(slice).unwrap());
+    }
     ledger
 }
 
@@ -255,6 +267,7 @@ proptest! {
         let ledger = run(steps);
         let pools = ledger.pools.iter().map(|(key, entry)| (key.clone(), empty(key, entry)));
         let mut pools: HashMap<PoolKey, PoolEntry> = pools.collect();
+        let mut in_use = InUse::default();
         for (scope, entry) in &ledger.scopes {
             let mut holders = Vec::new();
             for (block, usage) in entry.usage.iter() {
@@ -266,6 +279,8 @@ proptest! {
                     usage: &entry.usage,
                     members: &entry.members,
                     holders: &mut holders,
+                    in_use: &mut in_use,
+                    block_use: None,
                     elsewhere: Vec::new(),
                     dirty_pools: &mut Vec::new(),
                     effects: &mut Effects::default(),
@@ -274,6 +289,12 @@ proptest! {
             }
             prop_assert_eq!(&holders, &entry.holders, "{}", scope.name());
         }
+        prop_assert_eq!(in_use, ledger.in_use);
+        let block_use = &ledger.networks.blocks("lab").unwrap().usage;
+        let mut recounted = block_use.clone();
+        let scope = ledger.scopes.get(&Scope::Network("lab".into()));
+        recounted.recount(scope.map_or(&UsageMap::default(), |scope| &scope.usage));
+        prop_assert_eq!(block_use, &recounted);
         prop_assert_eq!(pools.len(), ledger.pools.len());
         for (key, entry) in &ledger.pools {
             prop_assert_eq!(digest(entry), digest(&pools[key]), "{}", key);

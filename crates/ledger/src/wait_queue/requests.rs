@@ -120,6 +120,17 @@ impl RequestedBlocks {
         self.blocks.keys().copied().collect()
     }
 
+    /// The blocks for which a claim waits.
+    pub(super) fn awaited(&self) -> Vec<Block> {
+        let mut awaited = Vec::new();
+        for (block, requested) in &self.blocks {
+            if !requested.waiting.is_empty() {
+                awaited.push(*block);
+            }
+        }
+        awaited
+    }
+
     /// The first claims that wait for blocks which are free now, one for each block.
     pub(super) fn ready(&self) -> impl Iterator<Item = (&Position, &NamespacedName)> {
         self.ready

@@ -1,5 +1,5 @@
 //! Which address of a pool each IPAddress has, to detect a provider that allocates an address
-//! twice.
+//! twice, and to count the addresses of a pool.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,9 +8,11 @@ use std::time::Instant;
 
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
-use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_controller::watch::{EventHandler, Invalid};
+use kube::api::ObjectMeta;
 use parking_lot::Mutex;
 
+use super::EnqueuePool;
 use crate::adapter::PoolKind;
 use crate::api::{IPAddress, IPAddressClaim};
 
@@ -18,36 +20,93 @@ use crate::api::{IPAddress, IPAddressClaim};
 pub(super) struct PoolAddresses {
     kind: PoolKind,
     state: Mutex<State>,
+    /// Called with each pool whose count has changed.
+    on_change: EnqueuePool,
 }
 
 #[derive(Default)]
 struct State {
-    /// The slots of the IPAddresses.
-    slots: Observed<Slot>,
+    /// The pools of the IPAddresses, and their addresses. `None`: not a valid address.
+    used: Observed<Used>,
     /// The names of the IPAddresses with an address. More than one name is a duplicate.
     names: HashMap<Slot, Vec<Arc<str>>>,
+    /// The number of IPAddresses of each pool.
+    counts: HashMap<NamespacedName, usize>,
+    /// The pools whose count has changed.
+    changed: Vec<NamespacedName>,
 }
+
+/// The pool of an IPAddress, and its address if it is valid.
+type Used = (NamespacedName, Option<IpAddr>);
 
 /// A pool and one of its addresses.
 type Slot = (NamespacedName, IpAddr);
 
 impl State {
-    fn remove(&mut self, slot: &Slot, name: &str) {
-        if let Some(names) = self.names.get_mut(slot) {
+    fn add(&mut self, (pool, address): Used, name: &str) {
+        let count = self.counts.entry(pool.clone()).or_default();
+        *count = count.saturating_add(1);
+        self.changed.push(pool.clone());
+        if let Some(address) = address {
+            let names = self.names.entry((pool, address)).or_default();
+            names.push(name.into());
+        }
+    }
+
+    fn remove(&mut self, (pool, address): &Used, name: &str) {
+        if let Some(count) = self.counts.get_mut(pool) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.counts.remove(pool);
+            }
+        }
+        self.changed.push(pool.clone());
+        let Some(address) = address else { return };
+        let slot = (pool.clone(), *address);
+        if let Some(names) = self.names.get_mut(&slot) {
             names.retain(|known| **known != *name);
             if names.is_empty() {
-                self.names.remove(slot);
+                self.names.remove(&slot);
             }
         }
     }
 }
 
 impl PoolAddresses {
-    pub(super) fn new(kind: PoolKind) -> Self {
+    pub(super) fn new(kind: PoolKind, on_change: EnqueuePool) -> Self {
         Self {
             kind,
             state: Mutex::default(),
+            on_change,
         }
+    }
+
+    /// The number of IPAddresses of a pool.
+    pub(super) fn count(&self, pool: &NamespacedName) -> usize {
+        let state = self.state.lock();
+        state.counts.get(pool).copied().unwrap_or_default()
+    }
+
+    /// Changes the state, and enqueues the pools whose count has changed.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let changed = {
+            let mut state = self.state.lock();
+            change(&mut state);
+            std::mem::take(&mut state.changed)
+        };
+        for pool in changed {
+            (self.on_change)(pool);
+        }
+    }
+
+    fn remove(&self, address: &ObjectMeta) {
+        let object = NamespacedName::of(address);
+        let (namespace, name) = object.parts();
+        let uid = address.uid.as_deref();
+        self.change(|state| {
+            let before = state.used.delete(namespace, name, uid, Instant::now());
+            before.iter().for_each(|before| state.remove(before, name));
+        });
     }
 
     /// Returns the name of another IPAddress of the claim's pool that has this address.
@@ -67,68 +126,65 @@ impl PoolAddresses {
 
 impl EventHandler<IPAddress> for PoolAddresses {
     fn init(&self) {
-        self.state.lock().slots.begin_list();
+        self.state.lock().used.begin_list();
     }
 
     fn init_done(&self) {
-        let mut state = self.state.lock();
-        for (address, slot) in state.slots.end_list(Instant::now()) {
-            slot.iter()
-                .for_each(|slot| state.remove(slot, address.name()));
-        }
+        self.change(|state| {
+            for (address, used) in state.used.end_list(Instant::now()) {
+                used.iter()
+                    .for_each(|used| state.remove(used, address.name()));
+            }
+        });
     }
 
     fn apply(&self, address: &IPAddress) {
         let pool = &address.spec.pool_ref;
         let object = NamespacedName::of(&address.metadata);
         let (namespace, name) = object.parts();
-        let mut state = self.state.lock();
-        let Some(value) = address
-            .spec
-            .address
-            .parse::<IpAddr>()
-            .ok()
-            .filter(|_| self.kind.matches(pool))
-        else {
-            let before = state.slots.forget(namespace, name);
-            before.iter().for_each(|before| state.remove(before, name));
+        if !self.kind.matches(pool) {
+            self.change(|state| {
+                let before = state.used.forget(namespace, name);
+                before.iter().for_each(|before| state.remove(before, name));
+            });
             return;
-        };
-        let slot = (
+        }
+        let value = address.spec.address.parse::<IpAddr>().ok();
+        let used = (
             NamespacedName::new(namespace, &pool.name),
-            value.to_canonical(),
+            value.map(|value| value.to_canonical()),
         );
-        let change = state.slots.see(
-            Origin::Watch,
-            &address.metadata,
-            slot.clone(),
-            Instant::now(),
-        );
-        let Some(change) = change.filter(|change| change.before.as_ref() != Some(&slot)) else {
-            return;
-        };
-        change
-            .before
-            .iter()
-            .for_each(|before| state.remove(before, name));
-        state.names.entry(slot).or_default().push(name.into());
+        self.change(|state| {
+            let now = Instant::now();
+            let metadata = &address.metadata;
+            let change = state.used.see(Origin::Watch, metadata, used.clone(), now);
+            let Some(change) = change.filter(|change| change.before.as_ref() != Some(&used)) else {
+                return;
+            };
+            let before = change.before.iter();
+            before.for_each(|before| state.remove(before, name));
+            state.add(used, name);
+        });
     }
 
     fn delete(&self, address: &IPAddress) {
-        let object = NamespacedName::of(&address.metadata);
-        let mut state = self.state.lock();
-        let (namespace, name) = object.parts();
-        let before = state.slots.delete(
-            namespace,
-            name,
-            address.metadata.uid.as_deref(),
-            Instant::now(),
-        );
-        before.iter().for_each(|before| state.remove(before, name));
+        self.remove(&address.metadata);
     }
 
     fn restored(&self) {
-        self.state.lock().slots.restored();
+        self.state.lock().used.restored();
+    }
+
+    fn apply_invalid(&self, address: &Invalid) {
+        let now = Instant::now();
+        let state = &mut self.state.lock();
+        state
+            .used
+            .see_undecodable(Origin::Watch, &address.metadata, now);
+    }
+
+    fn delete_invalid(&self, address: &Invalid) {
+        self.remove(&address.metadata);
     }
 }
 
@@ -149,7 +205,8 @@ mod tests {
 
     #[test]
     fn other_owner_of_an_address_is_found() {
-        let addresses = PoolAddresses::new(PoolKind::new("example.com", "ListPool"));
+        let kind = PoolKind::new("example.com", "ListPool");
+        let addresses = PoolAddresses::new(kind, Box::new(|_| {}));
         let owner = |name: &str, value: [u8; 4]| {
             let metadata = address(name, "p", "10.0.0.1").metadata;
             let mut claim = IPAddressClaim {
@@ -180,6 +237,46 @@ mod tests {
         addresses.init();
         addresses.init_done();
         assert_eq!(owner("c", [10, 0, 0, 1]), None);
-        assert!(addresses.state.lock().names.is_empty());
+        let state = addresses.state.lock();
+        assert!(state.names.is_empty() && state.counts.is_empty());
+    }
+
+    #[test]
+    fn invalid_addresses_are_counted() {
+        let changed = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&changed);
+        let on_change = Box::new(move |pool: NamespacedName| seen.lock().push(pool.to_string()));
+        let kind = PoolKind::new("example.com", "ListPool");
+        let addresses = PoolAddresses::new(kind, on_change);
+        addresses.apply(&address("a", "p", "10.0.0.1"));
+        addresses.apply(&address("b", "p", "no address"));
+        let count = || addresses.count(&NamespacedName::new("n", "p"));
+        assert_eq!((count(), changed.lock().len()), (2, 2));
+        // Nothing has changed.
+        addresses.apply(&address("b", "p", "no address"));
+        assert_eq!(changed.lock().len(), 2);
+        addresses.delete(&address("b", "p", "no address"));
+        assert_eq!(count(), 1);
+        addresses.apply(&address("a", "q", "10.0.0.1"));
+        assert_eq!(count(), 0);
+        assert_eq!(changed.lock().last().map(String::as_str), Some("n/q"));
+    }
+
+    #[test]
+    fn undecodable_address_stays_counted_until_it_is_deleted() {
+        let kind = PoolKind::new("example.com", "ListPool");
+        let addresses = PoolAddresses::new(kind, Box::new(|_| {}));
+        let count = || addresses.count(&NamespacedName::new("n", "p"));
+        let invalid = Invalid {
+            error: "no address".to_owned(),
+            metadata: Box::new(address("a", "p", "10.0.0.1").metadata),
+        };
+        addresses.apply(&address("a", "p", "10.0.0.1"));
+        addresses.init();
+        addresses.apply_invalid(&invalid);
+        addresses.init_done();
+        assert_eq!(count(), 1);
+        addresses.delete_invalid(&invalid);
+        assert_eq!(count(), 0);
     }
 }

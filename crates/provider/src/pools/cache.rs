@@ -1,6 +1,7 @@
 //! The pools as last seen by their watch, the claims that wait for a change of their pool, and the
 //! claims that wait for an address.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,6 +13,7 @@ use kube::Resource;
 use kube::api::ObjectMeta;
 use parking_lot::Mutex;
 
+use super::EnqueuePool;
 use crate::api::IPAddressClaim;
 use crate::waiting_claims::WaitingClaims;
 
@@ -19,6 +21,9 @@ use crate::waiting_claims::WaitingClaims;
 pub(super) struct PoolCache<K> {
     state: Mutex<State<K>>,
     trigger: Trigger<IPAddressClaim>,
+    /// Called with each pool that has become exhausted, or no longer is, and with one that is being
+    /// deleted when its last reconcile of a claim has ended.
+    on_change: EnqueuePool,
 }
 
 struct State<K> {
@@ -28,6 +33,10 @@ struct State<K> {
     /// The claims that request an address, and those that got none because their pool is exhausted.
     /// A claim that is being deleted is not among them, however long its release takes.
     requesting: WaitingClaims,
+    /// The pools without an address for a claim, as the provider last reported.
+    exhausted: HashSet<NamespacedName>,
+    /// The number of reconciles of claims, for each pool, that may allocate an address of it.
+    in_flight: HashMap<NamespacedName, usize>,
 }
 
 fn pool_of(claim: &IPAddressClaim) -> NamespacedName {
@@ -38,15 +47,43 @@ fn pool_of(claim: &IPAddressClaim) -> NamespacedName {
 }
 
 impl<K> PoolCache<K> {
-    pub(super) fn new(trigger: Trigger<IPAddressClaim>) -> Self {
-        let (pools, waiting, requesting) = <(Observed<_>, WaitingClaims, WaitingClaims)>::default();
+    pub(super) fn new(trigger: Trigger<IPAddressClaim>, on_change: EnqueuePool) -> Self {
         Self {
             state: Mutex::new(State {
-                pools,
-                waiting,
-                requesting,
+                pools: Observed::default(),
+                waiting: WaitingClaims::default(),
+                requesting: WaitingClaims::default(),
+                exhausted: HashSet::new(),
+                in_flight: HashMap::new(),
             }),
             trigger,
+            on_change,
+        }
+    }
+
+    /// Whether the provider has no address of the pool for a waiting claim.
+    pub(super) fn is_exhausted(&self, pool: &NamespacedName) -> bool {
+        self.state.lock().exhausted.contains(pool)
+    }
+
+    /// Whether a claim may be getting an address of the pool at this moment. A reconcile that
+    /// begins later sees the pool in its present state.
+    pub(super) fn is_in_flight(&self, pool: &NamespacedName) -> bool {
+        self.state.lock().in_flight.contains_key(pool)
+    }
+
+    /// Records whether the pool is exhausted.
+    fn set_exhausted(&self, pool: &NamespacedName, is_exhausted: bool) {
+        let is_changed = {
+            let mut state = self.state.lock();
+            if is_exhausted {
+                state.exhausted.insert(pool.clone())
+            } else {
+                state.exhausted.remove(pool)
+            }
+        };
+        if is_changed {
+            (self.on_change)(pool.clone());
         }
     }
 
@@ -77,13 +114,16 @@ impl<K> PoolCache<K> {
             cache: self,
             claim,
             is_exhausted: false,
+            has_address: false,
         }
     }
 
     /// Enqueues the oldest claim that waits for an address of the pool of `released`, which has
     /// released its address.
     pub(super) fn wake_oldest(&self, released: &IPAddressClaim) {
-        let oldest = self.state.lock().requesting.take_oldest(&pool_of(released));
+        let pool = pool_of(released);
+        let oldest = self.state.lock().requesting.take_oldest(&pool);
+        self.set_exhausted(&pool, false);
         if let Some(claim) = oldest {
             self.trigger.enqueue(claim);
         }
@@ -102,6 +142,7 @@ impl<K> PoolCache<K> {
 
     fn wake_all(&self, pool: &NamespacedName) {
         let waiting = self.state.lock().waiting.take(pool);
+        self.set_exhausted(pool, false);
         for claim in waiting {
             self.trigger.enqueue(claim);
         }
@@ -115,21 +156,65 @@ pub(super) struct AddressRequest<'a, K> {
     claim: &'a IPAddressClaim,
     /// The pool has no free address: the claim waits for one.
     pub(super) is_exhausted: bool,
+    /// The claim has got an address.
+    pub(super) has_address: bool,
 }
 
 impl<K> Drop for AddressRequest<'_, K> {
     fn drop(&mut self) {
-        // A claim that was woken, and does not need or cannot use the released address, wakes the
-        // next one.
-        if !self.is_exhausted
-            && !self
-                .cache
-                .state
-                .lock()
-                .requesting
-                .remove(&NamespacedName::of(&self.claim.metadata))
-        {
+        let pool = pool_of(self.claim);
+        if self.is_exhausted {
+            self.cache.set_exhausted(&pool, true);
+            return;
+        }
+        let (was_woken, is_awaited) = {
+            let requesting = &mut self.cache.state.lock().requesting;
+            let was_woken = !requesting.remove(&NamespacedName::of(&self.claim.metadata));
+            (was_woken, requesting.is_awaited(&pool))
+        };
+        if was_woken {
+            // It does not need or cannot use the released address: the next claim gets it.
             self.cache.wake_oldest(self.claim);
+        } else if self.has_address && !is_awaited {
+            self.cache.set_exhausted(&pool, false);
+        }
+    }
+}
+
+/// A reconcile of a claim that may allocate an address of a pool. Dropped at its end.
+pub(super) struct InFlight<K: Resource<DynamicType = ()>> {
+    cache: Arc<PoolCache<K>>,
+    pool: NamespacedName,
+}
+
+impl<K: Resource<DynamicType = ()>> InFlight<K> {
+    /// Begins before the pool of the claim is looked up.
+    pub(super) fn begin(cache: &Arc<PoolCache<K>>, claim: &IPAddressClaim) -> Self {
+        let (cache, pool) = (Arc::clone(cache), pool_of(claim));
+        let mut state = cache.state.lock();
+        let count = state.in_flight.entry(pool.clone()).or_default();
+        *count = count.saturating_add(1);
+        drop(state);
+        Self { cache, pool }
+    }
+}
+
+impl<K: Resource<DynamicType = ()>> Drop for InFlight<K> {
+    fn drop(&mut self) {
+        let is_awaited = {
+            let mut state = self.cache.state.lock();
+            if let Some(count) = state.in_flight.get_mut(&self.pool) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    state.in_flight.remove(&self.pool);
+                }
+            }
+            let pool = state.pools.get(self.pool.namespace(), self.pool.name());
+            pool.is_some_and(|pool| pool.meta().deletion_timestamp.is_some())
+                && !state.in_flight.contains_key(&self.pool)
+        };
+        if is_awaited {
+            (self.cache.on_change)(self.pool.clone());
         }
     }
 }
@@ -141,11 +226,32 @@ fn is_changed(before: &ObjectMeta, after: &ObjectMeta) -> bool {
             meta.uid.clone(),
             meta.generation,
             meta.deletion_timestamp.is_some(),
+            meta.finalizers.clone(),
         )
     };
     properties(before) != properties(after)
         || before.annotations != after.annotations
         || before.labels != after.labels
+}
+
+impl<K: Resource<DynamicType = ()> + Clone> PoolCache<K> {
+    /// Records a state of a pool, and wakes the claims that wait for a change of it.
+    pub(super) fn see(&self, origin: Origin, pool: &K) {
+        let key = NamespacedName::of(pool.meta());
+        let value = Arc::new(pool.clone());
+        let change = self
+            .state
+            .lock()
+            .pools
+            .see(origin, pool.meta(), value, Instant::now());
+        let Some(change) = change else { return };
+        if change
+            .before
+            .is_none_or(|before| is_changed(before.meta(), pool.meta()))
+        {
+            self.wake_all(&key);
+        }
+    }
 }
 
 impl<K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static> EventHandler<K>
@@ -163,20 +269,7 @@ impl<K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static> EventHandler
     }
 
     fn apply(&self, pool: &K) {
-        let key = NamespacedName::of(pool.meta());
-        let value = Arc::new(pool.clone());
-        let change = self
-            .state
-            .lock()
-            .pools
-            .see(Origin::Watch, pool.meta(), value, Instant::now());
-        let Some(change) = change else { return };
-        if change
-            .before
-            .is_none_or(|before| is_changed(before.meta(), pool.meta()))
-        {
-            self.wake_all(&key);
-        }
+        self.see(Origin::Watch, pool);
     }
 
     fn delete(&self, pool: &K) {
@@ -231,6 +324,11 @@ mod tests {
         serde_json::from_value(json!({"metadata": metadata})).unwrap()
     }
 
+    fn new_cache() -> PoolCache<ConfigMap> {
+        let trigger = ControllerBuilder::<_, ()>::new("claims").trigger();
+        PoolCache::new(trigger, Box::new(|_| {}))
+    }
+
     fn waiting(cache: &PoolCache<ConfigMap>) -> Vec<String> {
         let claims = cache
             .state
@@ -242,7 +340,7 @@ mod tests {
 
     #[test]
     fn claims_wait_until_their_pool_changes() {
-        let cache = PoolCache::new(ControllerBuilder::<_, ()>::new("claims").trigger());
+        let cache = new_cache();
         assert!(cache.get_or_wait(&claim("a", 1)).is_none());
         cache.apply(&pool(1));
         assert_eq!(waiting(&cache), Vec::<String>::new());
@@ -282,8 +380,7 @@ mod tests {
 
     #[test]
     fn release_wakes_the_oldest_claim_without_an_address() {
-        let cache =
-            PoolCache::<ConfigMap>::new(ControllerBuilder::<_, ()>::new("claims").trigger());
+        let cache = new_cache();
         let exhausted = |name, second| cache.request(&claim(name, second)).is_exhausted = true;
         // A claim that is being deleted.
         cache.get_or_wait(&claim("d", 1));
@@ -296,9 +393,54 @@ mod tests {
     }
 
     #[test]
+    fn pool_is_exhausted_until_an_address_is_released() {
+        let changed = Arc::new(Mutex::new(0));
+        let seen = Arc::clone(&changed);
+        let trigger = ControllerBuilder::<_, ()>::new("claims").trigger();
+        let cache: PoolCache<ConfigMap> =
+            PoolCache::new(trigger, Box::new(move |_| *seen.lock() += 1));
+        let pool = NamespacedName::new("n", "p");
+        for name in ["a", "b"] {
+            cache.request(&claim(name, 1)).is_exhausted = true;
+        }
+        assert!(cache.is_exhausted(&pool));
+        assert_eq!(*changed.lock(), 1);
+        cache.wake_oldest(&claim("x", 0));
+        assert!(!cache.is_exhausted(&pool));
+        cache.request(&claim("b", 1)).is_exhausted = true;
+        cache.apply(&self::pool(2));
+        assert!(!cache.is_exhausted(&pool));
+        assert_eq!(*changed.lock(), 4);
+    }
+
+    #[test]
+    fn pool_is_not_exhausted_after_the_last_claim_has_an_address() {
+        let (cache, pool) = (new_cache(), NamespacedName::new("n", "p"));
+        for name in ["a", "b"] {
+            cache.request(&claim(name, 1)).is_exhausted = true;
+        }
+        cache.request(&claim("a", 1)).has_address = true;
+        assert!(cache.is_exhausted(&pool), "b waits");
+        drop(cache.request(&claim("b", 1)));
+        assert!(cache.is_exhausted(&pool), "the request failed");
+        cache.request(&claim("b", 1)).has_address = true;
+        assert!(!cache.is_exhausted(&pool));
+    }
+
+    #[test]
+    fn reconcile_in_flight_is_counted_until_it_ends() {
+        let (cache, pool) = (Arc::new(new_cache()), NamespacedName::new("n", "p"));
+        let first = InFlight::begin(&cache, &claim("a", 1));
+        let second = InFlight::begin(&cache, &claim("b", 1));
+        drop(first);
+        assert!(cache.is_in_flight(&pool));
+        drop(second);
+        assert!(!cache.is_in_flight(&pool));
+    }
+
+    #[test]
     fn unused_address_wakes_the_next_claim() {
-        let cache =
-            PoolCache::<ConfigMap>::new(ControllerBuilder::<_, ()>::new("claims").trigger());
+        let cache = new_cache();
         let (a, b, c) = (claim("a", 1), claim("b", 2), claim("c", 3));
         for waiting in [&b, &c] {
             cache.request(waiting).is_exhausted = true;

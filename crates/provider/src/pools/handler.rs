@@ -2,20 +2,30 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use capi_ipam_controller::finalizer;
 use kube::{Resource, ResourceExt};
 
+use super::cache::InFlight;
 use super::{PoolProvider, Shared};
 use crate::adapter::{ClaimHandler, Ensured, HandlerError, PoolView, Released};
 use crate::api::advice::MISSING_POOL;
 use crate::api::{IPAddress, IPAddressClaim};
 use crate::claim::Claim;
 
+/// The delay before a claim is reconciled again whose pool lacks the finalizer. The change of the
+/// pool enqueues it earlier.
+const UNINITIALIZED_DELAY: Duration = Duration::from_secs(5);
+
 /// Handles one claim of a [`PoolProvider`] during one reconcile.
 pub struct PoolHandler<P: PoolProvider> {
     shared: Arc<Shared<P>>,
     claim: Arc<IPAddressClaim>,
     pool: Option<Arc<P::Pool>>,
+    /// While an address of the pool may be allocated, also for a claim that had one: a pool that is
+    /// deleted stays until then.
+    in_flight: Option<InFlight<P::Pool>>,
 }
 
 impl<P: PoolProvider> PoolHandler<P> {
@@ -24,6 +34,7 @@ impl<P: PoolProvider> PoolHandler<P> {
             shared,
             claim,
             pool: None,
+            in_flight: None,
         }
     }
 
@@ -66,6 +77,22 @@ impl<P: PoolProvider> PoolHandler<P> {
         }
     }
 
+    /// Fails as long as the pool lacks the finalizer, with which it outlives its addresses.
+    fn check_finalizer(&self, pool: &P::Pool) -> Result<(), HandlerError> {
+        match self.shared.options.finalizer {
+            Some(finalizer) if !finalizer::is_set(pool, finalizer) => {
+                Err(HandlerError::RetryAfter {
+                    message: format!(
+                        "{} is not initialized yet (finalizer missing)",
+                        self.pool_name()
+                    ),
+                    after: UNINITIALIZED_DELAY,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the name of another IPAddress of the pool that has this address. Confirmed by a live
     /// read: the watch may show an IPAddress that was just deleted.
     async fn other_owner(&self, address: IpAddr) -> Result<Option<String>, HandlerError> {
@@ -102,6 +129,7 @@ impl<P: PoolProvider> PoolHandler<P> {
 
 impl<P: PoolProvider> ClaimHandler for PoolHandler<P> {
     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
+        let in_flight = InFlight::begin(&self.shared.pools, &self.claim);
         let pool = match self.shared.pools.get_or_wait(&self.claim) {
             Some(pool) => pool,
             None => self.read_pool().await?,
@@ -116,7 +144,10 @@ impl<P: PoolProvider> ClaimHandler for PoolHandler<P> {
                 HandlerError::PoolNotReady(format!("{} is not valid: {problem}", self.pool_name()))
             };
             self.shared.provider.validate(&pool).map_err(invalid)?;
+            self.check_finalizer(&pool)?;
         }
+        // A claim that has an IPAddress is bound also while its pool is being deleted.
+        self.in_flight = Some(in_flight);
         self.pool = Some(pool);
         Ok(view)
     }
@@ -134,6 +165,7 @@ impl<P: PoolProvider> ClaimHandler for PoolHandler<P> {
             .allocate(&claim, self.pool()?, existing)
             .await;
         request.is_exhausted = matches!(allocated, Err(HandlerError::PoolExhausted(_)));
+        request.has_address = allocated.is_ok();
         drop(request);
         let allocation = allocated?;
         if let Some(other) = self.other_owner(allocation.address).await? {
@@ -166,5 +198,61 @@ impl<P: PoolProvider> ClaimHandler for PoolHandler<P> {
             .await;
         self.shared.pools.stop_waiting(&self.claim);
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capi_ipam_controller::namespaced_name::NamespacedName;
+    use capi_ipam_controller::watch::EventHandler;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::{Client, Config};
+    use serde_json::{Value, json};
+
+    use super::super::WatchedPools;
+    use super::*;
+    use crate::adapter::{Allocation, ProviderAdapter};
+
+    struct Provider;
+
+    impl PoolProvider for Provider {
+        type Pool = ConfigMap;
+
+        async fn allocate(
+            &self,
+            _: &Claim,
+            _: &ConfigMap,
+            _: Option<IpAddr>,
+        ) -> Result<Allocation, HandlerError> {
+            Err(HandlerError::Permanent("not called".to_owned()))
+        }
+
+        async fn release(&self, _: &Claim) -> Result<Released, HandlerError> {
+            Ok(Released::Now)
+        }
+    }
+
+    #[tokio::test]
+    async fn claim_of_a_pool_in_deletion_is_in_flight() {
+        let server = "http://localhost:1".parse().unwrap();
+        let client = Client::try_from(Config::new(server)).unwrap();
+        let pools = WatchedPools::for_test(Provider, &client);
+        let claim: IPAddressClaim = serde_json::from_value(json!({
+            "metadata": {"namespace": "n", "name": "c"},
+            "spec": {"poolRef": {"kind": "ConfigMap", "name": "p"}}}))
+        .unwrap();
+        let key = NamespacedName::new("n", "p");
+        for deleted in [Value::Null, json!("2026-01-01T00:00:00Z")] {
+            let pool: ConfigMap = serde_json::from_value(json!({
+                "metadata": {"namespace": "n", "name": "p", "deletionTimestamp": deleted}}))
+            .unwrap();
+            pools.shared.pools.apply(&pool);
+            let mut handler = pools.claim_handler(Arc::new(claim.clone()));
+            let view = handler.fetch_pool().await.unwrap();
+            assert_eq!(view.deleting, !deleted.is_null());
+            assert!(pools.shared.pools.is_in_flight(&key), "{deleted}");
+            drop(handler);
+            assert!(!pools.shared.pools.is_in_flight(&key), "{deleted}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use capi_ipam_provider::api::IPAddress;
 use capi_ipam_provider::controller::client::ResourceClient;
+use capi_ipam_provider::controller::ready::require;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt};
 
@@ -75,12 +76,9 @@ impl Consumer {
                 .any(|all| all == "ipam.cluster.x-k8s.io/ReleaseAddress"),
             "{claim:?}"
         );
-        let ready = ready(&claim);
-        assert_eq!(
-            (ready.status.as_ref(), ready.reason.as_deref()),
-            ("True", Some("AddressAllocated")),
-            "{claim:?}"
-        );
+        assert_eq!(require(&claim), Ok(()));
+        let reason = ready(&claim).reason;
+        assert_eq!(reason.as_deref(), Some("AddressAllocated"), "{claim:?}");
         let addresses = self.addresses();
         let address = retry_unanswered(|| addresses.get(name))
             .await

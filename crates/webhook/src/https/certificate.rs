@@ -278,7 +278,12 @@ impl Watcher {
                 problem,
                 "no certificate is loaded yet; TLS handshakes fail until there is one"
             );
-            self.health.failing(&problem);
+            let directory = self.files.certificate.parent().unwrap_or(Path::new("/"));
+            self.health.failing(&format!(
+                "{problem}; check the Secret that is mounted at {}, and with cert-manager the Certificate that its \
+                 annotation cert-manager.io/certificate-name names",
+                directory.display()
+            ));
         }
         self.problem = problem;
     }

@@ -49,11 +49,17 @@ async fn missing_certificate_is_loaded_later() {
             path.display()
         )
     };
+    let names_the_secret = format!(
+        "; check the Secret that is mounted at {}, and",
+        server.folder.path().display()
+    );
     let pair = server.authority.issue();
     for file in ["tls.crt", "tls.key"] {
         while !server.health.pending().concat().starts_with(&missing(file)) {
             sleep(Duration::from_millis(20)).await;
         }
+        let pending = server.health.pending().concat();
+        assert!(pending.contains(&names_the_secret), "{pending}");
         assert!(server.ask(Request::review(1)).await.is_err());
         if file == "tls.crt" {
             std::fs::write(server.folder.path().join(file), &pair.certificate).unwrap();

@@ -2,11 +2,14 @@
 
 use serde_json::Value;
 
-use super::{Rule, access, add, limit, pools};
+use super::{Rule, access, add, limit, pools, slices};
 use crate::crds::CrdError;
 
 /// The maximum number of excluded entries.
 const MAX_ITEMS: usize = 1_000;
+
+const IMMUTABLE_BLOCKS: &str =
+    "field is immutable while spec.blocks is set; all blocks have to be returned first";
 
 const IMMUTABLE: &str = "field is immutable once it is set; create another network";
 
@@ -35,11 +38,28 @@ pub(in crate::crds) fn networks(schema: &mut Value) -> Result<(), CrdError> {
     ]
     .map(immutable_block_length);
     add(schema, "", [name, ipv4, ipv6])?;
+    blocks(schema)?;
     pools::entries(schema, "spec.excluded", "spec.excluded[]")?;
     limit(schema, "spec.excluded", "maxItems", MAX_ITEMS)?;
     access::namespaces(
         schema,
         "spec.namespaces",
         ["spec.namespaces.names", "spec.namespaces.names[]"],
+    )
+}
+
+/// Adds the rules of how a network shares its ranges.
+fn blocks(schema: &mut Value) -> Result<(), CrdError> {
+    let same_registry = Rule::new("self == oldSelf", IMMUTABLE_BLOCKS);
+    let label = Rule::new(
+        "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+        "must be the name of an IPRegistry, a DNS label",
+    );
+    add(schema, "spec.blocks.registry", [label, same_registry])?;
+    let same_size = Rule::new("self == oldSelf", IMMUTABLE_BLOCKS);
+    add(
+        schema,
+        "spec.blocks.size",
+        [slices::power_of_two(), same_size],
     )
 }

@@ -4,14 +4,14 @@ use serde_json::Value;
 
 use super::{Rule, add, limit};
 use crate::crds::CrdError;
-use crate::slice_policy::{LABEL_REQUIRED, LABEL_WITHOUT_EFFECT, NO_LABEL_NAME};
+use crate::slice_policy::{LABEL_REQUIRED, LABEL_WITHOUT_EFFECT, NO_LABEL_NAME, NO_OWNER};
 
 /// The maximum length of a qualified name: a DNS subdomain, a slash and a name.
 const MAX_LABEL_NAME_LENGTH: usize = 317;
 
 const IMMUTABLE: &str = "field is immutable; delete the slice and create another one";
 
-/// Adds the rules to the schema of slices. Only `spec.emptySince` is mutable.
+/// Adds the rules to the schema of slices. What identifies a slice is immutable.
 pub(in crate::crds) fn slices(schema: &mut Value) -> Result<(), CrdError> {
     // CEL cannot format the block in the way in which it ends the name.
     let name = Rule::of(
@@ -27,8 +27,8 @@ pub(in crate::crds) fn slices(schema: &mut Value) -> Result<(), CrdError> {
     );
     add(schema, "spec.block", [block])?;
     let scope = Rule::new(
-        "self.matches('^(g|gp)[.].+$') || self.matches('^(p|pp)[.][^.]+[.].+$')",
-        "must name a pool: write p.NAMESPACE.POOL, g.POOL, pp.NAMESPACE.POOL or gp.POOL",
+        "self.matches('^(g|gp|n)[.].+$') || self.matches('^(p|pp)[.][^.]+[.].+$')",
+        "must name a pool or a network: write p.NAMESPACE.POOL, g.POOL, pp.NAMESPACE.POOL, gp.POOL or n.NETWORK",
     );
     add(schema, "spec.scope", [scope])?;
     let has_namespace = Rule::of(
@@ -53,7 +53,30 @@ pub(in crate::crds) fn slices(schema: &mut Value) -> Result<(), CrdError> {
         schema,
         "spec",
         all.map(|(field, rule)| Rule::of(field, rule, IMMUTABLE)),
-    )
+    )?;
+    let owner = Rule::of(
+        "owner",
+        "(self.owner.kind == 'ManagementCluster') == self.scope.startsWith('n.')",
+        "a ManagementCluster owns blocks of networks (scope n.NETWORK), and other owners own slices of pools",
+    );
+    let only_of_network = ["confirmedAt", "conflict"].map(|field| {
+        Rule::of(
+            field,
+            format!("self.owner.kind == 'ManagementCluster' || !has(self.{field})"),
+            "must not be set unless the owner is a ManagementCluster; remove it",
+        )
+    });
+    add(schema, "spec", [owner])?;
+    add(schema, "spec", only_of_network)
+}
+
+/// The rule that the size of a slice or a block is a power of two.
+pub(super) fn power_of_two() -> Rule {
+    let power = (0..=20)
+        .map(|exponent| (1 << exponent).to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    Rule::new(format!("self in [{power}]"), "must be a power of two")
 }
 
 /// Adds the limits and rules of how a pool is divided into slices.
@@ -64,16 +87,13 @@ pub(super) fn policy(schema: &mut Value) -> Result<(), CrdError> {
         "maxLength",
         MAX_LABEL_NAME_LENGTH,
     )?;
-    let power = (0..=20)
-        .map(|exponent| (1 << exponent).to_string())
-        .collect::<Vec<_>>()
-        .join(", ");
-    let size = Rule::new(format!("self in [{power}]"), "must be a power of two");
+    let per = Rule::new("self != 'ManagementCluster'", NO_OWNER);
+    add(schema, "spec.slices.per", [per])?;
     let same_size = Rule::new(
         "self == oldSelf",
         "field is immutable while spec.slices is set; remove spec.slices first",
     );
-    add(schema, "spec.slices.size", [size, same_size])?;
+    add(schema, "spec.slices.size", [power_of_two(), same_size])?;
     let has_label = Rule::of(
         "label",
         "self.per != 'Label' || has(self.label)",

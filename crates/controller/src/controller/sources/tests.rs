@@ -34,6 +34,7 @@ impl ChangeHandler<Item> for Handler {
             Change::InitApply(item) | Change::Apply(item) => item.name.clone(),
             Change::Delete(item) => format!("-{}", item.name),
             Change::ApplyInvalid(_) | Change::DeleteInvalid(_) => "invalid".to_owned(),
+            Change::Failed(error) => error.clone(),
         };
         self.calls.lock().push((source, text));
     }

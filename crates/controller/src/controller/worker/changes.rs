@@ -37,11 +37,12 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     }
 
     pub(super) fn handle_change(&mut self, source: SourceId, change: Change<R::Object>) {
-        self.started = true;
+        self.started |= !matches!(change, Change::Failed(_));
         if !matches!(change, Change::InitDone) {
             self.notify(source, &change);
         }
         match change {
+            Change::Failed(error) => self.context.reconciler.on_source_error(source, &error),
             Change::Init => self.begin_list(source),
             Change::InitApply(object) => self.apply(source, object),
             Change::Apply(object) => {
@@ -104,6 +105,9 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         self.context
             .compaction
             .cached(before.as_ref(), Some(&cached));
+        if self.is_unwanted(&key, before.as_ref(), &cached) {
+            return;
+        }
         if self.needs_reconcile(&key, &cached) {
             let now = Instant::now();
             let priority = self.priority_of(&cached, cause);
@@ -111,6 +115,23 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         } else if self.deleted.get(&key).is_none() {
             self.context.backoffs.forget(&key);
         }
+    }
+
+    /// Whether the reconciler does not want a change of an object. An object in the queue may wait
+    /// for it.
+    fn is_unwanted(
+        &self,
+        key: &NamespacedName,
+        before: Option<&Cached<R::Object, C::Compact>>,
+        after: &Cached<R::Object, C::Compact>,
+    ) -> bool {
+        let (Some(Cached::Full(before)), Cached::Full(after)) = (before, after) else {
+            return false;
+        };
+        after.is_same(before)
+            && before.is_deleting() == after.is_deleting()
+            && !self.context.reconciler.wants(before, after)
+            && !self.queue.contains(key)
     }
 
     /// Why an object that a source delivers is reconciled. Called before the object is stored.
@@ -122,10 +143,11 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         if !open.is_some_and(|open| open.is_listed) {
             return Cause::Resumed;
         }
-        if self.store.find(key).is_some() {
-            Cause::Changed
-        } else {
-            Cause::Created
+        match self.store.find(key) {
+            None => Cause::Created,
+            // A list shows an object that replaced another one of its name.
+            Some(Cached::Full(before)) if !object.is_same(&before) => Cause::Created,
+            Some(_) => Cause::Changed,
         }
     }
 
@@ -162,7 +184,9 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             let change = Change::Delete(R::Object::clone(&object));
             self.notify(source, &change);
         }
-        if self.context.reconciler.wants_deleted(&object) {
+        // Without its marker it may be lost instead of deleted.
+        let is_deleted = !R::Object::HAS_MARKERS;
+        if is_deleted && self.context.reconciler.wants_deleted(&object) {
             self.enqueue_deleted(source, key, object);
         }
     }
@@ -243,3 +267,6 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

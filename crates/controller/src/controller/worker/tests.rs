@@ -5,12 +5,18 @@ use std::task::Poll;
 use futures::StreamExt;
 use futures::stream::poll_fn;
 use k8s_openapi::api::core::v1::ConfigMap;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
+use tokio::runtime::Handle;
+use tracing_subscriber::layer::SubscriberExt;
 
 use super::*;
 use crate::controller::compaction::NoCompaction;
 use crate::controller::sources::Controller;
 use crate::health::Health;
+use crate::identity::Identity;
 use crate::metrics::Metrics;
+use crate::traces::{TraceOptions, Traces};
 use crate::watch::Change;
 
 /// Records the names of the reconciled objects.
@@ -375,6 +381,8 @@ async fn loop_sleeps_at_full_concurrency() {
 #[derive(Default)]
 struct Faulty {
     attempts: Mutex<Vec<(String, Cause, u32)>>,
+    /// The failures of which it was told.
+    failures: Mutex<Vec<String>>,
 }
 
 impl Reconciler for Faulty {
@@ -398,6 +406,22 @@ impl Reconciler for Faulty {
             "fails" => Err(std::fmt::Error),
             _ => Ok(Action::AwaitChange),
         }
+    }
+
+    fn on_error(
+        &self,
+        object: &ConfigMap,
+        attempt: &Attempt<()>,
+        failure: &Failure<'_, std::fmt::Error>,
+    ) {
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let text = format!("{name} {}: {failure}", attempt.failures);
+        self.failures.lock().unwrap().push(text);
+    }
+
+    fn on_source_error(&self, source: SourceId, error: &str) {
+        assert_eq!(source, SourceId::MAIN);
+        self.failures.lock().unwrap().push(error.to_owned());
     }
 
     fn retry(&self, _: &std::fmt::Error, failures: u32) -> Retry {
@@ -443,8 +467,8 @@ async fn run_faulty(
     worker
 }
 
-async fn settle(
-    worker: &mut Worker<Faulty, NoCompaction>,
+async fn settle<R: Reconciler<Object = ConfigMap>>(
+    worker: &mut Worker<R, NoCompaction>,
     running: &mut JoinSet<Ended<ConfigMap>>,
 ) {
     worker.start_due(running);
@@ -474,6 +498,26 @@ async fn panic_or_hang_fails_one_reconcile_only() {
             "{name}"
         );
     }
+}
+
+#[tokio::test]
+async fn reconciler_is_told_of_every_failure() {
+    let reconciler = Arc::new(Faulty::default());
+    let objects = ["fails", "good", "hangs", "panics"];
+    let mut events = vec![Change::Failed("the watch failed".to_owned()), Change::Init];
+    events.extend(objects.map(|name| Change::InitApply(named(name))));
+    run_faulty(&reconciler, events).await;
+    let mut failures = reconciler.failures.lock().unwrap().clone();
+    // Some are retried in the meantime.
+    failures.retain(|text| !text.contains(" 1: ") && !text.contains(" 2: "));
+    failures.sort_unstable();
+    let expected = [
+        "fails 0: an error occurred when formatting an argument",
+        "hangs 0: the reconcile took longer than 0 s",
+        "panics 0: the reconcile panicked; this is a bug",
+        "the watch failed",
+    ];
+    assert_eq!(failures, expected);
 }
 
 #[tokio::test]
@@ -632,4 +676,128 @@ async fn low_priority_leaves_most_of_the_concurrency() {
     stop.cancel();
     worker.await.unwrap();
     assert_eq!(names(), ["low-1", "new", "low-2", "low-3"]);
+}
+
+/// Records the ended spans: their name and attributes.
+#[derive(Clone, Debug, Default)]
+struct Spans(Arc<Mutex<Vec<String>>>);
+
+impl SpanExporter for Spans {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        for span in batch {
+            let attributes = span.attributes.iter();
+            let mut attributes: Vec<String> = attributes
+                .map(|attribute| format!("{}={}", attribute.key, attribute.value))
+                .collect();
+            attributes.sort_unstable();
+            let text = format!("{} {}", span.name, attributes.join(" "));
+            self.0.lock().unwrap().push(text);
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn every_reconcile_has_a_span() {
+    let spans = Spans::default();
+    let builder = SdkTracerProvider::builder().with_simple_exporter(spans.clone());
+    let options = TraceOptions {
+        provider: Some(builder.build()),
+        ..TraceOptions::default()
+    };
+    let identity = Identity::new("test", "0.0.1");
+    let traces = Traces::start(&options, &identity, &Handle::current()).unwrap();
+    let subscriber = tracing_subscriber::registry().with(traces.unwrap().layer());
+    let _guard = tracing::subscriber::set_default(subscriber);
+
+    let mut events = vec![Change::Init, Change::InitDone];
+    events.extend(["good", "panics"].map(|name| Change::Apply(named(name))));
+    run_faulty(&Arc::default(), events).await;
+    let expected = ["good done", "panics panic"].map(|object| {
+        let (name, outcome) = object.split_once(' ').unwrap();
+        format!("reconcile attempt=1 cause=Created controller=test object={name} outcome={outcome}")
+    });
+    let spans = spans.0.lock().unwrap();
+    for expected in expected {
+        assert!(spans.contains(&expected), "{expected} in {spans:#?}");
+    }
+}
+
+/// Fails, and ignores every change that it may ignore.
+#[derive(Default)]
+struct Stubborn(Mutex<Vec<Cause>>);
+
+impl Reconciler for Stubborn {
+    type Object = ConfigMap;
+    type State = ();
+    type Error = std::fmt::Error;
+
+    async fn reconcile(
+        &self,
+        _: Arc<ConfigMap>,
+        attempt: &mut Attempt<()>,
+    ) -> Result<Action, std::fmt::Error> {
+        self.0.lock().unwrap().push(attempt.cause);
+        Err(std::fmt::Error)
+    }
+
+    fn wants(&self, _: &ConfigMap, _: &ConfigMap) -> bool {
+        false
+    }
+
+    fn dequeues(&self, _: &ConfigMap, _: &ConfigMap) -> bool {
+        false
+    }
+
+    fn retry(&self, _: &std::fmt::Error, _: u32) -> Retry {
+        Retry::GiveUp
+    }
+}
+
+#[tokio::test]
+async fn deletion_and_successor_end_what_is_given_up() {
+    let reconciler = Arc::new(Stubborn::default());
+    let mut worker = Worker::new(
+        options(8),
+        Arc::clone(&reconciler),
+        Arc::new(NoCompaction),
+        Arc::new(()),
+        Store::default(),
+        synced(),
+    );
+    let mut first = named("a");
+    first.metadata.uid = Some("1".to_owned());
+    let mut changed = first.clone();
+    changed.metadata.generation = Some(2);
+    let mut deleting = changed.clone();
+    deleting.metadata.deletion_timestamp = Some(crate::clock::now());
+    // The watch did not report the deletion of the first object.
+    let mut second = named("a");
+    second.metadata.uid = Some("2".to_owned());
+    second.metadata.deletion_timestamp = deleting.metadata.deletion_timestamp.clone();
+    let mut third = named("a");
+    third.metadata.uid = Some("3".to_owned());
+
+    let mut running = JoinSet::new();
+    let events = [
+        Change::Init,
+        Change::InitDone,
+        Change::Apply(first),
+        Change::Apply(changed),
+        Change::Apply(deleting),
+        Change::Apply(second),
+        Change::Apply(third),
+    ];
+    for event in events {
+        worker.handle_change(SourceId::MAIN, event);
+        settle(&mut worker, &mut running).await;
+    }
+    let causes = reconciler.0.lock().unwrap().clone();
+    let expected = [
+        Cause::Created,
+        Cause::Deleting,
+        Cause::Deleting,
+        Cause::Created,
+    ];
+    assert_eq!(causes, expected);
 }

@@ -8,13 +8,12 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Container, Event, Namespace};
 use kube::api::ListParams;
 
-use crate::cluster::{Cluster, ListError, OtherKind, PAGE_SIZE, lease_selector};
+use crate::cluster::{
+    Cluster, ListError, OtherKind, PAGE_SIZE, deployment_selector, lease_selector,
+};
 use crate::error::Error;
 use crate::load::{Loader, Readable};
 use crate::model::{AccountRow, DeploymentRow, EventRow, LeaseRow, Rule, WebhookMode};
-
-/// The label of the Deployment in the manifests of both providers.
-const PROVIDER_LABEL: &str = "cluster.x-k8s.io/provider=ipam-in-cluster";
 
 /// The reporter of the events of the provider.
 const REPORTER: &str = "reportingComponent=capi-ipam-in-cluster";
@@ -39,7 +38,7 @@ pub(super) async fn leases(loader: &mut Loader<'_>) -> Result<Readable<Vec<Lease
 pub(super) async fn deployments(
     loader: &mut Loader<'_>,
 ) -> Result<Readable<Vec<DeploymentRow>>, Error> {
-    let parameters = ListParams::default().labels(PROVIDER_LABEL);
+    let parameters = deployment_selector();
     let found = loader
         .others::<Deployment>(OtherKind::Deployment, None, &parameters)
         .await?;
@@ -71,27 +70,36 @@ pub(super) async fn deleted_namespaces(cluster: &Cluster) -> Result<BTreeSet<Str
 
 async fn row(loader: &mut Loader<'_>, deployment: &Deployment) -> Result<DeploymentRow, Error> {
     let namespace = deployment.metadata.namespace.clone().unwrap_or_default();
-    let spec = deployment.spec.as_ref();
-    let pod = spec.and_then(|spec| spec.template.spec.as_ref());
-    let containers = pod.map_or(&[][..], |pod| pod.containers.as_slice());
-    let account = pod.and_then(|pod| pod.service_account_name.clone());
-    let account = account.unwrap_or_else(|| "default".to_owned());
-    let rules = rules(loader, &namespace, &account).await?;
-    let status = deployment.status.as_ref();
-    let image = containers.first().and_then(|it| it.image.clone());
+    let mut containers: &[Container] = &[];
+    let mut account = "default";
+    // The API server sets the number.
+    let mut replicas = 1;
+    if let Some(spec) = &deployment.spec {
+        replicas = spec.replicas.unwrap_or(1);
+        if let Some(pod) = &spec.template.spec {
+            containers = &pod.containers;
+            account = pod.service_account_name.as_deref().unwrap_or(account);
+        }
+    }
+    let rules = rules(loader, &namespace, account).await?;
+    let image = match containers.first() {
+        Some(container) => container.image.clone().unwrap_or_default(),
+        None => String::new(),
+    };
+    let ready = match &deployment.status {
+        Some(status) => status.ready_replicas.unwrap_or_default(),
+        None => 0,
+    };
     Ok(DeploymentRow {
         namespace,
         name: deployment.metadata.name.clone().unwrap_or_default(),
-        // The API server sets the number.
-        replicas: spec.and_then(|spec| spec.replicas).unwrap_or(1),
-        ready: status
-            .and_then(|status| status.ready_replicas)
-            .unwrap_or_default(),
-        image: image.unwrap_or_default(),
+        replicas,
+        ready,
+        image,
         elects: has_argument(containers, &LEADER_ELECTION),
         webhooks: webhook_mode(containers),
         account: AccountRow {
-            name: account,
+            name: account.to_owned(),
             rules,
         },
     })

@@ -17,6 +17,8 @@ use crate::model::{CertificateRow, WebhookRow};
 
 /// The key of a certificate in a Secret.
 const CERTIFICATE: &str = "tls.crt";
+/// The annotation with which cert-manager marks a Secret that it writes.
+const CERTIFICATE_NAME: &str = "cert-manager.io/certificate-name";
 
 pub(super) async fn webhooks(loader: &mut Loader<'_>) -> Result<Readable<Vec<WebhookRow>>, Error> {
     let name = format!("metadata.name={}", installed::WEBHOOK_CONFIGURATION);
@@ -104,11 +106,13 @@ async fn certificates(
     ];
     let row = |secret: Secret| {
         let name = secret.metadata.name.filter(|name| names.contains(name))?;
+        let annotations = secret.metadata.annotations.unwrap_or_default();
         let data = secret.data.unwrap_or_default();
         let certificate = data.get(CERTIFICATE).map_or(&[][..], |data| &data.0);
         Some(CertificateRow {
             namespace: namespace.to_owned(),
             secret: name,
+            certificate: annotations.get(CERTIFICATE_NAME).cloned(),
             facts: facts(certificate, bundle),
         })
     };

@@ -38,11 +38,14 @@ fn orphan(address: &AddressRow) -> Finding {
         "its claim {} does not exist; {} counts as in use",
         address.claim, address.block
     );
-    let repair = format!(
-        "if no machine uses it: kubectl delete ipaddresses.{} {name} --namespace {namespace}",
+    let command = format!(
+        "kubectl delete ipaddresses.{} {name} --namespace {namespace}",
         names::GROUP
     );
-    Check::OrphanAddress.finding(of_address(address), problem, repair)
+    let repair = "delete it if no machine uses it".to_owned();
+    Check::OrphanAddress
+        .finding(of_address(address), problem, repair)
+        .with_commands(vec![command])
 }
 
 fn lost(claim: &ClaimRow, addresses: &HashSet<&NamespacedName>) -> Option<Finding> {
@@ -52,11 +55,9 @@ fn lost(claim: &ClaimRow, addresses: &HashSet<&NamespacedName>) -> Option<Findin
         "it is bound to IPAddress {}, which does not exist",
         address.name()
     );
-    let repair = format!(
-        "the provider creates it again; if not: {}",
-        describe("ipaddressclaims", &claim.key)
-    );
-    Some(Check::LostAddress.finding(of_claim(claim), problem, repair))
+    let repair = "the provider creates it again; if not, see what the claim reports".to_owned();
+    let finding = Check::LostAddress.finding(of_claim(claim), problem, repair);
+    Some(finding.with_commands(vec![describe("ipaddressclaims", &claim.key)]))
 }
 
 /// The names of all claims, also of those that no provider serves.
@@ -85,7 +86,9 @@ pub(super) fn missing_pools(snapshot: &Snapshot) -> Examination {
             );
             findings.push(missing_pool(of_address(address), &address.pool, repair));
         }
-        for claim in claims.served.iter().filter(|it| !pools.contains(&it.pool)) {
+        // A claim in deletion needs no pool.
+        let claims = claims.served.iter().filter(|it| !it.is_deleting());
+        for claim in claims.filter(|it| !pools.contains(&it.pool)) {
             let repair = advice::missing_pool(&claim.pool, pools.iter().copied());
             let finding = missing_pool(of_claim(claim), &claim.pool, repair);
             findings.push(finding.since(claim.created));
@@ -126,7 +129,8 @@ fn abandoned_by(
         "its claim {claim} does not exist; {} is not allocated",
         reservation.slot.block
     );
-    let repair =
-        format!("the sweep deletes it after a minute; if not: kubectl delete ipreservation {name}");
-    Some(Check::AbandonedReservation.finding(format!("ipreservation {name}"), problem, repair))
+    let repair = "the sweep deletes it after a minute; if it does not, delete it".to_owned();
+    let finding =
+        Check::AbandonedReservation.finding(format!("ipreservation {name}"), problem, repair);
+    Some(finding.with_commands(vec![format!("kubectl delete ipreservation {name}")]))
 }

@@ -1,24 +1,59 @@
 //! What single claims report.
 
+use std::collections::BTreeMap;
+
 use capi_ipam_api::{conditions, names};
 
 use super::examination::Examination;
-use super::names::of_claim;
+use super::names::{first_names, of_claim};
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding};
-use crate::objects::{ClaimRow, UnservedClaim};
+use super::waiting::is_old;
+use crate::model::finding::{Check, Finding, Severity, counted};
+use crate::objects::{Cause, ClaimRow, UnservedClaim};
 
 /// Claims that no provider serves. Nothing else reports them: they have no condition and no event.
 /// A claim of a kind whose definition is missing is right; another check reports the definition.
+/// Claims in deletion need nothing.
 pub(super) fn unknown_kinds(snapshot: &Snapshot) -> Examination {
-    let unserved = snapshot.claims.clone().map(|claims| claims.unserved);
-    Examination::inspect(&unserved, |claim| {
-        if claim.lacks_definition() && !snapshot.is_go_provider {
-            Vec::new()
-        } else {
-            vec![unknown_kind(claim)]
+    let mut findings = Vec::new();
+    let mut of_others: BTreeMap<String, Vec<&UnservedClaim>> = BTreeMap::new();
+    let unserved = snapshot.claims.seen().unserved.iter();
+    for claim in unserved.filter(|claim| claim.is_waiting()) {
+        match claim.cause {
+            Cause::MissingDefinition if !snapshot.is_go_provider => {}
+            Cause::OtherProvider if !is_old(claim.created, snapshot.now) => {}
+            Cause::OtherProvider => of_others.entry(claim.pool_kind()).or_default().push(claim),
+            Cause::MissingDefinition | Cause::Misspelt(_) | Cause::UnknownGroup => {
+                findings.push(unknown_kind(claim));
+            }
         }
-    })
+    }
+    findings.extend(
+        of_others
+            .values()
+            .filter_map(|claims| of_other_provider(claims)),
+    );
+    let has_claims = !snapshot.claims.seen().is_empty();
+    Examination::complete(findings).with_unknown(&snapshot.claims, has_claims)
+}
+
+/// Claims that wait for a pool of another provider, which may not run. One finding for each kind.
+fn of_other_provider(claims: &[&UnservedClaim]) -> Option<Finding> {
+    let first = claims.first()?;
+    let verb = if claims.len() == 1 { "waits" } else { "wait" };
+    let problem = format!(
+        "{} {verb} ({}): {}",
+        counted(claims.len(), "claim"),
+        first_names(claims.iter().map(|claim| &claim.key)),
+        first.problem()
+    );
+    let repair = "nothing, if the other provider serves them; otherwise correct the pool in the template from which they \
+                  were created, and delete the claims"
+        .to_owned();
+    let oldest = claims.iter().filter_map(|claim| claim.created).min();
+    let finding =
+        Check::UnknownPoolKind.finding(format!("claims of {}", first.pool_kind()), problem, repair);
+    Some(finding.at(Severity::Note).since(oldest))
 }
 
 fn unknown_kind(claim: &UnservedClaim) -> Finding {
@@ -28,19 +63,32 @@ fn unknown_kind(claim: &UnservedClaim) -> Finding {
         .as_deref()
         .map(|machine| format!(" of {machine}"))
         .unwrap_or_default();
+    let group = names::GROUP;
+    let (installed, pool) = match claim.cause {
+        Cause::Misspelt(meant) => (
+            String::new(),
+            format!(" (apiGroup: {group}, kind: {meant})"),
+        ),
+        Cause::MissingDefinition | Cause::UnknownGroup | Cause::OtherProvider => (
+            format!(
+                "install the provider that has {}; or, since ",
+                claim.pool_kind()
+            ),
+            String::new(),
+        ),
+    };
     let repair = format!(
-        "a claim cannot be changed: correct the pool (apiGroup: {group}, kind: {}) in the template{user} from which the \
-         claim was created, and delete the claim so that its controller creates it again: kubectl delete \
-         ipaddressclaims.{group} {name} --namespace {namespace}",
-        claim.meant,
-        group = names::GROUP,
+        "{installed}a claim cannot be changed: correct the pool{pool} in the template{user} from which the claim was \
+         created, and delete the claim so that its controller creates it again",
     );
+    let command = format!("kubectl delete ipaddressclaims.{group} {name} --namespace {namespace}");
     Check::UnknownPoolKind
         .finding(
             format!("ipaddressclaim {}", claim.key),
             claim.problem(),
             repair,
         )
+        .with_commands(vec![command])
         .since(claim.created)
 }
 
@@ -61,12 +109,15 @@ fn problems(claim: &ClaimRow) -> Vec<Finding> {
     if let Some(message) = claim.replaced.as_deref().filter(|_| !claim.is_deleting()) {
         let (namespace, name) = claim.key.parts();
         let repair = format!(
-            "compare the address of {user} with that of the claim: kubectl get ipaddresses.{} {name} --namespace \
-             {namespace}; replace the machine if they differ",
+            "compare the address of {user} with that of the claim, and replace the machine if they differ"
+        );
+        let command = format!(
+            "kubectl get ipaddresses.{} {name} --namespace {namespace}",
             names::GROUP
         );
         let problem = message.to_owned();
-        findings.push(Check::RestoredWithoutAddress.finding(object.clone(), problem, repair));
+        let finding = Check::RestoredWithoutAddress.finding(object.clone(), problem, repair);
+        findings.push(finding.with_commands(vec![command]));
     }
     if claim.is_deleting() && claim.reason.as_deref() == Some(conditions::RELEASED_EARLY) {
         let message = claim.message.as_deref().unwrap_or_default().to_owned();

@@ -1,7 +1,7 @@
 //! Objects in deletion, and what keeps them.
 
 use capi_ipam_api::{advice, conditions, names};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::examination::Examination;
 use super::names::{claims_wait, first_names, of_address, of_claim};
@@ -77,53 +77,115 @@ pub(super) fn blocked(snapshot: &Snapshot) -> Examination {
     Examination::complete(findings).with_unknown(&lists, is_partly)
 }
 
+/// An object that finalizers of other controllers keep.
+struct Blocked<'a> {
+    object: String,
+    /// Plural, name and namespace as arguments of kubectl.
+    resource: String,
+    deletion: &'a Deletion,
+    has_address: bool,
+    /// Whether its namespace is being deleted, and waits for it.
+    keeps_namespace: bool,
+    /// The command that releases the address without the other controllers, if there is one.
+    release: Option<String>,
+}
+
 fn blocked_claim(claim: &ClaimRow, snapshot: &Snapshot) -> Option<Finding> {
-    let deletion = claim.deletion.as_ref()?;
+    let deletion = claim.deletion.as_deref()?;
     let (namespace, name) = claim.key.parts();
-    let repair = format!(
-        "if its machine still exists, wait; if it does not, release the address: kubectl annotate ipaddressclaims.{} \
-         {name} --namespace {namespace} {}=UID, with the uid of the claim (docs/reclaim.md)",
-        names::GROUP,
-        names::RELEASE_NOW_ANNOTATION
+    let resource = format!(
+        "ipaddressclaims.{} {name} --namespace {namespace}",
+        names::GROUP
     );
-    blocked_by(of_claim(claim), namespace, deletion, snapshot, repair)
+    let annotation = names::RELEASE_NOW_ANNOTATION;
+    let release = format!("kubectl annotate {resource} {annotation}={}", deletion.uid);
+    let blocked = Blocked {
+        object: of_claim(claim),
+        resource,
+        deletion,
+        has_address: claim.bound.is_some(),
+        keeps_namespace: snapshot.deleted_namespaces.contains(namespace),
+        release: Some(release),
+    };
+    blocked.finding(snapshot.now)
 }
 
 fn blocked_address(address: &AddressRow, snapshot: &Snapshot) -> Option<Finding> {
-    let deletion = address.deletion.as_ref()?;
+    let deletion = address.deletion.as_deref()?;
     let (namespace, name) = address.key.parts();
-    let repair = format!(
-        "see in the log of the controller of the finalizer why it keeps the object: kubectl get ipaddresses.{} {name} \
-         --namespace {namespace} --output yaml",
-        names::GROUP
-    );
-    blocked_by(of_address(address), namespace, deletion, snapshot, repair)
+    let blocked = Blocked {
+        object: of_address(address),
+        resource: format!(
+            "ipaddresses.{} {name} --namespace {namespace}",
+            names::GROUP
+        ),
+        deletion,
+        has_address: true,
+        keeps_namespace: snapshot.deleted_namespaces.contains(namespace),
+        release: None,
+    };
+    blocked.finding(snapshot.now)
 }
 
-fn blocked_by(
-    object: String,
-    namespace: &str,
-    deletion: &Deletion,
-    snapshot: &Snapshot,
-    repair: String,
-) -> Option<Finding> {
-    if deletion.blockers.is_empty() {
-        return None;
+impl Blocked<'_> {
+    fn finding(self, now: Timestamp) -> Option<Finding> {
+        let blockers = &self.deletion.blockers;
+        if blockers.is_empty() {
+            return None;
+        }
+        let effect = if self.has_address {
+            "and its address stays allocated until other controllers remove"
+        } else {
+            "has no address, and stays until other controllers remove"
+        };
+        let mut problem = format!(
+            "it is being deleted, {effect} {}: {}",
+            counted(blockers.len(), "finalizer"),
+            blockers.join(", ")
+        );
+        if self.keeps_namespace {
+            problem.push_str("; the namespace, which is being deleted, waits for it");
+        }
+        // Until then the machine is probably being deleted. Without an address, nothing is lost.
+        let is_late = now.duration_since(self.deletion.since) > USUAL;
+        let does_harm = self.has_address || self.keeps_namespace;
+        let severity = if is_late && does_harm {
+            Severity::Warning
+        } else {
+            Severity::Note
+        };
+        let (repair, commands) = self.repair();
+        let finding = Check::ReleaseBlocked.finding(self.object, problem, repair);
+        let finding = finding.with_commands(commands);
+        Some(finding.since(Some(self.deletion.since)).at(severity))
     }
-    let mut problem = format!(
-        "it is being deleted, and its address stays allocated until other controllers remove {}: {}",
-        counted(deletion.blockers.len(), "finalizer"),
-        deletion.blockers.join(", ")
-    );
-    if snapshot.deleted_namespaces.contains(namespace) {
-        problem.push_str("; the namespace, which is being deleted, waits for it");
+
+    /// What to do, with the commands.
+    fn repair(&self) -> (String, Vec<String>) {
+        let show = format!("kubectl get {} --output yaml", self.resource);
+        let see = "see in the logs of the controllers of these finalizers why they keep the object"
+            .to_owned();
+        let release = self.release.clone().filter(|_| self.has_address);
+        let (mut repair, mut commands) = match release {
+            Some(release) => {
+                let repair = "if its machine still exists, wait; if it does not, release the address (docs/reclaim.md)";
+                (repair.to_owned(), vec![release])
+            }
+            None if self.keeps_namespace || self.has_address => (see, vec![show]),
+            None => (format!("nothing for its address; {see}"), vec![show]),
+        };
+        if self.keeps_namespace {
+            let end = "the deletion of the namespace ends only when these controllers remove their finalizers; if the \
+                       controller of one no longer exists, and the machine does not either, remove this finalizer with \
+                       kubectl edit";
+            let beginning = if self.release.is_some() && self.has_address {
+                "; this does not end the deletion of the namespace, since the claim stays: "
+            } else {
+                "; "
+            };
+            repair = format!("{repair}{beginning}{end}");
+            commands.push(format!("kubectl edit {}", self.resource));
+        }
+        (repair, commands)
     }
-    // Until then the machine is probably being deleted.
-    let severity = if snapshot.now.duration_since(deletion.since) > USUAL {
-        Severity::Warning
-    } else {
-        Severity::Note
-    };
-    let finding = Check::ReleaseBlocked.finding(object, problem, repair);
-    Some(finding.since(Some(deletion.since)).at(severity))
 }

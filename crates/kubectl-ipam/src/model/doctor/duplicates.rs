@@ -6,9 +6,14 @@ use capi_ipam_api::{PoolKey, Scope, advice};
 use capi_ipam_ip::Block;
 
 use super::examination::Examination;
+use super::names::first_names;
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, full};
+use crate::model::finding::{Check, Finding, edit, full};
 use crate::objects::{AddressRow, PoolRow};
+
+/// About all addresses that two pools share.
+const DUPLICATES: &str = "for each of these addresses, delete the machine of one of its two claims; its controller replaces \
+                          it (the machine keeps the address if only the IPAddress is deleted)";
 
 pub(super) fn duplicates(snapshot: &Snapshot) -> Examination {
     let users = snapshot.pools.as_ref().and(snapshot.addresses.as_ref());
@@ -68,14 +73,16 @@ fn in_one_scope(users: &[User<'_>]) -> Vec<Finding> {
                 users.len(),
                 names.join(", ")
             );
-            finding(block, problem)
+            finding(block, problem, advice::DUPLICATE.to_owned())
         })
         .collect()
 }
 
-fn finding(block: Block, problem: String) -> Finding {
-    let repair = format!("{}; kubectl ipam who {block} shows them", advice::DUPLICATE);
-    Check::DuplicateAddress.finding(format!("address {block}"), problem, repair)
+fn finding(block: Block, problem: String, repair: String) -> Finding {
+    let show = format!("kubectl ipam who {block}");
+    Check::DuplicateAddress
+        .finding(format!("address {block}"), problem, repair)
+        .with_commands(vec![show])
 }
 
 /// Addresses in use in two pools that contain them both, unless both pools name a network: then the
@@ -97,18 +104,20 @@ fn of_several_scopes(users: &[User<'_>], pools: &[PoolRow]) -> Vec<Finding> {
                 let entry = shared
                     .entry(pair)
                     .or_insert_with(|| Shared::new(outer, user));
-                entry.count = entry.count.saturating_add(1);
+                entry.blocks.push(user.address.block);
             }
         }
         enclosing.push(user);
     }
-    // A pool that does not exist is another finding.
-    let exists = |key: &PoolKey| pools.iter().any(|pool| pool.key == *key);
-    shared
-        .into_iter()
-        .filter(|((one, other), _)| exists(one) && exists(other))
-        .map(|(_, shared)| shared.finding())
-        .collect()
+    let by_key: HashMap<&PoolKey, &PoolRow> = pools.iter().map(|pool| (&pool.key, pool)).collect();
+    let mut findings = Vec::new();
+    for ((one, other), shared) in shared {
+        // A pool that does not exist is another finding.
+        if let (Some(one), Some(other)) = (by_key.get(one), by_key.get(other)) {
+            findings.push(shared.finding(one, other));
+        }
+    }
+    findings
 }
 
 fn can_meet(one: &User<'_>, other: &User<'_>) -> bool {
@@ -123,11 +132,11 @@ fn pair<'a>(one: &'a PoolKey, other: &'a PoolKey) -> (&'a PoolKey, &'a PoolKey) 
     }
 }
 
-/// The addresses that two pools share, with the first one.
+/// The addresses in use that two pools share, with the holders of the first one.
 struct Shared<'a> {
     outer: &'a AddressRow,
     inner: &'a AddressRow,
-    count: usize,
+    blocks: Vec<Block>,
 }
 
 impl<'a> Shared<'a> {
@@ -135,28 +144,56 @@ impl<'a> Shared<'a> {
         Self {
             outer: outer.address,
             inner: inner.address,
-            count: 0,
+            blocks: Vec::new(),
         }
     }
 
-    fn finding(&self) -> Finding {
+    fn finding(&self, one: &PoolRow, other: &PoolRow) -> Finding {
         let Self {
             outer,
             inner,
-            count,
+            blocks,
         } = self;
-        let more = match count.saturating_sub(1) {
-            0 => String::new(),
-            more => format!("; so are {more} more of their addresses"),
+        let end_overlap = end_overlap(one, other);
+        let overlap = if end_overlap.is_some() {
+            ", whose pools overlap"
+        } else {
+            ""
+        };
+        let more = match blocks.split_first() {
+            None | Some((_, [])) => String::new(),
+            Some((_, [one])) => format!("; so is 1 more of their addresses ({one})"),
+            Some((_, more)) => format!(
+                "; so are {} more of their addresses ({})",
+                more.len(),
+                first_names(more)
+            ),
         };
         let problem = format!(
-            "{} is in use by {} ({}) and {} ({}), whose pools overlap{more}",
+            "{} is in use by {} ({}) and {} ({}){overlap}{more}",
             inner.block,
             outer.key,
             full(&outer.pool),
             inner.key,
             full(&inner.pool)
         );
-        finding(inner.block, problem)
+        let mut found = finding(inner.block, problem, DUPLICATES.to_owned());
+        if let Some(end_overlap) = end_overlap {
+            found.repair = format!(
+                "1. end the overlap, otherwise the pools allocate more of these addresses: {end_overlap}; 2. {DUPLICATES}"
+            );
+            found.commands.insert(0, edit(&one.key));
+        }
+        found
     }
+}
+
+/// What ends the overlap of two pools; `None` if they do not overlap any more.
+fn end_overlap(one: &PoolRow, other: &PoolRow) -> Option<&'static str> {
+    let (Ok(ours), Ok(theirs)) = (&one.usable, &other.usable) else {
+        return None;
+    };
+    let has_one_length = ours.length == theirs.length;
+    ours.overlaps(theirs)
+        .then(|| advice::overlap(&one.scope, has_one_length))
 }

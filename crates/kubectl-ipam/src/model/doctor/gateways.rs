@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use capi_ipam_api::{PoolKey, gateway_warnings};
+use capi_ipam_api::PoolKey;
 use capi_ipam_ip::{UsableBlocks, parse_address};
 
 use super::examination::Examination;
@@ -17,18 +17,16 @@ use crate::objects::{AddressRow, PoolRow};
 /// of a GitOps tool.
 pub(super) fn unusable(snapshot: &Snapshot) -> Examination {
     Examination::inspect(&snapshot.pools, |pool| {
-        let Ok(usable) = &pool.usable else {
-            return Vec::new();
-        };
-        let warnings = gateway_warnings(&pool.spec, usable);
         let repair = format!(
             "correct the gateway ({}), and then replace the machines that have it: kubectl ipam doctor lists them",
             edit(&pool.key)
         );
-        warnings
-            .into_iter()
-            .map(|warning| Check::UnusableGateway.finding(full(&pool.key), warning, repair.clone()))
-            .collect()
+        let mut findings = Vec::new();
+        for warning in pool.unusable_gateways() {
+            let finding = Check::UnusableGateway.finding(full(&pool.key), warning, repair.clone());
+            findings.push(finding);
+        }
+        findings
     })
 }
 

@@ -7,9 +7,6 @@ use super::examination::Examination;
 use super::snapshot::{LeaseRow, Snapshot};
 use crate::model::finding::{Check, Finding, Severity};
 
-/// How long after its duration a lease may be without a renewal.
-const LEASE_TOLERANCE: SignedDuration = SignedDuration::from_secs(30);
-
 /// Nobody renews the lease.
 pub(super) fn leaderless(snapshot: &Snapshot) -> Examination {
     let needed = need(snapshot);
@@ -18,12 +15,13 @@ pub(super) fn leaderless(snapshot: &Snapshot) -> Examination {
     })
 }
 
-/// Whether the lease is held at this time.
+/// Whether the lease is held at this time: after the duration that the lease states, another
+/// process can take it.
 pub(crate) fn is_held(lease: &LeaseRow, now: Timestamp) -> bool {
-    let end = SignedDuration::from_secs(lease.seconds).saturating_add(LEASE_TOLERANCE);
+    let duration = SignedDuration::from_secs(lease.seconds);
     let is_fresh = lease
         .renewed
-        .is_some_and(|renewed| now.duration_since(renewed) <= end);
+        .is_some_and(|renewed| now.duration_since(renewed) <= duration);
     let holder = lease.holder.as_deref().unwrap_or_default();
     is_fresh && !holder.is_empty()
 }
@@ -63,7 +61,10 @@ fn finding(leases: &[LeaseRow], needed: Option<bool>, now: Timestamp) -> Option<
     let object = format!("lease {}/{}", lease.namespace, names::IN_CLUSTER_LEASE);
     let holder = lease.holder.as_deref().filter(|holder| !holder.is_empty());
     let problem = match holder {
-        Some(holder) => format!("nobody renews it; {holder} was the last holder"),
+        Some(holder) => format!(
+            "nobody renews it, and it has expired after {} s; {holder} was the last holder",
+            lease.seconds
+        ),
         None => "it was released, and no manager has taken it".to_owned(),
     };
     let finding = Check::NoLeader.finding(object, problem, repair);

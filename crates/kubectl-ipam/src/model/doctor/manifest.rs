@@ -23,8 +23,9 @@ pub(super) fn apply_for(deployment: &DeploymentRow) -> String {
     )
 }
 
-/// The command that applies a manifest. Whoever edited an object owns the fields, so that a command
-/// without `--force-conflicts` would fail exactly then.
+/// The command that applies a manifest. With server-side apply, an edit makes its field manager the
+/// owner of the fields that it changes. Without `--force-conflicts`, the command fails with a conflict
+/// for these fields.
 fn command(mode: WebhookMode) -> String {
     let file = match mode {
         WebhookMode::SelfManaged => "install-without-cert-manager.yaml",

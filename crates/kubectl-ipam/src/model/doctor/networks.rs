@@ -13,11 +13,13 @@ pub(super) fn not_ready(snapshot: &Snapshot) -> Examination {
     })
 }
 
-/// A network that is being deleted is not ready until its pools are deleted.
+/// A network that is being deleted is not ready until its pools are deleted. Another size of blocks
+/// is a finding of its own.
 fn finding(network: &NetworkRow) -> Option<Finding> {
+    let others = [conditions::DELETING, conditions::BLOCK_SIZE_DIFFERS];
     let reported = network
         .problem()
-        .filter(|ready| ready.reason.as_deref() != Some(conditions::DELETING));
+        .filter(|ready| !others.contains(&ready.reason.as_deref().unwrap_or_default()));
     let reported = reported.and_then(|ready| ready.message.clone());
     let problem = network.invalid.clone().or(reported)?;
     let repair = format!("correct it: kubectl edit ipnetworks {}", network.name);

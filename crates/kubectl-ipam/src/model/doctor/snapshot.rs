@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 
 use crate::load::{Claims, Readable};
+use crate::model::registry::RegistryFacts;
 use crate::objects::{AddressRow, NetworkRow, PoolRow, ReservationRow, SliceRow};
 
 /// A lease of the provider.
@@ -107,6 +108,8 @@ pub(crate) struct CertificateRow {
     pub(crate) namespace: String,
     /// Name of the Secret.
     pub(crate) secret: String,
+    /// The Certificate of cert-manager that the Secret names in an annotation.
+    pub(crate) certificate: Option<String>,
     pub(crate) facts: Result<CertificateFacts, String>,
 }
 
@@ -143,6 +146,7 @@ pub(crate) struct Snapshot {
     pub(crate) reservations: Readable<Vec<ReservationRow>>,
     pub(crate) claims: Readable<Claims>,
     pub(crate) slices: Readable<Vec<SliceRow>>,
+    pub(crate) registries: Readable<Vec<RegistryFacts>>,
     /// The namespaces that are known to be in deletion.
     pub(crate) deleted_namespaces: BTreeSet<String>,
     /// What cannot be decoded.
@@ -159,6 +163,7 @@ impl Snapshot {
         all.depends_on(&self.reservations)
             .depends_on(&self.claims)
             .depends_on(&self.slices)
+            .depends_on(&self.registries)
     }
 
     /// Whether any object of the provider could be read.

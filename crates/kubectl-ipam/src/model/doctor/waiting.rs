@@ -2,12 +2,14 @@
 //! it: [`cause`] decides which check reports a claim.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::iter;
 
-use capi_ipam_api::{AddressCounts, PoolKey, advice, conditions, names};
+use capi_ipam_api::{PoolKey, advice, conditions, names};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 
 use super::examination::Examination;
-use super::names::{claims_wait, describe};
+use super::names::{MAX_NAMED, claims_wait, describe};
 use super::snapshot::Snapshot;
 use crate::model::finding::{Check, Finding, Severity, edit, full};
 use crate::objects::{ClaimRow, PoolRow};
@@ -68,11 +70,11 @@ fn waiting(snapshot: &Snapshot, wanted: Cause) -> Vec<&ClaimRow> {
         .collect()
 }
 
-/// Number of all claims that wait, also of those that no provider serves.
+/// Number of all claims that wait, also of those that this provider does not serve.
 pub(super) fn count(snapshot: &Snapshot) -> Option<u64> {
     let claims = snapshot.claims.known()?;
     let served = claims.served.iter().filter(|claim| claim.is_waiting());
-    let unserved = claims.unserved.iter().filter(|claim| !claim.deleting);
+    let unserved = claims.unserved.iter().filter(|claim| claim.is_waiting());
     u64::try_from(served.count().saturating_add(unserved.count())).ok()
 }
 
@@ -110,8 +112,8 @@ fn exhausted_pools(snapshot: &Snapshot) -> Vec<Finding> {
 
 fn exhausted_pool(pool: &PoolRow, claims: &[&ClaimRow]) -> Finding {
     let counts = pool.counts.unwrap_or_default();
-    let AddressCounts { total, used, .. } = counts;
-    let mut problem = format!("no free address ({total} in total, {used} in use)");
+    let described = advice::describe_counts(&counts, None);
+    let mut problem = format!("no free address ({described})");
     let repair = format!("{}: {}", advice::exhausted(&counts), edit(&pool.key));
     let object = full(&pool.key);
     if claims.is_empty() {
@@ -202,9 +204,13 @@ fn not_released(claim: &ClaimRow, now: Timestamp) -> Option<Finding> {
     if !waits_for_manager || !is_old(Some(deletion.since), now) {
         return None;
     }
-    let problem = "it is being deleted, and no manager has released its address".to_owned();
+    let problem = if claim.bound.is_some() {
+        "it is being deleted, and no manager has released its address"
+    } else {
+        "it is being deleted, and no manager has removed its finalizer"
+    };
     let object = format!("ipaddressclaim {}", claim.key);
-    let finding = Check::NotReconciled.finding(object, problem, advice_of_status());
+    let finding = Check::NotReconciled.finding(object, problem.to_owned(), advice_of_status());
     Some(finding.since(Some(deletion.since)))
 }
 
@@ -214,11 +220,21 @@ fn advice_of_status() -> String {
         .to_owned()
 }
 
-/// What to do about a claim that waits for another reason. The machine of a restored claim can use
-/// the old address, so it has to be promised before the claim may get a new one.
-fn repair_of_other(claim: &ClaimRow, reason: &str) -> String {
+/// What to do about claims that wait for another reason.
+fn repair_of_other(reason: &str) -> &'static str {
+    if reason == conditions::AWAITING_ADDRESS {
+        "restore the IPAddress of each claim; to keep its old address without it, reserve this ADDRESS for the claim, and \
+         then remove the finalizer of the provider from the claim"
+    } else {
+        "see what each claim reports"
+    }
+}
+
+/// The commands of the repair for one claim. The machine of a restored claim can use the old
+/// address, so it has to be promised before the claim may get a new one.
+fn commands_of_other(claim: &ClaimRow, reason: &str) -> Vec<String> {
     if reason != conditions::AWAITING_ADDRESS {
-        return describe("ipaddressclaims", &claim.key);
+        return vec![describe("ipaddressclaims", &claim.key)];
     }
     let pool = &claim.pool;
     let namespace = pool
@@ -226,14 +242,27 @@ fn repair_of_other(claim: &ClaimRow, reason: &str) -> String {
         .as_deref()
         .map(|namespace| format!(" --namespace {namespace}"))
         .unwrap_or_default();
-    format!(
-        "restore its IPAddress; to keep the old address without it: kubectl ipam reserve {}/{} ADDRESS{namespace} \
-         --for {}, and then remove the finalizer {} from the claim",
-        pool.kind,
-        pool.name,
-        claim.key,
-        names::RELEASE_ADDRESS
-    )
+    let reserve = format!(
+        "kubectl ipam reserve {}/{} ADDRESS{namespace} --for {}",
+        pool.kind, pool.name, claim.key
+    );
+    let remove = remove_finalizer(claim);
+    iter::once(reserve).chain(remove).collect()
+}
+
+/// The command that removes the finalizer of the provider from a claim, and keeps those of other
+/// controllers. It fails if the list has changed; `None` if the claim does not have the finalizer.
+fn remove_finalizer(claim: &ClaimRow) -> Option<String> {
+    let entry = format!("/metadata/finalizers/{}", claim.own_finalizer?);
+    let patch = json!([
+        {"op": "test", "path": entry, "value": names::RELEASE_ADDRESS},
+        {"op": "remove", "path": entry},
+    ]);
+    let (namespace, name) = claim.key.parts();
+    Some(format!(
+        "kubectl patch ipaddressclaims.{} {name} --namespace {namespace} --type json --patch '{patch}'",
+        names::GROUP
+    ))
 }
 
 /// Claims that wait for another reason, by pool and reason.
@@ -252,9 +281,16 @@ pub(super) fn other_reasons(snapshot: &Snapshot) -> Examination {
             claims_wait(claims.iter().copied()),
             message.unwrap_or_default()
         );
-        let repair = first.map(|claim| repair_of_other(claim, reason));
+        let mut repair = repair_of_other(reason).to_owned();
+        if claims.len() > MAX_NAMED {
+            let all = advice::claims_of(pool);
+            repair = format!("{repair} (for all claims: {all} --waiting)");
+        }
+        let named = claims.iter().take(MAX_NAMED);
+        let commands = named.flat_map(|claim| commands_of_other(claim, reason));
         Check::ClaimsWait
-            .finding(full(pool), problem, repair.unwrap_or_default())
+            .finding(full(pool), problem, repair)
+            .with_commands(commands.collect())
             .since(oldest(&claims))
     };
     of_all(snapshot, || groups.into_iter().map(finding).collect())

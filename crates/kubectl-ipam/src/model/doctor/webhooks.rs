@@ -55,12 +55,44 @@ fn inject() -> String {
         .to_owned()
 }
 
-/// What makes the owner of a certificate create a new one.
-fn renew(secret: &str, namespace: &str) -> String {
-    format!(
-        "delete the Secret {secret}; its owner creates a new certificate: kubectl delete secret {secret} --namespace \
-         {namespace}"
-    )
+/// What renews a certificate, with the commands in their order: a Secret that is deleted while
+/// nobody creates it again leaves a replica that starts without a certificate.
+fn renewal(row: &CertificateRow) -> (String, Vec<String>) {
+    let CertificateRow {
+        namespace,
+        secret,
+        certificate,
+        ..
+    } = row;
+    let delete = format!("kubectl delete secret {secret} --namespace {namespace}");
+    if let Some(certificate) = certificate {
+        let repair = format!(
+            "1. correct what keeps cert-manager from renewing its Certificate {certificate}, which the Secret names in the \
+             annotation cert-manager.io/certificate-name; 2. only then delete the Secret {secret}, which cert-manager \
+             creates again with a new certificate"
+        );
+        let describe = format!(
+            "kubectl describe certificates.cert-manager.io {certificate} --namespace {namespace}"
+        );
+        let pods = "kubectl get pods --namespace cert-manager".to_owned();
+        return (repair, vec![pods, describe, delete]);
+    }
+    if secret == installed::CERTIFICATE_SECRET {
+        let repair = format!(
+            "1. correct what keeps the leader from renewing its certificate, which its log and /readyz name; 2. only then \
+             delete the Secret {secret}, which the leader creates again with a new certificate"
+        );
+        let logs = format!(
+            "kubectl logs --namespace {namespace} --selector cluster.x-k8s.io/provider=ipam-in-cluster --tail=-1"
+        );
+        return (repair, vec![logs, delete]);
+    }
+    let repair = format!(
+        "whoever writes the Secret {secret} has to write a new certificate: it has no annotation \
+         cert-manager.io/certificate-name, so cert-manager does not renew it"
+    );
+    let show = format!("kubectl get secret {secret} --namespace {namespace} --output yaml");
+    (repair, vec![show])
 }
 
 /// Services without a ready endpoint.
@@ -94,17 +126,28 @@ fn failed_call(webhook: &WebhookRow, failure: &str) -> Finding {
         .service
         .as_ref()
         .map_or(installed::NAMESPACE, |(namespace, _)| namespace.as_str());
-    let repair = if failure.contains("certificate has expired") {
-        let secret = webhook.certificates.seen().first();
-        let secret = secret.map_or(installed::CERTIFICATE_SECRET, |row| row.secret.as_str());
-        renew(secret, namespace)
+    let has_expired = failure.contains("certificate has expired");
+    let expired = webhook.certificates.seen().first().filter(|_| has_expired);
+    let (repair, commands) = if let Some(row) = expired {
+        renewal(row)
+    } else if has_expired {
+        let repair = "renew the certificate in the Secret of the webhooks".to_owned();
+        (
+            repair,
+            vec![format!("kubectl get secrets --namespace {namespace}")],
+        )
     } else if failure.contains("x509") {
-        format!("see who writes the caBundle: {}", inject())
+        (
+            format!("see who writes the caBundle: {}", inject()),
+            Vec::new(),
+        )
     } else {
-        format!("kubectl describe pods --namespace {namespace}")
+        let describe = format!("kubectl describe pods --namespace {namespace}");
+        ("see why no replica answers".to_owned(), vec![describe])
     };
     let problem = format!("the API server cannot call it, so pools cannot be written: {failure}");
-    Check::WebhookFailing.finding(webhook.name.clone(), problem, repair)
+    let finding = Check::WebhookFailing.finding(webhook.name.clone(), problem, repair);
+    finding.with_commands(commands)
 }
 
 /// Certificates that are expired, expire soon, or are not signed by the authority that the API
@@ -167,20 +210,24 @@ fn problem(row: &CertificateRow, now: Timestamp) -> Option<Finding> {
         namespace,
         secret,
         facts,
+        ..
     } = row;
-    let renew = renew(secret, namespace);
     let finding = |problem: String, repair: String| {
         Check::CertificateInvalid.finding(format!("secret {namespace}/{secret}"), problem, repair)
     };
+    let to_renew = |problem: String| {
+        let (repair, commands) = renewal(row);
+        finding(problem, repair).with_commands(commands)
+    };
     let facts = match facts {
         Ok(facts) => facts,
-        Err(problem) => return Some(finding(problem.clone(), renew)),
+        Err(problem) => return Some(to_renew(problem.clone())),
     };
     let expires = facts.not_after;
     if expires <= now {
         let problem =
             format!("the certificate has expired at {expires}, so pools cannot be written");
-        return Some(finding(problem, renew));
+        return Some(to_renew(problem));
     }
     if !facts.is_trusted {
         let problem = "the caBundle of the webhook configuration does not verify the certificate, so pools cannot be \
@@ -189,7 +236,7 @@ fn problem(row: &CertificateRow, now: Timestamp) -> Option<Finding> {
     }
     if expires.duration_since(now) < MIN_VALIDITY {
         let problem = format!("the certificate expires at {expires}, and was not renewed");
-        return Some(finding(problem, renew).at(Severity::Warning));
+        return Some(to_renew(problem).at(Severity::Warning));
     }
     None
 }

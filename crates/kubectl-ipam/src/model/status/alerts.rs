@@ -111,6 +111,7 @@ impl Alerts {
             part: Part::Alerts,
             state,
             detail,
+            problems: Vec::new(),
         }
     }
 

@@ -22,6 +22,7 @@ fn who(query: &str) -> Report {
         address: query.to_owned(),
         pools: Some(matches_of(&[web()], block)),
         holders: Some(holders),
+        blocks: Vec::new(),
     }
 }
 
@@ -311,11 +312,30 @@ fn full_pool_is_ready_but_exhausted() {
 }
 
 #[test]
+fn pool_with_an_unusable_gateway_is_ready_but_says_so() {
+    let ready = json!([{ "type": "Ready", "status": "True", "reason": "PoolReady" }]);
+    let spec = json!({ "addresses": ["10.0.0.2"], "prefix": 24, "gateway": "10.99.0.1" });
+    let web = pool(
+        "InClusterIPPool",
+        "web",
+        &spec,
+        &json!({ "conditions": ready }),
+    );
+    let text = text_of(shown(&web, Vec::new(), Vec::new(), Vec::new()));
+    let expected = "  Ready        True, but UnusableGateway\n  Warning      UnusableGateway: ";
+    assert!(
+        text.contains(expected) && text.contains("10.99.0.1"),
+        "{text}"
+    );
+}
+
+#[test]
 fn holder_whose_claim_is_being_deleted_is_marked() {
     let mut claims = claim_rows();
     for claim in &mut claims {
         claim.deletion = Some(Box::new(Deletion {
             since: style().now,
+            uid: String::new(),
             blockers: Vec::new(),
         }));
     }
@@ -333,6 +353,7 @@ fn holder_whose_claim_is_being_deleted_is_marked() {
         address: "10.0.0.4".to_owned(),
         pools: Some(Vec::new()),
         holders: Some(vec![holder]),
+        blocks: Vec::new(),
     };
     let text = text(&who, style());
     let expected = "10.0.0.4 of InClusterIPPool team-a/web: allocated, the claim is being deleted";

@@ -44,6 +44,7 @@ fn each_fault_has_a_finding_with_its_repair() {
     let mut released = claim("vm-8", &json!({ "conditions": [early] }));
     released.deletion = Some(Box::new(Deletion {
         since: style().now,
+        uid: "u-8".to_owned(),
         blockers: vec!["example.com/a".to_owned()],
     }));
     claims.push(released);
@@ -83,7 +84,10 @@ fn each_fault_has_a_finding_with_its_repair() {
     let parts = Report::StatusList {
         parts: parts(&diagnosis(&snapshot), &snapshot, &Alerts::NoOperator),
     };
-    golden("status.txt", &text(&parts, style()));
+    let status = text(&parts, style());
+    golden("status.txt", &status);
+    let widths = status.lines().map(|line| line.chars().count());
+    assert!(widths.max() <= Some(100), "{status}");
 
     snapshot.pools = Readable::complete(Vec::new());
     let missing: Vec<_> = diagnosis(&snapshot)
@@ -101,9 +105,9 @@ fn each_fault_has_a_finding_with_its_repair() {
 fn healthy_system_is_ok() {
     let snapshot = healthy();
     let findings = text(&findings_of(&snapshot), style());
-    assert_eq!(findings, "37 checks, no problem.\n");
+    assert_eq!(findings, "42 checks, no problem.\n");
     // What -o name has instead of names.
-    assert_eq!(nothing(&findings_of(&snapshot)), "37 checks, no problem.");
+    assert_eq!(nothing(&findings_of(&snapshot)), "42 checks, no problem.");
     let parts = Report::StatusList {
         parts: parts(&diagnosis(&snapshot), &snapshot, &Alerts::NoOperator),
     };
@@ -158,6 +162,7 @@ fn healthy() -> Snapshot {
         reservations: Readable::complete(Vec::new()),
         claims: Readable::complete(Claims::default()),
         slices: Readable::complete(Vec::new()),
+        registries: Readable::complete(Vec::new()),
         deleted_namespaces: BTreeSet::new(),
         unreadable: Vec::new(),
     }
@@ -220,6 +225,46 @@ fn claim_of_an_unknown_kind_is_unserved() {
 }
 
 #[test]
+fn claims_of_another_provider_are_a_note_while_they_wait() {
+    let of_other = |name: &str, created: &str, status: &Value| {
+        let claim: IPAddressClaim = serde_json::from_value(json!({
+            "metadata": { "name": name, "namespace": "team-a", "creationTimestamp": created },
+            "spec": { "poolRef": { "apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": "p" } },
+            "status": status,
+        }))
+        .unwrap();
+        let served = ServedKinds {
+            groups: ["ipam.metal3.io".to_owned()].into(),
+            own: BTreeSet::new(),
+        };
+        UnservedClaim::of(&claim, &served).unwrap()
+    };
+    let mut snapshot = healthy();
+    snapshot.claims = Readable::complete(Claims {
+        served: Vec::new(),
+        unserved: vec![
+            of_other(
+                "bound",
+                CREATED,
+                &json!({ "addressRef": { "name": "bound" } }),
+            ),
+            of_other("old-1", CREATED, &json!({})),
+            of_other("old-2", CREATED, &json!({})),
+            of_other("new", &style().now.to_string(), &json!({})),
+        ],
+    });
+    let findings = text(&findings_of(&snapshot), style());
+    let expected = "note UnknownPoolKind: claims of kind IPPool of ipam.metal3.io\n  2 claims wait (team-a/old-1, \
+                    team-a/old-2): kind IPPool of ipam.metal3.io is of another provider; this one serves \
+                    InClusterIPPool, ";
+    assert!(findings.starts_with(expected), "{findings}");
+    assert!(
+        findings.contains("no problem; 1 note. 3 claims wait"),
+        "{findings}"
+    );
+}
+
+#[test]
 fn check_that_is_not_possible_is_no_good_result() {
     let mut snapshot = healthy();
     snapshot.addresses = unreadable("ipaddresses");
@@ -243,7 +288,7 @@ fn check_that_is_not_possible_is_no_good_result() {
     );
     assert!(
         partly.ends_with(
-            "29 checks, no problem. Not possible: 8 checks. Only for the objects that you may list: 1 check.\n"
+            "34 checks, no problem. Not possible: 8 checks. Only for the objects that you may list: 1 check.\n"
         ),
         "{partly}"
     );
@@ -254,6 +299,7 @@ fn check_that_is_not_possible_is_no_good_result() {
         reservations: unreadable("reservations"),
         claims: Readable::part(Claims::default(), vec![right("claims")]),
         slices: unreadable("slices"),
+        registries: unreadable("registries"),
         leases: unreadable("leases"),
         webhooks: unreadable("webhooks"),
         deployments: unreadable("deployments"),
@@ -289,6 +335,39 @@ fn check_that_is_not_possible_is_no_good_result() {
         .map(|line| line.part)
         .collect();
     assert_eq!(known, [Part::Definitions]);
+}
+
+#[test]
+fn each_object_of_a_group_has_its_commands() {
+    let mut snapshot = healthy();
+    snapshot.claims = Readable::complete(Claims::default());
+    let orphan = |number: usize| address(&format!("vm-{number}"), "10.0.0.9");
+    snapshot.addresses = Readable::complete((0..7).map(orphan).collect());
+    let restored = |number: usize| {
+        let mut claim = claim(&format!("vm-{number}"), &json!({}));
+        claim.bound = Some(claim.key.name().into());
+        claim.replaced = Some("it has a new address".into());
+        claim
+    };
+    snapshot.claims = Readable::complete(Claims {
+        served: (0..7).map(restored).collect(),
+        unserved: Vec::new(),
+    });
+    let table = text(&findings_of(&snapshot), style());
+    let command = "kubectl get ipaddresses.ipam.cluster.x-k8s.io vm-";
+    let expected = ["0", "1", "2", "3", "4"];
+    for number in expected {
+        assert_eq!(
+            table.matches(&format!("{command}{number} ")).count(),
+            1,
+            "{table}"
+        );
+    }
+    assert!(!table.contains(&format!("{command}5")), "{table}");
+    assert!(
+        table.contains("\n          and 2 more: kubectl ipam doctor --output json\n"),
+        "{table}"
+    );
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::{Action, Change, PlannedPool, Planner, Update, metadata_fields, missi
 use crate::model::{FieldChange, ImportProblem};
 
 impl Planner<'_> {
-    /// Plans a pool. `out_of_bounds` matters only if the pool is written.
+    /// Plans a pool, unless it has problems. `out_of_bounds` matters only if the pool is written.
     pub(super) fn pool(
         &mut self,
         line: u64,
@@ -33,9 +33,13 @@ impl Planner<'_> {
         self.pools
             .insert(key.clone(), PlannedPool::new(&pool.spec, scope.clone()));
         let Some(existing) = existing else {
+            let problems = self.problems.len();
             self.check_names(line, &key);
             self.check_spec(line, &key, &pool.spec, &scope, out_of_bounds);
             self.changed_pools.insert(key.clone());
+            if self.problems.len() > problems {
+                return Ok(());
+            }
             let mut fields = metadata_fields(&Metadata::default(), &metadata);
             fields.extend(spec_fields(None, &pool.spec));
             let action = Action::CreatePool(key, self.new_pool(&pool, metadata, &spec));
@@ -62,6 +66,7 @@ impl Planner<'_> {
             };
             format!("{key} exists with {differs} and {why}; change it with kubectl edit")
         })?;
+        let problems = self.problems.len();
         if !is_same {
             let lost = if self.is_table {
                 table::fields_without_column(&existing.spec)
@@ -77,6 +82,9 @@ impl Planner<'_> {
             self.check_spec(line, &key, &pool.spec, &scope, out_of_bounds);
         }
         self.changed_pools.insert(key.clone());
+        if self.problems.len() > problems {
+            return Ok(());
+        }
         let mut fields = metadata_fields(&existing.metadata, &missing);
         if !is_same {
             fields.extend(spec_fields(Some(&existing.spec), &pool.spec));

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::difference::differences;
 use super::super::existing::{ExistingReservation, Metadata};
-use super::super::record::{IMPORT_LABEL, Wanted};
+use super::super::record::{IMPORT_LABEL, Wanted, at_lines};
 use super::{Action, Change, PlannedPool, Planner, metadata_fields, missing_metadata};
 use crate::input::short;
 use crate::user_reservation::{promised_to, reservation};
@@ -16,6 +16,10 @@ impl<'a> Planner<'a> {
     /// Plans a reservation. One that is as in the file is not checked: it is never a reason to stop
     /// an import.
     pub(super) fn reservation(&mut self, line: u64, wanted: &Wanted) -> Result<(), String> {
+        // The problem of the pool is reported.
+        if self.unread_pools.contains(&wanted.pool) {
+            return Ok(());
+        }
         let key = (wanted.pool.clone(), wanted.block);
         if let Some(other) = self.reservation_lines.insert(key, line) {
             return Err(format!(
@@ -190,9 +194,13 @@ impl<'a> Planner<'a> {
     }
 
     fn scope_of(&self, pool: &PoolKey) -> Scope {
-        let planned = self.pools.get(pool).map(|pool| &pool.scope);
-        let scope = planned.or_else(|| self.existing.pools.get(pool).map(|pool| &pool.scope));
-        scope.cloned().unwrap_or_else(|| Scope::Pool(pool.clone()))
+        if let Some(planned) = self.pools.get(pool) {
+            return planned.scope.clone();
+        }
+        match self.existing.pools.get(pool) {
+            Some(existing) => existing.scope.clone(),
+            None => Scope::Pool(pool.clone()),
+        }
     }
 
     fn new_reservation(&self, slot: &Slot, wanted: &Wanted) -> IPReservation {
@@ -212,14 +220,9 @@ impl<'a> Planner<'a> {
         let mut warnings = Vec::new();
         for (key, (line, stated, count)) in &self.other_scopes {
             let scope = self.scope_of(key).name();
-            let more = count.saturating_sub(1);
-            let more = if more > 0 {
-                format!(" and {more} more objects")
-            } else {
-                String::new()
-            };
+            let lines = at_lines(*line, *count);
             warnings.push(format!(
-                "line {line}{more}: spec.scope: is {stated}; {scope} is used, the scope of {key}"
+                "{lines}: spec.scope: is {stated}; {scope} is used, the scope of {key}"
             ));
         }
         warnings

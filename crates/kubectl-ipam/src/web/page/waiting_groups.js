@@ -9,6 +9,8 @@ import { waitingTable } from "./tables.js";
 
 /** The number of claims of a group that are shown at first. */
 const FIRST = 10;
+/** The reason of claims whose pool has a kind that does not exist. */
+const UNKNOWN_POOL_KIND = "UnknownPoolKind";
 
 /** The groups, each with one sentence. */
 export class WaitingGroups {
@@ -57,7 +59,9 @@ class Group {
   /** @param {WaitingGroup} group */
   update(group) {
     this.#group = group;
-    this.#pool.href = poolLink(group.pool);
+    // The kind of such a pool does not exist.
+    if (group.reason === UNKNOWN_POOL_KIND) this.#pool.removeAttribute("href");
+    else this.#pool.href = poolLink(group.pool);
     writeLine(this.#pool, poolText(group.pool));
     write(this.#reason, group.reason ?? "NotReconciled");
     this.#amount.replaceChildren(`${plural(group.count, "claim")}, the oldest waits for `, age(group.oldest));

@@ -7,15 +7,24 @@ use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::super::claim_entry::ClaimEntry;
 use super::super::state::State;
 use crate::model::{Answer, LeaseRow};
-use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow};
+use crate::objects::{AddressRow, NetworkRow, PoolRow, ReservationRow, ServedKinds, SliceRow};
 
 pub(super) fn ago(seconds: i64) -> String {
     Timestamp::now()
         .checked_sub(SignedDuration::from_secs(seconds))
         .unwrap()
         .to_string()
+}
+
+/// The kinds that the API server serves.
+fn served() -> ServedKinds {
+    ServedKinds {
+        groups: ["ipam.cluster.x-k8s.io".to_owned()].into(),
+        own: InClusterKind::ALL.map(|kind| kind.name().to_owned()).into(),
+    }
 }
 
 pub(super) fn pool(
@@ -91,7 +100,7 @@ pub(super) fn bind(
     state.update(|tables| {
         tables
             .claims
-            .insert(namespace, name, ClaimRow::of(&claim).unwrap());
+            .insert(namespace, name, ClaimEntry::of(&claim, &served()).unwrap());
         tables
             .addresses
             .insert(namespace, name, AddressRow::of(&object).unwrap());
@@ -119,7 +128,7 @@ pub(super) fn wait(
     state.update(|tables| {
         tables
             .claims
-            .insert(namespace, name, ClaimRow::of(&claim).unwrap())
+            .insert(namespace, name, ClaimEntry::of(&claim, &served()).unwrap())
     });
 }
 

@@ -1,10 +1,15 @@
-//! The log of what changes in the conditions of pools and networks: one line for each change of a
-//! status or reason, and none while nothing changes.
+//! The log and the events of what changes in the conditions of pools and networks: one line for
+//! each change of a status or reason, and none while nothing changes.
 
 use std::fmt::Display;
 
-use capi_ipam_api::conditions::{self, Condition};
+use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::controller::{Attempt, Conflicts};
+use capi_ipam_controller::events::EventPublisher;
+use kube::Resource;
 use tracing::{info, warn};
+
+use crate::api::conditions::{self, Condition};
 
 /// The change of one condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +24,7 @@ struct Transition<'a> {
 
 /// Logs what has changed between two lists of conditions. `is_warning` decides whether a condition
 /// reports a problem.
-pub(super) fn log_transitions(
+pub fn log_transitions(
     object: &dyn Display,
     before: &[Condition],
     after: &[Condition],
@@ -40,6 +45,52 @@ pub(super) fn log_transitions(
             info!(%object, condition = type_, from, to, reason, details, "condition changed");
         }
     }
+}
+
+/// The conditions in `after` whose status or reason differs from that in `before`.
+pub fn changed_conditions(before: &[Condition], after: &[Condition]) -> Vec<Condition> {
+    let is_unchanged = |condition: &Condition| {
+        let present = conditions::find(before, &condition.type_);
+        present.is_some_and(|present| {
+            (&present.status, &present.reason) == (&condition.status, &condition.reason)
+        })
+    };
+    let changed = after.iter().filter(|condition| !is_unchanged(condition));
+    changed.cloned().collect()
+}
+
+/// Publishes a warning event for each condition that has changed and reports a problem.
+pub fn publish_warnings<K: Resource>(
+    events: &EventPublisher,
+    object: &K,
+    version: &K::DynamicType,
+    changed: &[Condition],
+    is_warning: impl Fn(&Condition) -> bool,
+) {
+    for condition in changed.iter().filter(|condition| is_warning(condition)) {
+        let reason = condition.reason.as_deref().unwrap_or_default();
+        let message = condition.message.as_deref().unwrap_or_default();
+        events.warning(object, version, reason, "Inspect", message);
+    }
+}
+
+/// Publishes a warning event if the API server rejects the status of an object lastingly: then the
+/// conditions cannot report it. Called with the error of each attempt at the object.
+pub fn publish_rejected_status<K: Resource>(
+    events: &EventPublisher,
+    object: &K,
+    version: &K::DynamicType,
+    error: &CallError,
+    attempt: &Attempt<Conflicts>,
+) {
+    let is_rejected = error.is_forbidden() || error.is_invalid() || error.is_conflict();
+    if !is_rejected || !attempt.begins_to_be_rejected_lastingly() {
+        return;
+    }
+    let error = error_chain(error);
+    let note = format!("cannot write the object or its status, will retry: {error}");
+    let reason = conditions::INITIALIZATION_FAILED;
+    events.warning(object, version, reason, "Inspect", &note);
 }
 
 fn transitions<'a>(before: &'a [Condition], after: &'a [Condition]) -> Vec<Transition<'a>> {

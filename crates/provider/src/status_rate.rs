@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::Pool;
 use capi_ipam_controller::expiring_map::ExpiringMap;
-use capi_ipam_provider::api::Uid;
 use parking_lot::Mutex;
 
+use crate::api::Uid;
+
 /// The minimum interval between two status updates of one pool.
-pub(super) const STATUS_INTERVAL: Duration = Duration::from_millis(250);
+pub const STATUS_INTERVAL: Duration = Duration::from_millis(250);
 /// The interval between count updates of two pools, as a multiple of the latency of the last write:
 /// the counts of a hundred pools must not slow down a burst of claims.
 const WRITE_COST_FACTOR: u32 = 10;
@@ -23,14 +23,16 @@ const MAX_INTERVAL: Duration = Duration::from_millis(250);
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How long a scheduled update is remembered that is not written.
 const EXPIRY: Duration = Duration::from_secs(10);
+/// How long a failed update is remembered: longer than the longest backoff of a pool.
+const RETRY_EXPIRY: Duration = Duration::from_mins(5);
 
 /// Schedules status updates: of each pool, and of all pools together.
-#[derive(Default)]
-pub(super) struct StatusLimiter {
+#[derive(Debug, Default)]
+pub struct StatusLimiter {
     schedule: Mutex<Schedule>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Schedule {
     pools: ExpiringMap<Uid, Scheduled>,
     /// The earliest time of the next count update of any pool.
@@ -39,6 +41,7 @@ struct Schedule {
     latency: Duration,
 }
 
+#[derive(Debug)]
 enum Scheduled {
     Written { at: Instant },
     Due { at: Instant, earliest: Instant },
@@ -47,22 +50,16 @@ enum Scheduled {
 impl StatusLimiter {
     /// Returns the remaining delay of a status update; `None` if the status can be written now.
     /// Updates with a condition transition are written immediately, updates of counts alone after
-    /// [`DEBOUNCE`] and the interval between pools; none sooner than [`STATUS_INTERVAL`] after the
+    /// a short delay and the interval between pools; none sooner than [`STATUS_INTERVAL`] after the
     /// last update of the pool.
-    pub(super) fn delay(
-        &self,
-        pool: &Pool,
-        has_transition: bool,
-        now: Instant,
-    ) -> Option<Duration> {
-        let uid = Uid::of(pool.metadata.uid.as_deref().unwrap_or_default());
+    pub fn delay(&self, pool: Uid, has_transition: bool, now: Instant) -> Option<Duration> {
         let mut schedule = self.schedule.lock();
         let Schedule {
             pools,
             next_count_update,
             latency,
         } = &mut *schedule;
-        let (mut due, earliest) = match pools.get(&uid, now) {
+        let (mut due, earliest) = match pools.get(&pool, now) {
             Some(Scheduled::Due { at, earliest }) => (*at, *earliest),
             other => {
                 let earliest = match other {
@@ -88,11 +85,11 @@ impl StatusLimiter {
         }
         let wait = due.saturating_duration_since(now);
         if wait.is_zero() {
-            pools.insert(uid, Scheduled::Written { at: now }, STATUS_INTERVAL, now);
+            pools.insert(pool, Scheduled::Written { at: now }, STATUS_INTERVAL, now);
             return None;
         }
         pools.insert(
-            uid,
+            pool,
             Scheduled::Due { at: due, earliest },
             wait + EXPIRY,
             now,
@@ -100,40 +97,65 @@ impl StatusLimiter {
         Some(wait)
     }
 
+    /// The last update of a pool has failed. Its next attempt, whose delay is that of its backoff,
+    /// writes at once.
+    pub fn retry(&self, pool: Uid, now: Instant) {
+        let due = Scheduled::Due {
+            at: now,
+            earliest: now,
+        };
+        let pools = &mut self.schedule.lock().pools;
+        pools.insert(pool, due, RETRY_EXPIRY, now);
+    }
+
     /// Records the latency of a write, as a measure of the load of the API server.
-    pub(super) fn record_latency(&self, latency: Duration) {
+    pub fn record_latency(&self, latency: Duration) {
         self.schedule.lock().latency = latency;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn transitions_are_written_first_and_writes_keep_the_interval() {
         let (limiter, pool, start) = (StatusLimiter::default(), pool(0), Instant::now());
-        assert_eq!(limiter.delay(&pool, false, start), Some(DEBOUNCE));
-        assert_eq!(limiter.delay(&pool, false, start + DEBOUNCE), None);
+        assert_eq!(limiter.delay(pool, false, start), Some(DEBOUNCE));
+        assert_eq!(limiter.delay(pool, false, start + DEBOUNCE), None);
         assert_eq!(
-            limiter.delay(&pool, true, start + DEBOUNCE),
+            limiter.delay(pool, true, start + DEBOUNCE),
             Some(STATUS_INTERVAL)
         );
         assert_eq!(
-            limiter.delay(&pool, true, start + DEBOUNCE + STATUS_INTERVAL),
+            limiter.delay(pool, true, start + DEBOUNCE + STATUS_INTERVAL),
             None
         );
         let later = start + STATUS_INTERVAL * 4;
-        assert_eq!(limiter.delay(&pool, false, later), Some(DEBOUNCE));
+        assert_eq!(limiter.delay(pool, false, later), Some(DEBOUNCE));
         assert_eq!(
-            limiter.delay(&pool, true, later),
+            limiter.delay(pool, true, later),
             None,
             "a transition does not wait for the scheduled count update"
         );
         let fresh = StatusLimiter::default();
-        assert_eq!(fresh.delay(&pool, true, start), None);
+        assert_eq!(fresh.delay(pool, true, start), None);
+    }
+
+    #[test]
+    fn failed_count_update_is_retried_without_another_delay() {
+        let (limiter, pool, start) = (StatusLimiter::default(), pool(0), Instant::now());
+        let mut now = start;
+        assert_eq!(limiter.delay(pool, false, now), Some(DEBOUNCE));
+        now += DEBOUNCE;
+        // The longest backoff.
+        for backoff in [Duration::from_millis(50), Duration::from_mins(1)] {
+            assert_eq!(limiter.delay(pool, false, now), None, "{backoff:?}");
+            limiter.retry(pool, now);
+            now += backoff;
+        }
+        assert_eq!(limiter.delay(pool, false, now), None);
+        assert_eq!(limiter.delay(pool, false, now), Some(STATUS_INTERVAL));
     }
 
     #[test]
@@ -159,36 +181,35 @@ mod tests {
             Duration::from_secs(30),
         );
         limiter.record_latency(latency);
-        let pools: Vec<Pool> = (0..100).map(pool).collect();
+        let pools: Vec<Uid> = (0..100).map(pool).collect();
         let step = Duration::from_millis(10);
         let mut written = 0;
         for number in 0..6000 {
             let now = start + step * number;
             let count = pools
                 .iter()
-                .filter(|pool| limiter.delay(pool, false, now).is_none())
+                .filter(|pool| limiter.delay(**pool, false, now).is_none())
                 .count();
             written += if now >= start + half { count } else { 0 };
         }
-        let each = |pool: &Pool| {
+        let each = |pool: &Uid| {
             limiter
-                .delay(pool, true, start + half * 2 + STATUS_INTERVAL)
+                .delay(*pool, true, start + half * 2 + STATUS_INTERVAL)
                 .is_none()
         };
         assert!(pools.iter().all(each), "transitions do not wait");
         // A single pool is written as often as before.
         let late = start + half * 3;
-        assert_eq!(limiter.delay(&pools[0], false, late), Some(DEBOUNCE));
-        assert_eq!(limiter.delay(&pools[0], false, late + DEBOUNCE), None);
+        assert_eq!(limiter.delay(pools[0], false, late), Some(DEBOUNCE));
+        assert_eq!(limiter.delay(pools[0], false, late + DEBOUNCE), None);
         assert_eq!(
-            limiter.delay(&pools[0], false, late + DEBOUNCE),
+            limiter.delay(pools[0], false, late + DEBOUNCE),
             Some(STATUS_INTERVAL)
         );
         written / 30
     }
 
-    fn pool(number: u32) -> Pool {
-        let metadata = json!({"uid": format!("uid-{number}")});
-        serde_json::from_value(json!({"kind": "InClusterIPPool", "metadata": metadata})).unwrap()
+    fn pool(number: u32) -> Uid {
+        Uid::of(&format!("uid-{number}"))
     }
 }

@@ -1,0 +1,73 @@
+//! Limits and validation rules for the records of a registry.
+
+use serde_json::Value;
+
+use super::{Rule, add, limit};
+use crate::crds::CrdError;
+
+/// The maximum number of clusters that exclude addresses of a network.
+const MAX_CLUSTERS: usize = 256;
+
+/// The maximum number of entries that a cluster excludes, as in `spec.excluded` of a network.
+const MAX_EXCLUDED: usize = 1_000;
+
+/// The maximum length of an excluded entry: a range of two IPv6 addresses.
+const MAX_ENTRY_LENGTH: usize = 79;
+
+/// The rule that the name is derived from network and block. CEL cannot format an IPv6 address in the
+/// way in which it ends the name.
+fn is_named_by_block(record: &str) -> String {
+    let start = format!("'{record}.' + self.spec.{record}.network + '.'");
+    format!(
+        "!has(self.spec.{record}) || (self.spec.{record}.block.contains(':') ? \
+         self.metadata.name.startsWith({start}) : \
+         self.metadata.name == {start} + self.spec.{record}.block.replace('/', '-'))"
+    )
+}
+
+/// The rule that the name is derived from one field of the record.
+fn is_named_by(record: &str, field: &str) -> String {
+    format!(
+        "!has(self.spec.{record}) || self.metadata.name == '{record}.' + self.spec.{record}.{field}"
+    )
+}
+
+/// Adds the rules to the schema of records.
+pub(in crate::crds) fn records(schema: &mut Value) -> Result<(), CrdError> {
+    let one = Rule::new(
+        "[has(self.block), has(self.cluster), has(self.network), has(self.use)].filter(is_set, is_set).size() == 1",
+        "exactly one of block, cluster, network and use must be set",
+    );
+    add(schema, "spec", [one])?;
+    let named = [
+        is_named_by_block("block"),
+        is_named_by_block("use"),
+        is_named_by("cluster", "cluster"),
+        is_named_by("network", "network"),
+    ];
+    let named = named.map(|rule| {
+        Rule::of(
+            "metadata",
+            rule,
+            "the name must be the kind of the record, a dot, and its network and block, cluster or network, such as \
+             block.NETWORK.10.8.0.64-26",
+        )
+    });
+    add(schema, "", named)?;
+    for path in ["spec.block.block", "spec.use.block"] {
+        let block = Rule::new(
+            "isCIDR(self) && cidr(self).masked() == cidr(self)",
+            "must be a network in CIDR notation without host bits, such as 10.8.0.64/26",
+        );
+        add(schema, path, [block])?;
+    }
+    let excluded = "spec.network.excluded";
+    limit(schema, excluded, "maxProperties", MAX_CLUSTERS)?;
+    limit(schema, "spec.network.excluded{}", "maxItems", MAX_EXCLUDED)?;
+    limit(
+        schema,
+        "spec.network.excluded{}[]",
+        "maxLength",
+        MAX_ENTRY_LENGTH,
+    )
+}

@@ -1,0 +1,182 @@
+//! The kind `IPBlock`: the records of a registry of blocks at a hub API server. Other registries
+//! store the same records in another form.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::core::ObjectMeta;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The maximum number of [`BlockRecord::contenders`].
+pub const MAX_CONTENDERS: usize = 8;
+
+/// A record of a registry that several management clusters share.
+///
+/// Its name is derived from the record, so the API server lets only one client create it: a block
+/// has one holder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IPBlock {
+    /// API group and version; set only to create an object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// Kind; set only to create an object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Standard object metadata, without `managedFields`.
+    #[serde(
+        default,
+        deserialize_with = "capi_ipam_contract::without_managed_fields"
+    )]
+    pub metadata: ObjectMeta,
+    /// The record.
+    pub spec: IPBlockSpec,
+}
+
+super::resource::cluster_resource!(IPBlock, "ipblocks");
+
+/// A record of a registry. In JSON an object with exactly one field, such as `{"block": {...}}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum IPBlockSpec {
+    /// A cluster holds a block of a network.
+    Block(BlockRecord),
+    /// A cluster uses the registry.
+    Cluster(ClusterRecord),
+    /// What the clusters agree on for a network.
+    Network(NetworkRecord),
+    /// A cluster uses an address of a block of another cluster.
+    Use(UseRecord),
+}
+
+/// A cluster holds a block of a network: only this cluster allocates its addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockRecord {
+    /// Name of the network.
+    #[schemars(length(min = 1, max = 253))]
+    pub network: String,
+    /// Addresses of the block in CIDR notation, such as 10.8.0.64/26.
+    #[schemars(length(min = 4, max = 43))]
+    pub block: String,
+    /// Id of the cluster that holds the block.
+    #[schemars(length(min = 1, max = 253))]
+    pub cluster: String,
+    /// Time at which the cluster took the block, in whole seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::crds::date_time_schema")]
+    pub since: Option<Time>,
+    /// Time since which no address of the block is in use, in whole seconds. The cluster is
+    /// returning the block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::crds::date_time_schema")]
+    pub empty_since: Option<Time>,
+    /// Ids of other clusters that use addresses of the block, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(length(min = 1, max = 253)))]
+    pub contenders: Vec<String>,
+    /// Number of addresses in use when the cluster wrote the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i64>", range(min = 0))]
+    pub used: Option<u64>,
+}
+
+/// A cluster uses the registry. It writes this record every minute.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterRecord {
+    /// Id of the cluster.
+    #[schemars(length(min = 1, max = 253))]
+    pub cluster: String,
+    /// Random id of the process that wrote the record.
+    #[schemars(length(max = 253))]
+    pub process: String,
+    /// Time of the write, in whole seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::crds::date_time_schema")]
+    pub seen: Option<Time>,
+    /// Number of blocks that the cluster holds.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 0))]
+    pub blocks: u32,
+}
+
+/// What the clusters agree on for a network.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkRecord {
+    /// Name of the network.
+    #[schemars(length(min = 1, max = 253))]
+    pub network: String,
+    /// Number of addresses or prefixes of a block.
+    #[schemars(with = "i64", range(min = 1))]
+    pub size: u64,
+    /// Id of the cluster that wrote the size first.
+    #[schemars(length(min = 1, max = 253))]
+    pub size_of: String,
+    /// Addresses that no cluster allocates, by the cluster that excludes them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub excluded: BTreeMap<String, Vec<String>>,
+}
+
+/// A cluster uses an address of a block that another cluster holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UseRecord {
+    /// Name of the network.
+    #[schemars(length(min = 1, max = 253))]
+    pub network: String,
+    /// The address or prefix in CIDR notation, such as 10.8.0.70/32.
+    #[schemars(length(min = 4, max = 43))]
+    pub block: String,
+    /// Id of the cluster that uses it.
+    #[schemars(length(min = 1, max = 253))]
+    pub cluster: String,
+}
+
+impl IPBlock {
+    /// An object of this name with this record, to create it.
+    pub fn new(name: &str, spec: IPBlockSpec) -> Self {
+        Self {
+            api_version: Some(format!(
+                "{}/{}",
+                super::names::GROUP,
+                super::names::POOL_VERSION
+            )),
+            kind: Some("IPBlock".to_owned()),
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            },
+            spec,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn record_is_the_only_field_of_the_specification() {
+        let value = json!({
+            "metadata": {"name": "block.lab.10.0.0.0-26"},
+            "spec": {"block": {"network": "lab", "block": "10.0.0.0/26", "cluster": "west",
+                               "since": "2026-01-01T12:00:00Z", "of a later version": 1}},
+        });
+        let block: IPBlock = serde_json::from_value(value).unwrap();
+        let IPBlockSpec::Block(record) = &block.spec else {
+            panic!("{block:?}")
+        };
+        assert_eq!(record.cluster, "west");
+        let written = serde_json::to_value(&block).unwrap();
+        assert_eq!(
+            written["spec"]["block"]["since"],
+            json!("2026-01-01T12:00:00Z")
+        );
+        assert_eq!(written["spec"].as_object().unwrap().len(), 1);
+    }
+}

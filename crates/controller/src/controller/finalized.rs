@@ -1,0 +1,265 @@
+//! A reconciler whose objects have a finalizer.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Resource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tracing::{Span, info};
+
+use super::{Action, Attempt, Cause, Failure, Reconciler, SourceId};
+use crate::client::{CallError, ResourceClient};
+use crate::finalizer;
+use crate::priority::Priority;
+use crate::retry::Retry;
+use crate::watch::Keyed;
+
+/// The delay after a conflict with another write of the object, whose event comes soon.
+const CONFLICT_DELAY: Duration = Duration::from_millis(250);
+
+/// What [`Finalized`] has to know of a reconciler.
+pub trait Protect:
+    Reconciler<
+        Object: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync,
+        Error: From<CallError>,
+    >
+{
+    /// The client that reads and writes the object.
+    fn objects(&self, object: &Self::Object) -> ResourceClient<Self::Object>;
+
+    /// The whole object, whose last finalizer is removed; `None` if it does not exist. By default
+    /// the object as it is cached: a reconciler that [removes fields](Reconciler::transform) reads
+    /// it.
+    fn whole(
+        &self,
+        object: &Self::Object,
+    ) -> impl Future<Output = Result<Option<Self::Object>, CallError>> + Send {
+        std::future::ready(Ok(Some(object.clone())))
+    }
+
+    /// Whether the object is reconciled now, and with which rule for its finalizer.
+    fn protection(&self, _object: &Self::Object) -> Protection {
+        Protection::Managed
+    }
+
+    /// Called with the object as the API server returned it after the finalizer was added. It is
+    /// reconciled next.
+    fn protected(&self, _object: &Self::Object) {}
+
+    /// Called if the API server rejects the finalizer. By default this fails the attempt.
+    fn rejected(
+        &self,
+        _object: &Self::Object,
+        error: CallError,
+        _attempt: &mut Attempt<Self::State>,
+    ) -> impl Future<Output = Result<Action, Self::Error>> + Send {
+        std::future::ready(Err(error.into()))
+    }
+}
+
+/// What [`Finalized`] does with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// It adds a missing finalizer, and removes it when a deletion has been reconciled.
+    Managed,
+    /// It does not change the finalizer: the object is only reconciled.
+    Unmanaged,
+    /// It does nothing now.
+    Postponed(Action),
+}
+
+/// Adds a finalizer to each object before the first reconcile, so that no deletion is missed, and
+/// adds it again if somebody removes it.
+///
+/// The inner reconciler gets an object that is being deleted with [`Cause::Deleting`], until it
+/// returns [`Action::AwaitChange`]: then there is nothing left to release, and the finalizer is
+/// removed. With [`Action::Requeue`] or an error the object remains, and so it must not return
+/// [`Action::AwaitChange`] if it does not know. A new object has the cause [`Cause::Created`], also
+/// if it was created while no process ran; an object with the finalizer is [`Cause::Resumed`].
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use capi_ipam_controller::client::{CallError, ResourceClient};
+/// use capi_ipam_controller::controller::{Action, Attempt, Cause, Finalized, Protect, Reconciler};
+/// use k8s_openapi::api::core::v1::Node;
+///
+/// struct Racks {
+///     nodes: ResourceClient<Node>,
+/// }
+///
+/// impl Reconciler for Racks {
+///     type Object = Node;
+///     type State = ();
+///     type Error = CallError;
+///
+///     async fn reconcile(&self, node: Arc<Node>, attempt: &mut Attempt<()>) -> Result<Action, CallError> {
+///         match attempt.cause {
+///             Cause::Deleting => tracing::info!(?node.metadata.name, "its place in the rack is free"),
+///             _ => tracing::info!(?node.metadata.name, "it has a place in a rack"),
+///         }
+///         Ok(Action::AwaitChange)
+///     }
+/// }
+///
+/// impl Protect for Racks {
+///     fn objects(&self, _: &Node) -> ResourceClient<Node> {
+///         self.nodes.clone()
+///     }
+/// }
+///
+/// fn reconciler(nodes: ResourceClient<Node>) -> Finalized<Racks> {
+///     Finalized::new(Racks { nodes }, "racks.example.com/place")
+/// }
+/// ```
+pub struct Finalized<R> {
+    inner: R,
+    finalizer: &'static str,
+}
+
+impl<R: Protect> Finalized<R> {
+    /// Protects the objects of a reconciler with a finalizer.
+    pub fn new(inner: R, finalizer: &'static str) -> Self {
+        Self { inner, finalizer }
+    }
+
+    async fn reconcile_protected(
+        &self,
+        object: Arc<R::Object>,
+        attempt: &mut Attempt<R::State>,
+    ) -> Result<Action, R::Error> {
+        let is_set = finalizer::is_set(object.as_ref(), self.finalizer);
+        if object.is_deleting() {
+            // Without the finalizer the object has been released.
+            return if is_set {
+                self.release(object, attempt).await
+            } else {
+                Ok(Action::AwaitChange)
+            };
+        }
+        let is_first = matches!(attempt.cause, Cause::Created | Cause::Resumed);
+        if is_set {
+            if is_first {
+                attempt.cause = Cause::Resumed;
+            }
+            return self.inner.reconcile(object, attempt).await;
+        }
+        let objects = self.inner.objects(&object);
+        match finalizer::add(&objects, object.as_ref(), self.finalizer).await {
+            Ok(written) => {
+                self.inner.protected(&written);
+                if is_first {
+                    attempt.cause = Cause::Created;
+                }
+                self.inner.reconcile(Arc::new(written), attempt).await
+            }
+            Err(error) => self.inner.rejected(&object, error, attempt).await,
+        }
+    }
+
+    /// Reconciles a deleted object, and removes the finalizer when that is done.
+    async fn release(
+        &self,
+        object: Arc<R::Object>,
+        attempt: &mut Attempt<R::State>,
+    ) -> Result<Action, R::Error> {
+        attempt.cause = Cause::Deleting;
+        let action = self.inner.reconcile(Arc::clone(&object), attempt).await?;
+        if action != Action::AwaitChange {
+            return Ok(action);
+        }
+        // A restore of etcd can undo a deletion.
+        let is_released = |found: &R::Object| {
+            found.is_same(&object)
+                && found.is_deleting()
+                && finalizer::is_set(found, self.finalizer)
+        };
+        let whole = self.inner.whole(&object).await?;
+        let Some(whole) = whole.filter(is_released) else {
+            return Ok(Action::AwaitChange);
+        };
+        let objects = self.inner.objects(&object);
+        match finalizer::remove(&objects, &whole, self.finalizer).await {
+            Err(error) if error.is_not_found() => {}
+            Err(error) if error.is_conflict() => return Ok(Action::Requeue(CONFLICT_DELAY)),
+            Err(error) => return Err(error.into()),
+            Ok(_) => info!(
+                object = %object.key(),
+                finalizer = self.finalizer,
+                "removed the finalizer: the deleted object is released"
+            ),
+        }
+        Ok(Action::AwaitChange)
+    }
+}
+
+impl<R: Protect> Reconciler for Finalized<R> {
+    type Object = R::Object;
+    type State = R::State;
+    type Error = R::Error;
+
+    async fn reconcile(
+        &self,
+        object: Arc<R::Object>,
+        attempt: &mut Attempt<R::State>,
+    ) -> Result<Action, R::Error> {
+        // What is gone has no finalizer.
+        let is_gone = attempt.cause == Cause::Deleted;
+        let is_managed = match self.inner.protection(&object) {
+            Protection::Postponed(action) if !is_gone => return Ok(action),
+            protection => protection == Protection::Managed && !is_gone,
+        };
+        if is_managed {
+            self.reconcile_protected(object, attempt).await
+        } else {
+            self.inner.reconcile(object, attempt).await
+        }
+    }
+
+    fn starting(&self, object: &R::Object) -> Option<Box<dyn Any + Send>> {
+        self.inner.starting(object)
+    }
+
+    /// Others wait for the finalizer of a new object, whatever else its reconcile does.
+    fn priority(&self, object: &R::Object, cause: Cause) -> Priority {
+        if !object.is_deleting() && !finalizer::is_set(object, self.finalizer) {
+            return Priority::Normal;
+        }
+        self.inner.priority(object, cause)
+    }
+
+    fn wants(&self, before: &R::Object, after: &R::Object) -> bool {
+        self.inner.wants(before, after)
+    }
+
+    fn wants_deleted(&self, object: &R::Object) -> bool {
+        self.inner.wants_deleted(object)
+    }
+
+    fn dequeues(&self, waiting: &R::Object, newer: &R::Object) -> bool {
+        self.inner.dequeues(waiting, newer)
+    }
+
+    fn retry(&self, error: &R::Error, failures: u32) -> Retry {
+        self.inner.retry(error, failures)
+    }
+
+    fn on_error(&self, object: &R::Object, attempt: &Attempt<()>, failure: &Failure<'_, R::Error>) {
+        self.inner.on_error(object, attempt, failure);
+    }
+
+    fn on_source_error(&self, source: SourceId, error: &str) {
+        self.inner.on_source_error(source, error);
+    }
+
+    fn span(&self, object: &R::Object, attempt: &Attempt<R::State>) -> Span {
+        self.inner.span(object, attempt)
+    }
+
+    fn transform(object: &mut R::Object) {
+        R::transform(object);
+    }
+}

@@ -1,0 +1,99 @@
+//! When a write that the API server rejects is reported on its object.
+
+use std::time::Duration;
+
+use tracing::debug;
+
+use super::{Action, Attempt};
+use crate::client::CallError;
+
+/// The number of failures after which a rejected write is reported.
+const FAILURES_BEFORE_REPORT: u32 = 2;
+/// The number of conflicts after which a rejected write is reported: a webhook can reject it with
+/// the code of a conflict, each time.
+const CONFLICTS_BEFORE_REPORT: u32 = 10;
+
+/// The number of consecutive attempts at an object that ended with a conflict: the
+/// [state](super::Reconciler::State) of a reconciler that reports rejected writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Conflicts(u32);
+
+impl Conflicts {
+    /// Records that an attempt ended with a conflict.
+    pub fn record(&mut self) {
+        self.0 = self.0.saturating_add(1);
+    }
+
+    /// Records that an attempt ended otherwise.
+    pub fn reset(&mut self) {
+        self.0 = 0;
+    }
+}
+
+impl Attempt<Conflicts> {
+    /// What follows from the result of a reconcile that writes the object: a conflict is no failure,
+    /// and neither is that the object is gone. After a conflict, and if the object is being deleted,
+    /// it is reconciled again after `delay`: only a reconcile that says so releases an object.
+    ///
+    /// # Errors
+    /// The error of the reconcile, if it is neither.
+    pub fn conclude(
+        &mut self,
+        is_deleting: bool,
+        result: Result<Action, CallError>,
+        delay: Duration,
+    ) -> Result<Action, CallError> {
+        match result {
+            Err(error) if error.is_not_found() => Ok(if is_deleting {
+                Action::Requeue(delay)
+            } else {
+                Action::AwaitChange
+            }),
+            Err(error) if error.is_conflict() => {
+                self.state.record();
+                debug!("conflict, will retry");
+                Ok(Action::Requeue(delay))
+            }
+            result => {
+                self.state.reset();
+                result
+            }
+        }
+    }
+
+    /// Whether the API server rejects a write of the object lastingly, so that a further rejection
+    /// is reported on the object.
+    pub fn is_rejected_lastingly(&self) -> bool {
+        self.failures >= FAILURES_BEFORE_REPORT || self.state.0 >= CONFLICTS_BEFORE_REPORT
+    }
+
+    /// Whether this is the first attempt with [`Self::is_rejected_lastingly`]: for what is reported
+    /// once.
+    pub fn begins_to_be_rejected_lastingly(&self) -> bool {
+        self.failures == FAILURES_BEFORE_REPORT || self.state.0 == CONFLICTS_BEFORE_REPORT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_and_conflicts_are_reported_once_they_last() {
+        let mut attempt = Attempt::<Conflicts>::default();
+        assert!(!attempt.is_rejected_lastingly());
+        attempt.failures = FAILURES_BEFORE_REPORT;
+        assert!(attempt.is_rejected_lastingly() && attempt.begins_to_be_rejected_lastingly());
+        attempt.failures += 1;
+        assert!(attempt.is_rejected_lastingly() && !attempt.begins_to_be_rejected_lastingly());
+
+        attempt.failures = 0;
+        for _ in 0..CONFLICTS_BEFORE_REPORT {
+            assert!(!attempt.is_rejected_lastingly());
+            attempt.state.record();
+        }
+        assert!(attempt.is_rejected_lastingly());
+        attempt.state.reset();
+        assert!(!attempt.is_rejected_lastingly());
+    }
+}

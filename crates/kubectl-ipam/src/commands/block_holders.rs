@@ -1,0 +1,104 @@
+//! Which management clusters have the blocks of an address.
+
+use capi_ipam_api::{IPSlice, Scope, SliceOwnerKind, reservation_name};
+use capi_ipam_controller::client::error_chain;
+use capi_ipam_ip::Block;
+use capi_ipam_registry::{Backend, Entry};
+
+use crate::cli::RegistryAccess;
+use crate::cluster::{Kind, ListError};
+use crate::error::Error;
+use crate::load::Loader;
+use crate::model::{BlockHolder, block_holder, held_block, is_in_network, key_of, searched_blocks};
+use crate::objects::{NetworkRow, PoolRow, RegistryRow};
+use crate::registry;
+
+/// Describes who has the blocks of an address, one for each network that shares blocks and contains
+/// it. Asks the registry about blocks that this management cluster does not have.
+pub(super) async fn read(
+    loader: &mut Loader<'_>,
+    pools: &[PoolRow],
+    address: Block,
+) -> Result<Vec<BlockHolder>, Error> {
+    if !is_in_network(pools, address) {
+        return Ok(Vec::new());
+    }
+    let networks = loader.networks().await?.into_seen();
+    let mut found = Vec::new();
+    for (network, block) in searched_blocks(&networks, pools, address) {
+        let holder = match own_slice(loader, network, block).await? {
+            Some(cluster) => held_block(network, block, cluster),
+            None => ask(loader, network, block).await?,
+        };
+        found.push(holder);
+    }
+    Ok(found)
+}
+
+/// The management cluster in the IPSlice of a block, without a conflict; `None` if the registry has
+/// to be asked.
+async fn own_slice(
+    loader: &Loader<'_>,
+    network: &NetworkRow,
+    block: Block,
+) -> Result<Option<String>, Error> {
+    let scope = Scope::Network(network.name.as_str().into());
+    let name = reservation_name(&scope, block);
+    let mut found: Option<IPSlice> = None;
+    let each = |slice| found = Some(slice);
+    match loader
+        .cluster
+        .list_named(Kind::Slice, None, &name, each)
+        .await
+    {
+        // The registry knows it, too.
+        Ok(_) | Err(ListError::Forbidden(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let Some(slice) = found else {
+        return Ok(None);
+    };
+    let is_own = slice.spec.owner.kind == SliceOwnerKind::ManagementCluster;
+    let is_certain = slice.spec.conflict.is_none() && slice.spec.confirmed_at.is_some();
+    Ok((is_own && is_certain).then_some(slice.spec.owner.name))
+}
+
+/// Reads the record of a block.
+async fn ask(
+    loader: &mut Loader<'_>,
+    network: &NetworkRow,
+    block: Block,
+) -> Result<BlockHolder, Error> {
+    let name = network.registry().unwrap_or_default();
+    let rows = registry::rows(loader).await?;
+    let found = rows.seen().iter().find(|row| row.name == name);
+    let Some(row) = found.cloned() else {
+        let problem = match rows.missing().first() {
+            Some(right) => right.to_string(),
+            None => format!("IPRegistry {name} does not exist"),
+        };
+        return Ok(block_holder(network, block, None, Err(problem)));
+    };
+    let own = registry::identity(loader.cluster, &row).await?;
+    let found = record(loader, &row, &key_of(&network.name, block)).await?;
+    let found = match &found {
+        Ok(entry) => Ok(entry.as_ref()),
+        Err(reason) => Err(reason.clone()),
+    };
+    Ok(block_holder(network, block, own.as_deref(), found))
+}
+
+/// What a registry shows under a name, or why it cannot be read.
+async fn record(
+    loader: &mut Loader<'_>,
+    row: &RegistryRow,
+    key: &str,
+) -> Result<Result<Option<Entry>, String>, Error> {
+    let access = RegistryAccess::default();
+    let opened = match registry::open(loader, row, &access).await? {
+        Ok(opened) => opened,
+        Err(unread) => return Ok(Err(unread.reason)),
+    };
+    let read = opened.read(key).await;
+    Ok(read.map_err(|error| error_chain(&error)))
+}

@@ -1,0 +1,93 @@
+//! `registry check`: who has the blocks of the addresses in use of a network, before it shares them.
+
+use capi_ipam_registry::RecordCache;
+
+use crate::cli::{CheckFlags, Global};
+use crate::cluster::Cluster;
+use crate::error::{Code, Error};
+use crate::load::Loader;
+use crate::model::{Checked, RegistryCheck, Report, check_network};
+use crate::objects::{NetworkRow, PoolRow};
+use crate::{output, registry};
+
+pub(super) async fn run(global: &Global, wanted: &CheckFlags) -> Result<Code, Error> {
+    let cluster = Cluster::connect(global).await?;
+    let mut loader = Loader::new(&cluster);
+    let check = check(&mut loader, wanted).await?;
+    let has_problems = check.has_problems();
+    let report = Report::RegistryCheck(check);
+    let code = output::finish(&loader, &report, global.output, output::style(global))?;
+    Ok(if has_problems { Code::Findings } else { code })
+}
+
+async fn check(loader: &mut Loader<'_>, wanted: &CheckFlags) -> Result<RegistryCheck, Error> {
+    let unknown = || format!("which addresses of network {} are in use", wanted.network);
+    let networks = loader.networks().await?.require(unknown)?;
+    let network = networks.iter().find(|row| row.name == wanted.network);
+    let pools = loader.pools(None).await?.require(unknown)?;
+    let pools = members(pools, &wanted.network);
+    if network.is_none() && pools.is_empty() {
+        return Err(Error::NoNetwork {
+            name: wanted.network.clone(),
+        });
+    }
+    let of_network = network.and_then(NetworkRow::registry);
+    let name = wanted.registry.as_deref().or(of_network);
+    let row = registry::find(loader, name).await?;
+    let facts = registry::facts(loader, &row, &wanted.access).await?;
+    let records = facts
+        .records
+        .map_err(|unread| registry::unread_error(&row.name, unread))?;
+    let Some(id) = facts.cluster else {
+        return Err(Error::NoIdentity { registry: row.name });
+    };
+    let addresses = loader.addresses(|_| true).await?.require(unknown)?;
+    let reservations = loader.reservations(|_| true).await?.require(unknown)?;
+    let lengths = network.and_then(|network| network.status.block_lengths);
+    Ok(check_network(&Checked {
+        registry: &row.name,
+        network: &wanted.network,
+        cluster: &id,
+        size: size(wanted, network, &records)?,
+        lengths: lengths.unwrap_or_default(),
+        pools: &pools,
+        addresses: &addresses,
+        reservations: &reservations,
+        records: &records,
+    }))
+}
+
+/// The pools that are in a network, or are going to be.
+fn members(pools: Vec<PoolRow>, network: &str) -> Vec<PoolRow> {
+    let is_member = |pool: &PoolRow| {
+        let moving = pool.moving.as_ref().map(|moving| moving.name.as_str());
+        [pool.network.as_deref(), pool.spec.network(), moving].contains(&Some(network))
+    };
+    pools.into_iter().filter(is_member).collect()
+}
+
+/// The number of addresses of a block: that of the flag, that of the network, or that on which the
+/// other management clusters agree.
+fn size(
+    wanted: &CheckFlags,
+    network: Option<&NetworkRow>,
+    records: &RecordCache,
+) -> Result<u64, Error> {
+    let of_network = wanted
+        .size
+        .or_else(|| network.and_then(NetworkRow::block_size));
+    let agreed = records.network(&wanted.network).map(|record| record.size);
+    let Some(size) = of_network.or(agreed) else {
+        return Err(Error::Argument(format!(
+            "network {} has no spec.blocks, and no management cluster shares its blocks yet: write --size, the number of \
+             addresses of a block",
+            wanted.network
+        )));
+    };
+    if size.is_power_of_two() {
+        return Ok(size);
+    }
+    Err(Error::Argument(format!(
+        "invalid size {size}: write a power of two"
+    )))
+}

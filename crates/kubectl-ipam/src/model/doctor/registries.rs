@@ -1,0 +1,228 @@
+//! Registries of blocks that management clusters share: what they and their networks report, the
+//! clusters that are gone, and the records that nobody uses.
+
+use std::collections::BTreeSet;
+
+use capi_ipam_api::{Scope, SliceOwnerKind, conditions};
+use capi_ipam_ip::Block;
+use capi_ipam_provider::api::conditions::Condition;
+use capi_ipam_registry::{Key, Record, RecordCache, cidr};
+
+use super::examination::{Examination, Unknown};
+use super::snapshot::Snapshot;
+use crate::model::finding::{Check, Finding, Severity, counted};
+use crate::model::registry::{
+    ClusterLine, ClusterState, RegistryFacts, STALE_AFTER, registry_lines,
+};
+use crate::objects::{NetworkRow, RegistryRow, SliceRow};
+
+/// What registries report.
+pub(super) fn not_ready(snapshot: &Snapshot) -> Examination {
+    Examination::inspect(&snapshot.registries, |facts| {
+        let ready = facts.row.ready().filter(|ready| ready.status == "False");
+        ready
+            .map(|ready| of_registry(&facts.row, ready))
+            .into_iter()
+            .collect()
+    })
+}
+
+fn of_registry(row: &RegistryRow, ready: &Condition) -> Finding {
+    let edit = format!("kubectl edit ipregistries {}", row.name);
+    let repair = match ready.reason.as_deref() {
+        Some(conditions::CLUSTER_ID_IN_USE) => {
+            "give each management cluster a spec.clusterID of its own: delete the IPRegistry in the copy and create it again"
+                .to_owned()
+        }
+        Some(conditions::REGISTRY_UNREACHABLE) => {
+            "repair the registry, or the connection of the manager to it; addresses of held blocks are allocated meanwhile"
+                .to_owned()
+        }
+        _ => format!("correct what the message names: {edit}"),
+    };
+    let problem = message(ready);
+    Check::RegistryNotReady.finding(format!("IPRegistry {}", row.name), problem, repair)
+}
+
+/// The reason and the message of a condition.
+fn message(condition: &Condition) -> String {
+    let reason = condition.reason.as_deref().unwrap_or_default();
+    let message = condition.message.as_deref().unwrap_or_default();
+    format!("{reason}: {message}")
+}
+
+/// What networks report about their blocks.
+pub(super) fn of_networks(snapshot: &Snapshot) -> Examination {
+    Examination::inspect(&snapshot.networks, |network| {
+        let mut findings: Vec<Finding> = conflict(network).into_iter().collect();
+        findings.extend(size(network));
+        findings
+    })
+}
+
+fn conflict(network: &NetworkRow) -> Option<Finding> {
+    let condition = network.condition(conditions::BLOCK_CONFLICT)?;
+    if condition.status != "True" {
+        return None;
+    }
+    let problem = condition.message.clone().unwrap_or_default();
+    let repair =
+        "release the claims with addresses of these blocks in one of the two management clusters";
+    let finding = Check::BlockConflict.finding(of_network(network), problem, repair.to_owned());
+    Some(finding.with_commands(vec![format!(
+        "kubectl ipam registry check {}",
+        network.name
+    )]))
+}
+
+fn size(network: &NetworkRow) -> Option<Finding> {
+    let ready = network.problem()?;
+    if ready.reason.as_deref() != Some(conditions::BLOCK_SIZE_DIFFERS) {
+        return None;
+    }
+    let problem = ready.message.clone().unwrap_or_default();
+    let repair = format!(
+        "use the size of the other management clusters: kubectl edit ipnetworks {}",
+        network.name
+    );
+    Some(Check::BlockSizeDiffers.finding(of_network(network), problem, repair))
+}
+
+fn of_network(network: &NetworkRow) -> String {
+    format!("IPNetwork {}", network.name)
+}
+
+/// Management clusters that give no sign of life.
+pub(super) fn stale(snapshot: &Snapshot) -> Examination {
+    Examination::inspect(&snapshot.registries, |facts| {
+        let mut findings = Vec::new();
+        for line in registry_lines(std::slice::from_ref(facts), &[], snapshot.now) {
+            let clusters = line.clusters.iter();
+            let stale = clusters.filter(|it| it.state == ClusterState::Stale && !it.this);
+            findings.extend(stale.map(|cluster| of_cluster(&facts.row, cluster)));
+        }
+        findings
+    })
+}
+
+fn of_cluster(row: &RegistryRow, cluster: &ClusterLine) -> Finding {
+    let blocks = usize::try_from(cluster.blocks).unwrap_or(usize::MAX);
+    let problem = format!(
+        "management cluster {} has given no sign of life for more than {} minutes, and has {}",
+        cluster.cluster,
+        STALE_AFTER.as_mins(),
+        counted(blocks, "block")
+    );
+    let repair = "start its manager; if the cluster is gone for good and no machine of it runs, release its blocks";
+    let command = format!(
+        "kubectl ipam registry release --registry {} --cluster-id {}",
+        row.name, cluster.cluster
+    );
+    let finding = Check::StaleCluster
+        .finding(
+            format!("IPRegistry {}", row.name),
+            problem,
+            repair.to_owned(),
+        )
+        .since(cluster.last_seen)
+        .with_commands(vec![command]);
+    // It keeps no address from anybody.
+    if blocks == 0 {
+        return finding.at(Severity::Note);
+    }
+    finding
+}
+
+/// Records of this management cluster without an IPSlice: nobody allocates addresses of the block.
+pub(super) fn without_slice(snapshot: &Snapshot) -> Examination {
+    let lists = snapshot.registries.as_ref().and(snapshot.slices.as_ref());
+    let mut examination = Examination::compare(&lists, |(registries, slices)| {
+        let mut findings = Vec::new();
+        for facts in *registries {
+            if let (Ok(records), Some(own)) = (&facts.records, &facts.cluster) {
+                findings.extend(unused_records(&facts.row, records, own, slices));
+            }
+        }
+        findings
+    });
+    if examination.unknown.is_none() {
+        examination.unknown = unread(snapshot.registries.seen());
+    }
+    examination
+}
+
+/// The first registry that cannot be read.
+fn unread(registries: &[RegistryFacts]) -> Option<Unknown> {
+    let is_read = |facts: &RegistryFacts| facts.records.is_ok() && facts.cluster.is_some();
+    let facts = registries.iter().find(|facts| !is_read(facts))?;
+    let partly = registries.iter().any(is_read);
+    let name = &facts.row.name;
+    Some(match &facts.records {
+        Err(unread) => match &unread.missing {
+            Some(right) => Unknown {
+                reason: unread.reason.clone(),
+                missing: vec![right.clone()],
+                partly,
+            },
+            None => Unknown {
+                reason: format!(
+                    "the records of IPRegistry {name} cannot be read from here: {}",
+                    unread.reason
+                ),
+                missing: Vec::new(),
+                partly,
+            },
+        },
+        Ok(_) => Unknown {
+            reason: format!(
+                "the identity of this management cluster in IPRegistry {name} is unknown"
+            ),
+            missing: Vec::new(),
+            partly,
+        },
+    })
+}
+
+fn unused_records(
+    row: &RegistryRow,
+    records: &RecordCache,
+    own: &str,
+    slices: &[SliceRow],
+) -> Vec<Finding> {
+    let known: BTreeSet<(&str, Block)> = slices.iter().filter_map(block_of).collect();
+    let mut findings = Vec::new();
+    for entry in records.entries() {
+        let Some(Key::Block { network, block }) = Key::parse(&entry.key) else {
+            continue;
+        };
+        let is_own = match entry.record() {
+            Some(Record::Block(record)) => record.cluster == own,
+            _ => false,
+        };
+        if !is_own || known.contains(&(&*network, block)) {
+            continue;
+        }
+        let problem = format!(
+            "IPRegistry {} has a record of this management cluster ({own}), which has no IPSlice of the block, so nobody \
+             allocates its addresses",
+            row.name
+        );
+        let repair = "the manager takes the block up, or returns it, as soon as it can; if not, see its log and whether the \
+                      network exists here";
+        let object = format!("block {} of IPNetwork {network}", cidr(block));
+        findings.push(Check::RecordWithoutSlice.finding(object, problem, repair.to_owned()));
+    }
+    findings
+}
+
+/// The network and the block of a slice of a management cluster.
+fn block_of(slice: &SliceRow) -> Option<(&str, Block)> {
+    match &slice.place {
+        Ok((Scope::Network(network), block))
+            if slice.owner.kind == SliceOwnerKind::ManagementCluster =>
+        {
+            Some((&**network, *block))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,230 @@
+//! Registries of blocks, and what their records say.
+
+use std::fmt::Write;
+
+use super::grid::{Grid, clean};
+use super::lists::ready_color;
+use super::style::{Color, Style};
+use super::words::{UNKNOWN, age};
+use crate::model::{
+    BlockHolder, BlockHolderState, BlockState, ClusterLine, ClusterState, NetworkBlocksLine,
+    RecordAction, RecordChange, RegistryCheck, RegistryLine, RegistryRelease, counted,
+};
+
+/// The tables of `registry list`: registries, management clusters, networks, and what is no record.
+pub(super) fn registries(registries: &[RegistryLine], style: Style) -> String {
+    let mut header = vec!["NAME", "CLUSTERID", "READY", "REASON"];
+    if style.wide {
+        header.extend(["SOURCE", "MESSAGE"]);
+    }
+    let mut all = Grid::new(&header);
+    let mut clusters = Grid::new(&["REGISTRY", "CLUSTER", "BLOCKS", "SEEN", "STATE"]);
+    let mut networks = Grid::new(&[
+        "REGISTRY",
+        "NETWORK",
+        "SIZE",
+        "HELD",
+        "SPARE",
+        "OTHERS",
+        "CONFLICTS",
+    ]);
+    let mut problems = Grid::new(&["REGISTRY", "RECORD", "PROBLEM"]);
+    for line in registries {
+        all.row(registry(line, style));
+        for cluster in &line.clusters {
+            clusters.row(self::cluster(&line.name, cluster, style));
+        }
+        for network in &line.networks {
+            networks.row(self::network(&line.name, network, style));
+        }
+        for it in &line.problems {
+            problems.row(vec![
+                line.name.clone(),
+                it.record.clone(),
+                it.problem.clone(),
+            ]);
+        }
+    }
+    let tables = [all, clusters, networks, problems];
+    let mut text = String::new();
+    for table in tables {
+        let table = table.text(style.headers);
+        if !text.is_empty() && !table.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&table);
+    }
+    text
+}
+
+fn registry(line: &RegistryLine, style: Style) -> Vec<String> {
+    let id = line.cluster_id.as_deref().unwrap_or(UNKNOWN);
+    let mut cells = vec![
+        line.name.clone(),
+        id.to_owned(),
+        style.paint(&line.ready, ready_color(&line.ready)),
+        line.reason.clone().unwrap_or_default(),
+    ];
+    if style.wide {
+        let source = match &line.unread {
+            Some(_) => "Status",
+            None => "Records",
+        };
+        cells.push(source.to_owned());
+        cells.push(line.message.clone().unwrap_or_default());
+    }
+    cells
+}
+
+fn cluster(registry: &str, line: &ClusterLine, style: Style) -> Vec<String> {
+    let color = match line.state {
+        ClusterState::Alive => Color::Green,
+        ClusterState::Stale | ClusterState::Unknown => Color::Yellow,
+    };
+    let this = if line.this { " (this)" } else { "" };
+    vec![
+        registry.to_owned(),
+        format!("{}{this}", line.cluster),
+        line.blocks.to_string(),
+        age(line.last_seen, style.now),
+        style.paint(&format!("{:?}", line.state), color),
+    ]
+}
+
+fn network(registry: &str, line: &NetworkBlocksLine, style: Style) -> Vec<String> {
+    let number = |number: Option<u64>| match number {
+        Some(number) => number.to_string(),
+        None => UNKNOWN.to_owned(),
+    };
+    let conflicts = number(line.conflicts);
+    let conflicts = if line.conflicts.is_some_and(|count| count > 0) {
+        style.paint(&conflicts, Color::Red)
+    } else {
+        conflicts
+    };
+    vec![
+        registry.to_owned(),
+        line.network.clone(),
+        number(line.size),
+        number(line.held),
+        number(line.spare),
+        number(line.others),
+        conflicts,
+    ]
+}
+
+/// The text of `registry check`.
+pub(super) fn check(check: &RegistryCheck, style: Style) -> String {
+    let mut grid = Grid::new(&["BLOCK", "USED", "STATE", "CLUSTER"]);
+    for block in &check.blocks {
+        let color = match block.state {
+            BlockState::Free | BlockState::Held => Color::Green,
+            BlockState::Conflict | BlockState::Unreadable => Color::Red,
+        };
+        grid.row(vec![
+            block.block.clone(),
+            block.used.to_string(),
+            style.paint(&format!("{:?}", block.state), color),
+            block.cluster.clone().unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    let mut text = grid.text(style.headers);
+    for problem in &check.problems {
+        let _ = writeln!(
+            text,
+            "{}: {}",
+            style.paint("error", Color::Red),
+            clean(problem)
+        );
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    let _ = writeln!(
+        text,
+        "Network {}, IPRegistry {}, management cluster {}: {} of {} with addresses in use: {} held, {} free, {} in conflict{}",
+        check.network,
+        check.registry,
+        check.cluster_id,
+        counted(check.blocks.len(), "block"),
+        check.size,
+        check.count(BlockState::Held),
+        check.count(BlockState::Free),
+        check.count(BlockState::Conflict),
+        unreadable(check),
+    );
+    text
+}
+
+fn unreadable(check: &RegistryCheck) -> String {
+    match check.count(BlockState::Unreadable) {
+        0 => String::new(),
+        count => format!(", {count} with a record that cannot be decoded"),
+    }
+}
+
+/// The text of `registry release`.
+pub(super) fn release(release: &RegistryRelease) -> String {
+    record_change_lines(&release.changes, release.dry_run)
+}
+
+/// A line for each record that is changed.
+pub(crate) fn record_change_lines(changes: &[RecordChange], is_dry_run: bool) -> String {
+    let suffix = if is_dry_run { " (dry run)" } else { "" };
+    let mut text = String::new();
+    for change in changes {
+        let network = change.network.as_deref().unwrap_or_default();
+        let block = change.block.as_deref().unwrap_or_default();
+        let holder = change.holder.as_deref().unwrap_or_default();
+        let used = match change.used {
+            Some(used) => format!(", with {used} addresses in use"),
+            None => String::new(),
+        };
+        let line = match change.action {
+            RecordAction::Freed => format!("block {block} of network {network} freed{used}"),
+            RecordAction::HandedOver => {
+                format!(
+                    "block {block} of network {network} handed over to {holder}, which uses it{used}"
+                )
+            }
+            RecordAction::Withdrawn => {
+                format!("block {block} of network {network}: {holder} is its only user now")
+            }
+            RecordAction::UseEnded => format!("use of {block} of network {network} ended"),
+            RecordAction::ExclusionsRemoved => {
+                format!("network {network}: the exclusions of the management cluster removed")
+            }
+            RecordAction::ClusterDeleted => format!("record {} deleted", change.record),
+        };
+        let _ = writeln!(text, "{}{suffix}", clean(&line));
+    }
+    text
+}
+
+/// Who has the blocks of an address.
+pub(crate) fn block_holders(blocks: &[BlockHolder]) -> String {
+    let mut text = String::new();
+    for block in blocks {
+        let cluster = block.cluster.as_deref().unwrap_or_default();
+        let problem = block.problem.as_deref().unwrap_or_default();
+        let holder = match block.state {
+            BlockHolderState::Free => "no management cluster has it".to_owned(),
+            BlockHolderState::Held => format!("this management cluster ({cluster})"),
+            BlockHolderState::Other => format!("management cluster {cluster}"),
+            BlockHolderState::Unknown => {
+                format!("it is unknown which management cluster has it: {problem}")
+            }
+        };
+        let contenders = if block.contenders.is_empty() {
+            String::new()
+        } else {
+            format!("; also used by {}", block.contenders.join(", "))
+        };
+        let line = format!(
+            "Block {} of network {}: {holder}{contenders}",
+            block.block, block.network
+        );
+        let _ = writeln!(text, "{}", clean(&line));
+    }
+    text
+}

@@ -1,0 +1,186 @@
+//! Registries of blocks, and what their records say.
+
+use std::sync::Arc;
+
+use capi_ipam_api::{BlockLengths, IPRegistry};
+
+use super::*;
+use crate::model::registry_tests::entries;
+use crate::model::{
+    Checked, RegistryFacts, RegistryRelease, Unread, block_holder, check_network, plan,
+    registry_lines,
+};
+use crate::objects::RegistryRow;
+
+fn now() -> Timestamp {
+    style().now
+}
+
+/// What the registry of three management clusters shows.
+fn records() -> Vec<(&'static str, Value)> {
+    let block = |address: &str, cluster: &str, contenders: &[&str]| {
+        json!({
+            "network": "region", "block": format!("{address}/26"), "cluster": cluster, "contenders": contenders,
+            "used": 7,
+        })
+    };
+    let cluster = |id: &str, seen: &str| json!({"cluster": id, "process": "1", "seen": seen});
+    vec![
+        ("block.region.10.0.0.0-26", block("10.0.0.0", "west-1", &[])),
+        ("block.region.10.0.0.64-26", block("10.0.0.64", "east", &[])),
+        (
+            "block.region.10.0.0.128-26",
+            block("10.0.0.128", "east", &["west-1"]),
+        ),
+        ("block.region.10.0.0.192-26", json!({})),
+        ("cluster.east", cluster("east", "2026-01-05T01:04:05Z")),
+        ("cluster.west-1", cluster("west-1", "2026-01-05T03:03:35Z")),
+        (
+            "network.region",
+            json!({"network": "region", "size": 64, "sizeOf": "east", "excluded": {"east": ["10.0.0.1"]}}),
+        ),
+    ]
+}
+
+fn registry(records: Result<&[(&str, Value)], &str>) -> RegistryFacts {
+    let condition = json!({
+        "type": "Ready", "status": "False", "reason": "RegistryUnreachable", "message": "refused",
+    });
+    let conditions = if records.is_err() {
+        json!([condition])
+    } else {
+        json!([{"type": "Ready", "status": "True"}])
+    };
+    let clusters = json!([{"id": "east", "blocks": 2, "lastSeen": "2026-01-05T02:00:00Z"}]);
+    let object: IPRegistry = serde_json::from_value(json!({
+        "metadata": {"name": "site"}, "spec": {"clusterID": "west-1"},
+        "status": {"conditions": conditions, "clusters": clusters},
+    }))
+    .unwrap();
+    RegistryFacts {
+        row: RegistryRow::from(object),
+        cluster: Some("west-1".to_owned()),
+        records: match records {
+            Ok(records) => Ok(Arc::new(entries(records))),
+            Err(reason) => Err(Unread::new(reason.to_owned())),
+        },
+    }
+}
+
+fn region() -> NetworkRow {
+    let network: IPNetwork = serde_json::from_value(json!({
+        "metadata": {"name": "region"},
+        "spec": {"blocks": {"registry": "site", "size": 64}},
+        "status": {"blocks": {"held": 1, "spare": 0, "others": 3, "conflicts": 1}},
+    }))
+    .unwrap();
+    NetworkRow::from(network)
+}
+
+#[test]
+fn registries_show_clusters_and_networks() {
+    let by_records = registry(Ok(&records()));
+    let report = Report::RegistryList {
+        registries: registry_lines(&[by_records], &[region()], now()),
+    };
+    golden("registry.txt", &text(&report, style()));
+    let wide = Style {
+        wide: true,
+        ..style()
+    };
+    golden("registry-wide.txt", &text(&report, wide));
+    for (format, file) in [
+        (Format::Json, "registry.json"),
+        (Format::Yaml, "registry.yaml"),
+        (Format::Csv, "registry.csv"),
+        (Format::Name, "registry-name.txt"),
+    ] {
+        let text = output::format(&report, &[], format, style()).unwrap();
+        golden(file, &text);
+    }
+}
+
+#[test]
+fn registry_that_cannot_be_read_is_shown_by_its_status() {
+    let by_status = registry(Err("no route"));
+    let report = Report::RegistryList {
+        registries: registry_lines(&[by_status], &[region()], now()),
+    };
+    let wide = Style {
+        wide: true,
+        ..style()
+    };
+    golden("registry-status.txt", &text(&report, wide));
+}
+
+#[test]
+fn check_shows_who_has_the_blocks_in_use() {
+    let pools = [web()];
+    let rows: Vec<AddressRow> = [
+        "10.0.0.4",
+        "10.0.0.5",
+        "10.0.0.64",
+        "10.0.0.129",
+        "10.0.0.193",
+        "10.0.1.4",
+    ]
+    .iter()
+    .enumerate()
+    .map(|(number, it)| address(&format!("vm-{number}"), it))
+    .collect();
+    let records = entries(&records());
+    let checked = |size| {
+        check_network(&Checked {
+            registry: "site",
+            network: "region",
+            cluster: "west-1",
+            size,
+            lengths: BlockLengths::default(),
+            pools: &pools,
+            addresses: &rows,
+            reservations: &[],
+            records: &records,
+        })
+    };
+    let check = checked(64);
+    assert!(check.has_problems());
+    let report = Report::RegistryCheck(check);
+    golden("registry-check.txt", &text(&report, style()));
+    let csv = output::format(&report, &[], Format::Csv, style()).unwrap();
+    golden("registry-check.csv", &csv);
+    let other = text(&Report::RegistryCheck(checked(32)), style());
+    let expected = "blocks of the network have 64 addresses in the registry, as management cluster east has set first, \
+                    not 32";
+    assert!(other.contains(expected), "{other}");
+}
+
+#[test]
+fn release_lists_the_records_that_it_changes() {
+    let plan = plan(&entries(&records()), "east", "west-1", now()).unwrap();
+    let report = Report::RegistryRelease(RegistryRelease {
+        registry: "site".to_owned(),
+        cluster: "east".to_owned(),
+        last_seen: plan.seen,
+        dry_run: true,
+        changes: plan.lines(),
+    });
+    golden("registry-release.txt", &text(&report, style()));
+    let csv = output::format(&report, &[], Format::Csv, style()).unwrap();
+    golden("registry-release.csv", &csv);
+}
+
+#[test]
+fn who_names_the_management_cluster_of_a_block() {
+    let records = entries(&records());
+    let mut blocks = Vec::new();
+    for number in [0, 64, 128, 192] {
+        let block = Block::new(std::net::Ipv4Addr::new(10, 0, 0, number).into(), 26);
+        let entry = records.block("region", block);
+        let found = Ok(entry.as_deref());
+        blocks.push(block_holder(&region(), block, Some("west-1"), found));
+    }
+    let refused = Err("no route".to_owned());
+    let block = Block::new("10.0.1.0".parse().unwrap(), 26);
+    blocks.push(block_holder(&region(), block, None, refused));
+    golden("who-blocks.txt", &block_holders(&blocks));
+}

@@ -1,0 +1,387 @@
+//! Registries of blocks that management clusters share: `registry`, `who` and `doctor`, against a
+//! real hub and a real nats-server. The other management clusters are records only.
+
+use std::path::Path;
+
+use capi_ipam_api::installed;
+use capi_ipam_controller::clock;
+use capi_ipam_registry::{
+    Backend, BlockRecord, BucketOptions, ClusterRecord, Created, Entry, KubernetesRegistry,
+    KubernetesSettings, NatsRegistry, NatsSettings, NetworkRecord, Record, Registry,
+};
+use capi_ipam_testing::consumer::Consumer;
+use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options, embedded_kubeconfig};
+use capi_ipam_testing::manager::Manager;
+use capi_ipam_testing::nats;
+use serde_json::{Value, json};
+
+use super::{create, definitions, json_of, manager, reference, run};
+
+/// The name of the bucket.
+const BUCKET: &str = "ipam";
+
+/// A management cluster was last seen at this time, long ago.
+const LONG_AGO: &str = "2026-01-01T12:00:00Z";
+
+/// An API server with the registry of the manifest.
+fn hub() -> ControlPlane {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/registry.yaml");
+    let manifest = std::fs::read_to_string(path).expect("it is committed");
+    ControlPlane::start(Options::default(), &Installation::of(manifest))
+}
+
+/// The registry at a hub, as an administrator of the hub reads and writes it.
+async fn registry_of(hub: &ControlPlane) -> Registry {
+    let settings = KubernetesSettings {
+        kubeconfig: embedded_kubeconfig(hub.kubeconfig()),
+        user_agent: "test/1".to_owned(),
+    };
+    let opened = KubernetesRegistry::open(&settings).await;
+    Registry::Kubernetes(opened.expect("the hub answers"))
+}
+
+/// The registry in a bucket, which is created.
+async fn registry_in(node: &nats::Node) -> Registry {
+    let settings = NatsSettings {
+        servers: vec![node.url()],
+        bucket: BUCKET.to_owned(),
+        options: BucketOptions {
+            single: true,
+            ..BucketOptions::creating()
+        },
+        ..NatsSettings::default()
+    };
+    let opened = NatsRegistry::open(&settings).await;
+    Registry::Nats(opened.expect("the bucket can be created"))
+}
+
+/// Creates an object from JSON.
+fn apply(plane: &ControlPlane, kind: &str, name: &str, spec: &Value) {
+    let object = json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind,
+        "metadata": {"name": name}, "spec": spec,
+    });
+    plane.kubectl_apply(&object.to_string());
+}
+
+/// Creates a record.
+async fn record(registry: &Registry, key: &str, record: &Record) {
+    let created = registry.create(key, record).await;
+    assert!(
+        matches!(created, Ok(Created::Ours(_))),
+        "{key}: {created:?}"
+    );
+}
+
+/// The record of a cluster that was seen now, or long ago.
+async fn cluster(registry: &Registry, id: &str, is_alive: bool) {
+    let long_ago = serde_json::from_value(json!(LONG_AGO)).expect("a time");
+    let seen = if is_alive { clock::now() } else { long_ago };
+    let new = Record::Cluster(ClusterRecord {
+        cluster: id.to_owned(),
+        process: "1".to_owned(),
+        seen: Some(seen),
+        blocks: 1,
+    });
+    record(registry, &format!("cluster.{id}"), &new).await;
+}
+
+/// The record of a block of 64 addresses.
+async fn block(registry: &Registry, network: &str, address: &str, id: &str, contenders: &[&str]) {
+    let contenders = contenders.iter().map(|id| (*id).to_owned()).collect();
+    let new = Record::Block(BlockRecord {
+        network: network.to_owned(),
+        block: format!("{address}/26"),
+        cluster: id.to_owned(),
+        contenders,
+        ..BlockRecord::default()
+    });
+    record(registry, &format!("block.{network}.{address}-26"), &new).await;
+}
+
+async fn read(registry: &Registry, key: &str) -> Option<Entry> {
+    registry.read(key).await.expect("the registry answers")
+}
+
+/// The id of the cluster that has a block.
+async fn holder(registry: &Registry, key: &str) -> Option<String> {
+    match read(registry, key).await?.record() {
+        Some(Record::Block(record)) => Some(record.cluster.clone()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The checks of `doctor` with a finding.
+fn findings(kubeconfig: &Path) -> Vec<(String, String)> {
+    let (code, output, errors) = run(kubeconfig, &["doctor", "-o", "json"]);
+    assert!([0, 1].contains(&code), "{code} {errors}");
+    let report: Value = serde_json::from_str(&output).expect("the output is JSON");
+    let list = report["findings"].as_array().expect("a list");
+    let text = |finding: &Value, field: &str| finding[field].as_str().unwrap_or("").to_owned();
+    list.iter()
+        .map(|it| (text(it, "check"), text(it, "problem")))
+        .collect()
+}
+
+#[tokio::test]
+async fn registry_at_a_hub_is_shown_checked_and_released() {
+    let program = manager();
+    let hub = hub();
+    let registry = registry_of(&hub).await;
+    let plane = ControlPlane::start(Options::default(), &Installation::of(definitions()));
+    let admin = plane.kubeconfig();
+    let namespace = installed::NAMESPACE;
+    plane.kubectl(&["create", "namespace", namespace]);
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hub", "namespace": namespace},
+        "stringData": {"kubeconfig": embedded_kubeconfig(hub.kubeconfig())},
+    });
+    plane.kubectl_apply(&secret.to_string());
+    let own_namespace = format!("--leader-election-namespace={namespace}");
+    let flags = ["--webhook-port=0", own_namespace.as_str()];
+    let running = Manager::start_program(&plane, &program, admin, &flags);
+    running.wait_until_ready();
+    apply(
+        &plane,
+        "IPRegistry",
+        "site",
+        &json!({"clusterID": "west", "kubernetes": {"secretName": "hub"}}),
+    );
+    block(&registry, "region", "10.40.0.64", "east", &[]).await;
+    cluster(&registry, "east", false).await;
+    cluster(&registry, "north", true).await;
+    let shared = json!({"registry": "site", "size": 64, "spare": 0});
+    let open = json!({"from": "All"});
+    apply(
+        &plane,
+        "IPNetwork",
+        "region",
+        &json!({"namespaces": open, "blocks": shared}),
+    );
+    apply(&plane, "IPNetwork", "lan", &json!({"namespaces": open}));
+    let consumer = Consumer::new(&plane).await;
+    let team = consumer.namespace.as_str();
+    for (name, addresses, network) in [
+        ("machines", "10.40.0.0/24", "region"),
+        ("printers", "10.50.0.0/26", "lan"),
+    ] {
+        let spec = json!({"addresses": [addresses], "prefix": 24, "network": network});
+        create(&plane, "InClusterIPPool", Some(team), name, &spec);
+        let pool = reference("InClusterIPPool", name);
+        consumer.create_claim_for(name, pool, json!({})).await;
+        consumer.wait_for_address(name).await;
+    }
+
+    let shown = json_of(admin, &["registry"]);
+    let site = &shown["registries"][0];
+    assert_eq!(
+        (&site["clusterID"], &site["unread"]),
+        (&json!("west"), &Value::Null)
+    );
+    let described: Vec<_> = site["clusters"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|it| json!([it["cluster"], it["blocks"], it["state"], it["this"]]))
+        .collect();
+    assert_eq!(
+        described,
+        [
+            json!(["east", 1, "Stale", false]),
+            json!(["north", 0, "Alive", false]),
+            json!(["west", 1, "Alive", true])
+        ],
+        "{shown}"
+    );
+    let region = &site["networks"][0];
+    assert_eq!(
+        json!([
+            region["network"],
+            region["held"],
+            region["others"],
+            region["conflicts"]
+        ]),
+        json!(["region", 1, 1, 0]),
+        "{shown}"
+    );
+
+    // A network with addresses in use in a block of another management cluster.
+    let (code, text, errors) = run(admin, &["registry", "check", "region"]);
+    assert_eq!((code, errors.as_str()), (0, ""), "{text}");
+    assert!(text.contains("10.40.0.0/26  1     Held"), "{text}");
+    let (code, _, errors) = run(admin, &["registry", "check", "lan"]);
+    assert!(code == 2 && errors.contains("--size"), "{errors}");
+    let check = ["registry", "check", "lan", "--size", "64"];
+    let (code, text, _) = run(admin, &check);
+    assert!(code == 0 && text.contains("Free"), "{text}");
+    block(&registry, "lan", "10.50.0.0", "east", &["north"]).await;
+    let (code, text, _) = run(admin, &check);
+    assert!(code == 1 && text.contains("Conflict  east"), "{text}");
+    let (code, _, errors) = run(admin, &["registry", "check", "none"]);
+    assert!(code == 6, "{errors}");
+
+    let (code, text, _) = run(admin, &["who", "10.40.0.70"]);
+    let expected = "Block 10.40.0.64/26 of network region: management cluster east";
+    assert!(code == 0 && text.contains(expected), "{text}");
+    let (code, text, _) = run(admin, &["who", "10.40.0.9"]);
+    let expected = "Block 10.40.0.0/26 of network region: this management cluster (west)";
+    assert!(code == 0 && text.contains(expected), "{text}");
+
+    let found = findings(admin);
+    let stale = |(check, problem): &(String, String)| {
+        check == "StaleCluster" && problem.contains("management cluster east")
+    };
+    assert!(found.iter().any(stale), "{found:?}");
+    let others = ["RecordWithoutSlice", "RegistryNotReady", "BlockConflict"];
+    assert!(
+        !found.iter().any(|(it, _)| others.contains(&it.as_str())),
+        "{found:?}"
+    );
+
+    release_of_a_hub(admin, &registry).await;
+    drop(running);
+    plane.kubectl(&["delete", "secret", "hub", "--namespace", namespace]);
+    let (code, text, errors) = run(admin, &["registry"]);
+    let problem =
+        "spec.kubernetes.secretName: Secret capi-ipam-in-cluster-system/hub does not exist";
+    assert!(
+        code == 0 && text.contains("west") && errors.contains(problem),
+        "{errors}"
+    );
+    let file = plane.folder().join("hub.kubeconfig");
+    std::fs::write(&file, embedded_kubeconfig(hub.kubeconfig())).expect("the folder exists");
+    let path = file.to_str().expect("a path in UTF-8");
+    let (code, text, errors) = run(admin, &["registry", "list", "--hub-kubeconfig", path]);
+    assert_eq!((code, errors.as_str()), (0, ""), "{text}");
+    assert!(text.contains("north"), "{text}");
+}
+
+/// The command `registry release`.
+async fn release_of_a_hub(admin: &Path, registry: &Registry) {
+    let release = |id: &'static str, more: &[&str]| {
+        let command = ["registry", "release", "--cluster-id", id];
+        run(admin, &[&command[..], more].concat())
+    };
+    let (code, _, errors) = release("west", &["--yes"]);
+    assert!(
+        code == 7 && errors.contains("this management cluster"),
+        "{errors}"
+    );
+    let (code, _, errors) = release("north", &["--yes"]);
+    assert!(code == 7 && errors.contains("is alive"), "{errors}");
+    let (code, _, errors) = release("south", &["--yes"]);
+    assert!(code == 6, "{errors}");
+    let (code, _, errors) = release("east", &[]);
+    assert!(
+        code == 2 && errors.contains("confirm it with --yes"),
+        "{errors}"
+    );
+    let (code, text, _) = release("east", &["--dry-run=client"]);
+    assert!(
+        code == 0 && text.contains("10.40.0.64/26 of network region freed (dry run)"),
+        "{text}"
+    );
+    assert!(read(registry, "cluster.east").await.is_some());
+    let (code, text, errors) = release("east", &["--yes"]);
+    assert_eq!((code, errors.as_str()), (0, ""), "{text}");
+    let handed_over = "block 10.50.0.0/26 of network lan handed over to north";
+    assert!(text.contains(handed_over), "{text}");
+    assert!(read(registry, "cluster.east").await.is_none());
+    assert_eq!(holder(registry, "block.region.10.40.0.64-26").await, None);
+    let others = [
+        ("block.lan.10.50.0.0-26", "north"),
+        ("block.region.10.40.0.0-26", "west"),
+    ];
+    for (key, expected) in others {
+        assert_eq!(
+            holder(registry, key).await.as_deref(),
+            Some(expected),
+            "{key}"
+        );
+    }
+    assert!(read(registry, "cluster.north").await.is_some());
+}
+
+#[tokio::test]
+async fn registry_in_nats_that_is_away_is_shown_by_its_status() {
+    let mut node = nats::Node::start(nats::Options::default());
+    let registry = registry_in(&node).await;
+    let plane = ControlPlane::start(Options::default(), &Installation::of(definitions()));
+    let admin = plane.kubeconfig();
+    // No manager runs: the servers are given on the command line.
+    let nats = json!({"servers": ["nats://127.0.0.1:1"], "bucket": BUCKET, "single": true});
+    apply(
+        &plane,
+        "IPRegistry",
+        "site",
+        &json!({"clusterID": "west", "nats": nats}),
+    );
+    let shared = json!({"registry": "site", "size": 64});
+    apply(
+        &plane,
+        "IPNetwork",
+        "region",
+        &json!({"namespaces": {"from": "All"}, "blocks": shared}),
+    );
+    cluster(&registry, "east", false).await;
+    block(&registry, "region", "10.40.0.0", "west", &["east"]).await;
+    block(&registry, "region", "10.40.0.64", "east", &[]).await;
+    let network = Record::Network(NetworkRecord {
+        network: "region".to_owned(),
+        size: 64,
+        size_of: "east".to_owned(),
+        excluded: [("east".to_owned(), vec!["10.40.0.65".to_owned()])].into(),
+    });
+    record(&registry, "network.region", &network).await;
+    let url = node.url();
+    let server = ["--nats-server", url.as_str()];
+
+    let (code, text, errors) = run(
+        admin,
+        &[&["registry", "list", "site"][..], &server].concat(),
+    );
+    assert_eq!((code, errors.as_str()), (0, ""), "{text}");
+    assert!(
+        text.contains("region   64    1     ?      1       1"),
+        "{text}"
+    );
+
+    let (code, text, errors) = run(admin, &["registry"]);
+    assert!(code == 0 && text.contains("west"), "{text}");
+    let warning = "warning: the records of IPRegistry site cannot be read (";
+    assert!(errors.starts_with(warning), "{errors}");
+    let (_, text, _) = run(admin, &["doctor"]);
+    assert!(text.contains("RecordWithoutSlice"), "{text}");
+    assert!(text.contains("cannot be read from here"), "{text}");
+
+    let command = ["registry", "release", "--cluster-id", "east", "--yes"];
+    let (code, _, errors) = run(admin, &command);
+    assert!(
+        code == 7 && errors.contains("cannot read IPRegistry site"),
+        "{errors}"
+    );
+    let (code, text, errors) = run(admin, &[&command[..], &server].concat());
+    assert_eq!((code, errors.as_str()), (0, ""), "{text}");
+    assert!(
+        text.contains("10.40.0.64/26 of network region freed"),
+        "{text}"
+    );
+    assert!(
+        text.contains("10.40.0.0/26 of network region: west is its only user now"),
+        "{text}"
+    );
+    assert_eq!(holder(&registry, "block.region.10.40.0.64-26").await, None);
+    let Some(network) = read(&registry, "network.region").await else {
+        panic!("the record of a network is kept")
+    };
+    assert!(
+        matches!(network.record(), Some(Record::Network(record)) if record.excluded.is_empty()),
+        "{network:?}"
+    );
+    node.kill();
+    let (code, _, errors) = run(admin, &[&command[..], &server].concat());
+    assert!(
+        code == 7 && errors.contains("cannot read IPRegistry site"),
+        "{errors}"
+    );
+}

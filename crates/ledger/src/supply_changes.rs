@@ -1,0 +1,107 @@
+//! What the registries have for networks, as the ledger records it: changes and queries.
+
+use std::sync::Arc;
+
+use capi_ipam_api::Scope;
+
+use super::Ledger;
+use super::block_supply::{BlockObstacle, BlockSupply, WaitingForBlock};
+use super::exclusions::ForeignExclusions;
+
+impl Ledger {
+    /// The claims that wait for a block, of each network that shares blocks.
+    pub fn waiting_for_blocks(&self) -> Vec<WaitingForBlock> {
+        let mut waiting = Vec::new();
+        for (network, blocks) in self.networks.with_blocks() {
+            let mut claims = 0_usize;
+            for pool in self.members(network) {
+                if let Some(entry) = self.pools.get(&pool) {
+                    claims = claims.saturating_add(entry.waiting_for_blocks());
+                }
+            }
+            waiting.push(WaitingForBlock {
+                network: Arc::clone(network),
+                obstacle: self.networks.block_obstacle(blocks),
+                claims,
+            });
+        }
+        waiting
+    }
+
+    /// What this management cluster excludes from a network: the gateways of its pools, and
+    /// `spec.excluded`. As entries of a list of addresses, in order.
+    pub fn own_exclusions(&self, network: &str) -> Vec<String> {
+        match self.networks.exclusions.get(network) {
+            Some(exclusions) => exclusions.own_entries(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Whether the pools of a network respect what other management clusters exclude.
+    pub fn respects(&self, network: &str, excluded: &[String]) -> bool {
+        let wanted = ForeignExclusions::of(excluded);
+        match self.networks.exclusions.get(network) {
+            Some(exclusions) => exclusions.is_foreign(&wanted),
+            None => false,
+        }
+    }
+
+    /// What the registry has for a network, as last recorded.
+    pub fn block_supply(&self, network: &str) -> BlockSupply {
+        match self.networks.blocks(network) {
+            Some(blocks) => blocks.supply.clone(),
+            None => BlockSupply::default(),
+        }
+    }
+
+    /// Records what the registry has for a network. The claims that wait for a block are reconciled
+    /// if the reason for which they wait is another one.
+    pub fn set_block_supply(&mut self, network: &str, supply: &BlockSupply) {
+        self.change(|ledger| {
+            let Some(before) = ledger.networks.set_block_supply(network, supply.clone()) else {
+                return;
+            };
+            if before != *supply {
+                ledger.effects.networks.push(network.into());
+            }
+            if before.obstacle != supply.obstacle {
+                ledger.recheck_claims_without_block(network);
+            }
+        });
+    }
+
+    /// Records for all networks of a registry why they get no further block.
+    pub fn set_registry_obstacle(&mut self, registry: &str, obstacle: &BlockObstacle) {
+        let mut changed = Vec::new();
+        for (network, blocks) in self.networks.with_blocks() {
+            let is_of_registry = match blocks.rules() {
+                Some(rules) => rules.registry == registry,
+                None => false,
+            };
+            if is_of_registry {
+                changed.push((network.clone(), blocks.supply.clone()));
+            }
+        }
+        for (network, mut supply) in changed {
+            supply.obstacle = Some(obstacle.clone());
+            self.set_block_supply(&network, &supply);
+        }
+    }
+
+    /// Enqueues the claims that wait for a block of a network.
+    fn recheck_claims_without_block(&mut self, network: &str) {
+        let Some(scope) = self.scopes.get(&Scope::Network(network.into())) else {
+            return;
+        };
+        for pool in &scope.members {
+            // Also if an address is free now: another claim can get it, and the claims that wait then
+            // are not reconciled again.
+            if let Some(entry) = self.pools.get(pool)
+                && entry.lacks_blocks()
+            {
+                let waiting = entry.wait_queue.pool_stopped();
+                self.claims_to_recheck.extend(waiting);
+            }
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Which write a management cluster sends next for one block of a network that several clusters
+//! share.
+//!
+//! Three objects say who uses a block: its record in the registry, which all clusters see; the
+//! IPSlice of the cluster; and the addresses in use. A cluster allocates from a block only while its
+//! slice is [usable](Slice::is_usable), so allocation never waits for the registry.
+//!
+//! The decision depends on the present state only. A write that is lost or whose process was killed
+//! is decided again from the state that the next reads show. Every write names the version that it
+//! replaces, so a decision that rests on an old state has no effect.
+//!
+//! | operation | order of the writes | reason |
+//! |---|---|---|
+//! | take | record, slice, [confirmation of the record](Step::ConfirmRecord), [confirmation of the slice](Step::ConfirmSlice) | The record cannot be deleted between its confirmation and that of the slice: a process that deletes it marks it first, and then finds the slice. A registry that loses the first write rejects the second one. |
+//! | return | mark of the slice, deletion of the slice, mark of the record, deletion of the record | An interruption leaves a record too many, never one too few. |
+//! | conflict | conflict of the slice, name of the cluster in the record of the other one | No cluster allocates from the block, also after a restart without the registry. |
+//!
+//! A slice is deleted after a list shows that no address of its block is in use or reserved, and the
+//! list is later than the mark of the slice. An allocation creates its reservation and then reads
+//! the slice. So either the list shows the reservation, or the read shows the mark.
+
+/// What is known of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct View {
+    /// The record in the registry.
+    pub record: Record,
+    /// The slice of this cluster; `None` if it has none.
+    pub slice: Option<Slice>,
+    /// Whether an address of the block is in use, reserved, being allocated or cooling down.
+    pub is_used: bool,
+    /// Whether the cluster needs the block, used or not.
+    pub is_needed: bool,
+    /// Whether the record was written so long ago that the registry does not lose it any more.
+    pub is_settled: bool,
+}
+
+/// The record of a block, as the last read or write of it shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Record {
+    /// It was not read since the last failed request: the registry is unavailable.
+    Unknown,
+    /// No cluster has the block.
+    Absent,
+    /// This cluster has the block.
+    Ours {
+        /// Whether it is marked as being returned.
+        is_returning: bool,
+        /// Whether another cluster is named that uses addresses of the block.
+        is_contested: bool,
+    },
+    /// Another cluster has the block.
+    Theirs {
+        /// Whether this cluster is named as one that uses addresses of the block.
+        names_us: bool,
+    },
+    /// The record cannot be decoded. It counts as that of another cluster.
+    Unreadable,
+}
+
+/// The slice of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slice {
+    /// Whether the record was confirmed for it.
+    pub confirmation: Confirmation,
+    /// Whether another cluster uses the block as well.
+    pub is_conflicting: bool,
+    /// Whether it is marked as empty.
+    pub mark: Mark,
+}
+
+impl Slice {
+    /// A slice that was just created.
+    pub const NEW: Self = Self {
+        confirmation: Confirmation::Missing,
+        is_conflicting: false,
+        mark: Mark::None,
+    };
+
+    /// Whether addresses of the block may be allocated.
+    pub fn is_usable(self) -> bool {
+        self.confirmation == Confirmation::Written
+            && !self.is_conflicting
+            && self.mark == Mark::None
+    }
+}
+
+/// Whether the record of a slice was confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Confirmation {
+    /// It was not.
+    Missing,
+    /// This process has confirmed it since it read the slice in this version.
+    Received,
+    /// The slice says that it was.
+    Written,
+}
+
+/// The mark of an empty slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mark {
+    /// The slice has none.
+    None,
+    /// The slice is marked, and an address of it may still be allocated.
+    Recent,
+    /// The mark is so old that a list of the addresses in use decides.
+    Old,
+}
+
+/// The next write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    /// Nothing is to be done until the view changes.
+    Wait,
+    /// Create the record.
+    CreateRecord,
+    /// Write the record again, without the mark that it is being returned.
+    KeepRecord,
+    /// Write the record again: the registry confirms that this cluster has the block.
+    ConfirmRecord,
+    /// Mark the record as being returned.
+    MarkRecord,
+    /// Read the slice and the addresses in use, and delete the record if there are none. It is
+    /// deleted in the revision that it had before this read: another process may confirm it
+    /// meanwhile.
+    DeleteRecord,
+    /// Make another cluster that uses addresses of the block its holder.
+    HandOver,
+    /// Name this cluster in the record of another one.
+    Contend,
+    /// Remove the name of this cluster from the record of another one.
+    Withdraw,
+    /// Create the slice, not confirmed.
+    CreateSlice,
+    /// Write into the slice that the record is confirmed and that there is no conflict.
+    ConfirmSlice,
+    /// Write into the slice that another cluster uses the block.
+    MarkConflict,
+    /// Mark the slice as empty.
+    MarkEmpty,
+    /// Remove the mark of an empty slice.
+    ClearMark,
+    /// List the addresses in use, and delete the slice if none is in its block. A slice that was
+    /// never confirmed is deleted without the list.
+    DeleteSlice,
+}
+
+impl Step {
+    /// Whether the step is a request to the registry.
+    pub fn is_of_registry(self) -> bool {
+        match self {
+            Self::CreateRecord
+            | Self::KeepRecord
+            | Self::ConfirmRecord
+            | Self::MarkRecord
+            | Self::DeleteRecord
+            | Self::HandOver
+            | Self::Contend
+            | Self::Withdraw => true,
+            Self::Wait
+            | Self::CreateSlice
+            | Self::ConfirmSlice
+            | Self::MarkConflict
+            | Self::MarkEmpty
+            | Self::ClearMark
+            | Self::DeleteSlice => false,
+        }
+    }
+}
+
+impl View {
+    /// The next write for the block.
+    pub fn next(self) -> Step {
+        match (self.slice, self.record) {
+            (None, _) => self.without_slice(),
+            // The slice and the addresses in use stay as they are without the registry.
+            (Some(_), Record::Unknown) => Step::Wait,
+            (Some(slice), Record::Absent) => self.missing_record(slice),
+            (Some(slice), Record::Ours { is_returning, .. }) if is_returning => {
+                self.returning_record(slice)
+            }
+            (Some(slice), Record::Ours { is_contested, .. }) => {
+                self.own_record(slice, is_contested)
+            }
+            (Some(slice), Record::Theirs { .. } | Record::Unreadable) => self.other_record(slice),
+        }
+    }
+
+    /// Whether the cluster takes the block or keeps it.
+    fn is_wanted(self) -> bool {
+        self.is_used || self.is_needed
+    }
+
+    fn without_slice(self) -> Step {
+        match self.record {
+            Record::Unknown => Step::Wait,
+            Record::Absent if self.is_wanted() => Step::CreateRecord,
+            Record::Ours { .. } if self.is_wanted() => Step::CreateSlice,
+            Record::Ours {
+                is_contested: true, ..
+            } => Step::HandOver,
+            Record::Ours {
+                is_returning: false,
+                ..
+            } => Step::MarkRecord,
+            Record::Ours {
+                is_returning: true, ..
+            } => Step::DeleteRecord,
+            // The slice keeps the conflict, also while the registry is unavailable.
+            Record::Theirs { .. } | Record::Unreadable if self.is_used => Step::CreateSlice,
+            Record::Theirs { names_us: true } => Step::Withdraw,
+            Record::Absent | Record::Theirs { names_us: false } | Record::Unreadable => Step::Wait,
+        }
+    }
+
+    /// The registry has lost the record, or it was never created.
+    fn missing_record(self, slice: Slice) -> Step {
+        if slice.confirmation == Confirmation::Written || self.is_wanted() {
+            Step::CreateRecord
+        } else {
+            Step::DeleteSlice
+        }
+    }
+
+    /// A process has started to return the record, and then the slice was created again.
+    fn returning_record(self, slice: Slice) -> Step {
+        if slice.confirmation == Confirmation::Written || self.is_wanted() {
+            Step::KeepRecord
+        } else {
+            Step::DeleteSlice
+        }
+    }
+
+    fn own_record(self, slice: Slice, is_contested: bool) -> Step {
+        if slice.confirmation == Confirmation::Missing && !self.is_wanted() {
+            return Step::DeleteSlice;
+        }
+        if is_contested && !slice.is_conflicting {
+            return Step::MarkConflict;
+        }
+        if is_contested {
+            return self.drain(slice);
+        }
+        // Also a conflict ends with a confirmation: the record is ours in this moment.
+        let is_confirmed = slice.confirmation == Confirmation::Written && !slice.is_conflicting;
+        if !is_confirmed {
+            return match slice.confirmation {
+                Confirmation::Received => Step::ConfirmSlice,
+                _ if self.is_settled => Step::ConfirmRecord,
+                _ => Step::Wait,
+            };
+        }
+        if self.is_wanted() {
+            return match slice.mark {
+                Mark::None => Step::Wait,
+                Mark::Recent | Mark::Old => Step::ClearMark,
+            };
+        }
+        self.drain(slice)
+    }
+
+    /// The block has another holder than the slice says.
+    fn other_record(self, slice: Slice) -> Step {
+        // It was never usable.
+        if slice.confirmation == Confirmation::Missing && !self.is_used {
+            return Step::DeleteSlice;
+        }
+        if !slice.is_conflicting {
+            return Step::MarkConflict;
+        }
+        if self.is_used && self.record == (Record::Theirs { names_us: false }) {
+            return Step::Contend;
+        }
+        self.drain(slice)
+    }
+
+    /// Returns the slice when its block is no longer used.
+    fn drain(self, slice: Slice) -> Step {
+        match slice.mark {
+            _ if self.is_used => Step::Wait,
+            Mark::None => Step::MarkEmpty,
+            Mark::Recent => Step::Wait,
+            Mark::Old => Step::DeleteSlice,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! All records of a registry in memory.
+
+mod state;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use capi_ipam_api::NetworkRecord;
+use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_ip::Block;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use self::state::State;
+use crate::entry::Entry;
+use crate::key::Key;
+use crate::record::Record;
+
+/// All records of a registry: what a watch has reported, and the results of own writes. Of two states
+/// of a record the later one counts, in whichever order they arrive.
+///
+/// It is the handler of [`Backend::source`](crate::Backend::source). Results of own writes are added
+/// with [`Self::apply`] and [`Self::remove`]. While the registry is away, it has the last known state.
+#[derive(Debug, Default)]
+pub struct RecordCache {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+impl RecordCache {
+    /// Whether a first list was complete. Before, a record that is missing here may exist.
+    pub fn is_complete(&self) -> bool {
+        self.state.lock().is_complete()
+    }
+
+    /// Waits until something has changed since the last call returned. For one listener: each change
+    /// wakes one call.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// What exists under a name.
+    pub fn get(&self, key: &Key) -> Option<Arc<Entry>> {
+        self.state.lock().get(key)
+    }
+
+    /// What exists for a block of a network. It has a holder, also if it is not a record.
+    pub fn block(&self, network: &str, block: Block) -> Option<Arc<Entry>> {
+        self.get(&Key::Block {
+            network: network.into(),
+            block,
+        })
+    }
+
+    /// All blocks of a network, by address.
+    pub fn blocks(&self, network: &str) -> Vec<(Block, Arc<Entry>)> {
+        self.state.lock().blocks(network)
+    }
+
+    /// The addresses of a network that other clusters than the holders of their blocks use, by
+    /// address.
+    pub fn uses(&self, network: &str) -> Vec<(Block, Arc<Entry>)> {
+        self.state.lock().uses(network)
+    }
+
+    /// The record of a network; `None` if there is none or it cannot be read.
+    pub fn network(&self, name: &str) -> Option<NetworkRecord> {
+        let entry = self.get(&Key::Network { name: name.into() })?;
+        match entry.record() {
+            Some(Record::Network(record)) => Some(record.clone()),
+            _ => None,
+        }
+    }
+
+    /// What exists for networks, by name.
+    pub fn networks(&self) -> BTreeMap<Box<str>, Arc<Entry>> {
+        self.state.lock().networks()
+    }
+
+    /// What exists for clusters, by id.
+    pub fn clusters(&self) -> BTreeMap<Box<str>, Arc<Entry>> {
+        self.state.lock().clusters()
+    }
+
+    /// Everything that is not a record, by name, also under names that are not those of records.
+    pub fn problems(&self) -> Vec<Arc<Entry>> {
+        self.state.lock().problems()
+    }
+
+    /// Everything that exists, by name: a record or not.
+    pub fn entries(&self) -> Vec<Arc<Entry>> {
+        self.state.lock().entries()
+    }
+
+    /// The number of names under which something exists.
+    pub fn len(&self) -> usize {
+        self.state.lock().len()
+    }
+
+    /// Whether nothing exists.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Records the result of an own write or read, unless a later state is known.
+    pub fn apply(&self, entry: &Entry) {
+        let changes = self.state.lock().apply(entry, Instant::now());
+        self.notify(changes);
+    }
+
+    /// Records that a record in this version was deleted by an own write, unless a later state is
+    /// known.
+    pub fn remove(&self, held: &Entry) {
+        let changes = self.state.lock().remove(held, Instant::now());
+        self.notify(changes);
+    }
+
+    fn notify(&self, changes: bool) {
+        if changes {
+            self.changed.notify_one();
+        }
+    }
+}
+
+impl EventHandler<Entry> for RecordCache {
+    fn init(&self) {
+        self.state.lock().begin_list();
+    }
+
+    fn init_done(&self) {
+        self.state.lock().end_list(Instant::now());
+        // Also that the list is complete is a change.
+        self.notify(true);
+    }
+
+    fn apply(&self, object: &Entry) {
+        Self::apply(self, object);
+    }
+
+    fn delete(&self, object: &Entry) {
+        self.remove(object);
+    }
+
+    fn restored(&self) {
+        self.state.lock().restored();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! Which of two states of a record counts, and what a list removes.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use capi_ipam_controller::expiring_map::ExpiringMap;
+use capi_ipam_ip::Block;
+
+use crate::entry::{Entry, Version};
+use crate::key::Key;
+
+/// How long a deletion is remembered: longer than the answer to a write can be late.
+const DELETION_TTL: Duration = Duration::from_mins(2);
+
+/// A name of a registry. Those of a kind and a network stand beside each other.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Name {
+    Key(Key),
+    /// A name that is not that of a record.
+    Other(Box<str>),
+}
+
+impl Name {
+    fn of(text: &str) -> Self {
+        Key::parse(text).map_or_else(|| Self::Other(text.into()), Self::Key)
+    }
+}
+
+/// What exists under a name.
+#[derive(Debug)]
+struct Known {
+    entry: Arc<Entry>,
+    /// The number of the list during or after which it was seen last.
+    list: u64,
+    /// The number of restores before which it was seen last.
+    epoch: u64,
+}
+
+/// The records, and what decides which state of them counts.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    known: BTreeMap<Name, Known>,
+    /// The versions in which records were deleted.
+    deleted: ExpiringMap<String, Version>,
+    /// The number of lists that have begun.
+    list: u64,
+    is_complete: bool,
+    /// The number of restores.
+    epoch: u64,
+}
+
+impl State {
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    pub(super) fn get(&self, key: &Key) -> Option<Arc<Entry>> {
+        let known = self.known.get(&Name::Key(key.clone()))?;
+        Some(Arc::clone(&known.entry))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub(super) fn blocks(&self, network: &str) -> Vec<(Block, Arc<Entry>)> {
+        let first = Key::Block {
+            network: network.into(),
+            block: first_block(),
+        };
+        self.from(first)
+            .map_while(|(key, entry)| match key {
+                Key::Block { network: of, block } if **of == *network => Some((*block, entry)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub(super) fn uses(&self, network: &str) -> Vec<(Block, Arc<Entry>)> {
+        let first = Key::Use {
+            network: network.into(),
+            block: first_block(),
+        };
+        self.from(first)
+            .map_while(|(key, entry)| match key {
+                Key::Use { network: of, block } if **of == *network => Some((*block, entry)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub(super) fn networks(&self) -> BTreeMap<Box<str>, Arc<Entry>> {
+        self.from(Key::Network { name: "".into() })
+            .map_while(|(key, entry)| match key {
+                Key::Network { name } => Some((name.clone(), entry)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub(super) fn clusters(&self) -> BTreeMap<Box<str>, Arc<Entry>> {
+        self.from(Key::Cluster { id: "".into() })
+            .map_while(|(key, entry)| match key {
+                Key::Cluster { id } => Some((id.clone(), entry)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub(super) fn entries(&self) -> Vec<Arc<Entry>> {
+        let all = self.known.values();
+        all.map(|known| Arc::clone(&known.entry)).collect()
+    }
+
+    pub(super) fn problems(&self) -> Vec<Arc<Entry>> {
+        let all = self.known.values().map(|known| &known.entry);
+        all.filter(|entry| entry.value.is_err()).cloned().collect()
+    }
+
+    /// All records whose keys are not before this one, in order.
+    fn from(&self, first: Key) -> impl Iterator<Item = (&Key, Arc<Entry>)> {
+        self.known
+            .range(Name::Key(first)..)
+            .map_while(|(name, known)| match name {
+                Name::Key(key) => Some((key, Arc::clone(&known.entry))),
+                Name::Other(_) => None,
+            })
+    }
+
+    /// Records a state. Returns whether anything has changed.
+    pub(super) fn apply(&mut self, entry: &Entry, now: Instant) -> bool {
+        if entry.is_deleted() {
+            return self.remove(entry, now);
+        }
+        if self.was_deleted(entry, now) {
+            return false;
+        }
+        let (list, epoch) = (self.list, self.epoch);
+        let name = Name::of(&entry.key);
+        if let Some(known) = self.known.get_mut(&name) {
+            known.list = list;
+            let is_current = known.epoch == epoch;
+            if is_current && entry.version.is_older_than(&known.entry.version) {
+                return false;
+            }
+            known.epoch = epoch;
+            let is_change = *known.entry != *entry;
+            if is_change {
+                known.entry = Arc::new(entry.clone());
+            }
+            return is_change;
+        }
+        let entry = Arc::new(entry.clone());
+        let known = Known { entry, list, epoch };
+        self.known.insert(name, known);
+        true
+    }
+
+    /// Whether the record was deleted in this version or a later one.
+    fn was_deleted(&self, entry: &Entry, now: Instant) -> bool {
+        let deleted = self.deleted.get(entry.key.as_str(), now);
+        deleted.is_some_and(|version| {
+            entry.version == *version || entry.version.is_older_than(version)
+        })
+    }
+
+    /// Records a deletion. Returns whether anything has changed.
+    pub(super) fn remove(&mut self, deleted: &Entry, now: Instant) -> bool {
+        let name = Name::of(&deleted.key);
+        let is_later = |known: &Known| {
+            known.epoch == self.epoch && deleted.version.is_older_than(&known.entry.version)
+        };
+        if self.known.get(&name).is_some_and(is_later) {
+            return false;
+        }
+        self.remember_deletion(deleted, now);
+        self.known.remove(&name).is_some()
+    }
+
+    /// Remembers that a record was deleted in this version, unless a later deletion is known.
+    fn remember_deletion(&mut self, deleted: &Entry, now: Instant) {
+        let Entry { key, version, .. } = deleted;
+        let known = self.deleted.get(key.as_str(), now);
+        if known.is_some_and(|known| version.is_older_than(known)) {
+            return;
+        }
+        self.deleted
+            .insert(key.clone(), version.clone(), DELETION_TTL, now);
+    }
+
+    pub(super) fn begin_list(&mut self) {
+        self.list = self.list.wrapping_add(1);
+    }
+
+    /// Removes what the list did not contain, and what was not seen otherwise since it began.
+    pub(super) fn end_list(&mut self, now: Instant) {
+        let list = self.list;
+        let unlisted = self.known.extract_if(.., |_, known| known.list != list);
+        let unlisted: Vec<_> = unlisted.map(|(_, known)| known.entry).collect();
+        for entry in unlisted {
+            self.remember_deletion(&entry, now);
+        }
+        self.is_complete = true;
+    }
+
+    /// Any state counts from now on.
+    pub(super) fn restored(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.deleted = ExpiringMap::default();
+    }
+}
+
+/// The block that is before all others.
+fn first_block() -> Block {
+    Block::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)
+}

@@ -1,0 +1,195 @@
+use futures::FutureExt;
+use proptest::prelude::*;
+
+use super::*;
+use crate::entry::Version;
+use crate::record::Problem;
+
+/// A version in the bucket that the watch shows.
+fn at(revision: u64) -> Version {
+    Version::Bucket {
+        incarnation: Some("1".into()),
+        revision,
+    }
+}
+
+fn entry(key: &str, version: Version, cluster: &str) -> Entry {
+    let json = match Key::parse(key) {
+        Some(Key::Block { network, block }) => format!(
+            r#"{{"network": "{network}", "block": "{}", "cluster": "{cluster}"}}"#,
+            crate::cidr(block)
+        ),
+        _ => format!(r#"{{"cluster": "{cluster}", "process": "a"}}"#),
+    };
+    Entry {
+        key: key.to_owned(),
+        version,
+        value: crate::decode(key, &json),
+    }
+}
+
+fn deleted(key: &str, version: Version) -> Entry {
+    Entry {
+        key: key.to_owned(),
+        version,
+        value: Err(Problem::Deleted),
+    }
+}
+
+fn holder(cache: &RecordCache, key: &str) -> Option<String> {
+    let entry = cache.get(&Key::parse(key).unwrap())?;
+    match entry.record()? {
+        Record::Block(record) => Some(record.cluster.clone()),
+        _ => None,
+    }
+}
+
+const BLOCK: &str = "block.lab.10.0.0.0-26";
+
+#[test]
+fn later_version_counts_in_any_order() {
+    let cache = RecordCache::default();
+    cache.apply(&entry(BLOCK, at(7), "west"));
+    cache.apply(&entry(BLOCK, at(6), "east"));
+    assert_eq!(holder(&cache, BLOCK).as_deref(), Some("west"));
+    // The answer to an own write does not say in which bucket it was.
+    let own = Version::Bucket {
+        incarnation: None,
+        revision: 8,
+    };
+    cache.apply(&entry(BLOCK, own, "north"));
+    assert_eq!(holder(&cache, BLOCK).as_deref(), Some("north"));
+    cache.apply(&entry(BLOCK, at(7), "west"));
+    assert_eq!(holder(&cache, BLOCK).as_deref(), Some("north"));
+}
+
+#[test]
+fn late_answer_does_not_bring_a_deleted_record_back() {
+    let cache = RecordCache::default();
+    cache.remove(&deleted(BLOCK, at(8)));
+    cache.apply(&entry(BLOCK, at(7), "west"));
+    assert_eq!(holder(&cache, BLOCK), None);
+    cache.apply(&entry(BLOCK, at(9), "east"));
+    cache.remove(&deleted(BLOCK, at(8)));
+    assert_eq!(holder(&cache, BLOCK).as_deref(), Some("east"));
+}
+
+#[test]
+fn list_removes_what_it_does_not_contain() {
+    let cache = RecordCache::default();
+    assert!(!cache.is_complete());
+    let other = "block.lab.10.0.0.64-26";
+    cache.apply(&entry(BLOCK, at(1), "west"));
+    cache.init();
+    cache.apply(&entry(other, at(2), "west"));
+    cache.init_done();
+    assert!(cache.is_complete());
+    assert_eq!(cache.blocks("lab").len(), 1);
+    // A record that is written during a list stays.
+    cache.init();
+    cache.apply(&entry(BLOCK, at(3), "west"));
+    cache.apply(&entry(other, at(2), "west"));
+    cache.init_done();
+    assert_eq!(cache.blocks("lab").len(), 2);
+}
+
+#[test]
+fn restored_registry_shows_earlier_versions() {
+    let cache = RecordCache::default();
+    cache.apply(&entry(BLOCK, at(100), "west"));
+    cache.remove(&deleted("cluster.west", at(99)));
+    cache.restored();
+    cache.apply(&entry(BLOCK, at(7), "east"));
+    cache.apply(&entry("cluster.west", at(6), "west"));
+    assert_eq!(holder(&cache, BLOCK).as_deref(), Some("east"));
+    assert_eq!(cache.clusters().len(), 1);
+}
+
+#[test]
+fn entries_are_found_by_kind_and_network() {
+    let cache = RecordCache::default();
+    for key in [
+        "block.lab.fd00-0000-0000-0000-0000-0000-0000-0000-64",
+        "block.lab.10.0.0.64-26",
+        BLOCK,
+        "block.lab.a.10.0.0.0-26",
+        "block.la.10.0.0.0-26",
+        "use.lab.10.0.0.7-32",
+        "cluster.west",
+        "network.lab",
+        "garbage",
+    ] {
+        cache.apply(&entry(key, at(1), "west"));
+    }
+    let blocks = cache.blocks("lab");
+    let names: Vec<_> = blocks
+        .iter()
+        .map(|(block, _)| crate::cidr(*block))
+        .collect();
+    assert_eq!(names, ["10.0.0.0/26", "10.0.0.64/26", "fd00::/64"]);
+    assert_eq!(cache.uses("lab").len(), 1);
+    assert_eq!(
+        cache
+            .clusters()
+            .keys()
+            .map(AsRef::as_ref)
+            .collect::<Vec<_>>(),
+        ["west"]
+    );
+    assert_eq!(cache.networks().len(), 1);
+    assert_eq!(cache.network("lab"), None, "it cannot be decoded");
+    // The use and the network are no records here.
+    assert_eq!(cache.problems().len(), 3);
+    assert!(
+        cache
+            .block("lab", Block::new("10.0.0.0".parse().unwrap(), 26))
+            .is_some()
+    );
+    assert_eq!(cache.len(), 9);
+}
+
+#[test]
+fn each_change_wakes_the_listener() {
+    let cache = RecordCache::default();
+    assert!(cache.changed().now_or_never().is_none());
+    cache.apply(&entry(BLOCK, at(1), "west"));
+    assert!(cache.changed().now_or_never().is_some());
+    cache.apply(&entry(BLOCK, at(1), "west"));
+    assert!(cache.changed().now_or_never().is_none());
+    cache.remove(&deleted(BLOCK, at(2)));
+    assert!(cache.changed().now_or_never().is_some());
+}
+
+proptest! {
+    /// Whatever the order in which states of one bucket arrive, the last one counts.
+    #[test]
+    fn order_of_arrival_does_not_matter(
+        states in proptest::collection::vec(any::<bool>(), 1..8),
+        order in any::<prop::sample::Index>(),
+        repetitions in proptest::collection::vec(any::<prop::sample::Index>(), 0..8),
+    ) {
+        let at_revision = |index: usize, exists: bool| {
+            let version = at(index as u64 + 1);
+            if exists {
+                entry(BLOCK, version, &format!("c{index}"))
+            } else {
+                deleted(BLOCK, version)
+            }
+        };
+        let mut all: Vec<_> = states.iter().enumerate().map(|(index, exists)| at_revision(index, *exists)).collect();
+        let last = all.last().cloned().unwrap();
+        for index in repetitions {
+            let copy = index.get(&all).clone();
+            all.push(copy);
+        }
+        let start = order.index(all.len());
+        all.rotate_left(start);
+        let cache = RecordCache::default();
+        for state in &all {
+            cache.apply(state);
+        }
+        let found = cache.get(&Key::parse(BLOCK).unwrap());
+        let expected = (!last.is_deleted()).then_some(&last);
+        prop_assert_eq!(found.as_deref(), expected);
+    }
+}

@@ -1,0 +1,353 @@
+//! Records as JSON, and whether a record belongs under its name.
+
+use capi_ipam_api::{BlockRecord, ClusterRecord, MAX_CONTENDERS, NetworkRecord, UseRecord};
+use capi_ipam_ip::Block;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::de::DeserializeOwned;
+
+use crate::key::Key;
+
+pub use capi_ipam_api::IPBlockSpec as Record;
+
+/// The maximum size of a record of a network as JSON, in bytes. Servers of NATS accept messages of
+/// 1 MiB by default, etcd requests of 1.5 MiB.
+const MAX_NETWORK_SIZE: usize = 512 * 1024;
+
+/// The maximum size of any other record as JSON, in bytes.
+const MAX_SIZE: usize = 8 * 1024;
+
+/// Why what stands under a name is not a record of a registry. It exists all the same: a block with
+/// such a record has a holder.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The record was deleted.
+    #[error("it was deleted")]
+    Deleted,
+    /// The name is not that of a record.
+    #[error("its name is not that of a record")]
+    Name,
+    /// The record is larger than any that this program writes.
+    #[error("it has {size} bytes, at most {max} are read")]
+    TooLarge {
+        /// Its size as JSON, in bytes.
+        size: usize,
+        /// The maximum size.
+        max: usize,
+    },
+    /// The record cannot be decoded.
+    #[error("it cannot be decoded: {0}")]
+    Undecodable(String),
+    /// The record is about something else than its name says.
+    #[error("its {field} is {found:?} and does not match its name")]
+    Mismatch {
+        /// The field of the record.
+        field: &'static str,
+        /// The value of the field.
+        found: String,
+    },
+    /// A list of the record is longer than allowed.
+    #[error("it has {found} contenders, at most {MAX_CONTENDERS} are allowed")]
+    Contenders {
+        /// The number of entries.
+        found: usize,
+    },
+}
+
+/// Decodes a record as a key-value store has it: the JSON of the inner struct, whose type the name
+/// decides.
+///
+/// # Errors
+/// When it is not a record of that name.
+pub fn decode(name: &str, json: &str) -> Result<Record, Problem> {
+    let key = Key::parse(name).ok_or(Problem::Name)?;
+    let (size, max) = (json.len(), max_size(&key));
+    if size > max {
+        return Err(Problem::TooLarge { size, max });
+    }
+    let record = match key {
+        Key::Block { .. } => Record::Block(parse(json)?),
+        Key::Cluster { .. } => Record::Cluster(parse(json)?),
+        Key::Network { .. } => Record::Network(parse(json)?),
+        Key::Use { .. } => Record::Use(parse(json)?),
+    };
+    check(&key, &record)?;
+    Ok(record)
+}
+
+/// Encodes a record as [`decode`] reads it.
+///
+/// # Errors
+/// When the record cannot be written as JSON.
+pub fn encode(record: &Record) -> Result<String, serde_json::Error> {
+    match record {
+        Record::Block(inner) => serde_json::to_string(inner),
+        Record::Cluster(inner) => serde_json::to_string(inner),
+        Record::Network(inner) => serde_json::to_string(inner),
+        Record::Use(inner) => serde_json::to_string(inner),
+    }
+}
+
+/// Checks that a record of a store that limits their sizes is about its name.
+pub(crate) fn matches_name(name: &str, record: &Record) -> Result<(), Problem> {
+    let key = Key::parse(name).ok_or(Problem::Name)?;
+    check(&key, record)
+}
+
+/// Checks that a record may be written under a name.
+///
+/// # Errors
+/// When the name is not that of a record, the record is about something else, or is too large.
+pub fn validate(name: &str, record: &Record) -> Result<(), Problem> {
+    let key = Key::parse(name).ok_or(Problem::Name)?;
+    check(&key, record)?;
+    let json = encode(record).map_err(|error| Problem::Undecodable(error.to_string()))?;
+    let (size, max) = (json.len(), max_size(&key));
+    if size > max {
+        return Err(Problem::TooLarge { size, max });
+    }
+    Ok(())
+}
+
+fn max_size(key: &Key) -> usize {
+    match key {
+        Key::Network { .. } => MAX_NETWORK_SIZE,
+        Key::Block { .. } | Key::Cluster { .. } | Key::Use { .. } => MAX_SIZE,
+    }
+}
+
+fn parse<T: DeserializeOwned>(json: &str) -> Result<T, Problem> {
+    serde_json::from_str(json).map_err(|error| Problem::Undecodable(error.to_string()))
+}
+
+/// Checks that a record is about its key.
+fn check(key: &Key, record: &Record) -> Result<(), Problem> {
+    match (key, record) {
+        (Key::Block { network, block }, Record::Block(record)) => {
+            check_block(network, *block, record)
+        }
+        (Key::Cluster { id }, Record::Cluster(ClusterRecord { cluster, .. })) => {
+            same("cluster", cluster, id)
+        }
+        (Key::Network { name }, Record::Network(NetworkRecord { network, .. })) => {
+            same("network", network, name)
+        }
+        (Key::Use { network, block }, Record::Use(record)) => {
+            let UseRecord {
+                network: found,
+                block: text,
+                ..
+            } = record;
+            same("network", found, network)?;
+            same("block", text, &cidr(*block))
+        }
+        _ => Err(Problem::Mismatch {
+            field: "kind",
+            found: kind(record).to_owned(),
+        }),
+    }
+}
+
+fn check_block(network: &str, block: Block, record: &BlockRecord) -> Result<(), Problem> {
+    same("network", &record.network, network)?;
+    same("block", &record.block, &cidr(block))?;
+    let found = record.contenders.len();
+    if found > MAX_CONTENDERS {
+        return Err(Problem::Contenders { found });
+    }
+    Ok(())
+}
+
+fn same(field: &'static str, found: &str, expected: &str) -> Result<(), Problem> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Problem::Mismatch {
+        field,
+        found: found.to_owned(),
+    })
+}
+
+/// A block as records have it: in CIDR notation, a single address too.
+///
+/// ```
+/// use capi_ipam_ip::Block;
+///
+/// let block = Block::new("10.8.0.70".parse().unwrap(), 32);
+/// assert_eq!(capi_ipam_registry::cidr(block), "10.8.0.70/32");
+/// ```
+pub fn cidr(block: Block) -> String {
+    format!("{}/{}", block.base(), block.length())
+}
+
+/// Makes the first of the clusters that use addresses of a block its holder: the block is not free
+/// when its holder returns it. Returns false, and changes nothing, if no other cluster uses it.
+pub fn hand_over(record: &mut BlockRecord, now: Time) -> bool {
+    if record.contenders.is_empty() {
+        return false;
+    }
+    record.cluster = record.contenders.remove(0);
+    record.since = Some(now);
+    record.empty_since = None;
+    record.used = None;
+    true
+}
+
+/// What a record is about.
+fn kind(record: &Record) -> &'static str {
+    match record {
+        Record::Block(_) => "block",
+        Record::Cluster(_) => "cluster",
+        Record::Network(_) => "network",
+        Record::Use(_) => "use",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const NAME: &str = "block.lab.10.8.0.64-26";
+
+    fn block(change: &serde_json::Value) -> String {
+        let mut record = json!({"network": "lab", "block": "10.8.0.64/26", "cluster": "west"});
+        let fields = record.as_object_mut().unwrap();
+        fields.extend(change.as_object().unwrap().clone());
+        record.to_string()
+    }
+
+    #[test]
+    fn encoded_records_are_decoded() {
+        let records = [
+            (
+                NAME,
+                Record::Block(BlockRecord {
+                    network: "lab".to_owned(),
+                    block: "10.8.0.64/26".to_owned(),
+                    cluster: "west".to_owned(),
+                    used: Some(7),
+                    ..BlockRecord::default()
+                }),
+            ),
+            (
+                "cluster.west",
+                Record::Cluster(ClusterRecord {
+                    cluster: "west".to_owned(),
+                    blocks: 3,
+                    ..ClusterRecord::default()
+                }),
+            ),
+            (
+                "network.lab",
+                Record::Network(NetworkRecord {
+                    network: "lab".to_owned(),
+                    size: 64,
+                    size_of: "west".to_owned(),
+                    excluded: [("west".to_owned(), vec!["10.8.0.1".to_owned()])].into(),
+                }),
+            ),
+            (
+                "use.lab.fd00-0000-0000-0000-0000-0000-0000-0001-128",
+                Record::Use(UseRecord {
+                    network: "lab".to_owned(),
+                    block: "fd00::1/128".to_owned(),
+                    cluster: "west".to_owned(),
+                }),
+            ),
+        ];
+        for (name, record) in records {
+            assert_eq!(validate(name, &record), Ok(()), "{name}");
+            assert_eq!(
+                decode(name, &encode(&record).unwrap()),
+                Ok(record),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn block_is_handed_over_to_the_first_contender() {
+        let now: Time = serde_json::from_value(json!("2026-01-01T12:00:00Z")).unwrap();
+        let mut record = BlockRecord {
+            cluster: "west".to_owned(),
+            used: Some(7),
+            empty_since: Some(now.clone()),
+            ..BlockRecord::default()
+        };
+        let unchanged = record.clone();
+        assert!(!hand_over(&mut record, now.clone()));
+        assert_eq!(record, unchanged);
+        record.contenders = vec!["east".to_owned(), "north".to_owned()];
+        assert!(hand_over(&mut record, now.clone()));
+        let expected = BlockRecord {
+            cluster: "east".to_owned(),
+            contenders: vec!["north".to_owned()],
+            since: Some(now),
+            ..BlockRecord::default()
+        };
+        assert_eq!(record, expected);
+    }
+
+    #[test]
+    fn fields_of_a_later_version_are_ignored() {
+        assert!(decode(NAME, &block(&json!({"later": {"a": 1}}))).is_ok());
+    }
+
+    #[test]
+    fn record_that_does_not_match_its_name_is_a_problem() {
+        let cases = [
+            (json!({"network": "other"}), "network"),
+            (json!({"block": "10.8.0.128/26"}), "block"),
+            (json!({"block": "10.8.0.64/27"}), "block"),
+            (json!({"block": "10.8.0.65/26"}), "block"),
+        ];
+        for (change, expected) in cases {
+            let problem = decode(NAME, &block(&change)).unwrap_err();
+            let is_named =
+                matches!(&problem, Problem::Mismatch { field, .. } if *field == expected);
+            assert!(is_named, "{problem}");
+        }
+        let other = Record::Cluster(ClusterRecord::default());
+        assert!(validate(NAME, &other).is_err());
+        assert!(decode("cluster.west", r#"{"cluster": "east", "process": ""}"#).is_err());
+        assert!(
+            decode(
+                "network.lab",
+                r#"{"network": "x", "size": 1, "sizeOf": "a"}"#
+            )
+            .is_err()
+        );
+        assert_eq!(decode("something", "{}"), Err(Problem::Name));
+    }
+
+    #[test]
+    fn bad_text_is_a_problem() {
+        for text in ["", "{", "[]", "null", "{}", "\u{0}"] {
+            let problem = decode(NAME, text).unwrap_err();
+            assert!(matches!(problem, Problem::Undecodable(_)), "{problem}");
+        }
+        let times = block(&json!({"since": "yesterday"}));
+        assert!(matches!(decode(NAME, &times), Err(Problem::Undecodable(_))));
+        let large = block(&json!({"later": "x".repeat(MAX_SIZE)}));
+        assert!(matches!(
+            decode(NAME, &large),
+            Err(Problem::TooLarge { .. })
+        ));
+        let many = block(&json!({"contenders": vec!["a"; MAX_CONTENDERS + 1]}));
+        assert_eq!(decode(NAME, &many), Err(Problem::Contenders { found: 9 }));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_record_or_a_problem(
+            name in "(block|use|cluster|network)[.]lab([.]10[.]0[.]0[.]0-8)?",
+            text in "[\\[\\]{}\":,a-z0-9]{0,40}",
+        ) {
+            if let Ok(record) = decode(&name, &text) {
+                prop_assert_eq!(validate(&name, &record), Ok(()));
+            }
+        }
+    }
+}

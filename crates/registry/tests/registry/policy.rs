@@ -1,0 +1,252 @@
+//! What a management cluster may write at the API server of a registry.
+
+use std::collections::BTreeMap;
+
+use capi_ipam_controller::client::error_chain;
+use capi_ipam_registry::{
+    Backend, BlockRecord, ClusterRecord, Created, Entry, Key, NetworkRecord, Record, Registry,
+    RegistryError, UseRecord,
+};
+use capi_ipam_testing::wait::eventually;
+
+use crate::hub::{self, World};
+use crate::support::{World as _, assert_one_line, block_key, block_record, create};
+
+/// The registry as the administrator and as two management clusters use it.
+struct Hub {
+    world: World,
+    west: Registry,
+    east: Registry,
+}
+
+impl Hub {
+    async fn start() -> Self {
+        let world = World::start().await;
+        let west = account(&world, "west").await;
+        let east = account(&world, "east").await;
+        let hub = Self { world, west, east };
+        hub.wait_for_policy().await;
+        hub
+    }
+
+    /// The API server applies a policy some time after its creation.
+    async fn wait_for_policy(&self) {
+        let (key, record) = (block_key(999), block_record(&block_key(999), "north"));
+        eventually("the policy is applied", || async {
+            match self.west.create(&key, &record).await {
+                Err(RegistryError::Forbidden { .. }) => Some(()),
+                Ok(Created::Ours(entry)) => {
+                    let administrator = self.world.open().await.ok()?;
+                    let _ = administrator.delete(&entry).await;
+                    None
+                }
+                _ => None,
+            }
+        })
+        .await;
+    }
+}
+
+/// The registry as a management cluster uses it.
+async fn account(world: &World, id: &str) -> Registry {
+    let namespace = "capi-ipam-registry";
+    world
+        .plane
+        .kubectl(&["create", "serviceaccount", id, "--namespace", namespace]);
+    let kubeconfig = world.plane.kubeconfig_of_account(namespace, id);
+    let opened = hub::open_with(&kubeconfig).await;
+    opened.unwrap_or_else(|error| panic!("{}", error_chain(&error)))
+}
+
+fn assert_denied<T: std::fmt::Debug>(result: Result<T, RegistryError>, why: &str) {
+    let error = result.expect_err(why);
+    assert!(
+        matches!(error, RegistryError::Forbidden { .. }),
+        "{why}: {error:?}"
+    );
+    assert_one_line(&error_chain(&error));
+}
+
+/// The record of a block that a change has been applied to.
+fn changed(entry: &Entry, change: impl FnOnce(&mut BlockRecord)) -> Record {
+    let Some(Record::Block(record)) = entry.record() else {
+        panic!("{entry:?}")
+    };
+    let mut record = record.clone();
+    change(&mut record);
+    Record::Block(record)
+}
+
+async fn current(registry: &Registry, key: &str) -> Entry {
+    let read = registry.read(key).await.expect("it answers");
+    read.expect("it exists")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cluster_writes_only_blocks_of_its_own_id() {
+    let hub = Hub::start().await;
+    let (west, east, key) = (&hub.west, &hub.east, block_key(1));
+    assert_denied(
+        west.create(&key, &block_record(&key, "east")).await,
+        "other id",
+    );
+    let held = create(west, &key, "west").await;
+    let used = changed(&held, |record| record.used = Some(3));
+    let held = west.update(&held, &used).await.expect("it is its own");
+    assert_denied(
+        west.update(&held, &block_record(&key, "east")).await,
+        "handed over",
+    );
+    assert_denied(
+        east.update(&held, &block_record(&key, "east")).await,
+        "taken away",
+    );
+    assert_denied(east.delete(&held).await, "deleted by another one");
+    for change in [
+        (|record: &mut BlockRecord| record.used = None) as fn(&mut BlockRecord),
+        |record| record.since = None,
+        |record| record.empty_since = serde_json::from_str("\"2026-01-01T12:00:00Z\"").ok(),
+        |record| record.contenders = vec!["north".to_owned()],
+    ] {
+        assert_denied(
+            east.update(&held, &changed(&held, change)).await,
+            "another field",
+        );
+    }
+    // A contender adds itself, and removes itself, and nobody else.
+    let with_east = changed(&held, |record| record.contenders = vec!["east".to_owned()]);
+    let held = east.update(&held, &with_east).await.expect("its own id");
+    let both = changed(&held, |record| {
+        record.contenders = vec!["east".to_owned(), "north".to_owned()];
+    });
+    let held = west
+        .update(&held, &both)
+        .await
+        .expect("it is its own block");
+    let without = changed(&held, |record| record.contenders = vec!["east".to_owned()]);
+    assert_denied(east.update(&held, &without).await, "another contender");
+    let left = changed(&held, |record| record.contenders = vec!["north".to_owned()]);
+    let held = east.update(&held, &left).await.expect("its own id");
+
+    // The holder hands its block over to a contender, and nobody else does.
+    let to_east = changed(&held, |record| record.cluster = "east".to_owned());
+    assert_denied(west.update(&held, &to_east).await, "not a contender");
+    let held = east.update(&held, &both).await.expect("its own id");
+    let to_east = changed(&held, |record| {
+        record.cluster = "east".to_owned();
+        record.contenders = vec!["north".to_owned()];
+    });
+    assert_denied(east.update(&held, &to_east).await, "taken");
+    let held = west.update(&held, &to_east).await.expect("handed over");
+    assert_denied(west.delete(&held).await, "a block of another cluster");
+    east.delete(&held).await.expect("it is its own");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cluster_writes_only_its_own_entry_of_a_network() {
+    let hub = Hub::start().await;
+    let (west, east, key) = (&hub.west, &hub.east, "network.lab");
+    let network = |size_of: &str, excluded: &[(&str, &str)]| {
+        let entry = |(id, entry): &(&str, &str)| ((*id).to_owned(), vec![(*entry).to_owned()]);
+        Record::Network(NetworkRecord {
+            network: "lab".to_owned(),
+            size: 64,
+            size_of: size_of.to_owned(),
+            excluded: excluded.iter().map(entry).collect::<BTreeMap<_, _>>(),
+        })
+    };
+    assert_denied(
+        west.create(key, &network("east", &[])).await,
+        "size of another one",
+    );
+    let foreign = network("west", &[("east", "10.0.0.1")]);
+    assert_denied(west.create(key, &foreign).await, "entry of another one");
+    let created = west
+        .create(key, &network("west", &[("west", "10.0.0.1")]))
+        .await;
+    assert!(matches!(created, Ok(Created::Ours(_))), "{created:?}");
+    let held = current(west, key).await;
+    let both = network("west", &[("west", "10.0.0.1"), ("east", "10.0.0.2")]);
+    let held = east.update(&held, &both).await.expect("its own entry");
+    let denied = [
+        network("west", &[("east", "10.0.0.2")]),
+        network("west", &[("west", "10.0.0.3"), ("east", "10.0.0.2")]),
+        network("west", &[("west", "10.0.0.1"), ("north", "10.0.0.2")]),
+        network("east", &[("west", "10.0.0.1"), ("east", "10.0.0.2")]),
+    ];
+    for record in denied {
+        assert_denied(east.update(&held, &record).await, "another entry");
+    }
+    assert_denied(west.delete(&held).await, "a network is shared");
+    let own = network("west", &[("west", "10.0.0.1")]);
+    east.update(&held, &own).await.expect("its own entry");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cluster_writes_only_its_own_records_of_other_kinds() {
+    let hub = Hub::start().await;
+    let (west, east) = (&hub.west, &hub.east);
+    let cluster = |id: &str| {
+        Record::Cluster(ClusterRecord {
+            cluster: id.to_owned(),
+            process: "a".to_owned(),
+            ..ClusterRecord::default()
+        })
+    };
+    assert_denied(
+        west.create("cluster.east", &cluster("east")).await,
+        "another one",
+    );
+    let created = west.create("cluster.west", &cluster("west")).await;
+    assert!(matches!(created, Ok(Created::Ours(_))), "{created:?}");
+    let held = current(west, "cluster.west").await;
+    assert_denied(east.update(&held, &cluster("west")).await, "another one");
+    assert_denied(east.delete(&held).await, "another one");
+    let in_use = |id: &str| {
+        Record::Use(UseRecord {
+            network: "lab".to_owned(),
+            block: "10.0.0.7/32".to_owned(),
+            cluster: id.to_owned(),
+        })
+    };
+    let key = "use.lab.10.0.0.7-32";
+    assert!(Key::parse(key).is_some());
+    assert_denied(west.create(key, &in_use("east")).await, "another one");
+    let created = west.create(key, &in_use("west")).await;
+    assert!(matches!(created, Ok(Created::Ours(_))), "{created:?}");
+    let held = current(west, key).await;
+    assert_denied(east.update(&held, &in_use("east")).await, "another one");
+    assert_denied(east.delete(&held).await, "another one");
+    west.delete(&held).await.expect("it is its own");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn role_allows_ip_blocks_only() {
+    let hub = Hub::start().await;
+    let kubeconfig = hub
+        .world
+        .plane
+        .kubeconfig_of_account("capi-ipam-registry", "west");
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    let can = |verb: &str, kind: &str| {
+        let arguments = [&kubeconfig, "auth", "can-i", verb, kind, "--all-namespaces"];
+        hub.world.plane.try_kubectl(&arguments).is_ok()
+    };
+    for verb in ["get", "list", "watch", "create", "update", "delete"] {
+        assert!(can(verb, "ipblocks.ipam.cluster.x-k8s.io"), "{verb}");
+    }
+    for (verb, kind) in [
+        ("patch", "ipblocks.ipam.cluster.x-k8s.io"),
+        ("deletecollection", "ipblocks.ipam.cluster.x-k8s.io"),
+        ("get", "secrets"),
+        ("list", "ipaddressclaims.ipam.cluster.x-k8s.io"),
+        ("create", "ipaddresses.ipam.cluster.x-k8s.io"),
+        (
+            "get",
+            "validatingadmissionpolicies.admissionregistration.k8s.io",
+        ),
+        ("create", "serviceaccounts"),
+    ] {
+        assert!(!can(verb, kind), "{verb} {kind}");
+    }
+}

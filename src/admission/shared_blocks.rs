@@ -1,0 +1,77 @@
+//! Warnings about networks that share blocks with other management clusters, and about their pools.
+
+use capi_ipam_api::{IPNetwork, Pool, PoolSpec, Scope};
+use capi_ipam_ip::UsableBlocks;
+
+use super::view::View;
+
+/// Returns the warnings about a write of a network. `old` is the network before the write.
+pub(super) fn of_network(
+    network: &IPNetwork,
+    old: Option<&IPNetwork>,
+    view: &dyn View,
+) -> Option<String> {
+    match (&network.spec.blocks, old) {
+        // Not denied: manifests and restores create registries and networks in any order.
+        (Some(blocks), _) if view.lacks_registry(&blocks.registry) => Some(format!(
+            "spec.blocks.registry: IPRegistry {} does not exist; until it is created, no block is taken, and claims wait",
+            blocks.registry
+        )),
+        (None, Some(old)) if old.spec.blocks.is_some() => Some(removal_warning(old)),
+        _ => None,
+    }
+}
+
+/// The warning about a network that shares no blocks any more.
+fn removal_warning(old: &IPNetwork) -> String {
+    let status = old.status.as_ref();
+    let held = match status.and_then(|status| status.blocks.as_ref()) {
+        Some(blocks) => blocks.held,
+        None => 0,
+    };
+    let when = match held {
+        0 => "from now on".to_owned(),
+        1 => "when its block is returned".to_owned(),
+        held => format!("when its {held} blocks are returned"),
+    };
+    format!(
+        "spec.blocks: {when}, the pools of the network allocate all their addresses, also those that other management \
+         clusters allocate; remove the shared ranges from the pools first"
+    )
+}
+
+/// Returns the warning about a pool in this scope with these blocks.
+pub(super) fn of_pool(
+    pool: &Pool,
+    scope: &Scope,
+    usable: &UsableBlocks,
+    view: &dyn View,
+) -> Option<String> {
+    let Scope::Network(network) = scope else {
+        return None;
+    };
+    let length = view.shared_block_length(network, usable.family)?;
+    if !is_in_one_block(usable, length) {
+        return None;
+    }
+    let (field, ranges) = match &pool.spec {
+        PoolSpec::Addresses(spec) => ("spec.addresses", spec.ranges.len()),
+        PoolSpec::Prefixes(spec) => ("spec.prefixes", spec.ranges.len()),
+    };
+    let field = if ranges == 0 { field } else { "spec.ranges" };
+    Some(format!(
+        "{field}: all addresses are in one block of IPNetwork {network} (spec.blocks.size), which only one management \
+         cluster can have; add addresses, or use a network with smaller blocks"
+    ))
+}
+
+/// Whether all addresses of a pool are in one block of this length.
+fn is_in_one_block(usable: &UsableBlocks, length: u8) -> bool {
+    let spans = usable.set.spans();
+    let (Some(first), Some(last)) = (spans.first(), spans.last()) else {
+        return false;
+    };
+    let shift = u32::from(usable.length.saturating_sub(length));
+    let block_of = |number: u128| number.checked_shr(shift).unwrap_or_default();
+    block_of(first.first()) == block_of(last.last())
+}

@@ -1,0 +1,177 @@
+//! `manifests/registry.yaml`: what an API server needs that several management clusters use as a
+//! registry of blocks.
+//!
+//! Each management cluster has a service account in the namespace [`NAMESPACE`] whose name is the id
+//! of the cluster. All of them may use IPBlocks, and nothing else. The policy limits what each may
+//! write to records of its id. Administrators are not limited by it.
+
+use capi_ipam_api::names;
+use serde_json::{Value, json};
+
+/// The namespace of the service accounts, and the name of all other objects.
+const NAMESPACE: &str = "capi-ipam-registry";
+
+/// A rule of the policy: a CEL expression, and the message if it is false.
+type Rule = (&'static str, &'static str);
+
+/// What a cluster may write. `mine` is its id, `record` the record that is written or deleted, and
+/// `before` the one that an update replaces.
+const RULES: [Rule; 7] = [
+    (
+        "request.operation != 'DELETE' || !has(variables.record.network)",
+        "the record of a network is shared by all clusters and must not be deleted",
+    ),
+    (
+        "request.operation == 'UPDATE' || !has(variables.record.block) || \
+         variables.record.block.cluster == variables.mine",
+        "a cluster may create and delete only blocks of its own id, the name of its service account",
+    ),
+    (
+        "request.operation != 'UPDATE' || !has(variables.record.block) || \
+         variables.before.block.cluster == variables.mine && \
+         variables.record.block.cluster in variables.before.block.?contenders.orValue([]) || \
+         variables.record.block.cluster == variables.before.block.cluster && \
+         (variables.record.block.cluster == variables.mine || \
+         variables.record.block.network == variables.before.block.network && \
+         variables.record.block.block == variables.before.block.block && \
+         variables.record.block.?since == variables.before.block.?since && \
+         variables.record.block.?emptySince == variables.before.block.?emptySince && \
+         variables.record.block.?used == variables.before.block.?used && \
+         variables.record.block.?contenders.orValue([]).filter(id, id != variables.mine) == \
+         variables.before.block.?contenders.orValue([]).filter(id, id != variables.mine))",
+        "a cluster may hand over its own block to a cluster of contenders; in a block of another cluster it may only add its own id \
+         to contenders, or remove it",
+    ),
+    (
+        "!has(variables.record.cluster) || variables.record.cluster.cluster == variables.mine",
+        "a cluster may write only the record of its own id, the name of its service account",
+    ),
+    (
+        "!has(variables.record.use) || variables.record.use.cluster == variables.mine && \
+         (request.operation != 'UPDATE' || variables.before.use.cluster == variables.mine)",
+        "a cluster may write only its own id, the name of its service account, as the user of an address",
+    ),
+    (
+        "!has(variables.record.network) || (request.operation == 'CREATE' ? \
+         variables.record.network.sizeOf == variables.mine && \
+         variables.record.network.?excluded.orValue({}).all(id, id == variables.mine) : \
+         request.operation == 'DELETE' || \
+         variables.record.network.size == variables.before.network.size && \
+         variables.record.network.sizeOf == variables.before.network.sizeOf && \
+         variables.record.network.?excluded.orValue({}).all(id, id == variables.mine || \
+         id in variables.before.network.?excluded.orValue({}) && \
+         variables.before.network.excluded[id] == variables.record.network.excluded[id]) && \
+         variables.before.network.?excluded.orValue({}).all(id, id == variables.mine || \
+         id in variables.record.network.?excluded.orValue({})))",
+        "in the record of a network, a cluster may only write the entry of its own id in excluded",
+    ),
+    (
+        "request.operation == 'DELETE' || \
+         object.metadata.?finalizers.orValue([]).size() == 0 && \
+         object.metadata.?ownerReferences.orValue([]).size() == 0",
+        "a cluster must not set finalizers and owners",
+    ),
+];
+
+/// All objects, in the order in which they are created; the definitions are the first ones.
+pub(super) fn documents(mut definitions: Vec<Value>) -> Vec<Value> {
+    definitions.push(json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": { "name": NAMESPACE },
+    }));
+    definitions.extend(role());
+    definitions.extend(policy());
+    definitions
+}
+
+/// The role of the management clusters, and its binding to all service accounts of the namespace.
+fn role() -> [Value; 2] {
+    [
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": { "name": NAMESPACE },
+            "rules": [{
+                "apiGroups": [names::GROUP],
+                "resources": ["ipblocks"],
+                "verbs": ["get", "list", "watch", "create", "update", "delete"],
+            }],
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": { "name": NAMESPACE },
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAMESPACE,
+            },
+            "subjects": [{
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": accounts_group(),
+            }],
+        }),
+    ]
+}
+
+/// The policy and its binding.
+fn policy() -> [Value; 2] {
+    let rules = RULES.map(|(expression, message)| {
+        json!({ "expression": expression, "message": message, "reason": "Forbidden" })
+    });
+    let id = format!(
+        "request.userInfo.username.substring({})",
+        account_prefix().len()
+    );
+    [
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": { "name": NAMESPACE },
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": {
+                    "resourceRules": [{
+                        "apiGroups": [names::GROUP],
+                        "apiVersions": ["*"],
+                        "resources": ["ipblocks"],
+                        "operations": ["CREATE", "UPDATE", "DELETE"],
+                    }],
+                },
+                "matchConditions": [{
+                    "name": "management-cluster",
+                    "expression": format!(
+                        "request.userInfo.username.startsWith('{}')",
+                        account_prefix()
+                    ),
+                }],
+                "variables": [
+                    { "name": "mine", "expression": id },
+                    {
+                        "name": "record",
+                        "expression": "request.operation == 'DELETE' ? oldObject.spec : object.spec",
+                    },
+                    {
+                        "name": "before",
+                        "expression": "request.operation == 'CREATE' ? object.spec : oldObject.spec",
+                    },
+                ],
+                "validations": rules,
+            },
+        }),
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": { "name": NAMESPACE },
+            "spec": { "policyName": NAMESPACE, "validationActions": ["Deny"] },
+        }),
+    ]
+}
+
+/// What the user names of the service accounts start with. The id of the cluster follows.
+fn account_prefix() -> String {
+    format!("system:serviceaccount:{NAMESPACE}:")
+}
+
+/// The group of the service accounts.
+fn accounts_group() -> String {
+    format!("system:serviceaccounts:{NAMESPACE}")
+}

@@ -1,0 +1,41 @@
+//! Blocks of networks that several management clusters share.
+//!
+//! A network with `spec.blocks` allocates only addresses of blocks that this management cluster has
+//! taken from a registry. The IPSlice of a block says so, and the ledger knows the IPSlices: so
+//! allocation never waits for the registry.
+//!
+//! | part | content |
+//! |---|---|
+//! | `registries` | the controller of IPRegistries: connects to each, and reports its state |
+//! | `running` | what runs for one registry: the watch of its records, the driver, the sign of life |
+//! | `agreement` | what the management clusters agree on for a network; plain values |
+//! | `needs` | which blocks a network needs; plain values |
+//! | `facts` | what the protocol has to know of a block; plain values |
+//! | `driver` | decides for each block what is due |
+//! | `steps` | sends it |
+//! | `measured`, `state_metrics` | the metrics of registries |
+//! | `check` | whether an address that was just reserved is in a block of this cluster |
+//!
+//! The order of the writes is that of [`capi_ipam_protocol::block`].
+
+mod agreement;
+pub(super) mod check;
+mod driver;
+mod facts;
+mod measured;
+mod needs;
+mod open_registry;
+pub(super) mod registries;
+mod running;
+mod state_metrics;
+mod steps;
+
+use capi_ipam_controller::metrics::Description;
+
+/// The metrics of registries.
+pub const METRICS: &[Description] = &[
+    state_metrics::UP,
+    state_metrics::CLUSTER_ID_IN_USE,
+    measured::REQUESTS,
+    measured::REQUEST_SECONDS,
+];

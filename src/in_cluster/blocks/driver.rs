@@ -1,0 +1,506 @@
+//! Takes, confirms and returns the blocks of the networks of one registry.
+//!
+//! Every pass decides for each block from what is known then, and sends the next writes. So a pass
+//! that is interrupted, or a write that fails, is made up for by the next pass.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use capi_ipam_controller::client::error_chain;
+use capi_ipam_controller::clock;
+use capi_ipam_ip::{Block, Span};
+use capi_ipam_ledger::{
+    BlockMember, BlockObstacle, BlockSlice, BlockSupply, BlockView, Ledger, NetworkBlocks,
+};
+use capi_ipam_protocol::block::Step;
+use capi_ipam_registry::{Backend, Entry, Key, Record, RegistryError, cidr};
+use tracing::{debug, info};
+
+use super::agreement::{Agreement, Proposal};
+use super::facts::{Delays, Facts, Memory, Shown};
+use super::needs::{Member, Needs, OwnBlock, Shortage, Situation};
+use super::open_registry::OpenRegistry;
+use super::steps::{BlockEvent, StepError, Target, Writer};
+
+/// The maximum number of writes for a block in one pass.
+const MAX_STEPS: usize = 8;
+/// The time between two passes without a change.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The time before a failed write is decided on again.
+const RETRY_DELAY: Duration = Duration::from_millis(250);
+
+/// Drives the blocks of one registry.
+pub(super) struct Driver {
+    writer: Writer,
+    drain: Duration,
+    memory: HashMap<(Arc<str>, Block), Memory>,
+    /// The names of records whose last write has an unknown outcome: they are read first.
+    unread: HashSet<Key>,
+}
+
+/// What a pass has decided on a block.
+#[derive(Clone, Copy)]
+struct Due {
+    is_needed: bool,
+    /// Whether a further block may be taken.
+    may_take: bool,
+    delays: Delays,
+}
+
+/// What a pass found of a network.
+struct Pass {
+    blocks: BTreeMap<Block, BlockView>,
+    own: BTreeMap<Block, OwnBlock>,
+    others: BTreeSet<Block>,
+    /// The blocks that this cluster contends for.
+    contended: BTreeSet<Block>,
+}
+
+impl Driver {
+    /// A driver that returns a slice when its mark is known for `drain`.
+    pub(super) fn new(writer: Writer, drain: Duration) -> Self {
+        Self {
+            writer,
+            drain,
+            memory: HashMap::new(),
+            unread: HashSet::new(),
+        }
+    }
+
+    fn registry(&self) -> &OpenRegistry {
+        &self.writer.registry
+    }
+
+    fn ledger<R>(&self, read: impl FnOnce(&Ledger) -> R) -> R {
+        self.writer.context.ledger.read(read)
+    }
+
+    /// Sends what is due for all blocks. Returns when the next pass is due without a change.
+    pub(super) async fn pass(&mut self) -> Duration {
+        let mut next = INTERVAL;
+        let mut held = 0_usize;
+        for network in self.ledger(Ledger::networks_with_blocks) {
+            let Some(found) = self.ledger(|ledger| ledger.network_blocks(&network)) else {
+                continue;
+            };
+            if self.is_of_registry(&found) {
+                held = held.saturating_add(slices(&found));
+                next = next.min(self.drive_network(&network, &found).await);
+            }
+        }
+        self.registry().set_held(held);
+        self.memory.retain(|_, memory| !memory.is_empty());
+        next
+    }
+
+    /// Whether the blocks of a network are in this registry. Those of a network that no longer
+    /// names one belong to the registry whose cluster has the slices.
+    fn is_of_registry(&self, found: &NetworkBlocks) -> bool {
+        if let Some(rules) = &found.rules {
+            return rules.registry == self.registry().name;
+        }
+        let cluster = &self.registry().cluster;
+        let mut slices = found.blocks.iter().filter_map(|view| view.slice.as_ref());
+        slices.any(|slice| *slice.cluster == **cluster)
+    }
+
+    async fn drive_network(&mut self, network: &Arc<str>, found: &NetworkBlocks) -> Duration {
+        let agreed = self.agree(network, found).await;
+        let pass = self.classify(network, found);
+        let needs = match &found.rules {
+            Some(rules) => Situation {
+                rules,
+                own: &pass.own,
+                others: &pass.others,
+                members: &members(found),
+            }
+            .needs(),
+            None => Needs::default(),
+        };
+        self.report_supply(network, found, &pass, &needs, agreed.as_ref());
+        // No block is taken before the pools respect what other management clusters exclude.
+        let may_take = match &agreed {
+            Some(Agreement::Agreed { excluded }) => {
+                self.ledger(|ledger| ledger.respects(network, excluded))
+            }
+            _ => false,
+        };
+        let keep = match &found.rules {
+            Some(rules) => rules.keep_seconds,
+            None => 0,
+        };
+        let delays = Delays {
+            settle: self.registry().backend.settle_time(),
+            drain: self.drain,
+            keep,
+        };
+        let mut targets: BTreeSet<Block> = pass.own.keys().copied().collect();
+        targets.extend(pass.blocks.keys());
+        targets.extend(&needs.blocks);
+        targets.extend(&pass.contended);
+        let mut next = INTERVAL;
+        for block in targets {
+            let is_needed = needs.blocks.contains(&block);
+            let due = Due {
+                is_needed,
+                may_take,
+                delays,
+            };
+            next = next.min(self.drive_block(network, block, due).await);
+        }
+        next
+    }
+
+    /// Compares the record of a network with what this management cluster does, and writes it if
+    /// it has to. `None` if the record is not known, or cannot be written now.
+    async fn agree(&self, network: &Arc<str>, found: &NetworkBlocks) -> Option<Agreement> {
+        let registry = self.registry();
+        let rules = found.rules.as_ref()?;
+        if !registry.is_available() || registry.is_suspended() {
+            return None;
+        }
+        let excluded = self.ledger(|ledger| ledger.own_exclusions(network));
+        let proposal = Proposal {
+            cluster: &registry.cluster,
+            network,
+            size: 1_u64.checked_shl(rules.shift)?,
+            excluded: &excluded,
+        };
+        for _ in 0..MAX_STEPS {
+            let entry = registry.records.get(&network_key(network));
+            let record = match entry.as_deref() {
+                None => None,
+                Some(entry) => match entry.record() {
+                    Some(Record::Network(record)) => Some(record),
+                    // It cannot be decoded: another version of this program may have written it.
+                    _ => return None,
+                },
+            };
+            let wanted = match proposal.agree(record) {
+                Agreement::Write(wanted) => wanted,
+                agreed => return Some(agreed),
+            };
+            let written = self
+                .writer
+                .write_network(&network_key(network), entry.as_deref(), wanted)
+                .await;
+            if let Err(error) = written {
+                debug!(%network, error = error_chain(&error), "cannot write the record of a network, will retry");
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Sorts the blocks of a network by who has them.
+    fn classify(&self, network: &Arc<str>, found: &NetworkBlocks) -> Pass {
+        let mut pass = Pass {
+            blocks: found
+                .blocks
+                .iter()
+                .map(|view| (view.block, view.clone()))
+                .collect(),
+            own: BTreeMap::new(),
+            others: BTreeSet::new(),
+            contended: BTreeSet::new(),
+        };
+        let cluster = &self.registry().cluster;
+        for (block, entry) in self.registry().records.blocks(network) {
+            match entry.record() {
+                Some(Record::Block(record)) if record.cluster == *cluster => {
+                    let own = pass.own_block(block);
+                    own.is_conflicting |= !record.contenders.is_empty();
+                }
+                Some(Record::Block(record)) if record.contenders.contains(cluster) => {
+                    pass.contended.insert(block);
+                    pass.others.insert(block);
+                }
+                _ => {
+                    pass.others.insert(block);
+                }
+            }
+        }
+        for view in &found.blocks {
+            let Some(slice) = &view.slice else {
+                continue;
+            };
+            let is_other = pass.others.contains(&view.block);
+            let own = pass.own_block(view.block);
+            own.is_conflicting |= slice.conflict.is_some() || is_other;
+            own.is_usable = slice.confirmed_at.is_some() && !own.is_conflicting;
+        }
+        pass
+    }
+
+    /// Tells the network, and the claims that wait for a block, what the registry has for them.
+    fn report_supply(
+        &self,
+        network: &str,
+        found: &NetworkBlocks,
+        pass: &Pass,
+        needs: &Needs,
+        agreed: Option<&Agreement>,
+    ) {
+        let most = found.rules.as_ref().and_then(|rules| rules.most);
+        let obstacle = if let Some(Agreement::SizeDiffers { size, cluster }) = agreed {
+            Some(BlockObstacle::SizeDiffers {
+                size: *size,
+                cluster: cluster.clone(),
+            })
+        } else if self.registry().is_suspended() {
+            Some(BlockObstacle::Suspended)
+        } else if self.registry().unreachable().is_some() {
+            Some(BlockObstacle::Unreachable)
+        } else {
+            match needs.shortage {
+                Some(Shortage::AllTaken) => Some(BlockObstacle::AllTaken),
+                Some(Shortage::Limit) => Some(BlockObstacle::Limit(most.unwrap_or_default())),
+                None => None,
+            }
+        };
+        let known = self.ledger(|ledger| ledger.block_supply(network));
+        let excluded = match agreed {
+            Some(Agreement::Agreed { excluded }) => Some(excluded.clone()),
+            // What was known last stays excluded.
+            _ => known.excluded,
+        };
+        let supply = BlockSupply {
+            others: pass.others.len(),
+            obstacle,
+            excluded,
+        };
+        self.writer
+            .context
+            .ledger
+            .change(|ledger| ledger.set_block_supply(network, &supply));
+    }
+
+    /// Sends what is due for a block. Returns when it is due again.
+    async fn drive_block(&mut self, network: &Arc<str>, block: Block, due: Due) -> Duration {
+        let Due {
+            is_needed,
+            may_take,
+            delays,
+        } = due;
+        for _ in 0..MAX_STEPS {
+            let target = self.target(network, block);
+            if let Some(slice) = &target.slice
+                && !self.is_own(slice)
+            {
+                return self.remove_foreign(&target, slice).await;
+            }
+            if !self.read_unread(&target.key()).await {
+                return RETRY_DELAY;
+            }
+            let target = self.target(network, block);
+            let is_used = self.ledger(|ledger| ledger.is_block_used(network, block));
+            let place = (Arc::clone(network), block);
+            let mut memory = self.memory.remove(&place).unwrap_or_default();
+            let facts = Facts {
+                cluster: &self.registry().cluster,
+                shown: self.shown(&target),
+                slice: target.slice.as_ref(),
+                is_used,
+                is_needed,
+            };
+            memory.update(&facts, Instant::now());
+            let second = clock::now().0.as_second();
+            let view = facts.view(&memory, delays, Instant::now(), second);
+            let step = view.next();
+            // A record that was lost is written again in any case.
+            let is_taken = step == Step::CreateRecord && target.slice.is_none();
+            if step == Step::Wait || !self.may_send(step) || is_taken && !may_take {
+                self.memory.insert(place, memory);
+                let settles = is_needed && !view.is_settled;
+                return if settles { delays.settle } else { INTERVAL };
+            }
+            debug!(%network, block = %cidr(block), ?step, "next step of a block");
+            let done = self.writer.perform(step, &target, &mut memory).await;
+            self.memory.insert(place, memory);
+            match done {
+                Ok(()) => self.succeeded(&target, step),
+                Err(error) => {
+                    self.failed(&target, &error).await;
+                    return RETRY_DELAY;
+                }
+            }
+        }
+        Duration::ZERO
+    }
+
+    /// Whether a step can be done now. While another process has the identity of this cluster, no
+    /// block is taken and none is returned. A registry that cannot be reached is not asked for each
+    /// block, since every request could take its whole deadline: the sign of life finds out when it
+    /// can be reached again.
+    fn may_send(&self, step: Step) -> bool {
+        let registry = self.registry();
+        if registry.is_suspended() {
+            return step == Step::MarkConflict;
+        }
+        !step.is_of_registry() || registry.unreachable().is_none()
+    }
+
+    /// Whether a slice is one of this management cluster.
+    fn is_own(&self, slice: &BlockSlice) -> bool {
+        *slice.cluster == *self.registry().cluster
+    }
+
+    /// Deletes the slice of another management cluster, which `clusterctl move` has brought: it is
+    /// never usable here. What is in use in its block gets a slice of this cluster. An object that is
+    /// not a valid slice is left to its author.
+    async fn remove_foreign(&self, target: &Target, slice: &BlockSlice) -> Duration {
+        if !slice.is_valid {
+            return INTERVAL;
+        }
+        match self.writer.delete_foreign_slice(target, slice).await {
+            Ok(()) => Duration::ZERO,
+            Err(error) => {
+                debug!(
+                    block = %cidr(target.block),
+                    error = error_chain(&error),
+                    "cannot delete the IPSlice of another management cluster, will retry"
+                );
+                RETRY_DELAY
+            }
+        }
+    }
+
+    /// A block with what is known of it.
+    fn target(&self, network: &Arc<str>, block: Block) -> Target {
+        Target {
+            network: Arc::clone(network),
+            block,
+            slice: self.ledger(|ledger| ledger.slice_of_block(network, block)),
+            entry: self.registry().records.block(network, block),
+        }
+    }
+
+    /// What the registry shows of a block.
+    fn shown<'a>(&self, target: &'a Target) -> Shown<'a> {
+        if !self.registry().records.is_complete() {
+            return Shown::Unknown;
+        }
+        match target.entry.as_deref() {
+            None => Shown::Absent,
+            Some(Entry {
+                value: Ok(Record::Block(record)),
+                version,
+                ..
+            }) => Shown::Record(record, version),
+            Some(_) => Shown::Unreadable,
+        }
+    }
+
+    /// Reads a record whose last write has an unknown outcome. Returns whether it is known now.
+    async fn read_unread(&mut self, key: &Key) -> bool {
+        if !self.unread.contains(key) {
+            return true;
+        }
+        let registry = &self.writer.registry;
+        match registry.backend.read(&key.to_string()).await {
+            Ok(Some(found)) => registry.records.apply(&found),
+            Ok(None) => {
+                if let Some(known) = registry.records.get(key) {
+                    registry.records.remove(&known);
+                }
+            }
+            Err(error) => {
+                registry.failed(&error);
+                return false;
+            }
+        }
+        self.unread.remove(key);
+        true
+    }
+
+    fn succeeded(&self, target: &Target, step: Step) {
+        self.registry().succeeded();
+        // One that was confirmed before is confirmed again after a conflict.
+        let was_confirmed = match &target.slice {
+            Some(slice) => slice.confirmed_at.is_some(),
+            None => false,
+        };
+        if step == Step::ConfirmSlice && !was_confirmed {
+            info!(network = %target.network, block = %cidr(target.block), "took a block");
+            self.writer.publish(target, BlockEvent::Taken);
+        }
+    }
+
+    async fn failed(&mut self, target: &Target, error: &StepError) {
+        debug!(
+            network = %target.network,
+            block = %cidr(target.block),
+            error = error_chain(error),
+            "cannot change a block, will retry"
+        );
+        let StepError::Registry { source, .. } = error else {
+            return;
+        };
+        match source {
+            RegistryError::Conflict { .. } | RegistryError::Unknown { .. } => {
+                let key = target.key();
+                self.unread.insert(key.clone());
+                self.read_unread(&key).await;
+            }
+            _ => self.registry().failed(source),
+        }
+    }
+}
+
+impl Pass {
+    /// A block that this cluster has, or is taking or returning.
+    fn own_block(&mut self, block: Block) -> &mut OwnBlock {
+        let is_used = match self.blocks.get(&block) {
+            Some(view) => view.is_used,
+            None => false,
+        };
+        self.own.entry(block).or_insert(OwnBlock {
+            is_used,
+            is_conflicting: false,
+            is_usable: false,
+        })
+    }
+}
+
+/// The name of the record of a network.
+fn network_key(network: &str) -> Key {
+    Key::Network {
+        name: network.into(),
+    }
+}
+
+/// The number of blocks with a slice.
+fn slices(found: &NetworkBlocks) -> usize {
+    let views = found.blocks.iter();
+    views.filter(|view| view.slice.is_some()).count()
+}
+
+/// The pools of a network, as the choice of blocks needs them.
+fn members(found: &NetworkBlocks) -> Vec<Member> {
+    let mut members = Vec::new();
+    for member in &found.members {
+        if member.can_allocate {
+            members.extend(self::member(member));
+        }
+    }
+    members
+}
+
+/// A pool of a network; `None` if the length of its blocks is not known.
+fn member(member: &BlockMember) -> Option<Member> {
+    let allowed = member.allowed.as_ref()?;
+    let mut ranges = Vec::new();
+    for span in allowed.allocatable().spans() {
+        let first = allowed.block(span.first()).span().first();
+        let last = allowed.block(span.last()).span().last();
+        ranges.extend(Span::new(first, last));
+    }
+    Some(Member {
+        family: allowed.family,
+        length: member.length?,
+        ranges: ranges.into_iter().collect(),
+        waits: member.waits,
+        requested: member.requested.clone(),
+    })
+}

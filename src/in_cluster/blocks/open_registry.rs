@@ -1,0 +1,142 @@
+//! A registry that this process is connected to.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_registry::{IDENTITY_NAMESPACE, OpenError, RecordCache, RegistryError};
+use parking_lot::Mutex;
+
+use super::measured::MeasuredRegistry;
+
+/// How long the first list of the records of a registry may take until it is reported as missing.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A registry, and what is known of its records.
+#[derive(Debug)]
+pub(super) struct OpenRegistry {
+    /// The name of the IPRegistry.
+    pub(super) name: String,
+    /// The identity of this management cluster.
+    pub(super) cluster: String,
+    pub(super) backend: MeasuredRegistry,
+    pub(super) records: Arc<RecordCache>,
+    opened_at: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Why the last request failed; `None` if it succeeded.
+    unreachable: Option<String>,
+    /// Whether another process writes with the identity of this management cluster.
+    is_suspended: bool,
+    /// The number of blocks of this management cluster.
+    held: usize,
+}
+
+/// Why this process is not connected to a registry.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectError {
+    /// The Secret cannot be read.
+    #[error("cannot read the Secret {name}")]
+    ReadSecret {
+        /// The name of the Secret.
+        name: String,
+        /// The error of the request.
+        #[source]
+        source: CallError,
+    },
+    /// The namespace whose uid is the identity cannot be read.
+    #[error(
+        "spec.clusterID: cannot read the namespace {IDENTITY_NAMESPACE}, whose UID is the default"
+    )]
+    ReadNamespace {
+        /// The error of the request.
+        #[source]
+        source: CallError,
+    },
+    /// The namespace whose uid is the identity does not exist.
+    #[error(
+        "spec.clusterID: there is no namespace {IDENTITY_NAMESPACE}, whose UID is the default; write an ID"
+    )]
+    NoIdentity,
+    /// The registry cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+impl ConnectError {
+    /// Whether the specification or the Secret has to be corrected.
+    pub(super) fn is_of_settings(&self) -> bool {
+        match self {
+            Self::ReadSecret { .. } | Self::ReadNamespace { .. } => false,
+            Self::NoIdentity => true,
+            Self::Open(error) => error.is_of_settings(),
+        }
+    }
+}
+
+impl OpenRegistry {
+    pub(super) fn new(name: String, cluster: String, backend: MeasuredRegistry) -> Self {
+        Self {
+            name,
+            cluster,
+            backend,
+            records: Arc::default(),
+            opened_at: Instant::now(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// A request to the registry has succeeded.
+    pub(super) fn succeeded(&self) {
+        self.state.lock().unreachable = None;
+    }
+
+    /// A request to the registry has failed.
+    pub(super) fn failed(&self, error: &RegistryError) {
+        self.state.lock().unreachable = Some(error_chain(error));
+    }
+
+    /// The watch of the registry has failed, for this reason, or works again.
+    pub(super) fn set_unreachable(&self, problem: Option<String>) {
+        self.state.lock().unreachable = problem;
+    }
+
+    /// Why the registry cannot be reached.
+    pub(super) fn unreachable(&self) -> Option<String> {
+        self.state.lock().unreachable.clone()
+    }
+
+    /// Whether the records are listed for the first time, and nothing has failed: the state of the
+    /// registry is not known yet.
+    pub(super) fn is_starting(&self) -> bool {
+        let is_recent = self.opened_at.elapsed() < LIST_TIMEOUT;
+        is_recent && !self.records.is_complete() && self.unreachable().is_none()
+    }
+
+    /// Whether the registry can be reached, and its records are listed.
+    pub(super) fn is_available(&self) -> bool {
+        self.records.is_complete() && self.unreachable().is_none()
+    }
+
+    /// The number of blocks of this management cluster, as the last pass of the driver has found it.
+    pub(super) fn held(&self) -> usize {
+        self.state.lock().held
+    }
+
+    pub(super) fn set_held(&self, held: usize) {
+        self.state.lock().held = held;
+    }
+
+    pub(super) fn suspend(&self, is_suspended: bool) {
+        self.state.lock().is_suspended = is_suspended;
+    }
+
+    /// Whether another process writes with the identity of this management cluster: no block is
+    /// taken and none is returned.
+    pub(super) fn is_suspended(&self) -> bool {
+        self.state.lock().is_suspended
+    }
+}

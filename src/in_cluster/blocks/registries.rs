@@ -1,0 +1,354 @@
+//! The controller of registries: connects to each, starts what drives its blocks, and reports its
+//! state.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use capi_ipam_api::conditions::{self, Condition};
+use capi_ipam_api::{IPRegistry, IPRegistryStatus, LAST_SEEN_PRECISION, RegistryCluster};
+use capi_ipam_controller::client::{CallError, ResourceClient, error_chain, own_namespace};
+use capi_ipam_controller::controller::{Action, Attempt, Cause, ControllerBuilder, Reconciler};
+use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
+use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::manager::Manager;
+use capi_ipam_controller::watch::{WatchApi, WatchSpec};
+use capi_ipam_controller::{clock, patch};
+use capi_ipam_ledger::BlockObstacle;
+use capi_ipam_provider::advanced::{changed_conditions, log_transitions, publish_warnings};
+use capi_ipam_registry::{IDENTITY_NAMESPACE, OpenError, Record, open, secret_of};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{Api, ResourceExt};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use super::measured::{MeasuredRegistry, RequestMetrics};
+use super::open_registry::{ConnectError, OpenRegistry};
+use super::running::{Running, Start, Tasks};
+use super::state_metrics::RegistryStates;
+use crate::in_cluster::context::Context;
+use crate::in_cluster::gates::Gates;
+use crate::in_cluster::options::InClusterOptions;
+
+/// How often the state of a registry is reported, and its Secret is read again.
+const INTERVAL: Duration = Duration::from_secs(10);
+/// The interval of reconciles until the first list of the records is complete.
+const START_INTERVAL: Duration = Duration::from_millis(250);
+/// The time before a registry is opened again that could not be opened.
+const OPEN_RETRY_DELAY: Duration = Duration::from_millis(500);
+/// The maximum number of management clusters in the status.
+const MAX_CLUSTERS: usize = 50;
+
+/// Starts the controller of registries.
+pub(in crate::in_cluster) fn start(
+    manager: &mut Manager,
+    controller: ControllerBuilder<IPRegistry>,
+    context: &Arc<Context>,
+    gates: &Gates,
+    options: &InClusterOptions,
+    changed: watch::Receiver<()>,
+) {
+    let client = &manager.client;
+    let namespace = own_namespace(client, &manager.options.leader_election_namespace);
+    let reconciler = RegistryReconciler {
+        registries: ResourceClient::new(Api::all(client.clone()), &()),
+        secrets: ResourceClient::new(Api::namespaced(client.clone(), &namespace), &()),
+        namespaces: ResourceClient::new(Api::all(client.clone()), &()),
+        namespace,
+        context: Arc::clone(context),
+        expectations: Expectations::default(),
+        running: Mutex::default(),
+        gates: gates.of_ledger(),
+        drain: options.sweep_grace,
+        changed,
+        requests: RequestMetrics::register(&manager.metrics),
+        states: RegistryStates::register(&manager.metrics),
+        stop: manager.stop.clone(),
+    };
+    let api = WatchApi::all(client.clone());
+    let main = WatchSpec::new(
+        api,
+        (),
+        Arc::clone(&context.ledger) as _,
+        gates.registries.clone(),
+    );
+    let task = controller.run(main, 2, manager.stop.clone(), Arc::new(reconciler));
+    manager.add("IPRegistry controller", task);
+}
+
+struct RegistryReconciler {
+    registries: ResourceClient<IPRegistry>,
+    secrets: ResourceClient<Secret>,
+    namespaces: ResourceClient<Namespace>,
+    /// The namespace of the manager.
+    namespace: String,
+    context: Arc<Context>,
+    expectations: Expectations,
+    running: Mutex<HashMap<String, Running>>,
+    /// The watches of what the ledger contains: before, no block counts as unused.
+    gates: Vec<ReadinessGate>,
+    /// How long after the mark of an empty slice it is returned.
+    drain: Duration,
+    /// Changes when a network may need a block, or need one no longer.
+    changed: watch::Receiver<()>,
+    requests: RequestMetrics,
+    states: RegistryStates,
+    stop: CancellationToken,
+}
+
+impl Reconciler for RegistryReconciler {
+    type Object = IPRegistry;
+    type State = ();
+    type Error = CallError;
+
+    /// The watch of its records and the driver of its blocks end with it.
+    fn wants_deleted(&self, _: &IPRegistry) -> bool {
+        true
+    }
+
+    async fn reconcile(
+        &self,
+        registry: Arc<IPRegistry>,
+        attempt: &mut Attempt<()>,
+    ) -> Result<Action, CallError> {
+        let name = registry.name_any();
+        if attempt.cause == Cause::Deleted {
+            self.states.remove(&name);
+            if self.running.lock().remove(&name).is_some() {
+                info!(
+                    registry = name,
+                    "the registry is deleted: no further block is taken"
+                );
+            }
+            self.report_obstacle(&name, &BlockObstacle::NoRegistry);
+            return Ok(Action::AwaitChange);
+        }
+        if self
+            .expectations
+            .is_stale(registry.as_ref(), Instant::now())
+        {
+            return Ok(Action::Requeue(EXPECTATION_TTL));
+        }
+        let opened = match self.identify(&registry).await {
+            Ok(cluster) => self.ensure_running(&registry, cluster).await,
+            Err(error) => Err(error),
+        };
+        let open = opened.as_ref().ok().cloned();
+        let is_starting = open.as_ref().is_some_and(|open| open.is_starting());
+        self.states.insert(&name, open);
+        if is_starting {
+            // What was reported last stays: a restart of this process is no failure.
+            return Ok(Action::Requeue(START_INTERVAL));
+        }
+        // A registry that is open reports for itself.
+        let is_open = self.running.lock().contains_key(&name);
+        if !is_open {
+            self.report_obstacle(&name, &BlockObstacle::Unreachable);
+        }
+        self.write_status(&registry, opened).await?;
+        Ok(Action::Requeue(if is_open {
+            INTERVAL
+        } else {
+            OPEN_RETRY_DELAY
+        }))
+    }
+}
+
+impl RegistryReconciler {
+    /// Tells the ledger who this management cluster is: its blocks can be used from then on, also if
+    /// the registry cannot be reached.
+    async fn identify(&self, registry: &IPRegistry) -> Result<String, ConnectError> {
+        let cluster = self.cluster_id(registry).await?;
+        let name = registry.name_any();
+        self.context
+            .ledger
+            .change(|ledger| ledger.set_management_cluster(&name, &cluster));
+        Ok(cluster)
+    }
+
+    /// Tells the networks of the registry, and the claims that wait for a block, why there is none.
+    fn report_obstacle(&self, registry: &str, obstacle: &BlockObstacle) {
+        self.context
+            .ledger
+            .change(|ledger| ledger.set_registry_obstacle(registry, obstacle));
+    }
+
+    /// Connects to the registry, unless this was done with the same settings.
+    async fn ensure_running(
+        &self,
+        registry: &IPRegistry,
+        cluster: String,
+    ) -> Result<Arc<OpenRegistry>, ConnectError> {
+        let name = registry.name_any();
+        let secret = self.secret(registry).await?;
+        let start = Start {
+            spec: registry.spec.clone(),
+            secret: secret.as_ref().and_then(|secret| secret.data.clone()),
+        };
+        if let Some(running) = self.running.lock().get(&name)
+            && running.start == start
+        {
+            return Ok(Arc::clone(&running.registry));
+        }
+        let user_agent = format!("capi-ipam ({cluster})");
+        let backend = open(&registry.spec, secret.as_ref(), &user_agent).await?;
+        let backend = MeasuredRegistry::new(backend, &name, self.requests.clone());
+        let opened = Arc::new(OpenRegistry::new(name.clone(), cluster, backend));
+        let running = Running::start(self.task(Arc::clone(&opened)), start);
+        // The one with the earlier settings ends when it is dropped.
+        self.running.lock().insert(name.clone(), running);
+        info!(
+            registry = name,
+            cluster = opened.cluster,
+            "connected to the registry"
+        );
+        Ok(opened)
+    }
+
+    fn task(&self, registry: Arc<OpenRegistry>) -> Tasks {
+        Tasks {
+            context: Arc::clone(&self.context),
+            registry,
+            gates: self.gates.clone(),
+            drain: self.drain,
+            changed: self.changed.clone(),
+            stop: self.stop.child_token(),
+        }
+    }
+
+    async fn secret(&self, registry: &IPRegistry) -> Result<Option<Secret>, ConnectError> {
+        let Some(secret) = secret_of(&registry.spec) else {
+            return Ok(None);
+        };
+        let read = self.secrets.get(secret.name).await;
+        let found = read.map_err(|source| ConnectError::ReadSecret {
+            name: secret.name.to_owned(),
+            source,
+        })?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        let missing = OpenError::SecretMissing {
+            field: secret.field,
+            namespace: self.namespace.clone(),
+            name: secret.name.to_owned(),
+        };
+        Err(missing.into())
+    }
+
+    /// The identity of this management cluster.
+    async fn cluster_id(&self, registry: &IPRegistry) -> Result<String, ConnectError> {
+        if let Some(id) = &registry.spec.cluster_id {
+            return Ok(id.clone());
+        }
+        let read = self.namespaces.get(IDENTITY_NAMESPACE).await;
+        let found = read.map_err(|source| ConnectError::ReadNamespace { source })?;
+        let uid = found.and_then(|namespace| namespace.metadata.uid);
+        uid.ok_or(ConnectError::NoIdentity)
+    }
+
+    async fn write_status(
+        &self,
+        registry: &IPRegistry,
+        opened: Result<Arc<OpenRegistry>, ConnectError>,
+    ) -> Result<(), CallError> {
+        let before = registry.status.clone().unwrap_or_default();
+        let mut list = before.conditions.clone();
+        let ready = ready(&opened).with_observed_generation(registry.metadata.generation);
+        conditions::set_ready(&mut list, ready, clock::now());
+        let (cluster_id, clusters) = match &opened {
+            Ok(opened) => (Some(opened.cluster.clone()), clusters(opened)),
+            // What was known last stays.
+            Err(_) => (before.cluster_id.clone(), before.clusters.clone()),
+        };
+        let mut wanted = registry.clone();
+        wanted.status = Some(IPRegistryStatus {
+            observed_generation: registry.metadata.generation,
+            cluster_id,
+            clusters,
+            conditions: list.clone(),
+        });
+        let Some(written) = patch::write(&self.registries, registry, &wanted).await? else {
+            return Ok(());
+        };
+        self.expectations.expect(&written, Instant::now());
+        let object = format!("IPRegistry {}", registry.name_any());
+        log_transitions(&object, &before.conditions, &list, is_problem);
+        let changed = changed_conditions(&before.conditions, &list);
+        let events = &self.context.events;
+        publish_warnings(events, &written, &(), &changed, is_problem);
+        let was_problem = before.conditions.iter().any(is_problem);
+        if was_problem && !list.iter().any(is_problem) {
+            let note = "the registry can be used again: blocks are taken and returned";
+            events.normal(&written, &(), conditions::REGISTRY_READY, "Inspect", note);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a condition reports a problem.
+fn is_problem(condition: &Condition) -> bool {
+    condition.type_ == conditions::READY && condition.status == "False"
+}
+
+/// The condition Ready of a registry.
+fn ready(opened: &Result<Arc<OpenRegistry>, ConnectError>) -> Condition {
+    let failed = |reason, message| Condition::new(conditions::READY, false, reason, message);
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(error) if error.is_of_settings() => {
+            return failed(conditions::INVALID_SPEC, error_chain(error));
+        }
+        Err(error) => return failed(conditions::REGISTRY_UNREACHABLE, error_chain(error)),
+    };
+    if opened.is_suspended() {
+        let message = format!(
+            "another process writes with the clusterID {}: no block is taken or returned; give each management cluster \
+             an ID of its own, also a copy that was restored from a backup",
+            opened.cluster
+        );
+        return failed(conditions::CLUSTER_ID_IN_USE, message);
+    }
+    if let Some(problem) = opened.unreachable() {
+        let message = format!(
+            "{problem}; addresses of held blocks are allocated and released as ever, and no block is taken or returned"
+        );
+        return failed(conditions::REGISTRY_UNREACHABLE, message);
+    }
+    if !opened.records.is_complete() {
+        let message = "the records of the registry are being listed";
+        return failed(conditions::REGISTRY_UNREACHABLE, message.to_owned());
+    }
+    Condition::new(conditions::READY, true, conditions::REGISTRY_READY, "")
+}
+
+/// The management clusters of a registry, in order of their identities.
+fn clusters(opened: &OpenRegistry) -> Vec<RegistryCluster> {
+    let mut found = Vec::new();
+    for (id, entry) in opened.records.clusters() {
+        let (blocks, seen) = match entry.record() {
+            Some(Record::Cluster(record)) => (record.blocks, record.seen.clone()),
+            _ => (0, None),
+        };
+        found.push(RegistryCluster {
+            id: id.into(),
+            blocks: blocks.into(),
+            last_seen: seen.map(rounded),
+        });
+    }
+    found.truncate(MAX_CLUSTERS);
+    found
+}
+
+/// A time as the status shows it.
+fn rounded(time: Time) -> Time {
+    let second = time.0.as_second();
+    let second = second.saturating_sub(second.rem_euclid(LAST_SEEN_PRECISION));
+    match k8s_openapi::jiff::Timestamp::from_second(second) {
+        Ok(rounded) => Time(rounded),
+        Err(_) => time,
+    }
+}

@@ -1,0 +1,95 @@
+//! What the status of a network says about its shared blocks.
+
+use std::fmt::Write as _;
+
+use capi_ipam_api::IPNetwork;
+use capi_ipam_api::conditions::{self, Condition};
+use capi_ipam_controller::events::EventPublisher;
+use capi_ipam_ledger::{BlockObstacle, NetworkBlocks};
+use capi_ipam_registry::cidr;
+
+/// The maximum number of conflicts that a message lists.
+const MAX_LISTED: usize = 5;
+
+/// The condition Ready of a network with a valid specification.
+pub(super) fn ready(obstacle: Option<&BlockObstacle>) -> Condition {
+    let Some(BlockObstacle::SizeDiffers { size, cluster }) = obstacle else {
+        return Condition::new(conditions::READY, true, conditions::NETWORK_READY, "");
+    };
+    let message = format!(
+        "spec.blocks.size: blocks have {size} addresses in management cluster {cluster}, which was the first one; no block \
+         is taken; set the size to {size} in all management clusters: remove spec.blocks, wait until all blocks are \
+         returned, and add it again"
+    );
+    Condition::new(
+        conditions::READY,
+        false,
+        conditions::BLOCK_SIZE_DIFFERS,
+        message,
+    )
+}
+
+/// The condition BlockConflict; `None` for a network without shared blocks.
+pub(super) fn conflict(found: Option<&NetworkBlocks>) -> Option<Condition> {
+    let found = found?;
+    let mut listed = Vec::new();
+    let mut count = 0_usize;
+    for view in &found.blocks {
+        let Some(slice) = &view.slice else {
+            continue;
+        };
+        let Some(other) = &slice.conflict else {
+            continue;
+        };
+        count = count.saturating_add(1);
+        if listed.len() < MAX_LISTED {
+            let used = if view.is_used { "in use" } else { "not in use" };
+            let block = cidr(view.block);
+            listed.push(format!(
+                "{block} ({used} in {}; the other one is {other})",
+                slice.cluster
+            ));
+        }
+    }
+    let type_ = conditions::BLOCK_CONFLICT;
+    if count == 0 {
+        return Some(Condition::new(type_, false, conditions::NO_CONFLICT, ""));
+    }
+    let mut message = format!(
+        "{count} blocks are used by this management cluster and by another one: {}",
+        listed.join(", ")
+    );
+    let more = count.saturating_sub(listed.len());
+    if more > 0 {
+        // Writing to a String does not fail.
+        let _ = write!(message, " and {more} more");
+    }
+    message.push_str(
+        ". Nothing in use is taken away, and no further address of them is allocated; the conflict of a block ends when \
+         one of the two has no address of it in use",
+    );
+    Some(Condition::new(
+        type_,
+        true,
+        conditions::BLOCKS_SHARED,
+        message,
+    ))
+}
+
+/// Publishes an event when the last conflict of a network has ended. `before` are its conditions
+/// before the change, `changed` those that have changed.
+pub(super) fn publish_end_of_conflict(
+    events: &EventPublisher,
+    network: &IPNetwork,
+    before: &[Condition],
+    changed: &[Condition],
+) {
+    let is_conflict = |list: &[Condition]| {
+        let condition = conditions::find(list, conditions::BLOCK_CONFLICT)?;
+        Some(condition.status == "True")
+    };
+    if is_conflict(before) == Some(true) && is_conflict(changed) == Some(false) {
+        let note = "no other management cluster uses a block of this one any more";
+        events.normal(network, &(), conditions::NO_CONFLICT, "Inspect", note);
+    }
+}

@@ -1,0 +1,123 @@
+//! The registry says something else than a cluster thinks.
+
+use serde_json::json;
+
+use crate::site::{Hub, NETWORK, Site, names};
+
+#[tokio::test]
+async fn lost_record_is_written_again() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0});
+    let site = Site::start(Hub::nats(), blocks).await;
+    site.west.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    site.west.bind("p", &names("w", 1)).await;
+    site.lose_record("10.0.1.0/30").await;
+    site.wait_for_holder("10.0.1.0/30", Some("west")).await;
+    site.west.bind("p", &names("x", 1)).await;
+}
+
+/// The bucket is restored from a backup that is older than some of the blocks.
+#[tokio::test]
+async fn restored_bucket_gets_its_records_again() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 3600});
+    let site = Site::start(Hub::nats(), blocks).await;
+    for cluster in [&site.west, &site.east] {
+        cluster.create_pool("p", "10.0.1.0-10.0.1.31").await;
+    }
+    site.west.bind("p", &names("w", 4)).await;
+    let Hub::Nats(mut server) = site.hub else {
+        panic!("the registry is a server of NATS");
+    };
+    server.kill();
+    let backup = server.back_up();
+    server.start_again();
+    server.wait_until_healthy();
+    site.east.bind("p", &names("e", 4)).await;
+    site.west.bind("p", &names("x", 4)).await;
+    let (in_west, in_east) = futures::join!(site.west.blocks(), site.east.blocks());
+
+    // No manager runs during the restore, as the documentation requires.
+    site.west.kill();
+    site.east.kill();
+    server.kill();
+    server.restore(&backup);
+    server.start_again();
+    server.wait_until_healthy();
+    let site = Site {
+        hub: Hub::Nats(server),
+        ..site
+    };
+    site.east.restart();
+    site.west.restart();
+    for (blocks, holder) in [(&in_west, "west"), (&in_east, "east")] {
+        for block in blocks {
+            site.wait_for_holder(block, Some(holder)).await;
+        }
+    }
+    let (of_west, of_east) = (names("y", 4), names("z", 4));
+    let (of_west, of_east) =
+        futures::join!(site.west.bind("p", &of_west), site.east.bind("p", &of_east));
+    assert!(
+        of_west
+            .values()
+            .all(|address| !of_east.values().any(|other| other == address))
+    );
+}
+
+/// The registry loses the record of a block while the manager of its cluster does not run, and
+/// another cluster gets the block.
+async fn block_of_two_clusters_is_drained_by_one(hub: Hub) {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 0});
+    let site = Site::start(hub, blocks).await;
+    site.west.create_pool("p", "10.0.1.0-10.0.1.31").await;
+    site.east.create_pool("p", "10.0.1.0-10.0.1.31").await;
+    site.east.bind("p", &names("e", 1)).await;
+    site.east.kill();
+    site.lose_record("10.0.1.0/30").await;
+    let request = json!({"annotations": {"ipam.cluster.x-k8s.io/requested-address": "10.0.1.3"}});
+    site.west
+        .consumer
+        .create_claim_with("w", "InClusterIPPool", "p", request)
+        .await;
+    assert_eq!(site.west.consumer.wait_for_address("w").await, "10.0.1.3");
+
+    // Both report the conflict. Nothing in use is taken away.
+    site.east.restart();
+    for cluster in [&site.east, &site.west] {
+        let text = cluster.wait_for_conflict("True").await;
+        let expected = ["10.0.1.0/30", "east", "west"];
+        assert!(expected.iter().all(|part| text.contains(part)), "{text}");
+    }
+    // No further address of the block is allocated in either.
+    let (of_west, of_east) = (names("x", 2), names("y", 2));
+    let (in_west, in_east) =
+        futures::join!(site.west.bind("p", &of_west), site.east.bind("p", &of_east));
+    let block = ["10.0.1.0", "10.0.1.1", "10.0.1.2", "10.0.1.3"];
+    for address in in_west.values().chain(in_east.values()) {
+        assert!(!block.contains(&address.as_str()), "{address}");
+    }
+
+    // West has no address of it any more, and hands it over.
+    site.west.consumer.release("w").await;
+    for cluster in [&site.east, &site.west] {
+        cluster.wait_for_conflict("False").await;
+        for (type_, reason, part) in [
+            ("Warning", "BlocksShared", "10.0.1.0/30"),
+            ("Normal", "NoConflict", ""),
+        ] {
+            cluster.wait_for_event(NETWORK, type_, reason, part).await;
+        }
+    }
+    site.wait_for_holder("10.0.1.0/30", Some("east")).await;
+    let bound = site.east.bind("p", &names("z", 1)).await;
+    assert!(block.contains(&bound["z-0"].as_str()), "{bound:?}");
+}
+
+#[tokio::test]
+async fn block_of_two_clusters_of_nats_is_drained_by_one() {
+    Box::pin(block_of_two_clusters_is_drained_by_one(Hub::nats())).await;
+}
+
+#[tokio::test]
+async fn block_of_two_clusters_of_an_api_server_is_drained_by_one() {
+    Box::pin(block_of_two_clusters_is_drained_by_one(Hub::kubernetes())).await;
+}

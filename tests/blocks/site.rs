@@ -1,0 +1,313 @@
+//! A registry and the management clusters that use it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use capi_ipam_api::{IPNetwork, IPRegistry, conditions};
+use capi_ipam_controller::client::ResourceClient;
+use capi_ipam_registry::{Backend, Entry, Record};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use support::consumer::{Consumer, create, object, retry_unanswered};
+use support::control_plane::{ControlPlane, NAMESPACE, Options};
+use support::manager::Manager;
+pub(crate) use support::registry::{Hub, REGISTRY};
+use support::wait::eventually;
+
+/// The name of the network in every management cluster.
+pub(crate) const NETWORK: &str = "backbone";
+/// Empty blocks are returned after two seconds.
+const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
+
+/// A registry and two management clusters.
+pub(crate) struct Site {
+    pub(crate) hub: Hub,
+    pub(crate) west: ManagementCluster,
+    pub(crate) east: ManagementCluster,
+}
+
+/// A management cluster.
+pub(crate) struct ManagementCluster {
+    pub(crate) id: &'static str,
+    pub(crate) control_plane: ControlPlane,
+    /// The kubeconfig of the manager.
+    kubeconfig: PathBuf,
+    manager: Mutex<Manager>,
+    pub(crate) consumer: Consumer,
+}
+
+impl Site {
+    /// Two management clusters with a registry, and the network with these shared blocks.
+    pub(crate) fn start(hub: Hub, blocks: Value) -> BoxFuture<'static, Self> {
+        Box::pin(async move {
+            hub.create_bucket().await;
+            let west = ManagementCluster::start("west", &hub, &blocks);
+            let east = ManagementCluster::start("east", &hub, &blocks);
+            let (west, east) = futures::join!(west, east);
+            Self { hub, west, east }
+        })
+    }
+}
+
+impl ManagementCluster {
+    async fn start(id: &'static str, hub: &Hub, blocks: &Value) -> Self {
+        let control_plane = ControlPlane::start(Options::default());
+        let kubeconfig = control_plane.provider_kubeconfig().to_owned();
+        let cluster = Self::with_kubeconfig(id, control_plane, kubeconfig).await;
+        cluster.create_registry(hub, hub.secret()).await;
+        cluster.create_network(NETWORK, blocks.clone()).await;
+        cluster
+    }
+
+    /// A management cluster without a registry, whose manager uses this kubeconfig.
+    pub(crate) async fn with_kubeconfig(
+        id: &'static str,
+        control_plane: ControlPlane,
+        kubeconfig: PathBuf,
+    ) -> Self {
+        let consumer = Consumer::new(&control_plane).await;
+        let manager = Manager::launch(&control_plane, &kubeconfig, &FLAGS);
+        manager.wait_until_ready();
+        Self {
+            id,
+            control_plane,
+            consumer,
+            kubeconfig,
+            manager: Mutex::new(manager),
+        }
+    }
+
+    /// Creates a network with these shared blocks.
+    pub(crate) async fn create_network(&self, name: &str, blocks: Value) {
+        let spec = json!({"namespaces": {"from": "All"}, "blocks": blocks});
+        self.consumer.create_network(name, spec).await;
+    }
+
+    /// Waits until a network is not ready for this reason, with this text in the message.
+    pub(crate) async fn wait_for_network_message(&self, name: &str, reason: &str, part: &str) {
+        let networks = self.consumer.networks();
+        eventually(
+            &format!("{name} of {}: {reason} {part}", self.id),
+            || async {
+                let status = networks.get(name).await.ok()??.status?;
+                let ready = conditions::find(&status.conditions, "Ready")?;
+                let has_text = ready.message.as_deref()?.contains(part);
+                (ready.reason.as_deref() == Some(reason) && has_text).then_some(())
+            },
+        )
+        .await;
+    }
+
+    /// Creates the IPRegistry, with the Secret that it needs.
+    pub(crate) async fn create_registry(&self, hub: &Hub, secret: Option<Value>) {
+        if let Some(secret) = secret {
+            let api = Api::namespaced(self.consumer.client.clone(), NAMESPACE);
+            let secrets: ResourceClient<Secret> = ResourceClient::new(api, &());
+            create(&secrets, &object(secret))
+                .await
+                .expect("the Secret is valid");
+        }
+        let registry = object(hub.registry(self.id));
+        create(&self.registries(), &registry)
+            .await
+            .expect("the registry is valid");
+        self.wait_for_registry("True", "RegistryReady").await;
+    }
+
+    pub(crate) fn registries(&self) -> ResourceClient<IPRegistry> {
+        ResourceClient::new(Api::all(self.consumer.client.clone()), &())
+    }
+
+    /// Waits until the condition Ready of the registry has this status and reason. Returns its
+    /// message.
+    pub(crate) async fn wait_for_registry(&self, status: &str, reason: &str) -> String {
+        let what = format!("registry of {}: {status} {reason}", self.id);
+        eventually(&what, || async {
+            let registry = self.registries().get(REGISTRY).await.ok()??;
+            let status_of = registry.status?;
+            let found = conditions::find(&status_of.conditions, "Ready")?;
+            let is_wanted = found.status == status && found.reason.as_deref() == Some(reason);
+            is_wanted.then(|| found.message.clone().unwrap_or_default())
+        })
+        .await
+    }
+
+    /// Creates a pool of the network.
+    pub(crate) async fn create_pool(&self, name: &str, addresses: &str) {
+        self.create_pool_in(NETWORK, name, addresses).await;
+    }
+
+    /// Creates a pool of a network.
+    pub(crate) async fn create_pool_in(&self, network: &str, name: &str, addresses: &str) {
+        let spec = json!({"addresses": [addresses], "prefix": 16, "network": network, "allocation": {"requests": true}});
+        self.consumer.create_pool(name, spec).await;
+        self.consumer
+            .wait_for_pool_condition(name, "True", "PoolReady")
+            .await;
+    }
+
+    /// Creates claims and returns their addresses, by claim.
+    pub(crate) async fn bind(&self, pool: &str, names: &[String]) -> BTreeMap<String, String> {
+        self.consumer.create_claims(names, pool).await;
+        self.consumer.wait_for_addresses(names).await
+    }
+
+    /// The network as it is.
+    pub(crate) async fn network(&self) -> IPNetwork {
+        self.network_named(NETWORK).await
+    }
+
+    async fn network_named(&self, name: &str) -> IPNetwork {
+        let networks = self.consumer.networks();
+        let found = retry_unanswered(|| networks.get(name)).await;
+        found
+            .expect("the network can be read")
+            .expect("the network exists")
+    }
+
+    /// The blocks of the network for which this cluster has an IPSlice, in order.
+    pub(crate) async fn blocks(&self) -> Vec<String> {
+        self.blocks_of(NETWORK).await
+    }
+
+    /// The blocks of a network for which this cluster has an IPSlice, in order.
+    pub(crate) async fn blocks_of(&self, network: &str) -> Vec<String> {
+        let slices = self.consumer.slices();
+        let all = retry_unanswered(|| slices.list())
+            .await
+            .expect("slices can be listed");
+        let scope = format!("n.{network}");
+        let mut blocks = Vec::new();
+        for slice in all {
+            if slice.spec.scope == scope {
+                blocks.push(slice.spec.block);
+            }
+        }
+        blocks.sort_unstable();
+        blocks
+    }
+
+    /// Waits until this cluster has exactly these blocks.
+    pub(crate) async fn wait_for_blocks(&self, expected: &[&str]) {
+        let what = format!("{} has the blocks {expected:?}", self.id);
+        eventually(&what, || async {
+            (self.blocks().await == expected).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until the condition BlockConflict of the network has this status. Returns its message.
+    pub(crate) async fn wait_for_conflict(&self, status: &str) -> String {
+        self.wait_for_conflict_in(NETWORK, status).await
+    }
+
+    /// Waits until the condition BlockConflict of a network has this status. Returns its message.
+    pub(crate) async fn wait_for_conflict_in(&self, network: &str, status: &str) -> String {
+        eventually(&format!("conflict of {}: {status}", self.id), || async {
+            let conditions = self.network_named(network).await.status?.conditions;
+            let found = conditions::find(&conditions, "BlockConflict")?;
+            (found.status == status).then(|| found.message.clone().unwrap_or_default())
+        })
+        .await
+    }
+
+    /// Waits until an event about the network or the registry has a type, a reason and this text in
+    /// its note.
+    pub(crate) async fn wait_for_event(&self, name: &str, type_: &str, reason: &str, part: &str) {
+        let of_cluster_scoped = self.consumer.in_namespace("default");
+        of_cluster_scoped
+            .wait_for_event(name, type_, reason, part)
+            .await;
+    }
+
+    /// Waits until the IPSlice of a block is marked as empty, or no longer.
+    pub(crate) async fn wait_for_mark(&self, block: &str, is_marked: bool) {
+        let slices = self.consumer.slices();
+        let name = format!("n.{NETWORK}.{}", block.replace('/', "-"));
+        eventually(&format!("mark of {name}: {is_marked}"), || async {
+            let slice = slices.get(&name).await.ok()??;
+            (slice.spec.empty_since.is_some() == is_marked).then_some(())
+        })
+        .await;
+    }
+
+    /// Ends the manager with SIGKILL.
+    pub(crate) fn kill(&self) {
+        self.manager.lock().kill();
+    }
+
+    /// Ends the manager with SIGKILL, if it runs, and starts another one.
+    pub(crate) fn restart(&self) {
+        let mut manager = self.manager.lock();
+        manager.kill();
+        *manager = Manager::launch(&self.control_plane, &self.kubeconfig, &FLAGS);
+    }
+}
+
+impl Site {
+    /// The management cluster with an identity.
+    pub(crate) fn cluster(&self, id: &str) -> &ManagementCluster {
+        if self.west.id == id {
+            &self.west
+        } else {
+            &self.east
+        }
+    }
+
+    /// Deletes the record of a block.
+    pub(crate) async fn lose_record(&self, block: &str) {
+        self.lose_record_of(NETWORK, block).await;
+    }
+
+    /// Deletes the record of a block of a network.
+    pub(crate) async fn lose_record_of(&self, network: &str, block: &str) {
+        let registry = self.hub.open().await;
+        let key = key_of(network, block);
+        eventually(&format!("record {key} is deleted"), || async {
+            let found = registry.read(&key).await.ok()??;
+            registry.delete(&found).await.ok()
+        })
+        .await;
+    }
+
+    /// Waits until the registry has a record of this name.
+    pub(crate) async fn wait_for_record(&self, key: &str) {
+        let registry = self.hub.open().await;
+        eventually(&format!("record {key} exists"), || async {
+            registry.read(key).await.ok()?.map(drop)
+        })
+        .await;
+    }
+
+    /// Waits until the registry says that this cluster has a block, or none.
+    pub(crate) async fn wait_for_holder(&self, block: &str, holder: Option<&str>) {
+        let registry = self.hub.open().await;
+        let key = key_of(NETWORK, block);
+        eventually(&format!("{holder:?} has {block}"), || async {
+            let found = registry.read(&key).await.ok()?;
+            let record = found.as_ref().and_then(Entry::record);
+            let cluster = match record {
+                Some(Record::Block(record)) => Some(record.cluster.as_str()),
+                _ => None,
+            };
+            (cluster == holder).then_some(())
+        })
+        .await;
+    }
+}
+
+/// The name of the record of an IPv4 block of a network.
+pub(crate) fn key_of(network: &str, block: &str) -> String {
+    format!("block.{network}.{}", block.replace('/', "-"))
+}
+
+/// Names of claims.
+pub(crate) fn names(prefix: &str, count: usize) -> Vec<String> {
+    (0..count)
+        .map(|index| format!("{prefix}-{index}"))
+        .collect()
+}

@@ -1,0 +1,190 @@
+//! Reconcilers that are made of closures and of others, and what they are told.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use capi_ipam_controller::client::{ResourceClient, connect};
+use capi_ipam_controller::controller::{
+    Action, Attempt, Changed, Failure, Reconciler, SourceId, reconcile_fn, watch_fn,
+};
+use capi_ipam_controller::patch;
+use capi_ipam_controller::watch::{WatchApi, WatchSpec};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+
+use crate::control_plane;
+use crate::patching::client;
+use crate::program::Program;
+use support::consumer::{Consumer, object};
+use support::wait::eventually;
+
+/// What has happened, in order.
+#[derive(Clone, Default)]
+struct Record(Arc<Mutex<Vec<String>>>);
+
+impl Record {
+    fn push(&self, what: impl Into<String>) {
+        let mut all = self.0.lock().expect("it is not poisoned");
+        all.push(what.into());
+    }
+
+    async fn wait_for(&self, expected: &[&str]) {
+        eventually(&format!("the record is {expected:?}"), || async {
+            let all = self.0.lock().expect("it is not poisoned");
+            (*all == expected).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Runs a controller of the ConfigMaps of a namespace, which it watches with `client`.
+fn start(
+    client: Client,
+    namespace: &str,
+    reconciler: impl Reconciler<Object = ConfigMap>,
+) -> Program {
+    let namespace = namespace.to_owned();
+    Program::start(async move |manager| {
+        let api = WatchApi::namespaced(client, &namespace);
+        let synced = manager.health.register_watch("ConfigMap");
+        let main = WatchSpec::new(api, (), Arc::new(()), synced);
+        let controller = manager.controller("configmaps");
+        let task = controller.run(main, 1, manager.stop.clone(), Arc::new(reconciler));
+        manager.add("the controller of ConfigMaps", task);
+        Ok(())
+    })
+}
+
+fn value(map: &ConfigMap) -> &str {
+    let data = map.data.as_ref().and_then(|data| data.get("value"));
+    data.map_or("none", String::as_str)
+}
+
+#[tokio::test]
+async fn change_reaches_a_closure_with_the_object_before() {
+    let consumer = Consumer::with_client(client().await).await;
+    let api = Api::namespaced(consumer.client.clone(), &consumer.namespace);
+    let maps: ResourceClient<ConfigMap> = ResourceClient::new(api, &());
+    let record = Record::default();
+    let (of_first, of_second) = (record.clone(), record.clone());
+    let first = reconcile_fn(move |map: Arc<ConfigMap>| {
+        of_first.push(format!("first {}", value(&map)));
+        std::future::ready(Ok::<_, Infallible>(Action::AwaitChange))
+    });
+    let second = watch_fn(move |change: Changed<ConfigMap>| {
+        let text = match change {
+            Changed::Added(map) => format!("added {}", value(&map)),
+            Changed::Updated { before, after } => {
+                format!("updated {} to {}", value(&before), value(&after))
+            }
+            Changed::Deleted(map) => format!("deleted {}", value(&map)),
+        };
+        of_second.push(text);
+        std::future::ready(Ok::<_, Infallible>(()))
+    });
+    let program = start(
+        consumer.client.clone(),
+        &consumer.namespace,
+        first.then(second),
+    );
+
+    let map = object(json!({"metadata": {"name": "a"}, "data": {"value": "1"}}));
+    let created = maps.create(&map).await.expect("it can be created");
+    let mut expected = vec!["first 1", "added 1"];
+    record.wait_for(&expected).await;
+
+    let mut changed = created.clone();
+    changed.data = Some([("value".to_owned(), "2".to_owned())].into());
+    let written = patch::write(&maps, &created, &changed).await;
+    let written = written.expect("it can be written").expect("it differs");
+    expected.extend(["first 2", "updated 1 to 2"]);
+    record.wait_for(&expected).await;
+
+    maps.delete("a", &written.uid().unwrap_or_default())
+        .await
+        .expect("it can be deleted");
+    expected.push("deleted 2");
+    record.wait_for(&expected).await;
+    assert!(program.stop());
+}
+
+/// Fails, and records what it is told.
+struct Failing(Record);
+
+impl Reconciler for Failing {
+    type Object = ConfigMap;
+    type State = ();
+    type Error = fmt::Error;
+
+    #[allow(clippy::panic_in_result_fn, reason = "the panic is a fault")]
+    async fn reconcile(
+        &self,
+        map: Arc<ConfigMap>,
+        attempt: &mut Attempt<()>,
+    ) -> Result<Action, fmt::Error> {
+        match (attempt.failures, value(&map)) {
+            (0, "error") => Err(fmt::Error),
+            (0, _) => panic!("a bug"),
+            _ => Ok(Action::AwaitChange),
+        }
+    }
+
+    fn on_error(&self, map: &ConfigMap, _: &Attempt<()>, failure: &Failure<'_, fmt::Error>) {
+        let kind = match failure {
+            Failure::Error(_) => "error",
+            Failure::Panicked => "panic",
+            Failure::TimedOut(_) => "timeout",
+        };
+        self.0.push(format!("{} {kind}", map.name_any()));
+    }
+
+    fn on_source_error(&self, source: SourceId, error: &str) {
+        assert_eq!(source, SourceId::MAIN);
+        if error.contains("cannot list resource") || error.contains("cannot watch resource") {
+            self.0.push("forbidden");
+        }
+    }
+}
+
+#[tokio::test]
+async fn reconciler_is_told_of_failures() {
+    let consumer = Consumer::with_client(client().await).await;
+    let api = Api::namespaced(consumer.client.clone(), &consumer.namespace);
+    let maps: ResourceClient<ConfigMap> = ResourceClient::new(api, &());
+    let record = Record::default();
+    let failing = Failing(record.clone());
+    let program = start(consumer.client.clone(), &consumer.namespace, failing);
+    let mut expected = Vec::new();
+    for (name, told) in [("error", "error error"), ("panic", "panic panic")] {
+        let map = object(json!({"metadata": {"name": name}, "data": {"value": name}}));
+        maps.create(&map).await.expect("it can be created");
+        expected.push(told);
+        record.wait_for(&expected).await;
+    }
+    assert!(program.stop());
+}
+
+#[tokio::test]
+async fn reconciler_is_told_that_its_watch_is_forbidden() {
+    let consumer = Consumer::with_client(client().await).await;
+    let plane = control_plane();
+    let namespace = format!("--namespace={}", consumer.namespace);
+    plane.kubectl(&["create", "serviceaccount", "nobody", &namespace]);
+    let kubeconfig = plane.kubeconfig_of_account(&consumer.namespace, "nobody");
+    let nobody = connect(Some(&kubeconfig), "nobody").await;
+    let record = Record::default();
+    let failing = Failing(record.clone());
+    let program = start(
+        nobody.expect("the kubeconfig is valid"),
+        &consumer.namespace,
+        failing,
+    );
+    eventually("the reconciler is told", || async {
+        let all = record.0.lock().expect("it is not poisoned");
+        all.contains(&"forbidden".to_owned()).then_some(())
+    })
+    .await;
+    assert!(program.stop());
+}

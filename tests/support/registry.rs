@@ -1,0 +1,162 @@
+//! A registry of blocks for management clusters: a bucket of a NATS server, or another API server.
+
+use capi_ipam_registry::{
+    BucketOptions, KubernetesRegistry, KubernetesSettings, NatsRegistry, NatsSettings, Registry,
+};
+use capi_ipam_testing::control_plane::{self as generic, Installation, embedded_kubeconfig};
+use capi_ipam_testing::nats;
+use serde_json::{Value, json};
+
+use crate::control_plane::{NAMESPACE, Options};
+use crate::repository::in_repository;
+
+/// The name of the IPRegistry in every management cluster.
+pub const REGISTRY: &str = "site";
+/// The name of the bucket.
+const BUCKET: &str = "ipam";
+/// The name of the Secret with the kubeconfig of the other API server.
+const SECRET: &str = "hub";
+
+/// Where the registry is.
+pub enum Hub {
+    Nats(Box<nats::Node>),
+    NatsCluster(Box<nats::Cluster>),
+    Kubernetes(Box<generic::ControlPlane>),
+}
+
+/// The Secret of an IPRegistry at another API server, in the namespace of the manager.
+pub fn secret_with(kubeconfig: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": SECRET, "namespace": NAMESPACE},
+        "stringData": {"kubeconfig": kubeconfig},
+    })
+}
+
+impl Hub {
+    /// A NATS server, without the bucket.
+    pub fn nats() -> Self {
+        Self::Nats(Box::new(nats::Node::start(nats::Options::default())))
+    }
+
+    /// Three NATS servers, without the bucket.
+    pub fn nats_cluster() -> Self {
+        let options = nats::Options {
+            sync_always: true,
+            ..nats::Options::default()
+        };
+        Self::NatsCluster(Box::new(nats::Cluster::start(&options)))
+    }
+
+    /// The URLs of the NATS servers; `None` at another API server.
+    fn urls(&self) -> Option<Vec<String>> {
+        match self {
+            Self::Nats(node) => Some(vec![node.url()]),
+            Self::NatsCluster(cluster) => Some(cluster.urls()),
+            Self::Kubernetes(_) => None,
+        }
+    }
+
+    /// Whether the registry is a single NATS server.
+    fn is_single(&self) -> bool {
+        matches!(self, Self::Nats(_))
+    }
+
+    /// An API server with what the manifest of registries contains.
+    pub fn kubernetes() -> Self {
+        let manifest = std::fs::read_to_string(in_repository("manifests/registry.yaml"))
+            .expect("the manifest can be read");
+        // The process ends soon.
+        let installation: &'static Installation = Box::leak(Box::new(Installation::of(&manifest)));
+        let hub = generic::ControlPlane::start(Options::default(), installation);
+        Self::Kubernetes(Box::new(hub))
+    }
+
+    /// Creates the bucket, as an administrator does with the program `nats`.
+    pub async fn create_bucket(&self) {
+        use capi_ipam_nats::{Bucket, Connection, Settings};
+
+        let Some(urls) = self.urls() else {
+            return;
+        };
+        let settings = Settings::new(urls);
+        let connection = Connection::open(&settings).await.expect("NATS answers");
+        let options = BucketOptions {
+            single: self.is_single(),
+            ..BucketOptions::creating()
+        };
+        let bucket = Bucket::<Value>::open(&connection, BUCKET, &options).await;
+        bucket.expect("the bucket can be created");
+    }
+
+    /// The IPRegistry of a management cluster.
+    pub fn registry(&self, cluster: &str) -> Value {
+        let mut spec = match self.urls() {
+            Some(urls) => {
+                json!({"nats": {"servers": urls, "bucket": BUCKET, "single": self.is_single()}})
+            }
+            None => json!({"kubernetes": {"secretName": SECRET}}),
+        };
+        spec["clusterID"] = json!(cluster);
+        json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPRegistry",
+            "metadata": {"name": REGISTRY}, "spec": spec,
+        })
+    }
+
+    /// The Secret of the IPRegistry, in the namespace of the manager; `None` if it needs none.
+    pub fn secret(&self) -> Option<Value> {
+        let Self::Kubernetes(control_plane) = self else {
+            return None;
+        };
+        let kubeconfig = embedded_kubeconfig(control_plane.kubeconfig());
+        Some(secret_with(&kubeconfig))
+    }
+
+    /// Makes the registry unavailable.
+    pub fn stop(&mut self) {
+        match self {
+            Self::Nats(node) => node.kill(),
+            Self::NatsCluster(cluster) => (0..3).for_each(|index| cluster.node(index).kill()),
+            Self::Kubernetes(control_plane) => control_plane.stop_api_server(),
+        }
+    }
+
+    /// Makes the registry available again.
+    pub fn start(&mut self) {
+        match self {
+            Self::Nats(node) => node.start_again(),
+            Self::NatsCluster(cluster) => {
+                (0..3).for_each(|index| cluster.node(index).start_again());
+            }
+            Self::Kubernetes(control_plane) => control_plane.start_api_server(),
+        }
+    }
+
+    /// The registry, as this process reads and changes it.
+    pub async fn open(&self) -> Registry {
+        match self {
+            Self::Nats(_) | Self::NatsCluster(_) => {
+                let settings = NatsSettings {
+                    servers: self.urls().unwrap_or_default(),
+                    bucket: BUCKET.to_owned(),
+                    options: BucketOptions {
+                        single: self.is_single(),
+                        ..BucketOptions::default()
+                    },
+                    ..NatsSettings::default()
+                };
+                let opened = NatsRegistry::open(&settings).await;
+                Registry::Nats(opened.expect("the bucket can be opened"))
+            }
+            Self::Kubernetes(control_plane) => {
+                let settings = KubernetesSettings {
+                    kubeconfig: embedded_kubeconfig(control_plane.kubeconfig()),
+                    user_agent: "test/1".to_owned(),
+                };
+                let opened = KubernetesRegistry::open(&settings).await;
+                Registry::Kubernetes(opened.expect("the registry can be opened"))
+            }
+        }
+    }
+}
