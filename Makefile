@@ -12,6 +12,8 @@ TARGET ?= parse_entry
 PLATFORMS ?=
 # The command that prints a generated file
 GENERATE ?= $(CARGO) run --locked --quiet --bin manager -- generate
+# The command that generates the files of the plugin of kubectl
+GENERATE_PLUGIN ?= $(CARGO) run --locked --quiet --package kubectl-ipam -- generate
 # The name of the image, without a tag
 IMAGE ?= localhost/capi-ipam
 
@@ -97,7 +99,7 @@ mutants: rust control-plane ## Mutation testing: check that the fault plans dete
 
 .PHONY: model
 model: rust ## Check larger scopes of the protocol model (SECONDS_EACH=600)
-	MODEL_SECONDS=$(or $(SECONDS_EACH),600) $(CARGO) test --locked --release --test model -- --ignored --nocapture
+	MODEL_SECONDS=$(or $(SECONDS_EACH),600) $(CARGO) test --locked --release --package capi-ipam-protocol --test model -- --ignored --nocapture
 	$(CARGO) test --locked --release --workspace --lib observed -- --ignored --nocapture
 
 .PHONY: image-test
@@ -230,7 +232,7 @@ generate: rust ## Generate CRDs, roles, webhooks, the reference pages in docs/ a
 	$(call write,flags,docs/flags.md)
 	$(call write,metrics,docs/metrics.md)
 	$(call write,api,docs/api.md)
-	@$(CARGO) run --quiet --locked --package kubectl-ipam -- generate crates/kubectl-ipam/generated
+	@$(GENERATE_PLUGIN) crates/kubectl-ipam/generated
 	@echo 'written: crates/kubectl-ipam/generated'
 	$(call render,config/clusterctl,manifests/ipam-components.yaml)
 	$(call render,config/default,manifests/install.yaml)

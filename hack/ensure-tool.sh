@@ -13,8 +13,8 @@ set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
 
 case ${1:-} in
-  cargo-cyclonedx) version=0.5.9 doing='building, about 2 minutes on 2 cores' ;;
-  cargo-deny) version=0.20.2 doing='building, 3 to 6 minutes on 2 cores' ;;
+  cargo-cyclonedx) version=0.5.9 doing='building, about a minute on 2 cores' ;;
+  cargo-deny) version=0.20.2 doing='building, 1 to 3 minutes on 2 cores' ;;
   protoc) version=3.3.0 doing='downloading 5 MB' ;;
   zig) version=0.17.1 doing='downloading 100 MB' ;;
   *)
@@ -30,11 +30,11 @@ case $1 in
   *) program=$folder/bin/$1 ;;
 esac
 
-# Builds tools that are Rust programs, with the compiler of rust-toolchain.toml. The target folder of the product is not
-# used.
+# Builds tools that are Rust programs, with the compiler of rust-toolchain.toml. They run for seconds, so a build without
+# optimization is the fastest. The target folder of the product is not used.
 build() {
   cd -- "$here"
-  env -u CARGO_TARGET_DIR cargo install --locked --quiet --root "$folder" --version "$version" "$1" >&2
+  env -u CARGO_TARGET_DIR cargo install --debug --locked --quiet --root "$folder" --version "$version" "$1" >&2
 }
 
 # A program that depends on the crate prints the path of protoc in the sources of the crate.

@@ -4,13 +4,13 @@
 #   hack/test.sh             all tests
 #   hack/test.sh ARGUMENTS   the tests that these arguments of `cargo test` select
 #
-# TEST_JOBS is the number of test programs that run at the same time (default 2), and RUST_TEST_THREADS the number of
+# TEST_JOBS is the number of test programs that run at the same time (default 3), and RUST_TEST_THREADS the number of
 # tests that run at the same time in each of them (default: one more than there are processors; most tests run their own
 # API server). Their output is kept in target/test-logs.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 cargo=${CARGO:-cargo}
-jobs=${TEST_JOBS:-2}
+jobs=${TEST_JOBS:-3}
 logs=target/test-logs
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(getconf _NPROCESSORS_ONLN) + 1))}
 
@@ -30,6 +30,7 @@ run_one() {
     list-provider) arguments=(--workspace --test guide --test late_write --test provider --test size) ;;
     nats-controller) arguments=(--workspace --test controller --test controller_guide --test team_labels) ;;
     demo) arguments=(--workspace --test demo) ;;
+    model) arguments=(--workspace --test model) ;;
     etcd-provider) arguments=(--manifest-path examples/etcd-provider/Cargo.toml --target-dir target) ;;
     documentation) arguments=(--workspace --doc) ;;
   esac
@@ -54,7 +55,7 @@ export PROTOC
 "$cargo" test --locked --manifest-path examples/etcd-provider/Cargo.toml --target-dir target --no-run
 
 # The slowest programs are first.
-names=(conformance faults views rollout chaos install webhooks cluster repair takeover model)
+names=(blocks faults conformance views rollout takeover install chaos webhooks cluster repair model)
 for file in tests/*.rs tests/*/main.rs; do
   name=$(basename "${file%/main.rs}" .rs)
   [[ " ${names[*]} " == *" $name "* ]] || names+=("$name")

@@ -20,11 +20,13 @@
 
 mod agreement;
 pub(super) mod check;
+mod disturbance;
 mod driver;
 mod facts;
 mod measured;
 mod needs;
 mod open_registry;
+mod other_blocks;
 pub(super) mod registries;
 mod running;
 mod state_metrics;

@@ -1,9 +1,11 @@
 //! What the management clusters agree on for a network.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::json;
 use support::wait::eventually;
 
-use crate::site::{Hub, Site, names};
+use crate::site::{Hub, NETWORK, Site, names};
 
 #[tokio::test]
 async fn gateway_of_another_cluster_is_not_allocated() {
@@ -47,4 +49,57 @@ async fn other_size_of_blocks_is_reported() {
     site.west
         .wait_for_network_message("other", "BlockSizeDiffers", "4 addresses")
         .await;
+    // The network has no block, so the size can be corrected.
+    let corrected = site.west.set_block_size("other", 4).await;
+    corrected.expect("the size can be changed");
+    site.west
+        .wait_for_network_message("other", "NetworkReady", "")
+        .await;
+
+    eventually("the status counts the block", || async {
+        let blocks = site.west.network().await.status?.blocks?;
+        (blocks.held > 0).then_some(())
+    })
+    .await;
+    let denied = site.west.set_block_size(NETWORK, 8).await;
+    let error = denied.expect_err("the network has a block");
+    assert!(error.contains("spec.blocks.size"), "{error}");
+    assert!(error.contains("status.blocks.held is 0"), "{error}");
+}
+
+/// Whether the bound addresses are outside of 10.0.1.0/29.
+fn are_outside(bound: &BTreeMap<String, String>) -> bool {
+    let inside: BTreeSet<String> = (0..8).map(|last| format!("10.0.1.{last}")).collect();
+    !bound.values().any(|address| inside.contains(address))
+}
+
+/// The record of the network was lost, and another management cluster has written it again with
+/// another size.
+#[tokio::test]
+async fn block_of_another_size_is_not_free() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0});
+    let site = Site::start(Hub::nats(), blocks).await;
+    site.create_record("10.0.1.0/29", "north").await;
+    site.west.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    let bound = site.west.bind("p", &names("w", 2)).await;
+    assert!(are_outside(&bound), "{bound:?}");
+}
+
+#[tokio::test]
+async fn overlap_with_a_block_of_another_size_is_a_conflict() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0});
+    let site = Site::start(Hub::nats(), blocks).await;
+    site.west.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    site.west.bind("p", &names("w", 2)).await;
+    site.create_record("10.0.1.0/29", "north").await;
+    let message = site.west.wait_for_conflict("True").await;
+    assert!(message.contains("10.0.1.0/30"), "{message}");
+    assert!(message.contains("north"), "{message}");
+    let bound = site.west.bind("p", &names("x", 2)).await;
+    assert!(are_outside(&bound), "{bound:?}");
+
+    // The conflict ends with the other record.
+    site.lose_record("10.0.1.0/29").await;
+    site.west.wait_for_conflict("False").await;
+    site.west.bind("p", &names("y", 4)).await;
 }

@@ -1,9 +1,17 @@
 //! Two management clusters with one identity.
 
-use serde_json::json;
-use support::consumer::{create, object};
+use std::collections::BTreeSet;
 
-use crate::site::{Hub, ManagementCluster, Site, names};
+use capi_ipam_api::IPRegistry;
+use capi_ipam_controller::client::ResourceClient;
+use kube::Api;
+use serde_json::json;
+use support::consumer::{Consumer, create, object};
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+use support::wait::eventually;
+
+use crate::site::{FLAGS, Hub, ManagementCluster, NETWORK, Site, names};
 
 /// Both stop taking blocks, and say why. Both go on when only one of them has the identity.
 #[tokio::test]
@@ -42,4 +50,67 @@ async fn replace_registry(cluster: &ManagementCluster, registry: serde_json::Val
     cluster.consumer.delete_object(&registries, "site").await;
     let created = create(&registries, &object(registry)).await;
     created.expect("the registry is valid");
+}
+
+/// Managers that serve one namespace each have the identity of their management cluster together.
+#[tokio::test]
+async fn managers_of_one_cluster_share_its_blocks() {
+    let hub = Hub::nats();
+    hub.create_bucket().await;
+    let control_plane = ControlPlane::start(Options::default());
+    let one = Consumer::new(&control_plane).await;
+    let two = Consumer::new(&control_plane).await;
+    let registries: ResourceClient<IPRegistry> =
+        ResourceClient::new(Api::all(one.client.clone()), &());
+    let created = create(&registries, &object(hub.registry("west"))).await;
+    created.expect("the registry is valid");
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 0});
+    let spec = json!({"namespaces": {"from": "All"}, "blocks": blocks});
+    one.create_network(NETWORK, spec).await;
+    let managers = [&one, &two].map(|consumer| {
+        let namespace = format!("--namespace={}", consumer.namespace);
+        Manager::start(&control_plane, &[&FLAGS[..], &[&namespace]].concat())
+    });
+
+    // Both allocate from the same range at the same time.
+    let spec = json!({"addresses": ["10.0.1.0-10.0.1.15"], "prefix": 16, "network": NETWORK});
+    one.create_pool("p", spec.clone()).await;
+    two.create_pool("p", spec).await;
+    let claims = names("c", 6);
+    futures::join!(
+        one.create_claims(&claims, "p"),
+        two.create_claims(&claims, "p")
+    );
+    let (of_one, of_two) = futures::join!(
+        one.wait_for_addresses(&claims),
+        two.wait_for_addresses(&claims)
+    );
+    let all: BTreeSet<&String> = of_one.values().chain(of_two.values()).collect();
+    assert_eq!(
+        all.len(),
+        12,
+        "an address is in use twice: {of_one:?}, {of_two:?}"
+    );
+
+    // Neither returns a block that the other one uses, and one of them returns the unused ones.
+    for claim in &claims {
+        one.release(claim).await;
+    }
+    let used: BTreeSet<String> = of_two.values().map(|address| block_of(address)).collect();
+    eventually("only the blocks in use are left", || async {
+        let owners = one.slice_owners().await;
+        (owners.into_keys().collect::<BTreeSet<_>>() == used).then_some(())
+    })
+    .await;
+    for (claim, address) in &of_two {
+        assert_eq!(&two.wait_for_address(claim).await, address);
+    }
+    assert!(managers.iter().all(|manager| !manager.was_forbidden()));
+}
+
+/// The block of four addresses that contains an address.
+fn block_of(address: &str) -> String {
+    let (begin, last) = address.rsplit_once('.').expect("it is an IPv4 address");
+    let last: u8 = last.parse().expect("it is an IPv4 address");
+    format!("{begin}.{}/30", last / 4 * 4)
 }

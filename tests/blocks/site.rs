@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use capi_ipam_api::{IPNetwork, IPRegistry, conditions};
+use capi_ipam_api::{BlockRecord, IPNetwork, IPRegistry, conditions};
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_registry::{Backend, Entry, Record};
 use futures::future::BoxFuture;
@@ -21,7 +21,7 @@ use support::wait::eventually;
 /// The name of the network in every management cluster.
 pub(crate) const NETWORK: &str = "backbone";
 /// Empty blocks are returned after two seconds.
-const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
+pub(crate) const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 
 /// A registry and two management clusters.
 pub(crate) struct Site {
@@ -85,6 +85,23 @@ impl ManagementCluster {
     pub(crate) async fn create_network(&self, name: &str, blocks: Value) {
         let spec = json!({"namespaces": {"from": "All"}, "blocks": blocks});
         self.consumer.create_network(name, spec).await;
+    }
+
+    /// Changes the size of the blocks of a network.
+    ///
+    /// # Errors
+    /// The message of the API server.
+    pub(crate) async fn set_block_size(&self, name: &str, size: u64) -> Result<(), String> {
+        let patch = json!({"spec": {"blocks": {"size": size}}}).to_string();
+        let arguments = [
+            "patch",
+            "ipnetworks",
+            name,
+            "--type=merge",
+            "--patch",
+            &patch,
+        ];
+        self.control_plane.try_kubectl(&arguments).map(drop)
     }
 
     /// Waits until a network is not ready for this reason, with this text in the message.
@@ -256,6 +273,22 @@ impl Site {
         } else {
             &self.east
         }
+    }
+
+    /// Creates the record of a block of any management cluster.
+    pub(crate) async fn create_record(&self, block: &str, cluster: &str) {
+        let record = Record::Block(BlockRecord {
+            network: NETWORK.to_owned(),
+            block: block.to_owned(),
+            cluster: cluster.to_owned(),
+            since: None,
+            empty_since: None,
+            contenders: Vec::new(),
+            used: None,
+        });
+        let registry = self.hub.open().await;
+        let created = registry.create(&key_of(NETWORK, block), &record).await;
+        created.expect("the record can be created");
     }
 
     /// Deletes the record of a block.

@@ -354,6 +354,22 @@ async fn bind(consumer: &Consumer, names: &[&str]) -> BTreeMap<String, String> {
     consumer.wait_for_addresses(&names).await
 }
 
+/// Waits until the registry says that a management cluster has a block.
+async fn wait_for_holder(hub: &Hub, block: &str, cluster: &str) {
+    let registry = hub.open().await;
+    eventually(&format!("{cluster} has {block}"), || async {
+        let found = registry
+            .read(&format!("block.backbone.{block}"))
+            .await
+            .ok()?;
+        match found.as_ref().and_then(Entry::record) {
+            Some(Record::Block(record)) if record.cluster == cluster => Some(()),
+            _ => None,
+        }
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn clusterctl_move_hands_over_shared_blocks() {
     let releases = Releases::write();
@@ -393,19 +409,31 @@ async fn clusterctl_move_hands_over_shared_blocks() {
         assert!(all.insert(address), "{address} is in use twice");
     }
     // The blocks belong to the target, which has the addresses.
-    let registry = hub.open().await;
     for block in ["10.4.0.0-30", "10.4.0.4-30"] {
-        eventually(&format!("the target has {block}"), || async {
-            let found = registry
-                .read(&format!("block.backbone.{block}"))
-                .await
-                .ok()?;
-            match found.as_ref().and_then(Entry::record) {
-                Some(Record::Block(record)) if record.cluster == "target" => Some(()),
-                _ => None,
-            }
-        })
-        .await;
+        wait_for_holder(&hub, block, "target").await;
+    }
+
+    // The way back.
+    let of_target: BTreeMap<String, String> = moved.into_iter().chain(in_target).collect();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let to = format!("--to-kubeconfig={}", source.plane.kubeconfig().display());
+    let arguments = ["move", "--namespace", &arrived.namespace, &to];
+    releases
+        .clusterctl(&target.plane, &arguments)
+        .unwrap_or_else(|error| panic!("{error}"));
+    for (name, address) in &of_target {
+        assert_eq!(&source.consumer.wait_for_address(name).await, address);
+    }
+    for block in ["10.4.0.0-30", "10.4.0.4-30"] {
+        wait_for_holder(&hub, block, "source").await;
+    }
+    let last = bind(&source.consumer, &["k"]).await;
+    for address in last.values() {
+        let is_in_use = of_target
+            .values()
+            .chain(in_source.values())
+            .any(|other| other == address);
+        assert!(!is_in_use, "{address} is in use twice");
     }
     assert!(!source.manager.was_forbidden() && !target.manager.was_forbidden());
 }

@@ -56,6 +56,12 @@ impl Block {
         self.length == self.family().bits()
     }
 
+    /// Whether an address is in both blocks.
+    pub fn overlaps(self, other: Self) -> bool {
+        let length = self.length.min(other.length);
+        Self::new(self.base, length) == Self::new(other.base, length)
+    }
+
     /// The numbers of the addresses.
     pub fn span(self) -> Span {
         let first = Family::to_number(self.base);
@@ -107,6 +113,7 @@ mod tests {
         #[test]
         fn block_contains_the_address_it_is_built_from(address: IpAddr, length in 0..=128_u8) {
             let block = Block::new(address, length);
+            prop_assert!(block.overlaps(Block::address(address)));
             prop_assert!(block.span().contains(Family::to_number(address)));
             prop_assert_eq!(Block::new(block.base(), block.length()), block);
             prop_assert_eq!(block.is_address(), block == Block::address(address));

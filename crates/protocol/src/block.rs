@@ -53,7 +53,8 @@ pub enum Record {
         /// Whether this cluster is named as one that uses addresses of the block.
         names_us: bool,
     },
-    /// The record cannot be decoded. It counts as that of another cluster.
+    /// The record cannot be decoded, or another cluster has a block of another size that overlaps
+    /// with this one. It counts as that of another cluster.
     Unreadable,
 }
 

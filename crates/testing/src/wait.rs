@@ -20,9 +20,9 @@ pub const EVENT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// The shortest and the longest time between two calls of a poll. Each call costs the API server
 /// processor time that other tests need.
-const INTERVAL: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(100));
+const INTERVAL: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(250));
 
-/// Calls `poll` until it returns a value: every 20 ms at first, and every 100 ms after a second.
+/// Calls `poll` until it returns a value: every 20 ms at first, and every 250 ms after 2.5 seconds.
 ///
 /// # Panics
 /// When it returns none within [`TIMEOUT`], or longer on a busy machine, see [`Patience`].

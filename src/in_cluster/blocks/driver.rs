@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use capi_ipam_api::BlockRecord;
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::clock;
 use capi_ipam_ip::{Block, Span};
@@ -21,7 +22,8 @@ use super::agreement::{Agreement, Proposal};
 use super::facts::{Delays, Facts, Memory, Shown};
 use super::needs::{Member, Needs, OwnBlock, Shortage, Situation};
 use super::open_registry::OpenRegistry;
-use super::steps::{BlockEvent, StepError, Target, Writer};
+use super::other_blocks::OtherBlocks;
+use super::steps::{BlockEvent, StepError, Target, UNKNOWN_CLUSTER, Writer};
 
 /// The maximum number of writes for a block in one pass.
 const MAX_STEPS: usize = 8;
@@ -40,11 +42,12 @@ pub(super) struct Driver {
 }
 
 /// What a pass has decided on a block.
-#[derive(Clone, Copy)]
 struct Due {
     is_needed: bool,
     /// Whether a further block may be taken.
     may_take: bool,
+    /// The holder of a block of another size that overlaps with this one.
+    overlaps: Option<Arc<str>>,
     delays: Delays,
 }
 
@@ -52,7 +55,7 @@ struct Due {
 struct Pass {
     blocks: BTreeMap<Block, BlockView>,
     own: BTreeMap<Block, OwnBlock>,
-    others: BTreeSet<Block>,
+    others: OtherBlocks,
     /// The blocks that this cluster contends for.
     contended: BTreeSet<Block>,
 }
@@ -109,13 +112,7 @@ impl Driver {
         let agreed = self.agree(network, found).await;
         let pass = self.classify(network, found);
         let needs = match &found.rules {
-            Some(rules) => Situation {
-                rules,
-                own: &pass.own,
-                others: &pass.others,
-                members: &members(found),
-            }
-            .needs(),
+            Some(rules) => Situation::new(rules, &pass.own, &pass.others, &members(found)).needs(),
             None => Needs::default(),
         };
         self.report_supply(network, found, &pass, &needs, agreed.as_ref());
@@ -141,13 +138,13 @@ impl Driver {
         targets.extend(&pass.contended);
         let mut next = INTERVAL;
         for block in targets {
-            let is_needed = needs.blocks.contains(&block);
             let due = Due {
-                is_needed,
+                is_needed: needs.blocks.contains(&block),
                 may_take,
+                overlaps: pass.overlapping_holder(block),
                 delays,
             };
-            next = next.min(self.drive_block(network, block, due).await);
+            next = next.min(self.drive_block(network, block, &due).await);
         }
         next
     }
@@ -202,9 +199,10 @@ impl Driver {
                 .map(|view| (view.block, view.clone()))
                 .collect(),
             own: BTreeMap::new(),
-            others: BTreeSet::new(),
+            others: OtherBlocks::default(),
             contended: BTreeSet::new(),
         };
+        let mut others = Vec::new();
         let cluster = &self.registry().cluster;
         for (block, entry) in self.registry().records.blocks(network) {
             match entry.record() {
@@ -212,23 +210,27 @@ impl Driver {
                     let own = pass.own_block(block);
                     own.is_conflicting |= !record.contenders.is_empty();
                 }
-                Some(Record::Block(record)) if record.contenders.contains(cluster) => {
-                    pass.contended.insert(block);
-                    pass.others.insert(block);
+                Some(Record::Block(record)) => {
+                    if record.contenders.contains(cluster) {
+                        pass.contended.insert(block);
+                    }
+                    others.push((block, Some(Arc::from(record.cluster.as_str()))));
                 }
-                _ => {
-                    pass.others.insert(block);
-                }
+                _ => others.push((block, None)),
             }
         }
+        pass.others = others.into_iter().collect();
         for view in &found.blocks {
             let Some(slice) = &view.slice else {
                 continue;
             };
-            let is_other = pass.others.contains(&view.block);
             let own = pass.own_block(view.block);
-            own.is_conflicting |= slice.conflict.is_some() || is_other;
-            own.is_usable = slice.confirmed_at.is_some() && !own.is_conflicting;
+            own.is_conflicting |= slice.conflict.is_some();
+            own.is_usable = slice.confirmed_at.is_some();
+        }
+        for (block, own) in &mut pass.own {
+            own.is_conflicting |= pass.others.overlaps(*block);
+            own.is_usable &= !own.is_conflicting;
         }
         pass
     }
@@ -277,14 +279,10 @@ impl Driver {
     }
 
     /// Sends what is due for a block. Returns when it is due again.
-    async fn drive_block(&mut self, network: &Arc<str>, block: Block, due: Due) -> Duration {
-        let Due {
-            is_needed,
-            may_take,
-            delays,
-        } = due;
+    async fn drive_block(&mut self, network: &Arc<str>, block: Block, due: &Due) -> Duration {
+        let delays = due.delays;
         for _ in 0..MAX_STEPS {
-            let target = self.target(network, block);
+            let target = self.target(network, block, due);
             if let Some(slice) = &target.slice
                 && !self.is_own(slice)
             {
@@ -293,7 +291,7 @@ impl Driver {
             if !self.read_unread(&target.key()).await {
                 return RETRY_DELAY;
             }
-            let target = self.target(network, block);
+            let target = self.target(network, block, due);
             let is_used = self.ledger(|ledger| ledger.is_block_used(network, block));
             let place = (Arc::clone(network), block);
             let mut memory = self.memory.remove(&place).unwrap_or_default();
@@ -302,7 +300,7 @@ impl Driver {
                 shown: self.shown(&target),
                 slice: target.slice.as_ref(),
                 is_used,
-                is_needed,
+                is_needed: due.is_needed,
             };
             memory.update(&facts, Instant::now());
             let second = clock::now().0.as_second();
@@ -310,9 +308,9 @@ impl Driver {
             let step = view.next();
             // A record that was lost is written again in any case.
             let is_taken = step == Step::CreateRecord && target.slice.is_none();
-            if step == Step::Wait || !self.may_send(step) || is_taken && !may_take {
+            if step == Step::Wait || !self.may_send(step) || is_taken && !due.may_take {
                 self.memory.insert(place, memory);
-                let settles = is_needed && !view.is_settled;
+                let settles = due.is_needed && !view.is_settled;
                 return if settles { delays.settle } else { INTERVAL };
             }
             debug!(%network, block = %cidr(block), ?step, "next step of a block");
@@ -367,12 +365,13 @@ impl Driver {
     }
 
     /// A block with what is known of it.
-    fn target(&self, network: &Arc<str>, block: Block) -> Target {
+    fn target(&self, network: &Arc<str>, block: Block, due: &Due) -> Target {
         Target {
             network: Arc::clone(network),
             block,
             slice: self.ledger(|ledger| ledger.slice_of_block(network, block)),
             entry: self.registry().records.block(network, block),
+            overlaps: due.overlaps.clone(),
         }
     }
 
@@ -381,7 +380,7 @@ impl Driver {
         if !self.registry().records.is_complete() {
             return Shown::Unknown;
         }
-        match target.entry.as_deref() {
+        let shown = match target.entry.as_deref() {
             None => Shown::Absent,
             Some(Entry {
                 value: Ok(Record::Block(record)),
@@ -389,7 +388,23 @@ impl Driver {
                 ..
             }) => Shown::Record(record, version),
             Some(_) => Shown::Unreadable,
+        };
+        if target.overlaps.is_none() {
+            return shown;
         }
+        // Another management cluster has addresses of the block by a record of another size.
+        match shown {
+            Shown::Absent => Shown::Unreadable,
+            // Without a slice, the record is returned.
+            Shown::Record(record, _) if self.is_own_record(record) && target.slice.is_some() => {
+                Shown::Unreadable
+            }
+            shown => shown,
+        }
+    }
+
+    fn is_own_record(&self, record: &BlockRecord) -> bool {
+        record.cluster == *self.registry().cluster
     }
 
     /// Reads a record whose last write has an unknown outcome. Returns whether it is known now.
@@ -449,6 +464,15 @@ impl Driver {
 }
 
 impl Pass {
+    /// The holder of a block of another size that overlaps with this one.
+    fn overlapping_holder(&self, block: Block) -> Option<Arc<str>> {
+        let other = self.others.of_other_size(block)?;
+        match other.holder {
+            Some(holder) => Some(Arc::clone(holder)),
+            None => Some(UNKNOWN_CLUSTER.into()),
+        }
+    }
+
     /// A block that this cluster has, or is taking or returning.
     fn own_block(&mut self, block: Block) -> &mut OwnBlock {
         let is_used = match self.blocks.get(&block) {

@@ -40,7 +40,7 @@ pub(super) enum Shown<'a> {
     Absent,
     /// This one, in this version.
     Record(&'a BlockRecord, &'a Version),
-    /// One that cannot be decoded.
+    /// One that cannot be decoded, or one of another size that overlaps with the block.
     Unreadable,
 }
 

@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use capi_ipam_api::BlockRules;
 use capi_ipam_ip::{Block, Family, SpanSet};
 
+use super::other_blocks::{Addresses, OtherBlocks};
+
 /// A block that this management cluster has, or is taking or returning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnBlock {
@@ -40,11 +42,12 @@ pub(super) struct Member {
 
 /// What decides which blocks a network needs.
 pub(super) struct Situation<'a> {
-    pub(super) rules: &'a BlockRules,
-    pub(super) own: &'a BTreeMap<Block, OwnBlock>,
-    /// The blocks with a record of another management cluster, or one that cannot be decoded.
-    pub(super) others: &'a BTreeSet<Block>,
-    pub(super) members: &'a [Member],
+    rules: &'a BlockRules,
+    own: &'a BTreeMap<Block, OwnBlock>,
+    others: &'a OtherBlocks,
+    members: &'a [Member],
+    /// The addresses of all blocks that somebody has.
+    held: Addresses,
 }
 
 /// Why a network does not get a block that it needs.
@@ -65,7 +68,23 @@ pub(super) struct Needs {
     pub(super) shortage: Option<Shortage>,
 }
 
-impl Situation<'_> {
+impl<'a> Situation<'a> {
+    pub(super) fn new(
+        rules: &'a BlockRules,
+        own: &'a BTreeMap<Block, OwnBlock>,
+        others: &'a OtherBlocks,
+        members: &'a [Member],
+    ) -> Self {
+        let held = own.keys().copied().chain(others.blocks()).collect();
+        Self {
+            rules,
+            own,
+            others,
+            members,
+            held,
+        }
+    }
+
     /// The blocks that the network needs.
     pub(super) fn needs(&self) -> Needs {
         let mut needs = Needs::default();
@@ -91,7 +110,7 @@ impl Situation<'_> {
             } else {
                 needs.keep(block);
             }
-        } else if self.others.contains(&block) {
+        } else if self.others.overlaps(block) {
             needs.lacks(Shortage::AllTaken);
         } else if self.is_full(needs) {
             needs.lacks(Shortage::Limit);
@@ -167,10 +186,7 @@ impl Situation<'_> {
             let mut number = span.first();
             while number <= span.last() {
                 let block = Block::new(member.family.address(number), member.length);
-                let is_free = !self.own.contains_key(&block)
-                    && !self.others.contains(&block)
-                    && !needs.blocks.contains(&block);
-                if is_free {
+                if !self.held.overlaps(block) && !needs.blocks.contains(&block) {
                     return Some(block);
                 }
                 number = block.span().last().checked_add(1)?;
@@ -274,16 +290,12 @@ mod tests {
         others: &[u8],
         members: &[Member],
     ) -> (Vec<u8>, Option<Shortage>) {
-        let situation = Situation {
-            rules,
-            own: &own
-                .iter()
-                .map(|(number, own)| (block(*number), *own))
-                .collect(),
-            others: &others.iter().map(|number| block(*number)).collect(),
-            members,
-        };
-        let needs = situation.needs();
+        let own = own
+            .iter()
+            .map(|(number, own)| (block(*number), *own))
+            .collect();
+        let others = others.iter().map(|number| (block(*number), None)).collect();
+        let needs = Situation::new(rules, &own, &others, members).needs();
         let number = |block: &Block| match block.base() {
             std::net::IpAddr::V4(address) => address.octets()[3] / 4,
             std::net::IpAddr::V6(_) => u8::MAX,
@@ -415,15 +427,32 @@ mod tests {
         };
         let own = BTreeMap::new();
         let others = (0..1000_u128)
-            .map(|n| Block::new(Family::V6.address(n << 64), 64))
+            .map(|n| (Block::new(Family::V6.address(n << 64), 64), None))
             .collect();
-        let situation = Situation {
-            rules: &rules(0, None),
-            own: &own,
-            others: &others,
-            members: &[all],
-        };
+        let rules = rules(0, None);
+        let needs = Situation::new(&rules, &own, &others, &[all]).needs();
         let expected = Block::new(Family::V6.address(1000 << 64), 64);
-        assert_eq!(situation.needs().blocks, [expected].into());
+        assert_eq!(needs.blocks, [expected].into());
+    }
+
+    #[test]
+    fn block_that_overlaps_with_another_one_is_not_free() {
+        let rules = rules(0, None);
+        let own = [(Block::new(block(0).base(), 29), USED)].into();
+        let others = [(Block::new(block(2).base(), 31), None)]
+            .into_iter()
+            .collect();
+        let members = [waiting(0, 7)];
+        let needs = Situation::new(&rules, &own, &others, &members).needs();
+        assert_eq!(needs.blocks, [block(3)].into());
+
+        let member = Member {
+            requested: vec![Block::address(block(2).base())],
+            ..member(0, 7)
+        };
+        let members = [member];
+        let needs = Situation::new(&rules, &own, &others, &members).needs();
+        assert_eq!(needs.shortage, Some(Shortage::AllTaken));
+        assert!(needs.blocks.is_empty());
     }
 }

@@ -18,15 +18,12 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use super::disturbance::Disturbance;
 use super::driver::Driver;
 use super::open_registry::OpenRegistry;
 use super::steps::Writer;
 use crate::in_cluster::context::Context;
 
-/// How often this management cluster shows that it is alive.
-const HEARTBEAT: Duration = Duration::from_mins(1);
-/// The same after another process has disturbed it: two of them find each other soon.
-const DISTURBED_HEARTBEAT: Duration = Duration::from_secs(5);
 /// A manager of a part of the objects shows that the cluster is alive when no other one has done so
 /// for this long, in seconds.
 const SHARED_HEARTBEAT: i64 = 300;
@@ -34,9 +31,6 @@ const SHARED_HEARTBEAT: i64 = 300;
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// The time for which changes are gathered before the driver acts on them. Every allocation is one.
 const DEBOUNCE: Duration = Duration::from_millis(10);
-/// How many signs of life in a row another process has to disturb: a single one is that of a
-/// process that has lost its lease and does not know it yet.
-const MAX_DISTURBED: u32 = 2;
 
 /// The settings with which a registry was opened.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,11 +141,12 @@ impl Tasks {
                 registry: self.registry,
                 process: format!("{:016x}", rand::random::<u64>()),
                 held: None,
-                disturbed: 0,
+                has_written: false,
+                disturbance: Disturbance::default(),
             };
             let mut last: Option<Instant> = None;
             loop {
-                let interval = heartbeat.interval();
+                let interval = heartbeat.disturbance.interval();
                 let is_due = last.is_none_or(|at| at.elapsed() >= interval);
                 if is_due || heartbeat.registry.unreachable().is_some() {
                     match heartbeat.beat().await {
@@ -178,20 +173,11 @@ struct Heartbeat {
     process: String,
     /// The record as this process has written or read it.
     held: Option<Entry>,
-    /// How many writes in a row found that another process has written.
-    disturbed: u32,
+    has_written: bool,
+    disturbance: Disturbance,
 }
 
 impl Heartbeat {
-    /// The time until the next sign of life.
-    fn interval(&self) -> Duration {
-        if self.disturbed == 0 {
-            HEARTBEAT
-        } else {
-            DISTURBED_HEARTBEAT
-        }
-    }
-
     async fn beat(&mut self) -> Result<(), RegistryError> {
         let cluster = &self.registry.cluster;
         let key = Key::Cluster {
@@ -204,7 +190,7 @@ impl Heartbeat {
             seen: Some(clock::now()),
             blocks: self.blocks(),
         });
-        // The record of an earlier process of this cluster is taken over.
+        // After a failed write, the record may be that of another process.
         if self.held.is_none() || !self.is_alone {
             self.held = self.registry.backend.read(&key).await?;
         }
@@ -214,14 +200,20 @@ impl Heartbeat {
             }
             return Ok(());
         }
-        if self.write(&key, &record).await? {
-            self.undisturbed();
+        // The record of an earlier process of this cluster is taken over.
+        let is_undisturbed = !self.has_written || self.record_of_another().is_none();
+        if self.write(&key, &record).await? && is_undisturbed {
+            self.disturbance.unnoticed(Instant::now());
+            self.suspend();
             return Ok(());
         }
         // Another process has written since. It finds this write the next time, and so both know.
-        self.held = self.registry.backend.read(&key).await?;
-        self.write(&key, &record).await?;
-        self.disturbed();
+        if self.held.is_none() {
+            self.held = self.registry.backend.read(&key).await?;
+            self.write(&key, &record).await?;
+        }
+        self.disturbance.noticed(Instant::now());
+        self.suspend();
         Ok(())
     }
 
@@ -239,6 +231,7 @@ impl Heartbeat {
         match written {
             Ok(entry) => {
                 self.held = Some(entry);
+                self.has_written = true;
                 Ok(true)
             }
             Err(RegistryError::Conflict { .. }) => Ok(false),
@@ -246,19 +239,24 @@ impl Heartbeat {
         }
     }
 
+    /// The record of the cluster, if another process has written it.
+    fn record_of_another(&self) -> Option<&ClusterRecord> {
+        match self.held.as_ref().and_then(Entry::record) {
+            Some(Record::Cluster(record)) if record.process != self.process => Some(record),
+            _ => None,
+        }
+    }
+
     /// Whether another manager has shown that the cluster is alive.
     fn was_seen_by_another(&self) -> bool {
-        let Some(Record::Cluster(record)) = self.held.as_ref().and_then(Entry::record) else {
+        let Some(seen) = self
+            .record_of_another()
+            .and_then(|record| record.seen.as_ref())
+        else {
             return false;
         };
-        let Some(seen) = &record.seen else {
-            return false;
-        };
-        let age = clock::now()
-            .0
-            .as_second()
-            .saturating_sub(seen.0.as_second());
-        record.process != self.process && age < SHARED_HEARTBEAT
+        let now = clock::now().0.as_second();
+        now.saturating_sub(seen.0.as_second()) < SHARED_HEARTBEAT
     }
 
     /// The number of blocks of this cluster.
@@ -266,24 +264,16 @@ impl Heartbeat {
         u32::try_from(self.registry.held()).unwrap_or(u32::MAX)
     }
 
-    /// Another process has written since the last write of this one.
-    fn disturbed(&mut self) {
-        self.disturbed = self.disturbed.saturating_add(1);
-        if self.disturbed < MAX_DISTURBED || self.registry.is_suspended() {
-            return;
+    /// Stops taking and returning blocks while another process writes with the same identity.
+    fn suspend(&self) {
+        let is_lasting = self.disturbance.is_lasting();
+        if is_lasting && !self.registry.is_suspended() {
+            warn!(
+                registry = self.registry.name,
+                cluster = self.registry.cluster,
+                "another process writes with the identity of this management cluster; no block is taken or returned"
+            );
         }
-        warn!(
-            registry = self.registry.name,
-            cluster = self.registry.cluster,
-            "another process writes with the identity of this management cluster; no block is taken or returned"
-        );
-        self.registry.suspend(true);
-    }
-
-    fn undisturbed(&mut self) {
-        self.disturbed = self.disturbed.saturating_sub(1);
-        if self.disturbed == 0 {
-            self.registry.suspend(false);
-        }
+        self.registry.suspend(is_lasting);
     }
 }

@@ -22,7 +22,7 @@ use super::open_registry::OpenRegistry;
 use crate::in_cluster::context::Context;
 
 /// The cluster of a conflict whose record cannot be decoded.
-const UNKNOWN_CLUSTER: &str = "unknown";
+pub(super) const UNKNOWN_CLUSTER: &str = "unknown";
 
 /// Why a step was not done. It is decided again from what is known then.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +61,8 @@ pub(super) struct Target {
     pub(super) slice: Option<BlockSlice>,
     /// What the registry shows under the name of the block.
     pub(super) entry: Option<Arc<Entry>>,
+    /// The holder of a block of another size that overlaps with this one.
+    pub(super) overlaps: Option<Arc<str>>,
 }
 
 impl Target {
@@ -99,14 +101,16 @@ impl Target {
 
     /// The other cluster of a conflict.
     fn other_cluster(&self, own: &str) -> String {
-        let Ok((_, record)) = self.record() else {
-            return UNKNOWN_CLUSTER.to_owned();
-        };
-        if record.cluster != own {
-            return record.cluster.clone();
+        if let Ok((_, record)) = self.record() {
+            if record.cluster != own {
+                return record.cluster.clone();
+            }
+            if let Some(contender) = record.contenders.first() {
+                return contender.clone();
+            }
         }
-        match record.contenders.first() {
-            Some(contender) => contender.clone(),
+        match &self.overlaps {
+            Some(holder) => holder.to_string(),
             None => UNKNOWN_CLUSTER.to_owned(),
         }
     }

@@ -18,8 +18,7 @@ pub(super) fn ready(obstacle: Option<&BlockObstacle>) -> Condition {
     };
     let message = format!(
         "spec.blocks.size: blocks have {size} addresses in management cluster {cluster}, which was the first one; no block \
-         is taken; set the size to {size} in all management clusters: remove spec.blocks, wait until all blocks are \
-         returned, and add it again"
+         is taken; set it to {size}"
     );
     Condition::new(
         conditions::READY,

@@ -249,7 +249,9 @@ async fn claim_of_a_kind_that_is_not_served_is_found() {
         "{output}"
     );
     // The advice: the claim is created again with the right kind.
-    for name in ["case", "plural", "metal3", "group", "absent", "wrong"] {
+    for name in [
+        "case", "plural", "metal3", "group", "absent", "wrong", "other",
+    ] {
         plane
             .try_kubectl(&["delete", "ipaddressclaim", name, "--namespace", namespace])
             .ok();

@@ -103,7 +103,10 @@ async fn what_is_no_record_is_a_problem<W: World>() {
     for watched in [&early, &late] {
         watched.until_holders(&["west", "west"]).await;
     }
-    assert!(early.cache.problems().is_empty());
+    eventually("no problem is left", || async {
+        early.cache.problems().is_empty().then_some(())
+    })
+    .await;
     let record = early.cache.blocks("lab").remove(0).1;
     assert!(matches!(record.record(), Some(Record::Block(_))));
 }

@@ -8,8 +8,10 @@ use crate::crds::CrdError;
 /// The maximum number of excluded entries.
 const MAX_ITEMS: usize = 1_000;
 
-const IMMUTABLE_BLOCKS: &str =
+const IMMUTABLE_REGISTRY: &str =
     "field is immutable while spec.blocks is set; all blocks have to be returned first";
+
+const IMMUTABLE_SIZE: &str = "field is immutable while the network has blocks; release all addresses of the network, and wait until status.blocks.held is 0";
 
 const IMMUTABLE: &str = "field is immutable once it is set; create another network";
 
@@ -37,7 +39,7 @@ pub(in crate::crds) fn networks(schema: &mut Value) -> Result<(), CrdError> {
         ("ipv6", "spec.blockLengths.ipv6"),
     ]
     .map(immutable_block_length);
-    add(schema, "", [name, ipv4, ipv6])?;
+    add(schema, "", [name, ipv4, ipv6, block_size()])?;
     blocks(schema)?;
     pools::entries(schema, "spec.excluded", "spec.excluded[]")?;
     limit(schema, "spec.excluded", "maxItems", MAX_ITEMS)?;
@@ -50,16 +52,20 @@ pub(in crate::crds) fn networks(schema: &mut Value) -> Result<(), CrdError> {
 
 /// Adds the rules of how a network shares its ranges.
 fn blocks(schema: &mut Value) -> Result<(), CrdError> {
-    let same_registry = Rule::new("self == oldSelf", IMMUTABLE_BLOCKS);
+    let same_registry = Rule::new("self == oldSelf", IMMUTABLE_REGISTRY);
     let label = Rule::new(
         "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
         "must be the name of an IPRegistry, a DNS label",
     );
     add(schema, "spec.blocks.registry", [label, same_registry])?;
-    let same_size = Rule::new("self == oldSelf", IMMUTABLE_BLOCKS);
-    add(
-        schema,
-        "spec.blocks.size",
-        [slices::power_of_two(), same_size],
-    )
+    add(schema, "spec.blocks.size", [slices::power_of_two()])
+}
+
+/// The rule that the size of blocks is not changed while the network has one. It is a rule of the
+/// whole object, since the status counts the blocks. A network that has another size than the other
+/// management clusters can be corrected: it gets no block.
+fn block_size() -> Rule {
+    let expression = "!has(self.spec.blocks) || !has(oldSelf.spec.blocks) \
+        || self.spec.blocks.size == oldSelf.spec.blocks.size || oldSelf.?status.?blocks.?held.orValue(-1) == 0";
+    Rule::of("spec.blocks.size", expression.to_owned(), IMMUTABLE_SIZE)
 }

@@ -1,6 +1,7 @@
 //! `registry check`: who has the blocks of the addresses in use of a network.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use capi_ipam_api::{BlockLengths, PoolKey};
 use capi_ipam_ip::Block;
@@ -115,9 +116,10 @@ pub(crate) fn check_network(checked: &Checked<'_>) -> RegistryCheck {
             problems.push(format!("record {record}: {problem}"));
         }
     }
+    let records = checked.records.blocks(checked.network);
     let mut blocks = Vec::new();
     for (block, used) in used {
-        blocks.push(checked_block(checked, block, used));
+        blocks.push(checked_block(checked, &records, block, used));
     }
     RegistryCheck {
         registry: checked.registry.to_owned(),
@@ -173,9 +175,35 @@ fn size_problem(checked: &Checked<'_>) -> Option<String> {
     ))
 }
 
-fn checked_block(checked: &Checked<'_>, block: Block, used: u64) -> CheckedBlock {
-    let entry = checked.records.block(checked.network, block);
-    let (state, cluster) = match entry.as_deref().map(Entry::record) {
+/// The record of a block: one of another size that overlaps with it counts first.
+fn record_of<'a>(
+    checked: &Checked<'_>,
+    records: &'a [(Block, Arc<Entry>)],
+    block: Block,
+) -> Option<&'a Entry> {
+    let mut same = None;
+    for (other, entry) in records {
+        let is_own = match entry.record() {
+            Some(Record::Block(record)) => record.cluster == checked.cluster,
+            _ => false,
+        };
+        if *other == block {
+            same = Some(entry.as_ref());
+        } else if other.overlaps(block) && !is_own {
+            return Some(entry);
+        }
+    }
+    same
+}
+
+fn checked_block(
+    checked: &Checked<'_>,
+    records: &[(Block, Arc<Entry>)],
+    block: Block,
+    used: u64,
+) -> CheckedBlock {
+    let entry = record_of(checked, records, block);
+    let (state, cluster) = match entry.map(Entry::record) {
         None => (BlockState::Free, None),
         Some(Some(Record::Block(record))) if record.cluster != checked.cluster => {
             (BlockState::Conflict, Some(record.cluster.clone()))

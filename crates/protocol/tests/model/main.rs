@@ -52,7 +52,7 @@
 //! not complete:
 //!
 //! ```sh
-//! MODEL_SECONDS=600 cargo test --release --test model -- --ignored --nocapture
+//! MODEL_SECONDS=600 cargo test --release --package capi-ipam-protocol --test model -- --ignored --nocapture
 //! ```
 //!
 //! visits some larger scopes completely, and explores two managers with late writes and separate

@@ -1,0 +1,158 @@
+//! Whether another process writes with the identity of this management cluster: plain values, no
+//! I/O.
+//!
+//! Each process writes one record, by compare-and-swap, and notices when another one has written it
+//! since. One such write proves little: it can be that of a process that has lost its lease and
+//! does not know it yet. So a process that was disturbed writes more often until it was undisturbed
+//! for longer than the other one can be silent. Two processes notice each other at least twice then,
+//! whenever each of them has started.
+
+use std::time::{Duration, Instant};
+
+/// The time between two writes.
+const INTERVAL: Duration = Duration::from_mins(1);
+/// The same after another process has written.
+const DISTURBED_INTERVAL: Duration = Duration::from_secs(5);
+/// After this time without a write of another process there is none: longer than [`INTERVAL`] and
+/// the deadlines of the requests.
+const QUIET: Duration = Duration::from_secs(75);
+/// How many writes of another process show that it goes on.
+const MAX_DISTURBED: u32 = 2;
+
+/// The writes of other processes with this identity.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Disturbance {
+    count: u32,
+    last: Option<Instant>,
+}
+
+impl Disturbance {
+    /// The time until the next write of this process.
+    pub(super) fn interval(self) -> Duration {
+        match self.last {
+            Some(_) => DISTURBED_INTERVAL,
+            None => INTERVAL,
+        }
+    }
+
+    /// Whether another process goes on to write with this identity.
+    pub(super) fn is_lasting(self) -> bool {
+        self.count >= MAX_DISTURBED
+    }
+
+    /// Another process has written since the last write of this one.
+    pub(super) fn noticed(&mut self, now: Instant) {
+        self.count = self.count.saturating_add(1);
+        self.last = Some(now);
+    }
+
+    /// No other process has written since the last write of this one.
+    pub(super) fn unnoticed(&mut self, now: Instant) {
+        let is_quiet = match self.last {
+            Some(last) => now.saturating_duration_since(last) >= QUIET,
+            None => true,
+        };
+        if is_quiet {
+            *self = Self::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Processes that write one record, second by second.
+    struct Simulation {
+        begin: Instant,
+        second: u64,
+        /// The process that has written last.
+        last_writer: usize,
+        processes: Vec<Process>,
+    }
+
+    struct Process {
+        state: Disturbance,
+        next: u64,
+        end: u64,
+        has_written: bool,
+    }
+
+    impl Simulation {
+        /// Processes that run from one second to another.
+        fn new(processes: &[(u64, u64)]) -> Self {
+            let process = |(begin, end): &(u64, u64)| Process {
+                state: Disturbance::default(),
+                next: *begin,
+                end: *end,
+                has_written: false,
+            };
+            Self {
+                begin: Instant::now(),
+                second: 0,
+                last_writer: usize::MAX,
+                processes: processes.iter().map(process).collect(),
+            }
+        }
+
+        fn run_until(&mut self, end: u64) {
+            while self.second < end {
+                for index in 0..self.processes.len() {
+                    self.write(index);
+                }
+                self.second += 1;
+            }
+        }
+
+        fn write(&mut self, index: usize) {
+            let now = self.begin + Duration::from_secs(self.second);
+            let process = &mut self.processes[index];
+            if process.next != self.second || self.second >= process.end {
+                return;
+            }
+            // The first write of a process takes over the record of an earlier one.
+            if process.has_written && self.last_writer != index {
+                process.state.noticed(now);
+            } else {
+                process.state.unnoticed(now);
+            }
+            process.has_written = true;
+            self.last_writer = index;
+            process.next = self.second + process.state.interval().as_secs();
+        }
+
+        fn are_lasting(&self) -> Vec<bool> {
+            let states = self.processes.iter();
+            states.map(|process| process.state.is_lasting()).collect()
+        }
+    }
+
+    #[test]
+    fn two_processes_notice_each_other_whenever_they_start() {
+        for start in 0..=120 {
+            let mut simulation = Simulation::new(&[(0, u64::MAX), (start, u64::MAX)]);
+            simulation.run_until(start + 140);
+            assert_eq!(simulation.are_lasting(), [true, true], "{start} s later");
+            simulation.run_until(start + 3600);
+            assert_eq!(simulation.are_lasting(), [true, true], "{start} s later");
+        }
+    }
+
+    #[test]
+    fn process_goes_on_when_the_other_one_has_ended() {
+        for start in 0..=120 {
+            let mut simulation = Simulation::new(&[(0, u64::MAX), (start, start + 300)]);
+            simulation.run_until(start + 300 + 90);
+            assert!(!simulation.are_lasting()[0], "{start} s later");
+        }
+    }
+
+    #[test]
+    fn change_of_the_leader_disturbs_nobody() {
+        for start in 0..=120 {
+            let mut simulation = Simulation::new(&[(0, start), (start, u64::MAX)]);
+            simulation.run_until(start + 300);
+            assert_eq!(simulation.are_lasting(), [false, false], "{start} s later");
+        }
+    }
+}
