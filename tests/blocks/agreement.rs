@@ -50,7 +50,7 @@ async fn other_size_of_blocks_is_reported() {
         .wait_for_network_message("other", "BlockSizeDiffers", "4 addresses")
         .await;
     // The network has no block, so the size can be corrected.
-    let corrected = site.west.set_block_size("other", 4).await;
+    let corrected = site.west.set_block_size("other", 4);
     corrected.expect("the size can be changed");
     site.west
         .wait_for_network_message("other", "NetworkReady", "")
@@ -61,7 +61,7 @@ async fn other_size_of_blocks_is_reported() {
         (blocks.held > 0).then_some(())
     })
     .await;
-    let denied = site.west.set_block_size(NETWORK, 8).await;
+    let denied = site.west.set_block_size(NETWORK, 8);
     let error = denied.expect_err("the network has a block");
     assert!(error.contains("spec.blocks.size"), "{error}");
     assert!(error.contains("status.blocks.held is 0"), "{error}");

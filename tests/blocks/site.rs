@@ -91,7 +91,7 @@ impl ManagementCluster {
     ///
     /// # Errors
     /// The message of the API server.
-    pub(crate) async fn set_block_size(&self, name: &str, size: u64) -> Result<(), String> {
+    pub(crate) fn set_block_size(&self, name: &str, size: u64) -> Result<(), String> {
         let patch = json!({"spec": {"blocks": {"size": size}}}).to_string();
         let arguments = [
             "patch",

@@ -131,6 +131,22 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..80)
 }
 
+impl PoolObject {
+    /// What is known of a pool after it is observed in this state: the metadata only, if it cannot
+    /// be decoded.
+    fn followed_by(&self, observed: &Self) -> Self {
+        if observed.is_decodable {
+            return observed.clone();
+        }
+        Self {
+            generation: observed.generation,
+            site: observed.site,
+            is_decodable: false,
+            ..self.clone()
+        }
+    }
+}
+
 impl Objects {
     fn new() -> Self {
         let pool = PoolObject {
@@ -285,8 +301,8 @@ impl Manager {
             Kind::Pools => {
                 for pool in 0..POOLS.len() {
                     observe_pool(ledger, objects, pool);
+                    seen.pools[pool] = seen.pools[pool].followed_by(&objects.pools[pool]);
                 }
-                seen.pools.clone_from(&objects.pools);
             }
             Kind::Network(network) => {
                 match objects.network(network) {
