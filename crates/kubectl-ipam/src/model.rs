@@ -60,8 +60,9 @@ pub use self::registry::{
     RegistryRelease,
 };
 pub(crate) use self::registry::{
-    Change, Checked, Plan, RegistryFacts, Unread, block_holder, check_network, held_block,
-    is_in_network, key_of, plan, registry_lines, searched_blocks,
+    BlockObjects, Change, Checked, LastRecords, NetworkBlocks, Plan, RegistryFacts, Unread,
+    block_holder, check_network, held_block, is_in_network, key_of, network_blocks, plan,
+    registry_lines, searched_blocks,
 };
 pub(crate) use self::search::{Lookup, SearchResult, Searched};
 pub use self::show::PoolDetails;
