@@ -47,14 +47,14 @@ struct Asked {
 
 impl Demand {
     /// A page shows the records of a registry.
-    pub(super) fn ask(&self, registry: &str) {
+    pub(super) fn ask(&self, registry: &str, now: Instant) {
         let mut all = self.asked.lock();
         if let Some(known) = all.get_mut(registry) {
-            known.at = Instant::now();
+            known.at = now;
             return;
         }
         let asked = Asked {
-            at: Instant::now(),
+            at: now,
             is_read: false,
         };
         all.insert(registry.to_owned(), asked);
@@ -75,11 +75,11 @@ impl Demand {
     }
 
     /// Whether no page shows the records any more. Then the task that reads them has to end.
-    fn is_over(&self, registry: &str) -> bool {
+    fn is_over(&self, registry: &str, now: Instant) -> bool {
         let mut all = self.asked.lock();
         let is_shown = all
             .get(registry)
-            .is_some_and(|asked| asked.at.elapsed() < SHOWN_FOR);
+            .is_some_and(|asked| now.duration_since(asked.at) < SHOWN_FOR);
         if !is_shown {
             all.remove(registry);
         }
@@ -111,7 +111,7 @@ async fn read_while_shown(cluster: Arc<Cluster>, state: Arc<State>, name: String
             pause = INTERVAL;
         }
         sleep_until(started + pause).await;
-        if state.demand.is_over(&name) {
+        if state.demand.is_over(&name, Instant::now()) {
             return;
         }
     }
@@ -131,22 +131,24 @@ async fn read(cluster: &Cluster, row: &RegistryRow) -> Result<RegistryFacts, Str
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn registry_is_read_by_one_task_while_a_page_shows_it() {
         let demand = Demand::default();
-        demand.ask("site");
+        let start = Instant::now();
+        demand.ask("site", start);
         demand.changed.notified().await;
-        demand.ask("site");
+        demand.ask("site", start);
         assert_eq!(demand.start(), ["site"]);
         assert!(demand.start().is_empty(), "a task reads it");
-        tokio::time::advance(INTERVAL).await;
-        assert!(!demand.is_over("site"));
-        demand.ask("site");
-        tokio::time::advance(INTERVAL).await;
-        assert!(!demand.is_over("site"), "it was asked for again");
-        tokio::time::advance(INTERVAL).await;
-        assert!(demand.is_over("site"));
-        demand.ask("site");
+        assert!(!demand.is_over("site", start + INTERVAL));
+        demand.ask("site", start + INTERVAL);
+        assert!(
+            !demand.is_over("site", start + 2 * INTERVAL),
+            "it was asked for again"
+        );
+        let later = start + 3 * INTERVAL;
+        assert!(demand.is_over("site", later));
+        demand.ask("site", later);
         demand.changed.notified().await;
         assert_eq!(demand.start(), ["site"]);
     }

@@ -7,6 +7,7 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::claim_entry::ClaimEntry;
 use super::records::Demand;
@@ -393,7 +394,7 @@ impl State {
             let is_unknown = found.is_none() && !missing.is_empty();
             return if is_unknown { Err(missing) } else { Ok(None) };
         };
-        self.demand.ask(registry);
+        self.demand.ask(registry, Instant::now());
         let all = tables.pools();
         let pools = all.as_ref().map(|pools| {
             let pools = pools.iter();

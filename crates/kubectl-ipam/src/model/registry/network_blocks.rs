@@ -90,8 +90,8 @@ pub(crate) struct BlockRegistry {
 
 impl BlockRegistry {
     fn of(name: &str, row: &Readable<Option<&RegistryRow>>) -> Self {
-        let found = row.seen();
-        let ready = found.and_then(|row| row.ready());
+        let found = *row.seen();
+        let ready = found.and_then(RegistryRow::ready);
         let problem = ready.filter(|ready| ready.status != "True");
         let text = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();
         Self {
