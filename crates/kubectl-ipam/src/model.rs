@@ -54,6 +54,8 @@ pub(crate) use self::pools::pools;
 pub use self::pools::{Counts, KnownCounts, PoolLine};
 #[cfg(test)]
 pub(crate) use self::registry::tests as registry_tests;
+#[cfg(test)]
+pub(crate) use self::registry::{BlockCell, BlockUse};
 pub use self::registry::{
     BlockHolder, BlockHolderState, BlockState, CheckedBlock, ClusterLine, ClusterState,
     NetworkBlocksLine, RecordAction, RecordChange, RecordProblem, RegistryCheck, RegistryLine,

@@ -12,6 +12,10 @@ mod network_blocks;
 mod plain;
 mod release;
 
+#[cfg(test)]
+pub(crate) use self::block_map::BlockCell;
+#[cfg(test)]
+pub(crate) use self::block_use::BlockUse;
 pub use self::check::{BlockState, CheckedBlock, RegistryCheck};
 pub(crate) use self::check::{Checked, check_command, check_network};
 pub(crate) use self::facts::{LastRecords, RegistryFacts, Unread};

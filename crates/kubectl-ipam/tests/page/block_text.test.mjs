@@ -118,7 +118,7 @@ test("what is wrong or missing is said", () => {
   const registry = { name: "site", exists: true, ready: "False", reason: "RegistryUnreachable", message: "refused" };
   assert.equal(registryProblem(blocks({ registry })), "IPRegistry site: RegistryUnreachable: refused");
   assert.equal(incompleteText(blocks()), "");
-  assert.equal(incompleteText(blocks({ misfits: 1 })), "1 block of another size or family is not on the map.");
+  assert.equal(incompleteText(blocks({ misfits: 1 })), "Not on the map: 1 block of another size or family.");
   assert.ok(incompleteText(blocks({ isComplete: false })).startsWith("The map is incomplete"));
   assert.equal(sentence("release the claims"), "Release the claims.");
 });

@@ -157,7 +157,8 @@ fn unreadable(entry: &Entry) -> KnownBlock {
         empty_since: None,
         recorded: None,
         note: Some(format!(
-            "Record {}: {problem}. The block counts as that of another management cluster: correct or delete the record.",
+            "Record {}: {problem}. The block counts as that of another management cluster; correct or delete \
+             the record.",
             plain(&entry.key)
         )),
     }

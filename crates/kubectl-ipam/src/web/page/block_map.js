@@ -59,7 +59,8 @@ export class BlockContent {
   /** @param {BlockWindow} window */
   describe({ cellSize, isPart }) {
     const size = BigInt(cellSize);
-    const cells = size === 1n ? "One cell is one block." : `One cell is ${count(size)} blocks, the square the share that is taken.`;
+    const many = `One cell is ${count(size)} blocks, the square the share that is taken.`;
+    const cells = size === 1n ? "One cell is one block." : many;
     return isPart ? `${cells} Only the surroundings of taken blocks are shown.` : cells;
   }
 
@@ -181,6 +182,9 @@ function blockLines({ used, size }, { state, clusters, since, emptySince, record
 
 /** @param {NonNullable<BlockDetails["pools"]>} pools */
 function poolLinks(pools) {
-  const items = pools.map(({ pool, address }) => el("li", {}, el("a", { href: poolLink(pool, address), text: poolText(pool) })));
+  const items = pools.map(({ pool, address }) => {
+    const link = el("a", { href: poolLink(pool, address), text: poolText(pool) });
+    return el("li", {}, link);
+  });
   return el("ul", { class: "links" }, ...items);
 }

@@ -179,7 +179,7 @@ export function registryProblem({ registry: { name, ready, reason, message } }) 
  */
 export function incompleteText({ misfits, isComplete }) {
   const parts = [];
-  if (misfits > 0) parts.push(`${plural(misfits, "block")} of another size or family ${misfits === 1 ? "is" : "are"} not on the map.`);
+  if (misfits > 0) parts.push(`Not on the map: ${plural(misfits, "block")} of another size or family.`);
   if (!isComplete) parts.push("The map is incomplete: you may not list all pools and slices.");
   return parts.join(" ");
 }

@@ -128,7 +128,8 @@ export class BlockSection {
     });
     if (moreClusters > 0) items.push(el("li", { text: `${plural(moreClusters, "more cluster")}` }));
     const heading = "Other management clusters of the registry, with their blocks of all networks:";
-    this.#clusters.replaceChildren(el("p", { class: "hint", text: heading }), el("ul", { class: "members clusters" }, ...items));
+    const list = el("ul", { class: "members clusters" }, ...items);
+    this.#clusters.replaceChildren(el("p", { class: "hint", text: heading }), list);
   }
 }
 

@@ -8,7 +8,7 @@ import { ends, indexOf, isWhole, moved, placeOf, rangeText, zoomed } from "./map
 /** @import { CellView, Part, Position } from "./map_window.js" */
 /** @typedef {Position & { label: string }} Step */
 /**
- * What a map shows. `title` is its heading, `name` that for a screen reader, `first` the cell that is selected at first,
+ * What a map shows. `title` is its heading, `name` that for a screen reader, `first` the cell that is selected first,
  * `describe` says what a cell is, `select` shows a cell in the panel. `zoom` is set by the map.
  * @template {Part} W
  * @typedef {{
