@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam_api::{Scope, advice, conditions};
+use capi_ipam_api::{advice, conditions};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::conditions::Condition;
 use capi_ipam_registry::{Key, Record, RecordCache, cidr};

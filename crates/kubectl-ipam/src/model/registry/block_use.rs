@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::plain::plain;
+use super::plain::{plain, plain_sentence};
 use crate::objects::SliceRow;
 
 /// Who has a block that is not free.
@@ -145,7 +145,7 @@ fn of_entry(entry: &Entry, own: Option<&str>) -> KnownBlock {
 
 fn unreadable(entry: &Entry) -> KnownBlock {
     let problem = match entry.problem() {
-        Some(problem) => plain(&problem.to_string()),
+        Some(problem) => plain_sentence(&problem.to_string()),
         None => "it is no record of a block".to_owned(),
     };
     KnownBlock {
@@ -159,7 +159,7 @@ fn unreadable(entry: &Entry) -> KnownBlock {
         note: Some(format!(
             "Record {}: {problem}. The block counts as that of another management cluster; correct or delete \
              the record.",
-            plain(&entry.key)
+            plain_sentence(&entry.key)
         )),
     }
 }

@@ -16,7 +16,7 @@ use super::facts::LastRecords;
 use super::layout::BlockNumbers;
 use super::list::{ClusterLine, NetworkBlocksLine, clusters_of_status, number};
 use super::liveness::state;
-use super::plain::plain;
+use super::plain::{plain, plain_sentence};
 use crate::load::Readable;
 use crate::model::window::MapPart;
 use crate::objects::{AddressRow, NetworkRow, PoolRow, RegistryRow, SliceRow};
@@ -175,7 +175,7 @@ pub(crate) fn network_blocks<'a>(
         advice: advice::BLOCK_CONFLICT,
         command: check_command(&network.name),
         read,
-        unread: last.problem.as_deref().map(plain),
+        unread: last.problem.as_deref().map(plain_sentence),
         window: window(&shown, requested),
         clusters,
         more_clusters,
