@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::plain::{plain, plain_sentence};
+use crate::load::Readable;
 use crate::objects::SliceRow;
 
 /// Who has a block that is not free.
@@ -48,14 +49,14 @@ pub(super) struct KnownBlock {
 /// The blocks of a network that are not free. `own` is the identity of this management cluster, if
 /// it is known, and `read` when the records were read.
 pub(super) fn known_blocks(
-    slices: &[&SliceRow],
+    slices: &Readable<Vec<&SliceRow>>,
     entries: Vec<(Block, Arc<Entry>)>,
     own: Option<&str>,
     read: Option<Timestamp>,
 ) -> BTreeMap<Block, KnownBlock> {
     let mut known = BTreeMap::new();
     let mut entries: BTreeMap<Block, Arc<Entry>> = entries.into_iter().collect();
-    for slice in slices {
+    for slice in slices.seen() {
         // `clusterctl move` brings slices of the source, which have no effect.
         let is_own = own.is_none_or(|own| slice.owner.name == own);
         let Some((_, block)) = slice.shared_block().filter(|_| is_own) else {
@@ -71,7 +72,14 @@ pub(super) fn known_blocks(
         known.insert(block, with_slice(slice, entry));
     }
     for (block, entry) in entries {
-        known.insert(block, of_entry(&entry, own));
+        let mut found = of_entry(&entry, own);
+        if found.state == BlockUse::Own && slices.is_complete() {
+            found.note = Some(format!(
+                "This management cluster has no IPSlice of the block, so nobody allocates its addresses: {}.",
+                advice::RECORD_WITHOUT_SLICE
+            ));
+        }
+        known.insert(block, found);
     }
     known
 }
@@ -119,12 +127,6 @@ fn of_entry(entry: &Entry, own: Option<&str>) -> KnownBlock {
     let is_own = own == Some(record.cluster.as_str());
     let clusters: Vec<&str> = users(record).collect();
     let other = clusters.iter().find(|id| own != Some(**id));
-    let note = is_own.then(|| {
-        format!(
-            "This management cluster has no IPSlice of the block, so nobody allocates its addresses: {}.",
-            advice::RECORD_WITHOUT_SLICE
-        )
-    });
     KnownBlock {
         state: if clusters.len() > 1 {
             BlockUse::Conflict
@@ -139,7 +141,7 @@ fn of_entry(entry: &Entry, own: Option<&str>) -> KnownBlock {
         since: record.since.as_ref().map(|time| time.0),
         empty_since: record.empty_since.as_ref().map(|time| time.0),
         recorded: record.used,
-        note,
+        note: None,
     }
 }
 
@@ -209,7 +211,7 @@ mod tests {
             json_patch::merge(record, &json!({"network": "lab", "block": BLOCK}));
         }
         let records: Vec<_> = record.into_iter().map(|record| (KEY, record)).collect();
-        let slices: Vec<&SliceRow> = slices.iter().collect();
+        let slices = Readable::complete(slices.iter().collect());
         let read = Some(AFTER.parse().unwrap());
         let known = known_blocks(&slices, entries(&records).blocks("lab"), own, read);
         known.into_values().next()

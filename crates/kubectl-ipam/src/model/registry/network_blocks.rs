@@ -142,7 +142,7 @@ pub(crate) fn network_blocks<'a>(
     let records = last.records.as_ref().map(|(_, records)| &**records);
     let entries = records.map(|records| records.blocks(&network.name));
     let read = last.records.as_ref().map(|(read, _)| *read);
-    let known = known_blocks(slices.seen(), entries.unwrap_or_default(), own, read);
+    let known = known_blocks(&slices, entries.unwrap_or_default(), own, read);
 
     let mut blocks = BlockNumbers::of_pools(network, pools.seen().iter().copied());
     let total = blocks.len();

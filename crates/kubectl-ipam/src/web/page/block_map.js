@@ -50,7 +50,10 @@ export class BlockContent {
     return blockCells(window, this.#holders.isKnown);
   }
 
-  /** The first block that is not free: it says more than a free one. @param {BlockWindow} window */
+  /**
+   * A block that is not free says more than a free one.
+   * @param {BlockWindow} window
+   */
   first({ cells }) {
     const urgent = cells.find(({ conflicts }) => conflicts > 0) ?? cells.find(({ own }) => own > 0) ?? cells[0];
     return urgent?.index ?? 0;
