@@ -384,6 +384,7 @@ impl State {
         name: &str,
         part: MapPart,
     ) -> Result<Option<NetworkBlocks>, Vec<MissingRight>> {
+        let nothing = LastRecords::default();
         let tables = self.tables.lock();
         let networks = tables.networks.read();
         let missing = networks.missing().to_vec();
@@ -411,7 +412,6 @@ impl State {
         };
         let slices = tables.slices.read();
         let rows = tables.registries.read();
-        let nothing = LastRecords::default();
         let objects = BlockObjects {
             network,
             registry_name: registry,

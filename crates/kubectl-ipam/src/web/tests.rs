@@ -348,6 +348,11 @@ async fn documentation_pictures() {
             "pool/InClusterIPPool/team-a/web?at=10.0.0.12",
             ".map .cell.allocated",
         ),
+        (
+            "web-blocks",
+            "network/region?at=10.40.1.70",
+            ".blocks .map .cell.own",
+        ),
     ] {
         browser.resize(1180, 780).await;
         browser.open(&format!("{base}/#/{view}")).await;

@@ -93,7 +93,7 @@ impl BlockRegistry {
         let found = *row.seen();
         let ready = found.and_then(RegistryRow::ready);
         let problem = ready.filter(|ready| ready.status != "True");
-        let text = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();
+        let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
         Self {
             name: name.to_owned(),
             exists: match found {
@@ -101,8 +101,8 @@ impl BlockRegistry {
                 None => row.is_complete().then_some(false),
             },
             ready: ready.map_or_else(|| "Unknown".to_owned(), |ready| ready.status.to_string()),
-            reason: problem.and_then(|problem| text(problem.reason.as_ref())),
-            message: problem.and_then(|problem| text(problem.message.as_ref())),
+            reason: problem.and_then(|problem| text(problem.reason.as_deref())),
+            message: problem.and_then(|problem| text(problem.message.as_deref())),
         }
     }
 }
