@@ -87,7 +87,7 @@ export interface BlockWindow {
   focus?: number | null;
   /** Whether the map contains only the surroundings of the known blocks of a large network. */
   isPart: boolean;
-  /** The first block of each cell in CIDR notation. */
+  /** The block of each cell in CIDR notation; its first address if a cell has several blocks. */
   labels: Array<string>;
   /** Number of blocks. */
   length: string;

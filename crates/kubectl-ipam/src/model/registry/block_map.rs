@@ -35,7 +35,7 @@ pub(crate) struct BlockWindow {
     /// Length of the window that shows one cell in detail; omitted if a cell is a single block.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) zoom: Option<String>,
-    /// The first block of each cell in CIDR notation.
+    /// The block of each cell in CIDR notation; its first address if a cell has several blocks.
     pub(crate) labels: Vec<String>,
     /// The last address of each cell.
     pub(crate) ends: Vec<String>,
@@ -145,7 +145,11 @@ pub(super) fn window(shown: &Shown<'_>, requested: MapPart) -> Option<BlockWindo
         if let Some(block) = layout.block(first)
             && let Some(last) = layout.block(next.saturating_sub(1))
         {
-            labels.push(cidr(block));
+            labels.push(if size == 1 {
+                cidr(block)
+            } else {
+                block.base().to_string()
+            });
             ends.push(last.family().address(last.span().last()).to_string());
         }
         first = next;

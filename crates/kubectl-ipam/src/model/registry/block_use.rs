@@ -96,7 +96,10 @@ fn with_slice(slice: &SliceRow, entry: Option<&Entry>) -> KnownBlock {
             clusters.push(cluster.to_owned());
         }
     }
-    let other = clusters.get(1).map(|other| plain(other));
+    let is_conflict = clusters.len() > 1;
+    // A record that cannot be decoded names no cluster.
+    let has_names = entry.is_none() || record.is_some();
+    let other = clusters.get(1).filter(|_| has_names);
     let note = if slice.is_confirmed {
         None
     } else {
@@ -104,13 +107,13 @@ fn with_slice(slice: &SliceRow, entry: Option<&Entry>) -> KnownBlock {
         Some(text.to_owned())
     };
     KnownBlock {
-        state: if other.is_some() {
+        state: if is_conflict {
             BlockUse::Conflict
         } else {
             BlockUse::Own
         },
         is_own: true,
-        other,
+        other: other.map(|other| plain(other)),
         clusters: clusters.iter().map(|cluster| plain(cluster)).collect(),
         since: slice.assigned,
         empty_since: slice.empty_since,
@@ -264,6 +267,10 @@ mod tests {
             assert_eq!(found.clusters, ["west", "east"]);
             assert_eq!(found.other.as_deref(), Some("east"));
         }
+        let reported = json!({"conflict": {"cluster": "unknown", "since": BEFORE}});
+        let bad = json!({"cluster": 1});
+        let found = known(&[slice("west", &reported)], Some(&bad), Some("west")).unwrap();
+        assert_eq!((found.state, found.other), (BlockUse::Conflict, None));
         let found = known(&[], Some(&lost), Some("north")).unwrap();
         assert_eq!((found.state, found.is_own), (BlockUse::Conflict, false));
     }

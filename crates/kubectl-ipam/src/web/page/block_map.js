@@ -1,7 +1,7 @@
 // @ts-check
 // What the map of a network shows: its blocks, and who has them.
 
-import { blockCells, clusterLook, holdersOf, partsOf, sentence, stateOf } from "./block_text.js";
+import { blockCells, clusterLook, holdersOf, LOOKS, partsOf, sentence, stateOf } from "./block_text.js";
 import { age, definitions, el, writeLine } from "./dom.js";
 import { count, plural, poolLink, poolText } from "./format.js";
 import { sizeOf } from "./map_window.js";
@@ -30,13 +30,14 @@ export class BlockContent {
     // Ages change without it.
     if (shown === this.#shown) return;
     this.#shown = shown;
-    const others = clusters.map((line, place) => {
+    // What looks alike is one entry.
+    const others = clusters.slice(0, LOOKS).map((line, place) => {
       const name = el("span", {});
       writeLine(name, line.cluster);
       const seen = line.state === "Stale" && el("span", {}, "last seen ", age(line.lastSeen), " ago");
       return entry(`cell ${clusterLook(place)} level-8`, name, `(${plural(line.blocks, "block")})`, seen);
     });
-    const more = blocks.moreClusters;
+    const more = blocks.moreClusters + Math.max(0, clusters.length - LOOKS);
     if (more > 0 && isKnown) others.push(entry(`cell ${clusterLook(null)} level-8`, plural(more, "other cluster")));
     const rest = isKnown ? entry("cell", "free") : entry("cell unknown", "holder not known");
     this.legend.replaceChildren(
@@ -155,9 +156,9 @@ class BlockPanel {
     return [
       el("p", {}, el("span", { class: "pill", "data-kind": kind, text })),
       el("dl", {}, ...definitions(blockLines(cell, block))),
-      block.note && el("p", { class: "about", text: block.note }),
-      isConflict && el("p", { class: "notice error", text: sentence(isConflict.advice) }),
-      isConflict && el("p", { class: "command", text: isConflict.command }),
+      block.note && el("p", { class: "about wide", text: block.note }),
+      isConflict && el("p", { class: "notice error wide", text: sentence(isConflict.advice) }),
+      isConflict && el("p", { class: "command wide", text: isConflict.command }),
     ].filter((part) => part instanceof HTMLElement);
   }
 }

@@ -8,7 +8,7 @@ import { levelOf, sizeOf } from "./map_window.js";
 /** @import { CellView } from "./map_window.js" */
 
 /** The number of looks of other management clusters. Those after them look alike. */
-const LOOKS = 8;
+export const LOOKS = 8;
 
 /**
  * What the looks of cells depend on: the listed management clusters, and whether the holders of all blocks are known.

@@ -97,9 +97,11 @@ export class BlockSection {
   /** @param {NetworkBlocks} blocks */
   #showRegistry({ registry: { ready, reason } }) {
     const kinds = /** @type {Record<string, string>} */ ({ True: "good", False: "bad" });
-    const texts = /** @type {Record<string, string>} */ ({ True: "Ready", False: reason ?? "Not ready" });
+    const texts = /** @type {Record<string, string>} */ ({
+      True: "Registry ready", False: reason ?? "Registry not ready",
+    });
     this.#registry.dataset.kind = kinds[ready] ?? "";
-    write(this.#registry, texts[ready] ?? "No conditions");
+    write(this.#registry, texts[ready] ?? "State of the registry not known");
   }
 
   /** @param {NetworkBlocks} blocks */
@@ -124,7 +126,7 @@ export class BlockSection {
       const name = el("span", {});
       writeLine(name, cluster);
       const seen = lastSeen ? [", last seen ", age(lastSeen), " ago"] : [];
-      return el("li", {}, name, ` ${plural(blocks, "block")}`, ...seen);
+      return el("li", {}, name, el("span", {}, `: ${plural(blocks, "block")}`, ...seen));
     });
     if (moreClusters > 0) items.push(el("li", { text: `${plural(moreClusters, "more cluster")}` }));
     const heading = "Other management clusters of the registry, with their blocks of all networks:";
