@@ -107,7 +107,7 @@ export class BlockSection {
   /** @param {NetworkBlocks} blocks */
   #showConflict({ conflict, advice, command }) {
     this.#conflict.hidden = conflict === undefined || conflict === null;
-    const texts = [conflict ?? "", `${sentence(advice)} To list the addresses in use: ${command}`];
+    const texts = [conflict ?? "", `${sentence(advice)} To list the blocks with addresses in use: ${command}`];
     if (this.#conflict.dataset.shown === texts.join()) return;
     this.#conflict.dataset.shown = texts.join();
     this.#conflict.replaceChildren(...texts.map((text) => el("p", { text })));
