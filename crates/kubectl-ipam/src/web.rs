@@ -1,7 +1,7 @@
 //! `web`: a page in the browser that shows the cluster as it changes.
 //!
 //! - `watches`: watches of all kinds; `heartbeat`: whether the API server and the manager are there;
-//!   `records`: the records of registries that the page shows;
+//!   `records`: the records of registries; `demand`: which registries the page shows;
 //! - `table`: the objects of a kind; `state`: all objects, and what the page asks about them;
 //! - `server`: requests of the browser; `guard`: which requests are answered; `assets`: the files
 //!   of the page.
@@ -18,6 +18,7 @@
 
 mod assets;
 mod claim_entry;
+mod demand;
 mod guard;
 mod heartbeat;
 mod records;

@@ -3,12 +3,9 @@
 //! A request of the browser never waits for a registry: it gets the last known records, and the
 //! result of a read is sent as every other change.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -26,72 +23,12 @@ const INTERVAL: Duration = Duration::from_secs(10);
 const LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a read may take, with the Secret and the namespace of the manager.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// How long after the last request of a page its registry is read. A page asks after every read.
-const SHOWN_FOR: Duration = Duration::from_secs(15);
-
-/// The registries whose records a page shows.
-#[derive(Debug, Default)]
-pub(super) struct Demand {
-    asked: Mutex<BTreeMap<String, Asked>>,
-    changed: Notify,
-}
-
-/// The demand for the records of a registry.
-#[derive(Debug)]
-struct Asked {
-    /// The last request of a page.
-    at: Instant,
-    /// Whether a task reads them.
-    is_read: bool,
-}
-
-impl Demand {
-    /// A page shows the records of a registry.
-    pub(super) fn ask(&self, registry: &str, now: Instant) {
-        let mut all = self.asked.lock();
-        if let Some(known) = all.get_mut(registry) {
-            known.at = now;
-            return;
-        }
-        let asked = Asked {
-            at: now,
-            is_read: false,
-        };
-        all.insert(registry.to_owned(), asked);
-        drop(all);
-        self.changed.notify_one();
-    }
-
-    /// The registries that no task reads yet. The caller starts one for each.
-    fn start(&self) -> Vec<String> {
-        let mut started = Vec::new();
-        for (registry, asked) in &mut *self.asked.lock() {
-            if !asked.is_read {
-                asked.is_read = true;
-                started.push(registry.clone());
-            }
-        }
-        started
-    }
-
-    /// Whether no page shows the records any more. Then the task that reads them has to end.
-    fn is_over(&self, registry: &str, now: Instant) -> bool {
-        let mut all = self.asked.lock();
-        let is_shown = all
-            .get(registry)
-            .is_some_and(|asked| now.duration_since(asked.at) < SHOWN_FOR);
-        if !is_shown {
-            all.remove(registry);
-        }
-        !is_shown
-    }
-}
 
 /// Reads registries until the task is ended.
 pub(super) async fn run(cluster: Arc<Cluster>, state: Arc<State>) {
     let mut readers = JoinSet::new();
     loop {
-        state.demand.changed.notified().await;
+        state.demand.changed().await;
         while readers.try_join_next().is_some() {}
         for registry in state.demand.start() {
             let (cluster, state) = (Arc::clone(&cluster), Arc::clone(&state));
@@ -124,32 +61,5 @@ async fn read(cluster: &Cluster, row: &RegistryRow) -> Result<RegistryFacts, Str
     match timeout(TIMEOUT, registry::facts(&mut loader, row, &access)).await {
         Ok(read) => read.map_err(|error| error.to_string()),
         Err(_) => Err(format!("no answer within {TIMEOUT:?}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn registry_is_read_by_one_task_while_a_page_shows_it() {
-        let demand = Demand::default();
-        let start = Instant::now();
-        demand.ask("site", start);
-        demand.changed.notified().await;
-        demand.ask("site", start);
-        assert_eq!(demand.start(), ["site"]);
-        assert!(demand.start().is_empty(), "a task reads it");
-        assert!(!demand.is_over("site", start + INTERVAL));
-        demand.ask("site", start + INTERVAL);
-        assert!(
-            !demand.is_over("site", start + 2 * INTERVAL),
-            "it was asked for again"
-        );
-        let later = start + 3 * INTERVAL;
-        assert!(demand.is_over("site", later));
-        demand.ask("site", later);
-        demand.changed.notified().await;
-        assert_eq!(demand.start(), ["site"]);
     }
 }

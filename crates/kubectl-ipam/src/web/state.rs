@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::claim_entry::ClaimEntry;
-use super::records::Demand;
+use super::demand::Demand;
 use super::table::Table;
 use crate::cluster::Kind;
 use crate::error::MissingRight;
