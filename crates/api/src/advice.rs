@@ -21,6 +21,14 @@ pub const LIMIT: &str = "release claims, or ask the owner of the pool for a high
 pub const SEVERAL_MANAGERS: &str = "run one manager, or all with --leader-elect in one namespace: kubectl get pods --all-namespaces --selector \
      cluster.x-k8s.io/provider=ipam-in-cluster";
 
+/// About blocks of a network that another management cluster uses as well.
+pub const BLOCK_CONFLICT: &str =
+    "release the claims with addresses of these blocks in one of the two management clusters";
+
+/// About a record of this management cluster in a registry, without an IPSlice of its block.
+pub const RECORD_WITHOUT_SLICE: &str = "the manager takes the block up, or returns it, as soon as it can; if not, see its log and whether the network \
+     exists here";
+
 /// What is wrong with pools of other scopes that contain the same addresses, `shared` for example.
 /// `pools` are the names of the others.
 pub fn overlap_problem(shared: Option<Entry>, pools: &str) -> String {

@@ -54,14 +54,17 @@ pub(crate) use self::pools::pools;
 pub use self::pools::{Counts, KnownCounts, PoolLine};
 #[cfg(test)]
 pub(crate) use self::registry::tests as registry_tests;
+#[cfg(test)]
+pub(crate) use self::registry::{BlockCell, BlockUse};
 pub use self::registry::{
     BlockHolder, BlockHolderState, BlockState, CheckedBlock, ClusterLine, ClusterState,
     NetworkBlocksLine, RecordAction, RecordChange, RecordProblem, RegistryCheck, RegistryLine,
     RegistryRelease,
 };
 pub(crate) use self::registry::{
-    Change, Checked, Plan, RegistryFacts, Unread, block_holder, check_network, held_block,
-    is_in_network, key_of, plan, registry_lines, searched_blocks,
+    BlockObjects, Change, Checked, LastRecords, NetworkBlocks, Plan, RegistryFacts, Unread,
+    block_holder, check_network, held_block, is_in_network, key_of, network_blocks, plan,
+    registry_lines, searched_blocks,
 };
 pub(crate) use self::search::{Lookup, SearchResult, Searched};
 pub use self::show::PoolDetails;

@@ -6,8 +6,8 @@ mod unserved;
 
 use capi_ipam_api::{
     BlockLengths, IPNetwork, IPNetworkStatus, IPReservation, IPSlice, MemberPhase, Pool, PoolKey,
-    PoolNetwork, PoolSpec, Scope, SharedBlocks, SliceOwner, Slot, conditions, gateway_warnings,
-    names,
+    PoolNetwork, PoolSpec, Scope, SharedBlocks, SliceOwner, SliceOwnerKind, Slot, conditions,
+    gateway_warnings, names,
 };
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -379,12 +379,30 @@ pub(crate) struct SliceRow {
     pub(crate) is_pinned: bool,
     pub(crate) empty_since: Option<Timestamp>,
     pub(crate) created: Option<Timestamp>,
+    /// When the provider assigned it.
+    pub(crate) assigned: Option<Timestamp>,
+    /// Whether the registry has confirmed a block of this management cluster.
+    pub(crate) is_confirmed: bool,
+    /// The other management cluster that uses the block.
+    pub(crate) conflict: Option<String>,
 }
 
 impl SliceRow {
     /// Whether this is a slice of a pool.
     pub(crate) fn is_of(&self, pool: &PoolKey) -> bool {
         matches!(&self.place, Ok((Scope::Pool(key), _)) if key == pool)
+    }
+
+    /// The network and the block, if a management cluster owns the slice.
+    pub(crate) fn shared_block(&self) -> Option<(&str, Block)> {
+        match &self.place {
+            Ok((Scope::Network(network), block))
+                if self.owner.kind == SliceOwnerKind::ManagementCluster =>
+            {
+                Some((&**network, *block))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -397,6 +415,9 @@ impl From<IPSlice> for SliceRow {
             owner: slice.spec.owner,
             is_pinned: slice.spec.assigned_at.is_none(),
             empty_since: slice.spec.empty_since.map(|time| time.0),
+            assigned: slice.spec.assigned_at.map(|time| time.0),
+            is_confirmed: slice.spec.confirmed_at.is_some(),
+            conflict: slice.spec.conflict.map(|conflict| conflict.cluster),
         }
     }
 }

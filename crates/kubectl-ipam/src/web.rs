@@ -1,6 +1,7 @@
 //! `web`: a page in the browser that shows the cluster as it changes.
 //!
 //! - `watches`: watches of all kinds; `heartbeat`: whether the API server and the manager are there;
+//!   `records`: the records of registries; `demand`: which registries the page shows;
 //! - `table`: the objects of a kind; `state`: all objects, and what the page asks about them;
 //! - `server`: requests of the browser; `guard`: which requests are answered; `assets`: the files
 //!   of the page.
@@ -8,16 +9,19 @@
 //! # Invariants
 //! - Listens on 127.0.0.1 only. Every request needs the secret of this process, in the address or
 //!   in a cookie.
-//! - Only reads, from the API server and for the browser. No request of the browser causes one to
-//!   the API server.
+//! - Only reads, from the API server and for the browser. No request of the browser waits for
+//!   another one, and none causes one, except for the blocks of a network: then the Secret and the
+//!   records of its registry are read, at most every 10 seconds.
 //! - The page loads nothing from outside, and writes data of the cluster as text only.
 //! - The page has no build step: its scripts are served as they are. `tests/page.rs` checks their
 //!   types, which are generated from the model (`generated/page.d.ts`), and tests their pure parts.
 
 mod assets;
 mod claim_entry;
+mod demand;
 mod guard;
 mod heartbeat;
+mod records;
 mod server;
 mod state;
 mod table;
@@ -42,13 +46,13 @@ use crate::output;
 
 /// Serves the page until the process is interrupted.
 pub(crate) async fn run(global: &Global, port: u16, opens_browser: bool) -> Result<Code, Error> {
-    let cluster = Cluster::connect(global).await?;
+    let cluster = Arc::new(Cluster::connect(global).await?);
     serve(&cluster, global.namespace.clone(), port, opens_browser).await?;
     Ok(Code::Ok)
 }
 
 async fn serve(
-    cluster: &Cluster,
+    cluster: &Arc<Cluster>,
     namespace: Option<String>,
     port: u16,
     opens_browser: bool,

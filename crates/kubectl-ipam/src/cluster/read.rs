@@ -396,7 +396,13 @@ impl Cluster {
         let text = self
             .call(operation, self.client.request_text(request))
             .await;
-        let resource = || format!("{plural}.{group}");
+        let resource = || {
+            if group.is_empty() {
+                plural.to_owned()
+            } else {
+                format!("{plural}.{group}")
+            }
+        };
         let text = text.map_err(|error| self.denied(resource(), namespace, &error))?;
         let list: Items<T> =
             serde_json::from_str(&text).map_err(|error| self.rejected(operation(), &error))?;

@@ -114,14 +114,16 @@ pub(super) struct Cells {
     pub(super) slices: Vec<u64>,
 }
 
+/// The number of positions of a cell, a power of two, so that at most `max` cells have `length`.
+pub(super) fn cell_size(length: u128, max: u128) -> u128 {
+    let size = length.div_ceil(max).max(1);
+    size.checked_next_power_of_two().unwrap_or(1 << 127)
+}
+
 /// Divides the positions from `start` to `start + length` into at most `max` cells. `start` is a
 /// multiple of the size of a cell.
 pub(super) fn cells(content: &Content<'_>, start: u128, length: u128, max: u128) -> Cells {
-    let size = length
-        .div_ceil(max)
-        .max(1)
-        .checked_next_power_of_two()
-        .unwrap_or(1 << 127);
+    let size = cell_size(length, max);
     let count = u64::try_from(length.div_ceil(size)).unwrap_or_default();
     let mut cells = held_cells(content, start, length, size);
     let declared: SpanSet = content

@@ -5,9 +5,10 @@ use serde::Serialize;
 use super::health::{Manager, Outage};
 use super::networks::{NetworkLine, network_lines};
 use super::pools::PoolLine;
+use super::registry::BlockNumbers;
 use super::size::Size;
 use crate::load::Readable;
-use crate::objects::NetworkRow;
+use crate::objects::{NetworkRow, PoolRow};
 
 /// What the start page shows, and what every update sends.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -66,12 +67,48 @@ pub(crate) struct OverviewNetwork {
     pub(crate) line: NetworkLine,
     /// Number of waiting claims of its pools; `null` if it is unknown.
     pub(crate) waiting: Option<u64>,
+    /// Its blocks, if it shares them with other management clusters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) blocks: Option<BlockSummary>,
 }
 
-/// The networks with the claims that wait for their pools.
-pub(crate) fn networks(rows: &[NetworkRow], pools: &Readable<&[PoolLine]>) -> Vec<OverviewNetwork> {
-    let lines = network_lines(rows).into_iter();
-    let with_claims = |line: NetworkLine| {
+/// The blocks of a network that shares them with other management clusters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct BlockSummary {
+    /// Blocks of this management cluster; `null` until the manager has reported them.
+    pub(crate) held: Option<u64>,
+    /// Number of blocks of the ranges of its pools, as a decimal number; `null` if it is unknown.
+    pub(crate) total: Option<String>,
+    /// Blocks that this management cluster and another one use.
+    pub(crate) conflicts: u64,
+}
+
+impl BlockSummary {
+    fn of(network: &NetworkRow, pools: &Readable<Vec<PoolRow>>) -> Option<Self> {
+        network.registry()?;
+        let is_member = |pool: &&PoolRow| pool.network.as_deref() == Some(network.name.as_str());
+        let total = pools.known().map(|pools| {
+            let members = pools.iter().filter(is_member);
+            BlockNumbers::of_pools(network, members).len().to_string()
+        });
+        let counts = network.status.blocks.as_ref();
+        let number = |count: i64| u64::try_from(count).unwrap_or_default();
+        Some(Self {
+            held: counts.map(|counts| number(counts.held)),
+            total,
+            conflicts: counts.map_or(0, |counts| number(counts.conflicts)),
+        })
+    }
+}
+
+/// The networks with the claims that wait for their pools. `ranges` are the pools of `pools`.
+pub(crate) fn networks(
+    rows: &[NetworkRow],
+    pools: &Readable<&[PoolLine]>,
+    ranges: &Readable<Vec<PoolRow>>,
+) -> Vec<OverviewNetwork> {
+    let lines = rows.iter().zip(network_lines(rows));
+    let with_claims = |(row, line): (&NetworkRow, NetworkLine)| {
         let members = pools.seen().iter();
         let members = members.filter(|pool| pool.network.as_deref() == Some(line.name.as_str()));
         let mut waiting = pools.is_complete().then_some(0_u64);
@@ -80,7 +117,11 @@ pub(crate) fn networks(rows: &[NetworkRow], pools: &Readable<&[PoolLine]>) -> Ve
                 .zip(pool.waiting)
                 .map(|(sum, more)| sum.saturating_add(more));
         }
-        OverviewNetwork { line, waiting }
+        OverviewNetwork {
+            line,
+            waiting,
+            blocks: BlockSummary::of(row, ranges),
+        }
     };
     lines.map(with_claims).collect()
 }

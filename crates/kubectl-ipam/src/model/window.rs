@@ -110,6 +110,58 @@ impl MapPart {
         let cells = cells.checked_next_power_of_two().unwrap_or(MAX_CELLS);
         Self { view, cells }
     }
+
+    /// Length of the window that shows one cell of this size in detail; `None` for the smallest
+    /// cells.
+    pub(super) fn zoom(self, size: u128) -> Option<String> {
+        (size > 1).then(|| size.max(self.cells).to_string())
+    }
+}
+
+/// Where a part of a map begins, and how long it is.
+pub(super) struct Extent {
+    pub(super) start: u128,
+    pub(super) length: u128,
+    /// The position that was asked for.
+    pub(super) focus: Option<u128>,
+}
+
+/// The requested part of a map with this number of positions. `position` finds an address.
+pub(super) fn extent(
+    total: u128,
+    requested: MapPart,
+    position: impl Fn(Block) -> Option<u128>,
+) -> Extent {
+    let (start, length, focus) = match requested.view {
+        View::All => (0, total, None),
+        View::Range(start, length) => (start, length.max(1), None),
+        View::Around(block) => match position(block) {
+            Some(position) => (position, requested.cells, Some(position)),
+            None => (0, total, None),
+        },
+    };
+    // A window begins at a multiple of its length, so that every window has the same neighbors.
+    let length = if length >= total {
+        total
+    } else {
+        length.checked_next_power_of_two().unwrap_or(total)
+    };
+    let start = if length >= total {
+        0
+    } else {
+        start.min(total.saturating_sub(1)) / length * length
+    };
+    Extent {
+        start,
+        length: length.min(total.saturating_sub(start)),
+        focus,
+    }
+}
+
+/// The cell of a window with a position.
+pub(super) fn index_of(position: u128, start: u128, cell_size: u128) -> Option<u64> {
+    let offset = position.checked_sub(start)?;
+    u64::try_from(offset.checked_div(cell_size)?).ok()
 }
 
 /// The objects that a pool is described with.
@@ -263,26 +315,11 @@ fn part(content: &Content<'_>, requested: MapPart) -> Window {
         let number = usable.numbers_overlapping(block)?.first();
         regions.position(number)
     };
-    let (start, length, focus) = match requested.view {
-        View::All => (0, total, None),
-        View::Range(start, length) => (start, length.max(1), None),
-        View::Around(block) => match found(block) {
-            Some(position) => (position, requested.cells, Some(position)),
-            None => (0, total, None),
-        },
-    };
-    // A window begins at a multiple of its length, so that every window has the same neighbors.
-    let length = if length >= total {
-        total
-    } else {
-        length.checked_next_power_of_two().unwrap_or(total)
-    };
-    let start = if length >= total {
-        0
-    } else {
-        start.min(total.saturating_sub(1)) / length * length
-    };
-    let length = length.min(total.saturating_sub(start));
+    let Extent {
+        start,
+        length,
+        focus,
+    } = extent(total, requested, found);
     let Cells {
         size,
         count,
@@ -294,14 +331,14 @@ fn part(content: &Content<'_>, requested: MapPart) -> Window {
     let labels = starts
         .filter_map(|start| regions.number_at(start))
         .map(|number| usable.block(number).to_string());
-    let focus = focus.and_then(|position| u64::try_from(position.checked_sub(start)? / size).ok());
+    let focus = focus.and_then(|position| index_of(position, start, size));
     Window {
         pool_total: usable.set.len().to_string(),
         total: total.to_string(),
         start: start.to_string(),
         length: length.to_string(),
         cell_size: size.to_string(),
-        zoom: (size > 1).then(|| size.max(requested.cells).to_string()),
+        zoom: requested.zoom(size),
         labels: labels.collect(),
         is_part: regions.is_part,
         used,

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use super::assets;
 use super::guard::{Access, Guard};
 use super::state::State;
-use crate::error::sentences;
+use crate::error::{MissingRight, sentences};
 use crate::input::parse_block;
 use crate::model::{MapPart, View};
 
@@ -68,6 +68,7 @@ impl Page {
     pub(super) async fn serve(self, listener: TcpListener) -> std::io::Result<()> {
         let routes = Router::new()
             .route("/events", get(events))
+            .route("/api/blocks", get(blocks))
             .route("/api/pool", get(pool))
             .route("/api/search", get(search))
             .route("/api/waiting", get(waiting))
@@ -166,26 +167,26 @@ async fn pool(Extract(page): Extract<Page>, uri: Uri) -> Response {
         .filter(|namespace| !namespace.is_empty());
     let name = parameters.get("name").unwrap_or_default();
     let key = PoolKey::new(kind, namespace.as_deref(), &name);
-    let view = match (
-        parameters.get("at"),
-        parameters.get("start"),
-        parameters.get("length"),
-    ) {
-        (Some(at), ..) => parse_block(&at)
-            .map(View::Around)
-            .map_err(|error| error.to_string()),
-        (None, Some(start), Some(length)) => match (start.parse(), length.parse()) {
-            (Ok(start), Ok(length)) => Ok(View::Range(start, length)),
-            _ => Err("start, length: expected numbers".to_owned()),
-        },
-        _ => Ok(View::All),
-    };
-    let cells = parameters.get("cells").and_then(|cells| cells.parse().ok());
-    match view {
-        Ok(view) => match page.state.pool(&key, MapPart::new(view, cells)) {
+    match parameters.part() {
+        Ok(part) => match page.state.pool(&key, part) {
             Ok(Some(pool)) => json(&pool),
             Ok(None) => (StatusCode::NOT_FOUND, "The pool does not exist.").into_response(),
-            Err(missing) => (StatusCode::FORBIDDEN, sentences(&missing).join("; ")).into_response(),
+            Err(missing) => forbidden(&missing),
+        },
+        Err(text) => bad_request(&text),
+    }
+}
+
+/// The blocks of a network and a window of their map: `network`, and the parameters of the window
+/// as for a pool.
+async fn blocks(Extract(page): Extract<Page>, uri: Uri) -> Response {
+    let parameters = Parameters::of(&uri);
+    let name = parameters.get("network").unwrap_or_default();
+    match parameters.part() {
+        Ok(part) => match page.state.blocks(&name, part) {
+            Ok(Some(blocks)) => json(&blocks),
+            Ok(None) => (StatusCode::NOT_FOUND, "The network shares no blocks.").into_response(),
+            Err(missing) => forbidden(&missing),
         },
         Err(text) => bad_request(&text),
     }
@@ -207,6 +208,10 @@ fn json<T: Serialize>(value: &T) -> Response {
     }
 }
 
+fn forbidden(missing: &[MissingRight]) -> Response {
+    (StatusCode::FORBIDDEN, sentences(missing).join("; ")).into_response()
+}
+
 fn bad_request(text: &str) -> Response {
     (StatusCode::BAD_REQUEST, Body::from(text.to_owned())).into_response()
 }
@@ -224,5 +229,23 @@ impl<'a> Parameters<'a> {
         pairs
             .find(|(key, _)| key == name)
             .map(|(_, value)| value.into_owned())
+    }
+
+    /// The requested part of a map.
+    fn part(&self) -> Result<MapPart, String> {
+        let (at, start, length) = (self.get("at"), self.get("start"), self.get("length"));
+        let view = match (at, start, length) {
+            (Some(at), ..) => {
+                let block = parse_block(&at).map_err(|error| error.to_string())?;
+                View::Around(block)
+            }
+            (None, Some(start), Some(length)) => match (start.parse(), length.parse()) {
+                (Ok(start), Ok(length)) => View::Range(start, length),
+                _ => return Err("start, length: expected numbers".to_owned()),
+            },
+            _ => View::All,
+        };
+        let cells = self.get("cells").and_then(|cells| cells.parse().ok());
+        Ok(MapPart::new(view, cells))
     }
 }

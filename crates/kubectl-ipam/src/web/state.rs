@@ -1,26 +1,29 @@
 //! The objects of the cluster, and what the page asks about them.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use capi_ipam_api::{InClusterKind, PoolKey, Scope};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::claim_entry::ClaimEntry;
+use super::demand::Demand;
 use super::table::Table;
 use crate::cluster::Kind;
 use crate::error::MissingRight;
 use crate::input::parse_block;
 use crate::load::Readable;
 use crate::model::{
-    Answer, LeaseRow, Lookup, Manager, MapPart, Outage, Overview, OverviewPool, PoolLine,
-    PoolObjects, PoolWindow, SearchResult, Searched, WaitingGroup, manager, networks, pools,
-    ranges, size, unprocessed, waiting_groups, window,
+    Answer, BlockObjects, LastRecords, LeaseRow, Lookup, Manager, MapPart, NetworkBlocks, Outage,
+    Overview, OverviewPool, PoolLine, PoolObjects, PoolWindow, RegistryFacts, SearchResult,
+    Searched, WaitingGroup, manager, network_blocks, networks, pools, ranges, size, unprocessed,
+    waiting_groups, window,
 };
 use crate::objects::{
-    AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow, UnservedClaim,
+    AddressRow, ClaimRow, NetworkRow, PoolRow, RegistryRow, ReservationRow, SliceRow, UnservedClaim,
 };
 
 /// Number of samples in the history of a pool.
@@ -35,6 +38,9 @@ pub(super) struct Tables {
     pub(super) claims: Table<ClaimEntry>,
     pub(super) networks: Table<NetworkRow>,
     pub(super) slices: Table<SliceRow>,
+    pub(super) registries: Table<RegistryRow>,
+    /// The last known records of registries, by name.
+    records: BTreeMap<String, LastRecords>,
     contact: Contact,
     version: u64,
     samples: HashMap<PoolKey, VecDeque<u64>>,
@@ -111,6 +117,7 @@ impl Tables {
         self.claims.report(Kind::Claim, overview);
         self.networks.report(Kind::Network, overview);
         self.slices.report(Kind::Slice, overview);
+        self.registries.report(Kind::Registry, overview);
     }
 
     fn waiting(&self, keep: impl Fn(&ClaimRow) -> bool) -> Readable<Vec<ClaimRow>> {
@@ -149,6 +156,8 @@ pub(super) struct State {
     tables: Mutex<Tables>,
     changed: Notify,
     suspected: Notify,
+    /// The registries whose records a page shows.
+    pub(super) demand: Demand,
 }
 
 impl State {
@@ -262,6 +271,7 @@ impl State {
             tables.claims.finish_list();
             tables.networks.finish_list();
             tables.slices.finish_list();
+            tables.registries.finish_list();
         });
     }
 
@@ -291,7 +301,11 @@ impl State {
             namespace: self.namespace.clone(),
             outage,
             manager,
-            networks: networks(listed.seen(), &rows.as_ref().map(|_| lines.as_slice())),
+            networks: networks(
+                listed.seen(),
+                &rows.as_ref().map(|_| lines.as_slice()),
+                &rows,
+            ),
             pools: Vec::new(),
             bound: bound.known().map(|count| number(*count)),
             waiting: waiting
@@ -361,6 +375,69 @@ impl State {
         };
         let claim_of = |key: &NamespacedName| tables.claim(key);
         Ok(Some(window(pool, objects, claim_of, part)))
+    }
+
+    /// The blocks of a network that shares them, and a part of their map; `None` if there is no such
+    /// network. An error if it is unknown. Asks for the records of its registry.
+    pub(super) fn blocks(
+        &self,
+        name: &str,
+        part: MapPart,
+    ) -> Result<Option<NetworkBlocks>, Vec<MissingRight>> {
+        let nothing = LastRecords::default();
+        let tables = self.tables.lock();
+        let networks = tables.networks.read();
+        let missing = networks.missing().to_vec();
+        let mut networks = networks.into_seen();
+        let found = networks.find(|row| row.name == name);
+        let shared = found.and_then(|network| Some((network, network.registry()?)));
+        let Some((network, registry)) = shared else {
+            let is_unknown = found.is_none() && !missing.is_empty();
+            return if is_unknown { Err(missing) } else { Ok(None) };
+        };
+        self.demand.ask(registry, Instant::now());
+        let all = tables.pools();
+        let pools = all.as_ref().map(|pools| {
+            let pools = pools.iter();
+            let members = pools.filter(|pool| pool.network.as_deref() == Some(name));
+            members.collect::<Vec<&PoolRow>>()
+        });
+        let keys: HashSet<&PoolKey> = pools.seen().iter().map(|pool| &pool.key).collect();
+        // Which addresses are in a network depends on its pools.
+        let addresses = tables.addresses.read().depends_on(&all);
+        let addresses = addresses.map(|rows| rows.filter(|row| keys.contains(&row.pool)));
+        let is_of_network = |row: &&SliceRow| {
+            row.shared_block()
+                .is_some_and(|(network, _)| network == name)
+        };
+        let slices = tables.slices.read();
+        let rows = tables.registries.read();
+        let objects = BlockObjects {
+            network,
+            registry_name: registry,
+            registry: rows.map(|mut rows| rows.find(|row| row.name == registry)),
+            slices: slices.map(|rows| rows.filter(is_of_network).collect()),
+            pools,
+            addresses,
+            last: tables.records.get(registry).unwrap_or(&nothing),
+        };
+        Ok(Some(network_blocks(objects, part, Timestamp::now())))
+    }
+
+    /// A registry.
+    pub(super) fn registry(&self, name: &str) -> Option<RegistryRow> {
+        let tables = self.tables.lock();
+        let mut registries = tables.registries.iter();
+        registries.find(|row| row.name == name).cloned()
+    }
+
+    /// Records what was read from a registry, or why nothing was.
+    pub(super) fn receive_records(&self, registry: &str, read: Result<RegistryFacts, String>) {
+        let now = Timestamp::now();
+        self.update(|tables| {
+            let last = tables.records.entry(registry.to_owned()).or_default();
+            last.apply(read, now);
+        });
     }
 
     /// Searches an address or prefix, or a part of a name.

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool, names};
+use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, Pool, names};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::watch::{MaybeInvalid, WatchApi};
 use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim};
@@ -17,11 +17,12 @@ use tokio::task::JoinSet;
 
 use super::claim_entry::ClaimEntry;
 use super::heartbeat;
+use super::records;
 use super::state::{State, Tables};
 use super::table::Table;
 use crate::cluster::{Cluster, Kind, PAGE_SIZE, WATCH_TIMEOUT};
 use crate::error::{Error, MissingRight};
-use crate::objects::{AddressRow, NetworkRow, PoolRow, ReservationRow, SliceRow};
+use crate::objects::{AddressRow, NetworkRow, PoolRow, RegistryRow, ReservationRow, SliceRow};
 
 /// Time before a failed watch is opened again.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -29,9 +30,10 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 const REFUSED_DELAY: Duration = Duration::from_secs(15);
 
 /// Starts the watches. They end when the set is dropped.
-pub(super) fn start(cluster: &Cluster, state: &Arc<State>) -> Result<JoinSet<()>, Error> {
+pub(super) fn start(cluster: &Arc<Cluster>, state: &Arc<State>) -> Result<JoinSet<()>, Error> {
     let mut watches = JoinSet::new();
     watches.spawn(heartbeat::run(cluster.client.clone(), Arc::clone(state)));
+    watches.spawn(records::run(Arc::clone(cluster), Arc::clone(state)));
     for pool in InClusterKind::ALL {
         if let Some((watch, _)) = Watch::new(cluster, state, Kind::Pool(pool))? {
             let client = watch.client.clone();
@@ -67,6 +69,14 @@ pub(super) fn start(cluster: &Cluster, state: &Arc<State>) -> Result<JoinSet<()>
         watches.spawn(watch.run(api, row, |tables| &mut tables.slices));
     } else {
         state.update(|tables| tables.slices.skip_list());
+    }
+    if let Some((watch, _)) = Watch::new(cluster, state, Kind::Registry)? {
+        let client = watch.client.clone();
+        let api = move |_: Option<&str>| WatchApi::<IPRegistry>::all(client.clone());
+        let row = |registry: &IPRegistry| Some(RegistryRow::from(registry.clone()));
+        watches.spawn(watch.run(api, row, |tables| &mut tables.registries));
+    } else {
+        state.update(|tables| tables.registries.skip_list());
     }
     if let Some((watch, version)) = Watch::new(cluster, state, Kind::Address)? {
         let (client, version) = (watch.client.clone(), contract(version));

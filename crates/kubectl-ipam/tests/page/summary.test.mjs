@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { emptyText, isNew, poolState, poolsOf, shownPools, STATE_COLUMN, tiles } from "../../src/web/page/summary.js";
+import {
+  blocksText, emptyText, isNew, networksOf, networkState, poolState, poolsOf, shownPools, sizeOfGroup, STATE_COLUMN, tiles,
+} from "../../src/web/page/summary.js";
 
 /** A pool of 10 addresses. */
 function pool(name, properties = {}) {
@@ -79,4 +81,26 @@ test("the share of a large pool is exact", () => {
   assert.equal(poolState({ ready: "True", size }).text, "Nearly full");
   assert.equal(poolState({ ready: "True", size: { ...size, free: "0" } }).text, "Full");
   assert.equal(poolState({ ready: "True", size: { ...size, free: null } }).text, "Ready", "unknown");
+});
+
+test("a network with a conflict is among the problems, before the others", () => {
+  const blocks = (conflicts) => ({ held: 3, total: "16", conflicts });
+  const networks = [
+    { name: "a", ready: "True" }, { name: "b", ready: "Unknown" }, { name: "c", ready: "False", reason: "BlockSizeDiffers" },
+    { name: "d", ready: "True", blocks: blocks(2) }, { name: "e", ready: "True", blocks: blocks(0) },
+  ];
+  const names = (group) => networksOf(networks, group).map(({ name }) => name).join("");
+  assert.equal(names(""), "dcbae");
+  assert.equal(names("problems"), "dc");
+  assert.equal(names("full"), "dcbae");
+  assert.deepEqual(networkState(networks[3]), { text: "BlockConflict", kind: "bad", rank: 0 });
+  assert.equal(networkState(networks[2]).text, "BlockSizeDiffers");
+  const all = overview([pool("a", { free: 0 })], { networks });
+  assert.deepEqual(["", "problems", "full"].map((group) => sizeOfGroup(all, group)), [1, 3, 1]);
+});
+
+test("blocks of a network are counted", () => {
+  assert.equal(blocksText({ held: 3, total: "16", conflicts: 0 }), "3 of 16");
+  assert.equal(blocksText({ held: null, total: null, conflicts: 0 }), "? of ?");
+  assert.equal(blocksText(undefined), "");
 });

@@ -22,6 +22,7 @@ mod registry;
 mod reserve;
 mod slices;
 mod web;
+mod web_blocks;
 mod web_failures;
 mod web_views;
 

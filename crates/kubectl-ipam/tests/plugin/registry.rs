@@ -24,14 +24,14 @@ const BUCKET: &str = "ipam";
 const LONG_AGO: &str = "2026-01-01T12:00:00Z";
 
 /// An API server with the registry of the manifest.
-fn hub() -> ControlPlane {
+pub(super) fn hub() -> ControlPlane {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/registry.yaml");
     let manifest = std::fs::read_to_string(path).expect("it is committed");
     ControlPlane::start(Options::default(), &Installation::of(manifest))
 }
 
 /// The registry at a hub, as an administrator of the hub reads and writes it.
-async fn registry_of(hub: &ControlPlane) -> Registry {
+pub(super) async fn registry_of(hub: &ControlPlane) -> Registry {
     let settings = KubernetesSettings {
         kubeconfig: embedded_kubeconfig(hub.kubeconfig()),
         user_agent: "test/1".to_owned(),
@@ -56,7 +56,7 @@ async fn registry_in(node: &nats::Node) -> Registry {
 }
 
 /// Creates an object from JSON.
-fn apply(plane: &ControlPlane, kind: &str, name: &str, spec: &Value) {
+pub(super) fn apply(plane: &ControlPlane, kind: &str, name: &str, spec: &Value) {
     let object = json!({
         "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind,
         "metadata": {"name": name}, "spec": spec,
@@ -74,7 +74,7 @@ async fn record(registry: &Registry, key: &str, record: &Record) {
 }
 
 /// The record of a cluster that was seen now, or long ago.
-async fn cluster(registry: &Registry, id: &str, is_alive: bool) {
+pub(super) async fn cluster(registry: &Registry, id: &str, is_alive: bool) {
     let long_ago = serde_json::from_value(json!(LONG_AGO)).expect("a time");
     let seen = if is_alive { clock::now() } else { long_ago };
     let new = Record::Cluster(ClusterRecord {
@@ -87,7 +87,13 @@ async fn cluster(registry: &Registry, id: &str, is_alive: bool) {
 }
 
 /// The record of a block of 64 addresses.
-async fn block(registry: &Registry, network: &str, address: &str, id: &str, contenders: &[&str]) {
+pub(super) async fn block(
+    registry: &Registry,
+    network: &str,
+    address: &str,
+    id: &str,
+    contenders: &[&str],
+) {
     let contenders = contenders.iter().map(|id| (*id).to_owned()).collect();
     let new = Record::Block(BlockRecord {
         network: network.to_owned(),

@@ -61,6 +61,40 @@ impl Page {
         format!("http://127.0.0.1:{}/#/{view}", self.port)
     }
 
+    /// The cookie with which requests are answered.
+    fn session(&self) -> String {
+        let entry = self.entry();
+        let port = self.port;
+        let response = self.send(&format!("GET {entry} HTTP/1.1\nHost: 127.0.0.1:{port}"));
+        let cookie = response
+            .lines()
+            .find_map(|line| line.strip_prefix("set-cookie: "))
+            .expect("a cookie");
+        cookie.split(';').next().expect("a value").to_owned()
+    }
+
+    /// The path of the address, with the token.
+    fn entry(&self) -> &str {
+        let (_, path) = self
+            .address
+            .split_once(&self.port.to_string())
+            .expect("the address has a port");
+        path
+    }
+
+    /// The JSON that the server has under a path; `null` for what does not exist.
+    pub(super) fn json(&self, path: &str) -> Value {
+        let (cookie, port) = (self.session(), self.port);
+        let request = format!("GET {path} HTTP/1.1\nHost: 127.0.0.1:{port}\nCookie: {cookie}");
+        let response = self.send(&request);
+        let (head, body) = response.split_once("\r\n\r\n").expect("a body");
+        if head.starts_with("HTTP/1.1 404 ") {
+            return Value::Null;
+        }
+        assert!(head.starts_with("HTTP/1.1 200 "), "{path}: {response}");
+        serde_json::from_str(body).expect("JSON")
+    }
+
     /// Sends a request as it is, and returns the response.
     fn send(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the page is served");
@@ -348,12 +382,7 @@ async fn other_origins_and_other_names_are_refused() {
     let control_plane = ControlPlane::start(Options::default(), &Installation::of(definitions()));
     let page = Page::start(control_plane.kubeconfig()).await;
     let port = page.port;
-    let entry = page
-        .address
-        .split_once(&port.to_string())
-        .expect("the address has a port")
-        .1
-        .to_owned();
+    let entry = page.entry().to_owned();
     let status = |request: &str| {
         page.send(request)
             .split(' ')
@@ -375,7 +404,7 @@ async fn other_origins_and_other_names_are_refused() {
         "{response}"
     );
     assert!(!response.contains("unsafe"), "{response}");
-    let cookie = cookie.split(';').next().expect("a value").to_owned();
+    let cookie = page.session();
     let own = format!("HTTP/1.1\nHost: 127.0.0.1:{port}\nCookie: {cookie}");
     assert_eq!(status(&format!("GET /api/waiting {own}")), "200");
     assert_eq!(

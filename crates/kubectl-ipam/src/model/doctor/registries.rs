@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam_api::{Scope, SliceOwnerKind, conditions};
+use capi_ipam_api::{advice, conditions};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::conditions::Condition;
 use capi_ipam_registry::{Key, Record, RecordCache, cidr};
@@ -12,7 +12,7 @@ use super::examination::{Examination, Unknown};
 use super::snapshot::Snapshot;
 use crate::model::finding::{Check, Finding, Severity, counted};
 use crate::model::registry::{
-    ClusterLine, ClusterState, RegistryFacts, STALE_AFTER, registry_lines,
+    ClusterLine, ClusterState, RegistryFacts, STALE_AFTER, check_command, registry_lines,
 };
 use crate::objects::{NetworkRow, RegistryRow, SliceRow};
 
@@ -66,13 +66,9 @@ fn conflict(network: &NetworkRow) -> Option<Finding> {
         return None;
     }
     let problem = condition.message.clone().unwrap_or_default();
-    let repair =
-        "release the claims with addresses of these blocks in one of the two management clusters";
-    let finding = Check::BlockConflict.finding(of_network(network), problem, repair.to_owned());
-    Some(finding.with_commands(vec![format!(
-        "kubectl ipam registry check {}",
-        network.name
-    )]))
+    let repair = advice::BLOCK_CONFLICT.to_owned();
+    let finding = Check::BlockConflict.finding(of_network(network), problem, repair);
+    Some(finding.with_commands(vec![check_command(&network.name)]))
 }
 
 fn size(network: &NetworkRow) -> Option<Finding> {
@@ -189,7 +185,7 @@ fn unused_records(
     own: &str,
     slices: &[SliceRow],
 ) -> Vec<Finding> {
-    let known: BTreeSet<(&str, Block)> = slices.iter().filter_map(block_of).collect();
+    let known: BTreeSet<(&str, Block)> = slices.iter().filter_map(SliceRow::shared_block).collect();
     let mut findings = Vec::new();
     for entry in records.entries() {
         let Some(Key::Block { network, block }) = Key::parse(&entry.key) else {
@@ -207,22 +203,9 @@ fn unused_records(
              allocates its addresses",
             row.name
         );
-        let repair = "the manager takes the block up, or returns it, as soon as it can; if not, see its log and whether the \
-                      network exists here";
+        let repair = advice::RECORD_WITHOUT_SLICE;
         let object = format!("block {} of IPNetwork {network}", cidr(block));
         findings.push(Check::RecordWithoutSlice.finding(object, problem, repair.to_owned()));
     }
     findings
-}
-
-/// The network and the block of a slice of a management cluster.
-fn block_of(slice: &SliceRow) -> Option<(&str, Block)> {
-    match &slice.place {
-        Ok((Scope::Network(network), block))
-            if slice.owner.kind == SliceOwnerKind::ManagementCluster =>
-        {
-            Some((&**network, *block))
-        }
-        _ => None,
-    }
 }

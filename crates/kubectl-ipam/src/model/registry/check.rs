@@ -75,6 +75,11 @@ impl RegistryCheck {
     }
 }
 
+/// The command that checks a network.
+pub(crate) fn check_command(network: &str) -> String {
+    format!("kubectl ipam registry check {network}")
+}
+
 /// What is checked.
 pub(crate) struct Checked<'a> {
     pub(crate) registry: &'a str,

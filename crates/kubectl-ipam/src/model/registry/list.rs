@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::facts::RegistryFacts;
 use super::liveness::{ClusterState, state, state_by_status};
-use crate::objects::NetworkRow;
+use crate::objects::{NetworkRow, RegistryRow};
 
 /// One registry in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -133,7 +133,7 @@ fn line(facts: &RegistryFacts, networks: &[NetworkRow], now: Timestamp) -> Regis
                 .collect(),
         ),
         Err(_) => (
-            clusters_of_status(facts, now),
+            clusters_of_status(&facts.row, facts.cluster.as_deref(), now),
             own.iter()
                 .map(|network| NetworkBlocksLine::of_status(network))
                 .collect(),
@@ -187,13 +187,17 @@ fn clusters_of_records(
 }
 
 /// The clusters that the manager has reported.
-fn clusters_of_status(facts: &RegistryFacts, now: Timestamp) -> Vec<ClusterLine> {
+pub(super) fn clusters_of_status(
+    row: &RegistryRow,
+    own: Option<&str>,
+    now: Timestamp,
+) -> Vec<ClusterLine> {
     let mut lines = Vec::new();
-    for cluster in &facts.row.status.clusters {
+    for cluster in &row.status.clusters {
         let last_seen = cluster.last_seen.as_ref().map(|time| time.0);
         lines.push(ClusterLine {
             cluster: cluster.id.clone(),
-            this: facts.cluster.as_ref() == Some(&cluster.id),
+            this: own == Some(cluster.id.as_str()),
             blocks: number(cluster.blocks),
             last_seen,
             state: state_by_status(last_seen, now),
@@ -279,7 +283,7 @@ impl Tally {
 
 impl NetworkBlocksLine {
     /// The blocks that the manager has reported.
-    fn of_status(row: &NetworkRow) -> Self {
+    pub(super) fn of_status(row: &NetworkRow) -> Self {
         let blocks = row.status.blocks.as_ref();
         Self {
             network: row.name.clone(),
@@ -293,6 +297,6 @@ impl NetworkBlocksLine {
 }
 
 /// A number of a status.
-fn number(count: i64) -> u64 {
+pub(super) fn number(count: i64) -> u64 {
     u64::try_from(count).unwrap_or_default()
 }

@@ -1,10 +1,10 @@
 // @ts-check
-// The map of a pool: a grid of cells, with the keys of a grid.
+// A map: a grid of cells, with the keys of a grid.
 
 import { el } from "./dom.js";
-import { cellClass, cellText, cellsFor, layoutOf, sizeOf } from "./map_window.js";
+import { cellsFor, layoutOf } from "./map_window.js";
 
-/** @import { Holder, Window } from "../../../generated/page.d.ts" */
+/** @import { CellView } from "./map_window.js" */
 
 /**
  * What keys and the mouse do.
@@ -23,9 +23,8 @@ const SMALL = 12;
 /** The space around a map and around its cells, in pixels. */
 const PADDING = 30;
 
-/** A grid of cells. A cell is a block of addresses, or one. */
-export class AddressMap {
-  element = el("div", { class: "map", role: "grid", "aria-label": "Map of the addresses" });
+/** A grid of cells. */
+export class CellGrid {
   /** The index of the cell that has the focus when the map has it. */
   active = 0;
   /** @type {HTMLElement[]} */
@@ -38,11 +37,15 @@ export class AddressMap {
   #beside = 0;
   /** The width for cells and labels. To measure it in each update would cost a layout. */
   #width = Math.min(DEFAULT_WIDTH, window.innerWidth) - 2 * PADDING;
-  /** @type {{ data: Window, holders: Map<string, Holder> } | null} */
+  /** @type {{ labels: string[], cells: CellView[] } | null} */
   #shown = null;
 
-  /** @param {Actions} actions */
-  constructor(actions) {
+  /**
+   * @param {string} name
+   * @param {Actions} actions
+   */
+  constructor(name, actions) {
+    this.element = el("div", { class: "map", role: "grid", "aria-label": name });
     this.actions = actions;
     new ResizeObserver(([entry]) => entry && this.#resize(entry.contentRect.width)).observe(this.element);
     this.element.addEventListener("keydown", (event) => this.#press(event));
@@ -68,7 +71,7 @@ export class AddressMap {
   #resize(width) {
     if (width === 0 || width === this.#width) return;
     this.#width = width;
-    if (this.#shown) this.show(this.#shown.data, this.#shown.holders);
+    if (this.#shown) this.show(this.#shown.labels, this.#shown.cells);
   }
 
   /** Whether the map has the focus. */
@@ -77,25 +80,19 @@ export class AddressMap {
   }
 
   /**
-   * Shows a window. `holders` are the holders by address, for cells of one address. Returns whether it is another
-   * window.
-   * @param {Window} data
-   * @param {Map<string, Holder>} holders
+   * Shows cells. Returns whether they are another window.
+   * @param {string[]} after The labels of all cells.
+   * @param {CellView[]} cells
    */
-  show(data, holders) {
-    this.#shown = { data, holders };
-    const [before, after] = [this.#labels, data.labels];
+  show(after, cells) {
+    this.#shown = { labels: after, cells };
+    const before = this.#labels;
     const isOther = before.length !== after.length || before[0] !== after[0] || before.at(-1) !== after.at(-1);
     const { columns, beside } = layoutOf(this.#width, after);
     const isRebuilt = isOther || columns !== this.#columns || beside !== this.#beside;
     if (isRebuilt) this.#build(after, columns, beside);
-    const used = new Map(data.used.map((cell) => [cell.index, cell]));
-    const borders = new Set(data.slices);
     this.#cells.forEach((element, index) => {
-      const [cell, label, size] = [used.get(index), data.labels[index] ?? "", sizeOf(data, index)];
-      const text = cellText(label, cell, size, size === 1n ? holders.get(label) : undefined);
-      const border = borders.has(index) ? " slice" : "";
-      const look = `${cellClass(cell, size)}${border}`;
+      const { look = "cell", text = "" } = cells[index] ?? {};
       // Most of the up to 1,024 cells stay as they are.
       if (element.className !== look) element.className = look;
       if (element.getAttribute("aria-label") !== text) element.setAttribute("aria-label", text);

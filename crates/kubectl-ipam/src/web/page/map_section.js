@@ -1,29 +1,43 @@
 // @ts-check
-// The map of a pool with its buttons: which part of the pool it shows, and the way back.
+// A map with its buttons: which part of it is shown, and the way back.
 
 import { announce, el, write } from "./dom.js";
-import { count } from "./format.js";
-import { AddressMap } from "./map.js";
-import { CellPanel } from "./cell_panel.js";
-import { ends, firstUsable, indexOf, isWhole, moved, placeOf, rangeText, zoomed } from "./map_window.js";
+import { CellGrid } from "./map.js";
+import { ends, indexOf, isWhole, moved, placeOf, rangeText, zoomed } from "./map_window.js";
 
-/** @import { Holder, Window } from "../../../generated/page.d.ts" */
-/** @import { Position } from "./map_window.js" */
+/** @import { CellView, Part, Position } from "./map_window.js" */
 /** @typedef {Position & { label: string }} Step */
+/**
+ * What a map shows. `title` is its heading, `name` that for a screen reader, `first` the cell that is selected first,
+ * `describe` says what a cell is, `select` shows a cell in the panel. `zoom` is set by the map.
+ * @template {Part} W
+ * @typedef {{
+ *   title: string,
+ *   name: string,
+ *   panel: { element: HTMLElement, focus: () => void },
+ *   legend: HTMLElement,
+ *   cells: (window: W) => CellView[],
+ *   first: (window: W) => number,
+ *   describe: (window: W) => string,
+ *   select: (window: W, index: number) => void,
+ *   zoom: (index: number) => void,
+ * }} MapContent
+ */
 
-/** The map of a pool. */
+/**
+ * A map.
+ * @template {Part} W
+ */
 export class MapSection {
   /**
-   * The parts of the pool that were shown before: the way back.
+   * The parts of the map that were shown before: the way back.
    * @type {Step[]}
    */
   #way = [];
-  /** @type {Window | null} */
+  /** @type {W | null} */
   #window = null;
-  /** @type {Map<string, Holder>} */
-  #holders = new Map();
   /**
-   * The position of the address that gets the focus when the requested part arrives.
+   * The position of what gets the focus when the requested part arrives.
    * @type {bigint | null}
    */
   #wanted = null;
@@ -35,31 +49,32 @@ export class MapSection {
   #back = button("Zoom out", "Escape", () => this.#zoomOut());
   #before = button("Previous", "PageUp", () => this.#move(-1));
   #after = button("Next", "PageDown", () => this.#move(1));
-  #map = new AddressMap({
-    zoom: (index) => this.#zoom(index),
-    back: () => this.#zoomOut(),
-    move: (steps) => this.#move(steps),
-    select: (index) => this.#select(index),
-  });
+  #map;
 
   /**
-   * @param {[string, string]} noun
+   * @param {MapContent<W>} content
    * @param {Position} position
    * @param {() => void} load
    */
-  constructor(noun, position, load) {
-    this.noun = noun;
-    /** The requested part of the pool. */
+  constructor(content, position, load) {
+    this.content = content;
+    /** The requested part of the map. */
     this.position = position;
     this.load = load;
     this.#takesFocus = position.at !== undefined;
-    this.panel = new CellPanel(noun, (index) => this.#zoom(index));
-    this.#area.append(el("div", {}, this.#map.element, legend()), this.panel.element);
+    this.#map = new CellGrid(content.name, {
+      zoom: (index) => this.#zoom(index),
+      back: () => this.#zoomOut(),
+      move: (steps) => this.#move(steps),
+      select: (index) => this.#select(index),
+    });
+    content.zoom = (index) => this.#zoom(index);
+    this.#area.append(el("div", {}, this.#map.element, content.legend), content.panel.element);
     const buttons = el("div", { class: "buttons" }, this.#back, this.#before, this.#after);
     this.element = el(
       "section",
       { class: "map-section" },
-      el("div", { class: "heading" }, el("h2", { text: "Map" }), this.#size, buttons),
+      el("div", { class: "heading" }, el("h2", { text: content.title }), this.#size, buttons),
       el("p", { class: "hint keys" }, ...keys()),
       this.#trail,
       this.#area,
@@ -72,23 +87,21 @@ export class MapSection {
   }
 
   /**
-   * Shows the requested part of the pool.
-   * @param {Window} window
-   * @param {Holder[]} holders
+   * Shows the requested part of the map.
+   * @param {W} window
    */
-  show(window, holders) {
+  show(window) {
     this.#window = window;
     // An address that was asked for is a window like others from here on.
     if (this.position.at !== undefined) this.position = { start: window.start, length: window.length };
-    this.#holders = new Map(holders.map((holder) => [holder.address, holder]));
-    const isOther = this.#map.show(window, this.#holders);
-    // Beside the map of a small pool the panel would leave a hole.
+    const isOther = this.#map.show(window.labels, this.content.cells(window));
+    // Beside a small map the panel would leave a hole.
     this.#area.classList.toggle("small", this.#map.element.classList.contains("small"));
     if (!isOther && this.#wanted === null) {
       this.#select(this.#map.active);
       return;
     }
-    const active = this.#map.active || firstUsable(window);
+    const active = this.#map.active || this.content.first(window);
     const wanted = this.#wanted === null ? active : indexOf(window, this.#wanted);
     this.#map.activate(Math.min(window.focus ?? wanted, window.labels.length - 1), this.#takesFocus);
     this.#wanted = null;
@@ -121,7 +134,7 @@ export class MapSection {
     const window = this.#window;
     const next = window && zoomed(window, index);
     if (!next) {
-      this.panel.focus();
+      this.content.panel.focus();
       return;
     }
     this.#wanted = placeOf(window, index);
@@ -149,18 +162,15 @@ export class MapSection {
 
   /** @param {number} index */
   #select(index) {
-    if (this.#window) this.panel.show(this.#window, index, this.#holders);
+    if (this.#window) this.content.select(this.#window, index);
   }
 
   /**
    * Describes the part that is shown: in words, in the trail, and in the address of the page.
-   * @param {Window} window
+   * @param {W} window
    */
   #describe(window) {
-    const size = BigInt(window.cellSize);
-    const [noun, nouns] = this.noun;
-    const cells = size === 1n ? `One cell is one ${noun}.` : `One cell is a block of ${count(size)} ${nouns}.`;
-    const text = window.isPart ? `${cells} Of the pool, only the part in use is shown.` : cells;
+    const text = this.content.describe(window);
     write(this.#size, text);
     const { isFirst, isLast } = ends(window);
     this.#back.disabled = isWhole(window);
@@ -173,7 +183,7 @@ export class MapSection {
     announce(`${window.labels[0]} to ${window.labels.at(-1)}. ${text}`);
   }
 
-  /** @param {Window} window */
+  /** @param {W} window */
   #showTrail(window) {
     const whole = () => this.#go({}, []);
     const crumbs = [el("button", { type: "button", text: "Whole map", disabled: isWhole(window), onclick: whole })];
@@ -195,17 +205,6 @@ export class MapSection {
  */
 function button(text, shortcut, onclick) {
   return el("button", { type: "button", text, onclick, "aria-keyshortcuts": shortcut });
-}
-
-function legend() {
-  /** @type {Array<[string, string]>} */
-  const entries = [
-    ["cell allocated level-8", "allocated"], ["cell reserved level-8", "reserved"],
-    ["cell cooling level-8", "cooling down"], ["cell", "free"], ["cell excluded", "excluded"],
-    ["cell gateway", "gateway"], ["cell outside", "outside of the pool"], ["cell slice", "a slice begins"],
-  ];
-  const items = entries.map(([look, text]) => el("li", {}, el("span", { class: look, "aria-hidden": "true" }), text));
-  return el("ul", { class: "legend" }, ...items);
 }
 
 function keys() {

@@ -10,6 +10,15 @@ import { count, stateText } from "./format.js";
  * @typedef {{ at?: string, start?: string, length?: string }} Position
  */
 
+/**
+ * A part of a map: of the addresses of a pool, or of the blocks of a network. A position is the place of one of them.
+ * @typedef {Pick<Window, "total" | "start" | "length" | "cellSize" | "zoom" | "labels" | "isPart" | "focus">} Part
+ */
+/**
+ * How a cell looks, as classes, and what it is in words.
+ * @typedef {{ look: string, text: string }} CellView
+ */
+
 /** The number of steps of the side of the square that shows how full a cell is. */
 const LEVELS = 8;
 /** The smallest cell that a finger can hit, and the smallest one for a mouse, with its gap, in pixels. */
@@ -65,7 +74,7 @@ export function cellsFor(columns) {
 
 /**
  * Whether a window shows all addresses of the pool.
- * @param {Window} window
+ * @param {Part} window
  */
 export function isWhole(window) {
   return window.length === window.total;
@@ -73,7 +82,7 @@ export function isWhole(window) {
 
 /**
  * Whether a window has no address before it, and none after it.
- * @param {Window} window
+ * @param {Part} window
  */
 export function ends(window) {
   const [start, length] = [BigInt(window.start), BigInt(window.length)];
@@ -82,7 +91,7 @@ export function ends(window) {
 
 /**
  * The first and the last cell of a window.
- * @param {Window} window
+ * @param {Part} window
  */
 export function rangeText({ labels }) {
   return `${labels[0]} – ${labels.at(-1)}`;
@@ -90,7 +99,7 @@ export function rangeText({ labels }) {
 
 /**
  * The position of the first address of a cell.
- * @param {Window} window
+ * @param {Part} window
  * @param {number} index
  */
 export function placeOf(window, index) {
@@ -99,7 +108,7 @@ export function placeOf(window, index) {
 
 /**
  * The cell that contains the address at a position.
- * @param {Window} window
+ * @param {Part} window
  * @param {bigint} place
  */
 export function indexOf(window, place) {
@@ -119,7 +128,7 @@ export function firstUsable(window) {
 
 /**
  * The window that shows a cell in detail; null if the cell is one address.
- * @param {Window} window
+ * @param {Part} window
  * @param {number} index
  * @returns {Position | null}
  */
@@ -132,7 +141,7 @@ export function zoomed(window, index) {
 
 /**
  * The window as many windows of this length further.
- * @param {Window} window
+ * @param {Part} window
  * @param {string} length
  * @param {number} steps
  */
@@ -143,7 +152,7 @@ export function moved(window, length, steps) {
 
 /**
  * The number of addresses of a cell: the last one can have fewer.
- * @param {Window} window
+ * @param {Part} window
  * @param {number} index
  */
 export function sizeOf(window, index) {
@@ -197,9 +206,34 @@ export function cellClass(cell, size) {
     if (number > most || state === "") [state, most] = [name.replace(" down", ""), number];
   }
   if (taken === 0) return "cell";
-  // The area of the square is the share: so 1 and 5 of 64 differ.
-  const level = Math.round(LEVELS * Math.sqrt(taken / Number(usableOf(cell, size))));
-  return `cell ${state} level-${cell.full ? LEVELS : Math.min(LEVELS - 1, Math.max(1, level))}`;
+  const level = cell.full ? LEVELS : levelOf(taken / Number(usableOf(cell, size)));
+  return `cell ${state} level-${level}`;
+}
+
+/**
+ * The side of the square that shows a share which is neither nothing nor all. Its area is the share: so 1 and 5 of 64
+ * differ.
+ * @param {number} share
+ */
+export function levelOf(share) {
+  return Math.min(LEVELS - 1, Math.max(1, Math.round(LEVELS * Math.sqrt(share))));
+}
+
+/**
+ * The cells of a window of a pool. `holders` are the holders by address, for cells of one address.
+ * @param {Window} window
+ * @param {Map<string, Holder>} holders
+ * @returns {CellView[]}
+ */
+export function addressCells(window, holders) {
+  const used = new Map(window.used.map((cell) => [cell.index, cell]));
+  const borders = new Set(window.slices);
+  return window.labels.map((label, index) => {
+    const [cell, size] = [used.get(index), sizeOf(window, index)];
+    const border = borders.has(index) ? " slice" : "";
+    const text = cellText(label, cell, size, size === 1n ? holders.get(label) : undefined);
+    return { look: `${cellClass(cell, size)}${border}`, text };
+  });
 }
 
 /**

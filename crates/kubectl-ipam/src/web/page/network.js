@@ -1,9 +1,12 @@
 // @ts-check
 // The networks: a table of all, and the page of one with its pools.
 
+import { BlockSection } from "./blocks.js";
 import { definitions, el, KeyedList, write } from "./dom.js";
 import { count, networkLink, poolLink, poolText } from "./format.js";
+import { parsePosition } from "./map_window.js";
 import { PoolTable } from "./pool_table.js";
+import { blocksText, networkState } from "./summary.js";
 
 /** @import { MemberLine, Overview, OverviewNetwork } from "../../../generated/page.d.ts" */
 /** @import { Route } from "./route.js" */
@@ -15,7 +18,7 @@ export class NetworkTable {
   #rows = new KeyedList(this.#body, (network) => network.name, () => new NetworkRow());
 
   constructor() {
-    const heads = ["Network", "Pools", "Used", "Free", "Total", "Waiting", "State"];
+    const heads = ["Network", "Pools", "Blocks", "Used", "Free", "Total", "Waiting", "State"];
     const isNumber = (/** @type {number} */ index) => index > 0 && index < heads.length - 1;
     const head = heads.map((text, index) => el("th", { scope: "col", class: isNumber(index) ? "number" : null, text }));
     this.element = el("table", { class: "networks" }, el("thead", {}, el("tr", {}, ...head)), this.#body);
@@ -24,13 +27,14 @@ export class NetworkTable {
   /** @param {OverviewNetwork[]} networks */
   show(networks) {
     this.element.hidden = networks.length === 0;
+    this.element.classList.toggle("no-blocks", networks.every(({ blocks }) => !blocks));
     this.#rows.show(networks);
   }
 }
 
 class NetworkRow {
   #link = el("a", { class: "name" });
-  #numbers = ["Pools", "Used", "Free", "Total", "Waiting"].map((label) =>
+  #numbers = ["Pools", "Blocks", "Used", "Free", "Total", "Waiting"].map((label) =>
     el("td", { class: "number", "data-label": label }));
   #state = el("span", { class: "pill" });
   element = el("tr", {}, el("th", { scope: "row" }, this.#link), ...this.#numbers,
@@ -38,30 +42,27 @@ class NetworkRow {
 
   /** @param {OverviewNetwork} network */
   update(network) {
-    const { name, pools, used, free, total, waiting } = network;
+    const { name, pools, blocks, used, free, total, waiting } = network;
     this.#link.href = networkLink(name);
     write(this.#link, name);
-    [pools, used, free, total, waiting].forEach((number, index) => {
+    [count(pools), blocksText(blocks), ...[used, free, total, waiting].map(count)].forEach((text, index) => {
       const cell = this.#numbers[index];
-      if (cell) write(cell, count(number));
+      if (!cell) return;
+      cell.classList.toggle("none", text === "");
+      write(cell, text || "–");
     });
     showNetworkState(this.#state, network);
   }
 }
 
-/** @type {Record<string, { text: string, kind: string }>} */
-const states = {
-  True: { text: "Ready", kind: "good" }, False: { text: "Not ready", kind: "bad" },
-};
-
 /**
  * @param {HTMLElement} element
  * @param {OverviewNetwork} network
  */
-function showNetworkState(element, { ready, reason }) {
-  const { text, kind } = states[ready] ?? { text: "No conditions", kind: "" };
+function showNetworkState(element, network) {
+  const { text, kind } = networkState(network);
   element.dataset.kind = kind;
-  write(element, ready === "True" ? text : reason ?? text);
+  write(element, text);
 }
 
 /** The page of a network. */
@@ -72,20 +73,23 @@ export class NetworkPage {
   #gone = el("p", { class: "empty", hidden: true });
   #table = new PoolTable();
   #others = el("ul", { class: "members", hidden: true });
-  #content = el(
-    "div",
-    { hidden: true },
-    el("div", { class: "summary" }, this.#counts),
-    this.#problem,
-    el("section", {}, el("div", { class: "heading" }, el("h2", { text: "Pools" }), this.#table.filter),
-      this.#table.element, this.#others),
-  );
+  #content;
 
   /** @param {Route} route */
   constructor(route) {
     const [name = ""] = route.parts;
     this.name = name;
     this.title = name;
+    this.blocks = new BlockSection(name, parsePosition(route.parameters));
+    this.#content = el(
+      "div",
+      { hidden: true },
+      el("div", { class: "summary" }, this.#counts),
+      this.#problem,
+      this.blocks.element,
+      el("section", {}, el("div", { class: "heading" }, el("h2", { text: "Pools" }), this.#table.filter),
+        this.#table.element, this.#others),
+    );
     this.element = el(
       "div",
       { class: "network" },
@@ -99,7 +103,9 @@ export class NetworkPage {
 
   /** @param {Route} route */
   accepts(route) {
-    return route.parts[0] === this.name;
+    if (route.parts[0] !== this.name) return false;
+    this.blocks.follow(parsePosition(route.parameters));
+    return true;
   }
 
   /** @param {Overview} overview */
@@ -111,7 +117,9 @@ export class NetworkPage {
     this.#state.hidden = network === undefined;
     write(this.#gone, goneText(this.name, overview, pools.length));
     this.#table.show(pools);
+    this.blocks.element.hidden ||= !network?.blocks;
     if (!network) return;
+    if (network.blocks) this.blocks.update();
     showNetworkState(this.#state, network);
     this.#problem.hidden = !network.message;
     write(this.#problem, network.message ?? "");

@@ -5,7 +5,7 @@ import { el, write } from "./dom.js";
 import { count } from "./format.js";
 import { NetworkTable } from "./network.js";
 import { PoolTable } from "./pool_table.js";
-import { emptyText, groups, isNew, poolsOf, tiles } from "./summary.js";
+import { emptyText, groups, isNew, networksOf, poolsOf, sizeOfGroup, tiles } from "./summary.js";
 
 /** @import { Overview, OverviewNetwork } from "../../../generated/page.d.ts" */
 /** @import { Route } from "./route.js" */
@@ -71,21 +71,21 @@ export class OverviewPage {
     this.#tiles.bound.show(shown.bound);
     this.#tiles.waiting.show(shown.waiting);
     this.#tiles.full.show(shown.full);
-    this.#networks.show(overview.networks, pools.length);
+    this.#networks.show(networksOf(overview.networks, this.#group), overview);
     this.#showGroups(overview);
     this.#table.show(poolsOf(pools, this.#group));
   }
 
   /** @param {Overview} overview */
-  #showGroups({ pools }) {
-    const text = JSON.stringify([this.#group, ...groups.map(({ has }) => pools.filter(has).length)]);
+  #showGroups(overview) {
+    const text = JSON.stringify([this.#group, ...groups.map(({ name }) => sizeOfGroup(overview, name))]);
     // A link that has the focus is built again only if it changes.
     if (this.#groups.dataset.shown === text) return;
     this.#groups.dataset.shown = text;
     const hadFocus = this.#groups.contains(document.activeElement);
-    const links = groups.map(({ name, text, has }) => {
+    const links = groups.map(({ name, text }) => {
       const current = name === this.#group ? "true" : null;
-      const number = el("span", { class: "amount", text: count(pools.filter(has).length) });
+      const number = el("span", { class: "amount", text: count(sizeOfGroup(overview, name)) });
       return el("a", { href: name ? `#/?show=${name}` : "#/", "aria-current": current }, `${text} `, number);
     });
     this.#groups.replaceChildren(...links);
@@ -134,11 +134,11 @@ class NetworkSection {
   }
 
   /**
-   * @param {OverviewNetwork[]} networks
-   * @param {number} pools
+   * @param {OverviewNetwork[]} networks Those that are shown.
+   * @param {Overview} overview
    */
-  show(networks, pools) {
-    this.element.hidden = networks.length === 0 && pools === 0;
+  show(networks, { pools, networks: all }) {
+    this.element.hidden = networks.length === 0 && (pools.length === 0 || all.length > 0);
     const rule = "Pools of one network never allocate the same address.";
     const none = `There are no networks. ${rule} If several pools are one physical network, create an IPNetwork and name it in their spec.network.`;
     write(this.#hint, networks.length > 0 ? rule : none);

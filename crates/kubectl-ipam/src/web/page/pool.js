@@ -1,6 +1,7 @@
 // @ts-check
 // One pool: its counts, a map that zooms, holders, waiting claims.
 
+import { AddressContent } from "./address_map.js";
 import { definitions, el, write } from "./dom.js";
 import { hasPrefixes, kindName, networkLink, poolText } from "./format.js";
 import { MapSection } from "./map_section.js";
@@ -44,7 +45,8 @@ export class PoolPage {
     this.#slices = new SliceSection({ kind, namespace: this.namespace, name });
     /** @type {[string, string]} */
     this.noun = hasPrefixes(kind) ? ["prefix", "prefixes"] : ["address", "addresses"];
-    this.map = new MapSection(this.noun, parsePosition(route.parameters), () => this.#loader.run());
+    this.addresses = new AddressContent(this.noun);
+    this.map = new MapSection(this.addresses, parsePosition(route.parameters), () => this.#loader.run());
     this.content = el(
       "div",
       { hidden: true },
@@ -119,7 +121,8 @@ export class PoolPage {
     this.#held.show(pool.holders ?? []);
     this.map.element.hidden = !pool.window;
     this.#unknownMap.hidden = Boolean(pool.window) || pool.counts.free !== null;
-    if (pool.window) this.map.show(pool.window, pool.holders ?? []);
+    this.addresses.holders = pool.holders ?? [];
+    if (pool.window) this.map.show(pool.window);
   }
 
   /** @param {string | null | undefined} network */

@@ -1,9 +1,9 @@
 // @ts-check
 // What the start page shows, computed from the overview of the server.
 
-import { poolText } from "./format.js";
+import { count, poolText } from "./format.js";
 
-/** @import { Overview, OverviewPool, Size } from "../../../generated/page.d.ts" */
+/** @import { Overview, OverviewNetwork, OverviewPool, Size } from "../../../generated/page.d.ts" */
 /** @typedef {{ number: number | null | undefined, note: string, kind: string, href?: string }} Tile */
 /**
  * The state of a pool in words. The rank is its place among others: problems are first.
@@ -83,6 +83,47 @@ export const STATE_COLUMN = 2;
  */
 export function growth({ trend }) {
   return (trend.at(-1) ?? 0) - (trend[0] ?? 0);
+}
+
+/**
+ * The blocks of a network, such as "3 of 16"; empty if it shares none.
+ * @param {OverviewNetwork["blocks"]} blocks
+ */
+export function blocksText(blocks) {
+  return blocks ? `${count(blocks.held)} of ${count(blocks.total)}` : "";
+}
+
+/**
+ * The state of a network. Problems have the lowest ranks.
+ * @param {OverviewNetwork} network
+ * @returns {PoolState}
+ */
+export function networkState({ ready, reason, blocks }) {
+  if ((blocks?.conflicts ?? 0) > 0) return { text: "BlockConflict", kind: "bad", rank: 0 };
+  if (ready === "False") return { text: reason ?? "Not ready", kind: "bad", rank: 1 };
+  if (ready === "True") return { text: "Ready", kind: "good", rank: LAST_PROBLEM + 2 };
+  return { text: reason ?? "No conditions", kind: "", rank: LAST_PROBLEM + 1 };
+}
+
+/**
+ * The networks of a group, problems first. Only the group of problems leaves some out.
+ * @param {OverviewNetwork[]} networks
+ * @param {string} group
+ */
+export function networksOf(networks, group) {
+  const rank = (/** @type {OverviewNetwork} */ network) => networkState(network).rank;
+  const shown = networks.filter((network) => group !== "problems" || rank(network) <= LAST_PROBLEM);
+  return shown.sort((a, b) => rank(a) - rank(b) || compare(a.name, b.name));
+}
+
+/**
+ * The number of pools of a group; among the problems are networks, too.
+ * @param {Overview} overview
+ * @param {string} group
+ */
+export function sizeOfGroup({ pools, networks }, group) {
+  const others = group === "problems" ? networksOf(networks, group).length : 0;
+  return poolsOf(pools, group).length + others;
 }
 
 /**

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use capi_ipam_api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool};
+use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, Pool};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::super::claim_entry::ClaimEntry;
 use super::super::state::State;
-use crate::model::{Answer, LeaseRow};
-use crate::objects::{AddressRow, NetworkRow, PoolRow, ReservationRow, ServedKinds, SliceRow};
+use crate::model::registry_tests::entries;
+use crate::model::{Answer, LeaseRow, RegistryFacts, Unread};
+use crate::objects::{
+    AddressRow, NetworkRow, PoolRow, RegistryRow, ReservationRow, ServedKinds, SliceRow,
+};
 
 pub(super) fn ago(seconds: i64) -> String {
     Timestamp::now()
@@ -254,6 +257,234 @@ fn sliced(state: &State) {
     }
 }
 
+/// A registry with the condition `Ready`. This management cluster is `west-1`.
+pub(super) fn registry(state: &State, name: &str, ready: &Value, clusters: &Value) {
+    let mut condition = json!({ "type": "Ready", "message": "", "lastTransitionTime": ago(900) });
+    json_patch::merge(&mut condition, ready);
+    let object: IPRegistry = serde_json::from_value(json!({
+        "metadata": { "name": name },
+        "spec": { "clusterID": "west-1", "kubernetes": { "secretName": "hub" } },
+        "status": { "conditions": [condition], "clusters": clusters },
+    }))
+    .unwrap();
+    let row = RegistryRow::from(object);
+    state.update(|tables| tables.registries.insert("", name, row));
+}
+
+/// What was read from a registry: its records, or why there are none.
+pub(super) fn receive(state: &State, name: &str, records: Result<&[(String, Value)], &str>) {
+    let records = records.map(|records| {
+        let records: Vec<(&str, Value)> = records
+            .iter()
+            .map(|(key, record)| (key.as_str(), record.clone()))
+            .collect();
+        Arc::new(entries(&records))
+    });
+    let facts = RegistryFacts {
+        row: RegistryRow::default(),
+        cluster: Some("west-1".to_owned()),
+        records: records.map_err(|reason| Unread::new(reason.to_owned())),
+    };
+    state.receive_records(name, Ok(facts));
+}
+
+/// A network that shares blocks of 64 addresses, with one pool.
+pub(super) fn shared_network(
+    state: &State,
+    (name, registry): (&str, &str),
+    addresses: &str,
+    status: &Value,
+) {
+    let prefix: u8 = addresses.split_once('/').unwrap().1.parse().unwrap();
+    let spec = json!({ "addresses": [addresses], "prefix": prefix, "network": name });
+    let counts = json!({ "total": 318, "used": 96, "free": 222, "outOfRange": 0, "reserved": 0, "coolingDown": 0 });
+    pool(
+        state,
+        InClusterKind::IPPool,
+        "team-a",
+        name,
+        &spec,
+        &ready(&counts),
+    );
+    let member = json!({ "kind": "InClusterIPPool", "namespace": "team-a", "name": name, "phase": "Member" });
+    let mut all = json!({
+        "pools": 1, "total": 4_094, "used": 96, "free": 222, "members": [member],
+        "conditions": [{ "type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": ago(900) }],
+    });
+    json_patch::merge(&mut all, status);
+    let object: IPNetwork = serde_json::from_value(json!({
+        "metadata": { "name": name }, "status": all,
+        "spec": { "blocks": { "registry": registry, "size": 64, "most": 16 } },
+    }))
+    .unwrap();
+    state.update(|tables| tables.networks.insert("", name, NetworkRow::from(object)));
+}
+
+/// A block of this management cluster with addresses in use.
+pub(super) fn own_block(state: &State, network: &str, first: &str, used: u8, change: &Value) {
+    let name = format!("n.{network}.{first}-26");
+    let mut spec = json!({
+        "scope": format!("n.{network}"), "block": format!("{first}/26"), "assignedAt": ago(86_400 * 9),
+        "confirmedAt": ago(86_400 * 9), "owner": { "kind": "ManagementCluster", "name": "west-1" },
+    });
+    json_patch::merge(&mut spec, change);
+    let slice: IPSlice =
+        serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).unwrap();
+    state.update(|tables| tables.slices.insert("", &name, SliceRow::from(slice)));
+    let address: std::net::Ipv4Addr = first.parse().unwrap();
+    let pool = reference("InClusterIPPool", network);
+    for number in 1..=used {
+        let address = std::net::Ipv4Addr::from(u32::from(address) + u32::from(number));
+        let claim = format!("{network}-{address}");
+        bind(state, "team-a", &claim, &pool, &address.to_string(), 20);
+    }
+}
+
+/// The record of a block of 64 addresses, by its name.
+pub(super) fn record(network: &str, first: &str, change: &Value) -> (String, Value) {
+    let mut record =
+        json!({ "network": network, "block": format!("{first}/26"), "since": ago(86_400 * 30) });
+    json_patch::merge(&mut record, change);
+    (format!("block.{network}.{first}-26"), record)
+}
+
+/// The record of a management cluster that was seen some seconds ago.
+fn seen(cluster: &str, seconds: i64) -> (String, Value) {
+    let record = json!({ "cluster": cluster, "process": "1", "seen": ago(seconds) });
+    (format!("cluster.{cluster}"), record)
+}
+
+/// The first address of a block of 10.40.0.0/20.
+fn nth(number: u32) -> String {
+    std::net::Ipv4Addr::from(0x0a28_0000 + number * 64).to_string()
+}
+
+/// A network whose blocks several management clusters have.
+fn region(state: &State) {
+    let is_ready = json!({ "status": "True", "reason": "Ready" });
+    registry(state, "site", &is_ready, &json!([]));
+    let status = json!({ "blocks": { "held": 5, "spare": 1, "others": 26, "conflicts": 0 } });
+    shared_network(state, ("region", "site"), "10.40.0.0/20", &status);
+    let used = [62, 25, 7, 2, 0];
+    let mut records = vec![
+        seen("east-1", 30),
+        seen("east-2", 20),
+        seen("north", 86_400 * 2),
+    ];
+    for (number, used) in (0_u32..).zip(used) {
+        own_block(state, "region", &nth(number), used, &json!({}));
+        records.push(record(
+            "region",
+            &nth(number),
+            &json!({ "cluster": "west-1" }),
+        ));
+    }
+    for number in 5..31 {
+        let cluster = match number {
+            5..12 | 20..24 => "east-1",
+            12..18 => "east-2",
+            18..20 => "north",
+            _ => "site-of-a-customer-with-a-rather-long-name-0123456789",
+        };
+        let other = json!({ "cluster": cluster, "used": number });
+        records.push(record("region", &nth(number), &other));
+    }
+    receive(state, "site", Ok(&records));
+}
+
+/// Networks of blocks with everything that can be wrong.
+pub(super) fn break_blocks(state: &State) {
+    let message = "registry at https://hub.example.com:6443 cannot be reached: connection refused";
+    let away = json!({ "status": "False", "reason": "RegistryUnreachable", "message": message });
+    registry(state, "hub", &away, &json!([]));
+    let conflict = json!({
+        "type": "BlockConflict", "status": "True", "reason": "BlocksShared", "lastTransitionTime": ago(600),
+        "message": "2 blocks are used by this management cluster and by another one: 10.40.0.64/26 (in use in west-1; the \
+                    other one is east-1), 10.40.0.128/26 (not in use in west-1; the other one is unknown). Nothing in use \
+                    is taken away, and no further address of them is allocated; the conflict of a block ends when one of \
+                    the two has no address of it in use",
+    });
+    let is_ready = json!({ "type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": ago(900) });
+    let status = json!({
+        "blocks": { "held": 4, "spare": 0, "others": 9, "conflicts": 2 }, "conditions": [is_ready, conflict],
+    });
+    shared_network(state, ("campus", "hub"), "10.40.0.0/20", &status);
+    let by = |cluster: &str| json!({ "conflict": { "cluster": cluster, "since": ago(600) } });
+    own_block(state, "campus", &nth(0), 40, &json!({}));
+    own_block(state, "campus", &nth(1), 12, &by("east-1"));
+    own_block(state, "campus", &nth(2), 0, &by("unknown"));
+    own_block(state, "campus", &nth(3), 0, &json!({ "confirmedAt": null }));
+    let mut records = vec![seen("east-1", 40)];
+    records.push(record(
+        "campus",
+        &nth(1),
+        &json!({ "cluster": "east-1", "used": 9 }),
+    ));
+    records.push(record("campus", &nth(2), &json!({ "cluster": 7 })));
+    records.push(record("campus", &nth(4), &json!({ "cluster": "west-1" })));
+    records.push(record(
+        "campus",
+        &nth(5),
+        &json!({ "cluster": "east-1", "contenders": ["north"] }),
+    ));
+    records.push(record(
+        "campus",
+        &nth(6),
+        &json!({ "cluster": "<img src=x onerror=alert(1)>\u{202e}" }),
+    ));
+    let long = "x".repeat(4_000);
+    records.push(record("campus", &nth(7), &json!({ "cluster": long })));
+    records.push((
+        format!("block.campus.{}-27", nth(8)),
+        json!({
+            "network": "campus", "block": format!("{}/27", nth(8)), "cluster": "east-1",
+        }),
+    ));
+    receive(state, "hub", Ok(&records));
+    receive(
+        state,
+        "hub",
+        Err("https://hub.example.com:6443 cannot be reached: connection refused"),
+    );
+
+    // The Secret may not be read.
+    let clusters = json!([
+        { "id": "west-1", "blocks": 3, "lastSeen": ago(60) }, { "id": "east-1", "blocks": 12, "lastSeen": ago(1_200) },
+        { "id": "north", "blocks": 1 },
+    ]);
+    let is_ready = json!({ "status": "True", "reason": "Ready" });
+    registry(state, "remote", &is_ready, &clusters);
+    let status = json!({ "blocks": { "held": 3, "spare": 1, "others": 13, "conflicts": 0 } });
+    shared_network(state, ("branch", "remote"), "10.40.0.0/22", &status);
+    for (number, used) in [(0, 62), (1, 20), (2, 0)] {
+        own_block(state, "branch", &nth(number), used, &json!({}));
+    }
+    let reason = "you may not list secrets in the namespace capi-ipam-in-cluster-system: ask for a Role that allows it";
+    receive(state, "remote", Err(reason));
+}
+
+/// A network with 16,384 blocks, of which 100 management clusters have 10,000.
+pub(super) fn many_blocks(state: &State) {
+    let is_ready = json!({ "status": "True", "reason": "Ready" });
+    registry(state, "fabric", &is_ready, &json!([]));
+    let status = json!({ "blocks": { "held": 100, "spare": 1, "others": 9_900, "conflicts": 0 } });
+    shared_network(state, ("fabric", "fabric"), "10.128.0.0/12", &status);
+    let mut records = Vec::new();
+    for number in 0..10_000_u32 {
+        let first = std::net::Ipv4Addr::from(0x0a80_0000 + number * 64).to_string();
+        let cluster = number / 100;
+        if cluster == 3 {
+            own_block(state, "fabric", &first, 0, &json!({}));
+        }
+        let name = match cluster {
+            3 => "west-1".to_owned(),
+            other => format!("cluster-{other}"),
+        };
+        records.push(record("fabric", &first, &json!({ "cluster": name })));
+    }
+    receive(state, "fabric", Ok(&records));
+}
+
 /// Claims that wait for several reasons, some with long names.
 pub(super) fn make_crowded(state: &State) {
     let edge = reference("InClusterIPPool", "edge");
@@ -459,6 +690,7 @@ pub(super) fn sample_of(namespace: Option<&str>) -> Arc<State> {
         ],
     );
     sliced(&state);
+    region(&state);
     // It stays fresh while the pictures are taken.
     state.heard(Answer::Leases(vec![lease(-86_400)]));
     state.finish_lists();
