@@ -118,7 +118,7 @@ mod tests {
         .collect();
         let found = |text| {
             let other = others.of_other_size(block(text))?;
-            Some((other.block, other.holder.map(|holder| holder.to_string())))
+            Some((other.block, other.holder.map(ToString::to_string)))
         };
         let north = Some((block("10.0.0.0/29"), Some("north".to_owned())));
         assert_eq!(found("10.0.0.0/30"), north);
