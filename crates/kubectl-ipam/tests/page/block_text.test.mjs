@@ -108,7 +108,8 @@ test("it is said where the holders come from, or why they are not shown", () => 
     `The holders of other blocks are not shown: ${unread}. With access to the registry, kubectl ipam registry list shows them.`,
   );
   assert.equal(text({}), "Reading the records of the registry…");
-  const registry = (exists) => text({ registry: { name: "site", exists, ready: "Unknown" } });
+  const registry = (exists, more) => text({ registry: { name: "site", exists, ready: "Unknown" }, ...more });
+  assert.equal(registry(false, { read: READ }), "The IPRegistry site does not exist. The map shows its records of 03:04.");
   assert.ok(registry(false).endsWith("the IPRegistry site does not exist."));
   assert.ok(registry(null).endsWith("you may not list IPRegistries."));
 });

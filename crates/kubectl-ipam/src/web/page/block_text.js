@@ -156,7 +156,9 @@ export function aboutText({ registry, clusterID }) {
  */
 export function sourceText({ read, unread, registry }, clock) {
   const others = "The holders of other blocks are not shown";
-  if (read && unread) return `The registry cannot be read: ${unread}. The map shows its records of ${clock(read)}.`;
+  const last = read && `The map shows its records of ${clock(read)}.`;
+  if (last && registry.exists === false) return `The IPRegistry ${registry.name} does not exist. ${last}`;
+  if (read && unread) return `The registry cannot be read: ${unread}. ${last}`;
   if (read) return `Holders by the records of the registry, read at ${clock(read)}.`;
   if (unread) return `${others}: ${unread}. With access to the registry, kubectl ipam registry list shows them.`;
   if (registry.exists === null) return `${others}: you may not list IPRegistries.`;
