@@ -1,7 +1,7 @@
 //! Laws of the order of requests, checked for all sequences of results.
 //!
 //! A walk follows a machine through all results that its driver may report, and keeps what is known
-//! from them. The model in `crates/protocol/tests/model` checks what the order is for: that no address is lost or
+//! from them. The model in `tests/model` checks what the order is for: that no address is lost or
 //! doubled. These tests name the single rules.
 
 use std::collections::HashSet;

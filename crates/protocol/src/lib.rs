@@ -8,7 +8,7 @@
 //! value, without input and output.
 //!
 //! Each machine has two drivers: the provider, which sends the requests to the API server, and the
-//! model in `crates/protocol/tests/model`, which explores all interleavings, crashes, lost replies and late writes.
+//! model in `tests/model`, which explores all interleavings, crashes, lost replies and late writes.
 //! Both run the same code: what is checked is what runs.
 //!
 //! | machine | steps | driver |
