@@ -15,8 +15,10 @@
 //! | `List`, `Delete` | the list of the addresses in use before a slice is deleted, and the deletion |
 //! | `Look`, `DeleteRecord` | the read of the slice before a record is deleted, and the deletion |
 
+mod day;
+
 use capi_ipam_protocol::block::{Confirmation, Mark, Record, Slice, Step, View};
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 
 /// The cluster of each manager.
 const CLUSTER: [usize; 3] = [0, 1, 0];
@@ -49,15 +51,15 @@ struct Scope {
     blocks: usize,
     managers: usize,
     /// How many claims each cluster has, one after the other.
-    lives: [u8; CLUSTERS],
-    crashes: u8,
-    lost_replies: u8,
-    lost_writes: u8,
-    old_reads: u8,
+    lives: [u32; CLUSTERS],
+    crashes: u32,
+    lost_replies: u32,
+    lost_writes: u32,
+    old_reads: u32,
     /// The highest revision of a record.
-    max_revision: u8,
+    max_revision: u32,
     /// The highest version of a slice.
-    max_version: u8,
+    max_version: u32,
     mutation: Option<Mutation>,
 }
 
@@ -73,14 +75,14 @@ struct Stored {
 /// A key of the registry: its revision, and its record or the marker of its deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Key {
-    revision: u8,
+    revision: u32,
     record: Option<Stored>,
 }
 
 /// A slice in the API server of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct StoredSlice {
-    version: u8,
+    version: u32,
     is_confirmed: bool,
     is_conflicting: bool,
     is_marked: bool,
@@ -109,7 +111,7 @@ impl StoredSlice {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Objects {
     slice: Option<StoredSlice>,
-    last_version: u8,
+    last_version: u32,
     is_reserved: bool,
     is_bound: bool,
 }
@@ -123,9 +125,9 @@ enum Task {
     /// The address is reserved, and the slice is read next.
     Check,
     /// No address is in use: the slice of this version is deleted next.
-    Delete { version: u8 },
+    Delete { version: u32 },
     /// There is no slice: the record of this revision is deleted next.
-    DeleteRecord { revision: u8 },
+    DeleteRecord { revision: u32 },
 }
 
 /// What a manager knows of a block.
@@ -135,7 +137,7 @@ struct Known {
     is_used: bool,
     key: Option<Key>,
     /// The version of the slice for which the record was confirmed.
-    received: Option<u8>,
+    received: Option<u32>,
     task: Task,
 }
 
@@ -152,12 +154,12 @@ struct State {
     before: [Key; BLOCKS],
     clusters: [[Objects; BLOCKS]; CLUSTERS],
     claims: [Claim; CLUSTERS],
-    lives: [u8; CLUSTERS],
+    lives: [u32; CLUSTERS],
     managers: [[Known; BLOCKS]; 3],
-    crashes_left: u8,
-    lost_replies_left: u8,
-    lost_writes_left: u8,
-    old_reads_left: u8,
+    crashes_left: u32,
+    lost_replies_left: u32,
+    lost_writes_left: u32,
+    old_reads_left: u32,
     /// An address was bound in a block although the slice had a conflict.
     bound_in_conflict: bool,
 }
@@ -254,7 +256,7 @@ impl State {
         scope: &Scope,
         manager: usize,
         block: usize,
-        revision: u8,
+        revision: u32,
         record: Option<Stored>,
     ) {
         let is_same = revision == self.keys[block].revision;
