@@ -181,8 +181,12 @@ impl Ledger {
         self.effects.networks.push(network.clone());
         match affected {
             Affected::Nothing => {}
-            Affected::All => self.members_are_stale(network),
+            Affected::All => {
+                self.wake_unbound(&network, None);
+                self.members_are_stale(network);
+            }
             Affected::Block(block) => {
+                self.wake_unbound(&network, Some(block));
                 let addresses = SpanSet::from(block.span());
                 let others = SpanSet::default();
                 match block.family() {
@@ -191,5 +195,22 @@ impl Ledger {
                 }
             }
         }
+    }
+
+    /// Wakes the claims that have reserved an address of a block, or of any block, and have no
+    /// IPAddress. They wait if the block was being returned when they read its slice. No address
+    /// becomes free when the block is kept, so nothing else wakes them.
+    fn wake_unbound(&mut self, network: &Arc<str>, block: Option<Block>) {
+        let mut claims = Vec::new();
+        for (address, usage) in self.usage_in(&Scope::Network(network.clone())) {
+            let is_in_block = block.is_none_or(|block| block.overlaps(address));
+            let Some(reservation) = &usage.reservation else {
+                continue;
+            };
+            if is_in_block && reservation.is_held() && usage.owners.is_empty() {
+                claims.extend(reservation.claim.clone());
+            }
+        }
+        self.wake(claims);
     }
 }

@@ -95,6 +95,30 @@ fn each_condition_of_a_usable_block_counts() {
     }
 }
 
+/// A claim reserves an address, and reads then that its block is being returned. It waits, and no
+/// address becomes free when the block is kept.
+#[test]
+fn claim_with_a_reservation_is_reconciled_when_its_block_is_kept() {
+    let mut ledger = restricted();
+    ledger.apply(&slice(4, json!({})));
+    assert_eq!(propose(&mut ledger, "a"), Some(4));
+    let marked = json!({"metadata": {"resourceVersion": "6"}, "spec": {"emptySince": "2026-01-01T00:00:00Z"}});
+    ledger.apply(&slice(4, marked));
+    let mut reserved = reservation(4, held_by("a"), None);
+    reserved.metadata.name = Some("n.lab.10.0.0.4".to_owned());
+    "n.lab".clone_into(&mut reserved.spec.scope);
+    ledger.insert_reservation(&reserved);
+    take(&mut ledger);
+    ledger.apply(&slice(4, json!({"metadata": {"resourceVersion": "7"}})));
+    assert_eq!(take(&mut ledger), [claim("a")]);
+    ledger.apply(&address("a", 4));
+    take(&mut ledger);
+    let marked = json!({"metadata": {"resourceVersion": "8"}, "spec": {"emptySince": "2026-01-01T00:00:00Z"}});
+    ledger.apply(&slice(4, marked));
+    ledger.apply(&slice(4, json!({"metadata": {"resourceVersion": "9"}})));
+    assert_eq!(take(&mut ledger), [], "it has its address");
+}
+
 #[test]
 fn nothing_is_usable_before_the_identity_is_known() {
     let mut ledger = ledger();
