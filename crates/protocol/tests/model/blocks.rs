@@ -43,6 +43,8 @@ enum Mutation {
     WriteUnconditionally,
     /// The conflict of a slice has no effect.
     IgnoreConflicts,
+    /// A claim that has found its block being returned does not go on when the block is kept.
+    ForgetReservation,
 }
 
 /// What is explored.
@@ -382,7 +384,7 @@ impl State {
             objects.is_bound = true;
             self.claims[cluster] = Claim::Bound;
             self.bound_in_conflict |= slice.is_some_and(|slice| slice.is_conflicting);
-        } else if !objects.is_bound {
+        } else if !objects.is_bound && self.claims[cluster] != Claim::Waiting {
             objects.is_reserved = false;
         }
         let known = &mut self.managers[manager][block];
@@ -461,7 +463,10 @@ impl Blocks {
         let has_task = state.managers[manager]
             .iter()
             .any(|known| known.task != Task::Idle);
-        if is_waiting && is_usable && !known.is_used && !has_task {
+        // A claim goes on with its reservation.
+        let goes_on = scope.mutation != Some(Mutation::ForgetReservation);
+        let is_free = !known.is_used || goes_on && objects.is_reserved && !objects.is_bound;
+        if is_waiting && is_usable && is_free && !has_task {
             add.push(Action::Propose(manager, block));
         }
     }
@@ -513,7 +518,9 @@ impl Model for Blocks {
         for cluster in 0..CLUSTERS {
             for block in 0..self.0.blocks {
                 let objects = &state.clusters[cluster][block];
-                let is_abandoned = objects.is_reserved && !objects.is_bound;
+                let is_unbound = objects.is_reserved && !objects.is_bound;
+                // The claim may go on with its reservation as long as it waits.
+                let is_abandoned = is_unbound && state.claims[cluster] != Claim::Waiting;
                 if is_abandoned && !self.is_being_bound(state, cluster, block) {
                     actions.push(Action::Sweep(cluster, block));
                 }
@@ -610,7 +617,7 @@ impl Model for Blocks {
             Action::Reserve(manager, block) => {
                 let objects = &mut state.clusters[CLUSTER[manager]][block];
                 let known = &mut state.managers[manager][block];
-                known.task = if objects.is_reserved {
+                known.task = if objects.is_bound {
                     Task::Idle
                 } else {
                     Task::Check
@@ -733,18 +740,20 @@ fn waits_with_reason(model: &Blocks, state: &State, cluster: usize) -> bool {
         return true;
     }
     // A manager can still propose an address.
+    let goes_on = model.0.mutation != Some(Mutation::ForgetReservation);
     let can_be_served = (0..model.0.managers).any(|manager| {
         CLUSTER[manager] == cluster
             && (0..model.0.blocks).any(|block| {
                 let known = &state.managers[manager][block];
                 let slice = known.slice.map(|slice| slice.view(false));
-                slice.is_some_and(Slice::is_usable) && !known.is_used
+                let objects = &state.clusters[cluster][block];
+                let is_free = !known.is_used || goes_on && objects.is_reserved && !objects.is_bound;
+                slice.is_some_and(Slice::is_usable) && is_free
             })
     });
     let all_have_others = (0..model.0.blocks).all(|block| {
         let holder = state.keys[block].record.map(|stored| stored.holder);
-        let is_abandoned = state.clusters[cluster][block].is_reserved;
-        holder.is_some_and(|holder| holder != cluster) || is_abandoned
+        holder.is_some_and(|holder| holder != cluster)
     });
     can_be_served || all_have_others
 }
@@ -862,6 +871,7 @@ fn each_precaution_of_sharing_a_block_is_needed() {
         (Mutation::ConfirmWithoutRecord, TAKEN_AGAIN),
         (Mutation::WriteUnconditionally, SMALLEST),
         (Mutation::IgnoreConflicts, LOST_WRITE_OF_TWO),
+        (Mutation::ForgetReservation, TAKEN_AGAIN),
     ] {
         let mutated = Scope {
             mutation: Some(mutation),
