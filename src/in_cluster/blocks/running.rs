@@ -173,6 +173,8 @@ struct Heartbeat {
     process: String,
     /// The record as this process has written or read it.
     held: Option<Entry>,
+    /// Whether a write has succeeded: from then on, the record of another process is no longer that
+    /// of an earlier one.
     has_written: bool,
     disturbance: Disturbance,
 }

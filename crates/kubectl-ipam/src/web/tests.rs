@@ -626,7 +626,10 @@ fn records_that_cannot_be_read_leave_the_last_known_ones() {
     assert_eq!(block_of(&last, "10.41.0.64/26").unwrap().others, 1);
     let version = state.overview().version;
     receive(&state, "lab-registry", Ok(&[]));
-    assert!(state.overview().version > version, "the page is told");
+    assert!(
+        state.overview().version > version,
+        "the page gets the change"
+    );
     let again = blocks(&state, "lab");
     assert!(again.unread.is_none() && block_of(&again, "10.41.0.64/26").is_none());
 }

@@ -14,7 +14,7 @@ pub(super) fn not_ready(snapshot: &Snapshot) -> Examination {
 }
 
 /// A network that is being deleted is not ready until its pools are deleted. Another size of blocks
-/// is a finding of its own.
+/// is a separate finding.
 fn finding(network: &NetworkRow) -> Option<Finding> {
     let others = [conditions::DELETING, conditions::BLOCK_SIZE_DIFFERS];
     let reported = network
