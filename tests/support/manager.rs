@@ -77,7 +77,7 @@ impl Manager {
         flags: &[&str],
     ) -> Self {
         let manager = generic::Manager::start_program(control_plane, program, kubeconfig, flags);
-        Self(manager.must_have_permissions().with_cache_probe())
+        Self(manager.must_have_permissions())
     }
 
     /// Starts a manager of another package, with its probes on `port`.
@@ -93,12 +93,6 @@ impl Manager {
             arguments,
             port,
         ))
-    }
-
-    /// Uses the probe `/readyz/caches`, which only managers of this package serve.
-    #[must_use]
-    pub fn with_cache_probe(self) -> Self {
-        Self(self.0.with_cache_probe())
     }
 
     /// Disables the check for missing permissions when this value is dropped.

@@ -25,14 +25,14 @@ pub struct Manager {
     port: u16,
     log: PathBuf,
     may_lack_permissions: bool,
-    /// The probe that succeeds when all caches are synced.
-    listed: &'static str,
+    /// The probe that succeeds when the program is ready.
+    ready_path: &'static str,
 }
 
 impl Manager {
-    /// Starts a program that accepts the flags of a manager of the SDK, and does not wait:
-    /// `--kubeconfig`, `--health-probe-bind-address` and `--diagnostics-address`, and those in
-    /// `flags`.
+    /// Starts a manager of the SDK, and does not wait. It gets the flags `--kubeconfig`,
+    /// `--health-probe-bind-address` and `--diagnostics-address`, and those in `flags`. It is ready
+    /// when `/readyz/caches` succeeds: its controllers are set up, or it waits for the lease.
     pub fn start_program(
         control_plane: &ControlPlane,
         program: &Path,
@@ -49,7 +49,7 @@ impl Manager {
             .into_iter()
             .chain(flags.iter().map(ToString::to_string))
             .collect();
-        Self::other(control_plane, program, &arguments, port)
+        Self::spawn(control_plane, program, &arguments, port, "/readyz/caches")
     }
 
     /// Starts a program with its own flags, and with its probes on `port`. It is ready when
@@ -60,6 +60,16 @@ impl Manager {
         arguments: &[String],
         port: u16,
     ) -> Self {
+        Self::spawn(control_plane, program, arguments, port, "/readyz")
+    }
+
+    fn spawn(
+        control_plane: &ControlPlane,
+        program: &Path,
+        arguments: &[String],
+        port: u16,
+        ready_path: &'static str,
+    ) -> Self {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let log = control_plane.folder().join(format!("manager-{number}.log"));
         let process = Supervised::spawn(program, arguments, &[], &log);
@@ -68,15 +78,15 @@ impl Manager {
             port,
             log,
             may_lack_permissions: true,
-            listed: "/readyz",
+            ready_path,
         }
     }
 
-    /// Uses the probe `/readyz/caches`, which only managers of the SDK serve: a standby is ready,
-    /// too.
+    /// Uses the probe `/readyz`, for a program that may be no manager of the SDK: only that one
+    /// serves `/readyz/caches`.
     #[must_use]
-    pub fn with_cache_probe(mut self) -> Self {
-        self.listed = "/readyz/caches";
+    pub fn with_plain_probe(mut self) -> Self {
+        self.ready_path = "/readyz";
         self
     }
 
@@ -96,9 +106,9 @@ impl Manager {
         }
     }
 
-    /// Whether the program is ready, see [`Self::with_cache_probe`].
+    /// Whether the program is ready, see [`Self::start_program`] and [`Self::other`].
     pub fn is_ready(&self) -> bool {
-        self.probe(self.listed)
+        self.probe(self.ready_path)
             .is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
     }
 

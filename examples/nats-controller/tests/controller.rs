@@ -42,7 +42,6 @@ impl World {
         ];
         let kubeconfig = self.plane.kubeconfig();
         let manager = Manager::start_program(&self.plane, program, kubeconfig, &flags);
-        let manager = manager.with_cache_probe();
         manager.wait_until_ready();
         manager
     }

@@ -93,7 +93,6 @@ async fn commands_of_the_guide_work() {
             let flags: Vec<&str> = flags.split(' ').collect();
             let path = Path::new(env!("CARGO_BIN_EXE_nats-controller"));
             let started = Manager::start_program(&plane, path, plane.kubeconfig(), &flags);
-            let started = started.with_cache_probe();
             started.wait_until_ready();
             program = Some(started);
         } else if command.starts_with("nats ") {
