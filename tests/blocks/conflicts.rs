@@ -24,13 +24,17 @@ async fn restored_bucket_gets_its_records_again() {
         cluster.create_pool("p", "10.0.1.0-10.0.1.31").await;
     }
     site.west.bind("p", &names("w", 4)).await;
-    let Hub::Nats(mut server) = site.hub else {
+    let Hub::Nats(server) = &site.hub else {
         panic!("the registry is a server of NATS");
     };
-    server.kill();
-    let backup = server.back_up();
-    server.start_again();
-    server.wait_until_healthy();
+    let backup = {
+        let mut server = server.lock();
+        server.kill();
+        let backup = server.back_up();
+        server.start_again();
+        server.wait_until_healthy();
+        backup
+    };
     site.east.bind("p", &names("e", 4)).await;
     site.west.bind("p", &names("x", 4)).await;
     let (in_west, in_east) = futures::join!(site.west.blocks(), site.east.blocks());
@@ -38,14 +42,13 @@ async fn restored_bucket_gets_its_records_again() {
     // No manager runs during the restore, as the documentation requires.
     site.west.kill();
     site.east.kill();
-    server.kill();
-    server.restore(&backup);
-    server.start_again();
-    server.wait_until_healthy();
-    let site = Site {
-        hub: Hub::Nats(server),
-        ..site
-    };
+    {
+        let mut server = server.lock();
+        server.kill();
+        server.restore(&backup);
+        server.start_again();
+        server.wait_until_healthy();
+    }
     site.east.restart();
     site.west.restart();
     for (blocks, holder) in [(&in_west, "west"), (&in_east, "east")] {

@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::sync::Arc;
+use std::time::Duration;
 
 use capi_ipam_provider::api::IPAddress;
 use capi_ipam_registry::{Backend, Entry, Record};
-use capi_ipam_testing::control_plane as generic;
+use capi_ipam_testing::nats;
 use futures::StreamExt;
 use kube::Api;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -19,8 +20,11 @@ use support::control_plane::{ControlPlane, Options};
 use support::registry::{REGISTRY, secret_with};
 use support::wait::eventually;
 
-use crate::interceptor::{How, Interceptor, Plan};
+use crate::interceptor::{Harm, How, Interceptor, NatsProxy, Plan};
 use crate::site::{Hub, ManagementCluster, Site, key_of, names};
+
+/// How long a manager is paused.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The network of one plan.
 struct Run {
@@ -45,26 +49,54 @@ impl Run {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn faults_at_writes_of_blocks_are_tolerated() {
+async fn faults_at_writes_of_blocks_at_an_api_server_are_tolerated() {
     let interceptor = Arc::new(Interceptor::default());
     let hub = Hub::kubernetes();
-    let Hub::Kubernetes(hub_plane) = &hub else {
-        panic!("the registry is an API server");
-    };
-    let west = start_cluster(&interceptor, &hub, hub_plane, "west");
-    let east = start_cluster(&interceptor, &hub, hub_plane, "east");
+    let west = start_with_api_server(&interceptor, &hub, "west");
+    let east = start_with_api_server(&interceptor, &hub, "east");
     let (west, east) = futures::join!(Box::pin(west), Box::pin(east));
     let site = Site { hub, west, east };
-    let restarts = restart_crashed(&site, &interceptor);
+    let is_planned = |write: &str| !write.ends_with("cluster record");
+    tolerate_faults(&site, &interceptor, &How::OF_API_SERVERS, is_planned).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn faults_at_writes_of_blocks_in_nats_are_tolerated() {
+    let interceptor = Arc::new(Interceptor::default());
+    // A server that is killed keeps what it has acknowledged.
+    let hub = Hub::nats_with(nats::Options {
+        sync_always: true,
+        ..nats::Options::default()
+    });
+    hub.create_bucket().await;
+    let west = start_with_nats(&interceptor, &hub, "west");
+    let east = start_with_nats(&interceptor, &hub, "east");
+    let (west, east) = futures::join!(Box::pin(west), Box::pin(east));
+    let site = Site { hub, west, east };
+    // The writes to the API servers of the management clusters are those of the other test.
+    let is_planned = |write: &str| write.contains("record") && !write.ends_with("cluster record");
+    tolerate_faults(&site, &interceptor, &How::OF_NATS, is_planned).await;
+}
+
+/// Runs all plans with these faults. `is_planned` says at which kinds of writes.
+async fn tolerate_faults(
+    site: &Site,
+    interceptor: &Interceptor,
+    faults: &[How],
+    is_planned: impl Fn(&str) -> bool,
+) {
     let plans = async {
-        run(&site, &Run::new(0)).await;
-        let plans = plans(&interceptor.seen());
+        run(site, &Run::new(0)).await;
+        // The records of management clusters are written before the first run.
+        let mut seen = interceptor.seen();
+        seen.retain(|(_, write)| is_planned(write));
+        let plans = plans(&seen, faults);
         let count = plans.len();
         let mut missed = Vec::new();
         for (number, plan) in plans.into_iter().enumerate() {
             println!("{} of {count}: {plan:?}", number + 1);
             interceptor.inject(Some(plan.clone()));
-            run(&site, &Run::new(number + 1)).await;
+            run(site, &Run::new(number + 1)).await;
             if !interceptor.has_happened() {
                 missed.push(plan);
             }
@@ -77,58 +109,94 @@ async fn faults_at_writes_of_blocks_are_tolerated() {
         );
     };
     tokio::select! {
-        () = restarts => {}
-        violation = two_holders(&site) => panic!("{violation}"),
+        () = harm_managers(site, interceptor) => {}
+        violation = two_holders(site) => panic!("{violation}"),
         () = plans => {}
     }
 }
 
-/// A management cluster whose manager sends all requests through proxies.
-async fn start_cluster(
+/// A management cluster whose manager sends all requests through proxies, with the registry at
+/// another API server.
+async fn start_with_api_server(
     interceptor: &Arc<Interceptor>,
     hub: &Hub,
-    hub_plane: &generic::ControlPlane,
     id: &'static str,
 ) -> ManagementCluster {
-    let control_plane = ControlPlane::start(Options::default());
-    let local = interceptor.proxy(&control_plane, id, false).await;
+    let Hub::Kubernetes(hub_plane) = hub else {
+        panic!("the registry is an API server");
+    };
+    let cluster = start_cluster(interceptor, id).await;
     let remote = interceptor.proxy(hub_plane, id, true).await;
-    let kubeconfig = local.kubeconfig().to_owned();
-    let cluster = ManagementCluster::with_kubeconfig(id, control_plane, kubeconfig).await;
     let hub_kubeconfig = std::fs::read_to_string(remote.kubeconfig());
     let secret = secret_with(&hub_kubeconfig.expect("the proxy has written it"));
-    // The proxies run as long as the test.
-    std::mem::forget(local);
+    // The proxy runs as long as the test.
     std::mem::forget(remote);
-    cluster.create_registry(hub, Some(secret)).await;
+    cluster
+        .create_registry(hub.registry(id), Some(secret))
+        .await;
     cluster
 }
 
-/// Kills and restarts managers as the plan demands.
-async fn restart_crashed(site: &Site, interceptor: &Interceptor) {
+/// A management cluster whose manager sends all requests through proxies, with the registry in
+/// NATS.
+async fn start_with_nats(
+    interceptor: &Arc<Interceptor>,
+    hub: &Hub,
+    id: &'static str,
+) -> ManagementCluster {
+    let Hub::Nats(node) = hub else {
+        panic!("the registry is a server of NATS");
+    };
+    let cluster = start_cluster(interceptor, id).await;
+    let proxy = NatsProxy::start(interceptor, node, id).await;
+    let registry = hub.registry_at(id, Some(vec![proxy.url().to_owned()]));
+    // The proxy runs as long as the test.
+    std::mem::forget(proxy);
+    cluster.create_registry(registry, None).await;
+    cluster
+}
+
+/// A management cluster whose manager sends the requests to its API server through a proxy.
+async fn start_cluster(interceptor: &Arc<Interceptor>, id: &'static str) -> ManagementCluster {
+    let control_plane = ControlPlane::start(Options::default());
+    let local = interceptor.proxy(&control_plane, id, false).await;
+    let kubeconfig = local.kubeconfig().to_owned();
+    // The proxy runs as long as the test.
+    std::mem::forget(local);
+    ManagementCluster::with_kubeconfig(id, control_plane, kubeconfig).await
+}
+
+/// Kills and pauses managers as the plan demands.
+async fn harm_managers(site: &Site, interceptor: &Interceptor) {
     loop {
-        let cluster = interceptor.crashed().await;
-        site.cluster(cluster).kill();
-        interceptor.revive();
-        site.cluster(cluster).restart();
+        let (id, harm) = interceptor.harmed().await;
+        let cluster = site.cluster(id);
+        match harm {
+            Harm::Kill => {
+                cluster.kill();
+                interceptor.revive();
+                cluster.restart();
+            }
+            Harm::Pause => {
+                cluster.signal("STOP");
+                tokio::time::sleep(PAUSE).await;
+                cluster.signal("CONT");
+            }
+        }
     }
 }
 
-/// Which plans run.
-fn plans(seen: &BTreeSet<(&'static str, String)>) -> Vec<Plan> {
+/// Which plans run: each kind of write has one fault, or each.
+fn plans(seen: &BTreeSet<(&'static str, String)>, faults: &[How]) -> Vec<Plan> {
     let all = env::var("CAPI_IPAM_FAULTS").as_deref() == Ok("all");
     let mut plans = Vec::new();
     for (number, (cluster, write)) in seen.iter().enumerate() {
-        // Written before the first run.
-        if write.ends_with("cluster record") {
-            continue;
-        }
-        for (index, how) in How::ALL.into_iter().enumerate() {
-            if all || index == number % How::ALL.len() {
+        for (index, how) in faults.iter().enumerate() {
+            if all || index == number % faults.len() {
                 plans.push(Plan {
                     cluster,
                     write: write.clone(),
-                    how,
+                    how: *how,
                 });
             }
         }

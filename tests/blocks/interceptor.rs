@@ -1,23 +1,20 @@
-//! A proxy between the managers and both of their API servers, which injects one fault at a write
-//! for a block.
+//! Proxies between the managers, their API servers and the registry, which inject one fault at a
+//! write for a block.
+
+mod api_server;
+mod frames;
+mod nats;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::Duration;
 
-use capi_ipam_controller::client::connect;
-use capi_ipam_testing::control_plane as generic;
-use hyper::Request;
-use hyper::body::Incoming;
-use kube::Client;
 use parking_lot::Mutex;
 use serde_json::Value;
-use support::proxy::{
-    ApiRequest, Broken, Forward, ProxyResponse, ProxyServer, Verb, error_response,
-};
+use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How late a write is applied whose response was a timeout.
+pub(crate) use self::nats::NatsProxy;
+
+/// How late a write is applied that got no response in time.
 const LATE: Duration = Duration::from_secs(1);
 
 /// A fault at the first write of a kind by a management cluster.
@@ -29,36 +26,67 @@ pub(crate) struct Plan {
 }
 
 /// A fault at a write.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// The manager is killed, and the write never reaches the API server.
+    /// The manager is killed, and the write never reaches the server.
     CrashBefore,
     /// The manager is killed after the write is applied, before it receives the response.
     CrashAfter,
+    /// The manager is paused for a second when the write is on its way.
+    Pause,
     /// The write is applied, and the connection breaks before the response.
     ReplyLost,
-    /// The response is 504, and the write is applied a second later.
+    /// The manager gets no response in time, and the write is applied a second later.
     Late,
-    /// The write is rejected with 503.
+    /// The server rejects the write.
     Refused,
+    /// The server of NATS is killed before the write reaches it, and started again.
+    ServerKilledBefore,
+    /// The server of NATS is killed after the write, before the response reaches the manager.
+    ServerKilledAfter,
+    /// The server of NATS is paused, with the write on its way, until the manager has stopped
+    /// waiting for the response.
+    ServerPaused,
 }
 
 impl How {
-    pub(crate) const ALL: [Self; 5] = [
+    /// The faults of a write to an API server.
+    pub(crate) const OF_API_SERVERS: [Self; 6] = [
         Self::CrashBefore,
         Self::CrashAfter,
+        Self::Pause,
         Self::ReplyLost,
         Self::Late,
         Self::Refused,
     ];
+
+    /// The faults of a write to a server of NATS.
+    pub(crate) const OF_NATS: [Self; 9] = [
+        Self::CrashBefore,
+        Self::ServerKilledAfter,
+        Self::Late,
+        Self::ServerPaused,
+        Self::CrashAfter,
+        Self::ServerKilledBefore,
+        Self::ReplyLost,
+        Self::Refused,
+        Self::Pause,
+    ];
+}
+
+/// What a test has to do to a manager.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Harm {
+    Kill,
+    Pause,
 }
 
 /// What all proxies of a site share.
 #[derive(Default)]
 pub(crate) struct Interceptor {
     book: Mutex<Book>,
-    /// Notified when a manager must be killed.
-    crashed: Notify,
+    /// Notified when a manager must be killed or paused.
+    harmed: Notify,
 }
 
 #[derive(Default)]
@@ -67,33 +95,13 @@ struct Book {
     has_happened: bool,
     /// The management cluster whose manager must be killed: none of its requests is forwarded.
     dead: Option<&'static str>,
+    /// The management cluster whose manager must be paused.
+    paused: Option<&'static str>,
     /// The kinds of writes of each management cluster.
     seen: BTreeSet<(&'static str, String)>,
 }
 
 impl Interceptor {
-    /// Starts a proxy in front of an API server, for the manager of a management cluster.
-    pub(crate) async fn proxy(
-        self: &Arc<Self>,
-        plane: &generic::ControlPlane,
-        cluster: &'static str,
-        is_hub: bool,
-    ) -> ProxyServer {
-        let upstream = if is_hub {
-            let client = connect(Some(plane.kubeconfig()), "manager").await;
-            client.expect("the kubeconfig is valid")
-        } else {
-            ProxyServer::upstream(plane).await
-        };
-        let shared = Arc::clone(self);
-        let accept = move || {
-            let shared = Arc::clone(&shared);
-            let upstream = upstream.clone();
-            move |request| Arc::clone(&shared).respond(upstream.clone(), cluster, request)
-        };
-        ProxyServer::start(plane, &format!("blocks-{cluster}"), accept).await
-    }
-
     /// Injects a fault from now on.
     pub(crate) fn inject(&self, plan: Option<Plan>) {
         let mut book = self.book.lock();
@@ -111,13 +119,20 @@ impl Interceptor {
         self.book.lock().seen.clone()
     }
 
-    /// Waits until the manager of a management cluster must be killed.
-    pub(crate) async fn crashed(&self) -> &'static str {
+    /// Waits until the manager of a management cluster must be killed or paused. One that must be
+    /// killed is cut off until [`Self::revive`].
+    pub(crate) async fn harmed(&self) -> (&'static str, Harm) {
         loop {
-            if let Some(cluster) = self.book.lock().dead {
-                return cluster;
+            {
+                let mut book = self.book.lock();
+                if let Some(cluster) = book.dead {
+                    return (cluster, Harm::Kill);
+                }
+                if let Some(cluster) = book.paused.take() {
+                    return (cluster, Harm::Pause);
+                }
             }
-            self.crashed.notified().await;
+            self.harmed.notified().await;
         }
     }
 
@@ -126,125 +141,48 @@ impl Interceptor {
         self.book.lock().dead = None;
     }
 
-    async fn respond(
-        self: Arc<Self>,
-        upstream: Client,
-        cluster: &'static str,
-        request: Request<Incoming>,
-    ) -> Result<ProxyResponse, Broken> {
-        let forward = Forward::receive(upstream, request).await?;
-        let asked = ApiRequest::of(&forward.method, &forward.path);
-        if self.book.lock().dead == Some(cluster) {
-            return Err(Broken);
-        }
-        if !asked.is_write() {
-            return forward.stream().await;
-        }
-        let fault = match kind_of(&asked, &forward.body) {
-            Some(kind) => self.record(cluster, kind),
-            None => None,
-        };
-        // In a separate task, which continues when the manager is killed.
-        let write = tokio::spawn(self.write(cluster, forward, fault));
-        write.await.map_err(|_| Broken)?
+    /// Whether the manager of a management cluster is about to be killed.
+    fn is_dead(&self, cluster: &str) -> bool {
+        self.book.lock().dead == Some(cluster)
+    }
+
+    /// Has the manager of a management cluster killed.
+    fn kill(&self, cluster: &'static str) {
+        self.book.lock().dead = Some(cluster);
+        self.harmed.notify_one();
+    }
+
+    /// Has the manager of a management cluster paused.
+    fn pause(&self, cluster: &'static str) {
+        self.book.lock().paused = Some(cluster);
+        self.harmed.notify_one();
     }
 
     /// Records a write. Returns the fault to inject.
-    fn record(&self, cluster: &'static str, kind: String) -> Option<How> {
+    fn record(&self, cluster: &'static str, write: String) -> Option<How> {
         let mut book = self.book.lock();
         let hit = match &book.plan {
-            Some(plan) if plan.cluster == cluster && plan.write == kind => Some(plan.how),
+            Some(plan) if plan.cluster == cluster && plan.write == write => Some(plan.how),
             _ => None,
         };
-        book.seen.insert((cluster, kind));
+        book.seen.insert((cluster, write));
         let fault = hit.filter(|_| !book.has_happened);
         if fault.is_some() {
             book.has_happened = true;
         }
-        if matches!(fault, Some(How::CrashBefore)) {
-            book.dead = Some(cluster);
-        }
         fault
     }
-
-    async fn write(
-        self: Arc<Self>,
-        cluster: &'static str,
-        forward: Forward,
-        fault: Option<How>,
-    ) -> Result<ProxyResponse, Broken> {
-        match fault {
-            None => forward.send().await,
-            Some(How::CrashBefore) => {
-                self.crashed.notify_one();
-                Err(Broken)
-            }
-            Some(How::CrashAfter) => {
-                let _ = forward.send().await;
-                self.book.lock().dead = Some(cluster);
-                self.crashed.notify_one();
-                Err(Broken)
-            }
-            Some(How::ReplyLost) => {
-                let _ = forward.send().await;
-                Err(Broken)
-            }
-            Some(How::Late) => {
-                tokio::spawn(async move {
-                    tokio::time::sleep(LATE).await;
-                    let _ = forward.send().await;
-                });
-                Ok(error_response(504))
-            }
-            Some(How::Refused) => Ok(error_response(503)),
-        }
-    }
 }
 
-/// The kind of a write for a block; `None` for another write.
-fn kind_of(asked: &ApiRequest, body: &[u8]) -> Option<String> {
-    let verb = match asked.verb {
-        Verb::Create => "create",
-        Verb::Change | Verb::Replace => "change",
-        Verb::Delete => "delete",
-        Verb::Read | Verb::Watch => return None,
-    };
-    let text = String::from_utf8_lossy(body);
-    let body: Value = serde_json::from_str(&text).unwrap_or_default();
-    let what = match asked.resource.as_str() {
-        "ipblocks" => {
-            let in_body = body["metadata"]["name"].as_str().unwrap_or_default();
-            let name = if asked.name.is_empty() {
-                in_body
-            } else {
-                &asked.name
-            };
-            let record = name.split('.').next()?;
-            let block = &body["spec"]["block"];
-            match record {
-                "block" if !block["contenders"].is_null() => "record with contenders",
-                "block" if !block["emptySince"].is_null() => "record with mark",
-                "block" => "record",
-                "network" => "network record",
-                "cluster" => "cluster record",
-                _ => return None,
-            }
-        }
-        "ipslices" => slice_field(&text),
+/// What a record of the registry is, by its name and its block; `None` for no record.
+fn kind_of_record(name: &str, block: &Value) -> Option<&'static str> {
+    let kind = match name.split('.').next()? {
+        "block" if !block["contenders"].is_null() => "record with contenders",
+        "block" if !block["emptySince"].is_null() => "record with mark",
+        "block" => "record",
+        "network" => "network record",
+        "cluster" => "cluster record",
         _ => return None,
     };
-    Some(format!("{verb} {what}"))
-}
-
-/// What the body of a write of a slice is about. It is an object or a patch.
-fn slice_field(body: &str) -> &'static str {
-    if body.contains("conflict") {
-        "conflict of slice"
-    } else if body.contains("emptySince") {
-        "mark of slice"
-    } else if body.contains("confirmedAt") {
-        "confirmation of slice"
-    } else {
-        "slice"
-    }
+    Some(kind)
 }

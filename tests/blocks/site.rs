@@ -58,7 +58,9 @@ impl ManagementCluster {
         let control_plane = ControlPlane::start(Options::default());
         let kubeconfig = control_plane.provider_kubeconfig().to_owned();
         let cluster = Self::with_kubeconfig(id, control_plane, kubeconfig).await;
-        cluster.create_registry(hub, hub.secret()).await;
+        cluster
+            .create_registry(hub.registry(id), hub.secret())
+            .await;
         cluster.create_network(NETWORK, blocks.clone()).await;
         cluster
     }
@@ -120,7 +122,7 @@ impl ManagementCluster {
     }
 
     /// Creates the IPRegistry, with the Secret that it needs.
-    pub(crate) async fn create_registry(&self, hub: &Hub, secret: Option<Value>) {
+    pub(crate) async fn create_registry(&self, registry: Value, secret: Option<Value>) {
         if let Some(secret) = secret {
             let api = Api::namespaced(self.consumer.client.clone(), NAMESPACE);
             let secrets: ResourceClient<Secret> = ResourceClient::new(api, &());
@@ -128,8 +130,7 @@ impl ManagementCluster {
                 .await
                 .expect("the Secret is valid");
         }
-        let registry = object(hub.registry(self.id));
-        create(&self.registries(), &registry)
+        create(&self.registries(), &object(registry))
             .await
             .expect("the registry is valid");
         self.wait_for_registry("True", "RegistryReady").await;
@@ -255,6 +256,11 @@ impl ManagementCluster {
     /// Ends the manager with SIGKILL.
     pub(crate) fn kill(&self) {
         self.manager.lock().kill();
+    }
+
+    /// Sends the manager a signal, such as `STOP` or `CONT`.
+    pub(crate) fn signal(&self, signal: &str) {
+        self.manager.lock().signal(signal);
     }
 
     /// Ends the manager with SIGKILL, if it runs, and starts another one.

@@ -1,10 +1,14 @@
 //! A registry of blocks for management clusters: a bucket of a NATS server, or another API server.
 
+use std::sync::Arc;
+
 use capi_ipam_registry::{
     BucketOptions, KubernetesRegistry, KubernetesSettings, NatsRegistry, NatsSettings, Registry,
 };
 use capi_ipam_testing::control_plane::{self as generic, Installation, embedded_kubeconfig};
 use capi_ipam_testing::nats;
+use capi_ipam_testing::wait::eventually;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::control_plane::{NAMESPACE, Options};
@@ -19,7 +23,7 @@ const SECRET: &str = "hub";
 
 /// Where the registry is.
 pub enum Hub {
-    Nats(Box<nats::Node>),
+    Nats(Arc<Mutex<nats::Node>>),
     NatsCluster(Box<nats::Cluster>),
     Kubernetes(Box<generic::ControlPlane>),
 }
@@ -36,7 +40,12 @@ pub fn secret_with(kubeconfig: &str) -> Value {
 impl Hub {
     /// A NATS server, without the bucket.
     pub fn nats() -> Self {
-        Self::Nats(Box::new(nats::Node::start(nats::Options::default())))
+        Self::nats_with(nats::Options::default())
+    }
+
+    /// A NATS server that is like this, without the bucket.
+    pub fn nats_with(options: nats::Options) -> Self {
+        Self::Nats(Arc::new(Mutex::new(nats::Node::start(options))))
     }
 
     /// Three NATS servers, without the bucket.
@@ -51,7 +60,7 @@ impl Hub {
     /// The URLs of the NATS servers; `None` at another API server.
     fn urls(&self) -> Option<Vec<String>> {
         match self {
-            Self::Nats(node) => Some(vec![node.url()]),
+            Self::Nats(node) => Some(vec![node.lock().url()]),
             Self::NatsCluster(cluster) => Some(cluster.urls()),
             Self::Kubernetes(_) => None,
         }
@@ -91,7 +100,12 @@ impl Hub {
 
     /// The IPRegistry of a management cluster.
     pub fn registry(&self, cluster: &str) -> Value {
-        let mut spec = match self.urls() {
+        self.registry_at(cluster, self.urls())
+    }
+
+    /// The IPRegistry of a management cluster that reaches the servers of NATS at other URLs.
+    pub fn registry_at(&self, cluster: &str, urls: Option<Vec<String>>) -> Value {
+        let mut spec = match urls {
             Some(urls) => {
                 json!({"nats": {"servers": urls, "bucket": BUCKET, "single": self.is_single()}})
             }
@@ -116,7 +130,7 @@ impl Hub {
     /// Makes the registry unavailable.
     pub fn stop(&mut self) {
         match self {
-            Self::Nats(node) => node.kill(),
+            Self::Nats(node) => node.lock().kill(),
             Self::NatsCluster(cluster) => (0..3).for_each(|index| cluster.node(index).kill()),
             Self::Kubernetes(control_plane) => control_plane.stop_api_server(),
         }
@@ -125,7 +139,7 @@ impl Hub {
     /// Makes the registry available again.
     pub fn start(&mut self) {
         match self {
-            Self::Nats(node) => node.start_again(),
+            Self::Nats(node) => node.lock().start_again(),
             Self::NatsCluster(cluster) => {
                 (0..3).for_each(|index| cluster.node(index).start_again());
             }
@@ -133,8 +147,12 @@ impl Hub {
         }
     }
 
-    /// The registry, as this process reads and changes it.
+    /// The registry, as this process reads and changes it. Waits until it can be opened.
     pub async fn open(&self) -> Registry {
+        eventually("the registry can be opened", || self.try_open()).await
+    }
+
+    async fn try_open(&self) -> Option<Registry> {
         match self {
             Self::Nats(_) | Self::NatsCluster(_) => {
                 let settings = NatsSettings {
@@ -146,16 +164,16 @@ impl Hub {
                     },
                     ..NatsSettings::default()
                 };
-                let opened = NatsRegistry::open(&settings).await;
-                Registry::Nats(opened.expect("the bucket can be opened"))
+                let opened = NatsRegistry::open(&settings).await.ok()?;
+                Some(Registry::Nats(opened))
             }
             Self::Kubernetes(control_plane) => {
                 let settings = KubernetesSettings {
                     kubeconfig: embedded_kubeconfig(control_plane.kubeconfig()),
                     user_agent: "test/1".to_owned(),
                 };
-                let opened = KubernetesRegistry::open(&settings).await;
-                Registry::Kubernetes(opened.expect("the registry can be opened"))
+                let opened = KubernetesRegistry::open(&settings).await.ok()?;
+                Some(Registry::Kubernetes(opened))
             }
         }
     }

@@ -100,6 +100,11 @@ impl Node {
         format!("nats://localhost:{}", self.port)
     }
 
+    /// The port for clients.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Pauses the server with SIGSTOP, and waits until it stands still.
     ///
     /// # Panics
