@@ -10,6 +10,7 @@ use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
@@ -235,22 +236,26 @@ async fn send_late(frame: Frame, mut to: OwnedWriteHalf) {
 
 /// Kills the server, and starts it again soon.
 async fn kill(node: &Arc<Mutex<Node>>) {
-    change(node, Node::kill).await;
-    let node = Arc::clone(node);
-    tokio::spawn(async move {
-        sleep(DOWN).await;
-        change(&node, Node::start_again).await;
-    });
+    disturb(node, Node::kill, DOWN, Node::start_again).await;
 }
 
 /// Pauses the server for a while.
 async fn pause(node: &Arc<Mutex<Node>>) {
-    change(node, Node::pause).await;
+    disturb(node, Node::pause, PAUSED, Node::resume).await;
+}
+
+/// Disturbs the server, and mends it after a time, for which the caller does not wait.
+async fn disturb(node: &Arc<Mutex<Node>>, how: fn(&mut Node), time: Duration, mend: fn(&mut Node)) {
     let node = Arc::clone(node);
+    let (done, disturbed) = oneshot::channel();
+    // In a separate task: the end of the connection ends the caller.
     tokio::spawn(async move {
-        sleep(PAUSED).await;
-        change(&node, Node::resume).await;
+        change(&node, how).await;
+        let _ = done.send(());
+        sleep(time).await;
+        change(&node, mend).await;
     });
+    let _ = disturbed.await;
 }
 
 /// Does what blocks.
