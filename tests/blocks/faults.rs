@@ -1,8 +1,8 @@
 //! Fault plans: a fault at every kind of write for a block. The workload takes blocks, returns one,
 //! and brings about a conflict that ends. No address is in use twice at any time.
 //!
-//! By default each kind of write has one fault, and each fault occurs. With `CAPI_IPAM_FAULTS=all`,
-//! each kind of write has each fault.
+//! By default each kind of write has one fault, in one of the management clusters. With
+//! `CAPI_IPAM_FAULTS=all`, it has each fault in each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -186,13 +186,12 @@ async fn harm_managers(site: &Site, interceptor: &Interceptor) {
     }
 }
 
-/// Which plans run: each kind of write has one fault, or each.
+/// Which plans run.
 fn plans(seen: &BTreeSet<(&'static str, String)>, faults: &[How]) -> Vec<Plan> {
-    let all = env::var("CAPI_IPAM_FAULTS").as_deref() == Ok("all");
     let mut plans = Vec::new();
-    for (number, (cluster, write)) in seen.iter().enumerate() {
-        for (index, how) in faults.iter().enumerate() {
-            if all || index == number % faults.len() {
+    if env::var("CAPI_IPAM_FAULTS").as_deref() == Ok("all") {
+        for (cluster, write) in seen {
+            for how in faults {
                 plans.push(Plan {
                     cluster,
                     write: write.clone(),
@@ -200,6 +199,18 @@ fn plans(seen: &BTreeSet<(&'static str, String)>, faults: &[How]) -> Vec<Plan> {
                 });
             }
         }
+        return plans;
+    }
+    let mut clusters_of: BTreeMap<&str, Vec<&'static str>> = BTreeMap::new();
+    for (cluster, write) in seen {
+        clusters_of.entry(write).or_default().push(cluster);
+    }
+    for (number, (write, clusters)) in clusters_of.into_iter().enumerate() {
+        plans.push(Plan {
+            cluster: clusters[number % clusters.len()],
+            write: write.to_owned(),
+            how: faults[number % faults.len()],
+        });
     }
     plans
 }
