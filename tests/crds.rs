@@ -19,6 +19,8 @@ mod facts;
 mod rules;
 #[path = "crds/slices.rs"]
 mod slices;
+#[path = "crds/table.rs"]
+mod table;
 #[path = "crds/updates.rs"]
 mod updates;
 

@@ -24,7 +24,8 @@ const RULES: [Rule; 7] = [
     (
         "request.operation == 'UPDATE' || !has(variables.record.block) || \
          variables.record.block.cluster == variables.mine",
-        "a cluster may create and delete only blocks of its own id, the name of its service account",
+        "a management cluster may create and delete only blocks with the name of its service account in \
+         spec.block.cluster",
     ),
     (
         "request.operation != 'UPDATE' || !has(variables.record.block) || \
@@ -39,17 +40,17 @@ const RULES: [Rule; 7] = [
          variables.record.block.?used == variables.before.block.?used && \
          variables.record.block.?contenders.orValue([]).filter(id, id != variables.mine) == \
          variables.before.block.?contenders.orValue([]).filter(id, id != variables.mine))",
-        "a cluster may hand over its own block to a cluster of contenders; in a block of another cluster it may only add its own id \
-         to contenders, or remove it",
+        "a management cluster may hand over its own block only to a cluster in contenders; in a block of another cluster \
+         it may only add its ID to contenders, or remove it",
     ),
     (
         "!has(variables.record.cluster) || variables.record.cluster.cluster == variables.mine",
-        "a cluster may write only the record of its own id, the name of its service account",
+        "a management cluster may write only the record with the name of its service account in spec.cluster.cluster",
     ),
     (
         "!has(variables.record.use) || variables.record.use.cluster == variables.mine && \
          (request.operation != 'UPDATE' || variables.before.use.cluster == variables.mine)",
-        "a cluster may write only its own id, the name of its service account, as the user of an address",
+        "a management cluster may write only the name of its service account in spec.use.cluster",
     ),
     (
         "!has(variables.record.network) || (request.operation == 'CREATE' ? \
@@ -63,13 +64,13 @@ const RULES: [Rule; 7] = [
          variables.before.network.excluded[id] == variables.record.network.excluded[id]) && \
          variables.before.network.?excluded.orValue({}).all(id, id == variables.mine || \
          id in variables.record.network.?excluded.orValue({})))",
-        "in the record of a network, a cluster may only write the entry of its own id in excluded",
+        "in the record of a network, a management cluster may write only its own entry of spec.network.excluded",
     ),
     (
         "request.operation == 'DELETE' || \
          object.metadata.?finalizers.orValue([]).size() == 0 && \
          object.metadata.?ownerReferences.orValue([]).size() == 0",
-        "a cluster must not set finalizers and owners",
+        "a management cluster must not set finalizers or owner references",
     ),
 ];
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::rules::Table;
+use super::table::Table;
 use super::{ControlPlane, Options, object};
 
 /// A slice of a block of a network.

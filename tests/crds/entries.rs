@@ -3,7 +3,7 @@
 use capi_ipam_ip::{Family, parse_entry};
 use serde_json::json;
 
-use super::rules::{ADDRESSES, PREFIXES, Table, make};
+use super::table::{ADDRESSES, PREFIXES, Table, make};
 use super::{ControlPlane, object};
 
 /// The maximum number of entries of a list.

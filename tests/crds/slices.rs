@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::rules::{ADDRESSES, GLOBAL_ADDRESSES, GLOBAL_PREFIXES, PREFIXES, Table};
+use super::table::{ADDRESSES, GLOBAL_ADDRESSES, GLOBAL_PREFIXES, PREFIXES, Table};
 use super::{ControlPlane, Options, object, with_file};
 
 fn pool(kind: &str, slices: &Value) -> Value {

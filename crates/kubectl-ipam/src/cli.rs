@@ -256,7 +256,7 @@ pub enum RegistryCommand {
     /// Show who has the blocks of the addresses in use of a network: free blocks are taken first, a
     /// block of another management cluster is a conflict.
     Check(CheckFlags),
-    /// Delete the records of a management cluster that is gone for good: others can take its blocks.
+    /// Delete the records of a management cluster that no longer exists: others can take its blocks.
     Release(ReleaseFlags),
 }
 

@@ -3,8 +3,8 @@
 //! | need | blocks |
 //! |---|---|
 //! | a claim requests an address | the block of the address |
-//! | a claim waits, and no address of its pool is free | an unused block of this cluster in the ranges of the pool, else the lowest one that nobody holds |
-//! | `spec.blocks.spare` | unused blocks of this cluster, the lowest first, else the lowest ones that nobody holds |
+//! | a claim waits, and no address of its pool is free | an unused block of this cluster in the ranges of the pool, else the lowest one that no management cluster holds |
+//! | `spec.blocks.spare` | unused blocks of this cluster, the lowest first, else the lowest ones that no management cluster holds |
 //!
 //! A block in use is kept, whatever this says. A block that is neither in use nor needed is returned.
 
@@ -170,7 +170,7 @@ impl<'a> Situation<'a> {
         }
     }
 
-    /// Takes the lowest block in the ranges of a pool that nobody holds.
+    /// Takes the lowest block in the ranges of a pool that no management cluster holds.
     fn take_another(&self, member: &Member, needs: &mut Needs) {
         match self.lowest(member, needs) {
             None => needs.lacks(Shortage::AllTaken),
@@ -179,8 +179,8 @@ impl<'a> Situation<'a> {
         }
     }
 
-    /// The lowest block in the ranges of a pool that nobody holds and that is not needed already.
-    /// Linear in the number of held blocks.
+    /// The lowest block in the ranges of a pool that no management cluster holds and that is not
+    /// needed already. Linear in the number of held blocks.
     fn lowest(&self, member: &Member, needs: &Needs) -> Option<Block> {
         for span in member.ranges.spans() {
             let mut number = span.first();

@@ -306,15 +306,15 @@ fn ready(opened: &Result<Arc<OpenRegistry>, ConnectError>) -> Condition {
     };
     if opened.is_suspended() {
         let message = format!(
-            "another process writes with the clusterID {}: no block is taken or returned; give each management cluster \
-             an ID of its own, also a copy that was restored from a backup",
+            "another process writes with the clusterID {}: no block is taken or returned; set a different \
+             spec.clusterID in each management cluster, including a copy that was restored from a backup",
             opened.cluster
         );
         return failed(conditions::CLUSTER_ID_IN_USE, message);
     }
     if let Some(problem) = opened.unreachable() {
         let message = format!(
-            "{problem}; addresses of held blocks are allocated and released as ever, and no block is taken or returned"
+            "{problem}; addresses of held blocks are still allocated and released, and no block is taken or returned"
         );
         return failed(conditions::REGISTRY_UNREACHABLE, message);
     }

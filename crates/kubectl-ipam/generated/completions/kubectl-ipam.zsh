@@ -1217,7 +1217,7 @@ _kubectl-ipam__subcmd__help__subcmd__registry_commands() {
     local commands; commands=(
 'list:List the registries, the management clusters that use them, and who has how many blocks' \
 'check:Show who has the blocks of the addresses in use of a network\: free blocks are taken first, a block of another management cluster is a conflict' \
-'release:Delete the records of a management cluster that is gone for good\: others can take its blocks' \
+'release:Delete the records of a management cluster that no longer exists\: others can take its blocks' \
     )
     _describe -t commands 'kubectl-ipam help registry commands' commands "$@"
 }
@@ -1291,7 +1291,7 @@ _kubectl-ipam__subcmd__registry_commands() {
     local commands; commands=(
 'list:List the registries, the management clusters that use them, and who has how many blocks' \
 'check:Show who has the blocks of the addresses in use of a network\: free blocks are taken first, a block of another management cluster is a conflict' \
-'release:Delete the records of a management cluster that is gone for good\: others can take its blocks' \
+'release:Delete the records of a management cluster that no longer exists\: others can take its blocks' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
     _describe -t commands 'kubectl-ipam registry commands' commands "$@"
@@ -1306,7 +1306,7 @@ _kubectl-ipam__subcmd__registry__subcmd__help_commands() {
     local commands; commands=(
 'list:List the registries, the management clusters that use them, and who has how many blocks' \
 'check:Show who has the blocks of the addresses in use of a network\: free blocks are taken first, a block of another management cluster is a conflict' \
-'release:Delete the records of a management cluster that is gone for good\: others can take its blocks' \
+'release:Delete the records of a management cluster that no longer exists\: others can take its blocks' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
     _describe -t commands 'kubectl-ipam registry help commands' commands "$@"

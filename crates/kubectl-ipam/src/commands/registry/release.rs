@@ -1,4 +1,4 @@
-//! `registry release`: deletes the records of a management cluster that is gone for good.
+//! `registry release`: deletes the records of a management cluster that no longer exists.
 
 use std::time::Duration;
 

@@ -31,7 +31,8 @@ fn of_registry(row: &RegistryRow, ready: &Condition) -> Finding {
     let edit = format!("kubectl edit ipregistries {}", row.name);
     let repair = match ready.reason.as_deref() {
         Some(conditions::CLUSTER_ID_IN_USE) => {
-            "give each management cluster a spec.clusterID of its own: delete the IPRegistry in the copy and create it again"
+            "set a different spec.clusterID in each management cluster: delete the IPRegistry in the copy, and create it \
+             again with another spec.clusterID"
                 .to_owned()
         }
         Some(conditions::REGISTRY_UNREACHABLE) => {
@@ -109,7 +110,7 @@ fn of_cluster(row: &RegistryRow, cluster: &ClusterLine) -> Finding {
         STALE_AFTER.as_mins(),
         counted(blocks, "block")
     );
-    let repair = "start its manager; if the cluster is gone for good and no machine of it runs, release its blocks";
+    let repair = "start its manager; if the cluster no longer exists and none of its machines runs, release its blocks";
     let command = format!(
         "kubectl ipam registry release --registry {} --cluster-id {}",
         row.name, cluster.cluster

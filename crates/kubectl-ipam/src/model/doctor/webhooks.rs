@@ -88,7 +88,7 @@ fn renewal(row: &CertificateRow) -> (String, Vec<String>) {
         return (repair, vec![logs, delete]);
     }
     let repair = format!(
-        "whoever writes the Secret {secret} has to write a new certificate: it has no annotation \
+        "renew the certificate in the Secret {secret} with the tool that created it: the Secret has no annotation \
          cert-manager.io/certificate-name, so cert-manager does not renew it"
     );
     let show = format!("kubectl get secret {secret} --namespace {namespace} --output yaml");

@@ -1,5 +1,5 @@
-//! `registry release`: which records a management cluster leaves that is gone for good, and what
-//! becomes of them.
+//! `registry release`: the records of a management cluster that no longer exists, and what happens to
+//! them.
 
 use std::sync::Arc;
 

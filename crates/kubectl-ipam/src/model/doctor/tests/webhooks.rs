@@ -92,7 +92,7 @@ fn repair_of_a_certificate_begins_with_its_owner() {
         ),
         (
             row("webhook-cert", None),
-            "whoever writes the Secret webhook-cert",
+            "renew the certificate in the Secret webhook-cert",
             &unowned,
         ),
     ] {

@@ -1,0 +1,100 @@
+//! The cause of each attempt, and its span.
+
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
+use tokio::runtime::Handle;
+use tracing_subscriber::layer::SubscriberExt;
+
+use super::*;
+use crate::identity::Identity;
+use crate::traces::{TraceOptions, Traces};
+
+#[tokio::test]
+async fn attempt_has_the_cause_of_the_event() {
+    let reconciler = Arc::new(Faulty::default());
+    let mut deleting = named("old");
+    deleting.metadata.deletion_timestamp = Some(crate::clock::now());
+    let events = vec![
+        Change::Init,
+        Change::InitApply(named("old")),
+        Change::InitDone,
+        Change::Apply(named("old")),
+        Change::Apply(named("new")),
+        Change::Apply(deleting),
+        Change::Init,
+        Change::InitApply(named("new")),
+        Change::InitApply(named("newest")),
+        Change::InitDone,
+    ];
+    let mut worker = run_faulty(&reconciler, events).await;
+    worker.handle_trigger(NamespacedName::new("", "new"), Cause::Triggered);
+    settle(&mut worker, &mut JoinSet::new()).await;
+    let causes = |name: &str| {
+        reconciler
+            .of(name)
+            .into_iter()
+            .map(|(cause, _)| cause)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        causes("old"),
+        [Cause::Resumed, Cause::Changed, Cause::Deleting]
+    );
+    assert_eq!(
+        causes("new"),
+        [Cause::Created, Cause::Changed, Cause::Triggered]
+    );
+    assert_eq!(causes("newest"), [Cause::Created]);
+}
+
+/// Records the ended spans: their name and attributes.
+#[derive(Clone, Debug, Default)]
+struct Spans(Arc<Mutex<Vec<String>>>);
+
+impl SpanExporter for Spans {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        for span in batch {
+            let attributes = span.attributes.iter();
+            let mut attributes: Vec<String> = attributes
+                .map(|attribute| format!("{}={}", attribute.key, attribute.value))
+                .collect();
+            attributes.sort_unstable();
+            let text = format!("{} {}", span.name, attributes.join(" "));
+            self.0.lock().unwrap().push(text);
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn every_reconcile_has_a_span() {
+    let spans = Spans::default();
+    let builder = SdkTracerProvider::builder().with_simple_exporter(spans.clone());
+    let options = TraceOptions {
+        provider: Some(builder.build()),
+        ..TraceOptions::default()
+    };
+    let identity = Identity::new("test", "0.0.1");
+    let traces = Traces::start(&options, &identity, &Handle::current()).unwrap();
+    let subscriber = tracing_subscriber::registry().with(traces.unwrap().layer());
+    let _guard = tracing::subscriber::set_default(subscriber);
+
+    let events = |names: &[&'static str]| {
+        let mut events = vec![Change::Init, Change::InitDone];
+        events.extend(names.iter().map(|name| Change::Apply(named(name))));
+        events
+    };
+    // Another test can register the span at the same time, for no subscriber. Once it is registered,
+    // this subscriber is asked.
+    run_faulty(&Arc::default(), events(&["good"])).await;
+    tracing::callsite::rebuild_interest_cache();
+    run_faulty(&Arc::default(), events(&["good", "panics"])).await;
+    let expected = ["good done", "panics panic"].map(|object| {
+        let (name, outcome) = object.split_once(' ').unwrap();
+        format!("reconcile attempt=1 cause=Created controller=test object={name} outcome={outcome}")
+    });
+    let spans = spans.0.lock().unwrap();
+    for expected in expected {
+        assert!(spans.contains(&expected), "{expected} in {spans:#?}");
+    }
+}

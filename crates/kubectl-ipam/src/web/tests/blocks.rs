@@ -1,0 +1,206 @@
+//! The blocks of networks that management clusters share.
+
+use capi_ipam_ip::Block;
+use serde_json::json;
+
+use super::sample::{
+    break_blocks, many_blocks, own_block, receive, record, sample, shared_network,
+};
+use crate::error::MissingRight;
+use crate::model::{BlockCell, BlockUse, ClusterState, MapPart, NetworkBlocks, View};
+use crate::web::state::State;
+
+/// The cell with an address in the map of the blocks of a network.
+fn block_of(blocks: &NetworkBlocks, label: &str) -> Option<BlockCell> {
+    let window = blocks.window.as_ref().unwrap();
+    let index = window.labels.iter().position(|it| it == label).unwrap();
+    let mut cells = window.cells.iter();
+    cells.find(|cell| cell.index == index as u64).cloned()
+}
+
+fn blocks(state: &State, network: &str) -> NetworkBlocks {
+    let found = state.blocks(network, MapPart::default());
+    found.unwrap().unwrap()
+}
+
+#[test]
+fn holders_of_blocks_are_shown() {
+    let state = sample();
+    let all = state.overview();
+    let region = all.networks.iter().find(|it| it.line.name == "region");
+    let summary = region.unwrap().blocks.clone().unwrap();
+    assert_eq!(
+        (summary.held, summary.total.as_deref(), summary.conflicts),
+        (Some(5), Some("64"), 0)
+    );
+    assert!(all.networks[0].blocks.is_none(), "backbone shares none");
+    let shown = blocks(&state, "region");
+    assert_eq!(shown.cluster_id.as_deref(), Some("west-1"));
+    assert_eq!(shown.registry.ready, "True");
+    assert!(shown.read.is_some() && shown.unread.is_none() && shown.is_complete);
+    let clusters: Vec<_> = shown
+        .clusters
+        .iter()
+        .map(|line| (line.cluster.as_str(), line.blocks, line.state))
+        .collect();
+    assert_eq!(
+        clusters[..3],
+        [
+            ("east-1", 11, ClusterState::Alive),
+            ("east-2", 6, ClusterState::Alive),
+            ("north", 2, ClusterState::Stale)
+        ]
+    );
+    let window = shown.window.as_ref().unwrap();
+    assert_eq!((window.labels.len(), window.cell_size.as_str()), (64, "1"));
+    assert_eq!(window.ends[1], "10.40.0.127");
+    assert_eq!(window.cells.len(), 31);
+
+    let own = block_of(&shown, "10.40.0.64/26").unwrap();
+    assert_eq!((own.own, own.used, own.size), (1, Some(25), 64));
+    let details = own.block.unwrap();
+    assert_eq!(
+        (details.state, details.pools.len()),
+        (BlockUse::Own, 1),
+        "{details:?}"
+    );
+    assert_eq!(details.pools[0].address, "10.40.0.64");
+    let first = block_of(&shown, "10.40.0.0/26").unwrap();
+    assert_eq!(first.size, 63, "without the network address");
+    let other = block_of(&shown, "10.40.1.64/26").unwrap();
+    let details = other.block.unwrap();
+    assert_eq!((details.state, other.cluster), (BlockUse::Other, Some(0)));
+    assert_eq!(
+        (details.clusters, details.recorded),
+        (vec!["east-1".to_owned()], Some(5))
+    );
+    assert_eq!(block_of(&shown, "10.40.15.0/26"), None, "free");
+
+    let view = View::Around(
+        "10.40.1.70"
+            .parse::<std::net::IpAddr>()
+            .map(Block::address)
+            .unwrap(),
+    );
+    let around = state.blocks("region", MapPart::new(view, None)).unwrap();
+    assert_eq!(around.unwrap().window.unwrap().focus, Some(5));
+    assert!(
+        state
+            .blocks("backbone", MapPart::default())
+            .unwrap()
+            .is_none()
+    );
+    assert!(state.blocks("none", MapPart::default()).unwrap().is_none());
+}
+
+#[test]
+fn broken_blocks_say_what_is_wrong() {
+    let state = sample();
+    break_blocks(&state);
+    let campus = blocks(&state, "campus");
+    assert!(campus.conflict.as_ref().unwrap().starts_with("2 blocks"));
+    assert_eq!(campus.command, "kubectl ipam registry check campus");
+    assert!(
+        campus.read.is_some() && campus.unread.is_some(),
+        "the last known records"
+    );
+    assert_eq!(campus.misfits, 1, "a block of 32 addresses");
+    let of = |label: &str| block_of(&campus, label).unwrap().block.unwrap();
+    let conflict = of("10.40.0.64/26");
+    assert_eq!(conflict.state, BlockUse::Conflict);
+    assert_eq!(conflict.clusters, ["west-1", "east-1"]);
+    assert_eq!(of("10.40.0.128/26").clusters, ["west-1", "unknown"]);
+    assert!(of("10.40.0.192/26").note.unwrap().contains("not confirmed"));
+    assert!(of("10.40.1.0/26").note.unwrap().contains("no IPSlice"));
+    assert_eq!(of("10.40.1.64/26").clusters, ["east-1", "north"]);
+    let texts = campus.clusters.iter().map(|line| line.cluster.as_str());
+    for text in texts.chain(of("10.40.1.192/26").clusters.iter().map(String::as_str)) {
+        assert!(text.chars().count() <= 121, "{text}");
+        assert!(!text.contains('\u{202e}'), "{text}");
+    }
+
+    // Without the records, it is unknown who has the other blocks.
+    let branch = blocks(&state, "branch");
+    assert!(branch.read.is_none());
+    assert!(branch.unread.unwrap().contains("secrets"));
+    let clusters: Vec<_> = branch
+        .clusters
+        .iter()
+        .map(|line| (line.cluster.as_str(), line.blocks))
+        .collect();
+    assert_eq!(clusters, [("east-1", 12), ("north", 1)]);
+    assert_eq!(branch.window.unwrap().cells.len(), 3);
+
+    // What may not be listed is unknown.
+    let right = |resource: &str| MissingRight {
+        verb: "list",
+        resource: resource.to_owned(),
+        namespace: None,
+    };
+    state.update(|tables| tables.addresses.missing(right("addresses")));
+    state.update(|tables| tables.registries.missing(right("registries")));
+    state.update(|tables| tables.slices.missing(right("slices")));
+    let part = blocks(&state, "region");
+    assert!(!part.is_complete);
+    assert_eq!(block_of(&part, "10.40.0.64/26").unwrap().used, None);
+    state.update(|tables| tables.networks.missing(right("networks")));
+    assert!(state.blocks("none", MapPart::default()).is_err());
+}
+
+#[test]
+fn map_of_very_many_blocks_has_a_bounded_size() {
+    let state = sample();
+    many_blocks(&state);
+    let whole = blocks(&state, "fabric");
+    assert_eq!((whole.clusters.len(), whole.more_clusters), (16, 83));
+    let window = whole.window.as_ref().unwrap();
+    assert_eq!(
+        (window.total.as_str(), window.cell_size.as_str()),
+        ("16384", "16")
+    );
+    assert_eq!((window.labels.len(), window.cells.len()), (1_024, 625));
+    let size = serde_json::to_string(&whole).unwrap().len();
+    assert!(size < 200_000, "{size} bytes");
+    let zoomed = MapPart::new(View::Range(0, 1_024), None);
+    let zoomed = state.blocks("fabric", zoomed).unwrap().unwrap();
+    let window = zoomed.window.as_ref().unwrap();
+    assert_eq!(
+        (window.cell_size.as_str(), window.cells.len()),
+        ("1", 1_024)
+    );
+    let size = serde_json::to_string(&zoomed).unwrap().len();
+    assert!(size < 500_000, "{size} bytes");
+}
+
+#[test]
+fn records_that_cannot_be_read_leave_the_last_known_ones() {
+    let state = sample();
+    let status = json!({});
+    shared_network(&state, ("lab", "lab-registry"), "10.41.0.0/24", &status);
+    own_block(&state, "lab", "10.41.0.0", 1, &json!({}));
+    let unknown = blocks(&state, "lab");
+    assert_eq!(
+        (unknown.read, &unknown.unread),
+        (None, &None),
+        "not read yet"
+    );
+    assert_eq!(unknown.registry.exists, Some(false));
+    let of_east = record("lab", "10.41.0.64", &json!({ "cluster": "east" }));
+    receive(&state, "lab-registry", Ok(&[of_east]));
+    let read = blocks(&state, "lab").read;
+    receive(&state, "lab-registry", Err("no answer"));
+    let last = blocks(&state, "lab");
+    assert_eq!(
+        (last.read, last.unread.as_deref()),
+        (read, Some("no answer"))
+    );
+    assert_eq!(block_of(&last, "10.41.0.64/26").unwrap().others, 1);
+    let version = state.overview().version;
+    receive(&state, "lab-registry", Ok(&[]));
+    assert!(
+        state.overview().version > version,
+        "the page gets the change"
+    );
+    let again = blocks(&state, "lab");
+    assert!(again.unread.is_none() && block_of(&again, "10.41.0.64/26").is_none());
+}

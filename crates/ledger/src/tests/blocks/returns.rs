@@ -1,0 +1,153 @@
+//! The return of blocks, and the use of addresses that prevents it.
+
+use super::*;
+
+/// A block that the ledger shows as: used, usable, and with this number of free addresses.
+fn view(ledger: &Ledger, first: u8) -> Option<(bool, bool, u128)> {
+    let blocks = ledger.network_blocks("lab").unwrap().blocks;
+    let found = blocks.into_iter().find(|view| view.block == four(first))?;
+    let is_usable = found.slice.is_some_and(|slice| slice.is_usable);
+    Some((found.is_used, is_usable, found.free))
+}
+
+#[test]
+fn nothing_is_allocated_from_a_block_that_is_returned() {
+    let mut ledger = restricted();
+    ledger.apply(&slice(4, json!({})));
+    assert_eq!(propose(&mut ledger, "a"), Some(4));
+    assert!(
+        !ledger.begin_block_return("lab", four(4), "s-4"),
+        "the reservation of an address is being created"
+    );
+    ledger.drop_candidate(&in_lab(4));
+    assert!(!ledger.begin_block_return("lab", four(4), "another"));
+    assert!(!ledger.begin_block_return("lab", four(8), "s-8"));
+    assert!(ledger.begin_block_return("lab", four(4), "s-4"));
+    assert!(!is_usable(&ledger, 4));
+    ledger.apply(&slice(4, json!({"metadata": {"resourceVersion": "6"}})));
+    assert_eq!(propose(&mut ledger, "a"), None);
+    ledger.cancel_block_return("lab", four(4), "another");
+    assert!(!is_usable(&ledger, 4));
+    ledger.cancel_block_return("lab", four(4), "s-4");
+    assert!(is_usable(&ledger, 4));
+    assert!(ledger.begin_block_return("lab", four(4), "s-4"));
+    ledger.remove_block_of("lab", four(4), "another");
+    assert_eq!(ledger.network_blocks("lab").unwrap().blocks.len(), 1);
+    ledger.remove_block_of("lab", four(4), "s-4");
+    assert_eq!(ledger.network_blocks("lab").unwrap().blocks, []);
+    ledger.apply(&slice(
+        4,
+        json!({"metadata": {"uid": "new", "resourceVersion": "9"}}),
+    ));
+    assert!(is_usable(&ledger, 4), "another slice is not being returned");
+    ledger.forget_block("lab", four(4));
+    assert!(!is_usable(&ledger, 4));
+}
+
+/// A claim reserves an address, and reads then that its block is being returned. It waits, and no
+/// address becomes free when the block is kept.
+#[test]
+fn claim_with_a_reservation_is_reconciled_when_its_block_is_kept() {
+    let mut ledger = restricted();
+    ledger.apply(&slice(4, json!({})));
+    assert_eq!(propose(&mut ledger, "a"), Some(4));
+    let marked = json!({"metadata": {"resourceVersion": "6"}, "spec": {"emptySince": "2026-01-01T00:00:00Z"}});
+    ledger.apply(&slice(4, marked));
+    let mut reserved = reservation(4, held_by("a"), None);
+    reserved.metadata.name = Some("n.lab.10.0.0.4".to_owned());
+    "n.lab".clone_into(&mut reserved.spec.scope);
+    ledger.insert_reservation(&reserved);
+    take(&mut ledger);
+    ledger.apply(&slice(4, json!({"metadata": {"resourceVersion": "7"}})));
+    assert_eq!(take(&mut ledger), [claim("a")]);
+    ledger.apply(&address("a", 4));
+    take(&mut ledger);
+    let marked = json!({"metadata": {"resourceVersion": "8"}, "spec": {"emptySince": "2026-01-01T00:00:00Z"}});
+    ledger.apply(&slice(4, marked));
+    ledger.apply(&slice(4, json!({"metadata": {"resourceVersion": "9"}})));
+    assert_eq!(take(&mut ledger), [], "it has its address");
+}
+
+#[test]
+fn block_is_used_as_long_as_an_address_is_not_free() {
+    let mut ledger = restricted();
+    ledger.apply(&slice(4, json!({})));
+    ledger.apply_pool(&pool(
+        json!({"metadata": {"name": "q", "uid": "q"}, "spec": {"addresses": ["10.0.0.8-10.0.0.12"]}}),
+    ));
+    assert_eq!(view(&ledger, 4), Some((false, true, 4)));
+    assert_eq!(
+        ledger.network("lab").blocks.unwrap(),
+        capi_ipam_api::BlockStatus {
+            held: 1,
+            spare: 1,
+            others: 0,
+            conflicts: 0,
+            excluded: Vec::new(),
+        }
+    );
+    // A proposal, an IPAddress, a reservation that excludes an address, one of another length.
+    assert_eq!(propose(&mut ledger, "a"), Some(4));
+    assert_eq!(view(&ledger, 4), Some((true, true, 3)));
+    assert_eq!(ledger.network("lab").blocks.unwrap().spare, 0);
+    ledger.drop_candidate(&in_lab(4));
+    assert_eq!(view(&ledger, 4), Some((false, true, 4)));
+    ledger.apply(&address("x", 13));
+    assert_eq!(view(&ledger, 12), Some((true, false, 0)));
+    ledger.delete(&address("x", 13));
+    assert_eq!(view(&ledger, 12), None, "it has neither slice nor address");
+    let reserved = |text: &str, name: &str, released: Value| -> IPReservation {
+        serde_json::from_value(json!({
+            "metadata": {"name": format!("n.lab.{}", text.replace('/', "-")), "uid": name},
+            "spec": {"scope": "n.lab", "address": text.split('/').next(), "releasedAt": released,
+                     "claimRef": if released.is_null() { Value::Null } else { held_by("r") },
+                     "poolRef": {"kind": "InClusterIPPool", "namespace": "n", "name": "p"}},
+        }))
+        .unwrap()
+    };
+    for (uid, released) in [("r1", Value::Null), ("r2", json!("2026-01-01T00:00:00Z"))] {
+        let found = reserved("10.0.0.5", uid, released);
+        ledger.insert_reservation(&found);
+        assert_eq!(view(&ledger, 4), Some((true, true, 3)));
+        assert!(!ledger.begin_block_return("lab", four(4), "s-4"));
+        ledger.remove_reservation(&found);
+        assert_eq!(view(&ledger, 4), Some((false, true, 4)));
+    }
+    // An object that is not valid takes the name of a reservation.
+    let invalid = Invalid {
+        error: "no date".to_owned(),
+        metadata: Box::new(reserved("10.0.0.9", "i", Value::Null).metadata),
+    };
+    Observe::<IPReservation>::apply_invalid(&mut ledger, &invalid);
+    assert_eq!(view(&ledger, 8), Some((true, false, 0)));
+    Observe::<IPReservation>::delete_invalid(&mut ledger, &invalid);
+    // The pool joins the network while its address is reserved in its own scope.
+    let in_pool: IPReservation = serde_json::from_value(json!({
+        "metadata": {"name": "p.n.q.10.0.0.9", "uid": "q9"},
+        "spec": {"scope": "p.n.q", "address": "10.0.0.9", "claimRef": held_by("q9"),
+                 "poolRef": {"kind": "InClusterIPPool", "namespace": "n", "name": "q"}},
+    }))
+    .unwrap();
+    ledger.insert_reservation(&in_pool);
+    assert_eq!(view(&ledger, 8), None);
+    ledger.apply_pool(&member("q", "10.0.0.8-10.0.0.12"));
+    assert_eq!(view(&ledger, 8), Some((true, false, 0)));
+    ledger.remove_reservation(&in_pool);
+    assert_eq!(view(&ledger, 8), None);
+}
+
+#[test]
+fn reservation_of_several_blocks_uses_those_with_a_slice() {
+    let mut ledger = restricted();
+    ledger.apply(&slice(4, json!({})));
+    let slot = Slot {
+        scope: Scope::Network("lab".into()),
+        block: Block::new([10, 0, 0, 0].into(), 29),
+    };
+    ledger.update(&slot, |usage| usage.is_name_taken = true);
+    assert_eq!(view(&ledger, 4).map(|(is_used, ..)| is_used), Some(true));
+    assert_eq!(view(&ledger, 0), None);
+    assert!(!ledger.begin_block_return("lab", four(4), "s-4"));
+    ledger.update(&slot, |usage| usage.is_name_taken = false);
+    assert_eq!(view(&ledger, 4), Some((false, true, 4)));
+}

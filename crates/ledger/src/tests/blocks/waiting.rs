@@ -1,0 +1,182 @@
+//! Claims that wait for a block, and what prevents that there is one.
+
+use super::*;
+
+#[test]
+fn claim_waits_for_a_block_of_the_network() {
+    let mut ledger = restricted();
+    let missing = |registry: Option<&str>| {
+        Outcome::NotNow(Reason::NeedsBlock(MissingBlock {
+            network: "lab".into(),
+            registry: registry.map(str::to_owned),
+            obstacle: None,
+        }))
+    };
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), 1),
+        missing(Some("site"))
+    );
+    let networks = ledger.take_effects().networks;
+    assert_eq!(networks, ["lab".into()], "a block may be needed");
+    let blocks = ledger.network_blocks("lab").unwrap();
+    assert!(blocks.members[0].waits && blocks.members[0].can_allocate);
+    let wanted: Vec<_> = blocks.members[0].blocks().collect();
+    assert_eq!(wanted, [four(0), four(4), four(8), four(12)]);
+    ledger.apply(&slice(0, json!({})));
+    assert_eq!(propose(&mut ledger, "a"), Some(1));
+    assert!(!ledger.network_blocks("lab").unwrap().members[0].waits);
+    ledger.apply_network(&lab(json!({})));
+    for name in ["b", "c"] {
+        assert!(propose(&mut ledger, name).is_some());
+    }
+    assert_eq!(ledger.propose(&key(), &claim("d"), 1), missing(None));
+    for first in [4, 8, 12] {
+        ledger.apply(&slice(first, json!({})));
+    }
+    for name in ["d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "o"] {
+        assert!(propose(&mut ledger, name).is_some());
+    }
+    assert_eq!(
+        ledger.propose(&key(), &claim("q"), 1),
+        Outcome::NO_ADDRESS,
+        "all blocks of the pool are usable"
+    );
+}
+
+#[test]
+fn claim_waits_for_the_block_of_the_address_that_it_requests() {
+    let mut ledger = restricted();
+    ledger.apply(&slice(0, json!({})));
+    let requests = |last: u8| ClaimAttributes {
+        requested: Some(block(last)),
+        ..ClaimAttributes::from(1)
+    };
+    let needs_block = Outcome::NotNow(Reason::Unavailable(Unavailable::NeedsBlock(MissingBlock {
+        network: "lab".into(),
+        registry: Some("site".to_owned()),
+        obstacle: None,
+    })));
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), requests(9)),
+        needs_block
+    );
+    let outside = Outcome::NotNow(Reason::Unavailable(Unavailable::NotInPool));
+    assert_eq!(ledger.propose(&key(), &claim("b"), requests(15)), outside);
+    let blocks = ledger.network_blocks("lab").unwrap();
+    assert_eq!(blocks.members[0].requested, [block(9)]);
+    assert!(
+        !blocks.members[0].waits,
+        "no claim waits for any other address"
+    );
+    take(&mut ledger);
+    ledger.apply(&slice(4, json!({})));
+    assert!(
+        !take(&mut ledger).contains(&claim("a"))
+            || ledger.propose(&key(), &claim("a"), requests(9)) == needs_block,
+        "it is another block"
+    );
+    ledger.apply(&slice(8, json!({})));
+    assert!(take(&mut ledger).contains(&claim("a")));
+    assert_eq!(
+        ledger.propose(&key(), &claim("a"), requests(9)),
+        Outcome::Offer(in_lab(9))
+    );
+    assert_eq!(
+        ledger.network_blocks("lab").unwrap().members[0].requested,
+        []
+    );
+}
+
+#[test]
+fn claims_that_wait_for_a_block_are_counted() {
+    let mut ledger = restricted();
+    ledger.apply(&slice(0, json!({})));
+    let waiting = |ledger: &Ledger| {
+        let networks = ledger.waiting_for_blocks();
+        assert_eq!((networks.len(), &*networks[0].network), (1, "lab"));
+        (networks[0].claims, networks[0].obstacle.clone())
+    };
+    assert_eq!(waiting(&ledger), (0, None));
+    let requests = ClaimAttributes {
+        requested: Some(block(9)),
+        ..ClaimAttributes::from(1)
+    };
+    ledger.propose(&key(), &claim("r"), requests);
+    assert_eq!(waiting(&ledger), (1, None), "others would get an address");
+    for name in ["a", "b", "c", "d", "e"] {
+        propose(&mut ledger, name);
+    }
+    ledger.set_block_supply(
+        "lab",
+        &crate::BlockSupply {
+            obstacle: Some(crate::BlockObstacle::AllTaken),
+            ..crate::BlockSupply::default()
+        },
+    );
+    let obstacle = Some(crate::BlockObstacle::AllTaken);
+    assert_eq!(waiting(&ledger), (3, obstacle), "r, d and e");
+    ledger.apply(&slice(8, json!({})));
+    assert_eq!(waiting(&ledger).0, 0);
+}
+
+#[test]
+fn pool_with_slices_needs_a_block_when_no_slice_is_free() {
+    let mut ledger = restricted();
+    ledger.apply_pool(&pool(json!({
+        "spec": {"addresses": ["10.0.0.1-10.0.0.14"], "network": "lab",
+                 "slices": {"size": 2, "per": "Label", "label": "rack"}},
+    })));
+    let of_rack = ClaimAttributes {
+        slice_owner: Some(Arc::new(capi_ipam_api::SliceOwner {
+            kind: capi_ipam_api::SliceOwnerKind::Label,
+            namespace: None,
+            name: "a".to_owned(),
+        })),
+        ..ClaimAttributes::from(1)
+    };
+    let outcome = ledger.propose(&key(), &claim("a"), of_rack.clone());
+    assert!(
+        matches!(outcome, Outcome::NotNow(Reason::SliceUnavailable(_))),
+        "{outcome:?}"
+    );
+    assert!(ledger.network_blocks("lab").unwrap().members[0].waits);
+    take(&mut ledger);
+    ledger.apply(&slice(4, json!({})));
+    assert!(take(&mut ledger).contains(&claim("a")));
+    let outcome = ledger.propose(&key(), &claim("a"), of_rack);
+    let first = Block::new([10, 0, 0, 4].into(), 31);
+    assert_eq!(outcome, Outcome::First(Preparation::AssignSlice(first)));
+}
+
+#[test]
+fn waiting_claims_learn_why_there_is_no_block() {
+    let mut ledger = restricted();
+    assert_eq!(propose(&mut ledger, "a"), None);
+    assert_eq!(ledger.take_rechecks(9), (Vec::new(), false));
+    // A block has a free address, which another claim gets.
+    ledger.apply(&slice(4, json!({})));
+    assert_eq!(propose(&mut ledger, "b"), Some(4));
+    ledger.take_rechecks(9);
+    ledger.set_block_supply("lab", &supply(Some(BlockObstacle::AllTaken)));
+    let (rechecked, _) = ledger.take_rechecks(9);
+    assert_eq!(rechecked, [claim("a")]);
+}
+
+#[test]
+fn missing_and_unreachable_registries_are_obstacles() {
+    let mut ledger = ledger();
+    ledger.apply_network(&sharing(json!({})));
+    ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.14"));
+    take(&mut ledger);
+    let obstacle = |ledger: &mut Ledger| match ledger.propose(&key(), &claim("a"), 1) {
+        Outcome::NotNow(Reason::NeedsBlock(missing)) => missing.obstacle,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(obstacle(&mut ledger), Some(BlockObstacle::NoRegistry));
+    ledger.set_management_cluster("site", "west");
+    assert_eq!(obstacle(&mut ledger), None);
+    ledger.set_registry_obstacle("other", &BlockObstacle::Unreachable);
+    assert_eq!(obstacle(&mut ledger), None);
+    ledger.set_registry_obstacle("site", &BlockObstacle::Unreachable);
+    assert_eq!(obstacle(&mut ledger), Some(BlockObstacle::Unreachable));
+}

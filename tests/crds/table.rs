@@ -1,0 +1,75 @@
+//! Objects that an API server has to accept or to reject.
+
+use serde_json::Value;
+
+use super::{ControlPlane, object};
+
+pub(super) const ADDRESSES: &str = "InClusterIPPool";
+pub(super) const GLOBAL_ADDRESSES: &str = "GlobalInClusterIPPool";
+pub(super) const PREFIXES: &str = "InClusterPrefixPool";
+pub(super) const GLOBAL_PREFIXES: &str = "GlobalInClusterPrefixPool";
+
+/// Collects unexpected results, so that all of them are reported at once.
+pub(super) struct Table<'a> {
+    plane: &'a ControlPlane,
+    wrong: Vec<String>,
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn new(plane: &'a ControlPlane) -> Self {
+        Self {
+            plane,
+            wrong: Vec::new(),
+        }
+    }
+
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the lines of a table are more readable without ampersands"
+    )]
+    pub(super) fn accepts(&mut self, kind: &str, spec: Value) {
+        self.accepts_object(&object(kind, "case", &spec));
+    }
+
+    /// `field` and `text` are parts of the error about one field.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the lines of a table are more readable without ampersands"
+    )]
+    pub(super) fn rejects(&mut self, kind: &str, spec: Value, field: &str, text: &str) {
+        self.rejects_object(&object(kind, "case", &spec), field, text);
+    }
+
+    pub(super) fn accepts_object(&mut self, object: &Value) {
+        if let Err(output) = make(self.plane, object) {
+            self.wrong.push(format!("{object} is refused: {output}"));
+        }
+    }
+
+    pub(super) fn rejects_object(&mut self, object: &Value, field: &str, text: &str) {
+        match make(self.plane, object) {
+            Ok(()) => self.wrong.push(format!("{object} is accepted")),
+            Err(output) => {
+                let reported = output
+                    .lines()
+                    .any(|line| line.contains(&format!("{field}: ")) && line.contains(text));
+                // The error for a rule that could not be evaluated.
+                let failed = ["evaluating rule", "cost", "no such"]
+                    .iter()
+                    .any(|text| output.contains(text));
+                if !reported || failed {
+                    self.wrong
+                        .push(format!("{object}: {field}: {text} is not in: {output}"));
+                }
+            }
+        }
+    }
+
+    pub(super) fn done(self) {
+        assert!(self.wrong.is_empty(), "{}", self.wrong.join("\n"));
+    }
+}
+
+pub(super) fn make(plane: &ControlPlane, object: &Value) -> Result<(), String> {
+    plane.dry_create(object)
+}
