@@ -11,7 +11,7 @@ use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
 use support::wait::eventually;
 
-use crate::site::{FLAGS, Hub, ManagementCluster, NETWORK, Site, names};
+use crate::site::{FLAGS, Hub, ManagementCluster, NETWORK, REGISTRY, Site, names};
 
 /// Both stop taking blocks, and say why. Both go on when only one of them has the identity.
 #[tokio::test]
@@ -42,6 +42,42 @@ async fn two_clusters_with_one_id_take_no_block() {
         cluster.wait_for_registry("True", "RegistryReady").await;
     }
     assert_eq!(west.consumer.wait_for_address("more").await, "10.0.1.4");
+}
+
+/// A copy of a management cluster gets another identity as the documentation says. Its blocks stay
+/// those of the original.
+#[tokio::test]
+async fn copy_with_another_identity_takes_no_block_of_the_original() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 0});
+    let site = Site::start(Hub::nats(), blocks).await;
+    let copy = &site.east;
+    copy.create_pool("p", "10.0.1.0-10.0.1.15").await;
+
+    // It takes a block with the identity of the original, whose manager does not run.
+    site.west.kill();
+    replace_registry(copy, site.hub.registry("west")).await;
+    copy.wait_for_registry("True", "RegistryReady").await;
+    let of_original = copy.bind("p", &names("o", 3)).await;
+    site.wait_for_holder("10.0.1.0/30", Some("west")).await;
+
+    let annotation = "ipam.cluster.x-k8s.io/skip-validate-delete-webhook=";
+    let kubectl = |arguments: &[&str]| copy.control_plane.kubectl(arguments);
+    kubectl(&["annotate", "ipregistries", REGISTRY, annotation]);
+    kubectl(&["delete", "ipregistries", REGISTRY]);
+    let created = create(&copy.registries(), &object(site.hub.registry("east"))).await;
+    created.expect("the registry is valid");
+    let text = copy.wait_for_conflict("True").await;
+    assert!(text.contains("west"), "{text}");
+
+    // The last address of the block is not allocated.
+    let more = copy.bind("p", &names("n", 1)).await;
+    assert_eq!(more["n-0"], "10.0.1.4");
+    for name in of_original.keys() {
+        copy.consumer.release(name).await;
+    }
+    copy.wait_for_conflict("False").await;
+    copy.wait_for_blocks(&["10.0.1.4/30"]).await;
+    site.wait_for_holder("10.0.1.0/30", Some("west")).await;
 }
 
 /// The identity of an IPRegistry is immutable: another one takes its place.

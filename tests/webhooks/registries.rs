@@ -1,5 +1,6 @@
 //! A registry in use is not deleted, and mistakes with shared blocks are warned about.
 
+use capi_ipam_api::names;
 use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, JSON, MERGE, Response};
@@ -110,6 +111,24 @@ async fn registry_in_use_cannot_be_deleted() {
         site.delete_registry().await.is_ok().then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn registry_in_use_is_deleted_with_the_skip_annotation() {
+    let site = Site::new().await;
+    site.create_registry().await;
+    site.create_network().await.into_object();
+    eventually("the deletion is denied", || async {
+        let path = format!("{}?dryRun=All", path("ipregistries", &site.registry));
+        let denied = site.client.call("DELETE", &path, JSON, &Value::Null).await;
+        (!denied.is_ok()).then_some(())
+    })
+    .await;
+    let annotation = json!({"metadata": {"annotations": {names::SKIP_VALIDATE_DELETE: ""}}});
+    let path = path("ipregistries", &site.registry);
+    let annotated = site.client.call("PATCH", &path, MERGE, &annotation).await;
+    annotated.into_object();
+    site.delete_registry().await.into_object();
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam_api::{advice, conditions};
+use capi_ipam_api::{advice, conditions, names};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::conditions::Condition;
 use capi_ipam_registry::{Key, Record, RecordCache, cidr};
@@ -30,11 +30,12 @@ pub(super) fn not_ready(snapshot: &Snapshot) -> Examination {
 fn of_registry(row: &RegistryRow, ready: &Condition) -> Finding {
     let edit = format!("kubectl edit ipregistries {}", row.name);
     let repair = match ready.reason.as_deref() {
-        Some(conditions::CLUSTER_ID_IN_USE) => {
-            "set a different spec.clusterID in each management cluster: delete the IPRegistry in the copy, and create it \
-             again with another spec.clusterID"
-                .to_owned()
-        }
+        Some(conditions::CLUSTER_ID_IN_USE) => format!(
+            "set a different spec.clusterID in the copy: run kubectl annotate ipregistries {name} {annotation}= and \
+             kubectl delete ipregistries {name} there, and create it again with another spec.clusterID",
+            name = row.name,
+            annotation = names::SKIP_VALIDATE_DELETE,
+        ),
         Some(conditions::REGISTRY_UNREACHABLE) => {
             "repair the registry, or the connection of the manager to it; addresses of held blocks are allocated meanwhile"
                 .to_owned()
