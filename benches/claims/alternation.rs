@@ -97,29 +97,27 @@ impl Rounds {
     /// Rates with the change and ratios to those without it.
     pub(crate) fn figures(&self, name: &str) -> Vec<Figure> {
         let bound = median(self.with.iter().map(|round| round.bind.per_second));
-        let processor = median(
-            self.with
-                .iter()
-                .map(|round| round.bind.processor_ms() + round.release.processor_ms()),
-        );
-        vec![
+        let processor = median(self.with.iter().map(Round::processor_ms));
+        let ratios: [(&str, fn(&Round) -> f64); 5] = [
+            ("bind", Round::bind_seconds),
+            ("bind, p99", |round| round.bind.p99_ms),
+            ("release", |round| round.release.seconds),
+            ("release, p99", |round| round.release.p99_ms),
+            ("processor of the manager per claim", Round::processor_ms),
+        ];
+        let mut figures = vec![
             Figure::new(format!("{name}: bound"), bound, "per s"),
-            Figure::new(
-                format!("{name}: bind, ratio to the default"),
-                self.ratio(Round::bind_seconds),
-                "",
-            ),
-            Figure::new(
-                format!("{name}: release, ratio to the default"),
-                self.ratio(|round| round.release.seconds),
-                "",
-            ),
             Figure::new(
                 format!("{name}: processor of the manager per claim"),
                 processor,
                 "ms",
             ),
-        ]
+        ];
+        for (what, of) in ratios {
+            let what = format!("{name}: {what}, ratio to the default");
+            figures.push(Figure::new(what, self.ratio(of), ""));
+        }
+        figures
     }
 
     /// The seconds of each round.
@@ -135,6 +133,11 @@ impl Rounds {
 }
 
 impl Round {
+    /// Processor time of the manager per claim that is bound and released, in milliseconds.
+    fn processor_ms(&self) -> f64 {
+        self.bind.processor_ms() + self.release.processor_ms()
+    }
+
     pub(crate) fn bind_seconds(&self) -> f64 {
         self.bind.seconds
     }
