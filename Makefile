@@ -34,9 +34,9 @@ demo: rust ## Run a demo against a temporary API server; with ARGS=--stay it kee
 	@target/debug/demo $(ARGS)
 
 .PHONY: demo-clusters
-demo-clusters: rust ## Run a demo of two management clusters that share a range through a registry in NATS
+demo-clusters: rust ## Run a demo of two management clusters that share a range; with ARGS=--stay it keeps running
 	@CARGO='$(CARGO)' hack/demo/build.sh nats
-	@target/debug/demo-clusters
+	@target/debug/demo-clusters $(ARGS)
 
 .PHONY: install-tools
 install-tools: rust ## Install kubectl-ipam, the plugin of kubectl, with cargo, and its tab completion

@@ -1,5 +1,6 @@
 //! `make demo-clusters`: two management clusters share one range of addresses through a registry in
-//! NATS. The registry is stopped, and starts again.
+//! NATS. The registry is stopped, and starts again. In a terminal all programs then keep running
+//! until Enter is pressed, with `--stay` until Ctrl-C.
 
 #![allow(clippy::expect_used, reason = "a failure ends the demo with a message")]
 
@@ -7,6 +8,7 @@ use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 use demo_steps::output::{print, print_command, print_indented, say};
+use demo_steps::stay::{Stay, print_environment};
 use demo_steps::{done, show, show_plugin};
 use serde_json::Value;
 use support::control_plane::{ControlPlane, Options};
@@ -113,9 +115,29 @@ fn run() -> io::Result<()> {
     west.show_addresses()?;
     show_plugin(&west.control_plane, &["registry"])?;
 
+    let stay = Stay::of_process();
+    show_how_to_try(&west, &east, stay)?;
+    stay.wait();
+
     west.manager.stop();
     east.manager.stop();
     say("Done. All programs have been stopped.")
+}
+
+/// Prints what to try with the running programs.
+fn show_how_to_try(west: &Cluster, east: &Cluster, stay: Stay) -> io::Result<()> {
+    if stay == Stay::No {
+        return Ok(());
+    }
+    stay.announce()?;
+    print_environment(&west.control_plane)?;
+    print("  kubectl ipam registry")?;
+    print("  kubectl ipam registry check site")?;
+    print("  kubectl ipam web")?;
+    print("  kubectl delete ipaddressclaims --all --namespace demo")?;
+    say("The other management cluster:")?;
+    let kubeconfig = east.control_plane.kubeconfig().display();
+    print(&format!("  export KUBECONFIG={kubeconfig}"))
 }
 
 /// Creates the bucket of the registry.

@@ -7,6 +7,7 @@
 )]
 
 pub mod output;
+pub mod stay;
 
 use std::io;
 use std::process::Command;

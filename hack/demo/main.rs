@@ -5,7 +5,7 @@
 
 #![allow(clippy::expect_used, reason = "a failure ends the demo with a message")]
 
-use std::io::{self, ErrorKind, IsTerminal};
+use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 use support::control_plane::{ControlPlane, Options};
@@ -14,6 +14,7 @@ use support::process::Supervised;
 use support::webhooks::Webhooks;
 
 use demo_steps::output::{print, print_command, print_indented, say};
+use demo_steps::stay::{Stay, print_environment};
 use demo_steps::{done, show, show_plugin};
 
 const POOL: &str = "\
@@ -183,19 +184,10 @@ fn run() -> io::Result<()> {
     show_network(&control_plane)?;
     show_slices(&control_plane)?;
 
-    // In a script nobody would press a key.
-    let stays = std::env::args().any(|argument| argument == "--stay");
-    if stays || io::stdin().is_terminal() {
-        let page = show_how_to_try(&control_plane, stays)?;
-        if stays {
-            loop {
-                std::thread::park();
-            }
-        }
-        let mut line = String::new();
-        io::stdin()
-            .read_line(&mut line)
-            .expect("the terminal can be read");
+    let stay = Stay::of_process();
+    if stay != Stay::No {
+        let page = show_how_to_try(&control_plane, stay)?;
+        stay.wait();
         drop(page);
     }
     manager.stop();
@@ -276,8 +268,7 @@ fn claim(number: u32) -> String {
 }
 
 /// Starts the page of `kubectl ipam`, and prints what to try with the running programs.
-fn show_how_to_try(control_plane: &ControlPlane, stays: bool) -> io::Result<Supervised> {
-    let (kubectl, plugin) = (control_plane.kubectl_program(), built("kubectl-ipam"));
+fn show_how_to_try(control_plane: &ControlPlane, stay: Stay) -> io::Result<Supervised> {
     say("`kubectl ipam web` serves a page with the pool. Open it in a browser:")?;
     print("$ kubectl ipam web")?;
     let kubeconfig = control_plane.kubeconfig().display().to_string();
@@ -285,22 +276,15 @@ fn show_how_to_try(control_plane: &ControlPlane, stays: bool) -> io::Result<Supe
         ["--kubeconfig", &kubeconfig, "web"],
         control_plane.folder().join("page.log"),
     );
-    let page = Supervised::spawn(&plugin, &arguments, &[], &log);
+    let page = Supervised::spawn(&built("kubectl-ipam"), &arguments, &[], &log);
     let deadline = Instant::now() + Duration::from_secs(10);
     while !page.output().contains("Ctrl-C") && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(50));
     }
     print_indented(&page.output())?;
 
-    let end = if stays { "Ctrl-C" } else { "you press Enter" };
-    say(&format!(
-        "The programs keep running until {end}. Try, in another terminal:"
-    ))?;
-    let folders = [kubectl, plugin]
-        .map(|program| program.parent().map(|folder| folder.display().to_string()));
-    print(&format!("  export KUBECONFIG={kubeconfig}"))?;
-    let folders: Vec<String> = folders.into_iter().flatten().collect();
-    print(&format!("  export PATH={}:$PATH", folders.join(":")))?;
+    stay.announce()?;
+    print_environment(control_plane)?;
     print("  kubectl ipam show rack-1 --namespace demo")?;
     print("  kubectl ipam who 10.0.0.10")?;
     print("  kubectl delete ipaddressclaim machine-0 --namespace demo")?;
