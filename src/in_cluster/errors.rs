@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use capi_ipam_api::advice::{ANOTHER_POOL, LIMIT, NO_FREE_SLICE};
-use capi_ipam_api::{PoolKey, conditions};
+use capi_ipam_api::{PoolKey, advice, conditions};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_ledger::{BlockObstacle, LimitReached, MissingBlock, SliceRefusal};
 use capi_ipam_provider::prelude::HandlerError;
@@ -68,7 +68,8 @@ pub(super) fn describe_missing_block(missing: &MissingBlock) -> String {
     match &missing.obstacle {
         None => wait,
         Some(BlockObstacle::NoRegistry) => {
-            format!("{wait}, which does not exist; create the IPRegistry {registry}")
+            let advice = advice::missing_registry(registry);
+            format!("{wait}, which does not exist; {advice}")
         }
         Some(BlockObstacle::Unreachable) => {
             format!("{wait}, which cannot be reached; see kubectl describe ipregistries {registry}")

@@ -70,6 +70,7 @@ pub(super) fn start(
         expectations: Expectations::default(),
         written: Mutex::default(),
         gates: gates.of_ledger(),
+        registries_listed: gates.registries.clone(),
     };
     let reconciler = Arc::new(Finalized::new(reconciler, names::PROTECT_NETWORK));
     let task = controller.run(main, 1, manager.stop.clone(), reconciler);
@@ -84,6 +85,8 @@ struct NetworkReconciler {
     written: Mutex<ExpiringMap<Uid, Instant>>,
     /// The watches of what the status counts.
     gates: Vec<ReadinessGate>,
+    /// Before, it is not known which registries exist.
+    registries_listed: ReadinessGate,
 }
 
 impl Reconciler for NetworkReconciler {
@@ -197,7 +200,9 @@ impl NetworkReconciler {
             .context
             .ledger
             .read(|ledger| ledger.block_supply(&name));
-        let ready = ready(network, &view, lengths, supply.obstacle.as_ref());
+        let missing_registry = self.missing_registry(network);
+        let obstacle = supply.obstacle.as_ref();
+        let ready = ready(network, &view, lengths, obstacle, missing_registry);
         let conflict = self.block_conflict(&name);
         self.write_status(network, status(network, &view, ready, conflict, lengths))
             .await?;
@@ -206,6 +211,20 @@ impl NetworkReconciler {
         } else {
             Action::AwaitChange
         })
+    }
+
+    /// The name of the registry of a network if that does not exist. While this is not known, it is
+    /// what the status says.
+    fn missing_registry<'a>(&self, network: &'a IPNetwork) -> Option<&'a str> {
+        let registry = &network.spec.blocks.as_ref()?.registry;
+        let is_missing = if self.registries_listed.is_ready() {
+            let ledger = &self.context.ledger;
+            ledger.read(|ledger| ledger.lacks_registry(registry))
+        } else {
+            let ready = conditions::find(&network.status.as_ref()?.conditions, conditions::READY)?;
+            ready.reason.as_deref() == Some(conditions::REGISTRY_NOT_FOUND)
+        };
+        is_missing.then_some(registry)
     }
 
     async fn write_status(
@@ -429,6 +448,7 @@ fn ready(
     view: &NetworkView,
     lengths: BlockLengths,
     obstacle: Option<&BlockObstacle>,
+    missing_registry: Option<&str>,
 ) -> Condition {
     if network.metadata.deletion_timestamp.is_some() {
         let message = format!(
@@ -438,7 +458,7 @@ fn ready(
         return Condition::new(conditions::READY, false, conditions::DELETING, message);
     }
     match (network.spec.rules(), length_problem(network, lengths)) {
-        (Ok(_), None) => blocks::ready(obstacle),
+        (Ok(_), None) => blocks::ready(obstacle, missing_registry),
         (Ok(_), Some(problem)) => {
             Condition::new(conditions::READY, false, conditions::INVALID_SPEC, problem)
         }

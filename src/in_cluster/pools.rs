@@ -372,6 +372,7 @@ impl PoolReconciler {
             counts: ledger.read(|ledger| ledger.counts(key)),
             cooldown_end: ledger.read(|ledger| ledger.cooldown_end(key)),
             finalizer_error,
+            missing_block: ledger.read(|ledger| ledger.missing_block(key)),
             overlapping,
             shared,
             has_one_length,

@@ -2,10 +2,45 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use capi_ipam_api::{IPNetwork, conditions};
 use serde_json::json;
+use support::consumer::{create, object};
 use support::wait::eventually;
 
-use crate::site::{Hub, NETWORK, Site, names};
+use crate::site::{Hub, NETWORK, REGISTRY, Site, names};
+
+/// A network without its registry says so, also after a restart. Nothing is released.
+#[tokio::test]
+async fn network_without_its_registry_is_not_ready() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0});
+    let site = Site::start(Hub::nats(), blocks).await;
+    let west = &site.west;
+    west.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    west.bind("p", &names("a", 3)).await;
+
+    let registries = west.registries();
+    west.consumer.delete_object(&registries, REGISTRY).await;
+    let text = "create the IPRegistry site";
+    west.wait_for_network_message(NETWORK, "RegistryNotFound", text)
+        .await;
+    west.wait_for_event(NETWORK, "Warning", "RegistryNotFound", text)
+        .await;
+    let before = west.network().await;
+    west.restart();
+    west.bind("p", &names("b", 1)).await;
+    let after = west.network().await;
+    let ready = |network: &IPNetwork| {
+        let conditions = network.status.clone().unwrap_or_default().conditions;
+        conditions::find(&conditions, "Ready").cloned()
+    };
+    assert_eq!(ready(&before), ready(&after));
+
+    let created = create(&registries, &object(site.hub.registry("west"))).await;
+    created.expect("the registry is valid");
+    west.wait_for_network_message(NETWORK, "NetworkReady", "")
+        .await;
+    west.wait_for_blocks(&["10.0.1.0/30"]).await;
+}
 
 #[tokio::test]
 async fn gateway_of_another_cluster_is_not_allocated() {

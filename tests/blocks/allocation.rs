@@ -69,10 +69,17 @@ async fn limit_and_exhaustion_are_reported() {
         .wait_for_message("more", "WaitingForBlock", "spec.blocks.most")
         .await;
     assert!(text.contains("network backbone"), "{text}");
+    let pools = east.consumer.pools();
+    let exhausted = |status, reason| {
+        let consumer = &east.consumer;
+        consumer.wait_for_condition(&pools, "p", "Exhausted", status, reason)
+    };
+    exhausted("False", "BlockNeeded").await;
     east.consumer.create_claim("none", "p").await;
     east.consumer
         .wait_for_message("none", "WaitingForBlock", "other management clusters")
         .await;
+    exhausted("True", "WaitingForBlock").await;
 
     // A higher limit serves the claim.
     let networks = west.consumer.networks();

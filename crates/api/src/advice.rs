@@ -131,6 +131,11 @@ pub fn describe_counts(counts: &AddressCounts, cooldown_end: Option<&str>) -> St
     text
 }
 
+/// About a network, or a claim for an address of it, whose registry does not exist.
+pub fn missing_registry(registry: &str) -> String {
+    format!("create the IPRegistry {registry}")
+}
+
 /// About a pool without a free address: what can make one of them free.
 pub fn exhausted(counts: &AddressCounts) -> String {
     let mut choices = vec!["add addresses"];

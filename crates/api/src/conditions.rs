@@ -95,6 +95,13 @@ pub const WAITING_FOR_BLOCK: &str = "WaitingForBlock";
 /// Reason of a registry that cannot be reached, and of a claim and a network that wait for it.
 pub const REGISTRY_UNREACHABLE: &str = "RegistryUnreachable";
 
+/// Reason of a pool that is not exhausted: it has no free address, and gets another block for the
+/// next claim.
+pub const BLOCK_NEEDED: &str = "BlockNeeded";
+
+/// Reason of a network that shares blocks through a registry that does not exist.
+pub const REGISTRY_NOT_FOUND: &str = "RegistryNotFound";
+
 /// Reason of a network whose blocks have another size in another management cluster.
 pub const BLOCK_SIZE_DIFFERS: &str = "BlockSizeDiffers";
 

@@ -193,7 +193,12 @@ impl PoolRow {
             .find(|condition| condition.type_ == type_)
     }
 
-    /// Whether the pool has no free address. From the counts if no provider has reported it: the Go
+    /// Why the pool is exhausted, or is not; `None` if no provider has reported it.
+    pub(crate) fn exhausted_reason(&self) -> Option<&str> {
+        self.condition(conditions::EXHAUSTED)?.reason.as_deref()
+    }
+
+    /// Whether the pool has no free address, and gets no further block of its network. From the counts if no provider has reported it: the Go
     /// provider writes no conditions.
     pub(crate) fn is_exhausted(&self) -> bool {
         match self.condition(conditions::EXHAUSTED) {

@@ -22,7 +22,9 @@ pub(crate) use self::registries::{block_holders, record_change_lines};
 pub(crate) use self::style::Style;
 pub(crate) use self::words::age;
 use self::words::{dry_run_text, full};
-use crate::model::{Holder, PoolMatch, Report, ReservationAction, ReservationChange};
+use crate::model::{
+    BlockHolder, BlockHolderState, Holder, PoolMatch, Report, ReservationAction, ReservationChange,
+};
 
 /// The text of `-o table` and `-o wide`.
 pub(crate) fn text(report: &Report, style: Style) -> String {
@@ -37,8 +39,8 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
             blocks,
         } => {
             let holders = match holders.as_deref() {
-                None => no_holder(address, false),
-                Some([]) => no_holder(address, true),
+                None => no_holder(address, false, blocks),
+                Some([]) => no_holder(address, true, blocks),
                 Some(holders) => holder_texts(holders, style),
             };
             let blocks = block_holders(blocks);
@@ -88,15 +90,30 @@ pub(crate) fn memberships(pools: Option<&[PoolMatch]>) -> String {
     }
 }
 
-/// The text for an address without a holder. Without all IPAddresses and reservations, it is
-/// unknown.
-pub(crate) fn no_holder(address: &str, is_known: bool) -> String {
+/// The text for an address without a holder in this management cluster. Without all IPAddresses and
+/// reservations, it is unknown. `blocks` are those that contain the address: another management
+/// cluster can have it in use.
+pub(crate) fn no_holder(address: &str, is_known: bool, blocks: &[BlockHolder]) -> String {
     let address = clean(address);
-    if is_known {
-        format!("\nNothing holds {address}.\n")
-    } else {
-        format!("\nIt is unknown who holds {address}.\n")
+    if !is_known {
+        return format!("\nIt is unknown who holds {address}.\n");
     }
+    for block in blocks {
+        if let (BlockHolderState::Other, Some(cluster)) = (block.state, &block.cluster) {
+            let cluster = clean(cluster);
+            return format!(
+                "\nNothing in this management cluster holds {address}. Management cluster {cluster} can have it in use: \
+                 run the same command there.\n"
+            );
+        }
+    }
+    let is_unknown = |block: &BlockHolder| block.state == BlockHolderState::Unknown;
+    if blocks.iter().any(is_unknown) {
+        return format!(
+            "\nNothing in this management cluster holds {address}. It is unknown whether another one has it in use.\n"
+        );
+    }
+    format!("\nNothing holds {address}.\n")
 }
 
 /// The missing permissions, as the last lines of a text.

@@ -12,6 +12,7 @@ use kube::ResourceExt;
 
 use super::Ledger;
 use super::networks::{Change, NetworkInfo};
+use super::registry_names::RegistryNames;
 use super::start::PoolInput;
 use super::usage::AddressOwner;
 
@@ -204,23 +205,23 @@ impl Observe<IPRegistry> for Ledger {
     }
 
     fn init_done(&mut self) {
-        self.registries.end_list();
+        self.change_registries(RegistryNames::end_list);
     }
 
     fn apply(&mut self, registry: &IPRegistry) {
-        self.registries.insert(&registry.metadata);
+        self.change_registries(|names| names.insert(&registry.metadata));
     }
 
     fn delete(&mut self, registry: &IPRegistry) {
-        self.registries.remove(&registry.metadata);
+        self.change_registries(|names| names.remove(&registry.metadata));
     }
 
     fn apply_invalid(&mut self, object: &Invalid) {
-        self.registries.insert(&object.metadata);
+        self.change_registries(|names| names.insert(&object.metadata));
     }
 
     fn delete_invalid(&mut self, object: &Invalid) {
-        self.registries.remove(&object.metadata);
+        self.change_registries(|names| names.remove(&object.metadata));
     }
 }
 

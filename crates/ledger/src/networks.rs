@@ -19,6 +19,7 @@ use kube::core::SelectorExt;
 use super::block_supply::{BlockObstacle, BlockSupply};
 use super::blocks::{Affected, BlockInfo, BlockUse, Blocks, ManagementClusters};
 use super::exclusions::{AppliedExclusions, Exclusions, ForeignExclusions};
+use super::missing_block::MissingBlock;
 use super::scope_rule::{self, Facts, NetworkForPool, NetworkState, Record, StatusRecord};
 use super::{NetworkCounts, PoolInfo, PoolKey};
 
@@ -560,6 +561,15 @@ impl Networks {
             None
         } else {
             Some(blocks)
+        }
+    }
+
+    /// What a pool of a network lacks that needs another shared block.
+    pub(super) fn missing_block(&self, network: &Arc<str>, blocks: &Blocks) -> MissingBlock {
+        MissingBlock {
+            network: Arc::clone(network),
+            registry: blocks.rules().map(|rules| rules.registry.clone()),
+            obstacle: self.block_obstacle(blocks),
         }
     }
 

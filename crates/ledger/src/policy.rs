@@ -164,11 +164,7 @@ impl Ledger {
         };
         // Another block may be needed now.
         self.effects.networks.push(network.clone());
-        let missing = MissingBlock {
-            network: network.clone(),
-            registry: blocks.rules().map(|rules| rules.registry.clone()),
-            obstacle: self.networks.block_obstacle(blocks),
-        };
+        let missing = self.networks.missing_block(network, blocks);
         let is_unused_in_missing_block = |requested: Block| {
             let slot = Slot {
                 scope: Scope::Network(network.clone()),

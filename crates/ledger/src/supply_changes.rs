@@ -1,12 +1,15 @@
 //! What the registries have for networks, as the ledger records it: changes and queries.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use capi_ipam_api::Scope;
+use capi_ipam_api::{PoolKey, Scope};
 
 use super::Ledger;
 use super::block_supply::{BlockObstacle, BlockSupply, WaitingForBlock};
 use super::exclusions::ForeignExclusions;
+use super::missing_block::MissingBlock;
+use super::registry_names::RegistryNames;
 
 impl Ledger {
     /// The claims that wait for a block, of each network that shares blocks.
@@ -26,6 +29,19 @@ impl Ledger {
             });
         }
         waiting
+    }
+
+    /// The block that a pool needs for its next claim; `None` if it has free addresses, or if no
+    /// further block has addresses of it.
+    pub fn missing_block(&self, pool: &PoolKey) -> Option<MissingBlock> {
+        let entry = self.pools.get(pool)?;
+        let Some(Scope::Network(network)) = &entry.scope else {
+            return None;
+        };
+        let blocks = self.networks.blocks(network)?;
+        entry
+            .needs_block()
+            .then(|| self.networks.missing_block(network, blocks))
     }
 
     /// What this management cluster excludes from a network: the gateways of its pools, and
@@ -65,7 +81,7 @@ impl Ledger {
                 ledger.effects.networks.push(network.into());
             }
             if before.obstacle != supply.obstacle {
-                ledger.recheck_claims_without_block(network);
+                ledger.recheck_without_block(network);
             }
         });
     }
@@ -88,8 +104,34 @@ impl Ledger {
         }
     }
 
-    /// Enqueues the claims that wait for a block of a network.
-    fn recheck_claims_without_block(&mut self, network: &str) {
+    /// Changes which registries exist. The networks whose registry appears or disappears are
+    /// reconciled.
+    pub(super) fn change_registries(&mut self, how: impl FnOnce(&mut RegistryNames)) {
+        self.change(|ledger| {
+            let before = ledger.networks_without_registry();
+            how(&mut ledger.registries);
+            let after = ledger.networks_without_registry();
+            for network in before.symmetric_difference(&after) {
+                ledger.effects.networks.push(Arc::clone(network));
+            }
+        });
+    }
+
+    /// The networks that share blocks through a registry that does not exist.
+    fn networks_without_registry(&self) -> BTreeSet<Arc<str>> {
+        let mut found = BTreeSet::new();
+        for (network, blocks) in self.networks.with_blocks() {
+            if let Some(rules) = blocks.rules()
+                && self.registries.lacks(&rules.registry)
+            {
+                found.insert(Arc::clone(network));
+            }
+        }
+        found
+    }
+
+    /// Enqueues the claims that wait for a block of a network, and the pools that need one.
+    fn recheck_without_block(&mut self, network: &str) {
         let Some(scope) = self.scopes.get(&Scope::Network(network.into())) else {
             return;
         };
@@ -101,6 +143,7 @@ impl Ledger {
             {
                 let waiting = entry.wait_queue.pool_stopped();
                 self.claims_to_recheck.extend(waiting);
+                self.effects.pools.push(pool.clone());
             }
         }
     }

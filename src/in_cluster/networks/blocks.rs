@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use capi_ipam_api::IPNetwork;
 use capi_ipam_api::conditions::{self, Condition};
+use capi_ipam_api::{IPNetwork, advice};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_ledger::{BlockObstacle, NetworkBlocks};
 use capi_ipam_registry::cidr;
@@ -11,8 +11,21 @@ use capi_ipam_registry::cidr;
 /// The maximum number of conflicts that a message lists.
 const MAX_LISTED: usize = 5;
 
-/// The condition Ready of a network with a valid specification.
-pub(super) fn ready(obstacle: Option<&BlockObstacle>) -> Condition {
+/// The condition Ready of a network with a valid specification. `missing_registry` is the name of
+/// its registry if that does not exist.
+pub(super) fn ready(obstacle: Option<&BlockObstacle>, missing_registry: Option<&str>) -> Condition {
+    if let Some(registry) = missing_registry {
+        let message = format!(
+            "spec.blocks.registry: IPRegistry {registry} does not exist; no block is taken or returned; {}",
+            advice::missing_registry(registry)
+        );
+        return Condition::new(
+            conditions::READY,
+            false,
+            conditions::REGISTRY_NOT_FOUND,
+            message,
+        );
+    }
     let Some(BlockObstacle::SizeDiffers { size, cluster }) = obstacle else {
         return Condition::new(conditions::READY, true, conditions::NETWORK_READY, "");
     };

@@ -6,10 +6,11 @@ use capi_ipam_api::{
     names,
 };
 use capi_ipam_ip::Entry;
-use capi_ipam_ledger::{DrainingUse, MAX_OVERLAPS, PoolInfo};
+use capi_ipam_ledger::{DrainingUse, MAX_OVERLAPS, MissingBlock, PoolInfo};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::in_cluster::deletion_check::DeletionBlocker;
+use crate::in_cluster::errors::{block_reason, describe_missing_block};
 
 /// Whether a transition to this condition is reported by a warning event.
 pub(super) fn is_warning(condition: &Condition) -> bool {
@@ -38,6 +39,8 @@ pub(super) struct PoolSnapshot<'a> {
     pub(super) counts: AddressCounts,
     /// When the next cool-down ends, in seconds since the Unix epoch.
     pub(super) cooldown_end: Option<i64>,
+    /// The block of its network that the pool needs for its next claim.
+    pub(super) missing_block: Option<MissingBlock>,
     /// Why the API server rejects our finalizer.
     pub(super) finalizer_error: Option<&'a str>,
     pub(super) overlapping: Vec<PoolKey>,
@@ -119,6 +122,9 @@ impl PoolSnapshot<'_> {
     fn exhausted(&self) -> Condition {
         if self.info.usable.is_ok() && self.counts.free == 0 {
             let counts = describe_counts(self.counts, self.cooldown_end);
+            if let Some(missing) = &self.missing_block {
+                return exhausted_in_blocks(&counts, missing);
+            }
             let message = format!(
                 "no address is free ({counts}); {}",
                 advice::exhausted(&self.counts)
@@ -283,6 +289,27 @@ impl PoolSnapshot<'_> {
     }
 }
 
+/// The condition Exhausted of a pool without a free address in the blocks that this management
+/// cluster has of the network. It is exhausted if it gets no further block.
+fn exhausted_in_blocks(counts: &str, missing: &MissingBlock) -> Condition {
+    let in_blocks =
+        format!("no address is free in the blocks of this management cluster ({counts})");
+    if missing.registry.is_some() && missing.obstacle.is_none() {
+        let message = format!(
+            "{in_blocks}; another block of network {} is taken for the next claim",
+            missing.network
+        );
+        return Condition::new(
+            conditions::EXHAUSTED,
+            false,
+            conditions::BLOCK_NEEDED,
+            message,
+        );
+    }
+    let message = format!("{in_blocks}; {}", describe_missing_block(missing));
+    Condition::new(conditions::EXHAUSTED, true, block_reason(missing), message)
+}
+
 /// What a pool in deletion waits for, and what to do.
 fn deletion_message(pool: &PoolKey, blocker: &DeletionBlocker) -> String {
     match blocker {
@@ -375,6 +402,7 @@ mod tests {
             counts,
             cooldown_end: None,
             finalizer_error: None,
+            missing_block: None,
             overlapping,
             shared: None,
             has_one_length: true,
@@ -482,6 +510,29 @@ mod tests {
     }
 
     #[test]
+    fn pool_that_gets_another_block_is_not_exhausted() {
+        let missing = |obstacle| MissingBlock {
+            network: "lab".into(),
+            registry: Some("site".to_owned()),
+            obstacle,
+        };
+        let next = exhausted_in_blocks("3 in total, 3 in use", &missing(None));
+        assert_eq!(next.status, "False");
+        assert_eq!(next.reason.as_deref(), Some(conditions::BLOCK_NEEDED));
+        for (obstacle, reason) in [
+            (BlockObstacle::AllTaken, conditions::WAITING_FOR_BLOCK),
+            (BlockObstacle::Unreachable, conditions::REGISTRY_UNREACHABLE),
+        ] {
+            let none = exhausted_in_blocks("3 in total, 3 in use", &missing(Some(obstacle)));
+            assert_eq!(
+                (&*none.status, none.reason.as_deref()),
+                ("True", Some(reason))
+            );
+            assert!(is_warning(&none));
+        }
+    }
+
+    #[test]
     fn draining_parts_name_claims_of_their_own_namespace_only() {
         let condition = |pool: serde_json::Value, addresses: usize| {
             let pool = serde_json::from_value::<Pool>(pool).unwrap();
@@ -497,6 +548,7 @@ mod tests {
                 counts: AddressCounts::default(),
                 cooldown_end: None,
                 finalizer_error: None,
+                missing_block: None,
                 overlapping: Vec::new(),
                 shared: None,
                 has_one_length: true,

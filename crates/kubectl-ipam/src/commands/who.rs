@@ -82,7 +82,11 @@ async fn print(loader: &mut Loader<'_>, block: Block, style: Style) -> Result<Co
         .filter(|holder| !known.iter().any(|known| is_same(known, holder)));
     output::print(&render::holder_texts(others, style))?;
     if known.is_empty() && all.seen().is_empty() {
-        output::print(&render::no_holder(&block.to_string(), all.is_complete()))?;
+        output::print(&render::no_holder(
+            &block.to_string(),
+            all.is_complete(),
+            &blocks,
+        ))?;
     }
     output::print(&render::incomplete(&loader.sentences()))?;
     // The text has the missing permissions.

@@ -28,6 +28,9 @@ pub(crate) struct SearchResult {
     pub(crate) claims: Vec<ClaimLine>,
     /// The numbers of all that was found.
     pub(crate) totals: SearchTotals,
+    /// The networks that contain the address and share blocks: another management cluster can have
+    /// it in use.
+    pub(crate) shared_networks: Vec<String>,
     /// Whether everything that was searched could be read. Otherwise there can be more pools,
     /// holders and claims.
     pub(crate) is_complete: bool,

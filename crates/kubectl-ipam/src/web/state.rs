@@ -1,6 +1,6 @@
 //! The objects of the cluster, and what the page asks about them.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use capi_ipam_api::{InClusterKind, PoolKey, Scope};
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -78,6 +78,24 @@ impl Contact {
 }
 
 impl Tables {
+    /// Adds the networks of an address in which other management clusters can have it.
+    fn add_shared_networks(&self, found: &mut SearchResult) {
+        let of_networks: BTreeSet<&str> = found
+            .matches
+            .iter()
+            .filter_map(|entry| entry.network.as_deref())
+            .collect();
+        let networks = self.networks.read();
+        found.is_complete &= of_networks.is_empty() || networks.is_complete();
+        let mut shared = Vec::new();
+        for network in networks.into_seen() {
+            if network.registry().is_some() && of_networks.contains(network.name.as_str()) {
+                shared.push(network.name.clone());
+            }
+        }
+        found.shared_networks = shared;
+    }
+
     /// The pools, by kind, namespace and name.
     fn pools(&self) -> Readable<Vec<PoolRow>> {
         let mut all = Readable::complete(Vec::new());
@@ -459,7 +477,11 @@ impl State {
             lists: |namespace: Option<&str>| self.lists(namespace),
         };
         match parse_block(text) {
-            Ok(block) => searched.address(block, &lookup),
+            Ok(block) => {
+                let mut found = searched.address(block, &lookup);
+                tables.add_shared_networks(&mut found);
+                found
+            }
             Err(_) => searched.text(text, &lookup),
         }
     }

@@ -5,7 +5,7 @@ import { parseRoute } from "../../src/web/page/route.js";
 import { resultText } from "../../src/web/page/search_text.js";
 
 const none = { pools: 0, holders: 0, claims: 0 };
-const nothing = { matches: [], pools: [], holders: [], claims: [], totals: none, isComplete: true };
+const nothing = { matches: [], pools: [], holders: [], claims: [], totals: none, sharedNetworks: [], isComplete: true };
 
 test("the result of a search is a sentence", () => {
   assert.equal(resultText(nothing), "Nothing found.");
@@ -18,6 +18,8 @@ test("the result of a search is a sentence", () => {
 test("an address without a holder is free only if everything was read", () => {
   const found = { ...nothing, matches: [{}], totals: { ...none, pools: 1 } };
   assert.equal(resultText(found), "1 pool. Nothing holds the address.");
+  const shared = { ...found, sharedNetworks: ["site"] };
+  assert.ok(resultText(shared).includes("Nothing in this management cluster holds the address"));
   assert.equal(resultText({ ...found, isComplete: false }), "1 pool. It is unknown who holds the address.");
 });
 

@@ -229,6 +229,8 @@ async fn registry_at_a_hub_is_shown_checked_and_released() {
     let (code, text, _) = run(admin, &["who", "10.40.0.70"]);
     let expected = "Block 10.40.0.64/26 of network region: management cluster east";
     assert!(code == 0 && text.contains(expected), "{text}");
+    let expected = "Nothing in this management cluster holds 10.40.0.70. Management cluster east";
+    assert!(text.contains(expected), "{text}");
     let (code, text, _) = run(admin, &["who", "10.40.0.9"]);
     let expected = "Block 10.40.0.0/26 of network region: this management cluster (west)";
     assert!(code == 0 && text.contains(expected), "{text}");

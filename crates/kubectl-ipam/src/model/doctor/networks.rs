@@ -1,6 +1,6 @@
 //! What networks report.
 
-use capi_ipam_api::conditions;
+use capi_ipam_api::{advice, conditions};
 
 use super::examination::Examination;
 use super::snapshot::Snapshot;
@@ -20,8 +20,13 @@ fn finding(network: &NetworkRow) -> Option<Finding> {
     let reported = network
         .problem()
         .filter(|ready| !others.contains(&ready.reason.as_deref().unwrap_or_default()));
+    let lacks_registry = reported
+        .is_some_and(|ready| ready.reason.as_deref() == Some(conditions::REGISTRY_NOT_FOUND));
     let reported = reported.and_then(|ready| ready.message.clone());
     let problem = network.invalid.clone().or(reported)?;
-    let repair = format!("correct it: kubectl edit ipnetworks {}", network.name);
+    let repair = match network.registry() {
+        Some(registry) if lacks_registry => advice::missing_registry(registry),
+        _ => format!("correct it: kubectl edit ipnetworks {}", network.name),
+    };
     Some(Check::NetworkNotReady.finding(format!("IPNetwork {}", network.name), problem, repair))
 }

@@ -102,12 +102,23 @@ fn exhausted_pools(snapshot: &Snapshot) -> Vec<Finding> {
     let pools = snapshot.pools.seen();
     let full = pools
         .iter()
-        .filter(|pool| pool.is_exhausted() && !pool.is_deleting());
+        .filter(|pool| pool.is_exhausted() && !pool.is_deleting() && !lacks_block(pool));
     full.map(|pool| {
         let claims = of_pool.get(&pool.key).map(Vec::as_slice);
         exhausted_pool(pool, claims.unwrap_or_default())
     })
     .collect()
+}
+
+/// Whether the pool waits for another block of its network. The claims that wait for it are another
+/// finding.
+fn lacks_block(pool: &PoolRow) -> bool {
+    let reason = pool.exhausted_reason().unwrap_or_default();
+    [
+        conditions::WAITING_FOR_BLOCK,
+        conditions::REGISTRY_UNREACHABLE,
+    ]
+    .contains(&reason)
 }
 
 fn exhausted_pool(pool: &PoolRow, claims: &[&ClaimRow]) -> Finding {

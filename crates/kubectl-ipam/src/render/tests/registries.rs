@@ -7,8 +7,8 @@ use capi_ipam_api::{BlockLengths, IPRegistry};
 use super::*;
 use crate::model::registry_tests::entries;
 use crate::model::{
-    Checked, RegistryFacts, RegistryRelease, Unread, block_holder, check_network, plan,
-    registry_lines,
+    BlockHolder, BlockHolderState, Checked, RegistryFacts, RegistryRelease, Unread, block_holder,
+    check_network, plan, registry_lines,
 };
 use crate::objects::RegistryRow;
 
@@ -183,4 +183,20 @@ fn who_names_the_management_cluster_of_a_block() {
     let block = Block::new("10.0.1.0".parse().unwrap(), 26);
     blocks.push(block_holder(&region(), block, None, refused));
     golden("who-blocks.txt", &block_holders(&blocks));
+    let of = |state| -> Vec<BlockHolder> {
+        let of_state = blocks.iter().filter(|block| block.state == state);
+        of_state.cloned().collect()
+    };
+    let other = no_holder("10.0.0.70", true, &of(BlockHolderState::Other));
+    assert!(
+        other.contains("Management cluster east can have it in use"),
+        "{other}"
+    );
+    let unknown = no_holder("10.0.0.70", true, &of(BlockHolderState::Unknown));
+    assert!(
+        unknown.contains("It is unknown whether another one"),
+        "{unknown}"
+    );
+    let own = no_holder("10.0.0.70", true, &of(BlockHolderState::Held));
+    assert_eq!(own, "\nNothing holds 10.0.0.70.\n");
 }

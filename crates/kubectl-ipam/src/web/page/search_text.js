@@ -47,5 +47,8 @@ function part(total, listed, noun, nouns) {
 function holderText(found) {
   const isAddress = found.matches.length > 0;
   if (!isAddress || found.holders.length > 0) return "";
-  return found.isComplete ? ". Nothing holds the address" : ". It is unknown who holds the address";
+  if (!found.isComplete) return ". It is unknown who holds the address";
+  if (found.sharedNetworks.length === 0) return ". Nothing holds the address";
+  const networks = found.sharedNetworks.join(", ");
+  return `. Nothing in this management cluster holds the address; who has its block: the map of network ${networks}`;
 }

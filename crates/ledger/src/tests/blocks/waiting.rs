@@ -1,5 +1,7 @@
 //! Claims that wait for a block, and what prevents that there is one.
 
+use capi_ipam_api::IPRegistry;
+
 use super::*;
 
 #[test]
@@ -160,6 +162,62 @@ fn waiting_claims_learn_why_there_is_no_block() {
     ledger.set_block_supply("lab", &supply(Some(BlockObstacle::AllTaken)));
     let (rechecked, _) = ledger.take_rechecks(9);
     assert_eq!(rechecked, [claim("a")]);
+}
+
+#[test]
+fn pool_without_a_free_address_says_which_block_it_needs() {
+    let mut ledger = ledger();
+    ledger.apply_network(&sharing(json!({})));
+    ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.5"));
+    ledger.set_management_cluster("site", "west");
+    // It lacks two blocks of four addresses.
+    let missing = ledger.missing_block(&key()).expect("it has no block");
+    assert_eq!((&*missing.network, missing.obstacle), ("lab", None));
+    ledger.apply(&slice(0, json!({})));
+    assert!(ledger.missing_block(&key()).is_none(), "addresses are free");
+    let mut offered = Vec::new();
+    while let Outcome::Offer(slot) =
+        ledger.propose(&key(), &claim(&format!("c{}", offered.len())), 1)
+    {
+        offered.push(slot);
+    }
+    assert!(ledger.missing_block(&key()).is_some(), "{offered:?}");
+
+    // The status of the pool says why it gets none.
+    ledger.take_effects();
+    ledger.set_block_supply("lab", &supply(Some(BlockObstacle::AllTaken)));
+    let effects = ledger.take_effects();
+    assert_eq!(effects.pools, [key()]);
+    let missing = ledger
+        .missing_block(&key())
+        .expect("it has no free address");
+    assert_eq!(missing.obstacle, Some(BlockObstacle::AllTaken));
+}
+
+#[test]
+fn network_is_reconciled_when_its_registry_appears_or_disappears() {
+    let mut ledger = ledger();
+    ledger.apply_network(&sharing(json!({})));
+    ledger.take_effects();
+    let registry = |name: &str| -> IPRegistry {
+        let nats = json!({"servers": ["nats://a:4222"], "bucket": "b"});
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"nats": nats}}))
+            .expect("it is a registry")
+    };
+    let networks = |ledger: &mut Ledger| ledger.take_effects().networks;
+    Observe::<IPRegistry>::init(&mut ledger);
+    Observe::<IPRegistry>::init_done(&mut ledger);
+    assert!(ledger.lacks_registry("site"));
+    assert_eq!(networks(&mut ledger), ["lab".into()]);
+    ledger.apply(&registry("other"));
+    assert_eq!(networks(&mut ledger), []);
+    ledger.apply(&registry("site"));
+    assert_eq!(networks(&mut ledger), ["lab".into()]);
+    // Its status changes.
+    ledger.apply(&registry("site"));
+    assert_eq!(networks(&mut ledger), []);
+    Observe::<IPRegistry>::delete(&mut ledger, &registry("site"));
+    assert_eq!(networks(&mut ledger), ["lab".into()]);
 }
 
 #[test]
