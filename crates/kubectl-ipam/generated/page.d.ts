@@ -529,6 +529,8 @@ export interface SearchResult {
   matches: Array<PoolMatch>;
   /** The pools whose name, network or addresses contain the text, the best ones. */
   pools: Array<PoolName>;
+  /** The networks that contain the address and share blocks: another management cluster can have it in use. */
+  sharedNetworks: Array<string>;
   /** The numbers of all that was found. */
   totals: SearchTotals;
 }

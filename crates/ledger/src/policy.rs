@@ -8,7 +8,6 @@ use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
-use super::missing_block::MissingBlock;
 use super::outcome::{Outcome, Reason};
 use super::quota::Consumer;
 use super::unavailable::Unavailable;

@@ -368,6 +368,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use capi_ipam_ledger::BlockObstacle;
 
     fn conditions_of(
         change: &Value,

@@ -195,6 +195,7 @@ where
                 .collect(),
             holders,
             claims: lines,
+            shared_networks: Vec::new(),
             is_complete,
         }
     }
