@@ -3,8 +3,12 @@
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use stateright::{Expectation, Model};
 
-use super::*;
+use super::actions::Action;
+use super::mutations::Mutation;
+use super::state::{CLUSTERS, Claim, State};
+use super::{Blocks, Scope};
 
 /// The number of steps.
 const DAY: usize = 24 * 60 * 60;

@@ -1,0 +1,261 @@
+//! What can happen next, and what it changes.
+
+use capi_ipam_protocol::block::Step;
+
+use super::Blocks;
+use super::mutations::Mutation;
+use super::state::{BLOCKS, CLUSTER, CLUSTERS, Claim, Key, Known, Objects, State, Task};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    See(usize, usize),
+    Read(usize, usize),
+    ReadOld(usize, usize),
+    Write(usize, usize),
+    LoseReply(usize, usize),
+    List(usize, usize),
+    Delete(usize, usize),
+    Look(usize, usize),
+    DeleteRecord(usize, usize),
+    Propose(usize, usize),
+    Reserve(usize, usize),
+    Check(usize, usize),
+    Sweep(usize, usize),
+    DeleteClaim(usize),
+    CreateClaim(usize),
+    Crash(usize),
+    LoseWrite(usize),
+}
+
+impl Blocks {
+    pub(super) fn initial_state(&self) -> State {
+        let claims = self.0.lives.map(|lives| {
+            if lives > 0 {
+                Claim::Waiting
+            } else {
+                Claim::Gone
+            }
+        });
+        State {
+            keys: [Key::default(); BLOCKS],
+            before: [Key::default(); BLOCKS],
+            clusters: [[Objects::default(); BLOCKS]; CLUSTERS],
+            claims,
+            lives: self.0.lives,
+            managers: [[Known::default(); BLOCKS]; 3],
+            crashes_left: self.0.crashes,
+            lost_replies_left: self.0.lost_replies,
+            lost_writes_left: self.0.lost_writes,
+            old_reads_left: self.0.old_reads,
+            bound_in_conflict: false,
+        }
+    }
+
+    /// Adds what can happen next.
+    pub(super) fn add_actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for manager in 0..self.0.managers {
+            for block in 0..self.0.blocks {
+                self.actions_of_block(state, manager, block, actions);
+            }
+            if state.crashes_left > 0 {
+                actions.push(Action::Crash(manager));
+            }
+        }
+        for cluster in 0..CLUSTERS {
+            for block in 0..self.0.blocks {
+                let objects = &state.clusters[cluster][block];
+                let is_unbound = objects.is_reserved && !objects.is_bound;
+                // The claim may go on with its reservation as long as it waits.
+                let is_abandoned = is_unbound && state.claims[cluster] != Claim::Waiting;
+                if is_abandoned && !self.is_being_bound(state, cluster, block) {
+                    actions.push(Action::Sweep(cluster, block));
+                }
+            }
+            if state.claims[cluster] == Claim::Bound {
+                actions.push(Action::DeleteClaim(cluster));
+            }
+            if state.claims[cluster] == Claim::Gone && state.lives[cluster] > 0 {
+                actions.push(Action::CreateClaim(cluster));
+            }
+        }
+        for block in 0..self.0.blocks {
+            if state.lost_writes_left > 0 && state.before[block] != state.keys[block] {
+                actions.push(Action::LoseWrite(block));
+            }
+        }
+    }
+
+    /// The state after an action; `None` if it has no effect.
+    pub(super) fn state_after(&self, before: &State, action: Action) -> Option<State> {
+        let scope = &self.0;
+        let mut state = before.clone();
+        match action {
+            Action::See(manager, block) => {
+                let objects = state.clusters[CLUSTER[manager]][block];
+                let known = &mut state.managers[manager][block];
+                known.slice = objects.slice;
+                known.is_used = objects.is_reserved;
+            }
+            Action::Read(manager, block) => {
+                state.managers[manager][block].key = Some(state.keys[block]);
+            }
+            Action::ReadOld(manager, block) => {
+                state.old_reads_left -= 1;
+                state.managers[manager][block].key = Some(state.before[block]);
+            }
+            Action::Write(manager, block) => {
+                let step = state.view(scope, manager, block).next();
+                state.perform(scope, manager, block, step);
+            }
+            Action::LoseReply(manager, block) => {
+                state.lost_replies_left -= 1;
+                let known = state.managers[manager][block];
+                let step = state.view(scope, manager, block).next();
+                state.perform(scope, manager, block, step);
+                state.managers[manager][block] = Known { key: None, ..known };
+            }
+            Action::List(manager, block) => {
+                let objects = &state.clusters[CLUSTER[manager]][block];
+                let skips_list = scope.mutation == Some(Mutation::DeleteWithoutList);
+                let known = &mut state.managers[manager][block];
+                let version = known.slice?.version;
+                known.is_used = objects.is_reserved;
+                if !objects.is_reserved || skips_list {
+                    known.task = Task::Delete { version };
+                }
+            }
+            Action::Delete(manager, block) => {
+                let known = &mut state.managers[manager][block];
+                let objects = &mut state.clusters[CLUSTER[manager]][block];
+                if let Task::Delete { version } = known.task
+                    && objects.slice.is_some_and(|slice| slice.version == version)
+                {
+                    objects.slice = None;
+                }
+                known.slice = objects.slice;
+                known.task = Task::Idle;
+            }
+            Action::Look(manager, block) => {
+                let objects = &state.clusters[CLUSTER[manager]][block];
+                let skips_read = scope.mutation == Some(Mutation::DeleteRecordWithoutLook);
+                let known = &mut state.managers[manager][block];
+                known.slice = objects.slice;
+                known.is_used = objects.is_reserved;
+                let is_unused = known.slice.is_none() && !known.is_used;
+                if is_unused || skips_read {
+                    let revision = known.key?.revision;
+                    known.task = Task::DeleteRecord { revision };
+                }
+            }
+            Action::DeleteRecord(manager, block) => {
+                let known = &mut state.managers[manager][block];
+                if let Task::DeleteRecord { revision } = known.task {
+                    known.task = Task::Idle;
+                    let revision = match (scope.mutation, known.key) {
+                        (Some(Mutation::DeleteRecordAsLastRead), Some(key)) => key.revision,
+                        _ => revision,
+                    };
+                    state.write_revision(scope, manager, block, revision, None);
+                }
+            }
+            Action::Propose(manager, block) => {
+                state.managers[manager][block].task = Task::Reserve;
+            }
+            Action::Reserve(manager, block) => {
+                let objects = &mut state.clusters[CLUSTER[manager]][block];
+                let known = &mut state.managers[manager][block];
+                known.task = if objects.is_bound {
+                    Task::Idle
+                } else {
+                    Task::Check
+                };
+                objects.is_reserved = true;
+                known.is_used = true;
+            }
+            Action::Check(manager, block) => state.check(scope, manager, block),
+            Action::Sweep(cluster, block) => state.clusters[cluster][block].is_reserved = false,
+            Action::DeleteClaim(cluster) => {
+                for objects in &mut state.clusters[cluster] {
+                    objects.is_reserved &= !objects.is_bound;
+                    objects.is_bound = false;
+                }
+                state.lives[cluster] -= 1;
+                state.claims[cluster] = Claim::Gone;
+            }
+            Action::CreateClaim(cluster) => state.claims[cluster] = Claim::Waiting,
+            Action::Crash(manager) => {
+                state.crashes_left -= 1;
+                state.managers[manager] = [Known::default(); BLOCKS];
+            }
+            Action::LoseWrite(block) => {
+                state.lost_writes_left -= 1;
+                state.keys[block] = state.before[block];
+            }
+        }
+        Some(state)
+    }
+
+    fn actions_of_block(&self, state: &State, manager: usize, block: usize, add: &mut Vec<Action>) {
+        let scope = &self.0;
+        let cluster = CLUSTER[manager];
+        let known = &state.managers[manager][block];
+        let objects = &state.clusters[cluster][block];
+        let step = state.view(scope, manager, block).next();
+        if known.slice != objects.slice || known.is_used != objects.is_reserved {
+            add.push(Action::See(manager, block));
+        }
+        if known.key != Some(state.keys[block]) {
+            add.push(Action::Read(manager, block));
+        }
+        let differs = state.before[block] != state.keys[block];
+        if state.old_reads_left > 0 && differs && known.key != Some(state.before[block]) {
+            add.push(Action::ReadOld(manager, block));
+        }
+        let can_write = match step {
+            Step::CreateSlice
+            | Step::ConfirmSlice
+            | Step::MarkConflict
+            | Step::MarkEmpty
+            | Step::ClearMark => objects.last_version < scope.max_version,
+            _ => state.keys[block].revision < scope.max_revision,
+        };
+        match known.task {
+            Task::Idle => match step {
+                Step::Wait => {}
+                Step::DeleteSlice => add.push(Action::List(manager, block)),
+                Step::DeleteRecord => add.push(Action::Look(manager, block)),
+                _ if can_write => {
+                    add.push(Action::Write(manager, block));
+                    if state.lost_replies_left > 0 {
+                        add.push(Action::LoseReply(manager, block));
+                    }
+                }
+                _ => {}
+            },
+            Task::Reserve => add.push(Action::Reserve(manager, block)),
+            Task::Check => add.push(Action::Check(manager, block)),
+            Task::Delete { .. } => add.push(Action::Delete(manager, block)),
+            Task::DeleteRecord { .. } => add.push(Action::DeleteRecord(manager, block)),
+        }
+        let is_usable = known
+            .slice
+            .is_some_and(|slice| slice.view(false).is_usable());
+        let is_waiting = state.claims[cluster] == Claim::Waiting;
+        let has_task = state.managers[manager]
+            .iter()
+            .any(|known| known.task != Task::Idle);
+        // A claim goes on with its reservation.
+        let goes_on = scope.mutation != Some(Mutation::ForgetReservation);
+        let is_free = !known.is_used || goes_on && objects.is_reserved && !objects.is_bound;
+        if is_waiting && is_usable && is_free && !has_task {
+            add.push(Action::Propose(manager, block));
+        }
+    }
+
+    /// Whether a manager of the cluster is about to bind the address of the block.
+    fn is_being_bound(&self, state: &State, cluster: usize, block: usize) -> bool {
+        (0..self.0.managers).any(|manager| {
+            CLUSTER[manager] == cluster && state.managers[manager][block].task == Task::Check
+        })
+    }
+}

@@ -1,0 +1,56 @@
+//! Injected errors. Each of them violates a property: the precaution that it leaves out is needed.
+
+use stateright::{Checker, Model};
+
+use super::{LOST_WRITE_OF_TWO, SMALLEST, Scope, TAKEN_AGAIN, TWO_MANAGERS, explore};
+
+/// An injected error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mutation {
+    /// An address is bound without a read of the slice after its reservation.
+    BindWithoutCheck,
+    /// A slice is deleted without a list of the addresses in use.
+    DeleteWithoutList,
+    /// A record is deleted without a read of the slice.
+    DeleteRecordWithoutLook,
+    /// A record is deleted in the revision that was read last, not in that of before the read of the
+    /// slice.
+    DeleteRecordAsLastRead,
+    /// A slice counts as confirmed although the record was not written again.
+    ConfirmWithoutRecord,
+    /// A record is written whatever its revision is.
+    WriteUnconditionally,
+    /// The conflict of a slice has no effect.
+    IgnoreConflicts,
+    /// A claim that has found its block being returned does not go on when the block is kept.
+    ForgetReservation,
+}
+
+#[test]
+fn each_precaution_of_sharing_a_block_is_needed() {
+    for (mutation, scope) in [
+        (Mutation::BindWithoutCheck, TWO_MANAGERS),
+        (Mutation::DeleteWithoutList, TWO_MANAGERS),
+        (Mutation::DeleteRecordWithoutLook, TWO_MANAGERS),
+        (Mutation::DeleteRecordAsLastRead, TWO_MANAGERS),
+        (Mutation::ConfirmWithoutRecord, TAKEN_AGAIN),
+        (Mutation::WriteUnconditionally, SMALLEST),
+        (Mutation::IgnoreConflicts, LOST_WRITE_OF_TWO),
+        (Mutation::ForgetReservation, TAKEN_AGAIN),
+    ] {
+        let mutated = Scope {
+            mutation: Some(mutation),
+            ..scope
+        };
+        let checker = explore(mutated);
+        let failures = checker.discoveries();
+        let failed = |name: &&'static str| {
+            let property = checker.model().property(name);
+            property.expectation.discovery_is_failure()
+        };
+        assert!(
+            failures.keys().any(failed),
+            "{mutation:?} violates no property"
+        );
+    }
+}

@@ -1,0 +1,162 @@
+//! The requests that write: to the registry, and to the API server of a cluster.
+
+use capi_ipam_protocol::block::{Confirmation, Mark, Slice, Step};
+
+use super::Scope;
+use super::mutations::Mutation;
+use super::state::{CLUSTER, Claim, State, Stored, StoredSlice, Task};
+
+impl State {
+    /// Writes the record of a block if it has the revision that the manager knows.
+    fn write_record(
+        &mut self,
+        scope: &Scope,
+        manager: usize,
+        block: usize,
+        record: Option<Stored>,
+    ) {
+        let known = self.managers[manager][block].key.unwrap_or_default();
+        self.write_revision(scope, manager, block, known.revision, record);
+    }
+
+    /// Writes the record of a block if it has a revision.
+    pub(super) fn write_revision(
+        &mut self,
+        scope: &Scope,
+        manager: usize,
+        block: usize,
+        revision: u32,
+        record: Option<Stored>,
+    ) {
+        let is_same = revision == self.keys[block].revision;
+        if is_same || scope.mutation == Some(Mutation::WriteUnconditionally) {
+            self.before[block] = self.keys[block];
+            self.keys[block].revision += 1;
+            self.keys[block].record = record;
+            self.managers[manager][block].key = Some(self.keys[block]);
+        } else {
+            // A conflict: the record is read again.
+            self.managers[manager][block].key = None;
+        }
+    }
+
+    /// Writes a slice if it has the version that the manager knows.
+    fn write_slice(&mut self, manager: usize, block: usize, change: impl FnOnce(&mut StoredSlice)) {
+        let objects = &mut self.clusters[CLUSTER[manager]][block];
+        let known = &mut self.managers[manager][block];
+        if let Some(slice) = &mut objects.slice
+            && Some(slice.version) == known.slice.map(|slice| slice.version)
+        {
+            objects.last_version += 1;
+            change(slice);
+            slice.version = objects.last_version;
+        }
+        known.slice = objects.slice;
+        known.received = None;
+    }
+
+    /// Performs a step of the protocol.
+    pub(super) fn perform(&mut self, scope: &Scope, manager: usize, block: usize, step: Step) {
+        let holder = CLUSTER[manager];
+        let ours = Stored {
+            holder,
+            is_returning: false,
+            names_other: false,
+        };
+        let stored = self.managers[manager][block].key.and_then(|key| key.record);
+        match step {
+            Step::Wait | Step::DeleteRecord | Step::DeleteSlice => {}
+            Step::CreateRecord | Step::KeepRecord => {
+                let names_other = stored.is_some_and(|stored| stored.names_other);
+                let record = Stored {
+                    names_other,
+                    ..ours
+                };
+                self.write_record(scope, manager, block, Some(record));
+            }
+            Step::ConfirmRecord => {
+                if scope.mutation != Some(Mutation::ConfirmWithoutRecord) {
+                    self.write_record(scope, manager, block, stored);
+                }
+                let known = &mut self.managers[manager][block];
+                if known.key.is_some() {
+                    known.received = known.slice.map(|slice| slice.version);
+                }
+            }
+            Step::MarkRecord => {
+                let is_returning = true;
+                let record = Stored {
+                    is_returning,
+                    ..ours
+                };
+                self.write_record(scope, manager, block, Some(record));
+            }
+            Step::HandOver => {
+                let holder = 1 - holder;
+                let record = Stored { holder, ..ours };
+                self.write_record(scope, manager, block, Some(record));
+            }
+            Step::Contend | Step::Withdraw => {
+                let record = stored.map(|stored| Stored {
+                    names_other: step == Step::Contend,
+                    ..stored
+                });
+                self.write_record(scope, manager, block, record);
+            }
+            Step::CreateSlice => {
+                let objects = &mut self.clusters[holder][block];
+                if objects.slice.is_none() {
+                    objects.last_version += 1;
+                    objects.slice = Some(StoredSlice {
+                        version: objects.last_version,
+                        is_confirmed: false,
+                        is_conflicting: false,
+                        is_marked: false,
+                    });
+                }
+                let slice = objects.slice;
+                self.managers[manager][block].slice = slice;
+                self.managers[manager][block].received = None;
+            }
+            Step::ConfirmSlice => {
+                self.write_slice(manager, block, |slice| {
+                    slice.is_confirmed = true;
+                    slice.is_conflicting = false;
+                });
+            }
+            Step::MarkConflict => {
+                self.write_slice(manager, block, |slice| slice.is_conflicting = true);
+            }
+            Step::MarkEmpty => self.write_slice(manager, block, |slice| slice.is_marked = true),
+            Step::ClearMark => self.write_slice(manager, block, |slice| slice.is_marked = false),
+        }
+    }
+
+    /// Binds the reserved address, or releases it.
+    pub(super) fn check(&mut self, scope: &Scope, manager: usize, block: usize) {
+        let cluster = CLUSTER[manager];
+        let objects = &mut self.clusters[cluster][block];
+        // A live read.
+        let slice = objects.slice.map(|slice| slice.view(false));
+        let mut is_usable = slice.is_some_and(Slice::is_usable);
+        if scope.mutation == Some(Mutation::BindWithoutCheck) {
+            is_usable = true;
+        }
+        if scope.mutation == Some(Mutation::IgnoreConflicts) {
+            is_usable = slice.is_some_and(|slice| {
+                slice.confirmation == Confirmation::Written && slice.mark == Mark::None
+            });
+        }
+        if is_usable && self.claims[cluster] == Claim::Waiting && objects.is_reserved {
+            objects.is_bound = true;
+            self.claims[cluster] = Claim::Bound;
+            self.bound_in_conflict |= slice.is_some_and(|slice| slice.is_conflicting);
+        } else if !objects.is_bound && self.claims[cluster] != Claim::Waiting {
+            objects.is_reserved = false;
+        }
+        let known = &mut self.managers[manager][block];
+        known.slice = objects.slice;
+        known.is_used = objects.is_reserved;
+        known.task = Task::Idle;
+    }
+}
