@@ -24,6 +24,9 @@
 pub struct View {
     /// The record in the registry.
     pub record: Record,
+    /// Whether another cluster has a block of another size that overlaps with this one. Their records
+    /// have different names, so the registry accepts both.
+    pub is_overlapped: bool,
     /// The slice of this cluster; `None` if it has none.
     pub slice: Option<Slice>,
     /// Whether an address of the block is in use, reserved, being allocated or cooling down.
@@ -53,8 +56,7 @@ pub enum Record {
         /// Whether this cluster is named as one that uses addresses of the block.
         names_us: bool,
     },
-    /// The record cannot be decoded, or another cluster has a block of another size that overlaps
-    /// with this one. It counts as that of another cluster.
+    /// The record cannot be decoded. It counts as that of another cluster.
     Unreadable,
 }
 
@@ -175,6 +177,8 @@ impl View {
             (None, _) => self.without_slice(),
             // The slice and the addresses in use stay as they are without the registry.
             (Some(_), Record::Unknown) => Step::Wait,
+            // Another cluster has addresses of the block, whatever the record of the block says.
+            (Some(slice), _) if self.is_overlapped => self.other_record(slice),
             (Some(slice), Record::Absent) => self.missing_record(slice),
             (Some(slice), Record::Ours { is_returning, .. }) if is_returning => {
                 self.returning_record(slice)
@@ -194,7 +198,7 @@ impl View {
     fn without_slice(self) -> Step {
         match self.record {
             Record::Unknown => Step::Wait,
-            Record::Absent if self.is_wanted() => Step::CreateRecord,
+            Record::Absent if self.is_wanted() && !self.is_overlapped => Step::CreateRecord,
             Record::Ours { .. } if self.is_wanted() => Step::CreateSlice,
             Record::Ours {
                 is_contested: true, ..
@@ -207,7 +211,9 @@ impl View {
                 is_returning: true, ..
             } => Step::DeleteRecord,
             // The slice keeps the conflict, also while the registry is unavailable.
-            Record::Theirs { .. } | Record::Unreadable if self.is_used => Step::CreateSlice,
+            Record::Absent | Record::Theirs { .. } | Record::Unreadable if self.is_used => {
+                Step::CreateSlice
+            }
             Record::Theirs { names_us: true } => Step::Withdraw,
             Record::Absent | Record::Theirs { names_us: false } | Record::Unreadable => Step::Wait,
         }

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::BlockRecord;
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::clock;
 use capi_ipam_ip::{Block, Span};
@@ -298,6 +297,7 @@ impl Driver {
             let facts = Facts {
                 cluster: &self.registry().cluster,
                 shown: self.shown(&target),
+                is_overlapped: target.overlaps.is_some(),
                 slice: target.slice.as_ref(),
                 is_used,
                 is_needed: due.is_needed,
@@ -380,7 +380,7 @@ impl Driver {
         if !self.registry().records.is_complete() {
             return Shown::Unknown;
         }
-        let shown = match target.entry.as_deref() {
+        match target.entry.as_deref() {
             None => Shown::Absent,
             Some(Entry {
                 value: Ok(Record::Block(record)),
@@ -388,23 +388,7 @@ impl Driver {
                 ..
             }) => Shown::Record(record, version),
             Some(_) => Shown::Unreadable,
-        };
-        if target.overlaps.is_none() {
-            return shown;
         }
-        // Another management cluster has addresses of the block by a record of another size.
-        match shown {
-            Shown::Absent => Shown::Unreadable,
-            // Without a slice, the record is returned.
-            Shown::Record(record, _) if self.is_own_record(record) && target.slice.is_some() => {
-                Shown::Unreadable
-            }
-            shown => shown,
-        }
-    }
-
-    fn is_own_record(&self, record: &BlockRecord) -> bool {
-        record.cluster == *self.registry().cluster
     }
 
     /// Reads a record whose last write has an unknown outcome. Returns whether it is known now.

@@ -40,7 +40,7 @@ pub(super) enum Shown<'a> {
     Absent,
     /// This one, in this version.
     Record(&'a BlockRecord, &'a Version),
-    /// One that cannot be decoded, or one of another size that overlaps with the block.
+    /// One that cannot be decoded.
     Unreadable,
 }
 
@@ -49,6 +49,8 @@ pub(super) struct Facts<'a> {
     /// The identity of this management cluster.
     pub(super) cluster: &'a str,
     pub(super) shown: Shown<'a>,
+    /// Whether another management cluster has a block of another size that overlaps with this one.
+    pub(super) is_overlapped: bool,
     pub(super) slice: Option<&'a BlockSlice>,
     pub(super) is_used: bool,
     pub(super) is_needed: bool,
@@ -68,7 +70,10 @@ impl Memory {
     /// Compares what is remembered with what is known now.
     pub(super) fn update(&mut self, facts: &Facts<'_>, now: Instant) {
         self.record = match facts.shown {
-            Shown::Record(record, version) if record.cluster == facts.cluster => {
+            // One that overlaps with that of another management cluster confirms nothing.
+            Shown::Record(record, version)
+                if record.cluster == facts.cluster && !facts.is_overlapped =>
+            {
                 Some(since(self.record.take(), version, now))
             }
             _ => None,
@@ -127,6 +132,7 @@ impl Facts<'_> {
         });
         View {
             record: self.record(),
+            is_overlapped: self.is_overlapped,
             slice,
             is_used: self.is_used,
             is_needed: self.is_needed,

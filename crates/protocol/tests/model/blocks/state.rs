@@ -121,6 +121,7 @@ impl State {
         });
         View {
             record: record(known.key, cluster),
+            is_overlapped: false,
             slice,
             is_used: known.is_used || matches!(known.task, Task::Reserve | Task::Check),
             is_needed: self.needed_block(scope, manager) == Some(block),
