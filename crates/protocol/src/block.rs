@@ -14,6 +14,7 @@
 //! | take | record, slice, [confirmation of the record](Step::ConfirmRecord), [confirmation of the slice](Step::ConfirmSlice) | The record cannot be deleted between its confirmation and that of the slice: a process that deletes it marks it first, and then finds the slice. A registry that loses the first write rejects the second one. |
 //! | return | mark of the slice, deletion of the slice, mark of the record, deletion of the record | An interruption leaves a record too many, never one too few. |
 //! | conflict | conflict of the slice, name of the cluster in the record of the other one | No cluster allocates from the block, also after a restart without the registry. |
+//! | conflict with a block of another size | conflict of the slice, record | The record shows the conflict to the other cluster, which has no record of the block to be named in. |
 //!
 //! A slice is deleted after a list shows that no address of its block is in use or reserved, and the
 //! list is later than the mark of the slice. An allocation creates its reservation and then reads
@@ -192,7 +193,7 @@ impl View {
 
     /// Whether the cluster takes the block or keeps it.
     fn is_wanted(self) -> bool {
-        self.is_used || self.is_needed
+        self.is_used || self.is_needed && !self.is_overlapped
     }
 
     fn without_slice(self) -> Step {
@@ -274,10 +275,12 @@ impl View {
         if !slice.is_conflicting {
             return Step::MarkConflict;
         }
-        if self.is_used && self.record == (Record::Theirs { names_us: false }) {
-            return Step::Contend;
+        match self.record {
+            Record::Theirs { names_us: false } if self.is_used => Step::Contend,
+            // It shows the conflict to the cluster whose block overlaps with this one.
+            Record::Absent if self.is_used => Step::CreateRecord,
+            _ => self.drain(slice),
         }
-        self.drain(slice)
     }
 
     /// Returns the slice when its block is no longer used.
