@@ -16,6 +16,12 @@
 //! | conflict | conflict of the slice, name of the cluster in the record of the other one | No cluster allocates from the block, also after a restart without the registry. |
 //! | conflict with a block of another size | conflict of the slice, record | The record shows the conflict to the other cluster, which has no record of the block to be named in. |
 //!
+//! All clusters use one size, which the record of the network says. When this record is lost or
+//! edited, two clusters can create records of blocks that overlap: they have different names. So a
+//! record is confirmed only after the watch of the registry, which shows all writes in their order,
+//! has shown it. Then it has shown all records that were written before. Of two records that overlap,
+//! the later one is not confirmed as long as the earlier one exists.
+//!
 //! A slice is deleted after a list shows that no address of its block is in use or reserved, and the
 //! list is later than the mark of the slice. An allocation creates its reservation and then reads
 //! the slice. So either the list shows the reservation, or the read shows the mark.
@@ -36,6 +42,9 @@ pub struct View {
     pub is_needed: bool,
     /// Whether the record was written so long ago that the registry does not lose it any more.
     pub is_settled: bool,
+    /// Whether the watch of the registry has shown the record, and so all records that were written
+    /// before it.
+    pub is_watched: bool,
 }
 
 /// The record of a block, as the last read or write of it shows it.
@@ -253,7 +262,7 @@ impl View {
         if !is_confirmed {
             return match slice.confirmation {
                 Confirmation::Received => Step::ConfirmSlice,
-                _ if self.is_settled => Step::ConfirmRecord,
+                _ if self.is_settled && self.is_watched => Step::ConfirmRecord,
                 _ => Step::Wait,
             };
         }

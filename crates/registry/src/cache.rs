@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use self::state::State;
-use crate::entry::Entry;
+use crate::entry::{Entry, Version};
 use crate::key::Key;
 use crate::record::Record;
 
@@ -32,6 +32,13 @@ impl RecordCache {
     /// Whether a first list was complete. Before, a record that is missing here may exist.
     pub fn is_complete(&self) -> bool {
         self.state.lock().is_complete()
+    }
+
+    /// Whether the watch has shown this version of a record, or a later write. Then it has shown all
+    /// earlier writes of the registry, too, and they are here. False until the list is complete that
+    /// follows an interruption.
+    pub fn has_watched(&self, version: &Version) -> bool {
+        self.state.lock().has_watched(version)
     }
 
     /// Waits until something has changed since the last call returned. For one listener: each change
@@ -136,10 +143,12 @@ impl EventHandler<Entry> for RecordCache {
 
     fn apply(&self, object: &Entry) {
         Self::apply(self, object);
+        self.state.lock().watched(&object.version);
     }
 
     fn delete(&self, object: &Entry) {
         self.remove(object);
+        self.state.lock().watched(&object.version);
     }
 
     fn restored(&self) {

@@ -280,8 +280,9 @@ impl Driver {
     /// Sends what is due for a block. Returns when it is due again.
     async fn drive_block(&mut self, network: &Arc<str>, block: Block, due: &Due) -> Duration {
         let delays = due.delays;
+        let mut overlaps = due.overlaps.clone();
         for _ in 0..MAX_STEPS {
-            let target = self.target(network, block, due);
+            let target = self.target(network, block, overlaps.clone());
             if let Some(slice) = &target.slice
                 && !self.is_own(slice)
             {
@@ -290,7 +291,7 @@ impl Driver {
             if !self.read_unread(&target.key()).await {
                 return RETRY_DELAY;
             }
-            let target = self.target(network, block, due);
+            let target = self.target(network, block, overlaps.clone());
             let is_used = self.ledger(|ledger| ledger.is_block_used(network, block));
             let place = (Arc::clone(network), block);
             let mut memory = self.memory.remove(&place).unwrap_or_default();
@@ -298,6 +299,7 @@ impl Driver {
                 cluster: &self.registry().cluster,
                 shown: self.shown(&target),
                 is_overlapped: target.overlaps.is_some(),
+                is_watched: self.is_watched(&target),
                 slice: target.slice.as_ref(),
                 is_used,
                 is_needed: due.is_needed,
@@ -310,8 +312,17 @@ impl Driver {
             let is_taken = step == Step::CreateRecord && target.slice.is_none();
             if step == Step::Wait || !self.may_send(step) || is_taken && !due.may_take {
                 self.memory.insert(place, memory);
-                let settles = due.is_needed && !view.is_settled;
+                let is_confirmable = view.is_settled && view.is_watched;
+                let settles = due.is_needed && !is_confirmable;
                 return if settles { delays.settle } else { INTERVAL };
+            }
+            // The writes of a pass take time: the watch has shown more records since it began. They are
+            // read after `is_watched`, so none is missing that was written before that of the block.
+            let overlaps_now = self.overlapping_holder(network, block);
+            if overlaps_now != overlaps {
+                overlaps = overlaps_now;
+                self.memory.insert(place, memory);
+                continue;
             }
             debug!(%network, block = %cidr(block), ?step, "next step of a block");
             let done = self.writer.perform(step, &target, &mut memory).await;
@@ -365,13 +376,38 @@ impl Driver {
     }
 
     /// A block with what is known of it.
-    fn target(&self, network: &Arc<str>, block: Block, due: &Due) -> Target {
+    fn target(&self, network: &Arc<str>, block: Block, overlaps: Option<Arc<str>>) -> Target {
         Target {
             network: Arc::clone(network),
             block,
             slice: self.ledger(|ledger| ledger.slice_of_block(network, block)),
             entry: self.registry().records.block(network, block),
-            overlaps: due.overlaps.clone(),
+            overlaps,
+        }
+    }
+
+    /// The holder of a block of another size that overlaps with this one, from the records of this
+    /// moment. Takes linear time.
+    fn overlapping_holder(&self, network: &str, block: Block) -> Option<Arc<str>> {
+        let registry = self.registry();
+        for (other, entry) in registry.records.blocks(network) {
+            if other == block || !other.overlaps(block) {
+                continue;
+            }
+            match entry.record() {
+                Some(Record::Block(record)) if record.cluster == registry.cluster => {}
+                Some(Record::Block(record)) => return Some(record.cluster.as_str().into()),
+                _ => return Some(UNKNOWN_CLUSTER.into()),
+            }
+        }
+        None
+    }
+
+    /// Whether the watch has shown the record of a block, and all that was written before.
+    fn is_watched(&self, target: &Target) -> bool {
+        match &target.entry {
+            Some(entry) => self.registry().records.has_watched(&entry.version),
+            None => false,
         }
     }
 

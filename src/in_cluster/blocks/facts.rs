@@ -51,6 +51,8 @@ pub(super) struct Facts<'a> {
     pub(super) shown: Shown<'a>,
     /// Whether another management cluster has a block of another size that overlaps with this one.
     pub(super) is_overlapped: bool,
+    /// Whether the watch of the registry has shown the record, and all that was written before.
+    pub(super) is_watched: bool,
     pub(super) slice: Option<&'a BlockSlice>,
     pub(super) is_used: bool,
     pub(super) is_needed: bool,
@@ -137,6 +139,7 @@ impl Facts<'_> {
             is_used: self.is_used,
             is_needed: self.is_needed,
             is_settled: is_known_for(memory.record.as_ref(), delays.settle, now),
+            is_watched: self.is_watched,
         }
     }
 

@@ -49,6 +49,11 @@ pub(super) struct State {
     is_complete: bool,
     /// The number of restores.
     epoch: u64,
+    /// The latest write that the watch has shown.
+    watched: Option<Version>,
+    /// Whether a list has begun that is not complete. It shows the last write of each name, so
+    /// earlier ones may follow.
+    is_listing: bool,
 }
 
 impl State {
@@ -192,6 +197,27 @@ impl State {
 
     pub(super) fn begin_list(&mut self) {
         self.list = self.list.wrapping_add(1);
+        self.is_listing = true;
+        self.watched = None;
+    }
+
+    /// Records that the watch has shown a write.
+    pub(super) fn watched(&mut self, version: &Version) {
+        let is_later = match &self.watched {
+            Some(watched) => watched.is_older_than(version),
+            None => true,
+        };
+        if is_later {
+            self.watched = Some(version.clone());
+        }
+    }
+
+    /// Whether the watch has shown this version or a later write, and all writes before.
+    pub(super) fn has_watched(&self, version: &Version) -> bool {
+        match &self.watched {
+            Some(watched) => !self.is_listing && !watched.is_older_than(version),
+            None => false,
+        }
     }
 
     /// Removes what the list did not contain, and what was not seen otherwise since it began.
@@ -203,6 +229,7 @@ impl State {
             self.remember_deletion(&entry, now);
         }
         self.is_complete = true;
+        self.is_listing = false;
     }
 
     /// Any state counts from now on.

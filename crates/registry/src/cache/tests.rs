@@ -94,6 +94,34 @@ fn list_removes_what_it_does_not_contain() {
 }
 
 #[test]
+fn watch_has_shown_what_precedes_its_last_event() {
+    let cache = RecordCache::default();
+    let handler: &dyn EventHandler<Entry> = &cache;
+    let own = Version::Bucket {
+        incarnation: None,
+        revision: 5,
+    };
+    let other = "block.lab.10.0.0.64-26";
+    cache.apply(&entry(BLOCK, own.clone(), "west"));
+    assert!(
+        !cache.has_watched(&own),
+        "the answer to a write is no event"
+    );
+    // A list shows the last write of each name in any order.
+    handler.init();
+    handler.apply(&entry(other, at(6), "east"));
+    assert!(!cache.has_watched(&own));
+    handler.init_done();
+    assert!(cache.has_watched(&own));
+    assert!(!cache.has_watched(&at(7)));
+    handler.delete(&deleted(other, at(7)));
+    assert!(cache.has_watched(&at(7)));
+    // After an interruption the next list has to be complete.
+    handler.init();
+    assert!(!cache.has_watched(&own));
+}
+
+#[test]
 fn restored_registry_shows_earlier_versions() {
     let cache = RecordCache::default();
     cache.apply(&entry(BLOCK, at(100), "west"));

@@ -126,6 +126,7 @@ impl State {
             is_used: known.is_used || matches!(known.task, Task::Reserve | Task::Check),
             is_needed: self.needed_block(scope, manager) == Some(block),
             is_settled: true,
+            is_watched: true,
         }
     }
 
