@@ -4,7 +4,8 @@
 //! The first cluster can have two managers. A manager sees its API server and the record late, and
 //! may crash at any step. The registry may lose a write that it has acknowledged, and then gives the
 //! revision of this write to the next one; it may answer a read with the state before the last
-//! write; and a reply to a write may be lost.
+//! write; a reply to a write may be lost; and a record may be deleted by hand. The blocks of the two
+//! clusters may have different sizes, see [`sizes`].
 //!
 //! Which write follows is decided by `capi_ipam_protocol::block`, as in the product.
 //!
@@ -19,6 +20,7 @@ mod actions;
 mod day;
 mod mutations;
 mod properties;
+mod sizes;
 mod state;
 mod writes;
 
@@ -38,11 +40,19 @@ struct Scope {
     crashes: u32,
     lost_replies: u32,
     lost_writes: u32,
+    /// How many records are deleted by hand.
+    lost_records: u32,
     old_reads: u32,
     /// The highest revision of a record.
     max_revision: u32,
     /// The highest version of a slice.
     max_version: u32,
+    /// How many halves of the block of the second cluster the first one shares; 0 if all blocks have
+    /// the same size.
+    halves: usize,
+    /// Whether the first cluster has an address in use when it begins to share blocks. The clusters
+    /// do not agree on a size, so it takes no block.
+    joins: bool,
     mutation: Option<Mutation>,
 }
 
@@ -77,9 +87,12 @@ const SMALLEST: Scope = Scope {
     crashes: 0,
     lost_replies: 0,
     lost_writes: 0,
+    lost_records: 0,
     old_reads: 0,
     max_revision: 12,
     max_version: 12,
+    halves: 0,
+    joins: false,
     mutation: None,
 };
 
@@ -165,6 +178,23 @@ fn block_is_taken_again_while_it_is_returned() {
 #[test]
 fn lost_write_of_the_registry_is_found() {
     assert_holds(LOST_WRITE);
+}
+
+#[test]
+fn deleted_record_is_found() {
+    assert_holds(Scope {
+        lost_records: 1,
+        ..SMALLEST
+    });
+}
+
+#[test]
+fn both_know_the_conflict_of_a_cluster_that_joins() {
+    assert_holds(Scope {
+        joins: true,
+        lives: [1, 2],
+        ..SMALLEST
+    });
 }
 
 #[test]

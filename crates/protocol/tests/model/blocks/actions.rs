@@ -1,15 +1,18 @@
 //! What can happen next, and what it changes.
 
-use capi_ipam_protocol::block::Step;
+use capi_ipam_protocol::block::{Slice, Step};
 
 use super::Blocks;
 use super::mutations::Mutation;
+use super::sizes;
 use super::state::{BLOCKS, CLUSTER, CLUSTERS, Claim, Key, Known, Objects, State, Task};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     See(usize, usize),
     Read(usize, usize),
+    Watch(usize),
+    BeginPass(usize),
     ReadOld(usize, usize),
     Write(usize, usize),
     LoseReply(usize, usize),
@@ -17,7 +20,7 @@ pub(super) enum Action {
     Delete(usize, usize),
     Look(usize, usize),
     DeleteRecord(usize, usize),
-    Propose(usize, usize),
+    Propose(usize, usize, usize),
     Reserve(usize, usize),
     Check(usize, usize),
     Sweep(usize, usize),
@@ -25,27 +28,35 @@ pub(super) enum Action {
     CreateClaim(usize),
     Crash(usize),
     LoseWrite(usize),
+    LoseRecord(usize),
 }
 
 impl Blocks {
     pub(super) fn initial_state(&self) -> State {
-        let claims = self.0.lives.map(|lives| {
+        let mut claims = self.0.lives.map(|lives| {
             if lives > 0 {
                 Claim::Waiting
             } else {
                 Claim::Gone
             }
         });
+        let mut clusters = [[Objects::default(); BLOCKS]; CLUSTERS];
+        if self.0.joins {
+            clusters[0][0].is_reserved = true;
+            clusters[0][0].is_bound = true;
+            claims[0] = Claim::Bound;
+        }
         State {
             keys: [Key::default(); BLOCKS],
             before: [Key::default(); BLOCKS],
-            clusters: [[Objects::default(); BLOCKS]; CLUSTERS],
+            clusters,
             claims,
             lives: self.0.lives,
             managers: [[Known::default(); BLOCKS]; 3],
             crashes_left: self.0.crashes,
             lost_replies_left: self.0.lost_replies,
             lost_writes_left: self.0.lost_writes,
+            lost_records_left: self.0.lost_records,
             old_reads_left: self.0.old_reads,
             bound_in_conflict: false,
         }
@@ -54,8 +65,14 @@ impl Blocks {
     /// Adds what can happen next.
     pub(super) fn add_actions(&self, state: &State, actions: &mut Vec<Action>) {
         for manager in 0..self.0.managers {
-            for block in 0..self.0.blocks {
+            for block in self.0.blocks_of(CLUSTER[manager]) {
                 self.actions_of_block(state, manager, block, actions);
+            }
+            if self.0.has_two_sizes() && !state.is_current(manager) {
+                actions.push(Action::Watch(manager));
+            }
+            if state.can_begin_pass(&self.0, manager) {
+                actions.push(Action::BeginPass(manager));
             }
             if state.crashes_left > 0 {
                 actions.push(Action::Crash(manager));
@@ -82,6 +99,9 @@ impl Blocks {
             if state.lost_writes_left > 0 && state.before[block] != state.keys[block] {
                 actions.push(Action::LoseWrite(block));
             }
+            if state.lost_records_left > 0 && state.keys[block].record.is_some() {
+                actions.push(Action::LoseRecord(block));
+            }
         }
     }
 
@@ -97,20 +117,32 @@ impl Blocks {
                 known.is_used = objects.is_reserved;
             }
             Action::Read(manager, block) => {
-                state.managers[manager][block].key = Some(state.keys[block]);
+                state.read(manager, block, state.keys[block]);
+            }
+            Action::Watch(manager) => {
+                for (known, key) in state.managers[manager].iter_mut().zip(state.keys) {
+                    known.key = Some(key);
+                    known.is_watched = true;
+                }
+            }
+            Action::BeginPass(manager) => {
+                for block in 0..scope.blocks {
+                    let is_overlapped = state.shows_overlap(scope, manager, block);
+                    state.managers[manager][block].was_overlapped = is_overlapped;
+                }
             }
             Action::ReadOld(manager, block) => {
                 state.old_reads_left -= 1;
-                state.managers[manager][block].key = Some(state.before[block]);
+                state.read(manager, block, state.before[block]);
             }
             Action::Write(manager, block) => {
-                let step = state.view(scope, manager, block).next();
+                let step = state.step(scope, manager, block);
                 state.perform(scope, manager, block, step);
             }
             Action::LoseReply(manager, block) => {
                 state.lost_replies_left -= 1;
                 let known = state.managers[manager][block];
-                let step = state.view(scope, manager, block).next();
+                let step = state.step(scope, manager, block);
                 state.perform(scope, manager, block, step);
                 state.managers[manager][block] = Known { key: None, ..known };
             }
@@ -158,12 +190,17 @@ impl Blocks {
                     state.write_revision(scope, manager, block, revision, None);
                 }
             }
-            Action::Propose(manager, block) => {
-                state.managers[manager][block].task = Task::Reserve;
+            Action::Propose(manager, block, address) => {
+                state.managers[manager][block].task = Task::Reserve { address };
             }
             Action::Reserve(manager, block) => {
                 let objects = &mut state.clusters[CLUSTER[manager]][block];
                 let known = &mut state.managers[manager][block];
+                if let Task::Reserve { address } = known.task
+                    && !objects.is_reserved
+                {
+                    objects.address = address;
+                }
                 known.task = if objects.is_bound {
                     Task::Idle
                 } else {
@@ -173,11 +210,12 @@ impl Blocks {
                 known.is_used = true;
             }
             Action::Check(manager, block) => state.check(scope, manager, block),
-            Action::Sweep(cluster, block) => state.clusters[cluster][block].is_reserved = false,
+            Action::Sweep(cluster, block) => state.clusters[cluster][block].release(),
             Action::DeleteClaim(cluster) => {
                 for objects in &mut state.clusters[cluster] {
-                    objects.is_reserved &= !objects.is_bound;
-                    objects.is_bound = false;
+                    if objects.is_bound {
+                        objects.release();
+                    }
                 }
                 state.lives[cluster] -= 1;
                 state.claims[cluster] = Claim::Gone;
@@ -191,6 +229,12 @@ impl Blocks {
                 state.lost_writes_left -= 1;
                 state.keys[block] = state.before[block];
             }
+            Action::LoseRecord(block) => {
+                state.lost_records_left -= 1;
+                state.before[block] = state.keys[block];
+                state.keys[block].revision += 1;
+                state.keys[block].record = None;
+            }
         }
         Some(state)
     }
@@ -200,14 +244,18 @@ impl Blocks {
         let cluster = CLUSTER[manager];
         let known = &state.managers[manager][block];
         let objects = &state.clusters[cluster][block];
-        let step = state.view(scope, manager, block).next();
+        let step = state.step(scope, manager, block);
         if known.slice != objects.slice || known.is_used != objects.is_reserved {
             add.push(Action::See(manager, block));
         }
-        if known.key != Some(state.keys[block]) {
+        // With blocks of different sizes, only records are read whose last write has an unknown
+        // outcome: the order in which the watch shows the others matters.
+        let reads =
+            !scope.has_two_sizes() || known.key.is_none() && state.is_listed(scope, manager);
+        if reads && known.key != Some(state.keys[block]) {
             add.push(Action::Read(manager, block));
         }
-        let differs = state.before[block] != state.keys[block];
+        let differs = reads && state.before[block] != state.keys[block];
         if state.old_reads_left > 0 && differs && known.key != Some(state.before[block]) {
             add.push(Action::ReadOld(manager, block));
         }
@@ -232,14 +280,13 @@ impl Blocks {
                 }
                 _ => {}
             },
-            Task::Reserve => add.push(Action::Reserve(manager, block)),
+            Task::Reserve { .. } => add.push(Action::Reserve(manager, block)),
             Task::Check => add.push(Action::Check(manager, block)),
             Task::Delete { .. } => add.push(Action::Delete(manager, block)),
             Task::DeleteRecord { .. } => add.push(Action::DeleteRecord(manager, block)),
         }
-        let is_usable = known
-            .slice
-            .is_some_and(|slice| slice.view(false).is_usable());
+        let is_usable = known.slice.map(|slice| slice.view(false));
+        let is_usable = is_usable.is_some_and(Slice::is_usable);
         let is_waiting = state.claims[cluster] == Claim::Waiting;
         let has_task = state.managers[manager]
             .iter()
@@ -248,7 +295,14 @@ impl Blocks {
         let goes_on = scope.mutation != Some(Mutation::ForgetReservation);
         let is_free = !known.is_used || goes_on && objects.is_reserved && !objects.is_bound;
         if is_waiting && is_usable && is_free && !has_task {
-            add.push(Action::Propose(manager, block));
+            let count = if objects.is_reserved {
+                1
+            } else {
+                sizes::addresses(block).len()
+            };
+            for address in 0..count {
+                add.push(Action::Propose(manager, block, address));
+            }
         }
     }
 
@@ -257,5 +311,14 @@ impl Blocks {
         (0..self.0.managers).any(|manager| {
             CLUSTER[manager] == cluster && state.managers[manager][block].task == Task::Check
         })
+    }
+}
+
+impl State {
+    /// A manager reads a record.
+    fn read(&mut self, manager: usize, block: usize, key: Key) {
+        let known = &mut self.managers[manager][block];
+        known.key = Some(key);
+        known.is_watched = false;
     }
 }

@@ -30,9 +30,12 @@ const FAULTY: Scope = Scope {
     crashes: ANY,
     lost_replies: ANY,
     lost_writes: 0,
+    lost_records: 0,
     old_reads: ANY,
     max_revision: ANY,
     max_version: ANY,
+    halves: 0,
+    joins: false,
     mutation: None,
 };
 
@@ -47,7 +50,11 @@ struct Walk {
 fn is_fault(action: Action) -> bool {
     matches!(
         action,
-        Action::Crash(_) | Action::LoseReply(..) | Action::ReadOld(..) | Action::LoseWrite(_)
+        Action::Crash(_)
+            | Action::LoseReply(..)
+            | Action::ReadOld(..)
+            | Action::LoseWrite(_)
+            | Action::LoseRecord(_)
     )
 }
 
@@ -147,6 +154,27 @@ fn day_with_lost_writes_ends_in_known_conflicts() {
     walk(Scope {
         lost_writes: 20,
         ..FAULTY
+    });
+}
+
+/// The second cluster has blocks of twice the size.
+const TWO_SIZES: Scope = Scope {
+    blocks: 3,
+    halves: 2,
+    ..FAULTY
+};
+
+#[test]
+fn day_with_two_sizes_doubles_no_address() {
+    walk(TWO_SIZES);
+}
+
+#[test]
+fn day_with_two_sizes_and_lost_records_ends_in_known_conflicts() {
+    walk(Scope {
+        lost_writes: 20,
+        lost_records: 20,
+        ..TWO_SIZES
     });
 }
 

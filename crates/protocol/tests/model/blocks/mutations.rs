@@ -2,6 +2,7 @@
 
 use stateright::{Checker, Model};
 
+use super::sizes::{JOINING, ONE_HALF};
 use super::{LOST_WRITE_OF_TWO, SMALLEST, Scope, TAKEN_AGAIN, TWO_MANAGERS, explore};
 
 /// An injected error.
@@ -24,6 +25,16 @@ pub(super) enum Mutation {
     IgnoreConflicts,
     /// A claim that has found its block being returned does not go on when the block is kept.
     ForgetReservation,
+    /// Blocks of different sizes count as different, also if they overlap.
+    CompareBlocksForEquality,
+    /// A record is confirmed before the watch has shown it.
+    ConfirmBeforeWatch,
+    /// Whether a block overlaps with another one is decided for all blocks when a pass of the driver
+    /// begins, and not for each write.
+    DecideAtBeginOfPass,
+    /// A cluster writes no record of a block that it uses and that overlaps with a block of another
+    /// cluster.
+    HideConflict,
 }
 
 #[test]
@@ -37,6 +48,10 @@ fn each_precaution_of_sharing_a_block_is_needed() {
         (Mutation::WriteUnconditionally, SMALLEST),
         (Mutation::IgnoreConflicts, LOST_WRITE_OF_TWO),
         (Mutation::ForgetReservation, TAKEN_AGAIN),
+        (Mutation::CompareBlocksForEquality, ONE_HALF),
+        (Mutation::ConfirmBeforeWatch, ONE_HALF),
+        (Mutation::DecideAtBeginOfPass, ONE_HALF),
+        (Mutation::HideConflict, JOINING),
     ] {
         let mutated = Scope {
             mutation: Some(mutation),

@@ -5,35 +5,45 @@ use stateright::Property;
 
 use super::Blocks;
 use super::mutations::Mutation;
-use super::state::{BLOCKS, CLUSTER, CLUSTERS, Claim, State};
+use super::sizes::{LARGE, addresses, overlap};
+use super::state::{ADDRESSES, BLOCKS, CLUSTER, CLUSTERS, Claim, Objects, State, StoredSlice};
 
 pub(super) fn properties() -> Vec<Property<Blocks>> {
     vec![
         Property::always(
             "no address is in two clusters while the registry keeps its writes",
             |model: &Blocks, state: &State| {
-                let has_lost = state.lost_writes_left < model.0.lost_writes;
-                has_lost || !(0..BLOCKS).any(|block| is_used_twice(state, block))
+                !has_order(model, state)
+                    || !(0..ADDRESSES).any(|address| is_used_twice(state, address))
+            },
+        ),
+        Property::always(
+            "no address is in usable blocks of two clusters while the registry keeps its writes",
+            |model: &Blocks, state: &State| {
+                !has_order(model, state) || !overlapping().any(|blocks| are_usable(state, blocks))
             },
         ),
         Property::always(
             "a used block is ours while the registry keeps its writes",
             |model: &Blocks, state: &State| {
-                let has_lost = state.lost_writes_left < model.0.lost_writes;
-                has_lost || (0..BLOCKS).all(|block| has_owner(state, block))
+                !has_order(model, state) || (0..BLOCKS).all(|block| has_owner(state, block))
             },
         ),
-        Property::always("a used block has a slice", |_, state: &State| {
-            let mut objects = state.clusters.iter().flatten();
-            objects.all(|objects| !objects.is_bound || objects.slice.is_some())
-        }),
+        Property::always(
+            "a used block has a slice",
+            |model: &Blocks, state: &State| {
+                let has_slice = |objects: &Objects| !objects.is_bound || objects.slice.is_some();
+                model.0.joins || all_objects(state).all(has_slice)
+            },
+        ),
         Property::always(
             "both clusters know the conflict when all is read",
+            |model: &Blocks, state: &State| !state.is_quiet(&model.0) || conflicts_are_known(state),
+        ),
+        Property::always(
+            "no block is usable in which another cluster uses an address when all is read",
             |model: &Blocks, state: &State| {
-                !state.is_quiet(&model.0)
-                    || (0..BLOCKS).all(|block| {
-                        !is_used_twice(state, block) || both_have_conflicts(state, block)
-                    })
+                !state.is_quiet(&model.0) || usable_blocks_are_exclusive(state)
             },
         ),
         Property::always(
@@ -42,7 +52,9 @@ pub(super) fn properties() -> Vec<Property<Blocks>> {
         ),
         Property::always("no block is lost", |model: &Blocks, state: &State| {
             let is_over = state.lives.iter().all(|lives| *lives == 0);
-            !is_over || !state.is_quiet(&model.0) || is_returned(state)
+            let is_swept =
+                all_objects(state).all(|objects| objects.is_reserved == objects.is_bound);
+            !is_over || !is_swept || !state.is_quiet(&model.0) || is_returned(state)
         }),
         Property::always(
             "a claim waits only for a block that another cluster has",
@@ -56,14 +68,29 @@ pub(super) fn properties() -> Vec<Property<Blocks>> {
             |_, state: &State| {
                 state.claims[1] == Claim::Bound
                     && state.claims[0] == Claim::Gone
-                    && state.clusters[1][0].is_bound
+                    && (state.clusters[1][0].is_bound || state.clusters[1][LARGE].is_bound)
             },
         ),
     ]
 }
 
-fn is_used_twice(state: &State, block: usize) -> bool {
-    state.clusters.iter().all(|cluster| cluster[block].is_bound)
+/// Whether the registry decides who has a block: it has lost no write, and no cluster has used
+/// addresses before.
+fn has_order(model: &Blocks, state: &State) -> bool {
+    let has_lost = state.lost_writes_left < model.0.lost_writes
+        || state.lost_records_left < model.0.lost_records;
+    !has_lost && !model.0.joins
+}
+
+fn is_used_twice(state: &State, address: usize) -> bool {
+    (0..CLUSTERS).all(|cluster| uses(state, cluster, address))
+}
+
+fn uses(state: &State, cluster: usize, address: usize) -> bool {
+    (0..BLOCKS).any(|block| {
+        let objects = &state.clusters[cluster][block];
+        objects.is_bound && addresses(block).nth(objects.address) == Some(address)
+    })
 }
 
 /// Whether the record of a block with an address in use is that of the cluster that uses it.
@@ -74,21 +101,52 @@ fn has_owner(state: &State, block: usize) -> bool {
     })
 }
 
-fn both_have_conflicts(state: &State, block: usize) -> bool {
-    state.clusters.iter().all(|cluster| {
-        let slice = cluster[block].slice;
-        slice.is_some_and(|slice| slice.is_conflicting)
+fn all_objects(state: &State) -> impl Iterator<Item = &Objects> {
+    state.clusters.iter().flatten()
+}
+
+/// The blocks of the two clusters that overlap.
+fn overlapping() -> impl Iterator<Item = [usize; CLUSTERS]> {
+    let pairs = (0..BLOCKS).flat_map(|first| (0..BLOCKS).map(move |second| [first, second]));
+    pairs.filter(|[first, second]| overlap(*first, *second))
+}
+
+/// Whether each cluster allocates from its one of these blocks.
+fn are_usable(state: &State, blocks: [usize; CLUSTERS]) -> bool {
+    (0..CLUSTERS).all(|cluster| is_usable(state, cluster, blocks[cluster]))
+}
+
+fn is_usable(state: &State, cluster: usize, block: usize) -> bool {
+    let slice = state.clusters[cluster][block].slice;
+    slice.is_some_and(|slice| slice.view(false).is_usable())
+}
+
+/// Whether both clusters have written down the conflict of blocks that both use.
+fn conflicts_are_known(state: &State) -> bool {
+    overlapping().all(|blocks| {
+        let objects = [0, 1].map(|cluster| state.clusters[cluster][blocks[cluster]]);
+        let is_used_twice = objects.iter().all(|objects| objects.is_bound);
+        let has_conflict = |slice: StoredSlice| slice.is_conflicting;
+        let mut slices = objects.iter().map(|objects| objects.slice);
+        !is_used_twice || slices.all(|slice| slice.is_some_and(has_conflict))
+    })
+}
+
+/// Whether no cluster allocates from a block in which the other one uses an address.
+fn usable_blocks_are_exclusive(state: &State) -> bool {
+    overlapping().all(|blocks| {
+        (0..CLUSTERS).all(|cluster| {
+            let other = 1 - cluster;
+            !is_usable(state, cluster, blocks[cluster])
+                || !state.clusters[other][blocks[other]].is_bound
+        })
     })
 }
 
 /// Whether no cluster has a block.
 fn is_returned(state: &State) -> bool {
     let has_record = state.keys.iter().any(|key| key.record.is_some());
-    let has_slice = state
-        .clusters
-        .iter()
-        .flatten()
-        .any(|objects| objects.slice.is_some());
+    let has_slice = all_objects(state).any(|objects| objects.slice.is_some());
     !has_record && !has_slice
 }
 
@@ -101,7 +159,7 @@ fn waits_with_reason(model: &Blocks, state: &State, cluster: usize) -> bool {
     let goes_on = model.0.mutation != Some(Mutation::ForgetReservation);
     let can_be_served = (0..model.0.managers).any(|manager| {
         CLUSTER[manager] == cluster
-            && (0..model.0.blocks).any(|block| {
+            && model.0.blocks_of(cluster).any(|block| {
                 let known = &state.managers[manager][block];
                 let slice = known.slice.map(|slice| slice.view(false));
                 let objects = &state.clusters[cluster][block];
@@ -109,9 +167,12 @@ fn waits_with_reason(model: &Blocks, state: &State, cluster: usize) -> bool {
                 slice.is_some_and(Slice::is_usable) && is_free
             })
     });
-    let all_have_others = (0..model.0.blocks).all(|block| {
-        let holder = state.keys[block].record.map(|stored| stored.holder);
-        holder.is_some_and(|holder| holder != cluster)
-    });
+    let has_other = |block| {
+        (0..BLOCKS).any(|other| {
+            let holder = state.keys[other].record.map(|stored| stored.holder);
+            overlap(other, block) && holder.is_some_and(|holder| holder != cluster)
+        })
+    };
+    let all_have_others = model.0.blocks_of(cluster).all(has_other);
     can_be_served || all_have_others
 }

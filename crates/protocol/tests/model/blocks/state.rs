@@ -3,11 +3,15 @@
 use capi_ipam_protocol::block::{Confirmation, Mark, Record, Slice, Step, View};
 
 use super::Scope;
+use super::mutations::Mutation;
+use super::sizes;
 
 /// The cluster of each manager.
 pub(super) const CLUSTER: [usize; 3] = [0, 1, 0];
 pub(super) const CLUSTERS: usize = 2;
-pub(super) const BLOCKS: usize = 2;
+/// Two blocks, and one that consists of both.
+pub(super) const BLOCKS: usize = 3;
+pub(super) const ADDRESSES: usize = 2;
 
 /// A record in the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,14 +64,25 @@ pub(super) struct Objects {
     pub(super) last_version: u32,
     pub(super) is_reserved: bool,
     pub(super) is_bound: bool,
+    /// The number of the reserved address in the block.
+    pub(super) address: usize,
+}
+
+impl Objects {
+    /// Deletes the reservation.
+    pub(super) fn release(&mut self) {
+        self.is_reserved = false;
+        self.is_bound = false;
+        self.address = 0;
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Task {
     #[default]
     Idle,
-    /// The address was proposed.
-    Reserve,
+    /// The address with this number was proposed.
+    Reserve { address: usize },
     /// The address is reserved, and the slice is read next.
     Check,
     /// No address is in use: the slice of this version is deleted next.
@@ -82,6 +97,11 @@ pub(super) struct Known {
     pub(super) slice: Option<StoredSlice>,
     pub(super) is_used: bool,
     pub(super) key: Option<Key>,
+    /// Whether the watch has shown the record in this revision, and so all that was written before.
+    pub(super) is_watched: bool,
+    /// Whether the block has overlapped with another one when the last pass began, see
+    /// [`Mutation::DecideAtBeginOfPass`].
+    pub(super) was_overlapped: bool,
     /// The version of the slice for which the record was confirmed.
     pub(super) received: Option<u32>,
     pub(super) task: Task,
@@ -105,6 +125,7 @@ pub(super) struct State {
     pub(super) crashes_left: u32,
     pub(super) lost_replies_left: u32,
     pub(super) lost_writes_left: u32,
+    pub(super) lost_records_left: u32,
     pub(super) old_reads_left: u32,
     /// An address was bound in a block although the slice had a conflict.
     pub(super) bound_in_conflict: bool,
@@ -120,14 +141,81 @@ impl State {
             slice.view(was_received)
         });
         View {
-            record: record(known.key, cluster),
-            is_overlapped: false,
+            record: if self.is_listed(scope, manager) {
+                record(known.key, cluster)
+            } else {
+                Record::Unknown
+            },
+            is_overlapped: self.is_overlapped(scope, manager, block),
             slice,
-            is_used: known.is_used || matches!(known.task, Task::Reserve | Task::Check),
+            is_used: known.is_used || matches!(known.task, Task::Reserve { .. } | Task::Check),
             is_needed: self.needed_block(scope, manager) == Some(block),
             is_settled: true,
-            is_watched: true,
+            is_watched: !scope.has_two_sizes()
+                || known.is_watched
+                || scope.mutation == Some(Mutation::ConfirmBeforeWatch),
         }
+    }
+
+    /// What a manager does next for a block.
+    pub(super) fn step(&self, scope: &Scope, manager: usize, block: usize) -> Step {
+        let view = self.view(scope, manager, block);
+        let step = view.next();
+        // A record that was lost is written again in any case.
+        let takes = step == Step::CreateRecord && self.managers[manager][block].slice.is_none();
+        if takes && !scope.takes_blocks(CLUSTER[manager]) {
+            return Step::Wait;
+        }
+        let is_hidden = scope.mutation == Some(Mutation::HideConflict);
+        if is_hidden && step == Step::CreateRecord && view.is_overlapped {
+            return Step::Wait;
+        }
+        step
+    }
+
+    /// Whether the watch of a manager has shown all records.
+    pub(super) fn is_current(&self, manager: usize) -> bool {
+        let mut known = self.managers[manager].iter().zip(self.keys);
+        known.all(|(known, key)| known.is_watched && known.key == Some(key))
+    }
+
+    /// Whether a new pass of a manager can decide differently from the last one.
+    pub(super) fn can_begin_pass(&self, scope: &Scope, manager: usize) -> bool {
+        let mut known = self.managers[manager].iter().enumerate();
+        scope.mutation == Some(Mutation::DecideAtBeginOfPass)
+            && known.any(|(block, known)| {
+                known.was_overlapped != self.shows_overlap(scope, manager, block)
+            })
+    }
+
+    /// Whether a manager has listed the records since it started.
+    pub(super) fn is_listed(&self, scope: &Scope, manager: usize) -> bool {
+        let own = scope.blocks_of(CLUSTER[manager]);
+        let mut others = (0..scope.blocks).filter(|block| !own.contains(block));
+        others.all(|block| self.managers[manager][block].key.is_some())
+    }
+
+    /// Whether a manager decides that another cluster has a block of another size that overlaps with
+    /// this one.
+    fn is_overlapped(&self, scope: &Scope, manager: usize, block: usize) -> bool {
+        if scope.mutation == Some(Mutation::DecideAtBeginOfPass) {
+            return self.managers[manager][block].was_overlapped;
+        }
+        self.shows_overlap(scope, manager, block)
+    }
+
+    /// Whether the records that a manager knows show such a block.
+    pub(super) fn shows_overlap(&self, scope: &Scope, manager: usize, block: usize) -> bool {
+        (0..scope.blocks).any(|other| {
+            let known = &self.managers[manager][other];
+            let record = known.key.and_then(|key| key.record);
+            let is_theirs = record.is_some_and(|stored| stored.holder != CLUSTER[manager]);
+            let overlaps = match scope.mutation {
+                Some(Mutation::CompareBlocksForEquality) => other == block,
+                _ => sizes::overlap(other, block),
+            };
+            is_theirs && other != block && overlaps
+        })
     }
 
     /// The block that a manager needs for a claim that waits: the first one that no other cluster
@@ -137,9 +225,16 @@ impl State {
         if self.claims[cluster] != Claim::Waiting {
             return None;
         }
-        (0..scope.blocks).find(|block| {
+        // The claim has an address. With one size, a block may be taken all the same, as a spare one.
+        let is_allocating =
+            |known: &Known| matches!(known.task, Task::Reserve { .. } | Task::Check);
+        if scope.has_two_sizes() && self.managers[manager].iter().any(is_allocating) {
+            return None;
+        }
+        scope.blocks_of(cluster).find(|block| {
             let known = &self.managers[manager][*block];
-            let has_conflict = known.slice.is_some_and(|slice| slice.is_conflicting);
+            let has_conflict = known.slice.is_some_and(|slice| slice.is_conflicting)
+                || self.is_overlapped(scope, manager, *block);
             let is_free = match record(known.key, cluster) {
                 Record::Unknown => known.slice.is_some(),
                 Record::Absent => true,
@@ -153,15 +248,18 @@ impl State {
     /// Whether all managers know everything and have nothing to do.
     pub(super) fn is_quiet(&self, scope: &Scope) -> bool {
         (0..scope.managers).all(|manager| {
-            (0..scope.blocks).all(|block| {
-                let known = &self.managers[manager][block];
-                let objects = &self.clusters[CLUSTER[manager]][block];
-                known.slice == objects.slice
-                    && known.is_used == objects.is_reserved
-                    && known.key == Some(self.keys[block])
-                    && known.task == Task::Idle
-                    && self.view(scope, manager, block).next() == Step::Wait
-            })
+            let is_current = !scope.has_two_sizes() || self.is_current(manager);
+            is_current
+                && !self.can_begin_pass(scope, manager)
+                && (0..scope.blocks).all(|block| {
+                    let known = &self.managers[manager][block];
+                    let objects = &self.clusters[CLUSTER[manager]][block];
+                    known.slice == objects.slice
+                        && known.is_used == objects.is_reserved
+                        && known.key == Some(self.keys[block])
+                        && known.task == Task::Idle
+                        && self.step(scope, manager, block) == Step::Wait
+                })
         })
     }
 }

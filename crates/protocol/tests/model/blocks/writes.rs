@@ -34,6 +34,7 @@ impl State {
             self.keys[block].revision += 1;
             self.keys[block].record = record;
             self.managers[manager][block].key = Some(self.keys[block]);
+            self.managers[manager][block].is_watched = false;
         } else {
             // A conflict: the record is read again.
             self.managers[manager][block].key = None;
@@ -152,7 +153,7 @@ impl State {
             self.claims[cluster] = Claim::Bound;
             self.bound_in_conflict |= slice.is_some_and(|slice| slice.is_conflicting);
         } else if !objects.is_bound && self.claims[cluster] != Claim::Waiting {
-            objects.is_reserved = false;
+            objects.release();
         }
         let known = &mut self.managers[manager][block];
         known.slice = objects.slice;
