@@ -138,3 +138,17 @@ async fn overlap_with_a_block_of_another_size_is_a_conflict() {
     site.west.wait_for_conflict("False").await;
     site.west.bind("p", &names("y", 4)).await;
 }
+
+/// The record of a block in use is lost, and another management cluster has taken one that overlaps.
+#[tokio::test]
+async fn conflict_with_a_block_of_another_size_is_shown_to_both() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0});
+    let site = Site::start(Hub::nats(), blocks).await;
+    site.west.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    site.west.bind("p", &names("w", 2)).await;
+    site.create_record("10.0.1.0/29", "north").await;
+    site.west.wait_for_conflict("True").await;
+    site.lose_record("10.0.1.0/30").await;
+    site.wait_for_holder("10.0.1.0/30", Some("west")).await;
+    site.west.wait_for_conflict("True").await;
+}

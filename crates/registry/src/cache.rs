@@ -143,12 +143,12 @@ impl EventHandler<Entry> for RecordCache {
 
     fn apply(&self, object: &Entry) {
         Self::apply(self, object);
-        self.state.lock().watched(&object.version);
+        self.state.lock().advance_watch(&object.version);
     }
 
     fn delete(&self, object: &Entry) {
         self.remove(object);
-        self.state.lock().watched(&object.version);
+        self.state.lock().advance_watch(&object.version);
     }
 
     fn restored(&self) {

@@ -202,7 +202,7 @@ impl State {
     }
 
     /// Records that the watch has shown a write.
-    pub(super) fn watched(&mut self, version: &Version) {
+    pub(super) fn advance_watch(&mut self, version: &Version) {
         let is_later = match &self.watched {
             Some(watched) => watched.is_older_than(version),
             None => true,
