@@ -99,7 +99,7 @@ impl<'a> Cluster<'a> {
         if self.program.path.is_some() {
             manager
         } else {
-            manager.with_cache_probe()
+            manager.with_probe("/readyz/caches")
         }
     }
 

@@ -25,9 +25,13 @@ async fn network_without_its_registry_is_not_ready() {
         .await;
     west.wait_for_event(NETWORK, "Warning", "RegistryNotFound", text)
         .await;
+    // A manager that starts does not know which blocks are those of this management cluster.
     let before = west.network().await;
     west.restart();
-    west.bind("p", &names("b", 1)).await;
+    west.consumer.create_claim("b", "p").await;
+    west.consumer
+        .wait_for_message("b", "WaitingForBlock", text)
+        .await;
     let after = west.network().await;
     let ready = |network: &IPNetwork| {
         let conditions = network.status.clone().unwrap_or_default().conditions;
@@ -39,6 +43,7 @@ async fn network_without_its_registry_is_not_ready() {
     created.expect("the registry is valid");
     west.wait_for_network_message(NETWORK, "NetworkReady", "")
         .await;
+    assert_eq!(west.consumer.wait_for_address("b").await, "10.0.1.3");
     west.wait_for_blocks(&["10.0.1.0/30"]).await;
 }
 

@@ -95,6 +95,12 @@ impl Manager {
         ))
     }
 
+    /// Uses another probe, see [`generic::Manager::with_probe`].
+    #[must_use]
+    pub fn with_probe(self, path: &'static str) -> Self {
+        Self(self.0.with_probe(path))
+    }
+
     /// Disables the check for missing permissions when this value is dropped.
     #[must_use]
     pub fn may_lack_permissions(self) -> Self {

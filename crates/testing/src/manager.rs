@@ -82,11 +82,10 @@ impl Manager {
         }
     }
 
-    /// Uses the probe `/readyz`, for a program that may be no manager of the SDK: only that one
-    /// serves `/readyz/caches`.
+    /// Uses another probe: `/readyz/caches`, which only a manager of the SDK serves, or `/readyz`.
     #[must_use]
-    pub fn with_plain_probe(mut self) -> Self {
-        self.ready_path = "/readyz";
+    pub fn with_probe(mut self, path: &'static str) -> Self {
+        self.ready_path = path;
         self
     }
 

@@ -16,7 +16,8 @@ const MAX_LISTED: usize = 5;
 pub(super) fn ready(obstacle: Option<&BlockObstacle>, missing_registry: Option<&str>) -> Condition {
     if let Some(registry) = missing_registry {
         let message = format!(
-            "spec.blocks.registry: IPRegistry {registry} does not exist; no block is taken or returned; {}",
+            "spec.blocks.registry: IPRegistry {registry} does not exist; no block is taken or returned, and a manager that starts \
+             allocates no address of the network; {}",
             advice::missing_registry(registry)
         );
         return Condition::new(

@@ -68,7 +68,7 @@ impl<'a> Environment<'a> {
             .map(String::as_str)
             .collect();
         Manager::start_program(&self.plane, &self.provider.program, kubeconfig, &arguments)
-            .with_plain_probe()
+            .with_probe("/readyz")
     }
 
     /// Runs the program without leader election until [`Self::stop`], and waits until it is ready.
