@@ -91,6 +91,11 @@ impl ReservationStore {
         }
     }
 
+    /// Detects restores of etcd.
+    pub(super) fn restores(&self) -> &RestoreDetector {
+        &self.restores
+    }
+
     /// Reads the object that has the name of the reservation of an address, from etcd.
     pub(super) async fn read(
         &self,

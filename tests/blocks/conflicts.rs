@@ -1,6 +1,7 @@
 //! The registry says something else than a cluster thinks.
 
 use serde_json::json;
+use support::snapshot::{restore_snapshot, take_snapshot};
 
 use crate::site::{Hub, NETWORK, Site, names};
 
@@ -123,4 +124,38 @@ async fn block_of_two_clusters_of_nats_is_drained_by_one() {
 #[tokio::test]
 async fn block_of_two_clusters_of_an_api_server_is_drained_by_one() {
     Box::pin(block_of_two_clusters_is_drained_by_one(Hub::kubernetes())).await;
+}
+
+/// etcd of a management cluster is restored from a snapshot, whose IPSlices show a block that
+/// another management cluster has meanwhile.
+#[tokio::test]
+async fn restored_management_cluster_allocates_no_address_of_another() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 0});
+    let mut site = Site::start(Hub::nats(), blocks).await;
+    for cluster in [&site.west, &site.east] {
+        cluster.create_pool("p", "10.0.1.0-10.0.1.31").await;
+    }
+    site.west.bind("p", &names("w", 2)).await;
+    site.west.kill();
+    take_snapshot(&mut site.west.control_plane);
+
+    // West returns the block, and east takes it.
+    site.west.restart();
+    for name in names("w", 2) {
+        site.west.consumer.release(&name).await;
+    }
+    site.wait_for_holder("10.0.1.0/30", None).await;
+    let in_east = site.east.bind("p", &names("e", 4)).await;
+    site.wait_for_holder("10.0.1.0/30", Some("east")).await;
+
+    site.west.kill();
+    restore_snapshot(&mut site.west.control_plane);
+    site.west.consumer.create_claim("new", "p").await;
+    site.west.restart();
+    let address = site.west.consumer.wait_for_address("new").await;
+    assert!(
+        !in_east.values().any(|other| *other == address),
+        "{address} is in use in east: {in_east:?}"
+    );
+    site.west.wait_for_conflict("True").await;
 }

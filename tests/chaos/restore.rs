@@ -6,7 +6,6 @@
 //! two live claims. As with any restore, the API server is restarted, since it does not detect it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -15,48 +14,10 @@ use crate::workload::{create_all, delete, names, wait_until_settled};
 use support::consumer::Consumer;
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
+use support::snapshot::{restore_snapshot, take_snapshot};
 use support::wait::{MESSAGE_TIMEOUT, eventually_ok_within};
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("a folder can be created");
-    for entry in std::fs::read_dir(from).expect("the folder can be read") {
-        let entry = entry.expect("the folder can be read");
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).expect("a file can be copied");
-        }
-    }
-}
-
-/// Stops etcd and the API server, takes a snapshot of the data, and starts them again.
-pub(crate) fn take_snapshot(control_plane: &mut ControlPlane) {
-    with_data(control_plane, copy);
-}
-
-/// Stops etcd and the API server, restores the snapshot, and starts them again.
-pub(crate) fn restore_snapshot(control_plane: &mut ControlPlane) {
-    with_data(control_plane, |data, snapshot| {
-        std::fs::remove_dir_all(data).expect("the data can be removed");
-        copy(snapshot, data);
-    });
-}
-
-/// Stops etcd and the API server, calls `change` with the folders of the data and of the snapshot,
-/// and starts them again.
-fn with_data(control_plane: &mut ControlPlane, change: impl FnOnce(&Path, &Path)) {
-    control_plane.stop_api_server();
-    control_plane.stop_etcd();
-    change(
-        &control_plane.etcd_data(),
-        &control_plane.folder().join("snapshot"),
-    );
-    control_plane.start_etcd();
-    control_plane.start_api_server();
-}
 
 /// Takes a snapshot, creates and releases claims, restores the snapshot, and creates more claims.
 /// With `restart` the manager is stopped before the restore and started after it.

@@ -16,11 +16,11 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::proxy::Proxy;
-use crate::restore::{restore_snapshot, take_snapshot};
 use crate::workload::{begin_deletion, create_with, names, retry, wait_until_settled};
 use support::consumer::{Consumer, object};
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
+use support::snapshot::{restore_snapshot, take_snapshot};
 use support::wait::eventually_within;
 
 /// The kinds that a manager watches.

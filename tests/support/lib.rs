@@ -17,6 +17,7 @@ pub mod manager;
 pub mod policy;
 pub mod registry;
 pub mod repository;
+pub mod snapshot;
 pub mod webhooks;
 
 pub use capi_ipam_testing::{patience, ports, process, proxy, wait};

@@ -25,6 +25,21 @@ impl Ledger {
         });
     }
 
+    /// The identity of this management cluster in a registry, if it was recorded.
+    pub fn management_cluster(&self, registry: &str) -> Option<Arc<str>> {
+        self.networks.management_cluster(registry)
+    }
+
+    /// Forgets the identities of this management cluster: etcd was restored, and the IPSlices may be
+    /// those of an earlier time. No block is usable until they are recorded again.
+    pub(super) fn forget_management_clusters(&mut self) {
+        self.change(|ledger| {
+            for network in ledger.networks.forget_management_clusters() {
+                ledger.blocks_changed(network, Affected::All);
+            }
+        });
+    }
+
     /// Records what a response has shown under the name of the slice of a block of a network: the
     /// block is not usable if the object is not a valid slice or cannot be decoded.
     pub fn insert_found_block(

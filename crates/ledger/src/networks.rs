@@ -520,6 +520,23 @@ impl Networks {
     /// usable blocks have changed.
     pub(super) fn set_management_cluster(&mut self, registry: &str, id: &str) -> Vec<Arc<str>> {
         self.clusters.insert(registry, id);
+        self.apply_management_clusters()
+    }
+
+    /// The identity of this management cluster in a registry.
+    pub(super) fn management_cluster(&self, registry: &str) -> Option<Arc<str>> {
+        self.clusters.id_in(registry).cloned()
+    }
+
+    /// Forgets the identities of this management cluster. Returns the networks whose usable blocks
+    /// have changed.
+    pub(super) fn forget_management_clusters(&mut self) -> Vec<Arc<str>> {
+        self.clusters = ManagementClusters::default();
+        self.apply_management_clusters()
+    }
+
+    /// Tells all networks which blocks are those of this management cluster.
+    fn apply_management_clusters(&mut self) -> Vec<Arc<str>> {
         let mut changed = Vec::new();
         for (network, exclusions) in &mut self.exclusions {
             if exclusions.blocks().is_empty() {

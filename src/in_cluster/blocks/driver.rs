@@ -96,6 +96,48 @@ impl Driver {
         next
     }
 
+    /// Marks the conflict of each block of this management cluster that the records show as one of
+    /// another management cluster, as the IPSlices do not say yet.
+    pub(super) async fn find_conflicts(&mut self) {
+        for network in self.ledger(Ledger::networks_with_blocks) {
+            let Some(found) = self.ledger(|ledger| ledger.network_blocks(&network)) else {
+                continue;
+            };
+            if !self.is_of_registry(&found) {
+                continue;
+            }
+            let pass = self.classify(&network, &found);
+            for view in &found.blocks {
+                let Some(slice) = &view.slice else {
+                    continue;
+                };
+                if slice.conflict.is_some() || !pass.others.overlaps(view.block) {
+                    continue;
+                }
+                let due = Due {
+                    is_needed: false,
+                    may_take: false,
+                    overlaps: pass.overlapping_holder(view.block),
+                    delays: self.delays(&found),
+                };
+                self.drive_block(&network, view.block, &due).await;
+            }
+        }
+    }
+
+    /// The delays of the blocks of a network.
+    fn delays(&self, found: &NetworkBlocks) -> Delays {
+        let keep = match &found.rules {
+            Some(rules) => rules.keep_seconds,
+            None => 0,
+        };
+        Delays {
+            settle: self.registry().backend.settle_time(),
+            drain: self.drain,
+            keep,
+        }
+    }
+
     /// Whether the blocks of a network are in this registry. Those of a network that no longer
     /// names one belong to the registry whose cluster has the slices.
     fn is_of_registry(&self, found: &NetworkBlocks) -> bool {
@@ -122,15 +164,7 @@ impl Driver {
             }
             _ => false,
         };
-        let keep = match &found.rules {
-            Some(rules) => rules.keep_seconds,
-            None => 0,
-        };
-        let delays = Delays {
-            settle: self.registry().backend.settle_time(),
-            drain: self.drain,
-            keep,
-        };
+        let delays = self.delays(found);
         let mut targets: BTreeSet<Block> = pass.own.keys().copied().collect();
         targets.extend(pass.blocks.keys());
         targets.extend(&needs.blocks);

@@ -27,7 +27,7 @@ use tracing::info;
 
 use super::measured::{MeasuredRegistry, RequestMetrics};
 use super::open_registry::{ConnectError, OpenRegistry};
-use super::running::{Running, Start, Tasks};
+use super::running::{Running, Start, TRUST_DELAY, Tasks};
 use super::state_metrics::RegistryStates;
 use crate::in_cluster::context::Context;
 use crate::in_cluster::gates::Gates;
@@ -61,6 +61,7 @@ pub(in crate::in_cluster) fn start(
         context: Arc::clone(context),
         expectations: Expectations::default(),
         running: Mutex::default(),
+        first_seen: Mutex::default(),
         gates: gates.of_ledger(),
         drain: options.sweep_grace,
         changed,
@@ -88,6 +89,8 @@ struct RegistryReconciler {
     context: Arc<Context>,
     expectations: Expectations,
     running: Mutex<HashMap<String, Running>>,
+    /// When each registry was reconciled for the first time.
+    first_seen: Mutex<HashMap<String, Instant>>,
     /// The watches of what the ledger contains: before, no block counts as unused.
     gates: Vec<ReadinessGate>,
     /// How long after the mark of an empty slice it is returned.
@@ -158,14 +161,28 @@ impl Reconciler for RegistryReconciler {
 }
 
 impl RegistryReconciler {
-    /// Tells the ledger who this management cluster is: its blocks can be used from then on, also if
-    /// the registry cannot be reached.
+    /// Finds out who this management cluster is. The driver of the registry tells the ledger, which
+    /// then allocates addresses of its blocks. It does so here if the driver cannot: the registry
+    /// cannot be opened for a while. And if the identity is another one than before, whose blocks
+    /// must not be used any longer.
     async fn identify(&self, registry: &IPRegistry) -> Result<String, ConnectError> {
         let cluster = self.cluster_id(registry).await?;
         let name = registry.name_any();
-        self.context
-            .ledger
-            .change(|ledger| ledger.set_management_cluster(&name, &cluster));
+        let is_waiting = {
+            let running = self.running.lock().contains_key(&name);
+            let mut first = self.first_seen.lock();
+            let since = first.entry(name.clone()).or_insert_with(Instant::now);
+            running || since.elapsed() < TRUST_DELAY
+        };
+        self.context.ledger.change(|ledger| {
+            let is_other = match ledger.management_cluster(&name) {
+                Some(known) => *known != *cluster,
+                None => false,
+            };
+            if is_other || !is_waiting {
+                ledger.set_management_cluster(&name, &cluster);
+            }
+        });
         Ok(cluster)
     }
 

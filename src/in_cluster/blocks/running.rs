@@ -29,6 +29,9 @@ use crate::in_cluster::context::Context;
 const SHARED_HEARTBEAT: i64 = 300;
 /// How often a registry is asked that cannot be reached.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a manager that starts waits for the records of a registry before it allocates addresses
+/// of the blocks that its IPSlices show. A registry that cannot be reached delays them no longer.
+pub(super) const TRUST_DELAY: Duration = Duration::from_secs(5);
 /// The time for which changes are gathered before the driver acts on them. Every allocation is one.
 const DEBOUNCE: Duration = Duration::from_millis(10);
 
@@ -119,6 +122,9 @@ impl Tasks {
                 registry: Arc::clone(&self.registry),
             };
             let mut driver = Driver::new(writer, self.drain);
+            let restores = self.context.reservations.restores().clone();
+            let mut epoch = restores.epoch();
+            self.trust_slices(&mut driver).await;
             loop {
                 let next = driver.pass().await;
                 tokio::select! {
@@ -126,10 +132,35 @@ impl Tasks {
                     () = self.registry.records.changed() => {}
                     // The ledger lives as long as the process.
                     _ = self.changed.changed() => {}
+                    () = restores.ended(epoch) => {
+                        // The ledger has forgotten who this management cluster is.
+                        epoch = restores.epoch();
+                        sleep(TRUST_DELAY).await;
+                        self.trust_slices(&mut driver).await;
+                    }
                 }
                 sleep(DEBOUNCE).await;
             }
         })
+    }
+
+    /// Tells the ledger who this management cluster is: from then on, addresses of its blocks are
+    /// allocated. etcd may have been restored from a backup, whose IPSlices show blocks that another
+    /// management cluster has meanwhile. So these are marked as conflicts before, if the records of
+    /// the registry can be listed in time.
+    async fn trust_slices(&self, driver: &mut Driver) {
+        let registry = &self.registry;
+        let deadline = Instant::now() + TRUST_DELAY;
+        while !registry.records.is_complete() && Instant::now() < deadline {
+            tokio::select! {
+                () = registry.records.changed() => {}
+                () = sleep(PROBE_INTERVAL) => {}
+            }
+        }
+        driver.find_conflicts().await;
+        self.context
+            .ledger
+            .change(|ledger| ledger.set_management_cluster(&registry.name, &registry.cluster));
     }
 
     /// Shows that this management cluster is alive, and finds out whether another process does so
