@@ -39,6 +39,9 @@ const INTERVAL: Duration = Duration::from_secs(10);
 const START_INTERVAL: Duration = Duration::from_millis(250);
 /// The time before a registry is opened again that could not be opened.
 const OPEN_RETRY_DELAY: Duration = Duration::from_millis(500);
+/// The number of registries that are connected to at the same time. One that does not answer takes
+/// the deadline of each of its servers.
+const WORKERS: usize = 8;
 /// The maximum number of management clusters in the status.
 const MAX_CLUSTERS: usize = 50;
 
@@ -76,7 +79,8 @@ pub(in crate::in_cluster) fn start(
         Arc::clone(&context.ledger) as _,
         gates.registries.clone(),
     );
-    let task = controller.run(main, 2, manager.stop.clone(), Arc::new(reconciler));
+    let stop = manager.stop.clone();
+    let task = controller.run(main, WORKERS, stop, Arc::new(reconciler));
     manager.add("IPRegistry controller", task);
 }
 
