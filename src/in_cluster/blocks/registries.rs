@@ -41,7 +41,7 @@ const START_INTERVAL: Duration = Duration::from_millis(250);
 const OPEN_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// The number of registries that are connected to at the same time. One that does not answer takes
 /// the deadline of each of its servers.
-const WORKERS: usize = 8;
+const WORKERS: u16 = 8;
 /// The maximum number of management clusters in the status.
 const MAX_CLUSTERS: usize = 50;
 
