@@ -16,7 +16,7 @@ type Rule = (&'static str, &'static str);
 
 /// What a cluster may write. `mine` is its id, `record` the record that is written or deleted, and
 /// `before` the one that an update replaces.
-const RULES: [Rule; 7] = [
+const RULES: [Rule; 8] = [
     (
         "request.operation != 'DELETE' || !has(variables.record.network)",
         "the record of a network is shared by all clusters and must not be deleted",
@@ -42,6 +42,15 @@ const RULES: [Rule; 7] = [
          variables.before.block.?contenders.orValue([]).filter(id, id != variables.mine))",
         "a management cluster may hand over its own block only to a cluster in contenders; in a block of another cluster \
          it may only add its ID to contenders, or remove it",
+    ),
+    // A block that was deleted is free, and so would be the addresses that contenders use.
+    (
+        "request.operation == 'CREATE' || !has(variables.record.block) || \
+         variables.before.block.?contenders.orValue([]).all(id, id == variables.mine || \
+         request.operation == 'UPDATE' && (id == variables.record.block.cluster || \
+         id in variables.record.block.?contenders.orValue([])))",
+        "a management cluster must not delete a block that others use, or remove others from contenders; it must hand \
+         over the block to one of them",
     ),
     (
         "!has(variables.record.cluster) || variables.record.cluster.cluster == variables.mine",

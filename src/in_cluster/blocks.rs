@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `registries` | the controller of IPRegistries: connects to each, and reports its state |
 //! | `running` | what runs for one registry: the watch of its records, the driver, the sign of life |
+//! | `problems`, `refusals` | why a registry cannot be used, and which records it refuses; plain values |
 //! | `agreement` | what the management clusters agree on for a network; plain values |
 //! | `needs` | which blocks a network needs; plain values |
 //! | `facts` | what the protocol has to know of a block; plain values |
@@ -27,6 +28,8 @@ mod measured;
 mod needs;
 mod open_registry;
 mod other_blocks;
+mod problems;
+mod refusals;
 pub(super) mod registries;
 mod running;
 mod state_metrics;

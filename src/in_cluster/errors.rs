@@ -74,6 +74,9 @@ pub(super) fn describe_missing_block(missing: &MissingBlock) -> String {
         Some(BlockObstacle::Unreachable) => {
             format!("{wait}, which cannot be reached; see kubectl describe ipregistries {registry}")
         }
+        Some(BlockObstacle::Refused) => {
+            format!("{wait}, which refuses a record; the log of the manager contains the error")
+        }
         Some(BlockObstacle::Suspended) => format!(
             "{wait}, from which none is taken: another process writes with the identity of this management cluster; see \
              kubectl describe ipregistries {registry}"

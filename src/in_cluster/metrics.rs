@@ -105,7 +105,7 @@ const WAITING_FOR_BLOCK: Description = Description {
     kind: "gauge",
     labels: &[
         "network",
-        "reason: being_taken, no_registry, unreachable, cluster_id_in_use, all_taken, limit, size_differs",
+        "reason: being_taken, no_registry, unreachable, refused, cluster_id_in_use, all_taken, limit, size_differs",
     ],
     help: "Claims that wait until this management cluster has another block of a network; at most 5 seconds old",
 };
@@ -259,10 +259,11 @@ impl Collector for PoolMetrics {
 }
 
 /// The reasons for which claims wait for a block.
-const REASONS: [&str; 7] = [
+const REASONS: [&str; 8] = [
     "being_taken",
     "no_registry",
     "unreachable",
+    "refused",
     "cluster_id_in_use",
     "all_taken",
     "limit",
@@ -274,6 +275,7 @@ fn reason_of(obstacle: Option<&BlockObstacle>) -> &'static str {
         None => "being_taken",
         Some(BlockObstacle::NoRegistry) => "no_registry",
         Some(BlockObstacle::Unreachable) => "unreachable",
+        Some(BlockObstacle::Refused) => "refused",
         Some(BlockObstacle::Suspended) => "cluster_id_in_use",
         Some(BlockObstacle::AllTaken) => "all_taken",
         Some(BlockObstacle::Limit(_)) => "limit",

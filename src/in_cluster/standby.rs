@@ -1,16 +1,16 @@
 //! A read-only ledger for admission in replicas that are not the leader.
 //!
 //! The ledger of the provider exists in the leader only. A standby keeps its own ledger up to date,
-//! which needs watches of addresses, reservations and pools. When the standby becomes the leader,
+//! which needs watches of addresses, reservations, pools, and of what decides on their use. When the standby becomes the leader,
 //! the provider lists all objects again, and the standby ledger is dropped once the ledger of the
 //! provider is complete.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, InClusterKind, Pool};
+use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, Pool};
 use capi_ipam_controller::health::{Health, ReadinessGate};
-use capi_ipam_controller::watch::{EventHandler, WatchApi, WatchSpec, watch_into};
+use capi_ipam_controller::watch::{EventHandler, Invalid, WatchApi, WatchSpec, watch_into};
 use capi_ipam_provider::advanced::ContractClient;
 use capi_ipam_provider::api::IPAddress;
 use futures::StreamExt as _;
@@ -114,7 +114,10 @@ pub async fn run_standby(
         );
         watches.add::<IPReservation>(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _);
         watches.add::<IPNetwork>(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _);
-        watches.add::<IPRegistry>(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _);
+        // A registry is in use as long as a network has blocks of it, also without `spec.blocks`.
+        watches.add::<IPSlice>(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _);
+        let registries = Arc::new(RegistryEventHandler(Arc::clone(&ledger)));
+        watches.add::<IPRegistry>(WatchApi::all(client.clone()), (), registries);
         watches.add::<Namespace>(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _);
         for kind in InClusterKind::ALL {
             let handler = Arc::new(PoolEventHandler {
@@ -131,6 +134,57 @@ pub async fn run_standby(
     };
     let _ = stop.run_until_cancelled(Box::pin(standby)).await;
     stop.cancelled().await;
+}
+
+/// The event handler of registries. It also records the identity of this management cluster in each
+/// registry, which the leader finds out when it connects and reports in the status.
+struct RegistryEventHandler(Arc<SharedLedger>);
+
+impl RegistryEventHandler {
+    fn events(&self) -> &dyn EventHandler<IPRegistry> {
+        self.0.as_ref()
+    }
+}
+
+impl EventHandler<IPRegistry> for RegistryEventHandler {
+    fn init(&self) {
+        self.events().init();
+    }
+
+    fn init_done(&self) {
+        self.events().init_done();
+    }
+
+    fn restored(&self) {
+        self.events().restored();
+    }
+
+    fn apply(&self, registry: &IPRegistry) {
+        self.events().apply(registry);
+        if let (Some(name), Some(id)) = (&registry.metadata.name, cluster_id(registry)) {
+            self.0
+                .change(|ledger| ledger.set_management_cluster(name, id));
+        }
+    }
+
+    fn delete(&self, registry: &IPRegistry) {
+        self.events().delete(registry);
+    }
+
+    fn apply_invalid(&self, object: &Invalid) {
+        self.events().apply_invalid(object);
+    }
+
+    fn delete_invalid(&self, object: &Invalid) {
+        self.events().delete_invalid(object);
+    }
+}
+
+/// The identity of this management cluster in a registry; `None` if the leader has not reported it.
+fn cluster_id(registry: &IPRegistry) -> Option<&str> {
+    let status = registry.status.as_ref();
+    let reported = status.and_then(|status| status.cluster_id.as_deref());
+    registry.spec.cluster_id.as_deref().or(reported)
 }
 
 struct Watches {
@@ -159,5 +213,61 @@ impl Watches {
         self.streams
             .push(watch_into(WatchSpec::new(api, version, handler, gate.clone())).boxed());
         self.gates.push(gate);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capi_ipam_api::{Scope, SliceOwner, SliceOwnerKind};
+    use capi_ipam_controller::clock;
+    use capi_ipam_ip::Block;
+
+    use super::*;
+
+    /// The standby ledger after it has seen a block of the management cluster west, in a network
+    /// without `spec.blocks`.
+    fn ledger_with_block() -> Arc<SharedLedger> {
+        let ledger = Arc::new(SharedLedger::read_only());
+        let owner = SliceOwner {
+            kind: SliceOwnerKind::ManagementCluster,
+            namespace: None,
+            name: "west".to_owned(),
+        };
+        let block = Block::new([10, 0, 0, 0].into(), 26);
+        let scope = Scope::Network("lab".into());
+        let mut slice = IPSlice::assigned(&scope, block, owner, clock::now());
+        slice.metadata.uid = Some("1".to_owned());
+        slice.metadata.resource_version = Some("1".to_owned());
+        EventHandler::<IPSlice>::apply(ledger.as_ref(), &slice);
+        ledger
+    }
+
+    fn registry(spec: Option<&str>, status: Option<&str>) -> IPRegistry {
+        let mut registry = IPRegistry::default();
+        registry.metadata.name = Some("site".to_owned());
+        registry.spec.cluster_id = spec.map(str::to_owned);
+        registry.status = status.map(|id| capi_ipam_api::IPRegistryStatus {
+            cluster_id: Some(id.to_owned()),
+            ..capi_ipam_api::IPRegistryStatus::default()
+        });
+        registry
+    }
+
+    #[test]
+    fn registry_is_in_use_until_its_blocks_are_returned() {
+        for (spec, status, is_in_use) in [
+            (Some("west"), None, true),
+            (None, Some("west"), true),
+            (None, Some("east"), false),
+            (Some("east"), Some("east"), false),
+            // The leader has not reported it yet.
+            (None, None, true),
+        ] {
+            let ledger = ledger_with_block();
+            let handler = RegistryEventHandler(Arc::clone(&ledger));
+            handler.apply(&registry(spec, status));
+            let networks = ledger.read(|ledger| ledger.networks_of_registry("site"));
+            assert_eq!(networks == ["lab"], is_in_use, "{spec:?} {status:?}");
+        }
     }
 }

@@ -20,7 +20,7 @@ use http::{HeaderValue, Request, Uri};
 use kube::api::{
     DeleteParams, GetParams, ListParams, ObjectList, Patch, PatchParams, PostParams, Preconditions,
 };
-use kube::client::Body;
+use kube::client::{Body, RustlsTlsError};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource, ResourceExt};
 use serde::Serialize;
@@ -29,6 +29,7 @@ use serde::de::DeserializeOwned;
 pub use self::call_error::{CallError, error_chain};
 pub(crate) use self::call_error::{NOT_SERVED, explain_unserved, status_message};
 pub use self::connection::RequestPolicy;
+pub use self::kubeconfig::KubeconfigError;
 pub use self::pruned_fields::PrunedFields;
 use crate::metrics::RequestMetrics;
 use crate::priority;
@@ -54,7 +55,7 @@ pub enum ClientError {
         path: String,
         /// Why it cannot be read.
         #[source]
-        source: kube::config::KubeconfigError,
+        source: KubeconfigError,
     },
     /// There is neither a usable kubeconfig nor a service account.
     #[error(
@@ -63,7 +64,7 @@ pub enum ClientError {
     NotConfigured(#[source] kube::config::InferConfigError),
     /// The content of a kubeconfig cannot be read, or its context is incomplete.
     #[error("cannot use the content of the kubeconfig")]
-    Content(#[source] kube::config::KubeconfigError),
+    Content(#[source] KubeconfigError),
     /// The content of a kubeconfig names something outside of it, or turns a protection off.
     #[error("the kubeconfig must not contain {field}: {advice}")]
     NotAllowed {
@@ -72,10 +73,19 @@ pub enum ClientError {
         /// What to write instead.
         advice: &'static str,
     },
+    /// The client certificate or its key is not PEM. The error of the parser is not a source: it shows
+    /// a part of the text, which can be the key.
+    #[error(
+        "the client certificate or key for {server} is not PEM: set client-certificate-data and client-key-data"
+    )]
+    Identity {
+        /// Address of the API server, without a user name.
+        server: String,
+    },
     /// The configuration was read, but it is unusable.
     #[error("cannot create a client for {server}")]
     Build {
-        /// Address of the API server.
+        /// Address of the API server, without a user name.
         server: String,
         /// What is wrong with the configuration.
         #[source]
@@ -110,9 +120,9 @@ pub(crate) async fn connect_with(
     let mut config = match kubeconfig.filter(|path| !path.as_os_str().is_empty()) {
         None => Config::infer().await.map_err(ClientError::NotConfigured)?,
         Some(path) => {
-            let failed = |source| ClientError::Kubeconfig {
+            let failed = |source: kube::config::KubeconfigError| ClientError::Kubeconfig {
                 path: path.display().to_string(),
-                source,
+                source: source.into(),
             };
             let file = Kubeconfig::read_from(path).map_err(failed)?;
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
@@ -135,11 +145,12 @@ pub async fn connect_to(
     kubeconfig: &str,
     user_agent: &str,
 ) -> Result<(Client, String), ClientError> {
-    let content = Kubeconfig::from_yaml(kubeconfig).map_err(ClientError::Content)?;
+    let unusable = |error: kube::config::KubeconfigError| ClientError::Content(error.into());
+    let content = Kubeconfig::from_yaml(kubeconfig).map_err(unusable)?;
     kubeconfig::check(&content)?;
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(content, &options).await;
-    let mut config = config.map_err(ClientError::Content)?;
+    let mut config = config.map_err(unusable)?;
     let server = address_of(&config.cluster_url);
     let client = build(
         &mut config,
@@ -170,9 +181,13 @@ fn build(
     if let Ok(agent) = HeaderValue::from_str(user_agent) {
         config.headers.push((USER_AGENT, agent));
     }
-    let server = config.cluster_url.to_string();
-    connection::client(config, policy, metrics)
-        .map_err(|source| ClientError::Build { server, source })
+    let server = address_of(&config.cluster_url);
+    connection::client(config, policy, metrics).map_err(|error| match error {
+        kube::Error::RustlsTls(RustlsTlsError::InvalidIdentityPem(_)) => {
+            ClientError::Identity { server }
+        }
+        source => ClientError::Build { server, source },
+    })
 }
 
 /// The value of a namespace flag; if it is empty, the namespace of the pod or of the kubeconfig's
@@ -566,6 +581,65 @@ mod tests {
             ("https://[::1]/", "https://[::1]"),
         ] {
             assert_eq!(address_of(&url.parse().unwrap()), expected);
+        }
+    }
+
+    /// A kubeconfig with this user.
+    fn kubeconfig_of(user: &str) -> String {
+        format!(
+            "current-context: a\n\
+             contexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
+             clusters: [{{name: a, cluster: {{server: 'https://admin:marker@hub'}}}}]\n\
+             users:\n- name: a\n  user:\n{user}\n"
+        )
+    }
+
+    #[tokio::test]
+    async fn error_of_a_kubeconfig_shows_none_of_its_text() {
+        let base64 = |text: &str| {
+            serde_json::to_string(&k8s_openapi::ByteString(text.as_bytes().to_vec())).unwrap()
+        };
+        // The line breaks of the key were lost.
+        let one_line = base64("-----BEGIN PRIVATE KEY-----marker-----END PRIVATE KEY-----");
+        let proxied = kubeconfig_of("    token: marker").replace(
+            "server: 'https://admin:marker@hub'",
+            "server: 'https://hub', proxy-url: 'http://admin:marker@proxy'",
+        );
+        for (text, expected) in [
+            ("marker".to_owned(), "not valid YAML"),
+            ("token: marker\nmarker: [".to_owned(), "not valid YAML"),
+            (
+                kubeconfig_of("    token: [marker]\n    client-key-data: marker"),
+                "not valid YAML of a kubeconfig (line ",
+            ),
+            (
+                kubeconfig_of("    token: marker\n    client-key-data: {marker: marker}"),
+                "not valid YAML of a kubeconfig (line ",
+            ),
+            (
+                kubeconfig_of("    client-certificate-data: marker!\n    client-key-data: marker!"),
+                "base64",
+            ),
+            (
+                kubeconfig_of(&format!(
+                    "    client-certificate-data: {one_line}\n    client-key-data: {one_line}"
+                )),
+                "is not PEM",
+            ),
+            (proxied, "http://proxy"),
+        ] {
+            let error = connect_to(&text, "test/1").await.err().unwrap();
+            let chain = error_chain(&error);
+            assert!(chain.contains(expected), "{chain}");
+            // The parser of PEM shows text as a list of bytes.
+            let bytes = format!("{:?}", b"marker");
+            let bytes = bytes.trim_matches(['[', ']']);
+            for shown in [chain, format!("{error:?}")] {
+                assert!(
+                    !shown.contains("marker") && !shown.contains(bytes),
+                    "{shown}"
+                );
+            }
         }
     }
 

@@ -9,6 +9,8 @@ pub enum BlockObstacle {
     NoRegistry,
     /// The registry cannot be reached.
     Unreachable,
+    /// The registry can be reached, and refuses a record of the network or of a block.
+    Refused,
     /// Another process writes with the identity of this management cluster.
     Suspended,
     /// Other management clusters have all blocks in the ranges of the pool.

@@ -641,7 +641,11 @@ impl Networks {
         for (network, blocks) in self.with_blocks() {
             let is_of_registry = match blocks.rules() {
                 Some(rules) => rules.registry == registry,
-                None => id.is_some_and(|id| blocks.has_slice_of(id)),
+                // As long as the identity is not known, each block can be one of this registry.
+                None => match id {
+                    Some(id) => blocks.has_slice_of(id),
+                    None => true,
+                },
             };
             if is_of_registry {
                 found.push(network);

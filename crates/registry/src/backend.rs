@@ -74,6 +74,13 @@ pub enum RegistryError {
     },
 }
 
+impl RegistryError {
+    /// Whether no request can succeed now. All other errors concern one record, or one user.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unreachable { .. })
+    }
+}
+
 /// The result of [`Backend::create`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Created {

@@ -15,13 +15,15 @@ use capi_ipam_ledger::{
 };
 use capi_ipam_protocol::block::Step;
 use capi_ipam_registry::{Backend, Entry, Key, Record, RegistryError, cidr};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::agreement::{Agreement, Proposal};
 use super::facts::{Delays, Facts, Memory, Shown};
 use super::needs::{Member, Needs, OwnBlock, Shortage, Situation};
 use super::open_registry::OpenRegistry;
 use super::other_blocks::OtherBlocks;
+use super::problems::Requester;
+use super::refusals::Refusals;
 use super::steps::{BlockEvent, StepError, Target, UNKNOWN_CLUSTER, Writer};
 
 /// The maximum number of writes for a block in one pass.
@@ -38,6 +40,10 @@ pub(super) struct Driver {
     memory: HashMap<(Arc<str>, Block), Memory>,
     /// The names of records whose last write has an unknown outcome: they are read first.
     unread: HashSet<Key>,
+    /// The records that the registry refuses to write.
+    refusals: Refusals,
+    /// Whether this pass has not sent everything, because a request could not reach the registry.
+    is_held_back: bool,
 }
 
 /// What a pass has decided on a block.
@@ -67,6 +73,8 @@ impl Driver {
             drain,
             memory: HashMap::new(),
             unread: HashSet::new(),
+            refusals: Refusals::default(),
+            is_held_back: false,
         }
     }
 
@@ -82,6 +90,7 @@ impl Driver {
     pub(super) async fn pass(&mut self) -> Duration {
         let mut next = INTERVAL;
         let mut held = 0_usize;
+        self.is_held_back = false;
         for network in self.ledger(Ledger::networks_with_blocks) {
             let Some(found) = self.ledger(|ledger| ledger.network_blocks(&network)) else {
                 continue;
@@ -93,6 +102,11 @@ impl Driver {
         }
         self.registry().set_held(held);
         self.memory.retain(|_, memory| !memory.is_empty());
+        self.refusals.expire(Instant::now());
+        if !self.is_held_back {
+            // What could not be sent is not due any more.
+            self.registry().succeeded(Requester::Driver);
+        }
         next
     }
 
@@ -179,17 +193,22 @@ impl Driver {
             };
             next = next.min(self.drive_block(network, block, &due).await);
         }
+        if self.refusals.contains(&network_key(network)) {
+            // No further block can be taken, so there is nothing to settle.
+            return next.max(RETRY_DELAY);
+        }
         next
     }
 
     /// Compares the record of a network with what this management cluster does, and writes it if
     /// it has to. `None` if the record is not known, or cannot be written now.
-    async fn agree(&self, network: &Arc<str>, found: &NetworkBlocks) -> Option<Agreement> {
-        let registry = self.registry();
+    async fn agree(&mut self, network: &Arc<str>, found: &NetworkBlocks) -> Option<Agreement> {
+        let registry = Arc::clone(&self.writer.registry);
         let rules = found.rules.as_ref()?;
-        if !registry.is_available() || registry.is_suspended() {
+        if !registry.records.is_complete() || registry.is_suspended() || !self.may_request() {
             return None;
         }
+        let key = network_key(network);
         let excluded = self.ledger(|ledger| ledger.own_exclusions(network));
         let proposal = Proposal {
             cluster: &registry.cluster,
@@ -198,7 +217,7 @@ impl Driver {
             excluded: &excluded,
         };
         for _ in 0..MAX_STEPS {
-            let entry = registry.records.get(&network_key(network));
+            let entry = registry.records.get(&key);
             let record = match entry.as_deref() {
                 None => None,
                 Some(entry) => match entry.record() {
@@ -209,14 +228,21 @@ impl Driver {
             };
             let wanted = match proposal.agree(record) {
                 Agreement::Write(wanted) => wanted,
-                agreed => return Some(agreed),
+                agreed => {
+                    self.refusals.ended(&key);
+                    return Some(agreed);
+                }
             };
+            if !self.refusals.is_due(&key, Instant::now()) {
+                return None;
+            }
             let written = self
                 .writer
-                .write_network(&network_key(network), entry.as_deref(), wanted)
+                .write_network(&key, entry.as_deref(), wanted)
                 .await;
             if let Err(error) = written {
                 debug!(%network, error = error_chain(&error), "cannot write the record of a network, will retry");
+                self.request_failed(&key, &error);
                 return None;
             }
         }
@@ -287,6 +313,8 @@ impl Driver {
             Some(BlockObstacle::Suspended)
         } else if self.registry().unreachable().is_some() {
             Some(BlockObstacle::Unreachable)
+        } else if self.is_refused(network, needs) {
+            Some(BlockObstacle::Refused)
         } else {
             match needs.shortage {
                 Some(Shortage::AllTaken) => Some(BlockObstacle::AllTaken),
@@ -344,10 +372,11 @@ impl Driver {
             let step = view.next();
             // A record that was lost is written again in any case.
             let is_taken = step == Step::CreateRecord && target.slice.is_none();
-            if step == Step::Wait || !self.may_send(step) || is_taken && !due.may_take {
+            let may_send = self.may_send(step, &target);
+            if step == Step::Wait || !may_send || is_taken && !due.may_take {
                 self.memory.insert(place, memory);
                 let is_confirmable = view.is_settled && view.is_watched;
-                let settles = due.is_needed && !is_confirmable;
+                let settles = may_send && due.is_needed && !is_confirmable;
                 return if settles { delays.settle } else { INTERVAL };
             }
             // The writes of a pass take time: the watch has shown more records since it began. They are
@@ -373,15 +402,53 @@ impl Driver {
     }
 
     /// Whether a step can be done now. While another process has the identity of this cluster, no
-    /// block is taken and none is returned. A registry that cannot be reached is not asked for each
-    /// block, since every request could take its whole deadline: the sign of life finds out when it
-    /// can be reached again.
-    fn may_send(&self, step: Step) -> bool {
-        let registry = self.registry();
-        if registry.is_suspended() {
+    /// block is taken and none is returned.
+    fn may_send(&mut self, step: Step, target: &Target) -> bool {
+        if self.registry().is_suspended() {
             return step == Step::MarkConflict;
         }
-        !step.is_of_registry() || registry.unreachable().is_none()
+        if !step.is_of_registry() {
+            return true;
+        }
+        self.refusals.is_due(&target.key(), Instant::now()) && self.may_request()
+    }
+
+    /// Whether the registry may be asked now. It is not while it cannot be reached: the sign of life
+    /// finds out when it can be reached again.
+    fn may_request(&mut self) -> bool {
+        let is_allowed = self.registry().allows_requests();
+        self.is_held_back |= !is_allowed;
+        is_allowed
+    }
+
+    /// Whether the registry refuses the record of a network, or that of a block that it needs.
+    fn is_refused(&self, network: &str, needs: &Needs) -> bool {
+        let block_key = |block: &Block| Key::Block {
+            network: network.into(),
+            block: *block,
+        };
+        let mut blocks = needs.blocks.iter();
+        self.refusals.contains(&network_key(network))
+            || blocks.any(|block| self.refusals.contains(&block_key(block)))
+    }
+
+    /// A request for a record has failed. If the registry cannot be reached, nothing else is sent
+    /// either. Any other failure concerns this record only, or the sign of life fails as well.
+    fn request_failed(&mut self, key: &Key, error: &RegistryError) {
+        if error.is_unavailable() {
+            self.is_held_back = true;
+            self.registry().failed(Requester::Driver, error);
+            return;
+        }
+        if self.refusals.refused(key, Instant::now()) {
+            self.registry().request_probe();
+            warn!(
+                registry = self.registry().name,
+                record = %key,
+                error = error_chain(error),
+                "the registry refuses a record, will retry"
+            );
+        }
     }
 
     /// Whether a slice is one of this management cluster.
@@ -466,6 +533,9 @@ impl Driver {
         if !self.unread.contains(key) {
             return true;
         }
+        if !self.refusals.is_due(key, Instant::now()) || !self.may_request() {
+            return false;
+        }
         let registry = &self.writer.registry;
         match registry.backend.read(&key.to_string()).await {
             Ok(Some(found)) => registry.records.apply(&found),
@@ -475,7 +545,7 @@ impl Driver {
                 }
             }
             Err(error) => {
-                registry.failed(&error);
+                self.request_failed(key, &error);
                 return false;
             }
         }
@@ -483,8 +553,11 @@ impl Driver {
         true
     }
 
-    fn succeeded(&self, target: &Target, step: Step) {
-        self.registry().succeeded();
+    fn succeeded(&mut self, target: &Target, step: Step) {
+        if step.is_of_registry() {
+            self.registry().succeeded(Requester::Driver);
+            self.refusals.ended(&target.key());
+        }
         // One that was confirmed before is confirmed again after a conflict.
         let was_confirmed = match &target.slice {
             Some(slice) => slice.confirmed_at.is_some(),
@@ -512,7 +585,7 @@ impl Driver {
                 self.unread.insert(key.clone());
                 self.read_unread(&key).await;
             }
-            _ => self.registry().failed(source),
+            _ => self.request_failed(&target.key(), source),
         }
     }
 }

@@ -8,6 +8,7 @@ use capi_ipam_registry::{IDENTITY_NAMESPACE, OpenError, RecordCache, RegistryErr
 use parking_lot::Mutex;
 
 use super::measured::MeasuredRegistry;
+use super::problems::{Problems, Requester};
 
 /// How long the first list of the records of a registry may take until it is reported as missing.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,8 +28,7 @@ pub(super) struct OpenRegistry {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Why the last request failed; `None` if it succeeded.
-    unreachable: Option<String>,
+    problems: Problems,
     /// Whether another process writes with the identity of this management cluster.
     is_suspended: bool,
     /// The number of blocks of this management cluster.
@@ -89,24 +89,45 @@ impl OpenRegistry {
         }
     }
 
-    /// A request to the registry has succeeded.
-    pub(super) fn succeeded(&self) {
-        self.state.lock().unreachable = None;
+    /// A request has succeeded, or the requester has nothing to send any more.
+    pub(super) fn succeeded(&self, requester: Requester) {
+        self.state.lock().problems.ended(requester);
     }
 
-    /// A request to the registry has failed.
-    pub(super) fn failed(&self, error: &RegistryError) {
-        self.state.lock().unreachable = Some(error_chain(error));
+    /// A request has failed: until the requester succeeds, the registry cannot be used.
+    pub(super) fn failed(&self, requester: Requester, error: &RegistryError) {
+        self.set_problem(requester, error_chain(error));
     }
 
-    /// The watch of the registry has failed, for this reason, or works again.
-    pub(super) fn set_unreachable(&self, problem: Option<String>) {
-        self.state.lock().unreachable = problem;
+    /// As [`Self::failed`], for a reason that is a text.
+    pub(super) fn set_problem(&self, requester: Requester, problem: String) {
+        let mut state = self.state.lock();
+        state.problems.failed(requester, problem, Instant::now());
     }
 
-    /// Why the registry cannot be reached.
+    /// Asks for a sign of life soon: it finds out whether a failure concerns the whole registry.
+    pub(super) fn request_probe(&self) {
+        self.state.lock().problems.request_probe();
+    }
+
+    /// Whether something has failed since the last sign of life.
+    pub(super) fn needs_probe(&self) -> bool {
+        self.state.lock().problems.needs_probe()
+    }
+
+    /// Whether the watch has failed, and has shown nothing since.
+    pub(super) fn is_watch_failing(&self) -> bool {
+        self.state.lock().problems.is_watch_failing()
+    }
+
+    /// Whether the driver may send a request to the registry now.
+    pub(super) fn allows_requests(&self) -> bool {
+        self.state.lock().problems.allows_requests(Instant::now())
+    }
+
+    /// Why the registry cannot be used.
     pub(super) fn unreachable(&self) -> Option<String> {
-        self.state.lock().unreachable.clone()
+        self.state.lock().problems.first().map(str::to_owned)
     }
 
     /// Whether the records are listed for the first time, and nothing has failed: the state of the

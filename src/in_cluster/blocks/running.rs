@@ -21,14 +21,13 @@ use tracing::warn;
 use super::disturbance::Disturbance;
 use super::driver::Driver;
 use super::open_registry::OpenRegistry;
+use super::problems::{PROBE_INTERVAL, Requester};
 use super::steps::Writer;
 use crate::in_cluster::context::Context;
 
 /// A manager of a part of the objects shows that the cluster is alive when no other one has done so
 /// for this long, in seconds.
 const SHARED_HEARTBEAT: i64 = 300;
-/// How often a registry is asked that cannot be reached.
-const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a manager that starts waits for the records of a registry before it allocates addresses
 /// of the blocks that its IPSlices show. A registry that cannot be reached delays them no longer.
 pub(super) const TRUST_DELAY: Duration = Duration::from_secs(5);
@@ -95,17 +94,19 @@ impl Tasks {
             let source = match self.registry.backend.source(handler, synced) {
                 Ok(source) => source,
                 Err(error) => {
-                    self.registry.failed(&error);
+                    self.registry.failed(Requester::Watch, &error);
                     return;
                 }
             };
             let mut changes = source.open().changes;
             while let Some(change) = changes.next().await {
                 match change {
-                    Change::Failed(problem) => self.registry.set_unreachable(Some(problem)),
+                    Change::Failed(problem) => {
+                        self.registry.set_problem(Requester::Watch, problem);
+                    }
                     // The begin of a list is no success: it can fail as the last one did.
                     Change::Init | Change::InitApply(_) => {}
-                    _ => self.registry.set_unreachable(None),
+                    _ => self.registry.succeeded(Requester::Watch),
                 }
             }
         })
@@ -179,13 +180,15 @@ impl Tasks {
             loop {
                 let interval = heartbeat.disturbance.interval();
                 let is_due = last.is_none_or(|at| at.elapsed() >= interval);
-                if is_due || heartbeat.registry.unreachable().is_some() {
+                if is_due || heartbeat.registry.needs_probe() {
                     match heartbeat.beat().await {
                         Ok(()) => {
                             last = Some(Instant::now());
-                            heartbeat.registry.succeeded();
+                            heartbeat.registry.succeeded(Requester::Heartbeat);
                         }
-                        Err(error) => heartbeat.registry.failed(&error),
+                        // Without a sign of life, others may find that this cluster is gone: no
+                        // block is taken or returned, whatever the reason.
+                        Err(error) => heartbeat.registry.failed(Requester::Heartbeat, &error),
                     }
                 }
                 sleep(PROBE_INTERVAL).await;
@@ -228,7 +231,8 @@ impl Heartbeat {
             self.held = self.registry.backend.read(&key).await?;
         }
         if !self.is_alone {
-            if !self.was_seen_by_another() {
+            // A watch that works again shows this write. It may have nothing else to show.
+            if !self.was_seen_by_another() || self.registry.is_watch_failing() {
                 self.write(&key, &record).await?;
             }
             return Ok(());

@@ -220,10 +220,7 @@ impl Writer {
             Err(RegistryError::Conflict { .. } | RegistryError::Unknown { .. }) => {
                 registry.backend.read(&name).await?
             }
-            Err(error) => {
-                registry.failed(&error);
-                return Err(error);
-            }
+            Err(error) => return Err(error),
         };
         match (found, known) {
             (Some(found), _) => registry.records.apply(&found),

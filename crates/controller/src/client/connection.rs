@@ -100,8 +100,10 @@ pub(super) fn client(
         } else {
             "kube/http-proxy"
         };
+        // The URL can contain a password, and the error shows it.
+        let address = super::address_of(proxy).parse().unwrap_or_default();
         return Err(kube::Error::ProxyProtocolDisabled {
-            proxy_url: Box::new(proxy.clone()),
+            proxy_url: Box::new(address),
             protocol_feature,
         });
     }

@@ -1,10 +1,40 @@
-//! What the content of a kubeconfig may contain that somebody else has written.
+//! What the content of a kubeconfig may contain that somebody else has written, and what an error may
+//! show of it.
 
 use kube::config::{AuthInfo, Cluster, Kubeconfig};
 
 use super::ClientError;
 
 const EMBED: &str = "embed the data in base64";
+
+/// Why a kubeconfig cannot be used. Its text, and that of its sources, does not contain the text of
+/// the kubeconfig, which has credentials.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeconfigError {
+    /// The text is not YAML, or a field has another type. The error of the parser is not a source: it
+    /// shows an excerpt of the text.
+    #[error("it is not valid YAML of a kubeconfig{position}")]
+    Yaml {
+        /// Where the parser stopped, such as ` (line 3, column 5)`. Empty if this is not known.
+        position: String,
+    },
+    /// It is incomplete, or a value in it cannot be used.
+    #[error(transparent)]
+    Other(kube::config::KubeconfigError),
+}
+
+impl From<kube::config::KubeconfigError> for KubeconfigError {
+    fn from(error: kube::config::KubeconfigError) -> Self {
+        let kube::config::KubeconfigError::Parse(error) = error else {
+            return Self::Other(error);
+        };
+        let position = match error.location() {
+            Some(at) => format!(" (line {}, column {})", at.line(), at.column()),
+            None => String::new(),
+        };
+        Self::Yaml { position }
+    }
+}
 
 /// Checks that a kubeconfig names no file and no program, and verifies the server.
 ///

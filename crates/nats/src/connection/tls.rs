@@ -41,8 +41,9 @@ impl Tls {
             return Ok(builder.with_no_client_auth());
         };
         let certificates = parse(certificates, "client certificate")?;
+        // The error of the parser can contain the key.
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
-            .map_err(|error| pem_error("client key", error))?;
+            .map_err(|_| pem_error("client key", "it is not PEM"))?;
         builder
             .with_client_auth_cert(certificates, key)
             .map_err(|error| pem_error("client certificate with its key", error))
@@ -93,5 +94,25 @@ mod tests {
             error.to_string(),
             "the certificate of the authority cannot be used"
         );
+    }
+
+    #[test]
+    fn error_of_a_client_key_shows_none_of_its_text() {
+        use std::error::Error as _;
+
+        let authority = rcgen::generate_simple_self_signed(["nats".to_owned()])
+            .expect("it is signed")
+            .cert
+            .pem();
+        let tls = Tls {
+            authorities: authority.clone(),
+            identity: Some((
+                authority,
+                "-----BEGIN PRIVATE KEY-----marker-----END PRIVATE KEY-----".to_owned(),
+            )),
+        };
+        let error = tls.client_config().expect_err("its line breaks were lost");
+        let source = error.source().map(ToString::to_string);
+        assert_eq!(source.as_deref(), Some("it is not PEM"));
     }
 }

@@ -222,11 +222,14 @@ impl State {
 
     /// Removes what the list did not contain, and what was not seen otherwise since it began.
     pub(super) fn end_list(&mut self, now: Instant) {
-        let list = self.list;
+        let (list, epoch) = (self.list, self.epoch);
         let unlisted = self.known.extract_if(.., |_, known| known.list != list);
-        let unlisted: Vec<_> = unlisted.map(|(_, known)| known.entry).collect();
-        for entry in unlisted {
-            self.remember_deletion(&entry, now);
+        let unlisted: Vec<_> = unlisted.map(|(_, known)| known).collect();
+        for known in unlisted {
+            // A registry that has lost its last writes uses the versions of an earlier epoch again.
+            if known.epoch == epoch {
+                self.remember_deletion(&known.entry, now);
+            }
         }
         self.is_complete = true;
         self.is_listing = false;

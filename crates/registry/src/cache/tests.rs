@@ -134,6 +134,33 @@ fn restored_registry_shows_earlier_versions() {
 }
 
 #[test]
+fn versions_that_a_registry_has_lost_are_accepted_again() {
+    let cache = RecordCache::default();
+    cache.apply(&entry(BLOCK, at(11), "west"));
+    // The servers have lost the last writes, and so the list does not contain the record.
+    cache.restored();
+    cache.init();
+    cache.init_done();
+    assert_eq!(holder(&cache, BLOCK), None);
+    for revision in [10, 11] {
+        cache.apply(&entry(BLOCK, at(revision), "east"));
+        assert_eq!(holder(&cache, BLOCK).as_deref(), Some("east"), "{revision}");
+    }
+}
+
+#[test]
+fn list_without_a_restore_remembers_what_was_deleted() {
+    let cache = RecordCache::default();
+    cache.apply(&entry(BLOCK, at(11), "west"));
+    cache.init();
+    cache.init_done();
+    cache.apply(&entry(BLOCK, at(11), "west"));
+    assert_eq!(holder(&cache, BLOCK), None);
+    cache.apply(&entry(BLOCK, at(12), "east"));
+    assert_eq!(holder(&cache, BLOCK).as_deref(), Some("east"));
+}
+
+#[test]
 fn entries_are_found_by_kind_and_network() {
     let cache = RecordCache::default();
     for key in [

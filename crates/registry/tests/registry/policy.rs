@@ -139,6 +139,22 @@ async fn cluster_writes_only_blocks_of_its_own_id() {
     assert_denied(east.update(&held, &to_east).await, "taken");
     let held = west.update(&held, &to_east).await.expect("handed over");
     assert_denied(west.delete(&held).await, "a block of another cluster");
+
+    // Deleted, the block would be free, although a contender uses addresses of it.
+    assert_denied(east.delete(&held).await, "a contender uses it");
+    let alone = changed(&held, |record| record.contenders.clear());
+    assert_denied(east.update(&held, &alone).await, "another contender");
+    let replaced = changed(&held, |record| {
+        record.cluster = "north".to_owned();
+        record.contenders = vec!["east".to_owned()];
+    });
+    let held = east.update(&held, &replaced).await.expect("handed over");
+    let left = changed(&held, |record| record.contenders.clear());
+    let held = east.update(&held, &left).await.expect("its own id");
+    let administrator = hub.world.open().await.expect("it is opened");
+    let to_east = changed(&held, |record| record.cluster = "east".to_owned());
+    let held = administrator.update(&held, &to_east).await;
+    let held = held.expect("an administrator may do everything");
     east.delete(&held).await.expect("it is its own");
 }
 

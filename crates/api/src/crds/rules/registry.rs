@@ -8,8 +8,9 @@ use crate::crds::CrdError;
 /// The maximum number of clusters that exclude addresses of a network.
 const MAX_CLUSTERS: usize = 256;
 
-/// The maximum number of entries that a cluster excludes, as in `spec.excluded` of a network.
-const MAX_EXCLUDED: usize = 1_000;
+/// The maximum number of entries that a cluster excludes: those of `spec.excluded` of a network, which
+/// has at most 1,000, and the gateways of its pools.
+const MAX_EXCLUDED: usize = 4_000;
 
 /// The maximum length of an excluded entry: a range of two IPv6 addresses.
 const MAX_ENTRY_LENGTH: usize = 79;
