@@ -1,6 +1,8 @@
 //! The registry is away, or a manager ends.
 
+use capi_ipam_registry::{Backend, Created, NetworkRecord, Record, RegistryError};
 use serde_json::json;
+use support::wait::eventually;
 
 use crate::site::{Hub, REGISTRY, Site, names};
 
@@ -106,4 +108,70 @@ async fn upgrade_of_the_other_api_server_changes_no_block() {
         !after.0.iter().any(|block| after.1.contains(block)),
         "{after:?}"
     );
+}
+
+/// Sets how many entries each management cluster may exclude in the record of a network.
+fn set_excluded_limit(hub: &Hub, limit: u32) {
+    let Hub::Kubernetes(hub) = hub else {
+        panic!("the registry is another API server");
+    };
+    let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/network/properties/excluded\
+                /additionalProperties/maxItems";
+    let patch = json!([{"op": "replace", "path": path, "value": limit}]);
+    hub.kubectl(&[
+        "patch",
+        "crd",
+        "ipblocks.ipam.cluster.x-k8s.io",
+        "--type=json",
+        &format!("--patch={patch}"),
+    ]);
+}
+
+/// Waits until the registry accepts no entry in the record of a network.
+async fn wait_for_excluded_limit(hub: &Hub) {
+    let registry = hub.open().await;
+    let record = Record::Network(NetworkRecord {
+        network: "probe".to_owned(),
+        size: 4,
+        size_of: "north".to_owned(),
+        excluded: [("north".to_owned(), vec!["10.0.9.1".to_owned()])].into(),
+    });
+    eventually("the registry refuses the record", || async {
+        match registry.create("network.probe", &record).await {
+            Err(RegistryError::Invalid { .. }) => Some(()),
+            Ok(Created::Ours(entry)) => {
+                let _ = registry.delete(&entry).await;
+                None
+            }
+            _ => None,
+        }
+    })
+    .await;
+}
+
+/// The network is the first one by name, and so its record is written before those of the others.
+#[tokio::test]
+async fn refused_record_of_a_network_does_not_stop_the_others() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0});
+    let site = Site::start(Hub::kubernetes(), blocks.clone()).await;
+    set_excluded_limit(&site.hub, 0);
+    wait_for_excluded_limit(&site.hub).await;
+    let west = &site.west;
+    west.create_network("a", blocks).await;
+    let with_gateway = json!({
+        "addresses": ["10.0.2.0-10.0.2.15"], "prefix": 16, "gateway": "10.0.2.5", "network": "a",
+    });
+    west.consumer.create_pool("refused", with_gateway).await;
+    west.consumer.create_claim("w", "refused").await;
+    west.consumer.wait_for_reason("w", "WaitingForBlock").await;
+
+    west.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    // Each block is taken although the record is refused again and again.
+    for prefix in ["a", "b", "c"] {
+        west.bind("p", &names(prefix, 4)).await;
+    }
+    west.wait_for_registry("True", "RegistryReady").await;
+
+    set_excluded_limit(&site.hub, 4_000);
+    west.consumer.wait_for_address("w").await;
 }

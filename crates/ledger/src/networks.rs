@@ -642,10 +642,7 @@ impl Networks {
             let is_of_registry = match blocks.rules() {
                 Some(rules) => rules.registry == registry,
                 // As long as the identity is not known, each block can be one of this registry.
-                None => match id {
-                    Some(id) => blocks.has_slice_of(id),
-                    None => true,
-                },
+                None => id.is_none_or(|id| blocks.has_slice_of(id)),
             };
             if is_of_registry {
                 found.push(network);
