@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_registry::{IDENTITY_NAMESPACE, OpenError, RecordCache, RegistryError};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::measured::MeasuredRegistry;
 
@@ -23,6 +24,7 @@ pub(super) struct OpenRegistry {
     pub(super) records: Arc<RecordCache>,
     opened_at: Instant,
     state: Mutex<State>,
+    recovered: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -86,12 +88,13 @@ impl OpenRegistry {
             records: Arc::default(),
             opened_at: Instant::now(),
             state: Mutex::default(),
+            recovered: Notify::new(),
         }
     }
 
     /// A request to the registry has succeeded.
     pub(super) fn succeeded(&self) {
-        self.state.lock().unreachable = None;
+        self.set_unreachable(None);
     }
 
     /// A request to the registry has failed.
@@ -101,7 +104,16 @@ impl OpenRegistry {
 
     /// The watch of the registry has failed, for this reason, or works again.
     pub(super) fn set_unreachable(&self, problem: Option<String>) {
-        self.state.lock().unreachable = problem;
+        let is_reachable = problem.is_none();
+        let before = std::mem::replace(&mut self.state.lock().unreachable, problem);
+        if is_reachable && before.is_some() {
+            self.recovered.notify_one();
+        }
+    }
+
+    /// Waits until the registry can be reached again. For one listener: each recovery wakes one call.
+    pub(super) async fn recovered(&self) {
+        self.recovered.notified().await;
     }
 
     /// Why the registry cannot be reached.
