@@ -12,6 +12,7 @@
 //! | `agreement` | what the management clusters agree on for a network; plain values |
 //! | `needs` | which blocks a network needs; plain values |
 //! | `facts` | what the protocol has to know of a block; plain values |
+//! | `backoff` | when a write is sent again; plain values |
 //! | `driver` | decides for each block what is due |
 //! | `steps` | sends it |
 //! | `measured`, `state_metrics` | the metrics of registries |
@@ -20,6 +21,7 @@
 //! The order of the writes is that of [`capi_ipam_protocol::block`].
 
 mod agreement;
+mod backoff;
 pub(super) mod check;
 mod disturbance;
 mod driver;

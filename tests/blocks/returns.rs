@@ -1,8 +1,18 @@
 //! Empty blocks are returned.
 
+use std::pin::pin;
+use std::time::Duration;
+
+use capi_ipam_api::IPSlice;
+use futures::StreamExt;
+use kube::Api;
+use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::json;
 
-use crate::site::{Hub, NETWORK, Site, names};
+use crate::site::{Hub, ManagementCluster, NETWORK, Site, names};
+
+/// How long no IPSlice is written after all blocks are returned.
+const QUIET: Duration = Duration::from_secs(3);
 
 async fn empty_block_goes_to_another_cluster(hub: Hub) {
     let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 0});
@@ -54,4 +64,122 @@ async fn block_in_use_again_is_kept() {
     assert_eq!(bound["b-0"], "10.0.1.0");
     west.wait_for_mark("10.0.1.0/30", false).await;
     west.wait_for_blocks(&["10.0.1.0/30"]).await;
+}
+
+/// Returns how often an IPSlice of a management cluster is written while `work` runs, and for some
+/// time after it.
+async fn slice_writes(cluster: &ManagementCluster, work: impl Future<Output = ()>) -> usize {
+    let mut count = 0;
+    let slices = Api::<IPSlice>::all(cluster.consumer.client.clone());
+    let counting = async {
+        let mut events = pin!(watcher(slices, watcher::Config::default()));
+        while let Some(event) = events.next().await {
+            if let Ok(Event::Apply(_) | Event::Delete(_)) = event {
+                count += 1;
+            }
+        }
+    };
+    let work = async {
+        work.await;
+        tokio::time::sleep(QUIET).await;
+    };
+    tokio::select! {
+        () = counting => {}
+        () = work => {}
+    }
+    count
+}
+
+async fn stop_sharing(cluster: &ManagementCluster) {
+    let patch = r#"[{"op": "remove", "path": "/spec/blocks"}]"#;
+    cluster.control_plane.kubectl(&[
+        "patch",
+        "ipnetworks",
+        NETWORK,
+        "--type=json",
+        "--patch",
+        patch,
+    ]);
+}
+
+async fn deleted_network_returns_its_blocks(hub: Hub) {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 1, "keepSeconds": 3600});
+    let site = Site::start(hub, blocks).await;
+    let west = &site.west;
+    west.create_pool("p", "10.0.1.0-10.0.1.7").await;
+    west.bind("p", &names("a", 4)).await;
+    let all = ["10.0.1.0/30", "10.0.1.4/30"];
+    west.wait_for_blocks(&all).await;
+    let writes = slice_writes(west, async {
+        for name in names("a", 4) {
+            west.consumer.release(&name).await;
+        }
+        let (pools, networks) = (west.consumer.pools(), west.consumer.networks());
+        west.consumer.delete_unused_pool(&pools, "p").await;
+        west.consumer.delete_object(&networks, NETWORK).await;
+        west.wait_for_blocks(&[]).await;
+        for block in all {
+            site.wait_for_holder(block, None).await;
+        }
+    })
+    .await;
+    // Each is confirmed, marked and deleted.
+    assert!(writes <= 12, "{writes} writes");
+    for block in all {
+        site.wait_for_holder(block, None).await;
+    }
+}
+
+#[tokio::test]
+async fn deleted_network_returns_its_blocks_to_nats() {
+    Box::pin(deleted_network_returns_its_blocks(Hub::nats())).await;
+}
+
+#[tokio::test]
+async fn deleted_network_returns_its_blocks_to_an_api_server() {
+    Box::pin(deleted_network_returns_its_blocks(Hub::kubernetes())).await;
+}
+
+#[tokio::test]
+async fn network_that_shares_no_blocks_any_more_returns_them() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 1, "keepSeconds": 3600});
+    let site = Site::start(Hub::nats(), blocks).await;
+    let west = &site.west;
+    west.create_pool("p", "10.0.1.0-10.0.1.7").await;
+    west.bind("p", &names("a", 1)).await;
+    let all = ["10.0.1.0/30", "10.0.1.4/30"];
+    west.wait_for_blocks(&all).await;
+    let writes = slice_writes(west, async {
+        west.consumer.release("a-0").await;
+        stop_sharing(west).await;
+        west.wait_for_blocks(&[]).await;
+        for block in all {
+            site.wait_for_holder(block, None).await;
+        }
+    })
+    .await;
+    assert!(writes <= 12, "{writes} writes");
+    // Its pool allocates without the registry.
+    west.bind("p", &names("b", 8)).await;
+    west.wait_for_blocks(&[]).await;
+}
+
+/// The registry is away when the last IPSlice of a network that shares no blocks is deleted, and the
+/// manager restarts.
+#[tokio::test]
+async fn record_without_its_network_is_returned_after_an_outage() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 3600});
+    let mut site = Site::start(Hub::nats(), blocks).await;
+    site.west.create_pool("p", "10.0.1.0-10.0.1.7").await;
+    site.west.bind("p", &names("a", 1)).await;
+    site.hub.stop();
+    site.west
+        .wait_for_registry("False", "RegistryUnreachable")
+        .await;
+    site.west.consumer.release("a-0").await;
+    stop_sharing(&site.west).await;
+    site.west.wait_for_blocks(&[]).await;
+    site.west.restart();
+    site.hub.start();
+    site.wait_for_holder("10.0.1.0/30", None).await;
 }

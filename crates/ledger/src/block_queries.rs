@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use capi_ipam_api::{BlockLengths, BlockRules};
+use capi_ipam_api::{BlockLengths, BlockRules, Scope};
 use capi_ipam_ip::{Block, Family, Span, SpanSet, UsableBlocks};
 
 use super::blocks::{BlockInfo, Blocks};
 use super::pool::PoolEntry;
 use super::{Ledger, PoolKey};
 
-/// The state of the blocks that a network shares with other management clusters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The state of the blocks that a network shares with other management clusters. By default, that of
+/// a network that shares none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkBlocks {
     /// The shared blocks of the specification. `None` if it shares none any more, or if the network
     /// does not exist: slices are left. Those of the last valid specification if it is not valid.
@@ -57,6 +58,8 @@ pub struct BlockSlice {
     pub is_returning: bool,
     /// Whether addresses of the block are allocated.
     pub is_usable: bool,
+    /// When it was created for a take, in seconds since the Unix epoch.
+    pub assigned_at: Option<i64>,
     /// When the registry confirmed the block, in seconds since the Unix epoch.
     pub confirmed_at: Option<i64>,
     /// Another management cluster that uses the block.
@@ -198,12 +201,15 @@ impl Ledger {
         Some(self.block_slice(blocks, slice))
     }
 
-    /// Whether an address of a block of a network is not free. True if this is not known.
+    /// Whether an address of a block of a network is not free. True if this is not known. In a network
+    /// that shares no blocks and has no slices of them, this takes linear time: they are not counted.
     pub fn is_block_used(&self, network: &str, block: Block) -> bool {
-        match self.networks.blocks(network) {
-            Some(blocks) => blocks.usage.is_used(block),
-            None => true,
+        if let Some(blocks) = self.networks.blocks(network) {
+            return blocks.usage.is_used(block);
         }
+        let scope = Scope::Network(network.into());
+        let mut addresses = self.usage_in(&scope);
+        !self.start.is_complete() || addresses.any(|(address, _)| block.overlaps(address))
     }
 
     /// Whether the pools of a network may allocate all addresses of a block of any size. True in a
@@ -244,6 +250,7 @@ impl Ledger {
             is_deleting: slice.is_deleting,
             is_returning: slice.is_returning,
             is_usable: blocks.is_usable(slice),
+            assigned_at: slice.assigned_at,
             confirmed_at: slice.confirmed_at,
             conflict: slice.conflict.clone(),
             empty_since: slice.empty_since,

@@ -25,12 +25,17 @@
 //! A slice is deleted after a list shows that no address of its block is in use or reserved, and the
 //! list is later than the mark of the slice. An allocation creates its reservation and then reads
 //! the slice. So either the list shows the reservation, or the read shows the mark.
+//!
+//! When a network stops to share blocks, or is deleted, its slices and records are returned as their
+//! addresses are released. No slice is created any more: it would restrict the network again.
 
 /// What is known of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct View {
     /// The record in the registry.
     pub record: Record,
+    /// Whether the network shares blocks through this registry.
+    pub sharing: Sharing,
     /// Whether another cluster has a block of another size that overlaps with this one. Their records
     /// have different names, so the registry accepts both.
     pub is_overlapped: bool,
@@ -45,6 +50,21 @@ pub struct View {
     /// Whether the watch of the registry has shown the record, and so all records that were written
     /// before it.
     pub is_watched: bool,
+    /// Whether another manager of this cluster can be taking the block for a claim that this one does
+    /// not see.
+    pub is_being_taken: bool,
+}
+
+/// Whether a network shares blocks through a registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sharing {
+    /// It does.
+    Active,
+    /// It shares no blocks any more. This registry has or had a record of the block.
+    Ended,
+    /// It shares no blocks any more. The record of the block can be in another registry: what this
+    /// one has under its name is of no concern, and no record is created here.
+    Elsewhere,
 }
 
 /// The record of a block, as the last read or write of it shows it.
@@ -65,6 +85,8 @@ pub enum Record {
     Theirs {
         /// Whether this cluster is named as one that uses addresses of the block.
         names_us: bool,
+        /// Whether no further cluster can be named.
+        is_full: bool,
     },
     /// The record cannot be decoded. It counts as that of another cluster.
     Unreadable,
@@ -178,15 +200,63 @@ impl Step {
             | Self::DeleteSlice => false,
         }
     }
+
+    /// Whether the step returns a block: no claim of this cluster waits for it.
+    pub fn is_of_return(self) -> bool {
+        match self {
+            Self::MarkRecord
+            | Self::DeleteRecord
+            | Self::HandOver
+            | Self::Withdraw
+            | Self::MarkEmpty
+            | Self::DeleteSlice => true,
+            Self::Wait
+            | Self::CreateRecord
+            | Self::KeepRecord
+            | Self::ConfirmRecord
+            | Self::Contend
+            | Self::CreateSlice
+            | Self::ConfirmSlice
+            | Self::MarkConflict
+            | Self::ClearMark => false,
+        }
+    }
 }
 
 impl View {
     /// The next write for the block.
     pub fn next(self) -> Step {
+        let step = self.step();
+        if self.is_being_taken && self.ends_take(step) {
+            return Step::Wait;
+        }
+        step
+    }
+
+    /// Whether the next write waits only for the time after which the record is settled.
+    pub fn is_settling(self) -> bool {
+        let settled = Self {
+            is_settled: true,
+            ..self
+        };
+        settled.next() != self.next()
+    }
+
+    /// Whether a step undoes what a cluster has written to take the block.
+    fn ends_take(self, step: Step) -> bool {
+        match (step, self.record) {
+            (Step::MarkRecord, _) => true,
+            // Another cluster has the other ones: no claim is served from them.
+            (Step::DeleteSlice, Record::Absent | Record::Ours { .. }) => !self.is_overlapped,
+            _ => false,
+        }
+    }
+
+    /// The next write if no other manager of this cluster takes the block.
+    fn step(self) -> Step {
         match (self.slice, self.record) {
             (None, _) => self.without_slice(),
-            // The slice and the addresses in use stay as they are without the registry.
-            (Some(_), Record::Unknown) => Step::Wait,
+            (Some(slice), Record::Unknown) => self.unknown_record(slice),
             // Another cluster has addresses of the block, whatever the record of the block says.
             (Some(slice), _) if self.is_overlapped => self.other_record(slice),
             (Some(slice), Record::Absent) => self.missing_record(slice),
@@ -208,6 +278,8 @@ impl View {
     fn without_slice(self) -> Step {
         match self.record {
             Record::Unknown => Step::Wait,
+            // The record keeps other clusters from the addresses in use until they are released.
+            _ if self.sharing != Sharing::Active && self.is_used => Step::Wait,
             Record::Absent if self.is_wanted() && !self.is_overlapped => Step::CreateRecord,
             Record::Ours { .. } if self.is_wanted() => Step::CreateSlice,
             Record::Ours {
@@ -224,14 +296,29 @@ impl View {
             Record::Absent | Record::Theirs { .. } | Record::Unreadable if self.is_used => {
                 Step::CreateSlice
             }
-            Record::Theirs { names_us: true } => Step::Withdraw,
-            Record::Absent | Record::Theirs { names_us: false } | Record::Unreadable => Step::Wait,
+            Record::Theirs { names_us: true, .. } => Step::Withdraw,
+            Record::Absent | Record::Theirs { .. } | Record::Unreadable => Step::Wait,
+        }
+    }
+
+    /// The registry is unavailable. The slice and the addresses in use stay as they are, and claims
+    /// still get addresses of the block: a slice that exists was not returned, so its mark can be
+    /// removed.
+    fn unknown_record(self, slice: Slice) -> Step {
+        let is_confirmed = slice.confirmation == Confirmation::Written && !slice.is_conflicting;
+        if is_confirmed && slice.mark != Mark::None && self.is_wanted() && !self.is_overlapped {
+            Step::ClearMark
+        } else {
+            Step::Wait
         }
     }
 
     /// The registry has lost the record, or it was never created.
     fn missing_record(self, slice: Slice) -> Step {
-        if slice.confirmation == Confirmation::Written || self.is_wanted() {
+        let is_kept = slice.confirmation == Confirmation::Written || self.is_wanted();
+        if is_kept && self.sharing == Sharing::Elsewhere {
+            self.drain(slice)
+        } else if is_kept {
             Step::CreateRecord
         } else {
             Step::DeleteSlice
@@ -285,9 +372,15 @@ impl View {
             return Step::MarkConflict;
         }
         match self.record {
-            Record::Theirs { names_us: false } if self.is_used => Step::Contend,
+            // The clusters that are named make the conflict known already if there is no room.
+            Record::Theirs {
+                names_us: false,
+                is_full: false,
+            } if self.is_used => Step::Contend,
             // It shows the conflict to the cluster whose block overlaps with this one.
-            Record::Absent if self.is_used => Step::CreateRecord,
+            Record::Absent if self.is_used && self.sharing != Sharing::Elsewhere => {
+                Step::CreateRecord
+            }
             _ => self.drain(slice),
         }
     }
@@ -302,3 +395,6 @@ impl View {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

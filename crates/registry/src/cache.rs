@@ -2,7 +2,7 @@
 
 mod state;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -41,7 +41,8 @@ impl RecordCache {
         self.state.lock().has_watched(version)
     }
 
-    /// Waits until something has changed since the last call returned. For one listener: each change
+    /// Waits until something has changed, or the watch has shown a write, since the last call
+    /// returned. For one listener: each change
     /// wakes one call.
     pub async fn changed(&self) {
         self.changed.notified().await;
@@ -63,6 +64,12 @@ impl RecordCache {
     /// All blocks of a network, by address.
     pub fn blocks(&self, network: &str) -> Vec<(Block, Arc<Entry>)> {
         self.state.lock().blocks(network)
+    }
+
+    /// The networks with a block whose record names a cluster, as its holder or as one that uses
+    /// addresses of the block. Takes linear time.
+    pub fn networks_naming(&self, cluster: &str) -> BTreeSet<Box<str>> {
+        self.state.lock().networks_naming(cluster)
     }
 
     /// The addresses of a network that other clusters than the holders of their blocks use, by
@@ -123,6 +130,15 @@ impl RecordCache {
         self.notify(changes);
     }
 
+    /// The watch has shown a write. Also that of an own one is a change: see [`Self::has_watched`].
+    fn watched(&self, object: &Entry) {
+        let mut state = self.state.lock();
+        state.advance_watch(&object.version);
+        let has_watched = state.has_watched(&object.version);
+        drop(state);
+        self.notify(has_watched);
+    }
+
     fn notify(&self, changes: bool) {
         if changes {
             self.changed.notify_one();
@@ -143,12 +159,12 @@ impl EventHandler<Entry> for RecordCache {
 
     fn apply(&self, object: &Entry) {
         Self::apply(self, object);
-        self.state.lock().advance_watch(&object.version);
+        self.watched(object);
     }
 
     fn delete(&self, object: &Entry) {
         self.remove(object);
-        self.state.lock().advance_watch(&object.version);
+        self.watched(object);
     }
 
     fn restored(&self) {

@@ -30,8 +30,6 @@ use super::steps::{BlockEvent, StepError, Target, UNKNOWN_CLUSTER, Writer};
 const MAX_STEPS: usize = 8;
 /// The time between two passes without a change.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The time before a failed write is decided on again.
-const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// Drives the blocks of one registry.
 pub(super) struct Driver {
@@ -48,7 +46,13 @@ pub(super) struct Driver {
 
 /// What a pass has decided on a block.
 struct Due {
+    network: Arc<str>,
+    block: Block,
     is_needed: bool,
+    /// Whether an address of it is in use.
+    is_used: bool,
+    /// Whether the network shares blocks through this registry. If not, it shares none any more.
+    is_shared: bool,
     /// Whether a further block may be taken.
     may_take: bool,
     /// The holder of a block of another size that overlaps with this one.
@@ -88,21 +92,33 @@ impl Driver {
 
     /// Sends what is due for all blocks. Returns when the next pass is due without a change.
     pub(super) async fn pass(&mut self) -> Duration {
-        let mut next = INTERVAL;
+        let recorded = self.recorded_networks();
+        let mut networks: BTreeSet<Arc<str>> =
+            recorded.iter().map(|name| (**name).into()).collect();
+        networks.extend(self.ledger(Ledger::networks_with_blocks));
         let mut held = 0_usize;
+        let mut all = Vec::new();
         self.is_held_back = false;
-        for network in self.ledger(Ledger::networks_with_blocks) {
-            let Some(found) = self.ledger(|ledger| ledger.network_blocks(&network)) else {
-                continue;
-            };
-            if self.is_of_registry(&found) {
+        for network in networks {
+            // One that shares no blocks and has no slices may have records.
+            let found = self.ledger(|ledger| ledger.network_blocks(&network));
+            let found = found.unwrap_or_default();
+            if self.is_of_registry(&network, &found, &recorded) {
                 held = held.saturating_add(slices(&found));
-                next = next.min(self.drive_network(&network, &found).await);
+                all.extend(self.plan(&network, &found).await);
             }
         }
         self.registry().set_held(held);
-        self.memory.retain(|_, memory| !memory.is_empty());
+        let places: HashSet<_> = all.iter().map(Due::place).collect();
+        self.memory
+            .retain(|place, memory| places.contains(place) && !memory.is_empty());
         self.refusals.expire(Instant::now());
+        // A return takes the time of its lists: no claim waits for it.
+        all.sort_by_key(|due| !due.is_needed && !due.is_used);
+        let mut next = INTERVAL;
+        for due in &all {
+            next = next.min(self.drive_block(due).await);
+        }
         if !self.is_held_back {
             // What could not be sent is not due any more.
             self.registry().succeeded(Requester::Driver);
@@ -113,11 +129,12 @@ impl Driver {
     /// Marks the conflict of each block of this management cluster that the records show as one of
     /// another management cluster, as the IPSlices do not say yet.
     pub(super) async fn find_conflicts(&mut self) {
+        let recorded = self.recorded_networks();
         for network in self.ledger(Ledger::networks_with_blocks) {
             let Some(found) = self.ledger(|ledger| ledger.network_blocks(&network)) else {
                 continue;
             };
-            if !self.is_of_registry(&found) {
+            if !self.is_of_registry(&network, &found, &recorded) {
                 continue;
             }
             let pass = self.classify(&network, &found);
@@ -129,12 +146,16 @@ impl Driver {
                     continue;
                 }
                 let due = Due {
+                    network: Arc::clone(&network),
+                    block: view.block,
                     is_needed: false,
+                    is_used: view.is_used,
+                    is_shared: found.rules.is_some(),
                     may_take: false,
                     overlaps: pass.overlapping_holder(view.block),
                     delays: self.delays(&found),
                 };
-                self.drive_block(&network, view.block, &due).await;
+                self.drive_block(&due).await;
             }
         }
     }
@@ -152,18 +173,30 @@ impl Driver {
         }
     }
 
-    /// Whether the blocks of a network are in this registry. Those of a network that no longer
-    /// names one belong to the registry whose cluster has the slices.
-    fn is_of_registry(&self, found: &NetworkBlocks) -> bool {
+    /// The networks with a record that names this management cluster.
+    fn recorded_networks(&self) -> BTreeSet<Box<str>> {
+        let registry = self.registry();
+        registry.records.networks_naming(&registry.cluster)
+    }
+
+    /// Whether the blocks of a network can be in this registry. Those of a network that no longer
+    /// names one are in the registries that have records of them. Without a record, an unused slice is
+    /// returned by any registry whose cluster has it.
+    fn is_of_registry(
+        &self,
+        network: &str,
+        found: &NetworkBlocks,
+        recorded: &BTreeSet<Box<str>>,
+    ) -> bool {
         if let Some(rules) = &found.rules {
             return rules.registry == self.registry().name;
         }
-        let cluster = &self.registry().cluster;
         let mut slices = found.blocks.iter().filter_map(|view| view.slice.as_ref());
-        slices.any(|slice| *slice.cluster == **cluster)
+        recorded.contains(network) || slices.any(|slice| self.is_own(slice))
     }
 
-    async fn drive_network(&mut self, network: &Arc<str>, found: &NetworkBlocks) -> Duration {
+    /// Decides on the blocks of a network.
+    async fn plan(&mut self, network: &Arc<str>, found: &NetworkBlocks) -> Vec<Due> {
         let agreed = self.agree(network, found).await;
         let pass = self.classify(network, found);
         let needs = match &found.rules {
@@ -183,21 +216,17 @@ impl Driver {
         targets.extend(pass.blocks.keys());
         targets.extend(&needs.blocks);
         targets.extend(&pass.contended);
-        let mut next = INTERVAL;
-        for block in targets {
-            let due = Due {
-                is_needed: needs.blocks.contains(&block),
-                may_take,
-                overlaps: pass.overlapping_holder(block),
-                delays,
-            };
-            next = next.min(self.drive_block(network, block, &due).await);
-        }
-        if self.refusals.contains(&network_key(network)) {
-            // No further block can be taken, so there is nothing to settle.
-            return next.max(RETRY_DELAY);
-        }
-        next
+        let due = |block| Due {
+            network: Arc::clone(network),
+            block,
+            is_needed: needs.blocks.contains(&block),
+            is_used: pass.is_used(block),
+            is_shared: found.rules.is_some(),
+            may_take,
+            overlaps: pass.overlapping_holder(block),
+            delays,
+        };
+        targets.into_iter().map(due).collect()
     }
 
     /// Compares the record of a network with what this management cluster does, and writes it if
@@ -304,7 +333,10 @@ impl Driver {
         agreed: Option<&Agreement>,
     ) {
         let most = found.rules.as_ref().and_then(|rules| rules.most);
-        let obstacle = if let Some(Agreement::SizeDiffers { size, cluster }) = agreed {
+        let obstacle = if found.rules.is_none() {
+            // It needs no further block. The drivers of several registries report the same.
+            None
+        } else if let Some(Agreement::SizeDiffers { size, cluster }) = agreed {
             Some(BlockObstacle::SizeDiffers {
                 size: *size,
                 cluster: cluster.clone(),
@@ -329,7 +361,10 @@ impl Driver {
             _ => known.excluded,
         };
         let supply = BlockSupply {
-            others: pass.others.len(),
+            others: match &found.rules {
+                Some(_) => pass.others.len(),
+                None => 0,
+            },
             obstacle,
             excluded,
         };
@@ -340,63 +375,69 @@ impl Driver {
     }
 
     /// Sends what is due for a block. Returns when it is due again.
-    async fn drive_block(&mut self, network: &Arc<str>, block: Block, due: &Due) -> Duration {
-        let delays = due.delays;
+    async fn drive_block(&mut self, due: &Due) -> Duration {
+        let mut memory = self.memory.remove(&due.place()).unwrap_or_default();
+        let next = self.send_steps(due, &mut memory).await;
+        self.memory.insert(due.place(), memory);
+        next
+    }
+
+    async fn send_steps(&mut self, due: &Due, memory: &mut Memory) -> Duration {
+        let (network, block) = (&due.network, due.block);
         let mut overlaps = due.overlaps.clone();
         for _ in 0..MAX_STEPS {
             let target = self.target(network, block, overlaps.clone());
             if let Some(slice) = &target.slice
                 && !self.is_own(slice)
             {
-                return self.remove_foreign(&target, slice).await;
+                return self.remove_foreign(&target, slice, memory).await;
             }
-            if !self.read_unread(&target.key()).await {
-                return RETRY_DELAY;
-            }
+            let is_read = self.read_unread(&target.key()).await;
             let target = self.target(network, block, overlaps.clone());
-            let is_used = self.ledger(|ledger| ledger.is_block_used(network, block));
-            let place = (Arc::clone(network), block);
-            let mut memory = self.memory.remove(&place).unwrap_or_default();
             let facts = Facts {
                 cluster: &self.registry().cluster,
-                shown: self.shown(&target),
+                has_peers: !self.writer.context.selection.is_everything(),
+                is_shared: due.is_shared,
+                shown: if is_read {
+                    self.shown(&target)
+                } else {
+                    Shown::Unknown
+                },
                 is_overlapped: target.overlaps.is_some(),
                 is_watched: self.is_watched(&target),
                 slice: target.slice.as_ref(),
-                is_used,
+                is_used: self.ledger(|ledger| ledger.is_block_used(network, block)),
                 is_needed: due.is_needed,
             };
             memory.update(&facts, Instant::now());
             let second = clock::now().0.as_second();
-            let view = facts.view(&memory, delays, Instant::now(), second);
+            let view = facts.view(memory, due.delays, Instant::now(), second);
             let step = view.next();
             // A record that was lost is written again in any case.
             let is_taken = step == Step::CreateRecord && target.slice.is_none();
-            let may_send = self.may_send(step, &target);
-            if step == Step::Wait || !may_send || is_taken && !due.may_take {
-                self.memory.insert(place, memory);
-                let is_confirmable = view.is_settled && view.is_watched;
-                let settles = may_send && due.is_needed && !is_confirmable;
-                return if settles { delays.settle } else { INTERVAL };
+            if step == Step::Wait || !self.may_send(step, &target) || is_taken && !due.may_take {
+                let settles = view.is_settling() && self.may_send(Step::ConfirmRecord, &target);
+                return if settles { due.delays.settle } else { INTERVAL };
+            }
+            if let Some(wait) = memory.backoff.wait_time(step, Instant::now()) {
+                return wait;
             }
             // The writes of a pass take time: the watch has shown more records since it began. They are
             // read after `is_watched`, so none is missing that was written before that of the block.
             let overlaps_now = self.overlapping_holder(network, block);
             if overlaps_now != overlaps {
                 overlaps = overlaps_now;
-                self.memory.insert(place, memory);
                 continue;
             }
             debug!(%network, block = %cidr(block), ?step, "next step of a block");
-            let done = self.writer.perform(step, &target, &mut memory).await;
-            self.memory.insert(place, memory);
-            match done {
-                Ok(()) => self.succeeded(&target, step),
-                Err(error) => {
-                    self.failed(&target, &error).await;
-                    return RETRY_DELAY;
-                }
+            let done = self.writer.perform(step, &target, memory).await;
+            memory.backoff.sent(step, done.is_ok(), Instant::now());
+            if let Err(error) = done {
+                self.failed(&target, &error).await;
+                let wait = memory.backoff.wait_time(step, Instant::now());
+                return wait.unwrap_or_default();
             }
+            self.succeeded(&target, step);
         }
         Duration::ZERO
     }
@@ -459,21 +500,32 @@ impl Driver {
     /// Deletes the slice of another management cluster, which `clusterctl move` has brought: it is
     /// never usable here. What is in use in its block gets a slice of this cluster. An object that is
     /// not a valid slice is left to its author.
-    async fn remove_foreign(&self, target: &Target, slice: &BlockSlice) -> Duration {
+    async fn remove_foreign(
+        &self,
+        target: &Target,
+        slice: &BlockSlice,
+        memory: &mut Memory,
+    ) -> Duration {
         if !slice.is_valid {
             return INTERVAL;
         }
-        match self.writer.delete_foreign_slice(target, slice).await {
-            Ok(()) => Duration::ZERO,
-            Err(error) => {
-                debug!(
-                    block = %cidr(target.block),
-                    error = error_chain(&error),
-                    "cannot delete the IPSlice of another management cluster, will retry"
-                );
-                RETRY_DELAY
-            }
+        let backoff = &mut memory.backoff;
+        backoff.forget_old(Instant::now());
+        if let Some(wait) = backoff.wait_time(Step::DeleteSlice, Instant::now()) {
+            return wait;
         }
+        let deleted = self.writer.delete_foreign_slice(target, slice).await;
+        backoff.sent(Step::DeleteSlice, deleted.is_ok(), Instant::now());
+        let Err(error) = deleted else {
+            return Duration::ZERO;
+        };
+        debug!(
+            block = %cidr(target.block),
+            error = error_chain(&error),
+            "cannot delete the IPSlice of another management cluster, will retry"
+        );
+        let wait = backoff.wait_time(Step::DeleteSlice, Instant::now());
+        wait.unwrap_or_default()
     }
 
     /// A block with what is known of it.
@@ -528,7 +580,8 @@ impl Driver {
         }
     }
 
-    /// Reads a record whose last write has an unknown outcome. Returns whether it is known now.
+    /// Reads a record whose last write has an unknown outcome. Returns whether it is known now. One of
+    /// a registry that cannot be reached stays unknown.
     async fn read_unread(&mut self, key: &Key) -> bool {
         if !self.unread.contains(key) {
             return true;
@@ -590,7 +643,21 @@ impl Driver {
     }
 }
 
+impl Due {
+    fn place(&self) -> (Arc<str>, Block) {
+        (Arc::clone(&self.network), self.block)
+    }
+}
+
 impl Pass {
+    /// Whether an address of a block is in use.
+    fn is_used(&self, block: Block) -> bool {
+        match self.blocks.get(&block) {
+            Some(view) => view.is_used,
+            None => false,
+        }
+    }
+
     /// The holder of a block of another size that overlaps with this one.
     fn overlapping_holder(&self, block: Block) -> Option<Arc<str>> {
         let other = self.others.of_other_size(block)?;
@@ -602,10 +669,7 @@ impl Pass {
 
     /// A block that this cluster has, or is taking or returning.
     fn own_block(&mut self, block: Block) -> &mut OwnBlock {
-        let is_used = match self.blocks.get(&block) {
-            Some(view) => view.is_used,
-            None => false,
-        };
+        let is_used = self.is_used(block);
         self.own.entry(block).or_insert(OwnBlock {
             is_used,
             is_conflicting: false,

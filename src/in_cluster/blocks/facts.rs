@@ -3,10 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::BlockRecord;
+use capi_ipam_api::{BlockRecord, MAX_CONTENDERS};
 use capi_ipam_ledger::BlockSlice;
-use capi_ipam_protocol::block::{Confirmation, Mark, Record, Slice, View};
+use capi_ipam_protocol::block::{Confirmation, Mark, Record, Sharing, Slice, View};
 use capi_ipam_registry::Version;
+
+use super::backoff::Backoff;
+
+/// How long another manager of this cluster can need to take a block for a claim, in seconds.
+const TAKE_TIMEOUT: i64 = 60;
 
 /// What this process remembers of a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +22,10 @@ pub(super) struct Memory {
     confirmed_for: Option<String>,
     /// The version of the slice whose mark was seen, and when it was seen first.
     marked: Option<(String, Instant)>,
+    /// Whether the registry has or had a record of the block that names this cluster.
+    is_recorded: bool,
+    /// The steps that were sent not long ago.
+    pub(super) backoff: Backoff,
 }
 
 /// How long things take.
@@ -48,6 +57,10 @@ pub(super) enum Shown<'a> {
 pub(super) struct Facts<'a> {
     /// The identity of this management cluster.
     pub(super) cluster: &'a str,
+    /// Whether other managers of this management cluster serve a part of the objects.
+    pub(super) has_peers: bool,
+    /// Whether the network shares blocks through the registry. If not, it shares none any more.
+    pub(super) is_shared: bool,
     pub(super) shown: Shown<'a>,
     /// Whether another management cluster has a block of another size that overlaps with this one.
     pub(super) is_overlapped: bool,
@@ -94,6 +107,9 @@ impl Memory {
         if !is_same || self.record.is_none() {
             self.confirmed_for = None;
         }
+        // A record that is lost while there is a slice was one of this registry.
+        self.is_recorded = facts.is_named() || self.is_recorded && facts.slice.is_some();
+        self.backoff.forget_old(now);
     }
 }
 
@@ -121,6 +137,13 @@ impl Facts<'_> {
     /// The view of the protocol, after [`Memory::update`]. `second` is the time of the API server,
     /// in seconds since the Unix epoch.
     pub(super) fn view(&self, memory: &Memory, delays: Delays, now: Instant, second: i64) -> View {
+        let sharing = if self.is_shared {
+            Sharing::Active
+        } else if memory.is_recorded {
+            Sharing::Ended
+        } else {
+            Sharing::Elsewhere
+        };
         let slice = self.slice.map(|slice| Slice {
             confirmation: if memory.confirmed_for.is_some() {
                 Confirmation::Received
@@ -133,19 +156,51 @@ impl Facts<'_> {
             mark: mark(slice, memory, delays, now, second),
         });
         View {
-            record: self.record(),
-            is_overlapped: self.is_overlapped,
+            record: self.record(sharing),
+            sharing,
+            is_overlapped: self.is_overlapped && sharing != Sharing::Elsewhere,
             slice,
             is_used: self.is_used,
             is_needed: self.is_needed,
             is_settled: is_known_for(memory.record.as_ref(), delays.settle, now),
             is_watched: self.is_watched,
+            is_being_taken: self.is_being_taken(second),
         }
     }
 
-    fn record(&self) -> Record {
+    /// Whether the registry shows a record of the block that names this cluster.
+    fn is_named(&self) -> bool {
+        match self.shown {
+            Shown::Record(record, _) => record.cluster == self.cluster || self.is_contender(record),
+            _ => false,
+        }
+    }
+
+    fn is_contender(&self, record: &BlockRecord) -> bool {
+        record.contenders.iter().any(|id| id == self.cluster)
+    }
+
+    /// Whether another manager of this cluster can have begun to take the block: it knows claims
+    /// that this one does not serve.
+    fn is_being_taken(&self, second: i64) -> bool {
+        let began = match (self.slice, self.shown) {
+            (Some(slice), _) if slice.confirmed_at.is_some() => None,
+            (Some(slice), _) => slice.assigned_at,
+            (None, Shown::Record(record, _)) if record.cluster == self.cluster => {
+                record.since.as_ref().map(|since| since.0.as_second())
+            }
+            _ => None,
+        };
+        match began {
+            Some(began) => self.has_peers && second.saturating_sub(began) < TAKE_TIMEOUT,
+            None => false,
+        }
+    }
+
+    fn record(&self, sharing: Sharing) -> Record {
         match self.shown {
             Shown::Unknown => Record::Unknown,
+            _ if sharing == Sharing::Elsewhere => Record::Absent,
             Shown::Absent => Record::Absent,
             Shown::Unreadable => Record::Unreadable,
             Shown::Record(record, _) if record.cluster == self.cluster => Record::Ours {
@@ -153,7 +208,8 @@ impl Facts<'_> {
                 is_contested: !record.contenders.is_empty(),
             },
             Shown::Record(record, _) => Record::Theirs {
-                names_us: record.contenders.iter().any(|id| id == self.cluster),
+                names_us: self.is_contender(record),
+                is_full: record.contenders.len() >= MAX_CONTENDERS,
             },
         }
     }
@@ -173,4 +229,145 @@ fn mark(slice: &BlockSlice, memory: &Memory, delays: Delays, now: Instant, secon
         return Mark::Recent;
     }
     Mark::Old
+}
+
+#[cfg(test)]
+mod tests {
+    use capi_ipam_controller::clock;
+    use capi_ipam_protocol::block::Step;
+
+    use super::*;
+
+    const DELAYS: Delays = Delays {
+        settle: Duration::ZERO,
+        drain: Duration::ZERO,
+        keep: 0,
+    };
+    const VERSION: Version = Version::Bucket {
+        incarnation: None,
+        revision: 1,
+    };
+
+    fn record(cluster: &str, contenders: usize) -> BlockRecord {
+        BlockRecord {
+            cluster: cluster.to_owned(),
+            since: Some(clock::now()),
+            contenders: (0..contenders).map(|number| format!("c{number}")).collect(),
+            ..BlockRecord::default()
+        }
+    }
+
+    fn slice(assigned_at: i64) -> BlockSlice {
+        BlockSlice {
+            uid: "s".to_owned(),
+            version: "1".to_owned(),
+            cluster: "west".into(),
+            is_valid: true,
+            is_deleting: false,
+            is_returning: false,
+            is_usable: false,
+            assigned_at: Some(assigned_at),
+            confirmed_at: None,
+            conflict: None,
+            empty_since: None,
+        }
+    }
+
+    /// An unused block of the cluster west.
+    fn facts<'a>(shown: Shown<'a>, slice: Option<&'a BlockSlice>) -> Facts<'a> {
+        Facts {
+            cluster: "west",
+            has_peers: false,
+            is_shared: true,
+            shown,
+            is_overlapped: false,
+            is_watched: true,
+            slice,
+            is_used: false,
+            is_needed: false,
+        }
+    }
+
+    fn view(facts: &Facts<'_>, memory: &mut Memory, second: i64) -> View {
+        let now = Instant::now();
+        memory.update(facts, now);
+        facts.view(memory, DELAYS, now, second)
+    }
+
+    #[test]
+    fn recent_take_of_another_manager_is_kept_for_a_minute() {
+        let own = record("west", 0);
+        let now = clock::now().0.as_second();
+        let unconfirmed = slice(now);
+        let shown = Shown::Record(&own, &VERSION);
+        for slice in [None, Some(&unconfirmed)] {
+            let alone = facts(shown, slice);
+            let shared = Facts {
+                has_peers: true,
+                ..facts(shown, slice)
+            };
+            let mut memory = Memory::default();
+            assert_eq!(view(&shared, &mut memory, now + 5).next(), Step::Wait);
+            let expected = match slice {
+                Some(_) => Step::DeleteSlice,
+                None => Step::MarkRecord,
+            };
+            assert_eq!(view(&shared, &mut memory, now + 61).next(), expected);
+            assert_eq!(view(&alone, &mut memory, now + 5).next(), expected);
+        }
+        let confirmed = BlockSlice {
+            confirmed_at: Some(now),
+            ..slice(now)
+        };
+        let shared = Facts {
+            has_peers: true,
+            ..facts(shown, Some(&confirmed))
+        };
+        assert!(!view(&shared, &mut Memory::default(), now).is_being_taken);
+    }
+
+    #[test]
+    fn registry_of_a_network_that_shares_none_has_its_records() {
+        let (own, other) = (record("west", 0), record("east", 0));
+        let slice = slice(0);
+        let ended = |shown| Facts {
+            is_shared: false,
+            ..facts(shown, Some(&slice))
+        };
+        let mut memory = Memory::default();
+        let seen = view(&ended(Shown::Record(&other, &VERSION)), &mut memory, 0);
+        assert_eq!(
+            (seen.sharing, seen.record),
+            (Sharing::Elsewhere, Record::Absent)
+        );
+        let seen = view(&ended(Shown::Record(&own, &VERSION)), &mut memory, 0);
+        assert_eq!(seen.sharing, Sharing::Ended);
+        // It is lost, and another cluster has the block.
+        let seen = view(&ended(Shown::Absent), &mut memory, 0);
+        assert_eq!(seen.sharing, Sharing::Ended);
+        let seen = view(&ended(Shown::Record(&other, &VERSION)), &mut memory, 0);
+        assert!(matches!(seen.record, Record::Theirs { .. }));
+        let returned = Facts {
+            slice: None,
+            ..ended(Shown::Absent)
+        };
+        assert_eq!(view(&returned, &mut memory, 0).sharing, Sharing::Elsewhere);
+        assert!(memory.is_empty());
+    }
+
+    #[test]
+    fn record_with_all_contenders_is_full() {
+        for (contenders, expected) in [(MAX_CONTENDERS - 1, false), (MAX_CONTENDERS, true)] {
+            let other = record("east", contenders);
+            let seen = facts(Shown::Record(&other, &VERSION), None);
+            let seen = view(&seen, &mut Memory::default(), 0);
+            assert_eq!(
+                seen.record,
+                Record::Theirs {
+                    names_us: false,
+                    is_full: expected
+                }
+            );
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_registry::{IDENTITY_NAMESPACE, OpenError, RecordCache, RegistryError};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::measured::MeasuredRegistry;
 use super::problems::{Problems, Requester};
@@ -24,6 +25,7 @@ pub(super) struct OpenRegistry {
     pub(super) records: Arc<RecordCache>,
     opened_at: Instant,
     state: Mutex<State>,
+    recovered: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -86,12 +88,18 @@ impl OpenRegistry {
             records: Arc::default(),
             opened_at: Instant::now(),
             state: Mutex::default(),
+            recovered: Notify::new(),
         }
     }
 
     /// A request has succeeded, or the requester has nothing to send any more.
     pub(super) fn succeeded(&self, requester: Requester) {
-        self.state.lock().problems.ended(requester);
+        let mut state = self.state.lock();
+        let had_problem = state.problems.first().is_some();
+        state.problems.ended(requester);
+        if had_problem && state.problems.first().is_none() {
+            self.recovered.notify_one();
+        }
     }
 
     /// A request has failed: until the requester succeeds, the registry cannot be used.
@@ -103,6 +111,11 @@ impl OpenRegistry {
     pub(super) fn set_problem(&self, requester: Requester, problem: String) {
         let mut state = self.state.lock();
         state.problems.failed(requester, problem, Instant::now());
+    }
+
+    /// Waits until the registry can be reached again. For one listener: each recovery wakes one call.
+    pub(super) async fn recovered(&self) {
+        self.recovered.notified().await;
     }
 
     /// Asks for a sign of life soon: it finds out whether a failure concerns the whole registry.

@@ -131,6 +131,7 @@ impl Tasks {
                 tokio::select! {
                     () = sleep(next) => {}
                     () = self.registry.records.changed() => {}
+                    () = self.registry.recovered() => {}
                     // The ledger lives as long as the process.
                     _ = self.changed.changed() => {}
                     () = restores.ended(epoch) => {

@@ -17,6 +17,8 @@ pub(in super::super) struct BlockInfo {
     /// The management cluster that owns it; `None` for an object that is not valid: its name takes
     /// the block, and nobody allocates from it.
     pub(in super::super) cluster: Option<Arc<str>>,
+    /// When it was created for a take, in seconds since the Unix epoch.
+    pub(in super::super) assigned_at: Option<i64>,
     /// When the registry confirmed the block, in seconds since the Unix epoch.
     pub(in super::super) confirmed_at: Option<i64>,
     /// Another management cluster that uses the block.
@@ -32,11 +34,13 @@ impl BlockInfo {
     /// Reads the valid slice of a block.
     pub(in super::super) fn of(slice: &IPSlice) -> Self {
         let spec = &slice.spec;
+        let assigned_at = spec.assigned_at.as_ref();
         let confirmed_at = spec.confirmed_at.as_ref();
         let conflict = spec.conflict.as_ref();
         let empty_since = spec.empty_since.as_ref();
         Self {
             cluster: Some(spec.owner.name.as_str().into()),
+            assigned_at: assigned_at.map(|time| time.0.as_second()),
             confirmed_at: confirmed_at.map(|time| time.0.as_second()),
             conflict: conflict.map(|conflict| conflict.cluster.as_str().into()),
             empty_since: empty_since.map(|time| time.0.as_second()),
@@ -50,6 +54,7 @@ impl BlockInfo {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
             stamp: Stamp::default(),
             cluster: None,
+            assigned_at: None,
             confirmed_at: None,
             conflict: None,
             empty_since: None,

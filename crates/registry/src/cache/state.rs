@@ -1,6 +1,6 @@
 //! Which of two states of a record counts, and what a list removes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use capi_ipam_ip::Block;
 
 use crate::entry::{Entry, Version};
 use crate::key::Key;
+use crate::record::Record;
 
 /// How long a deletion is remembered: longer than the answer to a write can be late.
 const DELETION_TTL: Duration = Duration::from_mins(2);
@@ -81,6 +82,20 @@ impl State {
                 _ => None,
             })
             .collect()
+    }
+
+    pub(super) fn networks_naming(&self, cluster: &str) -> BTreeSet<Box<str>> {
+        let mut networks = BTreeSet::new();
+        for (name, known) in &self.known {
+            if let Name::Key(Key::Block { network, .. }) = name
+                && let Some(Record::Block(record)) = known.entry.record()
+                && (record.cluster == cluster || record.contenders.iter().any(|id| id == cluster))
+                && !networks.contains(network)
+            {
+                networks.insert(network.clone());
+            }
+        }
+        networks
     }
 
     pub(super) fn uses(&self, network: &str) -> Vec<(Block, Arc<Entry>)> {

@@ -121,6 +121,44 @@ fn watch_has_shown_what_precedes_its_last_event() {
     assert!(!cache.has_watched(&own));
 }
 
+/// A block is confirmed after the watch has shown its record: nothing else wakes the driver then.
+#[tokio::test]
+async fn event_of_an_own_write_is_a_change() {
+    let cache = RecordCache::default();
+    let handler: &dyn EventHandler<Entry> = &cache;
+    handler.init();
+    handler.init_done();
+    cache.apply(&entry(BLOCK, at(5), "west"));
+    cache.changed().await;
+    handler.apply(&entry(BLOCK, at(5), "west"));
+    cache.changed().await;
+}
+
+#[test]
+fn networks_of_a_cluster_are_found_by_their_records() {
+    let cache = RecordCache::default();
+    for (key, cluster) in [
+        ("block.lab.10.0.0.0-26", "west"),
+        ("block.lab.10.0.0.64-26", "west"),
+        ("block.site.10.0.0.0-26", "east"),
+        ("block.test.10.0.0.0-26", "north"),
+        ("network.other", "west"),
+    ] {
+        cache.apply(&entry(key, at(1), cluster));
+    }
+    let mut contended = entry("block.test.10.0.0.0-26", at(2), "north");
+    if let Ok(Record::Block(record)) = &mut contended.value {
+        record.contenders.push("west".to_owned());
+    }
+    cache.apply(&contended);
+    let names: Vec<String> = cache
+        .networks_naming("west")
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(names, ["lab", "test"]);
+}
+
 #[test]
 fn restored_registry_shows_earlier_versions() {
     let cache = RecordCache::default();

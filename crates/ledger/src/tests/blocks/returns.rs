@@ -44,6 +44,46 @@ fn nothing_is_allocated_from_a_block_that_is_returned() {
     assert!(!is_usable(&ledger, 4));
 }
 
+/// The network is deleted, or shares no blocks any more. Its last slice is returned, and then the
+/// record of the block is, unless an address is reserved meanwhile.
+#[test]
+fn block_of_a_network_that_shares_none_can_be_unused() {
+    for end in [
+        |ledger: &mut Ledger| ledger.apply_network(&lab(json!({}))),
+        |ledger: &mut Ledger| ledger.remove_network("lab"),
+    ] {
+        let mut ledger = restricted();
+        ledger.apply(&slice(4, json!({})));
+        end(&mut ledger);
+        assert!(!ledger.is_block_used("lab", four(4)));
+        assert!(ledger.begin_block_return("lab", four(4), "s-4"));
+        ledger.remove_block_of("lab", four(4), "s-4");
+        assert_eq!(ledger.network_blocks("lab"), None);
+        assert!(!ledger.is_block_used("lab", four(4)));
+        let mut reserved = reservation(5, held_by("a"), None);
+        reserved.metadata.name = Some("n.lab.10.0.0.5".to_owned());
+        "n.lab".clone_into(&mut reserved.spec.scope);
+        ledger.insert_reservation(&reserved);
+        assert!(ledger.is_block_used("lab", four(4)));
+        assert!(!ledger.is_block_used("lab", four(8)));
+        ledger.remove_reservation(&reserved);
+        assert!(!ledger.is_block_used("lab", four(4)));
+        Observe::<IPNetwork>::init(&mut ledger);
+        Observe::<IPNetwork>::init_done(&mut ledger);
+        assert!(!ledger.is_block_used("lab", four(4)));
+    }
+}
+
+#[test]
+fn block_counts_as_used_until_the_initial_lists_are_complete() {
+    let mut ledger = ledger();
+    Observe::<IPNetwork>::init(&mut ledger);
+    assert!(ledger.is_block_used("lab", four(4)));
+    Observe::<IPNetwork>::init_done(&mut ledger);
+    take(&mut ledger);
+    assert!(!ledger.is_block_used("lab", four(4)));
+}
+
 /// A claim reserves an address, and reads then that its block is being returned. It waits, and no
 /// address becomes free when the block is kept.
 #[test]

@@ -1,6 +1,6 @@
 //! What the registry, the API servers and the managers know, and what a manager decides from.
 
-use capi_ipam_protocol::block::{Confirmation, Mark, Record, Slice, Step, View};
+use capi_ipam_protocol::block::{Confirmation, Mark, Record, Sharing, Slice, Step, View};
 
 use super::Scope;
 use super::mutations::Mutation;
@@ -146,6 +146,7 @@ impl State {
             } else {
                 Record::Unknown
             },
+            sharing: Sharing::Active,
             is_overlapped: self.is_overlapped(scope, manager, block),
             slice,
             is_used: known.is_used || matches!(known.task, Task::Reserve { .. } | Task::Check),
@@ -154,6 +155,7 @@ impl State {
             is_watched: !scope.has_two_sizes()
                 || known.is_watched
                 || scope.mutation == Some(Mutation::ConfirmBeforeWatch),
+            is_being_taken: false,
         }
     }
 
@@ -277,6 +279,7 @@ pub(super) fn record(key: Option<Key>, cluster: usize) -> Record {
         },
         Some(stored) => Record::Theirs {
             names_us: stored.names_other,
+            is_full: false,
         },
     }
 }

@@ -1,0 +1,259 @@
+use super::*;
+
+const OURS: Record = Record::Ours {
+    is_returning: false,
+    is_contested: false,
+};
+const THEIRS: Record = Record::Theirs {
+    names_us: false,
+    is_full: false,
+};
+const USABLE: Slice = Slice {
+    confirmation: Confirmation::Written,
+    ..Slice::NEW
+};
+const MARKED: Slice = Slice {
+    mark: Mark::Old,
+    ..USABLE
+};
+const CONFLICTING: Slice = Slice {
+    is_conflicting: true,
+    ..USABLE
+};
+
+/// An unused block that the cluster has.
+const HELD: View = View {
+    record: OURS,
+    sharing: Sharing::Active,
+    is_overlapped: false,
+    slice: Some(USABLE),
+    is_used: false,
+    is_needed: false,
+    is_settled: true,
+    is_watched: true,
+    is_being_taken: false,
+};
+
+/// What a write changes, if no other cluster writes.
+fn after(view: View, step: Step) -> View {
+    let mut view = view;
+    let change = |slice: Option<Slice>, mark| slice.map(|slice| Slice { mark, ..slice });
+    match step {
+        Step::MarkEmpty => view.slice = change(view.slice, Mark::Old),
+        Step::ClearMark => view.slice = change(view.slice, Mark::None),
+        Step::MarkConflict => view.slice = Some(CONFLICTING),
+        Step::CreateSlice => view.slice = Some(Slice::NEW),
+        Step::DeleteSlice => view.slice = None,
+        Step::CreateRecord => view.record = OURS,
+        Step::MarkRecord => {
+            view.record = Record::Ours {
+                is_returning: true,
+                is_contested: false,
+            }
+        }
+        Step::DeleteRecord => view.record = Record::Absent,
+        Step::Withdraw => view.record = THEIRS,
+        other => panic!("{other:?} is not expected"),
+    }
+    view
+}
+
+/// The writes until nothing is left to do.
+fn writes(mut view: View) -> Vec<Step> {
+    let mut steps = Vec::new();
+    while view.next() != Step::Wait {
+        let step = view.next();
+        assert!(steps.len() < 10, "the writes never end: {steps:?}");
+        steps.push(step);
+        view = after(view, step);
+    }
+    steps
+}
+
+#[test]
+fn block_of_a_network_that_shares_none_is_returned_once() {
+    let ended = View {
+        sharing: Sharing::Ended,
+        ..HELD
+    };
+    let all = [
+        Step::MarkEmpty,
+        Step::DeleteSlice,
+        Step::MarkRecord,
+        Step::DeleteRecord,
+    ];
+    assert_eq!(writes(ended), all);
+    let without_slice = View {
+        slice: None,
+        ..ended
+    };
+    assert_eq!(
+        writes(without_slice),
+        [Step::MarkRecord, Step::DeleteRecord]
+    );
+    let conflicting = View {
+        slice: Some(CONFLICTING),
+        record: Record::Theirs {
+            names_us: true,
+            is_full: false,
+        },
+        ..ended
+    };
+    let all = [Step::MarkEmpty, Step::DeleteSlice, Step::Withdraw];
+    assert_eq!(writes(conflicting), all);
+}
+
+#[test]
+fn no_slice_is_created_in_a_network_that_shares_none() {
+    for sharing in [Sharing::Ended, Sharing::Elsewhere] {
+        for record in [OURS, THEIRS, Record::Absent, Record::Unreadable] {
+            let view = View {
+                record,
+                sharing,
+                slice: None,
+                is_used: true,
+                ..HELD
+            };
+            assert_eq!(view.next(), Step::Wait, "{view:?}");
+        }
+    }
+}
+
+#[test]
+fn lost_record_is_written_again_only_where_it_was() {
+    let lost = View {
+        record: Record::Absent,
+        is_used: true,
+        ..HELD
+    };
+    for (sharing, step) in [
+        (Sharing::Active, Step::CreateRecord),
+        (Sharing::Ended, Step::CreateRecord),
+        (Sharing::Elsewhere, Step::Wait),
+    ] {
+        assert_eq!(View { sharing, ..lost }.next(), step);
+    }
+    let unused = View {
+        sharing: Sharing::Elsewhere,
+        is_used: false,
+        ..lost
+    };
+    assert_eq!(writes(unused), [Step::MarkEmpty, Step::DeleteSlice]);
+}
+
+#[test]
+fn full_record_of_another_cluster_is_not_written() {
+    for (is_full, step) in [(false, Step::Contend), (true, Step::Wait)] {
+        let view = View {
+            record: Record::Theirs {
+                names_us: false,
+                is_full,
+            },
+            slice: Some(CONFLICTING),
+            is_used: true,
+            ..HELD
+        };
+        assert_eq!(view.next(), step);
+    }
+    let named = View {
+        record: Record::Theirs {
+            names_us: true,
+            is_full: true,
+        },
+        slice: None,
+        ..HELD
+    };
+    assert_eq!(named.next(), Step::Withdraw);
+}
+
+#[test]
+fn take_of_another_manager_is_not_undone() {
+    let seen = View {
+        is_being_taken: true,
+        slice: Some(Slice::NEW),
+        ..HELD
+    };
+    for (record, slice) in [
+        (OURS, Some(Slice::NEW)),
+        (Record::Absent, Some(Slice::NEW)),
+        (OURS, None),
+    ] {
+        let view = View {
+            record,
+            slice,
+            ..seen
+        };
+        assert_eq!(view.next(), Step::Wait, "{view:?}");
+        let abandoned = View {
+            is_being_taken: false,
+            ..view
+        };
+        assert_ne!(abandoned.next(), Step::Wait, "{view:?}");
+    }
+    // Another cluster was first.
+    let lost = View {
+        record: THEIRS,
+        ..seen
+    };
+    assert_eq!(lost.next(), Step::DeleteSlice);
+}
+
+#[test]
+fn mark_is_removed_while_the_record_is_unknown() {
+    let unknown = View {
+        record: Record::Unknown,
+        slice: Some(MARKED),
+        is_needed: true,
+        ..HELD
+    };
+    assert_eq!(unknown.next(), Step::ClearMark);
+    for slice in [USABLE, CONFLICTING, Slice::NEW] {
+        let view = View {
+            slice: Some(slice),
+            ..unknown
+        };
+        assert_eq!(view.next(), Step::Wait, "{view:?}");
+    }
+    let unneeded = View {
+        is_needed: false,
+        ..unknown
+    };
+    assert_eq!(unneeded.next(), Step::Wait);
+}
+
+#[test]
+fn only_the_confirmation_of_an_own_record_settles() {
+    let taking = View {
+        slice: Some(Slice::NEW),
+        is_needed: true,
+        is_settled: false,
+        ..HELD
+    };
+    assert!(taking.is_settling());
+    for view in [
+        View {
+            is_settled: true,
+            is_watched: false,
+            ..taking
+        },
+        View {
+            record: Record::Absent,
+            slice: None,
+            ..taking
+        },
+        View {
+            record: Record::Unknown,
+            ..taking
+        },
+        View {
+            record: THEIRS,
+            ..taking
+        },
+        View {
+            slice: Some(USABLE),
+            ..taking
+        },
+    ] {
+        assert!(!view.is_settling(), "{view:?}");
+    }
+}

@@ -1,0 +1,139 @@
+//! When a step is sent again for a block: plain values, no I/O.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use capi_ipam_controller::retry::RetryPolicy;
+use capi_ipam_protocol::block::Step;
+
+/// The delays of steps for which claims of this cluster or of another one wait: a claim is served
+/// soon after the cause of the failures is gone.
+const AWAITED: RetryPolicy = RetryPolicy {
+    initial: Duration::from_millis(250),
+    max: Duration::from_secs(1),
+};
+/// The delays of steps that return a block. They list all reservations.
+const RETURN: RetryPolicy = RetryPolicy {
+    initial: Duration::from_millis(250),
+    max: Duration::from_secs(30),
+};
+/// How long after its delay a failed step is remembered: longer than a pass.
+const FAILURE_TTL: Duration = Duration::from_mins(1);
+/// The same of a step that was done: longer than the interval of passes.
+const SUCCESS_TTL: Duration = Duration::from_secs(2);
+
+/// The steps that were sent for a block not long ago. The same step is sent again after a delay, also
+/// if it was done: then it had no effect, or another one undoes it. The delay doubles each time.
+/// Other steps are not delayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Backoff(BTreeMap<Step, Sent>);
+
+/// A step that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sent {
+    at: Instant,
+    is_done: bool,
+    /// How often it was sent with this result.
+    count: u32,
+    delay: Duration,
+}
+
+impl Backoff {
+    /// A step was sent: it was done, or it failed.
+    pub(super) fn sent(&mut self, step: Step, is_done: bool, now: Instant) {
+        let count = match self.0.get(&step) {
+            Some(sent) if sent.is_done == is_done => sent.count.saturating_add(1),
+            _ => 1,
+        };
+        let policy = if step.is_of_return() { RETURN } else { AWAITED };
+        let sent = Sent {
+            at: now,
+            is_done,
+            count,
+            delay: policy.delay(count),
+        };
+        self.0.insert(step, sent);
+    }
+
+    /// The time until a step may be sent again; `None` if it may be sent now.
+    pub(super) fn wait_time(&self, step: Step, now: Instant) -> Option<Duration> {
+        let sent = self.0.get(&step)?;
+        let wait = sent.delay.saturating_sub(sent.age(now));
+        Some(wait).filter(|wait| !wait.is_zero())
+    }
+
+    /// Removes the steps that were sent long ago.
+    pub(super) fn forget_old(&mut self, now: Instant) {
+        self.0.retain(|_, sent| {
+            let ttl = if sent.is_done {
+                SUCCESS_TTL
+            } else {
+                FAILURE_TTL
+            };
+            sent.age(now) < sent.delay.saturating_add(ttl.max(sent.delay))
+        });
+    }
+}
+
+impl Sent {
+    fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often a step is sent in some seconds if it is decided again and again.
+    fn count(step: Step, is_done: bool, seconds: u64) -> usize {
+        let (mut backoff, start) = (Backoff::default(), Instant::now());
+        let mut count = 0;
+        for millis in (0..seconds * 1000).step_by(10) {
+            let now = start + Duration::from_millis(millis);
+            backoff.forget_old(now);
+            if backoff.wait_time(step, now).is_none() {
+                backoff.sent(step, is_done, now);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn repeated_return_is_sent_less_and_less_often() {
+        for is_done in [true, false] {
+            let sent = count(Step::DeleteSlice, is_done, 600);
+            assert!((20..60).contains(&sent), "{sent}");
+        }
+    }
+
+    #[test]
+    fn claims_wait_at_most_a_second_for_the_next_attempt() {
+        for is_done in [true, false] {
+            let sent = count(Step::ConfirmRecord, is_done, 600);
+            assert!((600..1300).contains(&sent), "{sent}");
+        }
+    }
+
+    #[test]
+    fn other_steps_are_not_delayed() {
+        let (mut backoff, now) = (Backoff::default(), Instant::now());
+        backoff.sent(Step::DeleteSlice, false, now);
+        assert!(backoff.wait_time(Step::DeleteSlice, now).is_some());
+        assert_eq!(backoff.wait_time(Step::ClearMark, now), None);
+    }
+
+    #[test]
+    fn block_that_is_returned_once_in_a_while_is_not_delayed() {
+        let (mut backoff, mut now) = (Backoff::default(), Instant::now());
+        for _ in 0..10 {
+            backoff.forget_old(now);
+            assert_eq!(backoff.wait_time(Step::DeleteSlice, now), None);
+            backoff.sent(Step::DeleteSlice, true, now);
+            now += Duration::from_secs(4);
+        }
+        backoff.forget_old(now);
+        assert_eq!(backoff, Backoff::default());
+    }
+}
