@@ -22,7 +22,8 @@ pub(super) struct Memory {
     confirmed_for: Option<String>,
     /// The version of the slice whose mark was seen, and when it was seen first.
     marked: Option<(String, Instant)>,
-    /// Whether the registry has or had a record of the block that names this cluster.
+    /// Whether the registry has or had a record of the block that names this cluster, of a slice that
+    /// this process has seen.
     is_recorded: bool,
     /// The steps that were sent not long ago.
     pub(super) backoff: Backoff,
@@ -107,8 +108,14 @@ impl Memory {
         if !is_same || self.record.is_none() {
             self.confirmed_for = None;
         }
-        // A record that is lost while there is a slice was one of this registry.
-        self.is_recorded = facts.is_named() || self.is_recorded && facts.slice.is_some();
+        // A record that is lost while there is a slice was one of this registry. One whose slice this
+        // process has never seen may belong to another management cluster with the same identity, or to
+        // objects that are not restored yet.
+        self.is_recorded = if facts.slice.is_some() {
+            self.is_recorded || facts.is_named()
+        } else {
+            self.is_recorded && facts.is_named()
+        };
         self.backoff.forget_old(now);
     }
 }
@@ -353,6 +360,21 @@ mod tests {
         };
         assert_eq!(view(&returned, &mut memory, 0).sharing, Sharing::Elsewhere);
         assert!(memory.is_empty());
+    }
+
+    /// It may belong to another management cluster with the same identity by mistake.
+    #[test]
+    fn record_of_an_unknown_network_whose_slice_was_never_seen_is_left() {
+        let own = record("west", 0);
+        let unknown = Facts {
+            slice: None,
+            is_shared: false,
+            ..facts(Shown::Record(&own, &VERSION), None)
+        };
+        let mut memory = Memory::default();
+        let seen = view(&unknown, &mut memory, 0);
+        assert_eq!(seen.sharing, Sharing::Elsewhere);
+        assert_eq!(seen.next(), Step::Wait);
     }
 
     #[test]
