@@ -147,7 +147,10 @@ impl Allocating<'_> {
                 self.handler
                     .check_limits(self.pool, &self.info, slot)
                     .await?;
-                self.handler.check_block(slot).await?;
+                Ok(Event::Permitted)
+            }
+            Step::CheckBlock => {
+                self.handler.check_block(self.slot()?).await?;
                 Ok(Event::Permitted)
             }
             Step::CatchUp => {

@@ -42,7 +42,7 @@ pub(super) fn needs_block(pool: &PoolKey, missing: &MissingBlock) -> HandlerErro
     HandlerError::Waiting {
         reason: block_reason(missing),
         message: format!(
-            "all addresses of {pool} in blocks of this management cluster are in use; {wait}"
+            "{pool} has no free address for the claim in blocks of this management cluster; {wait}"
         ),
     }
 }
@@ -92,6 +92,14 @@ pub(super) fn describe_missing_block(missing: &MissingBlock) -> String {
         Some(BlockObstacle::SizeDiffers { size, cluster }) => format!(
             "{wait}, from which none is taken: blocks have {size} addresses in management cluster {cluster}; set \
              spec.blocks.size of the network to {size} in all of them"
+        ),
+        Some(BlockObstacle::RecordUndecodable) => format!(
+            "{wait}, from which none is taken: {}",
+            advice::undecodable_network_record(network)
+        ),
+        Some(BlockObstacle::SliceUnavailable(slice)) => format!(
+            "{wait}: no other block of its range is free, and IPSlice {slice} is not valid, is being deleted or belongs to \
+             another management cluster; see kubectl get ipslices {slice} --output=yaml"
         ),
     }
 }

@@ -259,7 +259,7 @@ impl Collector for PoolMetrics {
 }
 
 /// The reasons for which claims wait for a block.
-const REASONS: [&str; 8] = [
+const REASONS: [&str; 10] = [
     "being_taken",
     "no_registry",
     "unreachable",
@@ -268,6 +268,8 @@ const REASONS: [&str; 8] = [
     "all_taken",
     "limit",
     "size_differs",
+    "record_invalid",
+    "slice_unavailable",
 ];
 
 fn reason_of(obstacle: Option<&BlockObstacle>) -> &'static str {
@@ -280,11 +282,13 @@ fn reason_of(obstacle: Option<&BlockObstacle>) -> &'static str {
         Some(BlockObstacle::AllTaken) => "all_taken",
         Some(BlockObstacle::Limit(_)) => "limit",
         Some(BlockObstacle::SizeDiffers { .. }) => "size_differs",
+        Some(BlockObstacle::RecordUndecodable) => "record_invalid",
+        Some(BlockObstacle::SliceUnavailable(_)) => "slice_unavailable",
     }
 }
 
-/// Encodes the claims of each network that wait for a block. All of them wait for the same reason,
-/// and the numbers for the others are 0: so a series does not end with its reason.
+/// Encodes the claims of each network that wait for a block. The numbers for reasons for which none
+/// waits are 0: so a series does not end with its reason.
 fn encode_waiting_for_blocks(
     encoder: &mut DescriptorEncoder<'_>,
     networks: &[WaitingForBlock],
@@ -292,9 +296,13 @@ fn encode_waiting_for_blocks(
     let Description { name, help, .. } = WAITING_FOR_BLOCK;
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for waiting in networks {
-        let current = reason_of(waiting.obstacle.as_ref());
         for reason in REASONS {
-            let count = if reason == current { waiting.claims } else { 0 };
+            let mut count = 0_usize;
+            for (obstacle, claims) in &waiting.claims {
+                if reason_of(obstacle.as_ref()) == reason {
+                    count = count.saturating_add(*claims);
+                }
+            }
             let labels = [("network", &*waiting.network), ("reason", reason)];
             ConstGauge::new(saturating(count)).encode(family.encode_family(&labels)?)?;
         }
@@ -454,8 +462,11 @@ mod tests {
         };
         let waiting = WaitingForBlock {
             network: "backbone".into(),
-            obstacle: Some(BlockObstacle::Limit(3)),
-            claims: 8,
+            claims: vec![
+                (Some(BlockObstacle::Limit(3)), 5),
+                (None, 1),
+                (Some(BlockObstacle::Limit(3)), 3),
+            ],
         };
         *pools.snapshot.lock() = Arc::new(Snapshot {
             pools: all,

@@ -458,7 +458,7 @@ fn ready(
         return Condition::new(conditions::READY, false, conditions::DELETING, message);
     }
     match (network.spec.rules(), length_problem(network, lengths)) {
-        (Ok(_), None) => blocks::ready(obstacle, missing_registry),
+        (Ok(_), None) => blocks::ready(&network.name_any(), obstacle, missing_registry),
         (Ok(_), Some(problem)) => {
             Condition::new(conditions::READY, false, conditions::INVALID_SPEC, problem)
         }

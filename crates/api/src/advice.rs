@@ -136,6 +136,11 @@ pub fn missing_registry(registry: &str) -> String {
     format!("create the IPRegistry {registry}")
 }
 
+/// About a network whose record in the registry cannot be decoded: the problem, and what to do.
+pub fn undecodable_network_record(network: &str) -> String {
+    format!("the record network.{network} of the registry cannot be decoded; correct or delete it")
+}
+
 /// About a pool without a free address: what can make one of them free.
 pub fn exhausted(counts: &AddressCounts) -> String {
     let mut choices = vec!["add addresses"];

@@ -105,6 +105,9 @@ pub const REGISTRY_NOT_FOUND: &str = "RegistryNotFound";
 /// Reason of a network whose blocks have another size in another management cluster.
 pub const BLOCK_SIZE_DIFFERS: &str = "BlockSizeDiffers";
 
+/// Reason of a network whose record in the registry cannot be decoded.
+pub const NETWORK_RECORD_INVALID: &str = "NetworkRecordInvalid";
+
 /// Reason of a registry in which another process writes with the identity of this management
 /// cluster.
 pub const CLUSTER_ID_IN_USE: &str = "ClusterIDInUse";

@@ -81,6 +81,11 @@ pub struct BlockMember {
     pub allowed: Option<Arc<UsableBlocks>>,
     /// Whether a claim waits for any address, and none is free for it.
     pub waits: bool,
+    /// Whether a claim waits for any address although some are free: these are the headroom of the
+    /// pool, or for other claims. So it needs another block, also if an unused one is usable.
+    pub needs_further_block: bool,
+    /// Whether the next claim needs another block.
+    pub is_full: bool,
     /// The addresses outside of usable blocks that waiting claims request.
     pub requested: Vec<Block>,
     /// Whether the pool could allocate: it is valid, and neither paused nor being deleted.
@@ -224,10 +229,13 @@ impl Ledger {
         }
     }
 
-    /// The shared block of a network that contains an address or a prefix: by the size that the
-    /// network specifies, else the one with a slice. `None` if the network shares no blocks.
-    pub fn block_containing(&self, network: &str, address: Block) -> Option<Block> {
-        self.networks.blocks(network)?.containing(address)
+    /// The blocks of a network with a slice that contain an address or a prefix, the smallest first.
+    /// None if the network shares no blocks.
+    pub fn slices_containing(&self, network: &str, address: Block) -> Vec<Block> {
+        match self.networks.blocks(network) {
+            Some(blocks) => blocks.slices_containing(address).collect(),
+            None => Vec::new(),
+        }
     }
 
     fn block_view(&self, blocks: &Blocks, block: Block, free: &FreeNumbers) -> BlockView {
@@ -272,6 +280,8 @@ impl Ledger {
                 pool: pool.clone(),
                 length,
                 waits: entry.lacks_addresses(),
+                needs_further_block: entry.waits_beside_free_addresses(),
+                is_full: entry.needs_block(),
                 requested: entry.requests_in_missing_blocks(),
                 can_allocate: entry.can_allocate(),
                 allowed,
@@ -357,16 +367,13 @@ impl PoolEntry {
         lacks_slice || self.wait_queue.waits_for_any()
     }
 
-    /// The number of claims that wait for an address outside of the usable blocks of the network.
-    pub(super) fn waiting_for_blocks(&self) -> usize {
-        if self.needs_block() {
-            return self.wait_queue.waiting();
-        }
-        self.requests_in_missing_blocks().len()
+    /// Whether a claim waits for any address although some are free.
+    fn waits_beside_free_addresses(&self) -> bool {
+        self.free_count() > 0 && self.wait_queue.waits_for_any()
     }
 
     /// The requested addresses that are outside of the usable blocks of the network.
-    fn requests_in_missing_blocks(&self) -> Vec<Block> {
+    pub(super) fn requests_in_missing_blocks(&self) -> Vec<Block> {
         let mut requested = self.wait_queue.awaited_blocks();
         requested.retain(|block| self.is_in_missing_block(*block));
         requested.sort_unstable();

@@ -1,6 +1,10 @@
 //! What a registry has for a network: whether the network can get another block.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use capi_ipam_api::PoolKey;
+use capi_ipam_ip::Block;
 
 /// Why a network gets no further block now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +28,11 @@ pub enum BlockObstacle {
         /// The management cluster that set it first.
         cluster: String,
     },
+    /// The record of the network cannot be decoded.
+    RecordUndecodable,
+    /// No address of a block is allocated: its IPSlice, which has this name, is not valid, is being
+    /// deleted, or is one of another management cluster. There is no other block.
+    SliceUnavailable(String),
 }
 
 /// What a registry has for a network.
@@ -31,12 +40,31 @@ pub enum BlockObstacle {
 pub struct BlockSupply {
     /// The number of blocks of other management clusters.
     pub others: usize,
-    /// Why claims that wait for a block get none now.
+    /// Why no pool gets a further block now.
     pub obstacle: Option<BlockObstacle>,
+    /// Why single pools get no further block now.
+    pub pools: BTreeMap<PoolKey, BlockObstacle>,
+    /// Why the blocks of requested addresses are not taken now.
+    pub requested: BTreeMap<Block, BlockObstacle>,
     /// What other management clusters exclude, as entries of a list of addresses. The pools respect
     /// it from the moment when the status of the network contains it. `None` as long as the registry
     /// has not shown it: what the status of the network contains stays.
     pub excluded: Option<Vec<String>>,
+}
+
+impl BlockSupply {
+    /// Why a pool gets no further block now, or not that of the requested address.
+    pub(super) fn obstacle_of(
+        &self,
+        pool: &PoolKey,
+        requested: Option<Block>,
+    ) -> Option<&BlockObstacle> {
+        let single = match requested {
+            Some(address) => self.requested.get(&address),
+            None => self.pools.get(pool),
+        };
+        self.obstacle.as_ref().or(single)
+    }
 }
 
 /// The claims of a network that wait until this management cluster has another block.
@@ -44,8 +72,7 @@ pub struct BlockSupply {
 pub struct WaitingForBlock {
     /// The network.
     pub network: Arc<str>,
-    /// Why it gets no further block now; `None` while one is being taken.
-    pub obstacle: Option<BlockObstacle>,
-    /// The number of claims.
-    pub claims: usize,
+    /// Numbers of claims, and why they get no block now; `None` while one is being taken. A reason
+    /// can occur several times.
+    pub claims: Vec<(Option<BlockObstacle>, usize)>,
 }

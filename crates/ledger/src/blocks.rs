@@ -233,17 +233,21 @@ impl Blocks {
     }
 
     /// The block that contains an address or a prefix: by the size of the specification, else the
-    /// one with a slice.
+    /// smallest one with a slice.
     pub(super) fn containing(&self, address: Block) -> Option<Block> {
-        let block = match self.length(address.family()) {
-            Some(length) => Block::new(address.base(), length),
-            None => *self.slices.range(..=address).next_back()?.0,
-        };
-        let span = block.span();
-        let is_inside = block.family() == address.family()
-            && span.first() <= address.span().first()
-            && address.span().last() <= span.last();
-        is_inside.then_some(block)
+        match self.length(address.family()) {
+            Some(length) if length <= address.length() => Some(Block::new(address.base(), length)),
+            Some(_) => None,
+            None => self.slices_containing(address).next(),
+        }
+    }
+
+    /// The blocks with a slice that contain an address or a prefix, the smallest first. There can be
+    /// several after a change of the size.
+    pub(super) fn slices_containing(&self, address: Block) -> impl Iterator<Item = Block> {
+        let lengths = (0..=address.length()).rev();
+        let blocks = lengths.map(move |length| Block::new(address.base(), length));
+        blocks.filter(|block| self.slices.contains_key(block))
     }
 
     /// The blocks with a slice, and those with an address that is not free, in ascending order. A

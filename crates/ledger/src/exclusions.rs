@@ -148,6 +148,11 @@ impl Exclusions {
         *self.foreign == *foreign
     }
 
+    /// What other management clusters exclude, as entries of a list of addresses.
+    pub(super) fn foreign_entries(&self) -> &[String] {
+        self.foreign.entries()
+    }
+
     /// What this management cluster excludes, as entries of a list of addresses, in order.
     pub(super) fn own_entries(&self) -> Vec<String> {
         let mut entries = Vec::new();

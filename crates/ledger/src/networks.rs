@@ -581,18 +581,30 @@ impl Networks {
         }
     }
 
-    /// What a pool of a network lacks that needs another shared block.
-    pub(super) fn missing_block(&self, network: &Arc<str>, blocks: &Blocks) -> MissingBlock {
+    /// What a pool of a network lacks that needs another shared block, or that of the requested
+    /// address.
+    pub(super) fn missing_block(
+        &self,
+        (network, blocks): (&Arc<str>, &Blocks),
+        pool: &PoolKey,
+        requested: Option<Block>,
+    ) -> MissingBlock {
         MissingBlock {
             network: Arc::clone(network),
             registry: blocks.rules().map(|rules| rules.registry.clone()),
-            obstacle: self.block_obstacle(blocks),
+            obstacle: self.block_obstacle(blocks, pool, requested),
         }
     }
 
-    /// Why a network with shared blocks gets no further block now.
-    pub(super) fn block_obstacle(&self, blocks: &Blocks) -> Option<BlockObstacle> {
-        let known = blocks.supply.obstacle.clone();
+    /// Why a pool of a network with shared blocks gets no further block now, or not that of the
+    /// requested address.
+    pub(super) fn block_obstacle(
+        &self,
+        blocks: &Blocks,
+        pool: &PoolKey,
+        requested: Option<Block>,
+    ) -> Option<BlockObstacle> {
+        let known = blocks.supply.obstacle_of(pool, requested).cloned();
         match blocks.rules() {
             Some(rules) if known.is_none() && !self.clusters.has_registry(&rules.registry) => {
                 Some(BlockObstacle::NoRegistry)

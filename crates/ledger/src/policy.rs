@@ -163,7 +163,9 @@ impl Ledger {
         };
         // Another block may be needed now.
         self.effects.networks.push(network.clone());
-        let missing = self.networks.missing_block(network, blocks);
+        let missing = self
+            .networks
+            .missing_block((network, blocks), pool, requested);
         let is_unused_in_missing_block = |requested: Block| {
             let slot = Slot {
                 scope: Scope::Network(network.clone()),

@@ -114,10 +114,10 @@ impl PoolEntry {
         }
     }
 
-    /// Whether the pool has no free address, and could allocate others that are outside of the usable
-    /// blocks of its network.
+    /// Whether the pool has no free address besides its headroom, and could allocate others that are
+    /// outside of the usable blocks of its network.
     pub(super) fn needs_block(&self) -> bool {
-        self.free_count() == 0 && self.lacks_blocks()
+        self.free_count() <= self.headroom() && self.lacks_blocks()
     }
 
     /// Whether the pool could allocate addresses that are outside of the usable blocks of its

@@ -7,8 +7,10 @@ use capi_ipam_api::{PoolKey, Scope};
 
 use super::Ledger;
 use super::block_supply::{BlockObstacle, BlockSupply, WaitingForBlock};
+use super::blocks::Blocks;
 use super::exclusions::ForeignExclusions;
 use super::missing_block::MissingBlock;
+use super::pool::PoolEntry;
 use super::registry_names::RegistryNames;
 
 impl Ledger {
@@ -16,19 +18,37 @@ impl Ledger {
     pub fn waiting_for_blocks(&self) -> Vec<WaitingForBlock> {
         let mut waiting = Vec::new();
         for (network, blocks) in self.networks.with_blocks() {
-            let mut claims = 0_usize;
+            let mut claims = Vec::new();
             for pool in self.members(network) {
                 if let Some(entry) = self.pools.get(&pool) {
-                    claims = claims.saturating_add(entry.waiting_for_blocks());
+                    self.count_waiting(blocks, &pool, entry, &mut claims);
                 }
             }
             waiting.push(WaitingForBlock {
                 network: Arc::clone(network),
-                obstacle: self.networks.block_obstacle(blocks),
                 claims,
             });
         }
         waiting
+    }
+
+    /// Adds the claims of a pool that wait for a block.
+    fn count_waiting(
+        &self,
+        blocks: &Blocks,
+        pool: &PoolKey,
+        entry: &PoolEntry,
+        claims: &mut Vec<(Option<BlockObstacle>, usize)>,
+    ) {
+        let obstacle = |requested| self.networks.block_obstacle(blocks, pool, requested);
+        let requested = entry.requests_in_missing_blocks();
+        if entry.needs_block() {
+            let all = entry.wait_queue.waiting();
+            claims.push((obstacle(None), all.saturating_sub(requested.len())));
+        }
+        for address in requested {
+            claims.push((obstacle(Some(address)), 1));
+        }
     }
 
     /// The block that a pool needs for its next claim; `None` if it has free addresses, or if no
@@ -41,7 +61,16 @@ impl Ledger {
         let blocks = self.networks.blocks(network)?;
         entry
             .needs_block()
-            .then(|| self.networks.missing_block(network, blocks))
+            .then(|| self.networks.missing_block((network, blocks), pool, None))
+    }
+
+    /// What other management clusters exclude from a network, as its pools respect it: entries of a
+    /// list of addresses.
+    pub fn foreign_exclusions(&self, network: &str) -> Vec<String> {
+        match self.networks.exclusions.get(network) {
+            Some(exclusions) => exclusions.foreign_entries().to_vec(),
+            None => Vec::new(),
+        }
     }
 
     /// What this management cluster excludes from a network: the gateways of its pools, and
@@ -80,9 +109,7 @@ impl Ledger {
             if before != *supply {
                 ledger.effects.networks.push(network.into());
             }
-            if before.obstacle != supply.obstacle {
-                ledger.recheck_without_block(network);
-            }
+            ledger.recheck_without_block(network, &before, supply);
         });
     }
 
@@ -130,8 +157,9 @@ impl Ledger {
         found
     }
 
-    /// Enqueues the claims that wait for a block of a network, and the pools that need one.
-    fn recheck_without_block(&mut self, network: &str) {
+    /// Enqueues the claims that wait for a block of a network, and the pools that need one, if the
+    /// reason is another one than before.
+    fn recheck_without_block(&mut self, network: &str, before: &BlockSupply, after: &BlockSupply) {
         let Some(scope) = self.scopes.get(&Scope::Network(network.into())) else {
             return;
         };
@@ -139,6 +167,7 @@ impl Ledger {
             // Also if an address is free now: another claim can get it, and the claims that wait then
             // are not reconciled again.
             if let Some(entry) = self.pools.get(pool)
+                && differs(before, after, pool, entry)
                 && entry.lacks_blocks()
             {
                 let waiting = entry.wait_queue.pool_stopped();
@@ -147,4 +176,10 @@ impl Ledger {
             }
         }
     }
+}
+
+/// Whether claims of a pool get no block for another reason than before.
+fn differs(before: &BlockSupply, after: &BlockSupply, pool: &PoolKey, entry: &PoolEntry) -> bool {
+    before.obstacle_of(pool, None) != after.obstacle_of(pool, None)
+        || before.requested != after.requested && entry.wait_queue.has_requests()
 }

@@ -33,6 +33,9 @@ pub enum Step {
     Reserve(Origin),
     /// Check whether the claim may keep the reserved address. The result is [`Event::Permitted`].
     CheckLimits,
+    /// Check whether the reserved address is in a block of this management cluster. The result is
+    /// [`Event::Permitted`].
+    CheckBlock,
     /// List all reservations. The result is [`Event::CaughtUp`].
     CatchUp,
     /// The attempt has ended.
@@ -186,7 +189,8 @@ impl Allocate {
             (Step::TakeOver(origin), Event::Gone) => Step::Reserve(origin),
             (Step::TakeOver(_) | Step::Reserve(_), Event::Reserved) => Step::CheckLimits,
             (Step::TakeOver(origin) | Step::Reserve(origin), Event::Taken) => self.taken(origin),
-            (Step::CheckLimits, Event::Permitted) => Step::Done(End::Allocated),
+            (Step::CheckLimits, Event::Permitted) => Step::CheckBlock,
+            (Step::CheckBlock, Event::Permitted) => Step::Done(End::Allocated),
             (Step::CatchUp, Event::CaughtUp) => Step::Done(End::AllTaken),
             _ => Step::Done(End::UnexpectedEvent),
         };
@@ -217,9 +221,12 @@ impl Allocate {
         Step::CheckHeld
     }
 
-    /// What is promised or in use does not depend on limits.
+    /// What is promised or in use does not depend on limits. A block with an address in use is not
+    /// returned, but a user can promise an address of a block that is being returned.
     fn held_is_ours(self) -> Step {
-        if self.is_promise || self.is_bound {
+        if self.is_promise {
+            Step::CheckBlock
+        } else if self.is_bound {
             Step::Done(End::Allocated)
         } else {
             Step::CheckLimits

@@ -271,7 +271,7 @@ impl View {
     }
 
     /// Whether the cluster takes the block or keeps it.
-    fn is_wanted(self) -> bool {
+    pub fn is_wanted(self) -> bool {
         self.is_used || self.is_needed && !self.is_overlapped
     }
 

@@ -306,7 +306,7 @@ fn allocation_events(step: allocate::Step) -> Vec<allocate::Event> {
         ]
         .map(Event::Attempt)
         .to_vec(),
-        Step::CheckPermission | Step::CheckLimits => vec![Event::Permitted],
+        Step::CheckPermission | Step::CheckLimits | Step::CheckBlock => vec![Event::Permitted],
         Step::Propose => {
             let proposed = [Proposed::Unreserved, Proposed::Released].map(Event::Proposed);
             proposed.into_iter().chain([Event::AskAgain]).collect()
@@ -325,7 +325,9 @@ fn allocated_address_is_reserved_for_the_claim() {
     walk(start.to_vec(), |(allocate, is_reserved, held)| {
         let step = allocate.step();
         match step {
-            Step::CheckLimits | Step::Done(End::Allocated) => assert!(is_reserved, "{allocate:?}"),
+            Step::CheckLimits | Step::CheckBlock | Step::Done(End::Allocated) => {
+                assert!(is_reserved, "{allocate:?}");
+            }
             Step::CheckHeld => {
                 let is_used = held.is_none_or(|held: HeldAddress| held.is_used_by_other);
                 assert!(!is_used, "{allocate:?}");
@@ -439,4 +441,31 @@ fn unexpected_event_ends_each_machine() {
     assert_eq!(freed, free::Step::Done(free::End::UnexpectedEvent));
     let adopted = adopt::Adopt::start(true).next(adopt::Event::Taken);
     assert_eq!(adopted, adopt::Step::Done(adopt::End::UnexpectedEvent));
+}
+
+#[test]
+fn address_that_was_not_in_use_is_in_an_own_block() {
+    use allocate::{Allocate, End, Event, HeldAddress, Step};
+    let start = [true, false].map(|is_bound| (Allocate::start(is_bound), is_bound, false, false));
+    walk(
+        start.to_vec(),
+        |(allocate, is_bound, is_held, is_checked)| {
+            let step = allocate.step();
+            if step == Step::Done(End::Allocated) {
+                // A bound claim had its address before, unless it was promised since.
+                assert!(is_checked || is_bound && is_held, "{allocate:?}");
+            }
+            let follow = |event: Event| {
+                let mut next = allocate;
+                next.next(event);
+                let is_held = match event {
+                    Event::Held(found) => found.is_some_and(|held: HeldAddress| !held.is_promise),
+                    _ => is_held,
+                };
+                let is_checked = is_checked || step == Step::CheckBlock;
+                (next, is_bound, is_held, is_checked)
+            };
+            allocation_events(step).into_iter().map(follow).collect()
+        },
+    );
 }

@@ -2,8 +2,14 @@
 //! none of them allocates. Plain values, no I/O.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use capi_ipam_registry::NetworkRecord;
+
+/// How long addresses stay excluded after the record of a network has contained them. When the
+/// record is lost or deleted, the first management cluster writes it without the exclusions of the
+/// others. Each of them compares the record with its own at least every ten minutes.
+const EXCLUSION_RETENTION: Duration = Duration::from_mins(15);
 
 /// What is to be done about the record of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +28,31 @@ pub(super) enum Agreement {
         /// The management cluster that set it first.
         cluster: String,
     },
+    /// The record cannot be decoded: what the others do is not known.
+    Undecodable,
+}
+
+/// What other management clusters exclude from a network, and when the record contained it last.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ForeignEntries(BTreeMap<String, Instant>);
+
+impl ForeignEntries {
+    /// What this process respects when it reads the record for the first time: an earlier process
+    /// has read it.
+    pub(super) fn new(respected: Vec<String>, now: Instant) -> Self {
+        let respected = respected.into_iter();
+        Self(respected.map(|entry| (entry, now)).collect())
+    }
+
+    /// Takes in what the record contains. Returns what is excluded, in order.
+    pub(super) fn update(&mut self, excluded: Vec<String>, now: Instant) -> Vec<String> {
+        for entry in excluded {
+            self.0.insert(entry, now);
+        }
+        self.0
+            .retain(|_, seen| now.saturating_duration_since(*seen) < EXCLUSION_RETENTION);
+        self.0.keys().cloned().collect()
+    }
 }
 
 /// What this management cluster does with a network.
@@ -130,6 +161,28 @@ mod tests {
         // What is no longer excluded here leaves the record.
         let third = written(proposal(&[]).agree(Some(&second)));
         assert_eq!(third.excluded.keys().collect::<Vec<_>>(), ["east"]);
+    }
+
+    #[test]
+    fn exclusions_outlive_a_lost_record() {
+        let [a, b] = ["10.0.0.1", "10.0.0.2"].map(str::to_owned);
+        let start = Instant::now();
+        let mut known = ForeignEntries::new(vec![a.clone()], start);
+        // The record is lost, and this management cluster writes it again.
+        let own = ["10.0.0.9".to_owned()];
+        let first = written(proposal(&own).agree(None));
+        let Agreement::Agreed { excluded } = proposal(&own).agree(Some(&first)) else {
+            panic!("the record is the own one");
+        };
+        assert!(excluded.is_empty());
+        let later = start + EXCLUSION_RETENTION / 2;
+        assert_eq!(known.update(excluded, later), [a.clone()]);
+        assert_eq!(known.update(vec![b.clone()], later), [a, b.clone()]);
+        // Its cluster does not exclude it any more.
+        let end = start + EXCLUSION_RETENTION;
+        assert_eq!(known.update(vec![b.clone()], end), [b]);
+        let end = end + EXCLUSION_RETENTION;
+        assert!(known.update(Vec::new(), end).is_empty());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use capi_ipam_api::{IPSlice, Scope, Slot, reservation_name};
 use capi_ipam_controller::client::{CallError, error_chain};
@@ -22,6 +22,9 @@ use crate::in_cluster::context::Context;
 
 /// How many lists of the IPSlices there are in the time for which one counts.
 const LISTS_PER_PERIOD: u32 = 3;
+
+/// The minimum time between two lists of the IPSlices: `--sweep-grace` can be 0.
+const MIN_LIST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Whether the block of an address belongs to this management cluster, so that the address, which
 /// was just reserved, may be bound. Reads its IPSlice only if the last list is too old.
@@ -39,14 +42,13 @@ pub(in crate::in_cluster) async fn is_in_own_block(
     if context.slices_listed.is_fresh(Instant::now()) || !context.ledger.read(is_usable) {
         return Ok(context.ledger.read(is_usable));
     }
-    let Some(block) = context
+    // There is none if the network shares no blocks, and several after a change of the size.
+    let slices = context
         .ledger
-        .read(|ledger| ledger.block_containing(network, slot.block))
-    else {
-        // The network shares no blocks.
-        return Ok(true);
-    };
-    read_slice(context, network, block).await?;
+        .read(|ledger| ledger.slices_containing(network, slot.block));
+    for block in slices {
+        read_slice(context, network, block).await?;
+    }
     Ok(context.ledger.read(is_usable))
 }
 
@@ -78,10 +80,14 @@ impl BackgroundTask for ListSlices {
                 "cannot list the IPSlices, will retry"
             );
         }
-        let fresh_for = self.0.slices_listed.fresh_for();
-        let interval = fresh_for.checked_div(LISTS_PER_PERIOD).unwrap_or_default();
-        NextRun::After(interval)
+        NextRun::After(list_interval(self.0.slices_listed.fresh_for()))
     }
+}
+
+/// The time between two lists, if one counts for `fresh_for`.
+fn list_interval(fresh_for: Duration) -> Duration {
+    let interval = fresh_for.checked_div(LISTS_PER_PERIOD);
+    interval.unwrap_or_default().max(MIN_LIST_INTERVAL)
 }
 
 impl ListSlices {
@@ -122,5 +128,19 @@ impl ListSlices {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_without_a_grace_period_pause() {
+        assert_eq!(list_interval(Duration::ZERO), MIN_LIST_INTERVAL);
+        assert_eq!(
+            list_interval(Duration::from_mins(3)),
+            Duration::from_mins(1)
+        );
     }
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use capi_ipam_api::{Scope, reservation_name};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::clock;
 use capi_ipam_ip::{Block, Span};
@@ -17,7 +18,7 @@ use capi_ipam_protocol::block::Step;
 use capi_ipam_registry::{Backend, Entry, Key, Record, RegistryError, cidr};
 use tracing::{debug, info, warn};
 
-use super::agreement::{Agreement, Proposal};
+use super::agreement::{Agreement, ForeignEntries, Proposal};
 use super::facts::{Delays, Facts, Memory, Shown};
 use super::needs::{Member, Needs, OwnBlock, Shortage, Situation};
 use super::open_registry::OpenRegistry;
@@ -42,6 +43,10 @@ pub(super) struct Driver {
     refusals: Refusals,
     /// Whether this pass has not sent everything, because a request could not reach the registry.
     is_held_back: bool,
+    /// What other management clusters exclude, by network.
+    foreign: HashMap<Arc<str>, ForeignEntries>,
+    /// The blocks whose IPSlice was reported as invalid or as being deleted.
+    reported: BTreeSet<(Arc<str>, Block)>,
 }
 
 /// What a pass has decided on a block.
@@ -79,6 +84,8 @@ impl Driver {
             unread: HashSet::new(),
             refusals: Refusals::default(),
             is_held_back: false,
+            foreign: HashMap::new(),
+            reported: BTreeSet::new(),
         }
     }
 
@@ -99,15 +106,16 @@ impl Driver {
         let mut held = 0_usize;
         let mut all = Vec::new();
         self.is_held_back = false;
-        for network in networks {
+        for network in &networks {
             // One that shares no blocks and has no slices may have records.
-            let found = self.ledger(|ledger| ledger.network_blocks(&network));
+            let found = self.ledger(|ledger| ledger.network_blocks(network));
             let found = found.unwrap_or_default();
-            if self.is_of_registry(&network, &found, &recorded) {
+            if self.is_of_registry(network, &found, &recorded) {
                 held = held.saturating_add(slices(&found));
-                all.extend(self.plan(&network, &found).await);
+                all.extend(self.plan(network, &found).await);
             }
         }
+        self.foreign.retain(|network, _| networks.contains(network));
         self.registry().set_held(held);
         let places: HashSet<_> = all.iter().map(Due::place).collect();
         self.memory
@@ -198,7 +206,9 @@ impl Driver {
     /// Decides on the blocks of a network.
     async fn plan(&mut self, network: &Arc<str>, found: &NetworkBlocks) -> Vec<Due> {
         let agreed = self.agree(network, found).await;
+        let agreed = agreed.map(|agreed| self.keep_foreign(network, agreed));
         let pass = self.classify(network, found);
+        self.warn_of_unavailable(network, &pass);
         let needs = match &found.rules {
             Some(rules) => Situation::new(rules, &pass.own, &pass.others, &members(found)).needs(),
             None => Needs::default(),
@@ -211,7 +221,11 @@ impl Driver {
             }
             _ => false,
         };
-        let delays = self.delays(found);
+        let mut delays = self.delays(found);
+        if needs.is_limited {
+            // A claim waits for the room that they take.
+            delays.keep = 0;
+        }
         let mut targets: BTreeSet<Block> = pass.own.keys().copied().collect();
         targets.extend(pass.blocks.keys());
         targets.extend(&needs.blocks);
@@ -252,7 +266,7 @@ impl Driver {
                 Some(entry) => match entry.record() {
                     Some(Record::Network(record)) => Some(record),
                     // It cannot be decoded: another version of this program may have written it.
-                    _ => return None,
+                    _ => return Some(Agreement::Undecodable),
                 },
             };
             let wanted = match proposal.agree(record) {
@@ -276,6 +290,47 @@ impl Driver {
             }
         }
         None
+    }
+
+    /// Adds to what other management clusters exclude what the record has contained until recently.
+    fn keep_foreign(&mut self, network: &Arc<str>, agreed: Agreement) -> Agreement {
+        let Agreement::Agreed { excluded } = agreed else {
+            return agreed;
+        };
+        let now = Instant::now();
+        if !self.foreign.contains_key(network) {
+            let respected = self.ledger(|ledger| ledger.foreign_exclusions(network));
+            let known = ForeignEntries::new(respected, now);
+            self.foreign.insert(Arc::clone(network), known);
+        }
+        let excluded = match self.foreign.get_mut(network) {
+            Some(known) => known.update(excluded, now),
+            None => excluded,
+        };
+        Agreement::Agreed { excluded }
+    }
+
+    /// Reports each block once of which no address is allocated, since its IPSlice is not valid or is
+    /// being deleted: an operator has to correct it.
+    fn warn_of_unavailable(&mut self, network: &Arc<str>, pass: &Pass) {
+        for (block, view) in &pass.blocks {
+            let place = (Arc::clone(network), *block);
+            let is_unavailable = match &view.slice {
+                Some(slice) => !slice.is_valid || slice.is_deleting,
+                None => false,
+            };
+            if !is_unavailable {
+                self.reported.remove(&place);
+            } else if self.reported.insert(place) {
+                warn!(
+                    %network,
+                    block = %cidr(*block),
+                    slice = slice_name(network, *block),
+                    "the IPSlice of a block is not valid or is being deleted; no address of the block is allocated; \
+                     correct the IPSlice, or delete it and remove its finalizers"
+                );
+            }
+        }
     }
 
     /// Sorts the blocks of a network by who has them.
@@ -312,9 +367,7 @@ impl Driver {
             let Some(slice) = &view.slice else {
                 continue;
             };
-            let own = pass.own_block(view.block);
-            own.is_conflicting |= slice.conflict.is_some();
-            own.is_usable = slice.confirmed_at.is_some();
+            pass.own_block(view.block).set_slice(slice, cluster);
         }
         for (block, own) in &mut pass.own {
             own.is_conflicting |= pass.others.overlaps(*block);
@@ -333,27 +386,21 @@ impl Driver {
         agreed: Option<&Agreement>,
     ) {
         let most = found.rules.as_ref().and_then(|rules| rules.most);
-        let obstacle = if found.rules.is_none() {
-            // It needs no further block. The drivers of several registries report the same.
-            None
-        } else if let Some(Agreement::SizeDiffers { size, cluster }) = agreed {
-            Some(BlockObstacle::SizeDiffers {
-                size: *size,
-                cluster: cluster.clone(),
-            })
-        } else if self.registry().is_suspended() {
-            Some(BlockObstacle::Suspended)
-        } else if self.registry().unreachable().is_some() {
-            Some(BlockObstacle::Unreachable)
-        } else if self.is_refused(network, needs) {
-            Some(BlockObstacle::Refused)
-        } else {
-            match needs.shortage {
-                Some(Shortage::AllTaken) => Some(BlockObstacle::AllTaken),
-                Some(Shortage::Limit) => Some(BlockObstacle::Limit(most.unwrap_or_default())),
-                None => None,
+        let obstacle_of = |shortage: &Shortage| match shortage {
+            Shortage::AllTaken => BlockObstacle::AllTaken,
+            Shortage::Limit => BlockObstacle::Limit(most.unwrap_or_default()),
+            Shortage::Unavailable(block) => {
+                BlockObstacle::SliceUnavailable(slice_name(network, *block))
             }
         };
+        let mut pools = BTreeMap::new();
+        for (pool, shortage) in &needs.pools {
+            pools.insert(pool.clone(), obstacle_of(shortage));
+        }
+        let mut requested = BTreeMap::new();
+        for (address, shortage) in &needs.requested {
+            requested.insert(*address, obstacle_of(shortage));
+        }
         let known = self.ledger(|ledger| ledger.block_supply(network));
         let excluded = match agreed {
             Some(Agreement::Agreed { excluded }) => Some(excluded.clone()),
@@ -365,13 +412,40 @@ impl Driver {
                 Some(_) => pass.others.len(),
                 None => 0,
             },
-            obstacle,
+            // A network that shares no blocks any more needs no further block. The drivers of several
+            // registries report the same.
+            obstacle: match &found.rules {
+                Some(_) => self.obstacle(network, needs, agreed),
+                None => None,
+            },
+            pools,
+            requested,
             excluded,
         };
         self.writer
             .context
             .ledger
             .change(|ledger| ledger.set_block_supply(network, &supply));
+    }
+
+    /// Why no pool of a network gets a further block now.
+    fn obstacle(
+        &self,
+        network: &str,
+        needs: &Needs,
+        agreed: Option<&Agreement>,
+    ) -> Option<BlockObstacle> {
+        match agreed {
+            Some(Agreement::SizeDiffers { size, cluster }) => Some(BlockObstacle::SizeDiffers {
+                size: *size,
+                cluster: cluster.clone(),
+            }),
+            Some(Agreement::Undecodable) => Some(BlockObstacle::RecordUndecodable),
+            _ if self.registry().is_suspended() => Some(BlockObstacle::Suspended),
+            _ if self.registry().unreachable().is_some() => Some(BlockObstacle::Unreachable),
+            _ if self.is_refused(network, needs) => Some(BlockObstacle::Refused),
+            _ => None,
+        }
     }
 
     /// Sends what is due for a block. Returns when it is due again.
@@ -674,6 +748,8 @@ impl Pass {
             is_used,
             is_conflicting: false,
             is_usable: false,
+            is_marked: false,
+            is_unavailable: false,
         })
     }
 }
@@ -683,6 +759,11 @@ fn network_key(network: &str) -> Key {
     Key::Network {
         name: network.into(),
     }
+}
+
+/// The name of the IPSlice of a block.
+fn slice_name(network: &str, block: Block) -> String {
+    reservation_name(&Scope::Network(network.into()), block)
 }
 
 /// The number of blocks with a slice.
@@ -712,10 +793,13 @@ fn member(member: &BlockMember) -> Option<Member> {
         ranges.extend(Span::new(first, last));
     }
     Some(Member {
+        pool: member.pool.clone(),
         family: allowed.family,
         length: member.length?,
         ranges: ranges.into_iter().collect(),
         waits: member.waits,
+        needs_further_block: member.needs_further_block,
+        is_full: member.is_full,
         requested: member.requested.clone(),
     })
 }

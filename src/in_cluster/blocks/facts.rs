@@ -162,7 +162,7 @@ impl Facts<'_> {
             is_conflicting: slice.conflict.is_some(),
             mark: mark(slice, memory, delays, now, second),
         });
-        View {
+        let mut view = View {
             record: self.record(sharing),
             sharing,
             is_overlapped: self.is_overlapped && sharing != Sharing::Elsewhere,
@@ -172,7 +172,20 @@ impl Facts<'_> {
             is_settled: is_known_for(memory.record.as_ref(), delays.settle, now),
             is_watched: self.is_watched,
             is_being_taken: self.is_being_taken(second),
+        };
+        // A mark in the future would keep the block until then: the clock has jumped, or the mark was
+        // edited. It is written again, unless it is removed.
+        let is_rewritten = self.is_marked_after(second) && !view.is_wanted();
+        if is_rewritten && let Some(slice) = &mut view.slice {
+            slice.mark = Mark::None;
         }
+        view
+    }
+
+    /// Whether the slice is marked with a time after this second.
+    fn is_marked_after(&self, second: i64) -> bool {
+        let mark = self.slice.and_then(|slice| slice.empty_since);
+        mark.is_some_and(|empty_since| empty_since > second)
     }
 
     /// Whether the registry shows a record of the block that names this cluster.
@@ -391,5 +404,31 @@ mod tests {
                 }
             );
         }
+    }
+
+    #[test]
+    fn mark_in_the_future_is_written_again() {
+        let own = record("west", 0);
+        let next = |empty_since: i64, is_needed: bool, keep: i64| {
+            let marked = BlockSlice {
+                confirmed_at: Some(1),
+                empty_since: Some(empty_since),
+                ..slice(0)
+            };
+            let facts = Facts {
+                is_needed,
+                ..facts(Shown::Record(&own, &VERSION), Some(&marked))
+            };
+            let mut memory = Memory::default();
+            let now = Instant::now();
+            memory.update(&facts, now);
+            let delays = Delays { keep, ..DELAYS };
+            facts.view(&memory, delays, now, 1000).next()
+        };
+        assert_eq!(next(1001, false, 0), Step::MarkEmpty);
+        assert_eq!(next(1000, false, 0), Step::DeleteSlice);
+        assert_eq!(next(1000, false, 1), Step::Wait);
+        // Otherwise no address of the block could be allocated.
+        assert_eq!(next(1001, true, 0), Step::ClearMark);
     }
 }

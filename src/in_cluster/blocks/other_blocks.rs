@@ -15,10 +15,20 @@ pub(super) struct Addresses {
 impl Addresses {
     /// Whether an address of a block is one of these. Takes logarithmic time.
     pub(super) fn overlaps(&self, block: Block) -> bool {
-        match block.family() {
-            Family::V4 => self.v4.overlaps(block.span()),
-            Family::V6 => self.v6.overlaps(block.span()),
-        }
+        self.last_from(block).is_some()
+    }
+
+    /// If an address of a block is one of these, the number of the last one of those without a gap
+    /// that follow the first one. Takes logarithmic time.
+    pub(super) fn last_from(&self, block: Block) -> Option<u128> {
+        let set = match block.family() {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        };
+        let (spans, wanted) = (set.spans(), block.span());
+        let index = spans.partition_point(|span| span.last() < wanted.first());
+        let found = spans.get(index)?;
+        (found.first() <= wanted.last()).then(|| found.last())
     }
 }
 

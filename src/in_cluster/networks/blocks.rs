@@ -13,7 +13,11 @@ const MAX_LISTED: usize = 5;
 
 /// The condition Ready of a network with a valid specification. `missing_registry` is the name of
 /// its registry if that does not exist.
-pub(super) fn ready(obstacle: Option<&BlockObstacle>, missing_registry: Option<&str>) -> Condition {
+pub(super) fn ready(
+    network: &str,
+    obstacle: Option<&BlockObstacle>,
+    missing_registry: Option<&str>,
+) -> Condition {
     if let Some(registry) = missing_registry {
         let message = format!(
             "spec.blocks.registry: IPRegistry {registry} does not exist; no block is taken or returned, and a manager that starts \
@@ -27,19 +31,24 @@ pub(super) fn ready(obstacle: Option<&BlockObstacle>, missing_registry: Option<&
             message,
         );
     }
-    let Some(BlockObstacle::SizeDiffers { size, cluster }) = obstacle else {
-        return Condition::new(conditions::READY, true, conditions::NETWORK_READY, "");
+    let (reason, message) = match obstacle {
+        Some(BlockObstacle::SizeDiffers { size, cluster }) => (
+            conditions::BLOCK_SIZE_DIFFERS,
+            format!(
+                "spec.blocks.size: blocks have {size} addresses in management cluster {cluster}, which was the first one; \
+                 no block is taken; set it to {size}"
+            ),
+        ),
+        Some(BlockObstacle::RecordUndecodable) => (
+            conditions::NETWORK_RECORD_INVALID,
+            format!(
+                "no block is taken: {}",
+                advice::undecodable_network_record(network)
+            ),
+        ),
+        _ => return Condition::new(conditions::READY, true, conditions::NETWORK_READY, ""),
     };
-    let message = format!(
-        "spec.blocks.size: blocks have {size} addresses in management cluster {cluster}, which was the first one; no block \
-         is taken; set it to {size}"
-    );
-    Condition::new(
-        conditions::READY,
-        false,
-        conditions::BLOCK_SIZE_DIFFERS,
-        message,
-    )
+    Condition::new(conditions::READY, false, reason, message)
 }
 
 /// The condition BlockConflict; `None` for a network without shared blocks.
@@ -104,5 +113,25 @@ pub(super) fn publish_end_of_conflict(
     if is_conflict(before) == Some(true) && is_conflict(changed) == Some(false) {
         let note = "no other management cluster uses a block of this one any more";
         events.normal(network, &(), conditions::NO_CONFLICT, "Inspect", note);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn undecodable_record_makes_the_network_not_ready() {
+        let ready = |obstacle| ready("lab", obstacle, None);
+        assert_eq!(ready(None).status, "True");
+        assert_eq!(ready(Some(&BlockObstacle::Unreachable)).status, "True");
+        let invalid = ready(Some(&BlockObstacle::RecordUndecodable));
+        let reason = invalid.reason.as_deref();
+        assert_eq!(
+            (&*invalid.status, reason),
+            ("False", Some(conditions::NETWORK_RECORD_INVALID))
+        );
+        let message = invalid.message.unwrap_or_default();
+        assert!(message.contains("network.lab"), "{message}");
     }
 }

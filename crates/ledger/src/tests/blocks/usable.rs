@@ -114,7 +114,7 @@ fn size_of_blocks_is_in_addresses_or_prefixes_of_the_network() {
     ledger.apply_network(&sharing(lengths));
     let containing = |ledger: &Ledger, text: &str, length: u8| {
         let address = Block::new(text.parse().unwrap(), length);
-        let found = ledger.block_containing("lab", address)?;
+        let found = ledger.networks.blocks("lab")?.containing(address)?;
         Some(format!("{}/{}", found.base(), found.length()))
     };
     assert_eq!(
@@ -133,7 +133,25 @@ fn size_of_blocks_is_in_addresses_or_prefixes_of_the_network() {
     ledger.apply_network(&sharing(large));
     assert_eq!(containing(&ledger, "10.0.0.0", 8), None);
     assert_eq!(containing(&ledger, "fd00::", 64), None, "no length is set");
-    assert_eq!(ledger.block_containing("other", block(1)), None);
+}
+
+#[test]
+fn address_in_nested_slices_is_in_all_of_them() {
+    let mut ledger = ledger();
+    let eight = json!({
+        "metadata": {"name": "n.lab.10.0.0.0-29", "uid": "large"}, "spec": {"block": "10.0.0.0/29"},
+    });
+    // The network does not exist, so no size is known.
+    ledger.apply(&slice(0, eight));
+    ledger.apply(&slice(0, json!({})));
+    let large = Block::new([10, 0, 0, 0].into(), 29);
+    let slices = |last| ledger.slices_containing("lab", block(last));
+    assert_eq!(slices(1), [four(0), large]);
+    assert_eq!(slices(5), [large]);
+    assert_eq!(slices(9), []);
+    let containing = |last| ledger.networks.blocks("lab")?.containing(block(last));
+    assert_eq!(containing(5), Some(large));
+    assert_eq!(ledger.slices_containing("other", block(1)), []);
 }
 
 #[test]

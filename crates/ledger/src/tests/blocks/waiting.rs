@@ -96,29 +96,97 @@ fn claims_that_wait_for_a_block_are_counted() {
     let waiting = |ledger: &Ledger| {
         let networks = ledger.waiting_for_blocks();
         assert_eq!((networks.len(), &*networks[0].network), (1, "lab"));
-        (networks[0].claims, networks[0].obstacle.clone())
+        let mut counts = networks[0].claims.clone();
+        counts.retain(|(_, count)| *count > 0);
+        counts
     };
-    assert_eq!(waiting(&ledger), (0, None));
+    assert_eq!(waiting(&ledger), []);
     let requests = ClaimAttributes {
         requested: Some(block(9)),
         ..ClaimAttributes::from(1)
     };
     ledger.propose(&key(), &claim("r"), requests);
-    assert_eq!(waiting(&ledger), (1, None), "others would get an address");
+    assert_eq!(waiting(&ledger), [(None, 1)], "others would get an address");
     for name in ["a", "b", "c", "d", "e"] {
         propose(&mut ledger, name);
     }
-    ledger.set_block_supply(
-        "lab",
-        &crate::BlockSupply {
-            obstacle: Some(crate::BlockObstacle::AllTaken),
-            ..crate::BlockSupply::default()
-        },
-    );
-    let obstacle = Some(crate::BlockObstacle::AllTaken);
-    assert_eq!(waiting(&ledger), (3, obstacle), "r, d and e");
+    ledger.set_block_supply("lab", &of_pool(&key(), BlockObstacle::AllTaken));
+    let obstacle = Some(BlockObstacle::AllTaken);
+    assert_eq!(waiting(&ledger), [(obstacle, 2), (None, 1)], "d and e, r");
     ledger.apply(&slice(8, json!({})));
-    assert_eq!(waiting(&ledger).0, 0);
+    assert_eq!(waiting(&ledger), []);
+}
+
+fn of_pool(pool: &PoolKey, obstacle: BlockObstacle) -> BlockSupply {
+    BlockSupply {
+        pools: [(pool.clone(), obstacle)].into(),
+        ..BlockSupply::default()
+    }
+}
+
+#[test]
+fn obstacle_of_one_pool_is_not_that_of_another() {
+    let mut ledger = restricted();
+    ledger.apply_pool(&member("q", "10.0.0.16-10.0.0.19"));
+    take(&mut ledger);
+    let obstacle = |ledger: &mut Ledger, pool: &PoolKey, attributes: ClaimAttributes| match ledger
+        .propose(pool, &claim(&pool.name), attributes)
+    {
+        Outcome::NotNow(
+            Reason::NeedsBlock(missing) | Reason::Unavailable(Unavailable::NeedsBlock(missing)),
+        ) => missing.obstacle,
+        other => panic!("{other:?}"),
+    };
+    let other = PoolKey::new(InClusterKind::IPPool, Some("n"), "q");
+    let any = || ClaimAttributes::from(1);
+    assert_eq!(obstacle(&mut ledger, &key(), any()), None);
+    assert_eq!(obstacle(&mut ledger, &other, any()), None);
+    ledger.take_rechecks(9);
+    let mut supply = of_pool(&key(), BlockObstacle::AllTaken);
+    ledger.set_block_supply("lab", &supply);
+    assert_eq!(ledger.take_rechecks(9).0, [claim("p")]);
+    let taken = Some(BlockObstacle::AllTaken);
+    assert_eq!(obstacle(&mut ledger, &key(), any()), taken);
+    assert_eq!(obstacle(&mut ledger, &other, any()), None);
+
+    // A request has its own one.
+    supply.requested = [(block(9), BlockObstacle::Limit(1))].into();
+    ledger.set_block_supply("lab", &supply);
+    let requests = ClaimAttributes {
+        requested: Some(block(9)),
+        ..any()
+    };
+    let limit = Some(BlockObstacle::Limit(1));
+    assert_eq!(obstacle(&mut ledger, &key(), requests), limit);
+}
+
+#[test]
+fn headroom_larger_than_the_free_addresses_needs_a_further_block() {
+    let mut ledger = ledger();
+    ledger.set_management_cluster("site", "west");
+    ledger.apply_network(&sharing(json!({})));
+    let selector = json!({"matchLabels": {"role": "control-plane"}});
+    ledger.apply_pool(&pool(json!({
+        "kind": "GlobalInClusterIPPool", "metadata": {"namespace": null},
+        "spec": {"addresses": ["10.0.0.1-10.0.0.14"], "network": "lab",
+                 "headroom": {"addresses": 4, "for": selector}},
+    })));
+    take(&mut ledger);
+    let shared = PoolKey::new(InClusterKind::GlobalIPPool, None, "p");
+    let waiting = |ledger: &Ledger| {
+        let member = ledger.network_blocks("lab").unwrap().members.remove(0);
+        (member.waits, member.needs_further_block)
+    };
+    let needs_block = |outcome| matches!(outcome, Outcome::NotNow(Reason::NeedsBlock(_)));
+    assert!(needs_block(ledger.propose(&shared, &claim("a"), 1)));
+    assert_eq!(waiting(&ledger), (true, false), "no address is free");
+    ledger.apply(&slice(4, json!({})));
+    assert_eq!(waiting(&ledger), (true, true), "all are headroom");
+    assert!(needs_block(ledger.propose(&shared, &claim("a"), 1)));
+    ledger.apply(&slice(8, json!({})));
+    let outcome = ledger.propose(&shared, &claim("a"), 1);
+    assert!(matches!(outcome, Outcome::Offer(_)), "{outcome:?}");
+    assert_eq!(waiting(&ledger), (false, false));
 }
 
 #[test]

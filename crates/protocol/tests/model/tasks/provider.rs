@@ -41,7 +41,9 @@ impl Worker<'_> {
                 let attempt = self.find_attempt();
                 self.allocate_next(Event::Attempt(attempt));
             }
-            Step::CheckPermission | Step::CheckLimits => self.allocate_next(Event::Permitted),
+            Step::CheckPermission | Step::CheckLimits | Step::CheckBlock => {
+                self.allocate_next(Event::Permitted);
+            }
             Step::Propose => match self.propose() {
                 Some(proposed) => self.allocate_next(Event::Proposed(proposed)),
                 None => self.fail(),
