@@ -1,9 +1,15 @@
 //! The readiness gates of the watches of the provider: each becomes ready when its kind has been
 //! listed once.
 
+use std::time::Duration;
+
 use capi_ipam_api::InClusterKind;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_provider::advanced::ProviderSetup;
+
+/// How long the counts of pools and networks are not written after the start of a manager that does
+/// not know yet which blocks are those of its management cluster.
+pub(super) const IDENTITY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The gate of each watched kind.
 pub(super) struct Gates {

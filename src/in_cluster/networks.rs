@@ -35,7 +35,7 @@ use parking_lot::Mutex;
 use tracing::{Span, field};
 
 use super::context::Context;
-use super::gates::Gates;
+use super::gates::{Gates, IDENTITY_TIMEOUT};
 
 /// The minimum interval between two status updates of one network. Its counts are computed from all
 /// addresses in use.
@@ -71,6 +71,7 @@ pub(super) fn start(
         written: Mutex::default(),
         gates: gates.of_ledger(),
         registries_listed: gates.registries.clone(),
+        started: Instant::now(),
     };
     let reconciler = Arc::new(Finalized::new(reconciler, names::PROTECT_NETWORK));
     let task = controller.run(main, 1, manager.stop.clone(), reconciler);
@@ -87,6 +88,7 @@ struct NetworkReconciler {
     gates: Vec<ReadinessGate>,
     /// Before, it is not known which registries exist.
     registries_listed: ReadinessGate,
+    started: Instant,
 }
 
 impl Reconciler for NetworkReconciler {
@@ -188,6 +190,12 @@ impl NetworkReconciler {
                 .read(|ledger| ledger.lacks_block_length(&name));
         if let Some(wait) = self.wait_time(network).filter(|_| !is_urgent) {
             return Ok(Action::Requeue(wait));
+        }
+        // The counts of the status stay until it is known which blocks are those of this cluster.
+        let is_starting = self.started.elapsed() < IDENTITY_TIMEOUT && network.status.is_some();
+        let ledger = &self.context.ledger;
+        if is_starting && ledger.read(|ledger| ledger.awaits_identity(&name)) {
+            return Ok(Action::Requeue(GATE_INTERVAL));
         }
         let view = self.context.ledger.read(|ledger| ledger.network(&name));
         let is_protected = is_deleting && !is_released(network);

@@ -34,7 +34,7 @@ use self::status::PoolSnapshot;
 pub(super) use self::status::describe_counts;
 use super::context::Context;
 use super::deletion_check::DeletionBlocker;
-use super::gates::Gates;
+use super::gates::{Gates, IDENTITY_TIMEOUT};
 use super::kinds::{pool_client, watched_pools};
 use super::shared_ledger::PoolEventHandler;
 
@@ -83,6 +83,7 @@ pub(super) fn start(
         status_limiter: StatusLimiter::default(),
         pruned_fields: PrunedFields::default(),
         pools_synced: gates.pools.to_vec(),
+        started: Instant::now(),
     };
     let stop = manager.stop.clone();
     let reconciler = Arc::new(Finalized::new(reconciler, names::PROTECT_POOL));
@@ -112,6 +113,7 @@ struct PoolReconciler {
     pruned_fields: PrunedFields,
     /// The gates of all kinds of pools.
     pools_synced: Vec<ReadinessGate>,
+    started: Instant,
 }
 
 impl Reconciler for PoolReconciler {
@@ -287,6 +289,13 @@ impl PoolReconciler {
                 // No address of the deleted pool is in use.
                 return Ok(Action::AwaitChange);
             }
+        }
+        // The counts of the status stay until it is known which blocks are those of this cluster.
+        let is_starting = self.started.elapsed() < IDENTITY_TIMEOUT && pool.status.is_some();
+        let ledger = &self.context.ledger;
+        if is_starting && ledger.read(|ledger| ledger.pool_awaits_identity(&key)) {
+            ledger.note(|ledger| ledger.mark_notified(&key));
+            return Ok(Action::Requeue(STATUS_INTERVAL));
         }
         let status = self.status(&key, pool, blocker.as_ref(), None);
         if let Some(wait) = self.write_status(pool, status).await? {

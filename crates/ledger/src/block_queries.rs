@@ -161,9 +161,31 @@ impl Ledger {
         names
     }
 
+    /// Whether a network shares blocks, and it is not known yet which of them are those of this
+    /// management cluster: none is usable, and the counts of its pools are too low. False if its
+    /// registry does not exist.
+    pub fn awaits_identity(&self, network: &str) -> bool {
+        let rules = self.networks.blocks(network).and_then(Blocks::rules);
+        match rules {
+            Some(rules) => {
+                let is_known = self.networks.management_cluster(&rules.registry).is_some();
+                !is_known && !self.lacks_registry(&rules.registry)
+            }
+            None => false,
+        }
+    }
+
+    /// As [`Self::awaits_identity`], for the network of a pool.
+    pub fn pool_awaits_identity(&self, pool: &PoolKey) -> bool {
+        match self.pools.get(pool).map(|entry| entry.scope(pool)) {
+            Some(Scope::Network(network)) => self.awaits_identity(&network),
+            _ => false,
+        }
+    }
+
     /// Whether there is no IPRegistry of this name. False before all are listed.
     pub fn lacks_registry(&self, name: &str) -> bool {
-        self.registries.lacks(name)
+        self.networks.registries.lacks(name)
     }
 
     /// The length of the blocks that a network shares; `None` if it shares none, or if the length is

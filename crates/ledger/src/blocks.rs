@@ -36,11 +36,6 @@ pub(super) enum Affected {
 pub(super) struct ManagementClusters(BTreeMap<String, Arc<str>>);
 
 impl ManagementClusters {
-    /// Whether a registry was found.
-    pub(super) fn has_registry(&self, registry: &str) -> bool {
-        self.id_in(registry).is_some()
-    }
-
     pub(super) fn insert(&mut self, registry: &str, id: &str) {
         self.0.insert(registry.to_owned(), id.into());
     }

@@ -201,7 +201,7 @@ impl Observe<IPNetwork> for Ledger {
 
 impl Observe<IPRegistry> for Ledger {
     fn init(&mut self) {
-        self.registries.begin_list();
+        self.networks.registries.begin_list();
     }
 
     fn init_done(&mut self) {

@@ -15,7 +15,6 @@ use super::in_use::InUse;
 use super::networks::Networks;
 use super::pool::PoolEntry;
 use super::pool_info::PoolInfo;
-use super::registry_names::RegistryNames;
 use super::shared_names::SharedNames;
 use super::start::Start;
 use super::usage::{AddressUsage, Holdings, ReservationInfo, ScopeEntry};
@@ -49,7 +48,6 @@ pub struct Ledger {
     /// taken.
     pub(super) claims_to_recheck: VecDeque<NamespacedName>,
     pub(super) networks: Networks,
-    pub(super) registries: RegistryNames,
     pub(super) start: Start,
     /// The pools whose network has to be computed again.
     pub(super) pools_to_refresh: VecDeque<PoolKey>,

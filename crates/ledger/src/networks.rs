@@ -20,6 +20,7 @@ use super::block_supply::{BlockObstacle, BlockSupply};
 use super::blocks::{Affected, BlockInfo, BlockUse, Blocks, ManagementClusters};
 use super::exclusions::{AppliedExclusions, Exclusions, ForeignExclusions};
 use super::missing_block::MissingBlock;
+use super::registry_names::RegistryNames;
 use super::scope_rule::{self, Facts, NetworkForPool, NetworkState, Record, StatusRecord};
 use super::{NetworkCounts, PoolInfo, PoolKey};
 
@@ -178,6 +179,8 @@ pub(super) struct Networks {
     namespaces: HashMap<Arc<str>, (Labels, ListNumber)>,
     /// What no pool of a network allocates.
     pub(super) exclusions: HashMap<Arc<str>, Exclusions>,
+    /// The registries that exist.
+    pub(super) registries: RegistryNames,
     /// The identities of this management cluster in the registries of blocks.
     clusters: ManagementClusters,
     /// The pools that join a network once it is initialized.
@@ -606,7 +609,7 @@ impl Networks {
     ) -> Option<BlockObstacle> {
         let known = blocks.supply.obstacle_of(pool, requested).cloned();
         match blocks.rules() {
-            Some(rules) if known.is_none() && !self.clusters.has_registry(&rules.registry) => {
+            Some(rules) if known.is_none() && self.registries.lacks(&rules.registry) => {
                 Some(BlockObstacle::NoRegistry)
             }
             _ => known,

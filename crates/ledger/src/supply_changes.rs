@@ -136,7 +136,7 @@ impl Ledger {
     pub(super) fn change_registries(&mut self, how: impl FnOnce(&mut RegistryNames)) {
         self.change(|ledger| {
             let before = ledger.networks_without_registry();
-            how(&mut ledger.registries);
+            how(&mut ledger.networks.registries);
             let after = ledger.networks_without_registry();
             for network in before.symmetric_difference(&after) {
                 ledger.effects.networks.push(Arc::clone(network));
@@ -149,7 +149,7 @@ impl Ledger {
         let mut found = BTreeSet::new();
         for (network, blocks) in self.networks.with_blocks() {
             if let Some(rules) = blocks.rules()
-                && self.registries.lacks(&rules.registry)
+                && self.networks.registries.lacks(&rules.registry)
             {
                 found.insert(Arc::clone(network));
             }

@@ -262,16 +262,17 @@ fn pool_without_a_free_address_says_which_block_it_needs() {
     assert_eq!(missing.obstacle, Some(BlockObstacle::AllTaken));
 }
 
+fn registry(name: &str) -> IPRegistry {
+    let nats = json!({"servers": ["nats://a:4222"], "bucket": "b"});
+    serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"nats": nats}}))
+        .expect("it is a registry")
+}
+
 #[test]
 fn network_is_reconciled_when_its_registry_appears_or_disappears() {
     let mut ledger = ledger();
     ledger.apply_network(&sharing(json!({})));
     ledger.take_effects();
-    let registry = |name: &str| -> IPRegistry {
-        let nats = json!({"servers": ["nats://a:4222"], "bucket": "b"});
-        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"nats": nats}}))
-            .expect("it is a registry")
-    };
     let networks = |ledger: &mut Ledger| ledger.take_effects().networks;
     Observe::<IPRegistry>::init(&mut ledger);
     Observe::<IPRegistry>::init_done(&mut ledger);
@@ -298,8 +299,12 @@ fn missing_and_unreachable_registries_are_obstacles() {
         Outcome::NotNow(Reason::NeedsBlock(missing)) => missing.obstacle,
         other => panic!("{other:?}"),
     };
+    // Which registries exist is not known yet.
+    assert_eq!(obstacle(&mut ledger), None);
+    Observe::<IPRegistry>::init(&mut ledger);
+    Observe::<IPRegistry>::init_done(&mut ledger);
     assert_eq!(obstacle(&mut ledger), Some(BlockObstacle::NoRegistry));
-    ledger.set_management_cluster("site", "west");
+    Observe::<IPRegistry>::apply(&mut ledger, &registry("site"));
     assert_eq!(obstacle(&mut ledger), None);
     ledger.set_registry_obstacle("other", &BlockObstacle::Unreachable);
     assert_eq!(obstacle(&mut ledger), None);
