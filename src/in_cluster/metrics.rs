@@ -105,7 +105,7 @@ const WAITING_FOR_BLOCK: Description = Description {
     kind: "gauge",
     labels: &[
         "network",
-        "reason: being_taken, no_registry, unreachable, refused, cluster_id_in_use, all_taken, limit, size_differs",
+        "reason: being_taken, no_registry, unreachable, refused, cluster_id_in_use, all_taken, limit, size_differs, record_invalid, slice_unavailable",
     ],
     help: "Claims that wait until this management cluster has another block of a network; at most 5 seconds old",
 };
