@@ -483,8 +483,8 @@ impl Driver {
                 is_used: self.ledger(|ledger| ledger.is_block_used(network, block)),
                 is_needed: due.is_needed,
             };
-            memory.update(&facts, Instant::now());
             let second = clock::now().0.as_second();
+            memory.update(&facts, Instant::now(), second);
             let view = facts.view(memory, due.delays, Instant::now(), second);
             let step = view.next();
             // A record that was lost is written again in any case.

@@ -13,6 +13,10 @@ use super::backoff::Backoff;
 /// How long another manager of this cluster can need to take a block for a claim, in seconds.
 const TAKE_TIMEOUT: i64 = 60;
 
+/// The age from which a record without a slice is not one that a process of this cluster has created
+/// a moment ago, in seconds.
+const FOUND_AGE: i64 = 60;
+
 /// What this process remembers of a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
@@ -25,6 +29,8 @@ pub(super) struct Memory {
     /// Whether the registry has or had a record of the block that names this cluster, of a slice that
     /// this process has seen.
     is_recorded: bool,
+    /// Whether the block is taken up again: its record was found without a slice.
+    is_taken_up: bool,
     /// The steps that were sent not long ago.
     pub(super) backoff: Backoff,
 }
@@ -84,7 +90,8 @@ impl Memory {
     }
 
     /// Compares what is remembered with what is known now.
-    pub(super) fn update(&mut self, facts: &Facts<'_>, now: Instant) {
+    /// `second` is the time of the API server, in seconds since the Unix epoch.
+    pub(super) fn update(&mut self, facts: &Facts<'_>, now: Instant, second: i64) {
         self.record = match facts.shown {
             // One that overlaps with that of another management cluster confirms nothing.
             Shown::Record(record, version)
@@ -108,6 +115,13 @@ impl Memory {
         if !is_same || self.record.is_none() {
             self.confirmed_for = None;
         }
+        // The machines of this cluster may use addresses of a block whose objects are not restored yet,
+        // or a process was killed while it returned the block. So the block is kept as long as any
+        // other one that is empty.
+        self.is_taken_up = match facts.slice {
+            Some(slice) => self.is_taken_up && slice.confirmed_at.is_none(),
+            None => !self.is_recorded && facts.is_found(second),
+        };
         // A record that is lost while there is a slice was one of this registry. One whose slice this
         // process has never seen may belong to another management cluster with the same identity, or to
         // objects that are not restored yet.
@@ -168,7 +182,7 @@ impl Facts<'_> {
             is_overlapped: self.is_overlapped && sharing != Sharing::Elsewhere,
             slice,
             is_used: self.is_used,
-            is_needed: self.is_needed,
+            is_needed: self.is_needed || memory.is_taken_up,
             is_settled: is_known_for(memory.record.as_ref(), delays.settle, now),
             is_watched: self.is_watched,
             is_being_taken: self.is_being_taken(second),
@@ -186,6 +200,20 @@ impl Facts<'_> {
     fn is_marked_after(&self, second: i64) -> bool {
         let mark = self.slice.and_then(|slice| slice.empty_since);
         mark.is_some_and(|empty_since| empty_since > second)
+    }
+
+    /// Whether the record of this cluster is older than one that a process creates before its slice,
+    /// and is not being returned.
+    fn is_found(&self, second: i64) -> bool {
+        let Shown::Record(record, _) = self.shown else {
+            return false;
+        };
+        let is_own = record.cluster == self.cluster && record.empty_since.is_none();
+        let age = match &record.since {
+            Some(since) => second.saturating_sub(since.0.as_second()),
+            None => i64::MAX,
+        };
+        self.is_shared && is_own && age >= FOUND_AGE
     }
 
     /// Whether the registry shows a record of the block that names this cluster.
@@ -310,7 +338,7 @@ mod tests {
 
     fn view(facts: &Facts<'_>, memory: &mut Memory, second: i64) -> View {
         let now = Instant::now();
-        memory.update(facts, now);
+        memory.update(facts, now, second);
         facts.view(memory, DELAYS, now, second)
     }
 
@@ -390,6 +418,39 @@ mod tests {
         assert_eq!(seen.next(), Step::Wait);
     }
 
+    /// Its claims may not be restored yet.
+    #[test]
+    fn block_whose_record_was_found_without_a_slice_is_kept_as_an_empty_one() {
+        let now = clock::now().0.as_second();
+        let later = now + FOUND_AGE;
+        let own = record("west", 0);
+        let mut memory = Memory::default();
+        let alone = facts(Shown::Record(&own, &VERSION), None);
+        // A process was killed after it had created the record.
+        assert_eq!(view(&alone, &mut memory, now).next(), Step::MarkRecord);
+        assert_eq!(view(&alone, &mut memory, later).next(), Step::CreateSlice);
+        let taken = slice(later);
+        let with_slice = facts(Shown::Record(&own, &VERSION), Some(&taken));
+        let step = view(&with_slice, &mut memory, later).next();
+        assert_eq!(step, Step::ConfirmRecord);
+
+        // From then on it is a block like any other.
+        let confirmed = BlockSlice {
+            confirmed_at: Some(later),
+            ..slice(later)
+        };
+        let empty = facts(Shown::Record(&own, &VERSION), Some(&confirmed));
+        assert_eq!(view(&empty, &mut memory, later).next(), Step::MarkEmpty);
+        assert_eq!(view(&alone, &mut memory, later).next(), Step::MarkRecord);
+        let returning = BlockRecord {
+            empty_since: Some(clock::now()),
+            ..own
+        };
+        let returning = facts(Shown::Record(&returning, &VERSION), None);
+        let step = view(&returning, &mut Memory::default(), later).next();
+        assert_eq!(step, Step::DeleteRecord);
+    }
+
     #[test]
     fn record_with_all_contenders_is_full() {
         for (contenders, expected) in [(MAX_CONTENDERS - 1, false), (MAX_CONTENDERS, true)] {
@@ -421,7 +482,7 @@ mod tests {
             };
             let mut memory = Memory::default();
             let now = Instant::now();
-            memory.update(&facts, now);
+            memory.update(&facts, now, second);
             let delays = Delays { keep, ..DELAYS };
             facts.view(&memory, delays, now, 1000).next()
         };
