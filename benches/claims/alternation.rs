@@ -24,6 +24,9 @@ pub(crate) struct Alternation<'a> {
     pub(crate) racks: usize,
 }
 
+/// What is compared of two rounds.
+type Measure = fn(&Round) -> f64;
+
 /// The claims of one round, bound and released.
 pub(crate) struct Round {
     bind: Phase,
@@ -98,7 +101,7 @@ impl Rounds {
     pub(crate) fn figures(&self, name: &str) -> Vec<Figure> {
         let bound = median(self.with.iter().map(|round| round.bind.per_second));
         let processor = median(self.with.iter().map(Round::processor_ms));
-        let ratios: [(&str, fn(&Round) -> f64); 5] = [
+        let ratios: [(&str, Measure); 5] = [
             ("bind", Round::bind_seconds),
             ("bind, p99", |round| round.bind.p99_ms),
             ("release", |round| round.release.seconds),

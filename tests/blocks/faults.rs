@@ -4,6 +4,11 @@
 //! By default each kind of write has one fault, in one of the management clusters. With
 //! `CAPI_IPAM_FAULTS=all`, it has each fault in each of them.
 
+#![allow(
+    clippy::print_stdout,
+    reason = "the output of a failed test shows the plan"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::sync::Arc;

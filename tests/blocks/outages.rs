@@ -115,9 +115,9 @@ fn set_excluded_limit(hub: &Hub, limit: u32) {
     let Hub::Kubernetes(hub) = hub else {
         panic!("the registry is another API server");
     };
-    let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/network/properties/excluded\
-                /additionalProperties/maxItems";
-    let patch = json!([{"op": "replace", "path": path, "value": limit}]);
+    let field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/network/properties/excluded\
+                 /additionalProperties/maxItems";
+    let patch = json!([{"op": "replace", "path": field, "value": limit}]);
     hub.kubectl(&[
         "patch",
         "crd",

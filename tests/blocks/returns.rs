@@ -90,7 +90,7 @@ async fn slice_writes(cluster: &ManagementCluster, work: impl Future<Output = ()
     count
 }
 
-async fn stop_sharing(cluster: &ManagementCluster) {
+fn stop_sharing(cluster: &ManagementCluster) {
     let patch = r#"[{"op": "remove", "path": "/spec/blocks"}]"#;
     cluster.control_plane.kubectl(&[
         "patch",
@@ -110,7 +110,7 @@ async fn deleted_network_returns_its_blocks(hub: Hub) {
     west.bind("p", &names("a", 4)).await;
     let all = ["10.0.1.0/30", "10.0.1.4/30"];
     west.wait_for_blocks(&all).await;
-    let writes = slice_writes(west, async {
+    let work = async {
         for name in names("a", 4) {
             west.consumer.release(&name).await;
         }
@@ -121,8 +121,8 @@ async fn deleted_network_returns_its_blocks(hub: Hub) {
         for block in all {
             site.wait_for_holder(block, None).await;
         }
-    })
-    .await;
+    };
+    let writes = slice_writes(west, Box::pin(work)).await;
     // Each is confirmed, marked and deleted.
     assert!(writes <= 12, "{writes} writes");
     for block in all {
@@ -149,15 +149,15 @@ async fn network_that_shares_no_blocks_any_more_returns_them() {
     west.bind("p", &names("a", 1)).await;
     let all = ["10.0.1.0/30", "10.0.1.4/30"];
     west.wait_for_blocks(&all).await;
-    let writes = slice_writes(west, async {
+    let work = async {
         west.consumer.release("a-0").await;
-        stop_sharing(west).await;
+        stop_sharing(west);
         west.wait_for_blocks(&[]).await;
         for block in all {
             site.wait_for_holder(block, None).await;
         }
-    })
-    .await;
+    };
+    let writes = slice_writes(west, Box::pin(work)).await;
     assert!(writes <= 12, "{writes} writes");
     // Its pool allocates without the registry.
     west.bind("p", &names("b", 8)).await;
@@ -176,7 +176,7 @@ async fn record_without_its_network_is_returned_after_an_outage() {
         .wait_for_registry("False", "RegistryUnreachable")
         .await;
     site.west.consumer.release("a-0").await;
-    stop_sharing(&site.west).await;
+    stop_sharing(&site.west);
     site.west.wait_for_blocks(&[]).await;
     site.hub.start();
     site.wait_for_holder("10.0.1.0/30", None).await;

@@ -482,7 +482,7 @@ mod tests {
             };
             let mut memory = Memory::default();
             let now = Instant::now();
-            memory.update(&facts, now, second);
+            memory.update(&facts, now, 1000);
             let delays = Delays { keep, ..DELAYS };
             facts.view(&memory, delays, now, 1000).next()
         };

@@ -138,10 +138,9 @@ impl<'a> Situation<'a> {
             Some(own) if own.is_unavailable => Some(Shortage::Unavailable(block)),
             // A conflict ends when one side has no address in use: nothing else helps.
             Some(own) if own.is_conflicting => Some(Shortage::AllTaken),
-            Some(_) => None,
             None if self.others.overlaps(block) => Some(Shortage::AllTaken),
             None if self.is_full(needs) => Some(Shortage::Limit),
-            None => None,
+            Some(_) | None => None,
         };
         match shortage {
             None => needs.keep(block),

@@ -64,8 +64,9 @@ impl Blocks {
 
     /// Adds what can happen next.
     pub(super) fn add_actions(&self, state: &State, actions: &mut Vec<Action>) {
-        for manager in 0..self.0.managers {
-            for block in self.0.blocks_of(CLUSTER[manager]) {
+        let managers = CLUSTER.iter().enumerate().take(self.0.managers);
+        for (manager, cluster) in managers {
+            for block in self.0.blocks_of(*cluster) {
                 self.actions_of_block(state, manager, block, actions);
             }
             if self.0.has_two_sizes() && !state.is_current(manager) {
