@@ -69,17 +69,15 @@ async fn limit_and_exhaustion_are_reported() {
         .wait_for_message("more", "WaitingForBlock", "spec.blocks.most")
         .await;
     assert!(text.contains("network backbone"), "{text}");
+    // The pool says so before a claim waits.
     let pools = east.consumer.pools();
-    let exhausted = |status, reason| {
-        let consumer = &east.consumer;
-        consumer.wait_for_condition(&pools, "p", "Exhausted", status, reason)
-    };
-    exhausted("False", "BlockNeeded").await;
+    east.consumer
+        .wait_for_condition(&pools, "p", "Exhausted", "True", "WaitingForBlock")
+        .await;
     east.consumer.create_claim("none", "p").await;
     east.consumer
         .wait_for_message("none", "WaitingForBlock", "other management clusters")
         .await;
-    exhausted("True", "WaitingForBlock").await;
 
     // A higher limit serves the claim.
     let networks = west.consumer.networks();
@@ -89,6 +87,22 @@ async fn limit_and_exhaustion_are_reported() {
         })
         .await;
     assert_eq!(west.consumer.wait_for_address("more").await, "10.0.1.4");
+}
+
+#[tokio::test]
+async fn full_pool_that_gets_another_block_is_not_exhausted() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0});
+    let site = Site::start(Hub::nats(), blocks).await;
+    site.west.create_pool("p", "10.0.1.0-10.0.1.7").await;
+    site.west.bind("p", &names("w", 4)).await;
+    let pools = site.west.consumer.pools();
+    let condition = |status, reason| {
+        let consumer = &site.west.consumer;
+        consumer.wait_for_condition(&pools, "p", "Exhausted", status, reason)
+    };
+    condition("False", "BlockNeeded").await;
+    site.west.bind("p", &names("x", 4)).await;
+    condition("True", "NoFreeAddress").await;
 }
 
 #[tokio::test]
