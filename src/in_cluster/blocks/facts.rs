@@ -406,7 +406,7 @@ mod tests {
 
     /// It may belong to another management cluster with the same identity by mistake.
     #[test]
-    fn record_of_an_unknown_network_whose_slice_was_never_seen_is_left() {
+    fn record_whose_slice_was_never_seen_is_left() {
         let own = record("west", 0);
         let unknown = Facts {
             slice: None,
@@ -421,7 +421,7 @@ mod tests {
 
     /// Its claims may not be restored yet.
     #[test]
-    fn block_whose_record_was_found_without_a_slice_is_kept_as_an_empty_one() {
+    fn block_found_without_a_slice_is_kept_as_an_empty_one() {
         let now = clock::now().0.as_second();
         let later = now + FOUND_AGE;
         let own = record("west", 0);

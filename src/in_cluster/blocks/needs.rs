@@ -647,7 +647,7 @@ mod tests {
     }
 
     #[test]
-    fn slice_that_is_not_valid_or_is_leaving_makes_its_block_unavailable() {
+    fn slice_that_cannot_be_used_makes_its_block_unavailable() {
         let valid = BlockSlice {
             uid: "u".to_owned(),
             version: "1".to_owned(),

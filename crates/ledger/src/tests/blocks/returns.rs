@@ -87,7 +87,7 @@ fn block_counts_as_used_until_the_initial_lists_are_complete() {
 /// A claim reserves an address, and reads then that its block is being returned. It waits, and no
 /// address becomes free when the block is kept.
 #[test]
-fn claim_with_a_reservation_is_reconciled_when_its_block_is_kept() {
+fn reserved_claim_is_reconciled_when_its_block_is_kept() {
     let mut ledger = restricted();
     ledger.apply(&slice(4, json!({})));
     assert_eq!(propose(&mut ledger, "a"), Some(4));

@@ -161,7 +161,7 @@ fn obstacle_of_one_pool_is_not_that_of_another() {
 }
 
 #[test]
-fn headroom_larger_than_the_free_addresses_needs_a_further_block() {
+fn headroom_above_the_free_addresses_needs_a_block() {
     let mut ledger = ledger();
     ledger.set_management_cluster("site", "west");
     ledger.apply_network(&sharing(json!({})));
@@ -269,7 +269,7 @@ fn registry(name: &str) -> IPRegistry {
 }
 
 #[test]
-fn network_is_reconciled_when_its_registry_appears_or_disappears() {
+fn network_is_reconciled_when_its_registry_changes() {
     let mut ledger = ledger();
     ledger.apply_network(&sharing(json!({})));
     ledger.take_effects();

@@ -1,0 +1,291 @@
+//! Sends what is due for a block, one write after the other.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use capi_ipam_controller::client::error_chain;
+use capi_ipam_controller::clock;
+use capi_ipam_ip::Block;
+use capi_ipam_ledger::BlockSlice;
+use capi_ipam_protocol::block::Step;
+use capi_ipam_registry::{Backend, Entry, Key, Record, RegistryError, cidr};
+use tracing::{debug, info, warn};
+
+use super::super::facts::{Facts, Memory, Shown};
+use super::super::needs::Needs;
+use super::super::problems::Requester;
+use super::super::steps::{BlockEvent, StepError, Target, UNKNOWN_CLUSTER};
+use super::{Driver, Due, INTERVAL, network_key};
+
+/// The maximum number of writes for a block in one pass.
+const MAX_STEPS: usize = 8;
+
+impl Driver {
+    /// Sends what is due for a block. Returns when it is due again.
+    pub(super) async fn drive_block(&mut self, due: &Due) -> Duration {
+        let mut memory = self.memory.remove(&due.place()).unwrap_or_default();
+        let next = self.send_steps(due, &mut memory).await;
+        self.memory.insert(due.place(), memory);
+        next
+    }
+
+    async fn send_steps(&mut self, due: &Due, memory: &mut Memory) -> Duration {
+        let (network, block) = (&due.network, due.block);
+        let mut overlaps = due.overlaps.clone();
+        for _ in 0..MAX_STEPS {
+            let target = self.target(network, block, overlaps.clone());
+            if let Some(slice) = &target.slice
+                && !self.is_own(slice)
+            {
+                return self.remove_foreign(&target, slice, memory).await;
+            }
+            let is_read = self.read_unread(&target.key()).await;
+            let target = self.target(network, block, overlaps.clone());
+            let facts = Facts {
+                cluster: &self.registry().cluster,
+                has_peers: !self.writer.context.selection.is_everything(),
+                is_shared: due.is_shared,
+                shown: if is_read {
+                    self.shown(&target)
+                } else {
+                    Shown::Unknown
+                },
+                is_overlapped: target.overlaps.is_some(),
+                is_watched: self.is_watched(&target),
+                slice: target.slice.as_ref(),
+                is_used: self.ledger(|ledger| ledger.is_block_used(network, block)),
+                is_needed: due.is_needed,
+            };
+            let second = clock::now().0.as_second();
+            memory.update(&facts, Instant::now(), second);
+            let view = facts.view(memory, due.delays, Instant::now(), second);
+            let step = view.next();
+            // A record that was lost is written again in any case.
+            let is_taken = step == Step::CreateRecord && target.slice.is_none();
+            if step == Step::Wait || !self.may_send(step, &target) || is_taken && !due.may_take {
+                let settles = view.is_settling() && self.may_send(Step::ConfirmRecord, &target);
+                return if settles { due.delays.settle } else { INTERVAL };
+            }
+            if let Some(wait) = memory.backoff.wait_time(step, Instant::now()) {
+                return wait;
+            }
+            // The writes of a pass take time: the watch has shown more records since it began. They are
+            // read after `is_watched`, so none is missing that was written before that of the block.
+            let overlaps_now = self.overlapping_holder(network, block);
+            if overlaps_now != overlaps {
+                overlaps = overlaps_now;
+                continue;
+            }
+            debug!(%network, block = %cidr(block), ?step, "next step of a block");
+            let done = self.writer.perform(step, &target, memory).await;
+            memory.backoff.sent(step, done.is_ok(), Instant::now());
+            if let Err(error) = done {
+                self.failed(&target, &error).await;
+                let wait = memory.backoff.wait_time(step, Instant::now());
+                return wait.unwrap_or_default();
+            }
+            self.succeeded(&target, step);
+        }
+        Duration::ZERO
+    }
+
+    /// Whether a step can be done now. While another process has the identity of this cluster, no
+    /// block is taken and none is returned.
+    fn may_send(&mut self, step: Step, target: &Target) -> bool {
+        if self.registry().is_suspended() {
+            return step == Step::MarkConflict;
+        }
+        if !step.is_of_registry() {
+            return true;
+        }
+        self.refusals.is_due(&target.key(), Instant::now()) && self.may_request()
+    }
+
+    /// Whether the registry may be asked now. It is not while it cannot be reached: the sign of life
+    /// finds out when it can be reached again.
+    pub(super) fn may_request(&mut self) -> bool {
+        let is_allowed = self.registry().allows_requests();
+        self.is_held_back |= !is_allowed;
+        is_allowed
+    }
+
+    /// Whether the registry refuses the record of a network, or that of a block that it needs.
+    pub(super) fn is_refused(&self, network: &str, needs: &Needs) -> bool {
+        let block_key = |block: &Block| Key::Block {
+            network: network.into(),
+            block: *block,
+        };
+        let mut blocks = needs.blocks.iter();
+        self.refusals.contains(&network_key(network))
+            || blocks.any(|block| self.refusals.contains(&block_key(block)))
+    }
+
+    /// A request for a record has failed. If the registry cannot be reached, nothing else is sent
+    /// either. Any other failure concerns this record only, or the sign of life fails as well.
+    pub(super) fn request_failed(&mut self, key: &Key, error: &RegistryError) {
+        if error.is_unavailable() {
+            self.is_held_back = true;
+            self.registry().failed(Requester::Driver, error);
+            return;
+        }
+        if self.refusals.refused(key, Instant::now()) {
+            self.registry().request_probe();
+            warn!(
+                registry = self.registry().name,
+                record = %key,
+                error = error_chain(error),
+                "the registry refuses a record, will retry"
+            );
+        }
+    }
+
+    /// Whether a slice is one of this management cluster.
+    pub(super) fn is_own(&self, slice: &BlockSlice) -> bool {
+        *slice.cluster == *self.registry().cluster
+    }
+
+    /// Deletes the slice of another management cluster, which `clusterctl move` has brought: it is
+    /// never usable here. What is in use in its block gets a slice of this cluster. An object that is
+    /// not a valid slice is left to its author.
+    async fn remove_foreign(
+        &self,
+        target: &Target,
+        slice: &BlockSlice,
+        memory: &mut Memory,
+    ) -> Duration {
+        if !slice.is_valid {
+            return INTERVAL;
+        }
+        let backoff = &mut memory.backoff;
+        backoff.forget_old(Instant::now());
+        if let Some(wait) = backoff.wait_time(Step::DeleteSlice, Instant::now()) {
+            return wait;
+        }
+        let deleted = self.writer.delete_foreign_slice(target, slice).await;
+        backoff.sent(Step::DeleteSlice, deleted.is_ok(), Instant::now());
+        let Err(error) = deleted else {
+            return Duration::ZERO;
+        };
+        debug!(
+            block = %cidr(target.block),
+            error = error_chain(&error),
+            "cannot delete the IPSlice of another management cluster, will retry"
+        );
+        let wait = backoff.wait_time(Step::DeleteSlice, Instant::now());
+        wait.unwrap_or_default()
+    }
+
+    /// A block with what is known of it.
+    fn target(&self, network: &Arc<str>, block: Block, overlaps: Option<Arc<str>>) -> Target {
+        Target {
+            network: Arc::clone(network),
+            block,
+            slice: self.ledger(|ledger| ledger.slice_of_block(network, block)),
+            entry: self.registry().records.block(network, block),
+            overlaps,
+        }
+    }
+
+    /// The holder of a block of another size that overlaps with this one, from the records of this
+    /// moment. Takes linear time.
+    fn overlapping_holder(&self, network: &str, block: Block) -> Option<Arc<str>> {
+        let registry = self.registry();
+        for (other, entry) in registry.records.blocks(network) {
+            if other == block || !other.overlaps(block) {
+                continue;
+            }
+            match entry.record() {
+                Some(Record::Block(record)) if record.cluster == registry.cluster => {}
+                Some(Record::Block(record)) => return Some(record.cluster.as_str().into()),
+                _ => return Some(UNKNOWN_CLUSTER.into()),
+            }
+        }
+        None
+    }
+
+    /// Whether the watch has shown the record of a block, and all that was written before.
+    fn is_watched(&self, target: &Target) -> bool {
+        match &target.entry {
+            Some(entry) => self.registry().records.has_watched(&entry.version),
+            None => false,
+        }
+    }
+
+    /// What the registry shows of a block.
+    fn shown<'a>(&self, target: &'a Target) -> Shown<'a> {
+        if !self.registry().records.is_complete() {
+            return Shown::Unknown;
+        }
+        match target.entry.as_deref() {
+            None => Shown::Absent,
+            Some(Entry {
+                value: Ok(Record::Block(record)),
+                version,
+                ..
+            }) => Shown::Record(record, version),
+            Some(_) => Shown::Unreadable,
+        }
+    }
+
+    /// Reads a record whose last write has an unknown outcome. Returns whether it is known now. One of
+    /// a registry that cannot be reached stays unknown.
+    async fn read_unread(&mut self, key: &Key) -> bool {
+        if !self.unread.contains(key) {
+            return true;
+        }
+        if !self.refusals.is_due(key, Instant::now()) || !self.may_request() {
+            return false;
+        }
+        let registry = &self.writer.registry;
+        match registry.backend.read(&key.to_string()).await {
+            Ok(Some(found)) => registry.records.apply(&found),
+            Ok(None) => {
+                if let Some(known) = registry.records.get(key) {
+                    registry.records.remove(&known);
+                }
+            }
+            Err(error) => {
+                self.request_failed(key, &error);
+                return false;
+            }
+        }
+        self.unread.remove(key);
+        true
+    }
+
+    fn succeeded(&mut self, target: &Target, step: Step) {
+        if step.is_of_registry() {
+            self.registry().succeeded(Requester::Driver);
+            self.refusals.ended(&target.key());
+        }
+        // One that was confirmed before is confirmed again after a conflict.
+        let was_confirmed = match &target.slice {
+            Some(slice) => slice.confirmed_at.is_some(),
+            None => false,
+        };
+        if step == Step::ConfirmSlice && !was_confirmed {
+            info!(network = %target.network, block = %cidr(target.block), "took a block");
+            self.writer.publish(target, BlockEvent::Taken);
+        }
+    }
+
+    async fn failed(&mut self, target: &Target, error: &StepError) {
+        debug!(
+            network = %target.network,
+            block = %cidr(target.block),
+            error = error_chain(error),
+            "cannot change a block, will retry"
+        );
+        let StepError::Registry { source, .. } = error else {
+            return;
+        };
+        match source {
+            RegistryError::Conflict { .. } | RegistryError::Unknown { .. } => {
+                let key = target.key();
+                self.unread.insert(key.clone());
+                self.read_unread(&key).await;
+            }
+            _ => self.request_failed(&target.key(), source),
+        }
+    }
+}
