@@ -45,6 +45,9 @@ pub struct View {
     pub is_used: bool,
     /// Whether the cluster needs the block, used or not.
     pub is_needed: bool,
+    /// Whether the block has been neither used nor needed for so long that its slice is marked as
+    /// empty. Until then, addresses of it are allocated without any write for the block.
+    pub is_idle: bool,
     /// Whether the record was written so long ago that the registry does not lose it any more.
     pub is_settled: bool,
     /// Whether the watch of the registry has shown the record, and so all records that were written
@@ -389,6 +392,7 @@ impl View {
     fn drain(self, slice: Slice) -> Step {
         match slice.mark {
             _ if self.is_used => Step::Wait,
+            Mark::None if !self.is_idle => Step::Wait,
             Mark::None => Step::MarkEmpty,
             Mark::Recent => Step::Wait,
             Mark::Old => Step::DeleteSlice,

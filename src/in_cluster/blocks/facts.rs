@@ -26,6 +26,8 @@ pub(super) struct Memory {
     confirmed_for: Option<String>,
     /// The version of the slice whose mark was seen, and when it was seen first.
     marked: Option<(String, Instant)>,
+    /// Since when the block is neither used nor needed.
+    idle_since: Option<Instant>,
     /// Whether the registry has or had a record of the block that names this cluster, of a slice that
     /// this process has seen.
     is_recorded: bool,
@@ -43,6 +45,8 @@ pub(super) struct Delays {
     /// How long after the mark of an empty slice a list shows every address that was allocated
     /// from it.
     pub(super) drain: Duration,
+    /// How long an empty block stays usable before its slice is marked.
+    pub(super) idle: Duration,
     /// How long an empty block is kept, in seconds.
     pub(super) keep: i64,
 }
@@ -130,7 +134,21 @@ impl Memory {
         } else {
             self.is_recorded && facts.is_named()
         };
+        let is_idle = facts.slice.is_some() && !facts.is_used && !facts.is_needed;
+        self.idle_since = match self.idle_since {
+            _ if !is_idle => None,
+            None => Some(now),
+            since => since,
+        };
         self.backoff.forget_old(now);
+    }
+
+    /// How long the block is neither used nor needed.
+    pub(super) fn idle_time(&self, now: Instant) -> Duration {
+        match self.idle_since {
+            Some(since) => now.saturating_duration_since(since),
+            None => Duration::ZERO,
+        }
     }
 }
 
@@ -183,6 +201,7 @@ impl Facts<'_> {
             slice,
             is_used: self.is_used,
             is_needed: self.is_needed || memory.is_taken_up,
+            is_idle: self.has_conflict() || memory.idle_time(now) >= delays.idle,
             is_settled: is_known_for(memory.record.as_ref(), delays.settle, now),
             is_watched: self.is_watched,
             is_being_taken: self.is_being_taken(second),
@@ -194,6 +213,14 @@ impl Facts<'_> {
             slice.mark = Mark::None;
         }
         view
+    }
+
+    /// Whether the slice says that another management cluster uses the block as well.
+    fn has_conflict(&self) -> bool {
+        match self.slice {
+            Some(slice) => slice.conflict.is_some(),
+            None => false,
+        }
     }
 
     /// Whether the slice is marked with a time after this second.
@@ -289,6 +316,7 @@ mod tests {
     const DELAYS: Delays = Delays {
         settle: Duration::ZERO,
         drain: Duration::ZERO,
+        idle: Duration::ZERO,
         keep: 0,
     };
     const VERSION: Version = Version::Bucket {
@@ -450,6 +478,60 @@ mod tests {
         let returning = facts(Shown::Record(&returning, &VERSION), None);
         let step = view(&returning, &mut Memory::default(), later).next();
         assert_eq!(step, Step::DeleteRecord);
+    }
+
+    #[test]
+    fn block_is_marked_after_the_idle_delay() {
+        let own = record("west", 0);
+        let confirmed = BlockSlice {
+            confirmed_at: Some(1),
+            ..slice(0)
+        };
+        let empty = facts(Shown::Record(&own, &VERSION), Some(&confirmed));
+        let used = Facts {
+            is_used: true,
+            ..facts(Shown::Record(&own, &VERSION), Some(&confirmed))
+        };
+        let delays = Delays {
+            idle: Duration::from_secs(10),
+            ..DELAYS
+        };
+        let start = Instant::now();
+        let mut memory = Memory::default();
+        let mut next = |facts: &Facts<'_>, seconds| {
+            let now = start + Duration::from_secs(seconds);
+            memory.update(facts, now, 0);
+            (
+                facts.view(&memory, delays, now, 0).next(),
+                memory.idle_time(now).as_secs(),
+            )
+        };
+        assert_eq!(next(&empty, 0), (Step::Wait, 0));
+        assert_eq!(next(&empty, 9), (Step::Wait, 9));
+        // The time begins again with the next use.
+        assert_eq!(next(&used, 10), (Step::Wait, 0));
+        assert_eq!(next(&empty, 11), (Step::Wait, 0));
+        assert_eq!(next(&empty, 20), (Step::Wait, 9));
+        assert_eq!(next(&empty, 21), (Step::MarkEmpty, 10));
+    }
+
+    #[test]
+    fn block_in_conflict_is_marked_at_once() {
+        let other = record("east", 1);
+        let in_conflict = BlockSlice {
+            confirmed_at: Some(1),
+            conflict: Some("east".into()),
+            ..slice(0)
+        };
+        let facts = facts(Shown::Record(&other, &VERSION), Some(&in_conflict));
+        let delays = Delays {
+            idle: Duration::from_secs(10),
+            ..DELAYS
+        };
+        let mut memory = Memory::default();
+        let now = Instant::now();
+        memory.update(&facts, now, 0);
+        assert_eq!(facts.view(&memory, delays, now, 0).next(), Step::MarkEmpty);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Sends the write that the protocol of blocks has decided on.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use capi_ipam_api::{
     BlockRecord, IPNetwork, IPReservation, IPSlice, MAX_CONTENDERS, NetworkRecord, Scope,
@@ -188,7 +189,8 @@ impl Writer {
             }
             Step::MarkConflict => self.mark_conflict(target).await,
             Step::MarkEmpty => {
-                let mark = |slice: &mut IPSlice| slice.spec.empty_since = Some(clock::now());
+                let empty_since = empty_since(memory, Instant::now());
+                let mark = |slice: &mut IPSlice| slice.spec.empty_since = Some(empty_since);
                 self.write_slice("mark the IPSlice", target, mark).await
             }
             Step::ClearMark => {
@@ -547,6 +549,14 @@ impl Drop for Returning<'_> {
             ledger.cancel_block_return(self.network, self.block, self.uid);
         });
     }
+}
+
+/// The time of the API server since which a block is empty, in whole seconds.
+fn empty_since(memory: &Memory, now: Instant) -> Time {
+    let seconds = memory.idle_time(now).as_secs();
+    let now = clock::now();
+    let since = now.0.checked_sub(Duration::from_secs(seconds));
+    Time(since.unwrap_or(now.0))
 }
 
 /// Names a cluster that uses addresses of the block.

@@ -29,6 +29,7 @@ const HELD: View = View {
     slice: Some(USABLE),
     is_used: false,
     is_needed: false,
+    is_idle: true,
     is_settled: true,
     is_watched: true,
     is_being_taken: false,
@@ -101,6 +102,20 @@ fn block_of_a_network_that_shares_none_is_returned_once() {
     };
     let all = [Step::MarkEmpty, Step::DeleteSlice, Step::Withdraw];
     assert_eq!(writes(conflicting), all);
+}
+
+#[test]
+fn empty_block_stays_usable_until_it_is_idle() {
+    let empty = View {
+        is_idle: false,
+        ..HELD
+    };
+    assert_eq!(empty.next(), Step::Wait);
+    let idle = View {
+        is_idle: true,
+        ..empty
+    };
+    assert_eq!(idle.next(), Step::MarkEmpty);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use capi_ipam_api::{Scope, reservation_name};
 use capi_ipam_controller::client::error_chain;
@@ -53,6 +53,7 @@ impl Driver {
         if needs.is_limited {
             // A claim waits for the room that they take.
             delays.keep = 0;
+            delays.idle = Duration::ZERO;
         }
         let mut targets: BTreeSet<Block> = pass.own.keys().copied().collect();
         targets.extend(pass.blocks.keys());

@@ -151,6 +151,8 @@ impl State {
             slice,
             is_used: known.is_used || matches!(known.task, Task::Reserve { .. } | Task::Check),
             is_needed: self.needed_block(scope, manager) == Some(block),
+            // A manager may mark an empty block at any time.
+            is_idle: true,
             is_settled: true,
             is_watched: !scope.has_two_sizes()
                 || known.is_watched
