@@ -1,7 +1,8 @@
-//! Rounds with a change, each between two rounds without it.
+//! Rounds with a change and rounds without it, in pairs.
 //!
-//! One manager serves all rounds. Each round with the change is compared with the mean of its
-//! neighbours, because the speed of a machine drifts.
+//! One manager serves all rounds. The speed of a machine drifts, and the control plane has periodic
+//! work of its own. So the pairs alternate in their order: without, with, with, without. A run that
+//! compares two equal states in this way is the measure of the noise.
 
 use serde_json::{Value, json};
 
@@ -33,7 +34,7 @@ pub(crate) struct Round {
     release: Phase,
 }
 
-/// Rounds with a change, and the rounds before, between and after them.
+/// As many rounds with a change as without it.
 pub(crate) struct Rounds {
     pub(crate) without: Vec<Round>,
     pub(crate) with: Vec<Round>,
@@ -69,32 +70,42 @@ impl Alternation<'_> {
         }
     }
 
-    /// Runs `count` rounds with a change, which `set` makes (`true`) and takes back.
+    /// Runs `count` pairs of rounds. `set` makes the change (`true`) and takes it back. It is taken
+    /// back before and after the run.
     pub(crate) async fn run(&self, count: usize, set: impl AsyncFn(bool)) -> Rounds {
         let mut rounds = Rounds {
-            without: vec![self.round().await],
+            without: Vec::new(),
             with: Vec::new(),
         };
+        let mut is_set = false;
         for number in 0..count {
-            set(true).await;
-            // A list of 100,000 addresses is much more work for the API server than a round.
-            rounds.with.push(self.measure(number == 0).await);
+            let begins_with_change = number % 2 == 1;
+            for is_changed in [begins_with_change, !begins_with_change] {
+                if is_changed != is_set {
+                    set(is_changed).await;
+                    is_set = is_changed;
+                }
+                if is_changed {
+                    // A list of 100,000 addresses is much more work for the API server than a round.
+                    rounds.with.push(self.measure(number == 0).await);
+                } else {
+                    rounds.without.push(self.round().await);
+                }
+            }
+        }
+        if is_set {
             set(false).await;
-            rounds.without.push(self.round().await);
         }
         rounds
     }
 }
 
 impl Rounds {
-    /// The sum over the neighbours of the rounds with the change, divided by the sum over these.
+    /// The sum over the rounds without the change, divided by that over those with it.
     pub(crate) fn ratio(&self, of: impl Fn(&Round) -> f64) -> f64 {
-        let around: f64 = self
-            .without
-            .windows(2)
-            .map(|around| around.iter().map(&of).sum::<f64>() / 2.0)
-            .sum();
-        around / self.with.iter().map(&of).sum::<f64>()
+        let without: f64 = self.without.iter().map(&of).sum();
+        let with: f64 = self.with.iter().map(&of).sum();
+        without / with
     }
 
     /// Rates with the change and ratios to those without it.
@@ -123,15 +134,10 @@ impl Rounds {
         figures
     }
 
-    /// The seconds of each round.
+    /// The figures of each round.
     pub(crate) fn raw(&self) -> Value {
-        let seconds = |rounds: &[Round]| -> Vec<_> {
-            rounds
-                .iter()
-                .map(|round| [round.bind.seconds, round.release.seconds])
-                .collect()
-        };
-        json!({"without": seconds(&self.without), "with": seconds(&self.with)})
+        let figures = |rounds: &[Round]| -> Vec<Value> { rounds.iter().map(Round::raw).collect() };
+        json!({"without": figures(&self.without), "with": figures(&self.with)})
     }
 }
 
@@ -139,6 +145,10 @@ impl Round {
     /// Processor time of the manager per claim that is bound and released, in milliseconds.
     fn processor_ms(&self) -> f64 {
         self.bind.processor_ms() + self.release.processor_ms()
+    }
+
+    fn raw(&self) -> Value {
+        json!({"bind": self.bind, "release": self.release})
     }
 
     pub(crate) fn bind_seconds(&self) -> f64 {

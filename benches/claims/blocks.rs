@@ -13,7 +13,7 @@ use capi_ipam_registry::{Backend, Key, Record, RecordCache, Registry};
 use futures::StreamExt;
 use serde_json::json;
 
-use crate::alternation::Alternation;
+use crate::alternation::{Alternation, Rounds};
 use crate::api_client::{GROUP, pools};
 use crate::cluster::Cluster;
 use crate::consumer::Consumer;
@@ -23,8 +23,8 @@ use support::control_plane::NAMESPACE;
 use support::process::Memory;
 use support::registry::{Hub, REGISTRY};
 
-/// The number of rounds with shared blocks.
-const ROUNDS: usize = 5;
+/// The number of pairs of rounds. It is even, so that the order of the pairs has no effect.
+const ROUNDS: usize = 8;
 /// The number of new blocks that are measured.
 const NEW_BLOCKS: usize = 50;
 /// The number of addresses of a block where each is measured.
@@ -45,6 +45,7 @@ pub(crate) async fn run(cluster: &Cluster<'_>, series: String, count: usize, hub
     hub.create_bucket().await;
     create_registry(cluster, &hub).await;
     create_network(cluster, "plain", json!({})).await;
+    create_network(cluster, "equal", json!({})).await;
     let shared = json!({"registry": REGISTRY, "size": 64, "keepSeconds": 86_400});
     create_network(cluster, "shared", json!({ "blocks": shared })).await;
     let single = json!({"registry": REGISTRY, "size": SMALL, "spare": 0, "keepSeconds": 86_400});
@@ -52,11 +53,7 @@ pub(crate) async fn run(cluster: &Cluster<'_>, series: String, count: usize, hub
     let mut manager = cluster.start().await;
 
     let consumer = cluster.consumer(&unique("blocks"), 1).await;
-    let set = async |is_shared: bool| {
-        let network = if is_shared { "shared" } else { "plain" };
-        join(&consumer, network).await;
-    };
-    set(false).await;
+    join(&consumer, "plain").await;
     let alternation = Alternation {
         cluster,
         consumer: &consumer,
@@ -65,13 +62,16 @@ pub(crate) async fn run(cluster: &Cluster<'_>, series: String, count: usize, hub
         count,
         racks: 0,
     };
+    alternation.round().await;
+    // Two equal networks: how much the ratios differ without a reason.
+    let equal = compare(&alternation, "equal").await;
     // The first round with shared blocks takes them. They are kept afterwards.
+    join(&consumer, "shared").await;
     alternation.round().await;
-    set(true).await;
-    alternation.round().await;
-    set(false).await;
-    let rounds = alternation.run(cluster.options.rounds(ROUNDS), set).await;
+    join(&consumer, "plain").await;
+    let rounds = compare(&alternation, "shared").await;
     let mut figures = rounds.figures("shared blocks");
+    figures.extend(equal.figures("no shared blocks"));
 
     let (new, held) = new_blocks(cluster).await;
     let added = percentile(&new, 50) - percentile(&held, 50);
@@ -106,7 +106,7 @@ pub(crate) async fn run(cluster: &Cluster<'_>, series: String, count: usize, hub
         claims: count,
         lines: Vec::new(),
         figures,
-        raw: json!(rounds.raw()),
+        raw: json!({"shared": rounds.raw(), "equal": equal.raw()}),
     }
 }
 
@@ -131,6 +131,16 @@ async fn create_network(cluster: &Cluster<'_>, name: &str, more: serde_json::Val
     }
     let path = format!("/apis/{GROUP}/v1alpha2/ipnetworks");
     cluster.consumer.create(&path, &network).await;
+}
+
+/// Compares rounds in a network with rounds in the one without shared blocks.
+async fn compare(alternation: &Alternation<'_>, network: &str) -> Rounds {
+    let set = async |is_compared: bool| {
+        let network = if is_compared { network } else { "plain" };
+        join(alternation.consumer, network).await;
+    };
+    let rounds = alternation.cluster.options.rounds(ROUNDS);
+    alternation.run(rounds, set).await
 }
 
 /// Changes the network of the pool.

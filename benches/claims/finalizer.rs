@@ -15,8 +15,8 @@ use crate::outcome::{Figure, Outcome};
 use support::consumer::unique;
 use support::process::Memory;
 
-/// The number of rounds with the component.
-const ROUNDS: usize = 5;
+/// The number of pairs of rounds. It is even, so that the order of the pairs has no effect.
+const ROUNDS: usize = 6;
 /// How often and at what interval the benchmark asks whether the policy is applied. The API server
 /// reads the schemas of kinds for such policies once a minute.
 const ATTEMPTS: u32 = 1_800;

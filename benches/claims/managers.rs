@@ -11,8 +11,8 @@ use support::consumer::unique;
 use support::manager::Manager;
 use support::process::Memory;
 
-/// The number of rounds with the second manager.
-const ROUNDS: usize = 5;
+/// The number of pairs of rounds. It is even, so that the order of the pairs has no effect.
+const ROUNDS: usize = 6;
 
 pub(crate) async fn run(cluster: &Cluster<'_>, series: String, count: usize) -> Outcome {
     let consumer = cluster.consumer(&unique("managers"), 1).await;

@@ -10,8 +10,8 @@ use crate::outcome::{Figure, Outcome};
 use support::consumer::unique;
 use support::process::Memory;
 
-/// The number of rounds with each policy.
-const ROUNDS: usize = 3;
+/// The number of pairs of rounds. It is even, so that the order of the pairs has no effect.
+const ROUNDS: usize = 4;
 /// The number of values of the label by which slices are assigned.
 const RACKS: usize = 8;
 
