@@ -171,7 +171,7 @@ async fn start_cluster(interceptor: &Arc<Interceptor>, id: &'static str) -> Mana
     ManagementCluster::with_kubeconfig(id, control_plane, kubeconfig).await
 }
 
-/// Kills and pauses managers as the plan demands.
+/// Kills and pauses managers, and changes the settings of their registries, as the plan demands.
 async fn harm_managers(site: &Site, interceptor: &Interceptor) {
     loop {
         let (id, harm) = interceptor.harmed().await;
@@ -187,6 +187,7 @@ async fn harm_managers(site: &Site, interceptor: &Interceptor) {
                 tokio::time::sleep(PAUSE).await;
                 cluster.signal("CONT");
             }
+            Harm::Reopen => cluster.reopen_registry().await,
         }
     }
 }

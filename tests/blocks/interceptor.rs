@@ -40,6 +40,9 @@ pub(crate) enum How {
     Late,
     /// The server rejects the write.
     Refused,
+    /// The settings of the registry change: the manager aborts what has sent the write, which is
+    /// applied a second later.
+    Reopened,
     /// The server of NATS is killed before the write reaches it, and started again.
     ServerKilledBefore,
     /// The server of NATS is killed after the write, before the response reaches the manager.
@@ -51,17 +54,18 @@ pub(crate) enum How {
 
 impl How {
     /// The faults of a write to an API server.
-    pub(crate) const OF_API_SERVERS: [Self; 6] = [
+    pub(crate) const OF_API_SERVERS: [Self; 7] = [
         Self::CrashBefore,
         Self::CrashAfter,
         Self::Pause,
         Self::ReplyLost,
         Self::Late,
         Self::Refused,
+        Self::Reopened,
     ];
 
     /// The faults of a write to a server of NATS.
-    pub(crate) const OF_NATS: [Self; 9] = [
+    pub(crate) const OF_NATS: [Self; 10] = [
         Self::CrashBefore,
         Self::ServerKilledAfter,
         Self::Late,
@@ -70,6 +74,7 @@ impl How {
         Self::ServerKilledBefore,
         Self::ReplyLost,
         Self::Refused,
+        Self::Reopened,
         Self::Pause,
     ];
 }
@@ -79,13 +84,15 @@ impl How {
 pub(crate) enum Harm {
     Kill,
     Pause,
+    /// Change the settings of its registry.
+    Reopen,
 }
 
 /// What all proxies of a site share.
 #[derive(Default)]
 pub(crate) struct Interceptor {
     book: Mutex<Book>,
-    /// Notified when a manager must be killed or paused.
+    /// Notified when something has to be done to a manager.
     harmed: Notify,
 }
 
@@ -95,8 +102,8 @@ struct Book {
     has_happened: bool,
     /// The management cluster whose manager must be killed: none of its requests is forwarded.
     dead: Option<&'static str>,
-    /// The management cluster whose manager must be paused.
-    paused: Option<&'static str>,
+    /// What else has to be done to the manager of a management cluster.
+    harm: Option<(&'static str, Harm)>,
     /// The kinds of writes of each management cluster.
     seen: BTreeSet<(&'static str, String)>,
 }
@@ -119,7 +126,7 @@ impl Interceptor {
         self.book.lock().seen.clone()
     }
 
-    /// Waits until the manager of a management cluster must be killed or paused. One that must be
+    /// Waits until something has to be done to the manager of a management cluster. One that must be
     /// killed is cut off until [`Self::revive`].
     pub(crate) async fn harmed(&self) -> (&'static str, Harm) {
         loop {
@@ -128,8 +135,8 @@ impl Interceptor {
                 if let Some(cluster) = book.dead {
                     return (cluster, Harm::Kill);
                 }
-                if let Some(cluster) = book.paused.take() {
-                    return (cluster, Harm::Pause);
+                if let Some(harm) = book.harm.take() {
+                    return harm;
                 }
             }
             self.harmed.notified().await;
@@ -152,9 +159,9 @@ impl Interceptor {
         self.harmed.notify_one();
     }
 
-    /// Has the manager of a management cluster paused.
-    fn pause(&self, cluster: &'static str) {
-        self.book.lock().paused = Some(cluster);
+    /// Has something done to the manager of a management cluster.
+    fn harm(&self, cluster: &'static str, harm: Harm) {
+        self.book.lock().harm = Some((cluster, harm));
         self.harmed.notify_one();
     }
 

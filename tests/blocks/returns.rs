@@ -51,9 +51,10 @@ async fn empty_block_goes_to_another_cluster_of_an_api_server() {
     Box::pin(empty_block_goes_to_another_cluster(Hub::kubernetes())).await;
 }
 
+/// An IPSlice is marked after a tenth of the time for which an empty block is kept.
 #[tokio::test]
 async fn block_in_use_again_is_kept() {
-    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 3600});
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 30});
     let site = Site::start(Hub::nats(), blocks).await;
     let west = &site.west;
     west.create_pool("p", "10.0.1.0-10.0.1.15").await;
@@ -63,6 +64,23 @@ async fn block_in_use_again_is_kept() {
     let bound = west.bind("p", &names("b", 1)).await;
     assert_eq!(bound["b-0"], "10.0.1.0");
     west.wait_for_mark("10.0.1.0/30", false).await;
+    west.wait_for_blocks(&["10.0.1.0/30"]).await;
+}
+
+#[tokio::test]
+async fn claims_that_replace_others_cost_no_write_of_the_block() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 3600});
+    let site = Site::start(Hub::nats(), blocks).await;
+    let west = &site.west;
+    west.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    west.bind("p", &names("a", 4)).await;
+    let work = async {
+        for name in names("a", 4) {
+            west.consumer.release(&name).await;
+        }
+        west.bind("p", &names("b", 4)).await;
+    };
+    assert_eq!(slice_writes(west, Box::pin(work)).await, 0);
     west.wait_for_blocks(&["10.0.1.0/30"]).await;
 }
 

@@ -124,9 +124,7 @@ impl ManagementCluster {
     /// Creates the IPRegistry, with the Secret that it needs.
     pub(crate) async fn create_registry(&self, registry: Value, secret: Option<Value>) {
         if let Some(secret) = secret {
-            let api = Api::namespaced(self.consumer.client.clone(), NAMESPACE);
-            let secrets: ResourceClient<Secret> = ResourceClient::new(api, &());
-            create(&secrets, &object(secret))
+            create(&self.secrets(), &object(secret))
                 .await
                 .expect("the Secret is valid");
         }
@@ -134,6 +132,59 @@ impl ManagementCluster {
             .await
             .expect("the registry is valid");
         self.wait_for_registry("True", "RegistryReady").await;
+    }
+
+    /// Changes the settings of the registry, but not where it is: the manager opens it again.
+    pub(crate) async fn reopen_registry(&self) {
+        let registries = self.registries();
+        let found = retry_unanswered(|| registries.get(REGISTRY)).await;
+        let found = found.expect("the registry can be read");
+        let spec = found.expect("the registry exists").spec;
+        let spec = match (spec.nats, spec.kubernetes) {
+            (Some(nats), _) => {
+                let servers: Vec<String> = nats.servers.iter().map(other_host).collect();
+                json!({"nats": {"servers": servers}})
+            }
+            (None, Some(kubernetes)) => {
+                let name = self.other_secret(&kubernetes.secret_name).await;
+                json!({"kubernetes": {"secretName": name}})
+            }
+            (None, None) => panic!("the registry is somewhere"),
+        };
+        let patch = json!({ "spec": spec }).to_string();
+        let arguments = [
+            "patch",
+            "ipregistries",
+            REGISTRY,
+            "--type=merge",
+            "--patch",
+            &patch,
+        ];
+        self.control_plane.kubectl(&arguments);
+    }
+
+    /// The name of another Secret with the same content.
+    async fn other_secret(&self, name: &str) -> String {
+        const COPY: &str = "-copy";
+        if let Some(original) = name.strip_suffix(COPY) {
+            return original.to_owned();
+        }
+        let secrets = self.secrets();
+        let found = retry_unanswered(|| secrets.get(name)).await;
+        let original = found.expect("the Secret can be read");
+        let other = format!("{name}{COPY}");
+        let copy = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": other, "namespace": NAMESPACE},
+            "data": original.expect("the Secret exists").data,
+        });
+        self.control_plane.kubectl_apply(&copy.to_string());
+        other
+    }
+
+    fn secrets(&self) -> ResourceClient<Secret> {
+        let api = Api::namespaced(self.consumer.client.clone(), NAMESPACE);
+        ResourceClient::new(api, &())
     }
 
     pub(crate) fn registries(&self) -> ResourceClient<IPRegistry> {
@@ -336,6 +387,16 @@ impl Site {
             (cluster == holder).then_some(())
         })
         .await;
+    }
+}
+
+/// Another name of the same server on this machine.
+fn other_host(url: &String) -> String {
+    let (address, name) = ("127.0.0.1", "localhost");
+    if url.contains(name) {
+        url.replace(name, address)
+    } else {
+        url.replace(address, name)
     }
 }
 

@@ -138,7 +138,15 @@ pub fn missing_registry(registry: &str) -> String {
 
 /// About a network whose record in the registry cannot be decoded: the problem, and what to do.
 pub fn undecodable_network_record(network: &str) -> String {
-    format!("the record network.{network} of the registry cannot be decoded; correct or delete it")
+    let repair = repair_network_record(network);
+    format!("the record network.{network} of the registry cannot be decoded; {repair}")
+}
+
+/// About the same network: what to do.
+pub fn repair_network_record(network: &str) -> String {
+    format!(
+        "correct the record network.{network} of the registry, or delete it: the management clusters write it again"
+    )
 }
 
 /// About a pool without a free address: what can make one of them free.

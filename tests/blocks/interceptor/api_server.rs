@@ -12,7 +12,7 @@ use support::proxy::{
     ApiRequest, Broken, Forward, ProxyResponse, ProxyServer, Verb, error_response,
 };
 
-use super::{How, Interceptor, LATE, kind_of_record};
+use super::{Harm, How, Interceptor, LATE, kind_of_record};
 
 impl Interceptor {
     /// Starts a proxy in front of an API server, for the manager of a management cluster.
@@ -78,7 +78,12 @@ impl Interceptor {
                 Err(Broken)
             }
             Some(How::Pause) => {
-                self.pause(cluster);
+                self.harm(cluster, Harm::Pause);
+                forward.send().await
+            }
+            Some(How::Reopened) => {
+                self.harm(cluster, Harm::Reopen);
+                tokio::time::sleep(LATE).await;
                 forward.send().await
             }
             Some(How::ReplyLost) => {

@@ -15,7 +15,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
 use super::frames::Frame;
-use super::{How, Interceptor, LATE};
+use super::{Harm, How, Interceptor, LATE};
 
 /// How long a server does not run that was killed.
 const DOWN: Duration = Duration::from_millis(500);
@@ -153,7 +153,14 @@ impl Requests {
                     self.interceptor.kill(self.cluster);
                     return;
                 }
-                Some(How::Pause) => self.interceptor.pause(self.cluster),
+                Some(How::Pause) => self.interceptor.harm(self.cluster, Harm::Pause),
+                Some(How::Reopened) => {
+                    self.interceptor.harm(self.cluster, Harm::Reopen);
+                    // The connection ends with what has sent the write.
+                    tokio::spawn(send_late(frame, to));
+                    wait_for_end(from).await;
+                    return;
+                }
                 Some(How::Late) => {
                     tokio::spawn(send_late(frame, to));
                     return;
@@ -225,6 +232,11 @@ impl Responses {
         let is_message = matches!(frame.operation(), "MSG" | "HMSG");
         (is_message && frame.subject() == faulty.reply).then_some(faulty.how)
     }
+}
+
+/// Waits until the client ends the connection. What it sends until then is lost.
+async fn wait_for_end(mut from: BufReader<OwnedReadHalf>) {
+    while Frame::read(&mut from).await.is_some() {}
 }
 
 /// Sends a write when the client has lost its connection.

@@ -1,6 +1,7 @@
 //! What networks report.
 
 use capi_ipam_api::{advice, conditions};
+use capi_ipam_provider::api::conditions::Condition;
 
 use super::examination::Examination;
 use super::snapshot::Snapshot;
@@ -20,13 +21,22 @@ fn finding(network: &NetworkRow) -> Option<Finding> {
     let reported = network
         .problem()
         .filter(|ready| !others.contains(&ready.reason.as_deref().unwrap_or_default()));
-    let lacks_registry = reported
-        .is_some_and(|ready| ready.reason.as_deref() == Some(conditions::REGISTRY_NOT_FOUND));
+    let repair = repair(network, reported);
     let reported = reported.and_then(|ready| ready.message.clone());
     let problem = network.invalid.clone().or(reported)?;
-    let repair = match network.registry() {
-        Some(registry) if lacks_registry => advice::missing_registry(registry),
-        _ => format!("correct it: kubectl edit ipnetworks {}", network.name),
-    };
     Some(Check::NetworkNotReady.finding(format!("IPNetwork {}", network.name), problem, repair))
+}
+
+/// What to do about a network that is not ready.
+fn repair(network: &NetworkRow, ready: Option<&Condition>) -> String {
+    let reason = ready.and_then(|ready| ready.reason.as_deref());
+    match (reason, network.registry()) {
+        (Some(conditions::REGISTRY_NOT_FOUND), Some(registry)) => {
+            advice::missing_registry(registry)
+        }
+        (Some(conditions::NETWORK_RECORD_INVALID), _) => {
+            advice::repair_network_record(&network.name)
+        }
+        _ => format!("correct it: kubectl edit ipnetworks {}", network.name),
+    }
 }

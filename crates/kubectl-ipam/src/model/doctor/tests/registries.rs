@@ -61,26 +61,48 @@ fn registry_that_is_not_ready_is_found() {
     assert!(found(&with_registry(&ready(), Ok(&[])), Check::RegistryNotReady).is_empty());
 }
 
+/// A network that shares blocks through the registry "site", with these conditions.
+fn network(conditions: &Value) -> Snapshot {
+    let object: IPNetwork = serde_json::from_value(json!({
+        "metadata": {"name": "lab"}, "spec": {"blocks": {"registry": "site", "size": 64}},
+        "status": {"conditions": conditions},
+    }))
+    .unwrap();
+    Snapshot {
+        networks: Readable::complete(vec![NetworkRow::from(object)]),
+        ..empty()
+    }
+}
+
+#[test]
+fn repair_of_a_network_depends_on_the_reason() {
+    for (reason, repair) in [
+        ("RegistryNotFound", "create the IPRegistry site"),
+        (
+            "NetworkRecordInvalid",
+            "correct the record network.lab of the registry, or delete it: the management clusters write it again",
+        ),
+        ("InvalidSpec", "correct it: kubectl edit ipnetworks lab"),
+    ] {
+        let ready =
+            json!({"type": "Ready", "status": "False", "reason": reason, "message": "about it"});
+        let findings = diagnosis(&network(&json!([ready]))).findings;
+        let mut of_network = findings.iter();
+        let found = of_network.find(|finding| finding.check == Check::NetworkNotReady);
+        assert_eq!(found.expect("the network is not ready").repair, repair);
+    }
+}
+
 #[test]
 fn conflict_and_size_of_blocks_are_found() {
-    let network = |conditions: Value| {
-        let object: IPNetwork = serde_json::from_value(json!({
-            "metadata": {"name": "lab"}, "status": {"conditions": conditions},
-        }))
-        .unwrap();
-        Snapshot {
-            networks: Readable::complete(vec![NetworkRow::from(object)]),
-            ..empty()
-        }
-    };
     let conflict = json!({"type": "BlockConflict", "status": "True", "message": "1 block"});
-    let snapshot = network(json!([conflict]));
+    let snapshot = network(&json!([conflict]));
     let text = "error IPNetwork lab: 1 block";
     assert_eq!(found(&snapshot, Check::BlockConflict), [text]);
     let size = json!({
         "type": "Ready", "status": "False", "reason": "BlockSizeDiffers", "message": "64",
     });
-    let snapshot = network(json!([size]));
+    let snapshot = network(&json!([size]));
     let text = "error IPNetwork lab: 64";
     assert_eq!(found(&snapshot, Check::BlockSizeDiffers), [text]);
     assert!(found(&snapshot, Check::NetworkNotReady).is_empty(), "once");
