@@ -70,6 +70,44 @@ pub enum Sharing {
     Elsewhere,
 }
 
+/// Whether a process knows that the record of a block is, or was, in this registry: it returns the
+/// block when the network shares blocks no longer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Recorded(bool);
+
+/// What a process sees of a block, for [`Recorded`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Whether the network shares blocks through this registry.
+    pub is_active: bool,
+    /// Whether this cluster has a slice of the block.
+    pub has_slice: bool,
+    /// Whether the registry shows a record that names this cluster.
+    pub is_named: bool,
+}
+
+impl Recorded {
+    /// Takes in what is seen now.
+    #[must_use]
+    pub fn update(self, seen: Seen) -> Self {
+        // A record that is lost while there is a slice was one of this registry.
+        let is_lost = self.0 && seen.has_slice;
+        // One that is found when the network shares none, without a slice, may belong to another
+        // management cluster with the same identity, or to objects that are not restored yet.
+        let is_known = self.0 || seen.is_active || seen.has_slice;
+        Self(is_lost || seen.is_named && is_known)
+    }
+
+    /// Whether the network shares blocks through this registry. `is_active` is what it declares.
+    pub fn sharing(self, is_active: bool) -> Sharing {
+        match (is_active, self.0) {
+            (true, _) => Sharing::Active,
+            (false, true) => Sharing::Ended,
+            (false, false) => Sharing::Elsewhere,
+        }
+    }
+}
+
 /// The record of a block, as the last read or write of it shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Record {
@@ -229,11 +267,28 @@ impl Step {
 impl View {
     /// The next write for the block.
     pub fn next(self) -> Step {
-        let step = self.step();
-        if self.is_being_taken && self.ends_take(step) {
+        let view = self.of_its_registry();
+        let step = view.step();
+        if view.is_being_taken && view.ends_take(step) {
             return Step::Wait;
         }
         step
+    }
+
+    /// Leaves out what a registry shows that is not the one of the network.
+    fn of_its_registry(self) -> Self {
+        if self.sharing != Sharing::Elsewhere {
+            return self;
+        }
+        let record = match self.record {
+            Record::Unknown => Record::Unknown,
+            _ => Record::Absent,
+        };
+        Self {
+            record,
+            is_overlapped: false,
+            ..self
+        }
     }
 
     /// Whether the next write waits only for the time after which the record is settled.
@@ -275,7 +330,8 @@ impl View {
 
     /// Whether the cluster takes the block or keeps it.
     pub fn is_wanted(self) -> bool {
-        self.is_used || self.is_needed && !self.is_overlapped
+        let is_overlapped = self.of_its_registry().is_overlapped;
+        self.is_used || self.is_needed && !is_overlapped
     }
 
     fn without_slice(self) -> Step {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_api::{BlockRecord, MAX_CONTENDERS};
 use capi_ipam_ledger::BlockSlice;
-use capi_ipam_protocol::block::{Confirmation, Mark, Record, Sharing, Slice, View};
+use capi_ipam_protocol::block::{Confirmation, Mark, Record, Recorded, Seen, Slice, View};
 use capi_ipam_registry::Version;
 
 use super::backoff::Backoff;
@@ -28,9 +28,10 @@ pub(super) struct Memory {
     marked: Option<(String, Instant)>,
     /// Since when the block is neither used nor needed.
     idle_since: Option<Instant>,
-    /// Whether the registry has or had a record of the block that names this cluster, of a slice that
-    /// this process has seen.
-    is_recorded: bool,
+    /// Whether the registry has or had a record of the block that names this cluster.
+    recorded: Recorded,
+    /// Whether this process has seen a slice of the block, with such a record.
+    was_held: bool,
     /// Whether the block is taken up again: its record was found without a slice.
     is_taken_up: bool,
     /// The steps that were sent not long ago.
@@ -124,15 +125,14 @@ impl Memory {
         // other one that is empty.
         self.is_taken_up = match facts.slice {
             Some(slice) => self.is_taken_up && slice.confirmed_at.is_none(),
-            None => !self.is_recorded && facts.is_found(second),
+            None => !self.was_held && facts.is_found(second),
         };
-        // A record that is lost while there is a slice was one of this registry. One whose slice this
-        // process has never seen may belong to another management cluster with the same identity, or to
-        // objects that are not restored yet.
-        self.is_recorded = if facts.slice.is_some() {
-            self.is_recorded || facts.is_named()
+        let seen = facts.seen();
+        self.recorded = self.recorded.update(seen);
+        self.was_held = if seen.has_slice {
+            self.was_held || seen.is_named
         } else {
-            self.is_recorded && facts.is_named()
+            self.was_held && seen.is_named
         };
         let is_idle = facts.slice.is_some() && !facts.is_used && !facts.is_needed;
         self.idle_since = match self.idle_since {
@@ -176,13 +176,6 @@ impl Facts<'_> {
     /// The view of the protocol, after [`Memory::update`]. `second` is the time of the API server,
     /// in seconds since the Unix epoch.
     pub(super) fn view(&self, memory: &Memory, delays: Delays, now: Instant, second: i64) -> View {
-        let sharing = if self.is_shared {
-            Sharing::Active
-        } else if memory.is_recorded {
-            Sharing::Ended
-        } else {
-            Sharing::Elsewhere
-        };
         let slice = self.slice.map(|slice| Slice {
             confirmation: if memory.confirmed_for.is_some() {
                 Confirmation::Received
@@ -195,9 +188,9 @@ impl Facts<'_> {
             mark: mark(slice, memory, delays, now, second),
         });
         let mut view = View {
-            record: self.record(sharing),
-            sharing,
-            is_overlapped: self.is_overlapped && sharing != Sharing::Elsewhere,
+            record: self.record(),
+            sharing: memory.recorded.sharing(self.is_shared),
+            is_overlapped: self.is_overlapped,
             slice,
             is_used: self.is_used,
             is_needed: self.is_needed || memory.is_taken_up,
@@ -243,11 +236,16 @@ impl Facts<'_> {
         self.is_shared && is_own && age >= FOUND_AGE
     }
 
-    /// Whether the registry shows a record of the block that names this cluster.
-    fn is_named(&self) -> bool {
-        match self.shown {
+    /// What is known of the record.
+    fn seen(&self) -> Seen {
+        let is_named = match self.shown {
             Shown::Record(record, _) => record.cluster == self.cluster || self.is_contender(record),
             _ => false,
+        };
+        Seen {
+            is_active: self.is_shared,
+            has_slice: self.slice.is_some(),
+            is_named,
         }
     }
 
@@ -272,10 +270,9 @@ impl Facts<'_> {
         }
     }
 
-    fn record(&self, sharing: Sharing) -> Record {
+    fn record(&self) -> Record {
         match self.shown {
             Shown::Unknown => Record::Unknown,
-            _ if sharing == Sharing::Elsewhere => Record::Absent,
             Shown::Absent => Record::Absent,
             Shown::Unreadable => Record::Unreadable,
             Shown::Record(record, _) if record.cluster == self.cluster => Record::Ours {
@@ -309,7 +306,7 @@ fn mark(slice: &BlockSlice, memory: &Memory, delays: Delays, now: Instant, secon
 #[cfg(test)]
 mod tests {
     use capi_ipam_controller::clock;
-    use capi_ipam_protocol::block::Step;
+    use capi_ipam_protocol::block::{Sharing, Step};
 
     use super::*;
 
@@ -413,10 +410,7 @@ mod tests {
         };
         let mut memory = Memory::default();
         let seen = view(&ended(Shown::Record(&other, &VERSION)), &mut memory, 0);
-        assert_eq!(
-            (seen.sharing, seen.record),
-            (Sharing::Elsewhere, Record::Absent)
-        );
+        assert_eq!(seen.sharing, Sharing::Elsewhere);
         let seen = view(&ended(Shown::Record(&own, &VERSION)), &mut memory, 0);
         assert_eq!(seen.sharing, Sharing::Ended);
         // It is lost, and another cluster has the block.
@@ -445,6 +439,21 @@ mod tests {
         let seen = view(&unknown, &mut memory, 0);
         assert_eq!(seen.sharing, Sharing::Elsewhere);
         assert_eq!(seen.next(), Step::Wait);
+    }
+
+    #[test]
+    fn record_of_a_take_that_the_end_of_sharing_interrupts_is_returned() {
+        let own = record("west", 0);
+        let taking = facts(Shown::Record(&own, &VERSION), None);
+        let mut memory = Memory::default();
+        assert_eq!(view(&taking, &mut memory, 0).sharing, Sharing::Active);
+        let ended = Facts {
+            is_shared: false,
+            ..taking
+        };
+        let seen = view(&ended, &mut memory, 0);
+        assert_eq!(seen.sharing, Sharing::Ended);
+        assert_eq!(seen.next(), Step::MarkRecord);
     }
 
     /// Its claims may not be restored yet.

@@ -4,8 +4,8 @@
 //! The first cluster can have two managers. A manager sees its API server and the record late, and
 //! may crash at any step. The registry may lose a write that it has acknowledged, and then gives the
 //! revision of this write to the next one; it may answer a read with the state before the last
-//! write; a reply to a write may be lost; and a record may be deleted by hand. The blocks of the two
-//! clusters may have different sizes, see [`sizes`].
+//! write; a reply to a write may be lost; and a record may be deleted by hand. The first cluster may
+//! stop to share blocks. The blocks of the two clusters may have different sizes, see [`sizes`].
 //!
 //! Which write follows is decided by `capi_ipam_protocol::block`, as in the product.
 //!
@@ -53,6 +53,9 @@ struct Scope {
     /// Whether the first cluster has an address in use when it begins to share blocks. The clusters
     /// do not agree on a size, so it takes no block.
     joins: bool,
+    /// Whether the first cluster stops to share blocks at any time, such as when its network is
+    /// deleted. Afterwards its claims get addresses of the blocks that it has, or none.
+    ends: bool,
     mutation: Option<Mutation>,
 }
 
@@ -93,6 +96,7 @@ const SMALLEST: Scope = Scope {
     max_version: 12,
     halves: 0,
     joins: false,
+    ends: false,
     mutation: None,
 };
 
@@ -193,6 +197,33 @@ fn both_know_the_conflict_of_a_cluster_that_joins() {
     assert_holds(Scope {
         joins: true,
         lives: [1, 2],
+        ..SMALLEST
+    });
+}
+
+/// What is in use stays that of the cluster. What is not in use is returned.
+#[test]
+fn blocks_are_returned_when_a_network_shares_none_any_more() {
+    assert_holds(Scope {
+        ends: true,
+        ..SMALLEST
+    });
+    assert_holds(Scope {
+        ends: true,
+        ..TWO_MANAGERS
+    });
+}
+
+#[test]
+fn end_of_sharing_survives_crashes_and_lost_records() {
+    assert_holds(Scope {
+        ends: true,
+        ..INTERRUPTED
+    });
+    assert_holds(Scope {
+        ends: true,
+        crashes: 1,
+        lost_records: 1,
         ..SMALLEST
     });
 }

@@ -29,6 +29,7 @@ pub(super) enum Action {
     Crash(usize),
     LoseWrite(usize),
     LoseRecord(usize),
+    EndSharing,
 }
 
 impl Blocks {
@@ -52,6 +53,7 @@ impl Blocks {
             clusters,
             claims,
             lives: self.0.lives,
+            has_ended: false,
             managers: [[Known::default(); BLOCKS]; 3],
             crashes_left: self.0.crashes,
             lost_replies_left: self.0.lost_replies,
@@ -95,6 +97,9 @@ impl Blocks {
             if state.claims[cluster] == Claim::Gone && state.lives[cluster] > 0 {
                 actions.push(Action::CreateClaim(cluster));
             }
+        }
+        if self.0.ends && !state.has_ended {
+            actions.push(Action::EndSharing);
         }
         for block in 0..self.0.blocks {
             if state.lost_writes_left > 0 && state.before[block] != state.keys[block] {
@@ -236,7 +241,9 @@ impl Blocks {
                 state.keys[block].revision += 1;
                 state.keys[block].record = None;
             }
+            Action::EndSharing => state.has_ended = true,
         }
+        state.remember_records();
         Some(state)
     }
 

@@ -36,6 +36,7 @@ const FAULTY: Scope = Scope {
     max_version: ANY,
     halves: 0,
     joins: false,
+    ends: false,
     mutation: None,
 };
 
@@ -55,6 +56,7 @@ fn is_fault(action: Action) -> bool {
             | Action::ReadOld(..)
             | Action::LoseWrite(_)
             | Action::LoseRecord(_)
+            | Action::EndSharing
     )
 }
 

@@ -54,7 +54,7 @@ pub(super) fn properties() -> Vec<Property<Blocks>> {
             let is_over = state.lives.iter().all(|lives| *lives == 0);
             let is_swept =
                 all_objects(state).all(|objects| objects.is_reserved == objects.is_bound);
-            !is_over || !is_swept || !state.is_quiet(&model.0) || is_returned(state)
+            !is_over || !is_swept || !state.is_quiet(&model.0) || is_returned(model, state)
         }),
         Property::always(
             "a claim waits only for a block that another cluster has",
@@ -144,15 +144,21 @@ fn usable_blocks_are_exclusive(state: &State) -> bool {
 }
 
 /// Whether no cluster has a block.
-fn is_returned(state: &State) -> bool {
-    let has_record = state.keys.iter().any(|key| key.record.is_some());
+fn is_returned(model: &Blocks, state: &State) -> bool {
+    // A process that does not know how a record without a slice came about leaves it when the network
+    // shares blocks no longer. An operator releases it.
+    let has_forgotten =
+        state.crashes_left < model.0.crashes || state.lost_replies_left < model.0.lost_replies;
+    let may_leave = |holder: usize| !state.shares(holder) && has_forgotten;
+    let mut records = state.keys.iter().filter_map(|key| key.record);
+    let has_record = records.any(|stored| !may_leave(stored.holder));
     let has_slice = all_objects(state).any(|objects| objects.slice.is_some());
     !has_record && !has_slice
 }
 
 /// Whether a claim is served, or no block is left for its cluster.
 fn waits_with_reason(model: &Blocks, state: &State, cluster: usize) -> bool {
-    if state.claims[cluster] != Claim::Waiting {
+    if state.claims[cluster] != Claim::Waiting || !state.shares(cluster) {
         return true;
     }
     // A manager can still propose an address.

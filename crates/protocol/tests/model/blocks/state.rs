@@ -1,6 +1,6 @@
 //! What the registry, the API servers and the managers know, and what a manager decides from.
 
-use capi_ipam_protocol::block::{Confirmation, Mark, Record, Sharing, Slice, Step, View};
+use capi_ipam_protocol::block::{Confirmation, Mark, Record, Recorded, Seen, Slice, Step, View};
 
 use super::Scope;
 use super::mutations::Mutation;
@@ -104,6 +104,8 @@ pub(super) struct Known {
     pub(super) was_overlapped: bool,
     /// The version of the slice for which the record was confirmed.
     pub(super) received: Option<u32>,
+    /// Whether the record is, or was, in the registry.
+    pub(super) recorded: Recorded,
     pub(super) task: Task,
 }
 
@@ -121,6 +123,8 @@ pub(super) struct State {
     pub(super) clusters: [[Objects; BLOCKS]; CLUSTERS],
     pub(super) claims: [Claim; CLUSTERS],
     pub(super) lives: [u32; CLUSTERS],
+    /// Whether the first cluster shares no blocks any more.
+    pub(super) has_ended: bool,
     pub(super) managers: [[Known; BLOCKS]; 3],
     pub(super) crashes_left: u32,
     pub(super) lost_replies_left: u32,
@@ -146,7 +150,7 @@ impl State {
             } else {
                 Record::Unknown
             },
-            sharing: Sharing::Active,
+            sharing: known.recorded.sharing(self.shares(cluster)),
             is_overlapped: self.is_overlapped(scope, manager, block),
             slice,
             is_used: known.is_used || matches!(known.task, Task::Reserve { .. } | Task::Check),
@@ -158,6 +162,30 @@ impl State {
                 || known.is_watched
                 || scope.mutation == Some(Mutation::ConfirmBeforeWatch),
             is_being_taken: false,
+        }
+    }
+
+    /// Whether a cluster shares blocks.
+    pub(super) fn shares(&self, cluster: usize) -> bool {
+        cluster != 0 || !self.has_ended
+    }
+
+    /// Lets the managers remember in which registry the records of blocks are.
+    pub(super) fn remember_records(&mut self) {
+        for (manager, cluster) in CLUSTER.into_iter().enumerate() {
+            let is_active = self.shares(cluster);
+            for known in &mut self.managers[manager] {
+                let is_named = match record(known.key, cluster) {
+                    Record::Ours { .. } => true,
+                    Record::Theirs { names_us, .. } => names_us,
+                    Record::Unknown | Record::Absent | Record::Unreadable => false,
+                };
+                known.recorded = known.recorded.update(Seen {
+                    is_active,
+                    has_slice: known.slice.is_some(),
+                    is_named,
+                });
+            }
         }
     }
 
@@ -226,7 +254,7 @@ impl State {
     /// has.
     pub(super) fn needed_block(&self, scope: &Scope, manager: usize) -> Option<usize> {
         let cluster = CLUSTER[manager];
-        if self.claims[cluster] != Claim::Waiting {
+        if self.claims[cluster] != Claim::Waiting || !self.shares(cluster) {
             return None;
         }
         // The claim has an address. With one size, a block may be taken all the same, as a spare one.
