@@ -2,7 +2,8 @@
 //! and brings about a conflict that ends. No address is in use twice at any time.
 //!
 //! By default each kind of write has one fault, in one of the management clusters. With
-//! `CAPI_IPAM_FAULTS=all`, it has each fault in each of them.
+//! `CAPI_IPAM_FAULTS=all`, it has each fault in each of them; with the name of a fault, such as
+//! `Reopened`, it has this one in each of them.
 
 #![allow(
     clippy::print_stdout,
@@ -195,9 +196,12 @@ async fn harm_managers(site: &Site, interceptor: &Interceptor) {
 /// Which plans run.
 fn plans(seen: &BTreeSet<(&'static str, String)>, faults: &[How]) -> Vec<Plan> {
     let mut plans = Vec::new();
-    if env::var("CAPI_IPAM_FAULTS").as_deref() == Ok("all") {
+    let wanted = env::var("CAPI_IPAM_FAULTS").unwrap_or_default();
+    let is_wanted = |how: &&How| wanted == "all" || wanted == format!("{how:?}");
+    let chosen: Vec<How> = faults.iter().filter(is_wanted).copied().collect();
+    if !chosen.is_empty() {
         for (cluster, write) in seen {
-            for how in faults {
+            for how in &chosen {
                 plans.push(Plan {
                     cluster,
                     write: write.clone(),

@@ -1,5 +1,7 @@
 //! Networks: which pools belong to them, and what their pools must not allocate.
 
+mod shared_blocks;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +10,7 @@ use capi_ipam_api::{
     AllowedNamespaces, BlockLengths, IPNetwork, IPNetworkSpec, NetworkRefusal, NetworkRules, names,
 };
 use capi_ipam_contract::Uid;
-use capi_ipam_ip::{Block, Family};
+use capi_ipam_ip::Family;
 use capi_ipam_objects::finalizer;
 use capi_ipam_objects::observed::{
     Known, ListNumber, Lists, ObjectVersion, Origin, Stamp, Versions,
@@ -16,10 +18,8 @@ use capi_ipam_objects::observed::{
 use kube::core::ObjectMeta;
 use kube::core::SelectorExt;
 
-use super::block_supply::{BlockObstacle, BlockSupply};
-use super::blocks::{Affected, BlockInfo, BlockUse, Blocks, ManagementClusters};
+use super::blocks::{Affected, ManagementClusters};
 use super::exclusions::{AppliedExclusions, Exclusions, ForeignExclusions};
-use super::missing_block::MissingBlock;
 use super::registry_names::RegistryNames;
 use super::scope_rule::{self, Facts, NetworkForPool, NetworkState, Record, StatusRecord};
 use super::{NetworkCounts, PoolInfo, PoolKey};
@@ -517,153 +517,6 @@ impl Networks {
     /// The pools that join a network once it is initialized.
     pub(super) fn awaiting(&self, network: &str) -> impl Iterator<Item = &PoolKey> {
         self.awaiting.get(network).into_iter().flatten()
-    }
-
-    /// Records the identity of this management cluster in a registry. Returns the networks whose
-    /// usable blocks have changed.
-    pub(super) fn set_management_cluster(&mut self, registry: &str, id: &str) -> Vec<Arc<str>> {
-        self.clusters.insert(registry, id);
-        self.apply_management_clusters()
-    }
-
-    /// The identity of this management cluster in a registry.
-    pub(super) fn management_cluster(&self, registry: &str) -> Option<Arc<str>> {
-        self.clusters.id_in(registry).cloned()
-    }
-
-    /// Forgets the identities of this management cluster. Returns the networks whose usable blocks
-    /// have changed.
-    pub(super) fn forget_management_clusters(&mut self) -> Vec<Arc<str>> {
-        self.clusters = ManagementClusters::default();
-        self.apply_management_clusters()
-    }
-
-    /// Tells all networks which blocks are those of this management cluster.
-    fn apply_management_clusters(&mut self) -> Vec<Arc<str>> {
-        let mut changed = Vec::new();
-        for (network, exclusions) in &mut self.exclusions {
-            if exclusions.blocks().is_empty() {
-                continue;
-            }
-            let ours = self.clusters.of(exclusions.blocks().rules());
-            let affected = exclusions.change_blocks(|blocks| blocks.set_ours(ours));
-            if affected != Affected::Nothing {
-                changed.push(network.clone());
-            }
-        }
-        changed
-    }
-
-    /// Replaces the slice of a block of a network; `None` removes it.
-    pub(super) fn set_block(
-        &mut self,
-        network: &Arc<str>,
-        block: Block,
-        slice: Option<BlockInfo>,
-    ) -> Affected {
-        let exclusions = self.exclusions.entry(network.clone()).or_default();
-        if exclusions.blocks().is_empty() {
-            // The network need not exist.
-            let ours = self.clusters.of(None);
-            exclusions.change_blocks(|blocks| blocks.set_ours(ours));
-        }
-        let affected = exclusions.change_blocks(|blocks| blocks.set_slice(block, slice));
-        if exclusions.is_empty() {
-            self.exclusions.remove(network);
-        }
-        affected
-    }
-
-    /// The blocks that a network shares with other management clusters; `None` if it shares none.
-    pub(super) fn blocks(&self, network: &str) -> Option<&Blocks> {
-        let blocks = self.exclusions.get(network)?.blocks();
-        if blocks.is_empty() {
-            None
-        } else {
-            Some(blocks)
-        }
-    }
-
-    /// What a pool of a network lacks that needs another shared block, or that of the requested
-    /// address.
-    pub(super) fn missing_block(
-        &self,
-        (network, blocks): (&Arc<str>, &Blocks),
-        pool: &PoolKey,
-        requested: Option<Block>,
-    ) -> MissingBlock {
-        MissingBlock {
-            network: Arc::clone(network),
-            registry: blocks.rules().map(|rules| rules.registry.clone()),
-            obstacle: self.block_obstacle(blocks, pool, requested),
-        }
-    }
-
-    /// Why a pool of a network with shared blocks gets no further block now, or not that of the
-    /// requested address.
-    pub(super) fn block_obstacle(
-        &self,
-        blocks: &Blocks,
-        pool: &PoolKey,
-        requested: Option<Block>,
-    ) -> Option<BlockObstacle> {
-        let known = blocks.supply.obstacle_of(pool, requested).cloned();
-        match blocks.rules() {
-            Some(rules) if known.is_none() && self.registries.lacks(&rules.registry) => {
-                Some(BlockObstacle::NoRegistry)
-            }
-            _ => known,
-        }
-    }
-
-    /// Records what the registry has for a network. Returns what was known before; `None` if the
-    /// network shares no blocks.
-    pub(super) fn set_block_supply(
-        &mut self,
-        network: &str,
-        supply: BlockSupply,
-    ) -> Option<BlockSupply> {
-        let mut before = None;
-        let exclusions = self.exclusions.get_mut(network)?;
-        exclusions.change_blocks(|blocks| {
-            if !blocks.is_empty() {
-                before = Some(std::mem::replace(&mut blocks.supply, supply));
-            }
-            Affected::Nothing
-        });
-        before
-    }
-
-    /// The use of the shared blocks of a network; `None` if it shares none.
-    pub(super) fn block_use(&mut self, network: &str) -> Option<&mut BlockUse> {
-        self.exclusions.get_mut(network)?.block_use()
-    }
-
-    /// The networks that share blocks with other management clusters, or whose blocks have slices.
-    pub(super) fn with_blocks(&self) -> impl Iterator<Item = (&Arc<str>, &Blocks)> {
-        let all = self.exclusions.iter();
-        all.filter_map(|(network, exclusions)| {
-            let blocks = exclusions.blocks();
-            (!blocks.is_empty()).then_some((network, blocks))
-        })
-    }
-
-    /// The networks that share blocks through a registry, and those with blocks of it that are not
-    /// returned yet.
-    pub(super) fn of_registry(&self, registry: &str) -> Vec<&Arc<str>> {
-        let id = self.clusters.id_in(registry);
-        let mut found = Vec::new();
-        for (network, blocks) in self.with_blocks() {
-            let is_of_registry = match blocks.rules() {
-                Some(rules) => rules.registry == registry,
-                // As long as the identity is not known, each block can be one of this registry.
-                None => id.is_none_or(|id| blocks.has_slice_of(id)),
-            };
-            if is_of_registry {
-                found.push(network);
-            }
-        }
-        found
     }
 
     /// The names of the networks that exist, or that others have mentioned.
