@@ -25,7 +25,7 @@ use super::steps::Writer;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a block at most stays usable that is neither used nor needed.
-const MAX_IDLE_DELAY: Duration = Duration::from_secs(60);
+const MAX_IDLE_DELAY: Duration = Duration::from_mins(1);
 
 /// Drives the blocks of one registry.
 pub(super) struct Driver {
