@@ -142,7 +142,7 @@ impl ManagementCluster {
         let spec = found.expect("the registry exists").spec;
         let spec = match (spec.nats, spec.kubernetes) {
             (Some(nats), _) => {
-                let servers: Vec<String> = nats.servers.iter().map(other_host).collect();
+                let servers: Vec<String> = nats.servers.iter().map(|url| other_host(url)).collect();
                 json!({"nats": {"servers": servers}})
             }
             (None, Some(kubernetes)) => {
@@ -391,7 +391,7 @@ impl Site {
 }
 
 /// Another name of the same server on this machine.
-fn other_host(url: &String) -> String {
+fn other_host(url: &str) -> String {
     let (address, name) = ("127.0.0.1", "localhost");
     if url.contains(name) {
         url.replace(name, address)
