@@ -82,8 +82,8 @@ pub struct Seen {
     pub is_active: bool,
     /// Whether this cluster has a slice of the block.
     pub has_slice: bool,
-    /// Whether the registry shows a record that names this cluster.
-    pub is_named: bool,
+    /// Whether the registry shows a record that names this cluster; `None` if the record is unknown.
+    pub is_named: Option<bool>,
 }
 
 impl Recorded {
@@ -95,7 +95,8 @@ impl Recorded {
         // One that is found when the network shares none, without a slice, may belong to another
         // management cluster with the same identity, or to objects that are not restored yet.
         let is_known = self.0 || seen.is_active || seen.has_slice;
-        Self(is_lost || seen.is_named && is_known)
+        let is_named = seen.is_named.unwrap_or(self.0);
+        Self(is_lost || is_named && is_known)
     }
 
     /// Whether the network shares blocks through this registry. `is_active` is what it declares.

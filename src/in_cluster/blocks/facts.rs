@@ -129,10 +129,11 @@ impl Memory {
         };
         let seen = facts.seen();
         self.recorded = self.recorded.update(seen);
+        let is_named = seen.is_named.unwrap_or(self.was_held);
         self.was_held = if seen.has_slice {
-            self.was_held || seen.is_named
+            self.was_held || is_named
         } else {
-            self.was_held && seen.is_named
+            self.was_held && is_named
         };
         let is_idle = facts.slice.is_some() && !facts.is_used && !facts.is_needed;
         self.idle_since = match self.idle_since {
@@ -239,8 +240,11 @@ impl Facts<'_> {
     /// What is known of the record.
     fn seen(&self) -> Seen {
         let is_named = match self.shown {
-            Shown::Record(record, _) => record.cluster == self.cluster || self.is_contender(record),
-            _ => false,
+            Shown::Unknown => None,
+            Shown::Record(record, _) => {
+                Some(record.cluster == self.cluster || self.is_contender(record))
+            }
+            Shown::Absent | Shown::Unreadable => Some(false),
         };
         Seen {
             is_active: self.is_shared,

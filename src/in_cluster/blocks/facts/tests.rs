@@ -149,6 +149,20 @@ fn record_of_a_take_that_the_end_of_sharing_interrupts_is_returned() {
     assert_eq!(seen.next(), Step::MarkRecord);
 }
 
+/// The slice is deleted, and then the registry cannot be reached.
+#[test]
+fn returned_block_is_not_taken_up_again_after_an_outage() {
+    let own = record("west", 0);
+    let held = slice(0);
+    let mut memory = Memory::default();
+    let with_slice = facts(Shown::Record(&own, &VERSION), Some(&held));
+    view(&with_slice, &mut memory, 0);
+    view(&facts(Shown::Unknown, None), &mut memory, 0);
+    let later = clock::now().0.as_second() + FOUND_AGE;
+    let alone = facts(Shown::Record(&own, &VERSION), None);
+    assert_eq!(view(&alone, &mut memory, later).next(), Step::MarkRecord);
+}
+
 /// Its claims may not be restored yet.
 #[test]
 fn block_found_without_a_slice_is_kept_as_an_empty_one() {

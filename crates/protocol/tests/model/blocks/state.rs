@@ -176,9 +176,10 @@ impl State {
             let is_active = self.shares(cluster);
             for known in &mut self.managers[manager] {
                 let is_named = match record(known.key, cluster) {
-                    Record::Ours { .. } => true,
-                    Record::Theirs { names_us, .. } => names_us,
-                    Record::Unknown | Record::Absent | Record::Unreadable => false,
+                    Record::Unknown => None,
+                    Record::Ours { .. } => Some(true),
+                    Record::Theirs { names_us, .. } => Some(names_us),
+                    Record::Absent | Record::Unreadable => Some(false),
                 };
                 known.recorded = known.recorded.update(Seen {
                     is_active,
