@@ -159,3 +159,27 @@ async fn restored_management_cluster_allocates_no_address_of_another() {
     );
     site.west.wait_for_conflict("True").await;
 }
+
+/// The registry loses the record of a block in use, whose network shares no blocks any more, while no
+/// manager runs that has seen the record.
+#[tokio::test]
+async fn block_of_a_network_that_shares_none_is_defended_after_a_restart() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 0});
+    let site = Site::start(Hub::nats(), blocks).await;
+    let (west, east) = (&site.west, &site.east);
+    west.create_pool("p", "10.0.1.0-10.0.1.3").await;
+    east.create_pool("p", "10.0.1.0-10.0.1.3").await;
+    west.bind("p", &names("w", 1)).await;
+    west.stop_sharing();
+    west.kill();
+    site.lose_record("10.0.1.0/30").await;
+    east.bind("p", &names("e", 1)).await;
+    west.restart();
+    let message = east.wait_for_conflict("True").await;
+    assert!(message.contains("west"), "{message}");
+    // East allocates no further address of it until west uses none.
+    east.consumer.create_claim("f", "p").await;
+    west.consumer.release("w-0").await;
+    east.wait_for_conflict("False").await;
+    east.consumer.wait_for_address("f").await;
+}

@@ -108,18 +108,6 @@ async fn slice_writes(cluster: &ManagementCluster, work: impl Future<Output = ()
     count
 }
 
-fn stop_sharing(cluster: &ManagementCluster) {
-    let patch = r#"[{"op": "remove", "path": "/spec/blocks"}]"#;
-    cluster.control_plane.kubectl(&[
-        "patch",
-        "ipnetworks",
-        NETWORK,
-        "--type=json",
-        "--patch",
-        patch,
-    ]);
-}
-
 async fn deleted_network_returns_its_blocks(hub: Hub) {
     let blocks = json!({"registry": "site", "size": 4, "spare": 1, "keepSeconds": 3600});
     let site = Site::start(hub, blocks).await;
@@ -169,7 +157,7 @@ async fn network_that_shares_no_blocks_any_more_returns_them() {
     west.wait_for_blocks(&all).await;
     let work = async {
         west.consumer.release("a-0").await;
-        stop_sharing(west);
+        west.stop_sharing();
         west.wait_for_blocks(&[]).await;
         for block in all {
             site.wait_for_holder(block, None).await;
@@ -194,7 +182,7 @@ async fn record_without_its_network_is_returned_after_an_outage() {
         .wait_for_registry("False", "RegistryUnreachable")
         .await;
     site.west.consumer.release("a-0").await;
-    stop_sharing(&site.west);
+    site.west.stop_sharing();
     site.west.wait_for_blocks(&[]).await;
     site.hub.start();
     site.wait_for_holder("10.0.1.0/30", None).await;

@@ -106,6 +106,20 @@ impl ManagementCluster {
         self.control_plane.try_kubectl(&arguments).map(drop)
     }
 
+    /// Removes the shared blocks from the network.
+    pub(crate) fn stop_sharing(&self) {
+        let patch = r#"[{"op": "remove", "path": "/spec/blocks"}]"#;
+        let arguments = [
+            "patch",
+            "ipnetworks",
+            NETWORK,
+            "--type=json",
+            "--patch",
+            patch,
+        ];
+        self.control_plane.kubectl(&arguments);
+    }
+
     /// Waits until a network is not ready for this reason, with this text in the message.
     pub(crate) async fn wait_for_network_message(&self, name: &str, reason: &str, part: &str) {
         let networks = self.consumer.networks();

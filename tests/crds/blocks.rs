@@ -83,7 +83,9 @@ fn api_server_validates_shared_blocks_by_the_crd_rules() {
     ] {
         table.rejects_object(&network(&bad), field, text);
     }
-    table.accepts_object(&block(&json!({"confirmedAt": "2026-01-01T12:00:00Z"})));
+    table.accepts_object(&block(
+        &json!({"registry": "site", "confirmedAt": "2026-01-01T12:00:00Z"}),
+    ));
     for (bad, field, text) in [
         (json!({"scope": "g.lab"}), "metadata", "spec.scope"),
         (

@@ -168,6 +168,7 @@ fn immutable_fields(plane: &ControlPlane, slice: &Value) {
         ("scope", json!("g.site-b")),
         ("owner", json!({"name": "beta"})),
         ("assignedAt", Value::Null),
+        ("registry", json!("site")),
     ] {
         let error = patch("ipslice", name, json!({field: value})).expect_err("it is immutable");
         assert!(

@@ -50,6 +50,8 @@ pub struct BlockSlice {
     pub version: String,
     /// The management cluster that owns it; empty if the object is not valid.
     pub cluster: Arc<str>,
+    /// The registry that has the record of the block; `None` if the object does not name it.
+    pub registry: Option<Arc<str>>,
     /// Whether the object is a valid slice.
     pub is_valid: bool,
     /// Whether it is being deleted.
@@ -276,6 +278,7 @@ impl Ledger {
             uid: slice.uid.to_string(),
             version: version.to_string(),
             cluster: slice.cluster.clone().unwrap_or_default(),
+            registry: slice.registry.clone(),
             is_valid: slice.cluster.is_some(),
             is_deleting: slice.is_deleting,
             is_returning: slice.is_returning,

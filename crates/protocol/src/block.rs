@@ -80,7 +80,7 @@ pub struct Recorded(bool);
 pub struct Seen {
     /// Whether the network shares blocks through this registry.
     pub is_active: bool,
-    /// Whether this cluster has a slice of the block.
+    /// Whether this cluster has a slice of the block that names this registry.
     pub has_slice: bool,
     /// Whether the registry shows a record that names this cluster; `None` if the record is unknown.
     pub is_named: Option<bool>,
@@ -90,13 +90,11 @@ impl Recorded {
     /// Takes in what is seen now.
     #[must_use]
     pub fn update(self, seen: Seen) -> Self {
-        // A record that is lost while there is a slice was one of this registry.
-        let is_lost = self.0 && seen.has_slice;
-        // One that is found when the network shares none, without a slice, may belong to another
+        // A record that is found when the network shares none, without a slice, may belong to another
         // management cluster with the same identity, or to objects that are not restored yet.
-        let is_known = self.0 || seen.is_active || seen.has_slice;
+        let is_known = self.0 || seen.is_active;
         let is_named = seen.is_named.unwrap_or(self.0);
-        Self(is_lost || is_named && is_known)
+        Self(seen.has_slice || is_named && is_known)
     }
 
     /// Whether the network shares blocks through this registry. `is_active` is what it declares.

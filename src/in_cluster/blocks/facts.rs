@@ -67,6 +67,8 @@ pub(super) enum Shown<'a> {
 
 /// What is known of a block.
 pub(super) struct Facts<'a> {
+    /// The registry.
+    pub(super) registry: &'a str,
     /// The identity of this management cluster.
     pub(super) cluster: &'a str,
     /// Whether other managers of this management cluster serve a part of the objects.
@@ -130,7 +132,7 @@ impl Memory {
         let seen = facts.seen();
         self.recorded = self.recorded.update(seen);
         let is_named = seen.is_named.unwrap_or(self.was_held);
-        self.was_held = if seen.has_slice {
+        self.was_held = if facts.slice.is_some() {
             self.was_held || is_named
         } else {
             self.was_held && is_named
@@ -246,9 +248,10 @@ impl Facts<'_> {
             }
             Shown::Absent | Shown::Unreadable => Some(false),
         };
+        let registry = self.slice.and_then(|slice| slice.registry.as_deref());
         Seen {
             is_active: self.is_shared,
-            has_slice: self.slice.is_some(),
+            has_slice: registry == Some(self.registry),
             is_named,
         }
     }

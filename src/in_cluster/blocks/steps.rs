@@ -333,7 +333,8 @@ impl Writer {
             namespace: None,
             name: self.registry.cluster.clone(),
         };
-        let slice = IPSlice::assigned(&target.scope(), target.block, owner, clock::now());
+        let mut slice = IPSlice::assigned(&target.scope(), target.block, owner, clock::now());
+        slice.spec.registry = Some(self.registry.name.clone());
         let error = match self.context.slices.create(&slice).await {
             Ok(created) => {
                 self.context

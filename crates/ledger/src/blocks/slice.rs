@@ -17,6 +17,8 @@ pub(in super::super) struct BlockInfo {
     /// The management cluster that owns it; `None` for an object that is not valid: its name takes
     /// the block, and nobody allocates from it.
     pub(in super::super) cluster: Option<Arc<str>>,
+    /// The registry that has the record of the block; `None` if the object does not name it.
+    pub(in super::super) registry: Option<Arc<str>>,
     /// When it was created for a take, in seconds since the Unix epoch.
     pub(in super::super) assigned_at: Option<i64>,
     /// When the registry confirmed the block, in seconds since the Unix epoch.
@@ -40,6 +42,7 @@ impl BlockInfo {
         let empty_since = spec.empty_since.as_ref();
         Self {
             cluster: Some(spec.owner.name.as_str().into()),
+            registry: spec.registry.as_deref().map(Arc::from),
             assigned_at: assigned_at.map(|time| time.0.as_second()),
             confirmed_at: confirmed_at.map(|time| time.0.as_second()),
             conflict: conflict.map(|conflict| conflict.cluster.as_str().into()),
@@ -54,6 +57,7 @@ impl BlockInfo {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
             stamp: Stamp::default(),
             cluster: None,
+            registry: None,
             assigned_at: None,
             confirmed_at: None,
             conflict: None,

@@ -42,6 +42,7 @@ impl Driver {
             let is_read = self.read_unread(&target.key()).await;
             let target = self.target(network, block, overlaps.clone());
             let facts = Facts {
+                registry: &self.registry().name,
                 cluster: &self.registry().cluster,
                 has_peers: !self.writer.context.selection.is_everything(),
                 is_shared: due.is_shared,

@@ -28,6 +28,7 @@ fn slice(assigned_at: i64) -> BlockSlice {
         uid: "s".to_owned(),
         version: "1".to_owned(),
         cluster: "west".into(),
+        registry: Some("site".into()),
         is_valid: true,
         is_deleting: false,
         is_returning: false,
@@ -42,6 +43,7 @@ fn slice(assigned_at: i64) -> BlockSlice {
 /// An unused block of the cluster west.
 fn facts<'a>(shown: Shown<'a>, slice: Option<&'a BlockSlice>) -> Facts<'a> {
     Facts {
+        registry: "site",
         cluster: "west",
         has_peers: false,
         is_shared: true,
@@ -94,26 +96,41 @@ fn recent_take_of_another_manager_is_kept_for_a_minute() {
 }
 
 #[test]
-fn registry_of_a_network_that_shares_none_has_its_records() {
+fn slice_names_the_registry_of_a_network_that_shares_none() {
     let (own, other) = (record("west", 0), record("east", 0));
-    let slice = slice(0);
-    let ended = |shown| Facts {
-        is_shared: false,
-        ..facts(shown, Some(&slice))
-    };
     let mut memory = Memory::default();
-    let seen = view(&ended(Shown::Record(&other, &VERSION)), &mut memory, 0);
-    assert_eq!(seen.sharing, Sharing::Elsewhere);
-    let seen = view(&ended(Shown::Record(&own, &VERSION)), &mut memory, 0);
-    assert_eq!(seen.sharing, Sharing::Ended);
-    // It is lost, and another cluster has the block.
-    let seen = view(&ended(Shown::Absent), &mut memory, 0);
-    assert_eq!(seen.sharing, Sharing::Ended);
-    let seen = view(&ended(Shown::Record(&other, &VERSION)), &mut memory, 0);
-    assert!(matches!(seen.record, Record::Theirs { .. }));
+    let unnamed = BlockSlice {
+        registry: None,
+        ..slice(0)
+    };
+    let elsewhere = BlockSlice {
+        registry: Some("other".into()),
+        ..slice(0)
+    };
+    for slice in [&unnamed, &elsewhere] {
+        let ended = Facts {
+            is_shared: false,
+            ..facts(Shown::Record(&other, &VERSION), Some(slice))
+        };
+        let seen = view(&ended, &mut memory, 0);
+        assert_eq!(seen.sharing, Sharing::Elsewhere);
+    }
+    // Whatever this registry shows: the record can be lost, and another cluster can have the block.
+    let named = slice(0);
+    for shown in [
+        Shown::Record(&own, &VERSION),
+        Shown::Absent,
+        Shown::Record(&other, &VERSION),
+    ] {
+        let ended = Facts {
+            is_shared: false,
+            ..facts(shown, Some(&named))
+        };
+        assert_eq!(view(&ended, &mut memory, 0).sharing, Sharing::Ended);
+    }
     let returned = Facts {
-        slice: None,
-        ..ended(Shown::Absent)
+        is_shared: false,
+        ..facts(Shown::Absent, None)
     };
     assert_eq!(view(&returned, &mut memory, 0).sharing, Sharing::Elsewhere);
     assert!(memory.is_empty());

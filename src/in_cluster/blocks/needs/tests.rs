@@ -342,6 +342,7 @@ fn slice_that_cannot_be_used_makes_its_block_unavailable() {
         uid: "u".to_owned(),
         version: "1".to_owned(),
         cluster: "west".into(),
+        registry: None,
         is_valid: true,
         is_deleting: false,
         is_returning: false,

@@ -44,11 +44,13 @@ pub(in crate::crds) fn slices(schema: &mut Value) -> Result<(), CrdError> {
     add(schema, "spec.owner", [has_namespace, only_of_cluster])?;
     let required = ["scope", "block", "owner"]
         .map(|field| (field, format!("self.{field} == oldSelf.{field}")));
-    let assigned_at = "has(self.assignedAt) == has(oldSelf.assignedAt) && (!has(self.assignedAt) || self.assignedAt == \
-                       oldSelf.assignedAt)";
-    let all = required
-        .into_iter()
-        .chain([("assignedAt", assigned_at.to_owned())]);
+    let optional = ["assignedAt", "registry"].map(|field| {
+        let rule = format!(
+            "has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
+        );
+        (field, rule)
+    });
+    let all = required.into_iter().chain(optional);
     add(
         schema,
         "spec",
@@ -59,7 +61,7 @@ pub(in crate::crds) fn slices(schema: &mut Value) -> Result<(), CrdError> {
         "(self.owner.kind == 'ManagementCluster') == self.scope.startsWith('n.')",
         "a ManagementCluster owns blocks of networks (scope n.NETWORK), and other owners own slices of pools",
     );
-    let only_of_network = ["confirmedAt", "conflict"].map(|field| {
+    let only_of_network = ["confirmedAt", "conflict", "registry"].map(|field| {
         Rule::of(
             field,
             format!("self.owner.kind == 'ManagementCluster' || !has(self.{field})"),
