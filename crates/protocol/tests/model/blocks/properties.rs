@@ -6,7 +6,9 @@ use stateright::Property;
 use super::Blocks;
 use super::mutations::Mutation;
 use super::sizes::{LARGE, addresses, overlap};
-use super::state::{ADDRESSES, BLOCKS, CLUSTER, CLUSTERS, Claim, Objects, State, StoredSlice};
+use super::state::{
+    ADDRESSES, BLOCKS, CLUSTER, CLUSTERS, Claim, Objects, State, Stored, StoredSlice,
+};
 
 pub(super) fn properties() -> Vec<Property<Blocks>> {
     vec![
@@ -57,7 +59,7 @@ pub(super) fn properties() -> Vec<Property<Blocks>> {
             !is_over || !is_swept || !state.is_quiet(&model.0) || is_returned(model, state)
         }),
         Property::always(
-            "a claim waits only for a block that another cluster has",
+            "a claim waits only for a block that another cluster has or uses",
             |model: &Blocks, state: &State| {
                 !state.is_quiet(&model.0)
                     || (0..CLUSTERS).all(|cluster| waits_with_reason(model, state, cluster))
@@ -175,8 +177,9 @@ fn waits_with_reason(model: &Blocks, state: &State, cluster: usize) -> bool {
     });
     let has_other = |block| {
         (0..BLOCKS).any(|other| {
-            let holder = state.keys[other].record.map(|stored| stored.holder);
-            overlap(other, block) && holder.is_some_and(|holder| holder != cluster)
+            // No address of a block in conflict is allocated in either cluster.
+            let is_other = |stored: Stored| stored.holder != cluster || stored.names_other;
+            overlap(other, block) && state.keys[other].record.is_some_and(is_other)
         })
     };
     let all_have_others = model.0.blocks_of(cluster).all(has_other);
