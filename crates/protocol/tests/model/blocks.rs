@@ -134,6 +134,25 @@ const LOST_WRITE_OF_TWO: Scope = Scope {
     ..TWO_MANAGERS
 };
 
+/// The first cluster stops to share blocks.
+const ENDING: Scope = Scope {
+    ends: true,
+    ..SMALLEST
+};
+
+/// The same with interruptions and old answers.
+const ENDING_INTERRUPTED: Scope = Scope {
+    ends: true,
+    ..INTERRUPTED
+};
+
+/// The same with a crash, and a record that is deleted by hand.
+const ENDING_LOST_RECORD: Scope = Scope {
+    crashes: 1,
+    lost_records: 1,
+    ..ENDING
+};
+
 /// Two blocks.
 const TWO_BLOCKS: Scope = Scope {
     blocks: 2,
@@ -204,10 +223,7 @@ fn both_know_the_conflict_of_a_cluster_that_joins() {
 /// What is in use stays that of the cluster. What is not in use is returned.
 #[test]
 fn blocks_are_returned_when_a_network_shares_none_any_more() {
-    assert_holds(Scope {
-        ends: true,
-        ..SMALLEST
-    });
+    assert_holds(ENDING);
     assert_holds(Scope {
         ends: true,
         ..TWO_MANAGERS
@@ -216,16 +232,8 @@ fn blocks_are_returned_when_a_network_shares_none_any_more() {
 
 #[test]
 fn end_of_sharing_survives_crashes_and_lost_records() {
-    assert_holds(Scope {
-        ends: true,
-        ..INTERRUPTED
-    });
-    assert_holds(Scope {
-        ends: true,
-        crashes: 1,
-        lost_records: 1,
-        ..SMALLEST
-    });
+    assert_holds(ENDING_INTERRUPTED);
+    assert_holds(ENDING_LOST_RECORD);
 }
 
 #[test]

@@ -243,7 +243,7 @@ impl Blocks {
             }
             Action::EndSharing => state.has_ended = true,
         }
-        state.remember_records();
+        state.remember_records(scope);
         Some(state)
     }
 

@@ -3,7 +3,10 @@
 use stateright::{Checker, Model};
 
 use super::sizes::{JOINING, ONE_HALF};
-use super::{LOST_WRITE_OF_TWO, SMALLEST, Scope, TAKEN_AGAIN, TWO_MANAGERS, explore};
+use super::{
+    ENDING_INTERRUPTED, ENDING_LOST_RECORD, LOST_WRITE_OF_TWO, SMALLEST, Scope, TAKEN_AGAIN,
+    TWO_MANAGERS, explore,
+};
 
 /// An injected error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +38,10 @@ pub(super) enum Mutation {
     /// A cluster writes no record of a block that it uses and that overlaps with a block of another
     /// cluster.
     HideConflict,
+    /// A slice does not name its registry.
+    OmitRegistry,
+    /// A record that is not known counts as one that is lost.
+    TakeUnknownForLost,
 }
 
 #[test]
@@ -52,6 +59,8 @@ fn each_precaution_of_sharing_a_block_is_needed() {
         (Mutation::ConfirmBeforeWatch, ONE_HALF),
         (Mutation::DecideAtBeginOfPass, ONE_HALF),
         (Mutation::HideConflict, JOINING),
+        (Mutation::OmitRegistry, ENDING_LOST_RECORD),
+        (Mutation::TakeUnknownForLost, ENDING_INTERRUPTED),
     ] {
         let mutated = Scope {
             mutation: Some(mutation),

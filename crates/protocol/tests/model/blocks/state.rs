@@ -171,19 +171,24 @@ impl State {
     }
 
     /// Lets the managers remember in which registry the records of blocks are.
-    pub(super) fn remember_records(&mut self) {
+    pub(super) fn remember_records(&mut self, scope: &Scope) {
+        let names_registry = scope.mutation != Some(Mutation::OmitRegistry);
+        let unknown = match scope.mutation {
+            Some(Mutation::TakeUnknownForLost) => Some(false),
+            _ => None,
+        };
         for (manager, cluster) in CLUSTER.into_iter().enumerate() {
             let is_active = self.shares(cluster);
             for known in &mut self.managers[manager] {
                 let is_named = match record(known.key, cluster) {
-                    Record::Unknown => None,
+                    Record::Unknown => unknown,
                     Record::Ours { .. } => Some(true),
                     Record::Theirs { names_us, .. } => Some(names_us),
                     Record::Absent | Record::Unreadable => Some(false),
                 };
                 known.recorded = known.recorded.update(Seen {
                     is_active,
-                    has_slice: known.slice.is_some(),
+                    has_slice: names_registry && known.slice.is_some(),
                     is_named,
                 });
             }
