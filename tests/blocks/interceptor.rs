@@ -43,6 +43,9 @@ pub(crate) enum How {
     /// The settings of the registry change: the manager aborts what has sent the write, which is
     /// applied a second later.
     Reopened,
+    /// The settings of the registry change: the manager aborts what has sent the write, which never
+    /// reaches the server.
+    Aborted,
     /// The server of NATS is killed before the write reaches it, and started again.
     ServerKilledBefore,
     /// The server of NATS is killed after the write, before the response reaches the manager.
@@ -54,7 +57,7 @@ pub(crate) enum How {
 
 impl How {
     /// The faults of a write to an API server.
-    pub(crate) const OF_API_SERVERS: [Self; 7] = [
+    pub(crate) const OF_API_SERVERS: [Self; 8] = [
         Self::CrashBefore,
         Self::CrashAfter,
         Self::Pause,
@@ -62,10 +65,11 @@ impl How {
         Self::Late,
         Self::Refused,
         Self::Reopened,
+        Self::Aborted,
     ];
 
     /// The faults of a write to a server of NATS.
-    pub(crate) const OF_NATS: [Self; 10] = [
+    pub(crate) const OF_NATS: [Self; 11] = [
         Self::CrashBefore,
         Self::ServerKilledAfter,
         Self::Late,
@@ -76,6 +80,7 @@ impl How {
         Self::Refused,
         Self::Reopened,
         Self::Pause,
+        Self::Aborted,
     ];
 }
 

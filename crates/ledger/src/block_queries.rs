@@ -185,6 +185,11 @@ impl Ledger {
         }
     }
 
+    /// Whether the record of a block whose slice names this registry, or none, can be in `registry`.
+    pub fn may_be_of_registry(&self, named: Option<&str>, registry: &str) -> bool {
+        self.networks.may_be_of_registry(named, registry)
+    }
+
     /// Whether there is no IPRegistry of this name. False before all are listed.
     pub fn lacks_registry(&self, name: &str) -> bool {
         self.networks.registries.lacks(name)

@@ -165,15 +165,6 @@ impl Blocks {
         &self.slices
     }
 
-    /// Whether a management cluster has a slice.
-    pub(super) fn has_slice_of(&self, cluster: &str) -> bool {
-        let mut owners = self
-            .slices
-            .values()
-            .filter_map(|slice| slice.cluster.as_deref());
-        owners.any(|owner| owner == cluster)
-    }
-
     /// Whether a slice is one of this management cluster, and addresses of its block may be
     /// allocated.
     pub(super) fn is_usable(&self, slice: &BlockInfo) -> bool {

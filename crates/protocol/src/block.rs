@@ -46,7 +46,8 @@ pub struct View {
     /// Whether the cluster needs the block, used or not.
     pub is_needed: bool,
     /// Whether the block has been neither used nor needed for so long that its slice is marked as
-    /// empty. Until then, addresses of it are allocated without any write for the block.
+    /// empty. Until then, addresses of it are allocated without any write for the block. True for a
+    /// block in conflict, of which no address is allocated.
     pub is_idle: bool,
     /// Whether the record was written so long ago that the registry does not lose it any more.
     pub is_settled: bool,
@@ -78,10 +79,13 @@ pub struct Recorded(bool);
 /// What a process sees of a block, for [`Recorded`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Whether the network shares blocks through this registry.
-    pub is_active: bool,
-    /// Whether this cluster has a slice of the block that names this registry.
+    /// Whether the network shares blocks through this registry, and this process can have created the
+    /// record a moment ago.
+    pub is_taking: bool,
+    /// Whether this cluster has a slice of the block.
     pub has_slice: bool,
+    /// Whether the slice names this registry.
+    pub is_slice_of_registry: bool,
     /// Whether the registry shows a record that names this cluster; `None` if the record is unknown.
     pub is_named: Option<bool>,
 }
@@ -92,9 +96,9 @@ impl Recorded {
     pub fn update(self, seen: Seen) -> Self {
         // A record that is found when the network shares none, without a slice, may belong to another
         // management cluster with the same identity, or to objects that are not restored yet.
-        let is_known = self.0 || seen.is_active;
+        let is_known = self.0 || seen.is_taking || seen.has_slice;
         let is_named = seen.is_named.unwrap_or(self.0);
-        Self(seen.has_slice || is_named && is_known)
+        Self(seen.is_slice_of_registry || is_named && is_known)
     }
 
     /// Whether the network shares blocks through this registry. `is_active` is what it declares.
@@ -374,7 +378,13 @@ impl View {
     /// The registry has lost the record, or it was never created.
     fn missing_record(self, slice: Slice) -> Step {
         let is_kept = slice.confirmation == Confirmation::Written || self.is_wanted();
-        if is_kept && self.sharing == Sharing::Elsewhere {
+        // Without an address in use, no record is needed any more.
+        let is_drained = match self.sharing {
+            Sharing::Active => false,
+            Sharing::Ended => !self.is_used,
+            Sharing::Elsewhere => true,
+        };
+        if is_kept && is_drained {
             self.drain(slice)
         } else if is_kept {
             Step::CreateRecord

@@ -75,6 +75,11 @@ impl Driver {
         }
     }
 
+    /// Forgets what this process has seen: etcd was restored, so nothing of it is certain.
+    pub(super) fn forget(&mut self) {
+        self.memory.clear();
+    }
+
     fn registry(&self) -> &OpenRegistry {
         &self.writer.registry
     }
@@ -175,8 +180,7 @@ impl Driver {
     }
 
     /// Whether the blocks of a network can be in this registry. Those of a network that no longer
-    /// names one are in the registries that have records of them. Without a record, an unused slice is
-    /// returned by any registry whose cluster has it.
+    /// names one are in the registries that their slices name, and in those that have records of them.
     fn is_of_registry(
         &self,
         network: &str,
@@ -187,7 +191,8 @@ impl Driver {
             return rules.registry == self.registry().name;
         }
         let mut slices = found.blocks.iter().filter_map(|view| view.slice.as_ref());
-        recorded.contains(network) || slices.any(|slice| self.is_own(slice))
+        recorded.contains(network)
+            || slices.any(|slice| self.is_own(slice) && self.may_be_of_registry(slice))
     }
 }
 

@@ -129,7 +129,7 @@ impl Memory {
             Some(slice) => self.is_taken_up && slice.confirmed_at.is_none(),
             None => !self.was_held && facts.is_found(second),
         };
-        let seen = facts.seen();
+        let seen = facts.seen(second);
         self.recorded = self.recorded.update(seen);
         let is_named = seen.is_named.unwrap_or(self.was_held);
         self.was_held = if facts.slice.is_some() {
@@ -137,7 +137,8 @@ impl Memory {
         } else {
             self.was_held && is_named
         };
-        let is_idle = facts.slice.is_some() && !facts.is_used && !facts.is_needed;
+        let is_needed = facts.is_needed || self.is_taken_up;
+        let is_idle = facts.slice.is_some() && !facts.is_used && !is_needed;
         self.idle_since = match self.idle_since {
             _ if !is_idle => None,
             None => Some(now),
@@ -146,10 +147,11 @@ impl Memory {
         self.backoff.forget_old(now);
     }
 
-    /// How long the block is neither used nor needed.
-    pub(super) fn idle_time(&self, now: Instant) -> Duration {
+    /// How long the block is neither used nor needed, but not longer than it takes until it is marked:
+    /// the mark of a block that could not be marked in time is no older than that of any other one.
+    pub(super) fn idle_time(&self, delays: Delays, now: Instant) -> Duration {
         match self.idle_since {
-            Some(since) => now.saturating_duration_since(since),
+            Some(since) => now.saturating_duration_since(since).min(delays.idle),
             None => Duration::ZERO,
         }
     }
@@ -197,7 +199,7 @@ impl Facts<'_> {
             slice,
             is_used: self.is_used,
             is_needed: self.is_needed || memory.is_taken_up,
-            is_idle: self.has_conflict() || memory.idle_time(now) >= delays.idle,
+            is_idle: self.has_conflict() || memory.idle_time(delays, now) >= delays.idle,
             is_settled: is_known_for(memory.record.as_ref(), delays.settle, now),
             is_watched: self.is_watched,
             is_being_taken: self.is_being_taken(second),
@@ -228,19 +230,34 @@ impl Facts<'_> {
     /// Whether the record of this cluster is older than one that a process creates before its slice,
     /// and is not being returned.
     fn is_found(&self, second: i64) -> bool {
+        let age = self.record_age(second);
+        self.is_shared && age.is_some_and(|age| age >= FOUND_AGE)
+    }
+
+    /// Whether the record of this cluster is so young that this process can have created it before the
+    /// slice.
+    fn is_fresh(&self, second: i64) -> bool {
+        let age = self.record_age(second);
+        age.is_some_and(|age| age < FOUND_AGE)
+    }
+
+    /// The age of the record of this cluster, in seconds; `None` if there is none, or if it is being
+    /// returned.
+    fn record_age(&self, second: i64) -> Option<i64> {
         let Shown::Record(record, _) = self.shown else {
-            return false;
+            return None;
         };
-        let is_own = record.cluster == self.cluster && record.empty_since.is_none();
-        let age = match &record.since {
-            Some(since) => second.saturating_sub(since.0.as_second()),
-            None => i64::MAX,
-        };
-        self.is_shared && is_own && age >= FOUND_AGE
+        if record.cluster != self.cluster || record.empty_since.is_some() {
+            return None;
+        }
+        match &record.since {
+            Some(since) => Some(second.saturating_sub(since.0.as_second())),
+            None => Some(i64::MAX),
+        }
     }
 
     /// What is known of the record.
-    fn seen(&self) -> Seen {
+    fn seen(&self, second: i64) -> Seen {
         let is_named = match self.shown {
             Shown::Unknown => None,
             Shown::Record(record, _) => {
@@ -250,8 +267,9 @@ impl Facts<'_> {
         };
         let registry = self.slice.and_then(|slice| slice.registry.as_deref());
         Seen {
-            is_active: self.is_shared,
-            has_slice: registry == Some(self.registry),
+            is_taking: self.is_shared && self.is_fresh(second),
+            has_slice: self.slice.is_some(),
+            is_slice_of_registry: registry == Some(self.registry),
             is_named,
         }
     }

@@ -127,6 +127,13 @@ impl Tasks {
             let mut epoch = restores.epoch();
             self.trust_slices(&mut driver).await;
             loop {
+                // etcd was restored: the ledger has forgotten who this management cluster is.
+                while restores.epoch() != epoch {
+                    epoch = restores.epoch();
+                    driver.forget();
+                    sleep(TRUST_DELAY).await;
+                    self.trust_slices(&mut driver).await;
+                }
                 let next = driver.pass().await;
                 tokio::select! {
                     () = sleep(next) => {}
@@ -134,12 +141,7 @@ impl Tasks {
                     () = self.registry.recovered() => {}
                     // The ledger lives as long as the process.
                     _ = self.changed.changed() => {}
-                    () = restores.ended(epoch) => {
-                        // The ledger has forgotten who this management cluster is.
-                        epoch = restores.epoch();
-                        sleep(TRUST_DELAY).await;
-                        self.trust_slices(&mut driver).await;
-                    }
+                    () = restores.ended(epoch) => {}
                 }
                 sleep(DEBOUNCE).await;
             }

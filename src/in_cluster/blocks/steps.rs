@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use tracing::{info, warn};
 
-use super::facts::Memory;
+use super::facts::{Delays, Memory};
 use super::open_registry::OpenRegistry;
 use crate::in_cluster::context::Context;
 
@@ -137,6 +137,7 @@ impl Writer {
         step: Step,
         target: &Target,
         memory: &mut Memory,
+        delays: Delays,
     ) -> Result<(), StepError> {
         match step {
             Step::Wait => Ok(()),
@@ -189,7 +190,7 @@ impl Writer {
             }
             Step::MarkConflict => self.mark_conflict(target).await,
             Step::MarkEmpty => {
-                let empty_since = empty_since(memory, Instant::now());
+                let empty_since = empty_since(memory.idle_time(delays, Instant::now()));
                 let mark = |slice: &mut IPSlice| slice.spec.empty_since = Some(empty_since);
                 self.write_slice("mark the IPSlice", target, mark).await
             }
@@ -553,10 +554,10 @@ impl Drop for Returning<'_> {
 }
 
 /// The time of the API server since which a block is empty, in whole seconds.
-fn empty_since(memory: &Memory, now: Instant) -> Time {
-    let seconds = memory.idle_time(now).as_secs();
+fn empty_since(idle_time: Duration) -> Time {
+    let seconds = Duration::from_secs(idle_time.as_secs());
     let now = clock::now();
-    let since = now.0.checked_sub(Duration::from_secs(seconds));
+    let since = now.0.checked_sub(seconds);
     Time(since.unwrap_or(now.0))
 }
 

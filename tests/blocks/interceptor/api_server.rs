@@ -86,6 +86,11 @@ impl Interceptor {
                 tokio::time::sleep(LATE).await;
                 forward.send().await
             }
+            Some(How::Aborted) => {
+                self.harm(cluster, Harm::Reopen);
+                tokio::time::sleep(LATE).await;
+                Err(Broken)
+            }
             Some(How::ReplyLost) => {
                 let _ = forward.send().await;
                 Err(Broken)

@@ -154,10 +154,12 @@ impl Requests {
                     return;
                 }
                 Some(How::Pause) => self.interceptor.harm(self.cluster, Harm::Pause),
-                Some(How::Reopened) => {
+                Some(how @ (How::Reopened | How::Aborted)) => {
                     self.interceptor.harm(self.cluster, Harm::Reopen);
+                    if how == How::Reopened {
+                        tokio::spawn(send_late(frame, to));
+                    }
                     // The connection ends with what has sent the write.
-                    tokio::spawn(send_late(frame, to));
                     wait_for_end(from).await;
                     return;
                 }

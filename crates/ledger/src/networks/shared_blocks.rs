@@ -144,6 +144,23 @@ impl Networks {
         })
     }
 
+    /// Whether a slice of a network that shares no blocks any more can be one of a registry, in which
+    /// this management cluster has the identity `id`, as far as it is known.
+    fn is_slice_of(&self, slice: &BlockInfo, registry: &str, id: Option<&Arc<str>>) -> bool {
+        // As long as the identity is not known, each block can be one of this registry.
+        let is_own = id.is_none() || slice.cluster.as_ref() == id;
+        is_own && self.may_be_of_registry(slice.registry.as_deref(), registry)
+    }
+
+    /// Whether the record of a block can be in a registry, whose slice names this one: the slice names
+    /// none, or one that does not exist any more.
+    pub(in super::super) fn may_be_of_registry(&self, named: Option<&str>, registry: &str) -> bool {
+        match named {
+            Some(named) => named == registry || self.registries.lacks(named),
+            None => true,
+        }
+    }
+
     /// The networks that share blocks through a registry, and those with blocks of it that are not
     /// returned yet.
     pub(in super::super) fn of_registry(&self, registry: &str) -> Vec<&Arc<str>> {
@@ -152,8 +169,10 @@ impl Networks {
         for (network, blocks) in self.with_blocks() {
             let is_of_registry = match blocks.rules() {
                 Some(rules) => rules.registry == registry,
-                // As long as the identity is not known, each block can be one of this registry.
-                None => id.is_none_or(|id| blocks.has_slice_of(id)),
+                None => blocks
+                    .slices()
+                    .values()
+                    .any(|slice| self.is_slice_of(slice, registry, id)),
             };
             if is_of_registry {
                 found.push(network);

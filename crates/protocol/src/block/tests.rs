@@ -148,12 +148,14 @@ fn lost_record_is_written_again_only_where_it_was() {
     ] {
         assert_eq!(View { sharing, ..lost }.next(), step);
     }
-    let unused = View {
-        sharing: Sharing::Elsewhere,
-        is_used: false,
-        ..lost
-    };
-    assert_eq!(writes(unused), [Step::MarkEmpty, Step::DeleteSlice]);
+    for sharing in [Sharing::Ended, Sharing::Elsewhere] {
+        let unused = View {
+            sharing,
+            is_used: false,
+            ..lost
+        };
+        assert_eq!(writes(unused), [Step::MarkEmpty, Step::DeleteSlice]);
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::clock;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::BlockSlice;
-use capi_ipam_protocol::block::Step;
+use capi_ipam_protocol::block::{Sharing, Step};
 use capi_ipam_registry::{Backend, Entry, Key, Record, RegistryError, cidr};
 use tracing::{debug, info, warn};
 
@@ -34,10 +34,13 @@ impl Driver {
         let mut overlaps = due.overlaps.clone();
         for _ in 0..MAX_STEPS {
             let target = self.target(network, block, overlaps.clone());
-            if let Some(slice) = &target.slice
-                && !self.is_own(slice)
-            {
-                return self.remove_foreign(&target, slice, memory).await;
+            if let Some(slice) = &target.slice {
+                if !self.is_own(slice) {
+                    return self.remove_foreign(&target, slice, memory).await;
+                }
+                if !due.is_shared && !self.may_be_of_registry(slice) {
+                    return INTERVAL;
+                }
             }
             let is_read = self.read_unread(&target.key()).await;
             let target = self.target(network, block, overlaps.clone());
@@ -63,8 +66,10 @@ impl Driver {
             let step = view.next();
             // A record that was lost is written again in any case.
             let is_taken = step == Step::CreateRecord && target.slice.is_none();
-            if step == Step::Wait || !self.may_send(step, &target) || is_taken && !due.may_take {
-                let settles = view.is_settling() && self.may_send(Step::ConfirmRecord, &target);
+            let may_send = self.may_send(step, view.sharing, &target);
+            if step == Step::Wait || !may_send || is_taken && !due.may_take {
+                let settles =
+                    view.is_settling() && self.may_send(Step::ConfirmRecord, view.sharing, &target);
                 return if settles { due.delays.settle } else { INTERVAL };
             }
             if let Some(wait) = memory.backoff.wait_time(step, Instant::now()) {
@@ -78,7 +83,7 @@ impl Driver {
                 continue;
             }
             debug!(%network, block = %cidr(block), ?step, "next step of a block");
-            let done = self.writer.perform(step, &target, memory).await;
+            let done = self.writer.perform(step, &target, memory, due.delays).await;
             memory.backoff.sent(step, done.is_ok(), Instant::now());
             if let Err(error) = done {
                 self.failed(&target, &error).await;
@@ -92,11 +97,14 @@ impl Driver {
 
     /// Whether a step can be done now. While another process has the identity of this cluster, no
     /// block is taken and none is returned.
-    fn may_send(&mut self, step: Step, target: &Target) -> bool {
+    fn may_send(&mut self, step: Step, sharing: Sharing, target: &Target) -> bool {
         if self.registry().is_suspended() {
             return step == Step::MarkConflict;
         }
-        if !step.is_of_registry() {
+        // When a network shares blocks no longer, only the slice says where the record is. It is
+        // deleted when the record can be returned, too.
+        let is_last_sign = step == Step::DeleteSlice && sharing == Sharing::Ended;
+        if !step.is_of_registry() && !is_last_sign {
             return true;
         }
         self.refusals.is_due(&target.key(), Instant::now()) && self.may_request()
@@ -143,6 +151,13 @@ impl Driver {
     /// Whether a slice is one of this management cluster.
     pub(super) fn is_own(&self, slice: &BlockSlice) -> bool {
         *slice.cluster == *self.registry().cluster
+    }
+
+    /// Whether the record of the block of a slice can be in this registry.
+    pub(super) fn may_be_of_registry(&self, slice: &BlockSlice) -> bool {
+        let named = slice.registry.as_deref();
+        let registry = &self.registry().name;
+        self.ledger(|ledger| ledger.may_be_of_registry(named, registry))
     }
 
     /// Deletes the slice of another management cluster, which `clusterctl move` has brought: it is

@@ -115,6 +115,12 @@ fn slice_names_the_registry_of_a_network_that_shares_none() {
         let seen = view(&ended, &mut memory, 0);
         assert_eq!(seen.sharing, Sharing::Elsewhere);
     }
+    let recorded = Facts {
+        is_shared: false,
+        ..facts(Shown::Record(&own, &VERSION), Some(&unnamed))
+    };
+    let seen = view(&recorded, &mut Memory::default(), 0);
+    assert_eq!(seen.sharing, Sharing::Ended);
     // Whatever this registry shows: the record can be lost, and another cluster can have the block.
     let named = slice(0);
     for shown in [
@@ -147,6 +153,23 @@ fn record_whose_slice_was_never_seen_is_left() {
     };
     let mut memory = Memory::default();
     let seen = view(&unknown, &mut memory, 0);
+    assert_eq!(seen.sharing, Sharing::Elsewhere);
+    assert_eq!(seen.next(), Step::Wait);
+}
+
+/// A copy of the management cluster, which was restored from a backup, has taken the block.
+#[test]
+fn record_that_was_found_without_a_slice_is_left_when_sharing_ends() {
+    let own = record("west", 0);
+    let later = clock::now().0.as_second() + FOUND_AGE;
+    let mut memory = Memory::default();
+    let found = facts(Shown::Record(&own, &VERSION), None);
+    assert_eq!(view(&found, &mut memory, later).sharing, Sharing::Active);
+    let ended = Facts {
+        is_shared: false,
+        ..found
+    };
+    let seen = view(&ended, &mut memory, later);
     assert_eq!(seen.sharing, Sharing::Elsewhere);
     assert_eq!(seen.next(), Step::Wait);
 }
@@ -236,7 +259,7 @@ fn block_is_marked_after_the_idle_delay() {
         memory.update(facts, now, 0);
         (
             facts.view(&memory, delays, now, 0).next(),
-            memory.idle_time(now).as_secs(),
+            memory.idle_time(delays, now).as_secs(),
         )
     };
     assert_eq!(next(&empty, 0), (Step::Wait, 0));
@@ -246,6 +269,8 @@ fn block_is_marked_after_the_idle_delay() {
     assert_eq!(next(&empty, 11), (Step::Wait, 0));
     assert_eq!(next(&empty, 20), (Step::Wait, 9));
     assert_eq!(next(&empty, 21), (Step::MarkEmpty, 10));
+    // One that could not be marked in time is kept as long as any other one.
+    assert_eq!(next(&empty, 9_000), (Step::MarkEmpty, 10));
 }
 
 #[test]

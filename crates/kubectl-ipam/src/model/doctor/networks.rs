@@ -21,7 +21,9 @@ fn finding(network: &NetworkRow) -> Option<Finding> {
     let reported = network
         .problem()
         .filter(|ready| !others.contains(&ready.reason.as_deref().unwrap_or_default()));
-    let repair = repair(network, reported);
+    // The last condition of one that cannot be decoded says nothing about it.
+    let ready = reported.filter(|_| network.invalid.is_none());
+    let repair = repair(network, ready);
     let reported = reported.and_then(|ready| ready.message.clone());
     let problem = network.invalid.clone().or(reported)?;
     Some(Check::NetworkNotReady.finding(format!("IPNetwork {}", network.name), problem, repair))

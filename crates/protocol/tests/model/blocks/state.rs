@@ -178,7 +178,7 @@ impl State {
             _ => None,
         };
         for (manager, cluster) in CLUSTER.into_iter().enumerate() {
-            let is_active = self.shares(cluster);
+            let is_taking = self.shares(cluster);
             for known in &mut self.managers[manager] {
                 let is_named = match record(known.key, cluster) {
                     Record::Unknown => unknown,
@@ -187,8 +187,9 @@ impl State {
                     Record::Absent | Record::Unreadable => Some(false),
                 };
                 known.recorded = known.recorded.update(Seen {
-                    is_active,
-                    has_slice: names_registry && known.slice.is_some(),
+                    is_taking,
+                    has_slice: known.slice.is_some(),
+                    is_slice_of_registry: names_registry && known.slice.is_some(),
                     is_named,
                 });
             }
