@@ -122,6 +122,13 @@ impl Memory {
         if !is_same || self.record.is_none() {
             self.confirmed_for = None;
         }
+        self.remember_record(facts, second);
+        self.measure_idle_time(facts, now);
+        self.backoff.forget_old(now);
+    }
+
+    /// Remembers which record the registry has shown.
+    fn remember_record(&mut self, facts: &Facts<'_>, second: i64) {
         // The machines of this cluster may use addresses of a block whose objects are not restored yet,
         // or a process was killed while it returned the block. So the block is kept as long as any
         // other one that is empty.
@@ -137,6 +144,10 @@ impl Memory {
         } else {
             self.was_held && is_named
         };
+    }
+
+    /// Finds out since when the block is neither used nor needed.
+    fn measure_idle_time(&mut self, facts: &Facts<'_>, now: Instant) {
         let is_needed = facts.is_needed || self.is_taken_up;
         let is_idle = facts.slice.is_some() && !facts.is_used && !is_needed;
         self.idle_since = match self.idle_since {
@@ -144,7 +155,6 @@ impl Memory {
             None => Some(now),
             since => since,
         };
-        self.backoff.forget_old(now);
     }
 
     /// How long the block is neither used nor needed, but not longer than it takes until it is marked:
