@@ -182,21 +182,21 @@ async fn reservations_work_for_all_kinds_and_networks() {
             json!({"metadata": {"name": format!("g.{global}.10.1.0.1")},
                    "spec": {"scope": format!("g.{global}"), "address": "10.1.0.1",
                             "poolRef": {"kind": "GlobalInClusterIPPool", "namespace": null, "name": global}}}),
-            ("GlobalInClusterIPPool", global.as_str(), "10.1.0.1"),
+            (GlobalIPPool, global.as_str(), "10.1.0.1", (9, 8, 0, 0)),
         ),
         (
             json!({"metadata": {"name": format!("n.{lab}.10.2.0.1")},
                    "spec": {"scope": format!("n.{lab}"), "address": "10.2.0.1", "poolRef": {"name": "net"}}}),
-            ("InClusterIPPool", "net", "10.2.0.1"),
+            (IPPool, "net", "10.2.0.1", (9, 8, 0, 0)),
         ),
         (
             json!({"metadata": {"name": name_of_block(namespace)},
                    "spec": {"scope": format!("pp.{namespace}.blocks"), "address": "fd00:0:0:1::", "prefixLength": 64,
                             "poolRef": {"kind": "InClusterPrefixPool", "name": "blocks"}}}),
-            ("InClusterPrefixPool", "blocks", "fd00:0:0:1::"),
+            (PrefixPool, "blocks", "fd00:0:0:1::", (4, 3, 0, 0)),
         ),
     ];
-    for (number, (mut change, (kind, pool, address))) in cases.into_iter().enumerate() {
+    for (number, (mut change, (kind, pool, address, counts))) in cases.into_iter().enumerate() {
         let claim = format!("vip{number}");
         json_patch::merge(&mut change, &team.for_claim(&claim));
         let response = eventually(
@@ -217,8 +217,10 @@ async fn reservations_work_for_all_kinds_and_networks() {
         .await;
         assert_eq!(response.code, 201, "{response:?}");
         team.reserve(address, change).await.into_object();
+        // A claim that the manager sees before the reservation gets any address.
+        consumer.wait_for_counts_of(kind, pool, counts).await;
         consumer
-            .create_claim_with(&claim, kind, pool, json!({}))
+            .create_claim_with(&claim, kind.name(), pool, json!({}))
             .await;
         assert_eq!(consumer.wait_for_address(&claim).await, address);
     }
