@@ -1,8 +1,8 @@
 //! Rounds with a change and rounds without it, in pairs.
 //!
-//! One manager serves all rounds. The speed of a machine drifts, and the control plane has periodic
-//! work of its own. So the pairs alternate in their order: without, with, with, without. A run that
-//! compares two equal states in this way is the measure of the noise.
+//! One manager serves all rounds. The speed of a machine drifts, and the control plane does periodic
+//! work. So the order of the pairs alternates: without, with, with, without. A run that compares two
+//! equal states in this way measures the noise.
 
 use serde_json::{Value, json};
 

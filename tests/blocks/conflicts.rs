@@ -163,7 +163,7 @@ async fn restored_management_cluster_allocates_no_address_of_another() {
 /// The registry loses the record of a block in use, whose network shares no blocks any more, while no
 /// manager runs that has seen the record.
 #[tokio::test]
-async fn block_of_a_network_that_shares_none_is_defended_after_a_restart() {
+async fn block_is_defended_after_the_end_of_sharing_and_a_restart() {
     let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 0});
     let site = Site::start(Hub::nats(), blocks).await;
     let (west, east) = (&site.west, &site.east);

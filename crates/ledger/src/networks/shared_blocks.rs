@@ -152,8 +152,8 @@ impl Networks {
         is_own && self.may_be_of_registry(slice.registry.as_deref(), registry)
     }
 
-    /// Whether the record of a block can be in a registry, whose slice names this one: the slice names
-    /// none, or one that does not exist any more.
+    /// Whether the record of a block can be in `registry`: its slice names this one (`named`), none, or
+    /// one that does not exist any more.
     pub(in super::super) fn may_be_of_registry(&self, named: Option<&str>, registry: &str) -> bool {
         match named {
             Some(named) => named == registry || self.registries.lacks(named),

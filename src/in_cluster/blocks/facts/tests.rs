@@ -159,7 +159,7 @@ fn record_whose_slice_was_never_seen_is_left() {
 
 /// A copy of the management cluster, which was restored from a backup, has taken the block.
 #[test]
-fn record_that_was_found_without_a_slice_is_left_when_sharing_ends() {
+fn found_record_without_a_slice_is_left_when_sharing_ends() {
     let own = record("west", 0);
     let later = clock::now().0.as_second() + FOUND_AGE;
     let mut memory = Memory::default();
@@ -175,7 +175,7 @@ fn record_that_was_found_without_a_slice_is_left_when_sharing_ends() {
 }
 
 #[test]
-fn record_of_a_take_that_the_end_of_sharing_interrupts_is_returned() {
+fn record_of_a_take_is_returned_when_sharing_ends() {
     let own = record("west", 0);
     let taking = facts(Shown::Record(&own, &VERSION), None);
     let mut memory = Memory::default();
