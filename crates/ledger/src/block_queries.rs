@@ -86,6 +86,8 @@ pub struct BlockMember {
     /// Whether a claim waits for any address although some are free: these are the headroom of the
     /// pool, or for other claims. So it needs another block, also if an unused one is usable.
     pub needs_further_block: bool,
+    /// The number of claims that have waited, and are about to get one of the free addresses.
+    pub turns: usize,
     /// Whether the next claim needs another block.
     pub is_full: bool,
     /// The addresses outside of usable blocks that waiting claims request.
@@ -311,6 +313,7 @@ impl Ledger {
                 length,
                 waits: entry.lacks_addresses(),
                 needs_further_block: entry.waits_beside_free_addresses(),
+                turns: entry.wait_queue.turns(),
                 is_full: entry.needs_block(),
                 requested: entry.requests_in_missing_blocks(),
                 can_allocate: entry.can_allocate(),

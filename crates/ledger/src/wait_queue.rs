@@ -538,6 +538,11 @@ impl WaitQueue {
         self.requests.set_free(block, is_free);
     }
 
+    /// The number of claims that have a turn.
+    pub(super) fn turns(&self) -> usize {
+        self.turns.len()
+    }
+
     /// Whether a claim waits for any address.
     pub(super) fn waits_for_any(&self) -> bool {
         self.waiting.iter().any(|tier| !tier.is_empty())

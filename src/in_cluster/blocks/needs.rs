@@ -4,6 +4,7 @@
 //! |---|---|
 //! | a claim requests an address | the block of the address |
 //! | a claim waits, and no address of its pool is free | an unused block of this cluster in the ranges of the pool, else the lowest one that no management cluster holds |
+//! | a claim has waited, and is about to get an address | unused blocks of this cluster in the ranges of the pool, the lowest first |
 //! | `spec.blocks.spare` | unused blocks of this cluster, the lowest first, else the lowest ones that no management cluster holds. None while a claim waits because of `spec.blocks.most` |
 //!
 //! A block in use is kept, whatever this says. A block that is neither in use nor needed is returned.
@@ -46,6 +47,8 @@ pub(super) struct Member {
     /// Whether a claim waits although addresses of usable blocks are free: these are the headroom of
     /// the pool, or for other claims.
     pub(super) needs_further_block: bool,
+    /// The number of claims that have waited, and are about to get one of the free addresses.
+    pub(super) turns: usize,
     /// Whether the next claim needs another block.
     pub(super) is_full: bool,
     /// The addresses that waiting claims request.
@@ -116,6 +119,7 @@ impl<'a> Situation<'a> {
             if member.waits {
                 self.need_any(member, &mut needs);
             }
+            self.keep_for_turns(member, &mut needs);
         }
         for member in self.members {
             if member.is_full
@@ -166,6 +170,20 @@ impl<'a> Situation<'a> {
             Err(shortage) => {
                 needs.is_limited |= shortage == Shortage::Limit;
                 needs.pools.insert(member.pool.clone(), shortage);
+            }
+        }
+    }
+
+    /// Keeps the unused blocks from which claims are about to get an address.
+    fn keep_for_turns(&self, member: &Member, needs: &mut Needs) {
+        let mut missing = member.turns as u128;
+        for (block, own) in self.own {
+            if missing > 0 && !own.is_used && own.is_usable {
+                let addresses = member.addresses_of(*block);
+                if addresses > 0 {
+                    needs.keep(*block);
+                }
+                missing = missing.saturating_sub(addresses);
             }
         }
     }
@@ -297,6 +315,14 @@ impl Member {
     /// Whether the pool can allocate an address of a block.
     fn has(&self, block: Block) -> bool {
         block.family() == self.family && self.ranges.overlaps(block.span())
+    }
+
+    /// The number of addresses of a block that the pool can allocate.
+    fn addresses_of(&self, block: Block) -> u128 {
+        if block.family() != self.family {
+            return 0;
+        }
+        self.ranges.intersect(&SpanSet::from(block.span())).len()
     }
 }
 

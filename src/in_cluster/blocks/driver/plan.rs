@@ -341,6 +341,7 @@ fn member(member: &BlockMember) -> Option<Member> {
         ranges: ranges.into_iter().collect(),
         waits: member.waits,
         needs_further_block: member.needs_further_block,
+        turns: member.turns,
         is_full: member.is_full,
         requested: member.requested.clone(),
     })

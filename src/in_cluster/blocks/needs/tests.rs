@@ -38,6 +38,7 @@ fn member(first: u8, last: u8) -> Member {
         ranges: SpanSet::from(Span::new(*numbers.start(), *numbers.end()).unwrap()),
         waits: false,
         needs_further_block: false,
+        turns: 0,
         is_full: false,
         requested: Vec::new(),
     }
@@ -119,6 +120,22 @@ fn unused_block_serves_a_waiting_claim_first() {
         needs(&rules(0, None), &own, &[], &[waiting(0, 3)]),
         (vec![0], None)
     );
+}
+
+#[test]
+fn blocks_are_kept_for_claims_that_are_about_to_get_an_address() {
+    let own = [(0, USED), (2, FREE), (3, FREE), (4, FREE), (6, FREE)];
+    let about_to_get = |turns: usize| {
+        let member = Member {
+            turns,
+            ..member(3, 7)
+        };
+        needs(&rules(0, None), &own, &[], &[member])
+    };
+    assert_eq!(about_to_get(0), (vec![], None));
+    assert_eq!(about_to_get(4), (vec![3], None));
+    assert_eq!(about_to_get(5), (vec![3, 4], None));
+    assert_eq!(about_to_get(100), (vec![3, 4, 6], None));
 }
 
 #[test]

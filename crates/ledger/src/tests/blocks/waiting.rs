@@ -46,6 +46,22 @@ fn claim_waits_for_a_block_of_the_network() {
 }
 
 #[test]
+fn block_is_used_or_awaited_until_the_claim_has_its_address() {
+    let mut ledger = restricted();
+    let state = |ledger: &Ledger| {
+        let found = ledger.network_blocks("lab").unwrap();
+        let is_used = found.blocks.iter().any(|view| view.is_used);
+        (found.members[0].waits, found.members[0].turns, is_used)
+    };
+    assert_eq!(propose(&mut ledger, "a"), None);
+    assert_eq!(state(&ledger), (true, 0, false));
+    ledger.apply(&slice(0, json!({})));
+    assert_eq!(state(&ledger), (false, 1, false));
+    assert!(propose(&mut ledger, "a").is_some());
+    assert_eq!(state(&ledger), (false, 0, true));
+}
+
+#[test]
 fn claim_waits_for_the_block_of_the_address_that_it_requests() {
     let mut ledger = restricted();
     ledger.apply(&slice(0, json!({})));
