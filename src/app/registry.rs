@@ -16,7 +16,7 @@ type Rule = (&'static str, &'static str);
 
 /// What a cluster may write. `mine` is its id, `record` the record that is written or deleted, and
 /// `before` the one that an update replaces.
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 7] = [
     (
         "request.operation != 'DELETE' || !has(variables.record.network)",
         "the record of a network is shared by all clusters and must not be deleted",
@@ -55,11 +55,6 @@ const RULES: [Rule; 8] = [
     (
         "!has(variables.record.cluster) || variables.record.cluster.cluster == variables.mine",
         "a management cluster may write only the record with the name of its service account in spec.cluster.cluster",
-    ),
-    (
-        "!has(variables.record.use) || variables.record.use.cluster == variables.mine && \
-         (request.operation != 'UPDATE' || variables.before.use.cluster == variables.mine)",
-        "a management cluster may write only the name of its service account in spec.use.cluster",
     ),
     (
         "!has(variables.record.network) || (request.operation == 'CREATE' ? \

@@ -18,7 +18,7 @@ use super::conditions::UNPROCESSED_GENERATION;
 use super::{
     BlockRecord, ClusterRecord, IPNetworkSpec, IPNetworkStatus, IPPoolSpec, IPPoolSpecV1Alpha1,
     IPRegistrySpec, IPRegistryStatus, IPReservationSpec, IPSliceSpec, InClusterKind, NetworkRecord,
-    PoolStatus, PrefixPoolSpec, ProblemStatus, UseRecord, names,
+    PoolStatus, PrefixPoolSpec, ProblemStatus, names,
 };
 use crate::installed::{CONVERSION_PATH, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_SERVICE};
 use schema::structural;
@@ -285,13 +285,12 @@ fn block() -> Result<(Kind, Value), CrdError> {
         is_moved: false,
     };
     let description = "IPBlock is a record of a registry that several management clusters share: the cluster that holds \
-                       a block of a network, a cluster, a network, or an address in use in another cluster. Its name \
-                       is derived from the record, so only one client can create it.";
+                       a block of a network, a cluster, or a network. Its name is derived from the record, so only \
+                       one client can create it.";
     let records = [
         ("block", structural::<BlockRecord>()),
         ("cluster", structural::<ClusterRecord>()),
         ("network", structural::<NetworkRecord>()),
-        ("use", structural::<UseRecord>()),
     ];
     let spec = json!({
         "type": "object",

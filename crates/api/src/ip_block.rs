@@ -46,8 +46,6 @@ pub enum IPBlockSpec {
     Cluster(ClusterRecord),
     /// What the clusters agree on for a network.
     Network(NetworkRecord),
-    /// A cluster uses an address of a block of another cluster.
-    Use(UseRecord),
 }
 
 /// A cluster holds a block of a network: only this cluster allocates its addresses.
@@ -118,21 +116,6 @@ pub struct NetworkRecord {
     /// Addresses that no cluster allocates, by the cluster that excludes them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub excluded: BTreeMap<String, Vec<String>>,
-}
-
-/// A cluster uses an address of a block that another cluster holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct UseRecord {
-    /// Name of the network.
-    #[schemars(length(min = 1, max = 253))]
-    pub network: String,
-    /// The address or prefix in CIDR notation, such as 10.8.0.70/32.
-    #[schemars(length(min = 4, max = 43))]
-    pub block: String,
-    /// Id of the cluster that uses it.
-    #[schemars(length(min = 1, max = 253))]
-    pub cluster: String,
 }
 
 impl IPBlock {

@@ -72,12 +72,6 @@ impl RecordCache {
         self.state.lock().networks_naming(cluster)
     }
 
-    /// The addresses of a network that other clusters than the holders of their blocks use, by
-    /// address.
-    pub fn uses(&self, network: &str) -> Vec<(Block, Arc<Entry>)> {
-        self.state.lock().uses(network)
-    }
-
     /// The record of a network; `None` if there is none or it cannot be read.
     pub fn network(&self, name: &str) -> Option<NetworkRecord> {
         let entry = self.get(&Key::Network { name: name.into() })?;

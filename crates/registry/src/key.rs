@@ -34,14 +34,6 @@ pub enum Key {
         /// Its name, a DNS subdomain.
         name: Box<str>,
     },
-    /// An address that another cluster than the holder of its block uses, such as
-    /// `use.backbone.10.8.0.70-32`.
-    Use {
-        /// The name of the network, a DNS subdomain.
-        network: Box<str>,
-        /// The address or prefix.
-        block: Block,
-    },
 }
 
 impl Key {
@@ -52,10 +44,6 @@ impl Key {
             "block" => {
                 let (network, block) = parse_block(rest)?;
                 Self::Block { network, block }
-            }
-            "use" => {
-                let (network, block) = parse_block(rest)?;
-                Self::Use { network, block }
             }
             "cluster" => Self::Cluster {
                 id: parse_name(rest)?,
@@ -89,9 +77,6 @@ impl fmt::Display for Key {
         match self {
             Self::Block { network, block } => {
                 write!(formatter, "block.{network}.{}", block_in_name(*block))
-            }
-            Self::Use { network, block } => {
-                write!(formatter, "use.{network}.{}", block_in_name(*block))
             }
             Self::Cluster { id } => write!(formatter, "cluster.{id}"),
             Self::Network { name } => write!(formatter, "network.{name}"),
@@ -170,7 +155,6 @@ mod tests {
     fn keys() -> impl Strategy<Value = Key> {
         prop_oneof![
             (names(), blocks()).prop_map(|(network, block)| Key::Block { network, block }),
-            (names(), blocks()).prop_map(|(network, block)| Key::Use { network, block }),
             names().prop_map(|id| Key::Cluster { id }),
             names().prop_map(|name| Key::Network { name }),
         ]
@@ -183,7 +167,7 @@ mod tests {
         }
 
         #[test]
-        fn parsed_names_round_trip(name in "(block|use|cluster|network)[.a-f0-9-]{0,60}") {
+        fn parsed_names_round_trip(name in "(block|cluster|network)[.a-f0-9-]{0,60}") {
             if let Some(key) = Key::parse(&name) {
                 prop_assert_eq!(key.to_string(), name);
             }

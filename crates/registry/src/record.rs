@@ -1,6 +1,6 @@
 //! Records as JSON, and whether a record belongs under its name.
 
-use capi_ipam_api::{BlockRecord, ClusterRecord, MAX_CONTENDERS, NetworkRecord, UseRecord};
+use capi_ipam_api::{BlockRecord, ClusterRecord, MAX_CONTENDERS, NetworkRecord};
 use capi_ipam_ip::Block;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::de::DeserializeOwned;
@@ -68,7 +68,6 @@ pub fn decode(name: &str, json: &str) -> Result<Record, Problem> {
         Key::Block { .. } => Record::Block(parse(json)?),
         Key::Cluster { .. } => Record::Cluster(parse(json)?),
         Key::Network { .. } => Record::Network(parse(json)?),
-        Key::Use { .. } => Record::Use(parse(json)?),
     };
     check(&key, &record)?;
     Ok(record)
@@ -83,7 +82,6 @@ pub fn encode(record: &Record) -> Result<String, serde_json::Error> {
         Record::Block(inner) => serde_json::to_string(inner),
         Record::Cluster(inner) => serde_json::to_string(inner),
         Record::Network(inner) => serde_json::to_string(inner),
-        Record::Use(inner) => serde_json::to_string(inner),
     }
 }
 
@@ -111,7 +109,7 @@ pub fn validate(name: &str, record: &Record) -> Result<(), Problem> {
 fn max_size(key: &Key) -> usize {
     match key {
         Key::Network { .. } => MAX_NETWORK_SIZE,
-        Key::Block { .. } | Key::Cluster { .. } | Key::Use { .. } => MAX_SIZE,
+        Key::Block { .. } | Key::Cluster { .. } => MAX_SIZE,
     }
 }
 
@@ -130,15 +128,6 @@ fn check(key: &Key, record: &Record) -> Result<(), Problem> {
         }
         (Key::Network { name }, Record::Network(NetworkRecord { network, .. })) => {
             same("network", network, name)
-        }
-        (Key::Use { network, block }, Record::Use(record)) => {
-            let UseRecord {
-                network: found,
-                block: text,
-                ..
-            } = record;
-            same("network", found, network)?;
-            same("block", text, &cidr(*block))
         }
         _ => Err(Problem::Mismatch {
             field: "kind",
@@ -198,7 +187,6 @@ fn kind(record: &Record) -> &'static str {
         Record::Block(_) => "block",
         Record::Cluster(_) => "cluster",
         Record::Network(_) => "network",
-        Record::Use(_) => "use",
     }
 }
 
@@ -246,14 +234,6 @@ mod tests {
                     size: 64,
                     size_of: "west".to_owned(),
                     excluded: [("west".to_owned(), vec!["10.8.0.1".to_owned()])].into(),
-                }),
-            ),
-            (
-                "use.lab.fd00-0000-0000-0000-0000-0000-0000-0001-128",
-                Record::Use(UseRecord {
-                    network: "lab".to_owned(),
-                    block: "fd00::1/128".to_owned(),
-                    cluster: "west".to_owned(),
                 }),
             ),
         ];
@@ -342,7 +322,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_a_record_or_a_problem(
-            name in "(block|use|cluster|network)[.]lab([.]10[.]0[.]0[.]0-8)?",
+            name in "(block|cluster|network)[.]lab([.]10[.]0[.]0[.]0-8)?",
             text in "[\\[\\]{}\":,a-z0-9]{0,40}",
         ) {
             if let Ok(record) = decode(&name, &text) {

@@ -190,7 +190,6 @@ pub(crate) fn record_change_lines(changes: &[RecordChange], is_dry_run: bool) ->
             RecordAction::Withdrawn => {
                 format!("block {block} of network {network}: {holder} is its only user now")
             }
-            RecordAction::UseEnded => format!("use of {block} of network {network} ended"),
             RecordAction::ExclusionsRemoved => {
                 format!("network {network}: the exclusions of the management cluster removed")
             }

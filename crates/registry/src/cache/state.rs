@@ -98,19 +98,6 @@ impl State {
         networks
     }
 
-    pub(super) fn uses(&self, network: &str) -> Vec<(Block, Arc<Entry>)> {
-        let first = Key::Use {
-            network: network.into(),
-            block: first_block(),
-        };
-        self.from(first)
-            .map_while(|(key, entry)| match key {
-                Key::Use { network: of, block } if **of == *network => Some((*block, entry)),
-                _ => None,
-            })
-            .collect()
-    }
-
     pub(super) fn networks(&self) -> BTreeMap<Box<str>, Arc<Entry>> {
         self.from(Key::Network { name: "".into() })
             .map_while(|(key, entry)| match key {

@@ -207,7 +207,6 @@ fn entries_are_found_by_kind_and_network() {
         BLOCK,
         "block.lab.a.10.0.0.0-26",
         "block.la.10.0.0.0-26",
-        "use.lab.10.0.0.7-32",
         "cluster.west",
         "network.lab",
         "garbage",
@@ -220,7 +219,6 @@ fn entries_are_found_by_kind_and_network() {
         .map(|(block, _)| crate::cidr(*block))
         .collect();
     assert_eq!(names, ["10.0.0.0/26", "10.0.0.64/26", "fd00::/64"]);
-    assert_eq!(cache.uses("lab").len(), 1);
     assert_eq!(
         cache
             .clusters()
@@ -231,14 +229,14 @@ fn entries_are_found_by_kind_and_network() {
     );
     assert_eq!(cache.networks().len(), 1);
     assert_eq!(cache.network("lab"), None, "it cannot be decoded");
-    // The use and the network are no records here.
-    assert_eq!(cache.problems().len(), 3);
+    // The network is no record here.
+    assert_eq!(cache.problems().len(), 2);
     assert!(
         cache
             .block("lab", Block::new("10.0.0.0".parse().unwrap(), 26))
             .is_some()
     );
-    assert_eq!(cache.len(), 9);
+    assert_eq!(cache.len(), 8);
 }
 
 #[test]

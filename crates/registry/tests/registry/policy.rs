@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_registry::{
-    Backend, BlockRecord, ClusterRecord, Created, Entry, Key, NetworkRecord, Record, Registry,
-    RegistryError, UseRecord,
+    Backend, BlockRecord, ClusterRecord, Created, Entry, NetworkRecord, Record, Registry,
+    RegistryError,
 };
 use capi_ipam_testing::wait::eventually;
 
@@ -218,22 +218,6 @@ async fn cluster_writes_only_its_own_records_of_other_kinds() {
     let held = current(west, "cluster.west").await;
     assert_denied(east.update(&held, &cluster("west")).await, "another one");
     assert_denied(east.delete(&held).await, "another one");
-    let in_use = |id: &str| {
-        Record::Use(UseRecord {
-            network: "lab".to_owned(),
-            block: "10.0.0.7/32".to_owned(),
-            cluster: id.to_owned(),
-        })
-    };
-    let key = "use.lab.10.0.0.7-32";
-    assert!(Key::parse(key).is_some());
-    assert_denied(west.create(key, &in_use("east")).await, "another one");
-    let created = west.create(key, &in_use("west")).await;
-    assert!(matches!(created, Ok(Created::Ours(_))), "{created:?}");
-    let held = current(west, key).await;
-    assert_denied(east.update(&held, &in_use("east")).await, "another one");
-    assert_denied(east.delete(&held).await, "another one");
-    west.delete(&held).await.expect("it is its own");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -27,10 +27,6 @@ async fn objects_that_are_no_records_are_refused() {
             json!({"block": block("a.b", "fd00::/64")}),
         ),
         (
-            "use.lab.10.0.0.7-32",
-            json!({"use": block("lab", "10.0.0.7/32")}),
-        ),
-        (
             "cluster.west",
             json!({"cluster": {"cluster": "west", "process": "a"}}),
         ),
@@ -54,7 +50,7 @@ async fn objects_that_are_no_records_are_refused() {
         ("block.lab.10.0.0.0-26", json!({}), "exactly one"),
         ("block.lab.10.0.0.64-26", json!({"block": lab}), "metadata"),
         ("block.other.10.0.0.0-26", json!({"block": lab}), "metadata"),
-        ("use.lab.10.0.0.0-26", json!({"block": lab}), "metadata"),
+        ("network.lab.10.0.0.0-26", json!({"block": lab}), "metadata"),
         (
             "cluster.east",
             json!({"cluster": {"cluster": "west", "process": "a"}}),

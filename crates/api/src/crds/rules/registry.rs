@@ -17,14 +17,9 @@ const MAX_ENTRY_LENGTH: usize = 79;
 
 /// The rule that the name is derived from network and block. CEL cannot format an IPv6 address in the
 /// way in which it ends the name.
-fn is_named_by_block(record: &str) -> String {
-    let start = format!("'{record}.' + self.spec.{record}.network + '.'");
-    format!(
-        "!has(self.spec.{record}) || (self.spec.{record}.block.contains(':') ? \
-         self.metadata.name.startsWith({start}) : \
-         self.metadata.name == {start} + self.spec.{record}.block.replace('/', '-'))"
-    )
-}
+const IS_NAMED_BY_BLOCK: &str = "!has(self.spec.block) || (self.spec.block.block.contains(':') ? \
+     self.metadata.name.startsWith('block.' + self.spec.block.network + '.') : \
+     self.metadata.name == 'block.' + self.spec.block.network + '.' + self.spec.block.block.replace('/', '-'))";
 
 /// The rule that the name is derived from one field of the record.
 fn is_named_by(record: &str, field: &str) -> String {
@@ -36,13 +31,12 @@ fn is_named_by(record: &str, field: &str) -> String {
 /// Adds the rules to the schema of records.
 pub(in crate::crds) fn records(schema: &mut Value) -> Result<(), CrdError> {
     let one = Rule::new(
-        "[has(self.block), has(self.cluster), has(self.network), has(self.use)].filter(is_set, is_set).size() == 1",
-        "exactly one of block, cluster, network and use must be set",
+        "[has(self.block), has(self.cluster), has(self.network)].filter(is_set, is_set).size() == 1",
+        "exactly one of block, cluster and network must be set",
     );
     add(schema, "spec", [one])?;
     let named = [
-        is_named_by_block("block"),
-        is_named_by_block("use"),
+        IS_NAMED_BY_BLOCK.to_owned(),
         is_named_by("cluster", "cluster"),
         is_named_by("network", "network"),
     ];
@@ -55,13 +49,11 @@ pub(in crate::crds) fn records(schema: &mut Value) -> Result<(), CrdError> {
         )
     });
     add(schema, "", named)?;
-    for path in ["spec.block.block", "spec.use.block"] {
-        let block = Rule::new(
-            "isCIDR(self) && cidr(self).masked() == cidr(self)",
-            "must be a network in CIDR notation without host bits, such as 10.8.0.64/26",
-        );
-        add(schema, path, [block])?;
-    }
+    let block = Rule::new(
+        "isCIDR(self) && cidr(self).masked() == cidr(self)",
+        "must be a network in CIDR notation without host bits, such as 10.8.0.64/26",
+    );
+    add(schema, "spec.block.block", [block])?;
     let excluded = "spec.network.excluded";
     limit(schema, excluded, "maxProperties", MAX_CLUSTERS)?;
     limit(schema, "spec.network.excluded{}", "maxItems", MAX_EXCLUDED)?;

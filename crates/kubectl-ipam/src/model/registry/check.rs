@@ -157,13 +157,10 @@ fn in_use(checked: &Checked<'_>) -> BTreeSet<Block> {
 /// Whether a name is that of a record of a network, or was meant as one.
 fn is_of_network(name: &str, network: &str) -> bool {
     let found = match Key::parse(name) {
-        Some(Key::Block { network, .. } | Key::Use { network, .. }) => network,
+        Some(Key::Block { network, .. }) => network,
         Some(Key::Network { name }) => name,
         Some(Key::Cluster { .. }) => return false,
-        None => {
-            let meant = ["block", "use"].map(|kind| format!("{kind}.{network}."));
-            return meant.iter().any(|begin| name.starts_with(begin));
-        }
+        None => return name.starts_with(&format!("block.{network}.")),
     };
     *found == *network
 }
@@ -236,7 +233,6 @@ mod tests {
         for (name, expected) in [
             ("block.lab.10.0.0.0-26", true),
             ("block.lab.garbage", true),
-            ("use.lab.10.0.0.1-32", true),
             ("network.lab", true),
             ("block.lab.x.10.0.0.0-26", false),
             ("block.laboratory.10.0.0.0-26", false),

@@ -60,8 +60,6 @@ pub enum RecordAction {
     HandedOver,
     /// The cluster is no longer named in the record of a block of another one.
     Withdrawn,
-    /// An address in a block of another management cluster is no longer in use.
-    UseEnded,
     /// The exclusions of the cluster are removed from the record of a network.
     ExclusionsRemoved,
     /// The record of the cluster is deleted.
@@ -176,9 +174,8 @@ fn rank(action: RecordAction) -> u8 {
     match action {
         RecordAction::Freed | RecordAction::HandedOver => 0,
         RecordAction::Withdrawn => 1,
-        RecordAction::UseEnded => 2,
-        RecordAction::ExclusionsRemoved => 3,
-        RecordAction::ClusterDeleted => 4,
+        RecordAction::ExclusionsRemoved => 2,
+        RecordAction::ClusterDeleted => 3,
     }
 }
 
@@ -191,17 +188,7 @@ fn change(entry: &Arc<Entry>, cluster: &str, now: Timestamp) -> Option<Change> {
         }
         Record::Block(record) => withdrawal(entry, record, cluster),
         Record::Network(record) => exclusions(entry, record, cluster),
-        Record::Use(record) if record.cluster == cluster => {
-            let mut line = line(entry, RecordAction::UseEnded);
-            line.network = Some(record.network.clone());
-            line.block = Some(record.block.clone());
-            Some(Change {
-                entry: Arc::clone(entry),
-                wanted: None,
-                line,
-            })
-        }
-        Record::Use(_) | Record::Cluster(_) => None,
+        Record::Cluster(_) => None,
     }
 }
 
