@@ -14,7 +14,7 @@
 //! | `facts` | what the protocol has to know of a block; plain values |
 //! | `backoff` | when a write is sent again; plain values |
 //! | `driver` | decides for each block what is due |
-//! | `steps` | sends it |
+//! | `steps`, `returning` | sends it |
 //! | `measured`, `state_metrics` | the metrics of registries |
 //! | `check` | whether an address that was just reserved is in a block of this cluster |
 //!
@@ -33,6 +33,7 @@ mod other_blocks;
 mod problems;
 mod refusals;
 pub(super) mod registries;
+mod returning;
 mod running;
 mod state_metrics;
 mod steps;

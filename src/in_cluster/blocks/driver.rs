@@ -24,9 +24,6 @@ use super::steps::Writer;
 /// The time between two passes without a change.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a block at most stays usable that is neither used nor needed.
-const MAX_IDLE_DELAY: Duration = Duration::from_mins(1);
-
 /// Drives the blocks of one registry.
 pub(super) struct Driver {
     writer: Writer,
@@ -168,7 +165,6 @@ impl Driver {
         Delays {
             settle: self.registry().backend.settle_time(),
             drain: self.drain,
-            idle: idle_delay(keep),
             keep,
         }
     }
@@ -207,14 +203,6 @@ fn network_key(network: &str) -> Key {
     Key::Network {
         name: network.into(),
     }
-}
-
-/// How long a block stays usable that is neither used nor needed. Claims that come soon after others
-/// were released find it so, and cost no write for the block. It is a part of the time for which the
-/// block is kept, `keep` in seconds.
-fn idle_delay(keep: i64) -> Duration {
-    let tenth = u64::try_from(keep / 10).unwrap_or_default();
-    Duration::from_secs(tenth).min(MAX_IDLE_DELAY)
 }
 
 /// The number of blocks with a slice.

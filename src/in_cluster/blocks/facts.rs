@@ -17,6 +17,9 @@ const TAKE_TIMEOUT: i64 = 60;
 /// a moment ago, in seconds.
 const FOUND_AGE: i64 = 60;
 
+/// How long a block at most stays usable that is neither used nor needed.
+const MAX_IDLE_DELAY: Duration = Duration::from_mins(1);
+
 /// What this process remembers of a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
@@ -46,10 +49,17 @@ pub(super) struct Delays {
     /// How long after the mark of an empty slice a list shows every address that was allocated
     /// from it.
     pub(super) drain: Duration,
-    /// How long an empty block stays usable before its slice is marked.
-    pub(super) idle: Duration,
     /// How long an empty block is kept, in seconds.
     pub(super) keep: i64,
+}
+
+impl Delays {
+    /// How long a block stays usable that is neither used nor needed, before its slice is marked. Claims
+    /// that come soon after others were released find it so, and cost no write for the block.
+    fn idle(self) -> Duration {
+        let tenth = u64::try_from(self.keep / 10).unwrap_or_default();
+        Duration::from_secs(tenth).min(MAX_IDLE_DELAY)
+    }
 }
 
 /// The record of a block, as the registry shows it.
@@ -161,7 +171,7 @@ impl Memory {
     /// the mark of a block that could not be marked in time is no older than that of any other one.
     pub(super) fn idle_time(&self, delays: Delays, now: Instant) -> Duration {
         match self.idle_since {
-            Some(since) => now.saturating_duration_since(since).min(delays.idle),
+            Some(since) => now.saturating_duration_since(since).min(delays.idle()),
             None => Duration::ZERO,
         }
     }
@@ -209,7 +219,7 @@ impl Facts<'_> {
             slice,
             is_used: self.is_used,
             is_needed: self.is_needed || memory.is_taken_up,
-            is_idle: self.has_conflict() || memory.idle_time(delays, now) >= delays.idle,
+            is_idle: self.has_conflict() || memory.idle_time(delays, now) >= delays.idle(),
             is_settled: is_known_for(memory.record.as_ref(), delays.settle, now),
             is_watched: self.is_watched,
             is_being_taken: self.is_being_taken(second),

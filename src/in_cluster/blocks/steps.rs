@@ -20,6 +20,7 @@ use tracing::{info, warn};
 
 use super::facts::{Delays, Memory};
 use super::open_registry::OpenRegistry;
+use super::returning::Returning;
 use crate::in_cluster::context::Context;
 
 /// The cluster of a conflict whose record cannot be decoded.
@@ -432,7 +433,7 @@ impl Writer {
     async fn delete_slice(&self, target: &Target) -> Result<(), StepError> {
         let slice = target.slice()?;
         let (block, uid) = (target.block, slice.uid.clone());
-        let returning = Returning::begin(&self.context, &target.network, block, &uid)
+        let returning = Returning::begin(&self.context.ledger, &target.network, block, &uid)
             .ok_or(StepError::Changed("use of the block"))?;
         self.delete_unused_slice(target, slice).await?;
         self.context.ledger.change(|ledger| {
@@ -517,39 +518,6 @@ impl Writer {
             return Err(StepError::Changed("use of the block"));
         }
         Ok(())
-    }
-}
-
-/// As long as this exists, this process allocates no address of a block whose slice it deletes. The
-/// deletion can also end because the task is aborted, when the settings of the registry change.
-struct Returning<'a> {
-    context: &'a Context,
-    network: &'a str,
-    block: Block,
-    uid: &'a str,
-}
-
-impl<'a> Returning<'a> {
-    /// `None` if an address of the block is not free, or if the slice is another one.
-    fn begin(context: &'a Context, network: &'a str, block: Block, uid: &'a str) -> Option<Self> {
-        let began = context
-            .ledger
-            .change(|ledger| ledger.begin_block_return(network, block, uid));
-        began.then_some(Self {
-            context,
-            network,
-            block,
-            uid,
-        })
-    }
-}
-
-impl Drop for Returning<'_> {
-    fn drop(&mut self) {
-        // Without effect on a slice that was deleted.
-        self.context.ledger.change(|ledger| {
-            ledger.cancel_block_return(self.network, self.block, self.uid);
-        });
     }
 }
 

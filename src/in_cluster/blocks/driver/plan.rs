@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use capi_ipam_api::{Scope, reservation_name};
 use capi_ipam_controller::client::error_chain;
@@ -51,25 +51,23 @@ impl Driver {
         };
         let mut delays = self.delays(found);
         if needs.is_limited {
-            // A claim waits for the room that they take.
+            // A claim waits for the room that empty blocks take.
             delays.keep = 0;
-            delays.idle = Duration::ZERO;
         }
-        let mut targets: BTreeSet<Block> = pass.own.keys().copied().collect();
-        targets.extend(pass.blocks.keys());
-        targets.extend(&needs.blocks);
-        targets.extend(&pass.contended);
-        let due = |block| Due {
-            network: Arc::clone(network),
-            block,
-            is_needed: needs.blocks.contains(&block),
-            is_used: pass.is_used(block),
-            is_shared: found.rules.is_some(),
-            may_take,
-            overlaps: pass.overlapping_holder(block),
-            delays,
-        };
-        targets.into_iter().map(due).collect()
+        let mut all = Vec::new();
+        for block in pass.targets(&needs) {
+            all.push(Due {
+                network: Arc::clone(network),
+                block,
+                is_needed: needs.blocks.contains(&block),
+                is_used: pass.is_used(block),
+                is_shared: found.rules.is_some(),
+                may_take,
+                overlaps: pass.overlapping_holder(block),
+                delays,
+            });
+        }
+        all
     }
 
     /// Compares the record of a network with what this management cluster does, and writes it if
@@ -279,6 +277,16 @@ impl Driver {
 }
 
 impl Pass {
+    /// The blocks for which something can be due: those that this cluster has, uses, needs, or contends
+    /// for.
+    fn targets(&self, needs: &Needs) -> BTreeSet<Block> {
+        let mut targets: BTreeSet<Block> = self.own.keys().copied().collect();
+        targets.extend(self.blocks.keys());
+        targets.extend(&needs.blocks);
+        targets.extend(&self.contended);
+        targets
+    }
+
     /// Whether an address of a block is in use.
     fn is_used(&self, block: Block) -> bool {
         match self.blocks.get(&block) {

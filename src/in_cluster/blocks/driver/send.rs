@@ -20,6 +20,14 @@ use super::{Driver, Due, INTERVAL, network_key};
 /// The maximum number of writes for a block in one pass.
 const MAX_STEPS: usize = 8;
 
+/// What is to be done for a block now.
+enum Decision {
+    /// This step.
+    Send(Step),
+    /// Nothing for this long.
+    Wait(Duration),
+}
+
 impl Driver {
     /// Sends what is due for a block. Returns when it is due again.
     pub(super) async fn drive_block(&mut self, due: &Due) -> Duration {
@@ -44,37 +52,10 @@ impl Driver {
             }
             let is_read = self.read_unread(&target.key()).await;
             let target = self.target(network, block, overlaps.clone());
-            let facts = Facts {
-                registry: &self.registry().name,
-                cluster: &self.registry().cluster,
-                has_peers: !self.writer.context.selection.is_everything(),
-                is_shared: due.is_shared,
-                shown: if is_read {
-                    self.shown(&target)
-                } else {
-                    Shown::Unknown
-                },
-                is_overlapped: target.overlaps.is_some(),
-                is_watched: self.is_watched(&target),
-                slice: target.slice.as_ref(),
-                is_used: self.ledger(|ledger| ledger.is_block_used(network, block)),
-                is_needed: due.is_needed,
+            let step = match self.decide(due, &target, is_read, memory) {
+                Decision::Send(step) => step,
+                Decision::Wait(time) => return time,
             };
-            let second = clock::now().0.as_second();
-            memory.update(&facts, Instant::now(), second);
-            let view = facts.view(memory, due.delays, Instant::now(), second);
-            let step = view.next();
-            // A record that was lost is written again in any case.
-            let is_taken = step == Step::CreateRecord && target.slice.is_none();
-            let may_send = self.may_send(step, view.sharing, &target);
-            if step == Step::Wait || !may_send || is_taken && !due.may_take {
-                let settles =
-                    view.is_settling() && self.may_send(Step::ConfirmRecord, view.sharing, &target);
-                return if settles { due.delays.settle } else { INTERVAL };
-            }
-            if let Some(wait) = memory.backoff.wait_time(step, Instant::now()) {
-                return wait;
-            }
             // The writes of a pass take time: the watch has shown more records since it began. They are
             // read after `is_watched`, so none is missing that was written before that of the block.
             let overlaps_now = self.overlapping_holder(network, block);
@@ -93,6 +74,56 @@ impl Driver {
             self.succeeded(&target, step);
         }
         Duration::ZERO
+    }
+
+    /// Decides on the next step of a block of this management cluster. `is_read` is false if the
+    /// outcome of the last write of its record is not known.
+    fn decide(
+        &mut self,
+        due: &Due,
+        target: &Target,
+        is_read: bool,
+        memory: &mut Memory,
+    ) -> Decision {
+        let facts = self.facts(due, target, is_read);
+        let second = clock::now().0.as_second();
+        let now = Instant::now();
+        memory.update(&facts, now, second);
+        let view = facts.view(memory, due.delays, now, second);
+        let step = view.next();
+        // A record that was lost is written again in any case.
+        let is_taken = step == Step::CreateRecord && target.slice.is_none();
+        let may_send = self.may_send(step, view.sharing, target);
+        if step == Step::Wait || !may_send || is_taken && !due.may_take {
+            let settles =
+                view.is_settling() && self.may_send(Step::ConfirmRecord, view.sharing, target);
+            return Decision::Wait(if settles { due.delays.settle } else { INTERVAL });
+        }
+        match memory.backoff.wait_time(step, now) {
+            Some(wait) => Decision::Wait(wait),
+            None => Decision::Send(step),
+        }
+    }
+
+    /// What is known of a block of this management cluster.
+    fn facts<'a>(&'a self, due: &Due, target: &'a Target, is_read: bool) -> Facts<'a> {
+        let shown = if is_read {
+            self.shown(target)
+        } else {
+            Shown::Unknown
+        };
+        Facts {
+            registry: &self.registry().name,
+            cluster: &self.registry().cluster,
+            has_peers: !self.writer.context.selection.is_everything(),
+            is_shared: due.is_shared,
+            shown,
+            is_overlapped: target.overlaps.is_some(),
+            is_watched: self.is_watched(target),
+            slice: target.slice.as_ref(),
+            is_used: self.ledger(|ledger| ledger.is_block_used(&due.network, due.block)),
+            is_needed: due.is_needed,
+        }
     }
 
     /// Whether a step can be done now. While another process has the identity of this cluster, no

@@ -6,7 +6,6 @@ use super::*;
 const DELAYS: Delays = Delays {
     settle: Duration::ZERO,
     drain: Duration::ZERO,
-    idle: Duration::ZERO,
     keep: 0,
 };
 const VERSION: Version = Version::Bucket {
@@ -249,7 +248,7 @@ fn block_is_marked_after_the_idle_delay() {
         ..facts(Shown::Record(&own, &VERSION), Some(&confirmed))
     };
     let delays = Delays {
-        idle: Duration::from_secs(10),
+        keep: 100,
         ..DELAYS
     };
     let start = Instant::now();
@@ -283,7 +282,7 @@ fn block_in_conflict_is_marked_at_once() {
     };
     let facts = facts(Shown::Record(&other, &VERSION), Some(&in_conflict));
     let delays = Delays {
-        idle: Duration::from_secs(10),
+        keep: 100,
         ..DELAYS
     };
     let mut memory = Memory::default();
