@@ -46,23 +46,19 @@ fn write(network: &IPNetwork, old: Option<&IPNetwork>, view: &dyn View) -> Decis
     if network.metadata.deletion_timestamp.is_some() {
         return Ok(Vec::new());
     }
-    match network.spec.rules() {
-        Ok(_) => {
-            let mut warnings = network_warnings(&network.spec);
-            warnings.extend(scope_changes::of_network(&view.scope_changes(network)));
-            warnings.extend(shared_blocks::of_network(network, old, view));
-            Ok(warnings)
-        }
-        Err(problems) => {
-            let name = network.metadata.name.as_deref().unwrap_or_default();
-            Err(denial::invalid(
-                names::GROUP,
-                "IPNetwork",
-                name,
-                problems.iter().map(cause).collect(),
-            ))
-        }
+    let mut causes = Vec::new();
+    if let Err(problems) = network.spec.rules() {
+        causes.extend(problems.iter().map(cause));
     }
+    causes.extend(shared_blocks::other_registry(network, old, view));
+    if !causes.is_empty() {
+        let name = network.metadata.name.as_deref().unwrap_or_default();
+        return Err(denial::invalid(names::GROUP, "IPNetwork", name, causes));
+    }
+    let mut warnings = network_warnings(&network.spec);
+    warnings.extend(scope_changes::of_network(&view.scope_changes(network)));
+    warnings.extend(shared_blocks::of_network(network, old, view));
+    Ok(warnings)
 }
 
 /// The pools of a network that is being deleted allocate no addresses, so a deletion by mistake is

@@ -1,7 +1,10 @@
-//! Warnings about networks that share blocks with other management clusters, and about their pools.
+//! Networks that share blocks with other management clusters, and their pools.
 
 use capi_ipam_api::{IPNetwork, Pool, PoolSpec, Scope};
 use capi_ipam_ip::UsableBlocks;
+use capi_ipam_webhook::denial;
+use kube::core::response::StatusCause;
+use serde_json::json;
 
 use super::view::View;
 
@@ -20,6 +23,41 @@ pub(super) fn of_network(
         (None, Some(old)) if old.spec.blocks.is_some() => Some(removal_warning(old)),
         _ => None,
     }
+}
+
+/// Why a network must not share blocks through a registry that it did not name before: those that it
+/// has taken from another one are not returned yet, and the other management clusters of both would
+/// have to know of them. The definition ensures the same as long as `spec.blocks` is set.
+pub(super) fn other_registry(
+    network: &IPNetwork,
+    old: Option<&IPNetwork>,
+    view: &dyn View,
+) -> Option<StatusCause> {
+    let wanted = registry(network)?;
+    if old.and_then(registry) == Some(wanted) {
+        return None;
+    }
+    let name = network.metadata.name.as_deref().unwrap_or_default();
+    let (other, count) = view.blocks_of_other_registry(name, wanted)?;
+    let blocks = match count {
+        1 => "1 block of the network is".to_owned(),
+        count => format!("{count} blocks of the network are"),
+    };
+    let text = format!(
+        "{blocks} not yet returned to IPRegistry {other}; set the field to {other}, or release the addresses of the \
+         network and wait until its IPSlices are deleted"
+    );
+    Some(denial::invalid_value(
+        "spec.blocks.registry",
+        &json!(wanted),
+        &text,
+    ))
+}
+
+/// The registry through which a network shares blocks.
+fn registry(network: &IPNetwork) -> Option<&str> {
+    let blocks = network.spec.blocks.as_ref()?;
+    Some(&blocks.registry)
 }
 
 /// The warning about a network that shares no blocks any more.

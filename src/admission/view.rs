@@ -50,6 +50,12 @@ pub trait View: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// A registry other than this one to which blocks of a network have to be returned, and their
+    /// number.
+    fn blocks_of_other_registry(&self, _network: &str, _registry: &str) -> Option<(String, usize)> {
+        None
+    }
+
     /// The length of the blocks that a network shares with other management clusters; `None` if it
     /// shares none, or if the length is not known yet.
     fn shared_block_length(&self, _network: &str, _family: Family) -> Option<u8> {

@@ -145,6 +145,10 @@ impl View for LedgerView {
         self.read(|ledger| ledger.networks_of_registry(name))
     }
 
+    fn blocks_of_other_registry(&self, network: &str, registry: &str) -> Option<(String, usize)> {
+        self.read(|ledger| ledger.blocks_of_other_registry(network, registry))
+    }
+
     fn shared_block_length(&self, network: &str, family: Family) -> Option<u8> {
         self.read(|ledger| ledger.shared_block_length(network, family))
     }

@@ -16,5 +16,6 @@ mod faults;
 mod identity;
 mod interceptor;
 mod outages;
+mod registries;
 mod returns;
 mod site;

@@ -208,9 +208,19 @@ impl ManagementCluster {
     /// Waits until the condition Ready of the registry has this status and reason. Returns its
     /// message.
     pub(crate) async fn wait_for_registry(&self, status: &str, reason: &str) -> String {
-        let what = format!("registry of {}: {status} {reason}", self.id);
+        self.wait_for_registry_named(REGISTRY, status, reason).await
+    }
+
+    /// The same for a registry of this name.
+    pub(crate) async fn wait_for_registry_named(
+        &self,
+        name: &str,
+        status: &str,
+        reason: &str,
+    ) -> String {
+        let what = format!("registry {name} of {}: {status} {reason}", self.id);
         eventually(&what, || async {
-            let registry = self.registries().get(REGISTRY).await.ok()??;
+            let registry = self.registries().get(name).await.ok()??;
             let status_of = registry.status?;
             let found = conditions::find(&status_of.conditions, "Ready")?;
             let is_wanted = found.status == status && found.reason.as_deref() == Some(reason);

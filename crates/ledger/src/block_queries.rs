@@ -1,5 +1,6 @@
 //! The blocks that networks share with other management clusters: queries of the ledger.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use capi_ipam_api::{BlockLengths, BlockRules, Scope};
@@ -163,6 +164,26 @@ impl Ledger {
         }
         names.sort_unstable();
         names
+    }
+
+    /// How many IPSlices of blocks of a network name another registry that exists: these blocks have to
+    /// be returned to it. The first of these registries by name, if there are several.
+    pub fn blocks_of_other_registry(
+        &self,
+        network: &str,
+        registry: &str,
+    ) -> Option<(String, usize)> {
+        let blocks = self.networks.blocks(network)?;
+        let mut counts = BTreeMap::new();
+        for slice in blocks.slices().values() {
+            if let Some(named) = &slice.registry
+                && **named != *registry
+                && !self.networks.registries.lacks(named)
+            {
+                *counts.entry(named.to_string()).or_insert(0_usize) += 1;
+            }
+        }
+        counts.pop_first()
     }
 
     /// Whether a network shares blocks, and it is not known yet which of them are those of this

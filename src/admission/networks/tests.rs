@@ -16,6 +16,8 @@ struct Cluster {
     network: NetworkView,
     changes: Vec<ScopeChange>,
     lacks_registry: bool,
+    /// The registry to which a block of the network has to be returned.
+    old_registry: Option<&'static str>,
 }
 
 impl View for Cluster {
@@ -39,6 +41,10 @@ impl View for Cluster {
     }
     fn lacks_registry(&self, _: &str) -> bool {
         self.lacks_registry
+    }
+    fn blocks_of_other_registry(&self, _: &str, registry: &str) -> Option<(String, usize)> {
+        let old = self.old_registry.filter(|old| *old != registry)?;
+        Some((old.to_owned(), 2))
     }
     fn network(&self, name: &str) -> NetworkView {
         if name == "lab" {
@@ -186,6 +192,33 @@ fn network_without_its_registry_is_warned_about() {
                     wait";
     assert_eq!(warnings, [expected]);
     assert_eq!(review_spec(&json!({}), &view), Ok(Vec::new()));
+}
+
+#[test]
+fn network_changes_its_registry_after_its_blocks_are_returned() {
+    let in_site = Cluster {
+        old_registry: Some("site"),
+        ..Cluster::default()
+    };
+    let of = |registry: &str| network(&json!({"blocks": {"registry": registry, "size": 64}}));
+    let update =
+        |old: &Value, new: &Value, view: &Cluster| review_request("UPDATE", old, new, view);
+    let none = network(&json!({}));
+    let status = update(&none, &of("other"), &in_site).unwrap_err();
+    let cause = &status.details.unwrap().causes[0];
+    assert_eq!(cause.field, "spec.blocks.registry");
+    let expected = "2 blocks of the network are not yet returned to IPRegistry site; set the field to site, or release \
+                    the addresses of the network and wait until its IPSlices are deleted";
+    assert!(cause.message.ends_with(expected), "{}", cause.message);
+    assert!(review_request("CREATE", &Value::Null, &of("other"), &in_site).is_err());
+
+    assert_eq!(update(&none, &of("site"), &in_site), Ok(Vec::new()));
+    assert_eq!(
+        update(&none, &of("other"), &Cluster::default()),
+        Ok(Vec::new())
+    );
+    // Other fields of a network that names another registry already can be changed.
+    assert_eq!(update(&of("other"), &of("other"), &in_site), Ok(Vec::new()));
 }
 
 #[test]
