@@ -128,8 +128,7 @@ async fn block_of_two_clusters_of_an_api_server_is_drained_by_one() {
 
 /// etcd of a management cluster is restored from a snapshot, whose IPSlices show a block that
 /// another management cluster has meanwhile.
-#[tokio::test]
-async fn restored_management_cluster_allocates_no_address_of_another() {
+async fn restored_cluster_allocates_no_address_of_another(runs_meanwhile: bool) {
     let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 0});
     let mut site = Site::start(Hub::nats(), blocks).await;
     for cluster in [&site.west, &site.east] {
@@ -148,16 +147,58 @@ async fn restored_management_cluster_allocates_no_address_of_another() {
     let in_east = site.east.bind("p", &names("e", 4)).await;
     site.wait_for_holder("10.0.1.0/30", Some("east")).await;
 
-    site.west.kill();
+    if !runs_meanwhile {
+        site.west.kill();
+    }
     restore_snapshot(&mut site.west.control_plane);
     site.west.consumer.create_claim("new", "p").await;
-    site.west.restart();
+    if !runs_meanwhile {
+        site.west.restart();
+    }
     let address = site.west.consumer.wait_for_address("new").await;
     assert!(
         !in_east.values().any(|other| *other == address),
         "{address} is in use in east: {in_east:?}"
     );
     site.west.wait_for_conflict("True").await;
+}
+
+#[tokio::test]
+async fn restored_management_cluster_allocates_no_address_of_another() {
+    Box::pin(restored_cluster_allocates_no_address_of_another(false)).await;
+}
+
+/// The manager runs during the restore.
+#[tokio::test]
+async fn manager_of_a_restored_cluster_allocates_no_address_of_another() {
+    Box::pin(restored_cluster_allocates_no_address_of_another(true)).await;
+}
+
+/// The registry has lost the record of a block in use. Another management cluster has taken the block,
+/// and its manager does not run when the conflict is found.
+#[tokio::test]
+async fn contested_block_is_not_used_after_a_restart() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 3600});
+    let site = Site::start(Hub::nats(), blocks).await;
+    let (west, east) = (&site.west, &site.east);
+    for cluster in [west, east] {
+        cluster.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    }
+    east.bind("p", &names("e", 3)).await;
+    east.kill();
+    site.lose_record("10.0.1.0/30").await;
+    let in_west = west.bind("p", &names("w", 1)).await;
+    assert_eq!(in_west["w-0"], "10.0.1.0", "the manager of east is away");
+    west.kill();
+    east.restart();
+    let message = east.wait_for_conflict("True").await;
+    assert!(message.contains("west"), "{message}");
+    site.wait_for_contender("10.0.1.0/30", "east").await;
+
+    west.consumer.create_claim("x", "p").await;
+    west.restart();
+    assert_eq!(west.consumer.wait_for_address("x").await, "10.0.1.4");
+    west.wait_for_conflict("True").await;
 }
 
 /// The registry loses the record of a block in use, whose network shares no blocks any more, while no

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use capi_ipam_registry::Backend;
+use capi_ipam_api::BlockRecord;
+use capi_ipam_registry::{Backend, Record};
 use serde_json::json;
 use support::consumer::{create, object};
+use support::wait::eventually;
 
-use crate::site::{Hub, NETWORK, Site, key_of, names};
+use crate::site::{Hub, ManagementCluster, NETWORK, Site, key_of, names};
 
 /// How long the manager can do something that it must not do.
 const WAIT: Duration = Duration::from_secs(5);
@@ -20,12 +22,7 @@ async fn block_is_returned_to_the_registry_that_its_slice_names() {
     let west = &site.west;
     let other = Hub::nats();
     other.create_bucket().await;
-    let mut registry = other.registry("west");
-    registry["metadata"]["name"] = json!("other");
-    let created = create(&west.registries(), &object(registry)).await;
-    created.expect("the registry is valid");
-    west.wait_for_registry_named("other", "True", "RegistryReady")
-        .await;
+    create_other_registry(west, &other).await;
     let blocks = json!({"registry": "other", "size": 4, "spare": 0, "keepSeconds": 0});
     west.create_network("second", blocks).await;
     west.create_pool("p", "10.0.1.0-10.0.1.7").await;
@@ -55,4 +52,57 @@ async fn block_is_returned_to_the_registry_that_its_slice_names() {
     assert_eq!(west.blocks_of("second").await, held);
     let own = records.read(&key_of("second", held[0])).await;
     assert!(own.expect("the registry answers").is_some());
+}
+
+/// No webhook has prevented that a network names another registry before its blocks are returned.
+#[tokio::test]
+async fn block_of_another_registry_is_taken_again() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 0});
+    let site = Site::start(Hub::nats(), blocks).await;
+    let west = &site.west;
+    let other = Hub::nats();
+    other.create_bucket().await;
+    create_other_registry(west, &other).await;
+    west.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    west.bind("p", &names("a", 2)).await;
+
+    // Another management cluster has the next block in the other registry.
+    let records = other.open().await;
+    let key = key_of(NETWORK, "10.0.1.4/30");
+    let east = Record::Block(BlockRecord {
+        network: NETWORK.to_owned(),
+        block: "10.0.1.4/30".to_owned(),
+        cluster: "east".to_owned(),
+        ..BlockRecord::default()
+    });
+    let created = records.create(&key, &east).await;
+    created.expect("the record can be created");
+    west.stop_sharing();
+    west.share_through("other");
+    eventually("the block is one of the other registry", || async {
+        let slices = west.consumer.slices().list().await.ok()?;
+        let [slice] = slices.as_slice() else {
+            return None;
+        };
+        let is_confirmed = slice.spec.confirmed_at.is_some();
+        (is_confirmed && slice.spec.registry.as_deref() == Some("other")).then_some(())
+    })
+    .await;
+    let own = records.read(&key_of(NETWORK, "10.0.1.0/30")).await;
+    assert!(own.expect("the registry answers").is_some());
+    let more = west.bind("p", &names("b", 3)).await;
+    let mut addresses: Vec<_> = more.into_values().collect();
+    addresses.sort_unstable();
+    assert_eq!(addresses, ["10.0.1.2", "10.0.1.3", "10.0.1.8"]);
+}
+
+/// Creates an IPRegistry named `other` in which the management cluster has the same identity.
+async fn create_other_registry(cluster: &ManagementCluster, hub: &Hub) {
+    let mut registry = hub.registry(cluster.id);
+    registry["metadata"]["name"] = json!("other");
+    let created = create(&cluster.registries(), &object(registry)).await;
+    created.expect("the registry is valid");
+    cluster
+        .wait_for_registry_named("other", "True", "RegistryReady")
+        .await;
 }

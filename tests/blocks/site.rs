@@ -120,6 +120,21 @@ impl ManagementCluster {
         self.control_plane.kubectl(&arguments);
     }
 
+    /// Shares the blocks of the network through a registry of this name.
+    pub(crate) fn share_through(&self, registry: &str) {
+        let blocks = json!({"registry": registry, "size": 4, "spare": 0, "keepSeconds": 0});
+        let patch = json!({"spec": {"blocks": blocks}}).to_string();
+        let arguments = [
+            "patch",
+            "ipnetworks",
+            NETWORK,
+            "--type=merge",
+            "--patch",
+            &patch,
+        ];
+        self.control_plane.kubectl(&arguments);
+    }
+
     /// Waits until a network is not ready for this reason, with this text in the message.
     pub(crate) async fn wait_for_network_message(&self, name: &str, reason: &str, part: &str) {
         let networks = self.consumer.networks();
@@ -409,6 +424,23 @@ impl Site {
                 _ => None,
             };
             (cluster == holder).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until the record of a block names a cluster that uses addresses of it.
+    pub(crate) async fn wait_for_contender(&self, block: &str, contender: &str) {
+        let registry = self.hub.open().await;
+        let key = key_of(NETWORK, block);
+        eventually(&format!("{contender} contends for {block}"), || async {
+            let found = registry.read(&key).await.ok()?;
+            match found.as_ref().and_then(Entry::record) {
+                Some(Record::Block(record)) => {
+                    let mut contenders = record.contenders.iter();
+                    contenders.any(|id| id == contender).then_some(())
+                }
+                _ => None,
+            }
         })
         .await;
     }

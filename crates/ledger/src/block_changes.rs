@@ -37,6 +37,31 @@ impl Ledger {
             for network in ledger.networks.forget_management_clusters() {
                 ledger.blocks_changed(network, Affected::All);
             }
+            if ledger.compares_slices {
+                ledger.networks.forget_comparisons();
+            }
+        });
+    }
+
+    /// From now on, a block whose slice this process sees first when it is confirmed already is not
+    /// usable before [`Ledger::set_block_compared`] is called for it.
+    pub fn compare_slices(&mut self) {
+        self.compares_slices = true;
+    }
+
+    /// Records that the registry has the record of a block for the slice with this uid.
+    pub fn set_block_compared(&mut self, network: &str, block: Block, uid: &str) {
+        self.change(|ledger| {
+            let Some(known) = ledger.known_block(network, block) else {
+                return;
+            };
+            if *known.uid == *uid && !known.is_compared {
+                let info = BlockInfo {
+                    is_compared: true,
+                    ..known.clone()
+                };
+                ledger.set_block(&network.into(), block, Some(info));
+            }
         });
     }
 
@@ -138,9 +163,11 @@ impl Ledger {
             Some(known) => known.is_returning && known.uid == info.uid,
             None => false,
         };
+        let is_compared = !self.compares_slices || info.follows(known);
         let info = BlockInfo {
             stamp,
             is_returning,
+            is_compared,
             ..info
         };
         if known != Some(&info) {

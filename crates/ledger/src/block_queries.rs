@@ -61,6 +61,8 @@ pub struct BlockSlice {
     pub is_returning: bool,
     /// Whether addresses of the block are allocated.
     pub is_usable: bool,
+    /// Whether the slice needs no comparison with the record, see [`Ledger::compare_slices`].
+    pub is_compared: bool,
     /// When it was created for a take, in seconds since the Unix epoch.
     pub assigned_at: Option<i64>,
     /// When the registry confirmed the block, in seconds since the Unix epoch.
@@ -311,6 +313,7 @@ impl Ledger {
             is_deleting: slice.is_deleting,
             is_returning: slice.is_returning,
             is_usable: blocks.is_usable(slice),
+            is_compared: slice.is_compared,
             assigned_at: slice.assigned_at,
             confirmed_at: slice.confirmed_at,
             conflict: slice.conflict.clone(),

@@ -98,6 +98,7 @@ impl Blocks {
         ours: BTreeSet<Arc<str>>,
     ) -> Affected {
         let was_restricted = self.is_restricted();
+        let is_other_registry = registry(self.rules.as_ref()) != registry(rules.as_ref());
         self.rules = rules;
         self.lengths = lengths;
         for family in [Family::V4, Family::V6] {
@@ -105,13 +106,23 @@ impl Blocks {
                 self.usage.refine(family, length);
             }
         }
-        let affected = self.set_ours(ours);
+        let mut affected = self.set_ours(ours);
+        if is_other_registry && !self.slices.is_empty() {
+            affected = Affected::All;
+        }
         self.end_change(was_restricted, affected)
     }
 
     /// Records what other management clusters exclude, as the status of the network contains it.
     pub(super) fn set_recorded_exclusions(&mut self, entries: Vec<String>) {
         self.recorded_exclusions = entries;
+    }
+
+    /// Forgets that slices were compared with their records.
+    pub(super) fn forget_comparisons(&mut self) {
+        for slice in self.slices.values_mut() {
+            slice.is_compared = false;
+        }
     }
 
     /// Replaces the identities of this management cluster.
@@ -172,7 +183,12 @@ impl Blocks {
             Some(cluster) => self.ours.contains(cluster),
             None => false,
         };
-        is_ours && slice.may_be_usable()
+        // The registry of the network has not confirmed the block of another one.
+        let is_of_registry = match (&self.rules, &slice.registry) {
+            (Some(rules), Some(named)) => rules.registry == **named,
+            _ => true,
+        };
+        is_ours && is_of_registry && slice.is_compared && slice.may_be_usable()
     }
 
     /// Whether the slice of a block is usable; `None` without a slice.
@@ -275,4 +291,10 @@ impl Blocks {
         }
         counts
     }
+}
+
+/// The registry through which a network shares blocks.
+fn registry(rules: Option<&BlockRules>) -> Option<&str> {
+    let rules = rules?;
+    Some(&rules.registry)
 }

@@ -3,6 +3,7 @@
 //! Every pass decides for each block from what is known then, and sends the next writes. So a pass
 //! that is interrupted, or a write that fails, is made up for by the next pass.
 
+mod compare;
 mod plan;
 mod send;
 
@@ -20,6 +21,7 @@ use super::open_registry::OpenRegistry;
 use super::problems::Requester;
 use super::refusals::Refusals;
 use super::steps::Writer;
+use compare::Uncompared;
 
 /// The time between two passes without a change.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -39,6 +41,8 @@ pub(super) struct Driver {
     foreign: HashMap<Arc<str>, ForeignEntries>,
     /// The blocks whose IPSlice was reported as invalid or as being deleted.
     reported: BTreeSet<(Arc<str>, Block)>,
+    /// The slices that were not compared with their records yet, and since when they are known.
+    uncompared: Uncompared,
 }
 
 /// What a pass has decided on a block.
@@ -69,12 +73,14 @@ impl Driver {
             is_held_back: false,
             foreign: HashMap::new(),
             reported: BTreeSet::new(),
+            uncompared: Uncompared::default(),
         }
     }
 
     /// Forgets what this process has seen: etcd was restored, so nothing of it is certain.
     pub(super) fn forget(&mut self) {
         self.memory.clear();
+        self.uncompared = Uncompared::default();
     }
 
     fn registry(&self) -> &OpenRegistry {
@@ -87,6 +93,7 @@ impl Driver {
 
     /// Sends what is due for all blocks. Returns when the next pass is due without a change.
     pub(super) async fn pass(&mut self) -> Duration {
+        self.compare_slices().await;
         let recorded = self.recorded_networks();
         let mut networks: BTreeSet<Arc<str>> =
             recorded.iter().map(|name| (**name).into()).collect();
@@ -122,40 +129,6 @@ impl Driver {
         next
     }
 
-    /// Marks the conflict of each block of this management cluster that the records show as one of
-    /// another management cluster, as the IPSlices do not say yet.
-    pub(super) async fn find_conflicts(&mut self) {
-        let recorded = self.recorded_networks();
-        for network in self.ledger(Ledger::networks_with_blocks) {
-            let Some(found) = self.ledger(|ledger| ledger.network_blocks(&network)) else {
-                continue;
-            };
-            if !self.is_of_registry(&network, &found, &recorded) {
-                continue;
-            }
-            let pass = self.classify(&network, &found);
-            for view in &found.blocks {
-                let Some(slice) = &view.slice else {
-                    continue;
-                };
-                if slice.conflict.is_some() || !pass.others.overlaps(view.block) {
-                    continue;
-                }
-                let due = Due {
-                    network: Arc::clone(&network),
-                    block: view.block,
-                    is_needed: false,
-                    is_used: view.is_used,
-                    is_shared: found.rules.is_some(),
-                    may_take: false,
-                    overlaps: pass.overlapping_holder(view.block),
-                    delays: self.delays(&found),
-                };
-                self.drive_block(&due).await;
-            }
-        }
-    }
-
     /// The delays of the blocks of a network.
     fn delays(&self, found: &NetworkBlocks) -> Delays {
         let keep = match &found.rules {
@@ -188,7 +161,7 @@ impl Driver {
         }
         let mut slices = found.blocks.iter().filter_map(|view| view.slice.as_ref());
         recorded.contains(network)
-            || slices.any(|slice| self.is_own(slice) && self.may_be_of_registry(slice))
+            || slices.any(|slice| self.has_own_id(slice) && self.may_be_of_registry(slice))
     }
 }
 

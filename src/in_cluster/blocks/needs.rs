@@ -29,7 +29,7 @@ pub(super) struct OwnBlock {
     /// Whether it is marked as empty: it is returned unless it is needed.
     pub(super) is_marked: bool,
     /// Whether no address of it will be allocated: its IPSlice is not valid, is being deleted, or is
-    /// one of another management cluster.
+    /// one of another management cluster or registry.
     pub(super) is_unavailable: bool,
 }
 
@@ -73,7 +73,7 @@ pub(super) enum Shortage {
     /// This management cluster has as many blocks as it may have.
     Limit,
     /// No address of this block is allocated, since its IPSlice is not valid, is being deleted, or is
-    /// one of another management cluster. There is no other block.
+    /// one of another management cluster or registry. There is no other block.
     Unavailable(Block),
 }
 
@@ -295,13 +295,12 @@ impl<'a> Situation<'a> {
 }
 
 impl OwnBlock {
-    /// Takes in the IPSlice of the block. `cluster` is the identity of this management cluster.
-    pub(super) fn set_slice(&mut self, slice: &BlockSlice, cluster: &str) {
+    /// Takes in the IPSlice of the block. `is_own` is whether it is one of this management cluster and
+    /// of the registry of the network.
+    pub(super) fn set_slice(&mut self, slice: &BlockSlice, is_own: bool) {
         self.is_conflicting |= slice.conflict.is_some();
         self.is_usable = slice.is_usable;
         self.is_marked = slice.empty_since.is_some();
-        // An object that is not valid has no management cluster.
-        let is_own = *slice.cluster == *cluster;
         self.is_unavailable = !is_own || slice.is_deleting || slice.is_returning;
     }
 

@@ -149,11 +149,11 @@ impl Tasks {
     }
 
     /// Tells the ledger who this management cluster is: from then on, addresses of its blocks are
-    /// allocated. etcd may have been restored from a backup, whose IPSlices show blocks that another
-    /// management cluster has meanwhile. So these are marked as conflicts before, if the records of
-    /// the registry can be listed in time.
+    /// allocated, once each of their IPSlices is compared with the records. They are listed first if
+    /// the registry can be reached in time.
     async fn trust_slices(&self, driver: &mut Driver) {
         let registry = &self.registry;
+        driver.compare_slices().await;
         let deadline = Instant::now() + TRUST_DELAY;
         while !registry.records.is_complete() && Instant::now() < deadline {
             tokio::select! {
@@ -161,7 +161,7 @@ impl Tasks {
                 () = sleep(PROBE_INTERVAL) => {}
             }
         }
-        driver.find_conflicts().await;
+        driver.compare_slices().await;
         self.context
             .ledger
             .change(|ledger| ledger.set_management_cluster(&registry.name, &registry.cluster));

@@ -187,7 +187,12 @@ impl Writer {
                     slice.spec.conflict = None;
                 };
                 self.write_slice("confirm the IPSlice", target, confirm)
-                    .await
+                    .await?;
+                // The registry has confirmed the record for this slice, also if there was a conflict.
+                let (network, block, uid) = (&target.network, target.block, &target.slice()?.uid);
+                let ledger = &self.context.ledger;
+                ledger.change(|ledger| ledger.set_block_compared(network, block, uid));
+                Ok(())
             }
             Step::MarkConflict => self.mark_conflict(target).await,
             Step::MarkEmpty => {
@@ -443,7 +448,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Deletes the slice of another management cluster.
+    /// Deletes the slice of another management cluster or registry.
     pub(super) async fn delete_foreign_slice(
         &self,
         target: &Target,
@@ -456,7 +461,7 @@ impl Writer {
             .delete_unchanged(&name, &slice.uid, &slice.version)
             .await;
         deleted.map_err(call_error(
-            "delete the IPSlice of another management cluster",
+            "delete the IPSlice of another management cluster or registry",
         ))?;
         self.context.ledger.change(|ledger| {
             ledger.remove_block_of(&target.network, target.block, &slice.uid);
@@ -465,7 +470,7 @@ impl Writer {
             network = %target.network,
             block = %cidr(target.block),
             cluster = %slice.cluster,
-            "deleted the IPSlice of another management cluster"
+            "deleted the IPSlice of another management cluster or registry"
         );
         Ok(())
     }
@@ -496,15 +501,12 @@ impl Writer {
     /// in use.
     async fn require_unused(&self, target: &Target) -> Result<(), StepError> {
         let scope = target.scope();
-        let span = target.block.span();
         let mut is_used = false;
         // The name decides: it reserves the address, also if the object is not valid.
         let use_object = |object: &MaybeInvalid<IPReservation>| {
             let name = object.meta().name.as_deref().unwrap_or_default();
-            if let Some(found) = block_of_name(&scope, name)
-                && found.family() == target.block.family()
-            {
-                is_used |= span.contains(found.span().first());
+            if let Some(found) = block_of_name(&scope, name) {
+                is_used |= found.overlaps(target.block);
             }
         };
         let listed = self.context.reservations.for_each(use_object).await;

@@ -30,6 +30,10 @@ pub(in super::super) struct BlockInfo {
     pub(in super::super) is_deleting: bool,
     /// Whether it is being returned by this process.
     pub(in super::super) is_returning: bool,
+    /// Whether this process knows that the registry has confirmed the block for this slice and not for
+    /// an earlier one: it has seen the slice before the confirmation, or compared it with the record
+    /// since. A slice that etcd or a backup brings back is neither.
+    pub(in super::super) is_compared: bool,
 }
 
 impl BlockInfo {
@@ -64,6 +68,20 @@ impl BlockInfo {
             empty_since: None,
             is_deleting: metadata.deletion_timestamp.is_some(),
             is_returning: false,
+            is_compared: false,
+        }
+    }
+
+    /// Whether this state of the slice needs no comparison with the record, as little as the state
+    /// that was known before.
+    pub(in super::super) fn follows(&self, known: Option<&Self>) -> bool {
+        match known {
+            Some(known) if known.uid == self.uid => {
+                // Only a confirmation ends a conflict.
+                let has_lost_conflict = known.conflict.is_some() && self.conflict.is_none();
+                known.is_compared && !has_lost_conflict
+            }
+            _ => self.confirmed_at.is_none(),
         }
     }
 

@@ -34,6 +34,17 @@ impl Networks {
         self.apply_management_clusters()
     }
 
+    /// Forgets that the slices of blocks were compared with their records. Called while the identities
+    /// are forgotten: no block is usable before.
+    pub(in super::super) fn forget_comparisons(&mut self) {
+        for exclusions in self.exclusions.values_mut() {
+            exclusions.change_blocks(|blocks| {
+                blocks.forget_comparisons();
+                Affected::Nothing
+            });
+        }
+    }
+
     /// Tells all networks which blocks are those of this management cluster.
     fn apply_management_clusters(&mut self) -> Vec<Arc<str>> {
         let mut changed = Vec::new();

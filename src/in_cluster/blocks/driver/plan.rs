@@ -194,7 +194,8 @@ impl Driver {
             let Some(slice) = &view.slice else {
                 continue;
             };
-            pass.own_block(view.block).set_slice(slice, cluster);
+            let is_own = self.is_own(slice, found.rules.is_some());
+            pass.own_block(view.block).set_slice(slice, is_own);
         }
         for (block, own) in &mut pass.own {
             own.is_conflicting |= pass.others.overlaps(*block);
@@ -285,6 +286,14 @@ impl Pass {
         targets.extend(&needs.blocks);
         targets.extend(&self.contended);
         targets
+    }
+
+    /// Whether another management cluster uses a block of this one.
+    pub(super) fn is_conflicting(&self, block: Block) -> bool {
+        match self.own.get(&block) {
+            Some(own) => own.is_conflicting,
+            None => false,
+        }
     }
 
     /// Whether an address of a block is in use.

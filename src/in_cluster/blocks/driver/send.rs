@@ -43,11 +43,11 @@ impl Driver {
         for _ in 0..MAX_STEPS {
             let target = self.target(network, block, overlaps.clone());
             if let Some(slice) = &target.slice {
-                if !self.is_own(slice) {
-                    return self.remove_foreign(&target, slice, memory).await;
-                }
                 if !due.is_shared && !self.may_be_of_registry(slice) {
                     return INTERVAL;
+                }
+                if !self.is_own(slice, due.is_shared) {
+                    return self.remove_foreign(&target, slice, memory).await;
                 }
             }
             let is_read = self.read_unread(&target.key()).await;
@@ -179,9 +179,20 @@ impl Driver {
         }
     }
 
-    /// Whether a slice is one of this management cluster.
-    pub(super) fn is_own(&self, slice: &BlockSlice) -> bool {
+    /// Whether a slice has the identity of this management cluster in the registry. An object that is
+    /// not valid has none.
+    pub(super) fn has_own_id(&self, slice: &BlockSlice) -> bool {
         *slice.cluster == *self.registry().cluster
+    }
+
+    /// Whether a slice is one of this management cluster, and one of this registry if the network shares
+    /// blocks (`is_shared`).
+    pub(super) fn is_own(&self, slice: &BlockSlice, is_shared: bool) -> bool {
+        let is_of_other_registry = match &slice.registry {
+            Some(named) => is_shared && **named != *self.registry().name,
+            None => false,
+        };
+        self.has_own_id(slice) && !is_of_other_registry
     }
 
     /// Whether the record of the block of a slice can be in this registry.
@@ -191,9 +202,9 @@ impl Driver {
         self.ledger(|ledger| ledger.may_be_of_registry(named, registry))
     }
 
-    /// Deletes the slice of another management cluster, which `clusterctl move` has brought: it is
-    /// never usable here. What is in use in its block gets a slice of this cluster. An object that is
-    /// not a valid slice is left to its author.
+    /// Deletes the slice of another management cluster, which `clusterctl move` has brought, or of a
+    /// registry that the network does not name any more: it is never usable here. What is in use in its
+    /// block gets a slice of this cluster. An object that is not a valid slice is left to its author.
     async fn remove_foreign(
         &self,
         target: &Target,
@@ -216,7 +227,7 @@ impl Driver {
         debug!(
             block = %cidr(target.block),
             error = error_chain(&error),
-            "cannot delete the IPSlice of another management cluster, will retry"
+            "cannot delete the IPSlice of another management cluster or registry, will retry"
         );
         let wait = backoff.wait_time(Step::DeleteSlice, Instant::now());
         wait.unwrap_or_default()

@@ -364,6 +364,7 @@ fn slice_that_cannot_be_used_makes_its_block_unavailable() {
         is_deleting: false,
         is_returning: false,
         is_usable: true,
+        is_compared: true,
         assigned_at: Some(1),
         confirmed_at: Some(1),
         conflict: None,
@@ -375,7 +376,7 @@ fn slice_that_cannot_be_used_makes_its_block_unavailable() {
     };
     let with = |slice: &BlockSlice| {
         let mut own = taking;
-        own.set_slice(slice, "west");
+        own.set_slice(slice, *slice.cluster == *"west");
         own
     };
     assert_eq!(with(&valid), FREE);
