@@ -1,5 +1,6 @@
 //! Networks that share blocks with other management clusters.
 
+mod compared;
 mod excluded;
 mod model;
 mod notifications;

@@ -1,0 +1,103 @@
+//! Slices that are compared with the records of the registry before their blocks are usable.
+
+use super::*;
+
+/// A ledger like [`restricted`] that compares slices.
+fn comparing() -> Ledger {
+    let mut ledger = restricted();
+    ledger.compare_slices();
+    ledger
+}
+
+fn unconfirmed(first: u8) -> IPSlice {
+    slice(first, json!({"spec": {"confirmedAt": null}}))
+}
+
+/// The slice with another version, and this change of its specification.
+fn changed(first: u8, version: u64, spec: Value) -> IPSlice {
+    let metadata = json!({"resourceVersion": version.to_string()});
+    slice(first, json!({"metadata": metadata, "spec": spec}))
+}
+
+fn is_compared(ledger: &Ledger, first: u8) -> bool {
+    let slice = ledger.slice_of_block("lab", four(first));
+    slice.expect("the slice exists").is_compared
+}
+
+#[test]
+fn block_is_usable_when_its_confirmation_was_seen() {
+    let mut ledger = comparing();
+    ledger.apply(&unconfirmed(4));
+    assert!(!is_usable(&ledger, 4));
+    ledger.apply(&changed(4, 6, json!({})));
+    assert!(is_usable(&ledger, 4));
+    // Neither a mark nor a response changes that.
+    let marked = json!({"emptySince": "2026-01-01T00:00:00Z"});
+    ledger.apply(&changed(4, 7, marked));
+    assert!(!is_usable(&ledger, 4));
+    ledger.insert_slice(&changed(4, 8, json!({})));
+    assert!(is_usable(&ledger, 4));
+}
+
+#[test]
+fn slice_that_is_seen_first_with_its_confirmation_is_compared() {
+    let mut ledger = comparing();
+    ledger.apply(&slice(4, json!({})));
+    assert!(!is_usable(&ledger, 4));
+    assert_eq!(propose(&mut ledger, "a"), None);
+    ledger.set_block_compared("lab", four(4), "another");
+    assert!(!is_usable(&ledger, 4));
+    ledger.take_effects();
+    ledger.set_block_compared("lab", four(4), "s-4");
+    assert!(is_usable(&ledger, 4));
+    let woken = ledger.take_effects().claims;
+    assert_eq!(woken, [claim("a")], "the claim waits for an address");
+
+    // Another slice of the block, as a backup can bring back one.
+    let restored = json!({"metadata": {"uid": "restored", "resourceVersion": "9"}});
+    ledger.apply(&slice(4, restored));
+    assert!(!is_usable(&ledger, 4));
+}
+
+#[test]
+fn conflict_that_vanishes_is_compared_again() {
+    let mut ledger = comparing();
+    ledger.apply(&unconfirmed(4));
+    let conflict = json!({"cluster": "east", "since": "2026-01-01T00:00:00Z"});
+    ledger.apply(&changed(4, 6, json!({"conflict": conflict})));
+    assert!(!is_usable(&ledger, 4));
+    ledger.apply(&changed(4, 7, json!({})));
+    assert!(!is_usable(&ledger, 4), "not every writer asks the registry");
+    ledger.set_block_compared("lab", four(4), "s-4");
+    assert!(is_usable(&ledger, 4));
+}
+
+#[test]
+fn nothing_is_compared_after_a_restore() {
+    let mut ledger = comparing();
+    ledger.apply(&unconfirmed(4));
+    ledger.apply(&changed(4, 6, json!({})));
+    assert!(is_compared(&ledger, 4));
+    Observe::<IPSlice>::restored(&mut ledger);
+    ledger.set_management_cluster("site", "west");
+    assert!(!is_compared(&ledger, 4));
+    assert!(!is_usable(&ledger, 4));
+    ledger.set_block_compared("lab", four(4), "s-4");
+    assert!(is_usable(&ledger, 4));
+}
+
+#[test]
+fn block_of_another_registry_is_not_usable() {
+    let mut ledger = restricted();
+    ledger.set_management_cluster("other", "west");
+    ledger.apply(&slice(4, json!({"spec": {"registry": "site"}})));
+    assert!(is_usable(&ledger, 4));
+    let other = json!({"spec": {"blocks": {"registry": "other"}}});
+    ledger.apply_network(&sharing(other));
+    assert!(!is_usable(&ledger, 4));
+    // When the network shares none any more, the block is used until it is returned.
+    ledger.apply_network(&lab(json!({})));
+    assert!(is_usable(&ledger, 4));
+    ledger.apply_network(&sharing(json!({})));
+    assert!(is_usable(&ledger, 4));
+}
