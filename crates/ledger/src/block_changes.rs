@@ -8,6 +8,7 @@ use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, Family, SpanSet};
 use capi_ipam_objects::maybe_invalid::MaybeInvalid;
 use capi_ipam_objects::observed::{ObjectVersion, Origin, Unlisted};
+use capi_ipam_protocol::block::Compared;
 use kube::Resource;
 
 use super::Ledger;
@@ -55,9 +56,9 @@ impl Ledger {
             let Some(known) = ledger.known_block(network, block) else {
                 return;
             };
-            if *known.uid == *uid && !known.is_compared {
+            if *known.uid == *uid && !known.compared.is_done() {
                 let info = BlockInfo {
-                    is_compared: true,
+                    compared: Compared::DONE,
                     ..known.clone()
                 };
                 ledger.set_block(&network.into(), block, Some(info));
@@ -163,11 +164,15 @@ impl Ledger {
             Some(known) => known.is_returning && known.uid == info.uid,
             None => false,
         };
-        let is_compared = !self.compares_slices || info.follows(known);
+        let compared = if self.compares_slices {
+            info.compared_after(known)
+        } else {
+            Compared::DONE
+        };
         let info = BlockInfo {
             stamp,
             is_returning,
-            is_compared,
+            compared,
             ..info
         };
         if known != Some(&info) {

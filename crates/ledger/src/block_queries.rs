@@ -313,7 +313,7 @@ impl Ledger {
             is_deleting: slice.is_deleting,
             is_returning: slice.is_returning,
             is_usable: blocks.is_usable(slice),
-            is_compared: slice.is_compared,
+            is_compared: slice.compared.is_done(),
             assigned_at: slice.assigned_at,
             confirmed_at: slice.confirmed_at,
             conflict: slice.conflict.clone(),

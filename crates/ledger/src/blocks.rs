@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use capi_ipam_api::{BlockLengths, BlockRules, BlockStatus};
 use capi_ipam_ip::{Block, Family, Span, SpanSet};
+use capi_ipam_protocol::block::Compared;
 
 use super::block_supply::BlockSupply;
 
@@ -121,7 +122,7 @@ impl Blocks {
     /// Forgets that slices were compared with their records.
     pub(super) fn forget_comparisons(&mut self) {
         for slice in self.slices.values_mut() {
-            slice.is_compared = false;
+            slice.compared = Compared::default();
         }
     }
 
@@ -188,7 +189,7 @@ impl Blocks {
             (Some(rules), Some(named)) => rules.registry == **named,
             _ => true,
         };
-        is_ours && is_of_registry && slice.is_compared && slice.may_be_usable()
+        is_ours && is_of_registry && slice.compared.is_done() && slice.may_be_usable()
     }
 
     /// Whether the slice of a block is usable; `None` without a slice.

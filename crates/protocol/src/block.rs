@@ -3,7 +3,8 @@
 //!
 //! Three objects say who uses a block: its record in the registry, which all clusters see; the
 //! IPSlice of the cluster; and the addresses in use. A cluster allocates from a block only while its
-//! slice is [usable](Slice::is_usable), so allocation never waits for the registry.
+//! slice is [usable](Slice::is_usable), so allocation never waits for the registry. A slice that a
+//! process has not seen before its confirmation is [compared](Compared) with the record first.
 //!
 //! The decision depends on the present state only. A write that is lost or whose process was killed
 //! is decided again from the state that the next reads show. Every write names the version that it
@@ -28,6 +29,10 @@
 //!
 //! When a network stops to share blocks, or is deleted, its slices and records are returned as their
 //! addresses are released. No slice is created any more: it would restrict the network again.
+
+mod compared;
+
+pub use compared::{Compared, Comparison};
 
 /// What is known of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -43,6 +43,9 @@ pub(super) struct Driver {
     reported: BTreeSet<(Arc<str>, Block)>,
     /// The slices that were not compared with their records yet, and since when they are known.
     uncompared: Uncompared,
+    /// Whether this process has begun to allocate. The records were listed after its start, and a slice
+    /// that is shown later can be one that was restored.
+    has_begun: bool,
 }
 
 /// What a pass has decided on a block.
@@ -74,7 +77,13 @@ impl Driver {
             foreign: HashMap::new(),
             reported: BTreeSet::new(),
             uncompared: Uncompared::default(),
+            has_begun: false,
         }
+    }
+
+    /// Records that addresses are allocated from now on.
+    pub(super) fn begin(&mut self) {
+        self.has_begun = true;
     }
 
     /// Forgets what this process has seen: etcd was restored, so nothing of it is certain.

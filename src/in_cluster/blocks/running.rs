@@ -162,6 +162,7 @@ impl Tasks {
             }
         }
         driver.compare_slices().await;
+        driver.begin();
         self.context
             .ledger
             .change(|ledger| ledger.set_management_cluster(&registry.name, &registry.cluster));

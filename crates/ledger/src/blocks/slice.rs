@@ -5,7 +5,7 @@ use std::sync::Arc;
 use capi_ipam_api::IPSlice;
 use capi_ipam_contract::Uid;
 use capi_ipam_objects::observed::{Known, Stamp};
-use capi_ipam_protocol::block::{Confirmation, Mark, Slice};
+use capi_ipam_protocol::block::{Compared, Confirmation, Mark, Slice};
 use kube::core::ObjectMeta;
 
 /// What the ledger keeps of the IPSlice of a block.
@@ -30,10 +30,8 @@ pub(in super::super) struct BlockInfo {
     pub(in super::super) is_deleting: bool,
     /// Whether it is being returned by this process.
     pub(in super::super) is_returning: bool,
-    /// Whether this process knows that the registry has confirmed the block for this slice and not for
-    /// an earlier one: it has seen the slice before the confirmation, or compared it with the record
-    /// since. A slice that etcd or a backup brings back is neither.
-    pub(in super::super) is_compared: bool,
+    /// Whether it was compared with the record of the block.
+    pub(in super::super) compared: Compared,
 }
 
 impl BlockInfo {
@@ -68,21 +66,17 @@ impl BlockInfo {
             empty_since: None,
             is_deleting: metadata.deletion_timestamp.is_some(),
             is_returning: false,
-            is_compared: false,
+            compared: Compared::default(),
         }
     }
 
-    /// Whether this state of the slice needs no comparison with the record, as little as the state
-    /// that was known before.
-    pub(in super::super) fn follows(&self, known: Option<&Self>) -> bool {
-        match known {
-            Some(known) if known.uid == self.uid => {
-                // Only a confirmation ends a conflict.
-                let has_lost_conflict = known.conflict.is_some() && self.conflict.is_none();
-                known.is_compared && !has_lost_conflict
-            }
-            _ => self.confirmed_at.is_none(),
-        }
+    /// Whether it was compared with the record, if `known` was known of the block before.
+    pub(in super::super) fn compared_after(&self, known: Option<&Self>) -> Compared {
+        let before = match known {
+            Some(known) if known.uid == self.uid => Some((known.compared, known.slice())),
+            _ => None,
+        };
+        Compared::after(before, self.slice())
     }
 
     /// When it was last seen, and its uid.

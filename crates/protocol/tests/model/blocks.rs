@@ -5,13 +5,15 @@
 //! may crash at any step. The registry may lose a write that it has acknowledged, and then gives the
 //! revision of this write to the next one; it may answer a read with the state before the last
 //! write; a reply to a write may be lost; and a record may be deleted by hand. The first cluster may
-//! stop to share blocks. The blocks of the two clusters may have different sizes, see [`sizes`].
+//! stop to share blocks, and its API server may be [restored](restore). The blocks of the two clusters
+//! may have different sizes, see [`sizes`].
 //!
 //! Which write follows is decided by `capi_ipam_protocol::block`, as in the product.
 //!
 //! | step of the model | implementation |
 //! |---|---|
 //! | `Write` | one step of `View::next` |
+//! | `Compare` | a slice that a manager has not seen before its confirmation is compared with the record |
 //! | `Reserve`, `Check` | a reservation is created, and then the slice is read, before an address is bound |
 //! | `List`, `Delete` | the list of the addresses in use before a slice is deleted, and the deletion |
 //! | `Look`, `DeleteRecord` | the read of the slice before a record is deleted, and the deletion |
@@ -20,6 +22,7 @@ mod actions;
 mod day;
 mod mutations;
 mod properties;
+mod restore;
 mod sizes;
 mod state;
 mod writes;
@@ -56,6 +59,8 @@ struct Scope {
     /// Whether the first cluster stops to share blocks at any time, such as when its network is
     /// deleted. Afterwards its claims get addresses of the blocks that it has, or none.
     ends: bool,
+    /// How often the API server of the first cluster is restored.
+    restores: u32,
     mutation: Option<Mutation>,
 }
 
@@ -97,6 +102,7 @@ const SMALLEST: Scope = Scope {
     halves: 0,
     joins: false,
     ends: false,
+    restores: 0,
     mutation: None,
 };
 

@@ -2,7 +2,7 @@
 //! the registry: no address of their blocks is allocated before.
 //!
 //! At a start that is each IPSlice. Later it is one that another manager of this management cluster has
-//! taken, and one that a restore of etcd or a backup brings back: its block can belong to another
+//! taken, and one that was restored with etcd or from a backup: its block can belong to another
 //! management cluster meanwhile.
 
 use std::collections::HashMap;
@@ -10,11 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::NetworkBlocks;
-use capi_ipam_registry::Record;
+use capi_ipam_ledger::{BlockSlice, Ledger, NetworkBlocks};
+use capi_ipam_protocol::block::Comparison;
 
 use super::super::running::TRUST_DELAY;
-use super::plan::Pass;
 use super::{Driver, Due};
 
 /// The slices that were not compared yet, by network and block: their uid, and since when they are
@@ -22,26 +21,24 @@ use super::{Driver, Due};
 #[derive(Debug, Default)]
 pub(super) struct Uncompared(HashMap<(Arc<str>, Block), (String, Instant)>);
 
-/// What a comparison has found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Finding {
-    /// Another management cluster uses the block.
-    Conflict,
-    /// The record is that of this management cluster.
-    Agreement,
-    /// The record is missing, or the registry cannot be reached.
-    Unknown,
-}
-
 impl Uncompared {
-    /// How long a slice waits to be compared.
-    fn wait_time(&mut self, place: (Arc<str>, Block), uid: &str, now: Instant) -> Duration {
-        let since = match self.0.get(&place) {
-            Some((known, since)) if *known == *uid => *since,
-            _ => now,
-        };
-        self.0.insert(place, (uid.to_owned(), since));
-        now.saturating_duration_since(since)
+    /// Adds a slice. Returns whether it was not known.
+    fn add(&mut self, place: (Arc<str>, Block), uid: &str, now: Instant) -> bool {
+        match self.0.get(&place) {
+            Some((known, _)) if *known == *uid => false,
+            _ => {
+                self.0.insert(place, (uid.to_owned(), now));
+                true
+            }
+        }
+    }
+
+    /// How long the slice of a block waits to be compared.
+    fn wait_time(&self, place: &(Arc<str>, Block), now: Instant) -> Duration {
+        match self.0.get(place) {
+            Some((_, since)) => now.saturating_duration_since(*since),
+            None => Duration::ZERO,
+        }
     }
 }
 
@@ -51,7 +48,7 @@ impl Driver {
     /// but neither for that nor for a registry that cannot be reached longer than [`TRUST_DELAY`].
     pub(in super::super) async fn compare_slices(&mut self) {
         let recorded = self.recorded_networks();
-        for network in self.ledger(capi_ipam_ledger::Ledger::networks_with_blocks) {
+        for network in self.ledger(Ledger::networks_with_blocks) {
             let found = self.ledger(|ledger| ledger.network_blocks(&network));
             let found = found.unwrap_or_default();
             if has_uncompared(&found) && self.is_of_registry(&network, &found, &recorded) {
@@ -67,66 +64,59 @@ impl Driver {
 
     async fn compare_network(&mut self, network: &Arc<str>, found: &NetworkBlocks) {
         let pass = self.classify(network, found);
+        let is_shared = found.rules.is_some();
         for view in &found.blocks {
-            let (block, is_shared) = (view.block, found.rules.is_some());
             let Some(slice) = &view.slice else {
                 continue;
             };
             if slice.is_compared || !self.is_own(slice, is_shared) {
                 continue;
             }
-            let place = (Arc::clone(network), block);
-            let wait_time = self.uncompared.wait_time(place, &slice.uid, Instant::now());
-            match self.finding(network, &pass, block) {
-                Finding::Conflict if slice.conflict.is_some() => {}
-                // The slice stays unusable until the conflict is written.
-                Finding::Conflict => self.mark_conflict(network, found, &pass, block).await,
-                Finding::Unknown if wait_time < TRUST_DELAY => {}
-                Finding::Agreement | Finding::Unknown => {
-                    let ledger = &self.writer.context.ledger;
-                    ledger.change(|ledger| ledger.set_block_compared(network, block, &slice.uid));
-                }
-            }
+            let due = Due {
+                network: Arc::clone(network),
+                block: view.block,
+                is_needed: false,
+                is_used: view.is_used,
+                is_shared,
+                may_take: false,
+                overlaps: pass.overlapping_holder(view.block),
+                delays: self.delays(found),
+            };
+            self.compare_slice(&due, slice).await;
         }
     }
 
-    /// What the records say of a block with a slice of this management cluster.
-    fn finding(&self, network: &str, pass: &Pass, block: Block) -> Finding {
-        let registry = self.registry();
-        if pass.is_conflicting(block) {
-            return Finding::Conflict;
+    async fn compare_slice(&mut self, due: &Due, slice: &BlockSlice) {
+        let place = due.place();
+        let is_new = self
+            .uncompared
+            .add(place.clone(), &slice.uid, Instant::now());
+        let target = self.target(&due.network, due.block, due.overlaps.clone());
+        // The watch of the registry can be late. The list of a start is not.
+        if is_new && self.has_begun {
+            self.unread.insert(target.key());
         }
-        let entry = registry.records.block(network, block);
-        match entry.as_deref().and_then(|entry| entry.record()) {
-            Some(Record::Block(record))
-                if record.cluster == registry.cluster && registry.records.is_complete() =>
-            {
-                Finding::Agreement
+        let is_read = self.read_unread(&target.key()).await && self.may_request();
+        let target = self.target(&due.network, due.block, due.overlaps.clone());
+        let mut memory = self.memory.remove(&place).unwrap_or_default();
+        let view = self.view(due, &target, true, &mut memory);
+        self.memory.insert(place.clone(), memory);
+        let waits = self.uncompared.wait_time(&place, Instant::now()) < TRUST_DELAY;
+        match view.compare() {
+            Comparison::Conflict if slice.conflict.is_some() => {}
+            // The slice is not usable until the conflict is written. A write that fails is sent again
+            // by the next comparison.
+            Comparison::Conflict => drop(self.drive_block(due).await),
+            // What was known before the registry became unavailable shows only conflicts.
+            Comparison::Agreement if !is_read && waits => {}
+            Comparison::Unknown if waits => {}
+            Comparison::Agreement | Comparison::Unknown => {
+                let ledger = &self.writer.context.ledger;
+                ledger.change(|ledger| {
+                    ledger.set_block_compared(&due.network, due.block, &slice.uid);
+                });
             }
-            _ => Finding::Unknown,
         }
-    }
-
-    /// Writes into the slice of a block that another management cluster uses it. A write that fails is
-    /// sent again by the next comparison.
-    async fn mark_conflict(
-        &mut self,
-        network: &Arc<str>,
-        found: &NetworkBlocks,
-        pass: &Pass,
-        block: Block,
-    ) {
-        let due = Due {
-            network: Arc::clone(network),
-            block,
-            is_needed: false,
-            is_used: false,
-            is_shared: found.rules.is_some(),
-            may_take: false,
-            overlaps: pass.overlapping_holder(block),
-            delays: self.delays(found),
-        };
-        self.drive_block(&due).await;
     }
 }
 

@@ -288,14 +288,6 @@ impl Pass {
         targets
     }
 
-    /// Whether another management cluster uses a block of this one.
-    pub(super) fn is_conflicting(&self, block: Block) -> bool {
-        match self.own.get(&block) {
-            Some(own) => own.is_conflicting,
-            None => false,
-        }
-    }
-
     /// Whether an address of a block is in use.
     fn is_used(&self, block: Block) -> bool {
         match self.blocks.get(&block) {

@@ -7,7 +7,7 @@ use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::clock;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::BlockSlice;
-use capi_ipam_protocol::block::{Sharing, Step};
+use capi_ipam_protocol::block::{Sharing, Step, View};
 use capi_ipam_registry::{Backend, Entry, Key, Record, RegistryError, cidr};
 use tracing::{debug, info, warn};
 
@@ -85,11 +85,7 @@ impl Driver {
         is_read: bool,
         memory: &mut Memory,
     ) -> Decision {
-        let facts = self.facts(due, target, is_read);
-        let second = clock::now().0.as_second();
-        let now = Instant::now();
-        memory.update(&facts, now, second);
-        let view = facts.view(memory, due.delays, now, second);
+        let view = self.view(due, target, is_read, memory);
         let step = view.next();
         // A record that was lost is written again in any case.
         let is_taken = step == Step::CreateRecord && target.slice.is_none();
@@ -99,20 +95,26 @@ impl Driver {
                 view.is_settling() && self.may_send(Step::ConfirmRecord, view.sharing, target);
             return Decision::Wait(if settles { due.delays.settle } else { INTERVAL });
         }
-        match memory.backoff.wait_time(step, now) {
+        match memory.backoff.wait_time(step, Instant::now()) {
             Some(wait) => Decision::Wait(wait),
             None => Decision::Send(step),
         }
     }
 
-    /// What is known of a block of this management cluster.
-    fn facts<'a>(&'a self, due: &Due, target: &'a Target, is_read: bool) -> Facts<'a> {
+    /// A block of this management cluster, as the protocol sees it.
+    pub(super) fn view(
+        &self,
+        due: &Due,
+        target: &Target,
+        is_read: bool,
+        memory: &mut Memory,
+    ) -> View {
         let shown = if is_read {
             self.shown(target)
         } else {
             Shown::Unknown
         };
-        Facts {
+        let facts = Facts {
             registry: &self.registry().name,
             cluster: &self.registry().cluster,
             has_peers: !self.writer.context.selection.is_everything(),
@@ -123,7 +125,11 @@ impl Driver {
             slice: target.slice.as_ref(),
             is_used: self.ledger(|ledger| ledger.is_block_used(&due.network, due.block)),
             is_needed: due.is_needed,
-        }
+        };
+        let second = clock::now().0.as_second();
+        let now = Instant::now();
+        memory.update(&facts, now, second);
+        facts.view(memory, due.delays, now, second)
     }
 
     /// Whether a step can be done now. While another process has the identity of this cluster, no
@@ -234,7 +240,12 @@ impl Driver {
     }
 
     /// A block with what is known of it.
-    fn target(&self, network: &Arc<str>, block: Block, overlaps: Option<Arc<str>>) -> Target {
+    pub(super) fn target(
+        &self,
+        network: &Arc<str>,
+        block: Block,
+        overlaps: Option<Arc<str>>,
+    ) -> Target {
         Target {
             network: Arc::clone(network),
             block,
@@ -287,7 +298,7 @@ impl Driver {
 
     /// Reads a record whose last write has an unknown outcome. Returns whether it is known now. One of
     /// a registry that cannot be reached stays unknown.
-    async fn read_unread(&mut self, key: &Key) -> bool {
+    pub(super) async fn read_unread(&mut self, key: &Key) -> bool {
         if !self.unread.contains(key) {
             return true;
         }

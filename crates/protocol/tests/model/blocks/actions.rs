@@ -1,6 +1,6 @@
 //! What can happen next, and what it changes.
 
-use capi_ipam_protocol::block::{Slice, Step};
+use capi_ipam_protocol::block::{Compared, Step};
 
 use super::Blocks;
 use super::mutations::Mutation;
@@ -14,6 +14,7 @@ pub(super) enum Action {
     Watch(usize),
     BeginPass(usize),
     ReadOld(usize, usize),
+    Compare(usize, usize),
     Write(usize, usize),
     LoseReply(usize, usize),
     List(usize, usize),
@@ -30,6 +31,8 @@ pub(super) enum Action {
     LoseWrite(usize),
     LoseRecord(usize),
     EndSharing,
+    BackUp,
+    Restore,
 }
 
 impl Blocks {
@@ -61,6 +64,9 @@ impl Blocks {
             lost_records_left: self.0.lost_records,
             old_reads_left: self.0.old_reads,
             bound_in_conflict: false,
+            bound_without_record: false,
+            backup: None,
+            restores_left: self.0.restores,
         }
     }
 
@@ -101,6 +107,12 @@ impl Blocks {
         if self.0.ends && !state.has_ended {
             actions.push(Action::EndSharing);
         }
+        if state.restores_left > 0 {
+            actions.push(match state.backup {
+                None => Action::BackUp,
+                Some(_) => Action::Restore,
+            });
+        }
         for block in 0..self.0.blocks {
             if state.lost_writes_left > 0 && state.before[block] != state.keys[block] {
                 actions.push(Action::LoseWrite(block));
@@ -119,8 +131,11 @@ impl Blocks {
             Action::See(manager, block) => {
                 let objects = state.clusters[CLUSTER[manager]][block];
                 let known = &mut state.managers[manager][block];
-                known.slice = objects.slice;
+                known.see(objects.slice);
                 known.is_used = objects.is_reserved;
+            }
+            Action::Compare(manager, block) => {
+                state.managers[manager][block].compared = Compared::DONE;
             }
             Action::Read(manager, block) => {
                 state.read(manager, block, state.keys[block]);
@@ -170,14 +185,14 @@ impl Blocks {
                 {
                     objects.slice = None;
                 }
-                known.slice = objects.slice;
+                known.see(objects.slice);
                 known.task = Task::Idle;
             }
             Action::Look(manager, block) => {
                 let objects = &state.clusters[CLUSTER[manager]][block];
                 let skips_read = scope.mutation == Some(Mutation::DeleteRecordWithoutLook);
                 let known = &mut state.managers[manager][block];
-                known.slice = objects.slice;
+                known.see(objects.slice);
                 known.is_used = objects.is_reserved;
                 let is_unused = known.slice.is_none() && !known.is_used;
                 if is_unused || skips_read {
@@ -242,6 +257,8 @@ impl Blocks {
                 state.keys[block].record = None;
             }
             Action::EndSharing => state.has_ended = true,
+            Action::BackUp => state.back_up(),
+            Action::Restore => state.restore(),
         }
         state.remember_records(scope);
         Some(state)
@@ -266,6 +283,9 @@ impl Blocks {
         let differs = reads && state.before[block] != state.keys[block];
         if state.old_reads_left > 0 && differs && known.key != Some(state.before[block]) {
             add.push(Action::ReadOld(manager, block));
+        }
+        if state.can_compare(scope, manager, block) {
+            add.push(Action::Compare(manager, block));
         }
         let can_write = match step {
             Step::CreateSlice
@@ -293,8 +313,6 @@ impl Blocks {
             Task::Delete { .. } => add.push(Action::Delete(manager, block)),
             Task::DeleteRecord { .. } => add.push(Action::DeleteRecord(manager, block)),
         }
-        let is_usable = known.slice.map(|slice| slice.view(false));
-        let is_usable = is_usable.is_some_and(Slice::is_usable);
         let is_waiting = state.claims[cluster] == Claim::Waiting;
         let has_task = state.managers[manager]
             .iter()
@@ -302,7 +320,7 @@ impl Blocks {
         // A claim goes on with its reservation.
         let goes_on = scope.mutation != Some(Mutation::ForgetReservation);
         let is_free = !known.is_used || goes_on && objects.is_reserved && !objects.is_bound;
-        if is_waiting && is_usable && is_free && !has_task {
+        if is_waiting && known.allocates(scope) && is_free && !has_task {
             let count = if objects.is_reserved {
                 1
             } else {
@@ -324,7 +342,7 @@ impl Blocks {
 
 impl State {
     /// A manager reads a record.
-    fn read(&mut self, manager: usize, block: usize, key: Key) {
+    pub(super) fn read(&mut self, manager: usize, block: usize, key: Key) {
         let known = &mut self.managers[manager][block];
         known.key = Some(key);
         known.is_watched = false;

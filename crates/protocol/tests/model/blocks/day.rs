@@ -37,6 +37,7 @@ const FAULTY: Scope = Scope {
     halves: 0,
     joins: false,
     ends: false,
+    restores: 0,
     mutation: None,
 };
 

@@ -2,6 +2,7 @@
 
 use stateright::{Checker, Model};
 
+use super::restore::RESTORED;
 use super::sizes::{JOINING, ONE_HALF};
 use super::{
     ENDING_INTERRUPTED, ENDING_LOST_RECORD, LOST_WRITE_OF_TWO, SMALLEST, Scope, TAKEN_AGAIN,
@@ -42,6 +43,8 @@ pub(super) enum Mutation {
     OmitRegistry,
     /// A record that is not known counts as one that is lost.
     TakeUnknownForLost,
+    /// Addresses of the block of each usable slice are allocated, without a comparison with the record.
+    TrustRestoredSlices,
 }
 
 #[test]
@@ -61,6 +64,7 @@ fn each_precaution_of_sharing_a_block_is_needed() {
         (Mutation::HideConflict, JOINING),
         (Mutation::OmitRegistry, ENDING_LOST_RECORD),
         (Mutation::TakeUnknownForLost, ENDING_INTERRUPTED),
+        (Mutation::TrustRestoredSlices, RESTORED),
     ] {
         let mutated = Scope {
             mutation: Some(mutation),

@@ -1,6 +1,5 @@
 //! The invariants, and the condition that must be reachable.
 
-use capi_ipam_protocol::block::Slice;
 use stateright::Property;
 
 use super::Blocks;
@@ -52,6 +51,12 @@ pub(super) fn properties() -> Vec<Property<Blocks>> {
             "no address of a block in conflict is bound",
             |_, state: &State| !state.bound_in_conflict,
         ),
+        Property::always(
+            "no address is bound in a block of another cluster, also after a restore",
+            |model: &Blocks, state: &State| {
+                !keeps_writes(model, state) || model.0.joins || !state.bound_without_record
+            },
+        ),
         Property::always("no block is lost", |model: &Blocks, state: &State| {
             let is_over = state.lives.iter().all(|lives| *lives == 0);
             let is_swept =
@@ -77,11 +82,15 @@ pub(super) fn properties() -> Vec<Property<Blocks>> {
 }
 
 /// Whether the registry decides who has a block: it has lost no write, and no cluster has used
-/// addresses before.
+/// addresses before, or has got such objects back from a backup.
 fn has_order(model: &Blocks, state: &State) -> bool {
-    let has_lost = state.lost_writes_left < model.0.lost_writes
-        || state.lost_records_left < model.0.lost_records;
-    !has_lost && !model.0.joins
+    let was_restored = state.restores_left < model.0.restores;
+    keeps_writes(model, state) && !model.0.joins && !was_restored
+}
+
+/// Whether the registry has lost no write.
+fn keeps_writes(model: &Blocks, state: &State) -> bool {
+    state.lost_writes_left == model.0.lost_writes && state.lost_records_left == model.0.lost_records
 }
 
 fn is_used_twice(state: &State, address: usize) -> bool {
@@ -169,10 +178,9 @@ fn waits_with_reason(model: &Blocks, state: &State, cluster: usize) -> bool {
         CLUSTER[manager] == cluster
             && model.0.blocks_of(cluster).any(|block| {
                 let known = &state.managers[manager][block];
-                let slice = known.slice.map(|slice| slice.view(false));
                 let objects = &state.clusters[cluster][block];
                 let is_free = !known.is_used || goes_on && objects.is_reserved && !objects.is_bound;
-                slice.is_some_and(Slice::is_usable) && is_free
+                known.allocates(&model.0) && is_free
             })
     });
     let has_other = |block| {

@@ -1,9 +1,12 @@
 //! What the registry, the API servers and the managers know, and what a manager decides from.
 
-use capi_ipam_protocol::block::{Confirmation, Mark, Record, Recorded, Seen, Slice, Step, View};
+use capi_ipam_protocol::block::{
+    Compared, Comparison, Confirmation, Mark, Record, Recorded, Seen, Slice, Step, View,
+};
 
 use super::Scope;
 use super::mutations::Mutation;
+use super::restore::Backup;
 use super::sizes;
 
 /// The cluster of each manager.
@@ -32,6 +35,8 @@ pub(super) struct Key {
 /// A slice in the API server of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StoredSlice {
+    /// The version with which it was created: no other slice has it.
+    pub(super) uid: u32,
     pub(super) version: u32,
     pub(super) is_confirmed: bool,
     pub(super) is_conflicting: bool,
@@ -95,6 +100,8 @@ pub(super) enum Task {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Known {
     pub(super) slice: Option<StoredSlice>,
+    /// Whether the slice was compared with the record.
+    pub(super) compared: Compared,
     pub(super) is_used: bool,
     pub(super) key: Option<Key>,
     /// Whether the watch has shown the record in this revision, and so all that was written before.
@@ -107,6 +114,29 @@ pub(super) struct Known {
     /// Whether the record is, or was, in the registry.
     pub(super) recorded: Recorded,
     pub(super) task: Task,
+}
+
+impl Known {
+    /// The manager sees the slice.
+    pub(super) fn see(&mut self, slice: Option<StoredSlice>) {
+        let same = self
+            .slice
+            .filter(|before| slice.is_some_and(|slice| slice.uid == before.uid));
+        let before = same.map(|before| (self.compared, before.view(false)));
+        self.compared = match slice {
+            Some(slice) => Compared::after(before, slice.view(false)),
+            None => Compared::default(),
+        };
+        self.slice = slice;
+    }
+
+    /// Whether the manager allocates from the block.
+    pub(super) fn allocates(&self, scope: &Scope) -> bool {
+        let is_compared =
+            self.compared.is_done() || scope.mutation == Some(Mutation::TrustRestoredSlices);
+        let slice = self.slice.map(|slice| slice.view(false));
+        is_compared && slice.is_some_and(Slice::is_usable)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,6 +163,10 @@ pub(super) struct State {
     pub(super) old_reads_left: u32,
     /// An address was bound in a block although the slice had a conflict.
     pub(super) bound_in_conflict: bool,
+    /// An address was bound in a block of which the cluster had no record.
+    pub(super) bound_without_record: bool,
+    pub(super) backup: Option<Backup>,
+    pub(super) restores_left: u32,
 }
 
 impl State {
@@ -163,6 +197,20 @@ impl State {
                 || scope.mutation == Some(Mutation::ConfirmBeforeWatch),
             is_being_taken: false,
         }
+    }
+
+    /// Whether a manager finds that a slice agrees with the record. After a restore it reads the
+    /// record.
+    pub(super) fn can_compare(&self, scope: &Scope, manager: usize, block: usize) -> bool {
+        let known = &self.managers[manager][block];
+        if known.slice.is_none() || known.compared.is_done() {
+            return false;
+        }
+        let mut state = self.clone();
+        if self.restores_left < scope.restores {
+            state.read(manager, block, self.keys[block]);
+        }
+        state.view(scope, manager, block).compare() == Comparison::Agreement
     }
 
     /// Whether a cluster shares blocks.
@@ -297,6 +345,7 @@ impl State {
                         && known.is_used == objects.is_reserved
                         && known.key == Some(self.keys[block])
                         && known.task == Task::Idle
+                        && !self.can_compare(scope, manager, block)
                         && self.step(scope, manager, block) == Step::Wait
                 })
         })

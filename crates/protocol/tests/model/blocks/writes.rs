@@ -1,6 +1,6 @@
 //! The requests that write: to the registry, and to the API server of a cluster.
 
-use capi_ipam_protocol::block::{Confirmation, Mark, Slice, Step};
+use capi_ipam_protocol::block::{Compared, Confirmation, Mark, Step};
 
 use super::Scope;
 use super::mutations::Mutation;
@@ -52,7 +52,7 @@ impl State {
             change(slice);
             slice.version = objects.last_version;
         }
-        known.slice = objects.slice;
+        known.see(objects.slice);
         known.received = None;
     }
 
@@ -109,6 +109,7 @@ impl State {
                 if objects.slice.is_none() {
                     objects.last_version += 1;
                     objects.slice = Some(StoredSlice {
+                        uid: objects.last_version,
                         version: objects.last_version,
                         is_confirmed: false,
                         is_conflicting: false,
@@ -116,14 +117,19 @@ impl State {
                     });
                 }
                 let slice = objects.slice;
-                self.managers[manager][block].slice = slice;
+                self.managers[manager][block].see(slice);
                 self.managers[manager][block].received = None;
             }
             Step::ConfirmSlice => {
+                let mut is_written = false;
                 self.write_slice(manager, block, |slice| {
                     slice.is_confirmed = true;
                     slice.is_conflicting = false;
+                    is_written = true;
                 });
+                if is_written {
+                    self.managers[manager][block].compared = Compared::DONE;
+                }
             }
             Step::MarkConflict => {
                 self.write_slice(manager, block, |slice| slice.is_conflicting = true);
@@ -138,8 +144,10 @@ impl State {
         let cluster = CLUSTER[manager];
         let objects = &mut self.clusters[cluster][block];
         // A live read.
+        let known = &mut self.managers[manager][block];
+        known.see(objects.slice);
         let slice = objects.slice.map(|slice| slice.view(false));
-        let mut is_usable = slice.is_some_and(Slice::is_usable);
+        let mut is_usable = known.allocates(scope);
         if scope.mutation == Some(Mutation::BindWithoutCheck) {
             is_usable = true;
         }
@@ -152,11 +160,11 @@ impl State {
             objects.is_bound = true;
             self.claims[cluster] = Claim::Bound;
             self.bound_in_conflict |= slice.is_some_and(|slice| slice.is_conflicting);
+            let holder = self.keys[block].record.map(|stored| stored.holder);
+            self.bound_without_record |= holder != Some(cluster);
         } else if !objects.is_bound && self.claims[cluster] != Claim::Waiting {
             objects.release();
         }
-        let known = &mut self.managers[manager][block];
-        known.slice = objects.slice;
         known.is_used = objects.is_reserved;
         known.task = Task::Idle;
     }
