@@ -50,6 +50,26 @@ impl Ledger {
         self.compares_slices = true;
     }
 
+    /// Records that the slices of a registry need not be compared with their records: it cannot be
+    /// reached, and their blocks are used all the same.
+    pub fn trust_slices_of(&mut self, registry: &str) {
+        let mut found = Vec::new();
+        for network in self.networks.of_registry(registry) {
+            let Some(blocks) = self.networks.blocks(network) else {
+                continue;
+            };
+            for (block, slice) in blocks.slices() {
+                let named = slice.registry.as_deref();
+                if self.networks.may_be_of_registry(named, registry) {
+                    found.push((Arc::clone(network), *block, slice.uid.clone()));
+                }
+            }
+        }
+        for (network, block, uid) in found {
+            self.set_block_compared(&network, block, &uid);
+        }
+    }
+
     /// Records that the registry has the record of a block for the slice with this uid.
     pub fn set_block_compared(&mut self, network: &str, block: Block, uid: &str) {
         self.change(|ledger| {

@@ -186,6 +186,9 @@ impl RegistryReconciler {
             if is_other || !is_waiting {
                 ledger.set_management_cluster(&name, &cluster);
             }
+            if !is_waiting {
+                ledger.trust_slices_of(&name);
+            }
         });
         Ok(cluster)
     }

@@ -60,6 +60,16 @@ fn slice_that_is_seen_first_with_its_confirmation_is_compared() {
 }
 
 #[test]
+fn slices_of_a_registry_that_cannot_be_reached_are_trusted() {
+    let mut ledger = comparing();
+    ledger.apply(&slice(4, json!({"spec": {"registry": "site"}})));
+    ledger.trust_slices_of("other");
+    assert!(!is_usable(&ledger, 4));
+    ledger.trust_slices_of("site");
+    assert!(is_usable(&ledger, 4));
+}
+
+#[test]
 fn conflict_that_vanishes_is_compared_again() {
     let mut ledger = comparing();
     ledger.apply(&unconfirmed(4));
