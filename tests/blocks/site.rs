@@ -16,7 +16,7 @@ use support::consumer::{Consumer, create, object, retry_unanswered};
 use support::control_plane::{ControlPlane, NAMESPACE, Options};
 use support::manager::Manager;
 pub(crate) use support::registry::{Hub, REGISTRY};
-use support::wait::eventually;
+use support::wait::{MESSAGE_TIMEOUT, eventually, eventually_within};
 
 /// The name of the network in every management cluster.
 pub(crate) const NETWORK: &str = "backbone";
@@ -234,7 +234,8 @@ impl ManagementCluster {
         reason: &str,
     ) -> String {
         let what = format!("registry {name} of {}: {status} {reason}", self.id);
-        eventually(&what, || async {
+        // Two processes with one identity notice each other after two signs of life.
+        eventually_within(MESSAGE_TIMEOUT, &what, || async {
             let registry = self.registries().get(name).await.ok()??;
             let status_of = registry.status?;
             let found = conditions::find(&status_of.conditions, "Ready")?;
