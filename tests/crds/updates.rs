@@ -107,6 +107,54 @@ fn immutable_fields_cannot_be_changed() {
     }
     reservations_stay(&plane);
     block_lengths_stay(&plane);
+    registries_stay(&plane);
+}
+
+/// The servers and the Secret of a registry can change, but not where the records are.
+fn registries_stay(plane: &ControlPlane) {
+    let kind = "IPRegistry";
+    let change = |name: &str, spec: &Value| patch(plane, kind, name, &[], &json!({"spec": spec}));
+    let nats = json!({"servers": ["nats://a"], "bucket": "ipam"});
+    make(
+        plane,
+        kind,
+        "site",
+        &json!({"clusterID": "west", "nats": nats}),
+    );
+    make(
+        plane,
+        kind,
+        "hub",
+        &json!({"kubernetes": {"secretName": "hub"}}),
+    );
+    for (name, spec) in [
+        (
+            "site",
+            json!({"nats": {"servers": ["nats://b"], "secretName": "nats"}}),
+        ),
+        ("hub", json!({"kubernetes": {"secretName": "other"}})),
+    ] {
+        change(name, &spec).expect("it is the same registry");
+    }
+    let other = "create another registry";
+    for (name, spec, field) in [
+        ("site", json!({"clusterID": "east"}), "spec.clusterID"),
+        ("site", json!({"clusterID": null}), "spec.clusterID"),
+        ("hub", json!({"clusterID": "east"}), "spec.clusterID"),
+        ("site", json!({"nats": {"bucket": "other"}}), "spec.nats"),
+        (
+            "site",
+            json!({"nats": null, "kubernetes": {"secretName": "hub"}}),
+            "spec.nats",
+        ),
+        (
+            "hub",
+            json!({"kubernetes": null, "nats": nats}),
+            "spec.nats",
+        ),
+    ] {
+        refused(&change(name, &spec), field, other);
+    }
 }
 
 fn block_lengths_stay(plane: &ControlPlane) {

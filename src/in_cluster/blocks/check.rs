@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capi_ipam_api::{IPSlice, Scope, Slot, reservation_name};
 use capi_ipam_controller::client::{CallError, error_chain};
@@ -19,6 +19,7 @@ use kube::Resource;
 use tracing::debug;
 
 use crate::in_cluster::context::Context;
+use crate::in_cluster::slices_listed::Moment;
 
 /// How many lists of the IPSlices there are in the time for which one counts.
 const LISTS_PER_PERIOD: u32 = 3;
@@ -39,7 +40,7 @@ pub(in crate::in_cluster) async fn is_in_own_block(
         return Ok(true);
     };
     let is_usable = |ledger: &Ledger| ledger.is_block_usable(network, slot.block);
-    if context.slices_listed.is_fresh(Instant::now()) || !context.ledger.read(is_usable) {
+    if context.slices_listed.is_fresh(Moment::now()) || !context.ledger.read(is_usable) {
         return Ok(context.ledger.read(is_usable));
     }
     // There is none if the network shares no blocks, and several after a change of the size.
@@ -93,7 +94,7 @@ fn list_interval(fresh_for: Duration) -> Duration {
 impl ListSlices {
     async fn list(&self, networks: &[Arc<str>]) -> Result<(), CallError> {
         let context = &self.0;
-        let started = Instant::now();
+        let started = Moment::now();
         let mut listed = HashSet::new();
         let page = |page: Vec<MaybeInvalid<IPSlice>>| {
             for slice in &page {

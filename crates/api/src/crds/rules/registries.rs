@@ -25,11 +25,18 @@ pub(in crate::crds) fn registries(schema: &mut Value) -> Result<(), CrdError> {
         "has(self.clusterID) == has(oldSelf.clusterID) && (!has(self.clusterID) || self.clusterID == oldSelf.clusterID)",
         "field is immutable; create another registry when no network uses this one",
     );
+    // Records that another one has say nothing of the blocks that networks have taken from this one.
+    let same_place = Rule::of(
+        "nats",
+        "has(self.nats) == has(oldSelf.nats) && (!has(self.nats) || self.nats.bucket == oldSelf.nats.bucket)",
+        "a bucket cannot be replaced by another one or by kubernetes, nor kubernetes by a bucket; create another registry \
+         when no network uses this one",
+    );
     let one = Rule::new(
         "has(self.nats) != has(self.kubernetes)",
         "exactly one of nats and kubernetes is required",
     );
-    add(schema, "spec", [same_cluster, one])?;
+    add(schema, "spec", [same_cluster, same_place, one])?;
     let id = Rule::new(
         "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
         "must be a DNS label: at most 63 lower case letters, digits and dashes, without a dash at either end",
