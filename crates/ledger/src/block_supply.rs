@@ -38,8 +38,9 @@ pub enum BlockObstacle {
 /// What a registry has for a network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockSupply {
-    /// The number of blocks of other management clusters.
-    pub others: usize,
+    /// The number of blocks of other management clusters. `None` as long as the registry does not show
+    /// them: what the status of the network contains stays.
+    pub others: Option<usize>,
     /// Why no pool gets a further block now.
     pub obstacle: Option<BlockObstacle>,
     /// Why single pools get no further block now.

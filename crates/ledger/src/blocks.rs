@@ -69,6 +69,8 @@ pub(super) struct Blocks {
     slices: BTreeMap<Block, BlockInfo>,
     /// What other management clusters exclude, as the status of the network contains it.
     recorded_exclusions: Vec<String>,
+    /// The number of their blocks, as the status of the network contains it.
+    recorded_others: i64,
     /// What the registry has for the network.
     pub(super) supply: BlockSupply,
     /// The blocks with an address that is not free.
@@ -114,9 +116,11 @@ impl Blocks {
         self.end_change(was_restricted, affected)
     }
 
-    /// Records what other management clusters exclude, as the status of the network contains it.
-    pub(super) fn set_recorded_exclusions(&mut self, entries: Vec<String>) {
-        self.recorded_exclusions = entries;
+    /// Records what the status of the network contains of other management clusters: what they exclude,
+    /// and the number of their blocks.
+    pub(super) fn set_recorded(&mut self, exclusions: Vec<String>, others: i64) {
+        self.recorded_exclusions = exclusions;
+        self.recorded_others = others;
     }
 
     /// Forgets that slices were compared with their records.
@@ -270,8 +274,12 @@ impl Blocks {
             Some(excluded) => excluded.clone(),
             None => self.recorded_exclusions.clone(),
         };
+        let others = match self.supply.others {
+            Some(others) => i64::try_from(others).unwrap_or(i64::MAX),
+            None => self.recorded_others,
+        };
         let mut counts = BlockStatus {
-            others: i64::try_from(self.supply.others).unwrap_or(i64::MAX),
+            others,
             excluded,
             ..BlockStatus::default()
         };

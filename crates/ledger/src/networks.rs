@@ -42,6 +42,8 @@ pub(super) struct NetworkInfo {
     counts: Box<NetworkCounts>,
     /// What other management clusters exclude, according to the status.
     foreign: Arc<ForeignExclusions>,
+    /// The number of blocks of other management clusters, according to the status.
+    recorded_others: i64,
 }
 
 impl NetworkInfo {
@@ -67,6 +69,7 @@ impl NetworkInfo {
             block_lengths,
             counts: Box::new(NetworkCounts::of(network)),
             foreign: Arc::new(foreign_exclusions(network)),
+            recorded_others: recorded_others(network),
         }
     }
 
@@ -139,6 +142,15 @@ fn foreign_exclusions(network: &IPNetwork) -> ForeignExclusions {
     match status.and_then(|status| status.blocks.as_ref()) {
         Some(blocks) => ForeignExclusions::of(&blocks.excluded),
         None => ForeignExclusions::default(),
+    }
+}
+
+/// The number of blocks of other management clusters, according to the status.
+fn recorded_others(network: &IPNetwork) -> i64 {
+    let status = network.status.as_ref();
+    match status.and_then(|status| status.blocks.as_ref()) {
+        Some(blocks) => blocks.others,
+        None => 0,
     }
 }
 
@@ -235,6 +247,7 @@ impl Networks {
         let block_lengths = info.block_lengths;
         let foreign = Arc::clone(&info.foreign);
         let recorded = foreign.entries().to_vec();
+        let others = info.recorded_others;
         self.known.insert(name.clone(), (info, stamp));
         // A network that is not valid keeps its shared blocks: nothing else may be allocated.
         let exclusions = self.exclusions.entry(name.clone()).or_default();
@@ -246,7 +259,7 @@ impl Networks {
         exclusions.set_rules(rules);
         exclusions.set_foreign(&foreign);
         exclusions.change_blocks(|blocks| {
-            blocks.set_recorded_exclusions(recorded);
+            blocks.set_recorded(recorded, others);
             Affected::Nothing
         });
         if is_same {

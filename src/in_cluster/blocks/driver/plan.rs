@@ -229,16 +229,18 @@ impl Driver {
         for (address, shortage) in &needs.requested {
             requested.insert(*address, obstacle_of(shortage));
         }
-        let known = self.ledger(|ledger| ledger.block_supply(network));
+        // What was known last stays: another manager may have written it.
         let excluded = match agreed {
             Some(Agreement::Agreed { excluded }) => Some(excluded.clone()),
-            // What was known last stays excluded.
-            _ => known.excluded,
+            _ => None,
         };
+        let registry = self.registry();
+        let is_shown = registry.records.is_complete() && registry.unreachable().is_none();
         let supply = BlockSupply {
             others: match &found.rules {
-                Some(_) => pass.others.len(),
-                None => 0,
+                Some(_) if is_shown => Some(pass.others.len()),
+                Some(_) => None,
+                None => Some(0),
             },
             // A network that shares no blocks any more needs no further block. The drivers of several
             // registries report the same.

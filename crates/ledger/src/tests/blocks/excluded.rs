@@ -28,18 +28,23 @@ fn excluded_addresses_need_no_block() {
 }
 
 #[test]
-fn recorded_exclusions_stay_until_the_registry_shows_others() {
+fn recorded_state_of_others_stays_until_the_registry_shows_it() {
     let mut ledger = ledger();
-    let status = json!({"status": {"blocks": {"held": 0, "spare": 0, "others": 0, "conflicts": 0, "excluded": ["10.0.0.5"]}}});
+    let status = json!({"status": {"blocks": {"held": 0, "spare": 0, "others": 7, "conflicts": 0, "excluded": ["10.0.0.5"]}}});
     ledger.apply_network(&sharing(status));
-    let excluded = |ledger: &Ledger| ledger.network("lab").blocks.unwrap().excluded;
-    assert_eq!(excluded(&ledger), ["10.0.0.5"]);
+    let others = |ledger: &Ledger| {
+        let blocks = ledger.network("lab").blocks.unwrap();
+        (blocks.others, blocks.excluded.join(" "))
+    };
+    let recorded = (7, "10.0.0.5".to_owned());
+    assert_eq!(others(&ledger), recorded);
     ledger.set_block_supply("lab", &supply(Some(BlockObstacle::Unreachable)));
-    assert_eq!(excluded(&ledger), ["10.0.0.5"]);
+    assert_eq!(others(&ledger), recorded);
     let shown = BlockSupply {
+        others: Some(0),
         excluded: Some(vec!["10.0.0.6".to_owned()]),
         ..BlockSupply::default()
     };
     ledger.set_block_supply("lab", &shown);
-    assert_eq!(excluded(&ledger), ["10.0.0.6"]);
+    assert_eq!(others(&ledger), (0, "10.0.0.6".to_owned()));
 }
