@@ -157,6 +157,20 @@ impl Ledger {
         names
     }
 
+    /// The networks with slices that were not compared with their records yet, in order. Linear in the
+    /// number of slices.
+    pub fn networks_with_uncompared_slices(&self) -> Vec<Arc<str>> {
+        let mut names = Vec::new();
+        for (network, blocks) in self.networks.with_blocks() {
+            let mut slices = blocks.slices().values();
+            if slices.any(|slice| !slice.compared.is_done()) {
+                names.push(network.clone());
+            }
+        }
+        names.sort_unstable();
+        names
+    }
+
     /// The networks that share blocks through a registry, and those with blocks of it that are not
     /// returned yet, in order.
     pub fn networks_of_registry(&self, registry: &str) -> Vec<String> {

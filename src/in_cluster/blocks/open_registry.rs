@@ -11,6 +11,10 @@ use tokio::sync::Notify;
 use super::measured::MeasuredRegistry;
 use super::problems::{Problems, Requester};
 
+/// How long a slice whose record is not known waits before addresses of its block are allocated: a
+/// registry that cannot be reached delays them no longer.
+pub(super) const TRUST_DELAY: Duration = Duration::from_secs(5);
+
 /// How long the first list of the records of a registry may take until it is reported as missing.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -26,8 +26,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::measured::{MeasuredRegistry, RequestMetrics};
-use super::open_registry::{ConnectError, OpenRegistry};
-use super::running::{Running, Start, TRUST_DELAY, Tasks};
+use super::open_registry::{ConnectError, OpenRegistry, TRUST_DELAY};
+use super::running::{Running, Start, Tasks};
 use super::state_metrics::RegistryStates;
 use crate::in_cluster::context::Context;
 use crate::in_cluster::gates::Gates;

@@ -20,7 +20,7 @@ use tracing::warn;
 
 use super::disturbance::Disturbance;
 use super::driver::Driver;
-use super::open_registry::OpenRegistry;
+use super::open_registry::{OpenRegistry, TRUST_DELAY};
 use super::problems::{PROBE_INTERVAL, Requester};
 use super::steps::Writer;
 use crate::in_cluster::context::Context;
@@ -28,9 +28,6 @@ use crate::in_cluster::context::Context;
 /// A manager of a part of the objects shows that the cluster is alive when no other one has done so
 /// for this long, in seconds.
 const SHARED_HEARTBEAT: i64 = 300;
-/// How long a manager that starts waits for the records of a registry before it allocates addresses
-/// of the blocks that its IPSlices show. A registry that cannot be reached delays them no longer.
-pub(super) const TRUST_DELAY: Duration = Duration::from_secs(5);
 /// The time for which changes are gathered before the driver acts on them. Every allocation is one.
 const DEBOUNCE: Duration = Duration::from_millis(10);
 

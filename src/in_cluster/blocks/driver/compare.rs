@@ -13,7 +13,7 @@ use capi_ipam_ip::Block;
 use capi_ipam_ledger::{BlockSlice, Ledger, NetworkBlocks};
 use capi_ipam_protocol::block::Comparison;
 
-use super::super::running::TRUST_DELAY;
+use super::super::open_registry::TRUST_DELAY;
 use super::{Driver, Due};
 
 /// The slices that were not compared yet, by network and block: their uid, and since when they are
@@ -47,11 +47,16 @@ impl Driver {
     /// written into the slice. A slice whose record is missing waits until the record is written again;
     /// but neither for that nor for a registry that cannot be reached longer than [`TRUST_DELAY`].
     pub(in super::super) async fn compare_slices(&mut self) {
+        let networks = self.ledger(Ledger::networks_with_uncompared_slices);
+        if networks.is_empty() {
+            self.uncompared = Uncompared::default();
+            return;
+        }
         let recorded = self.recorded_networks();
-        for network in self.ledger(Ledger::networks_with_blocks) {
+        for network in networks {
             let found = self.ledger(|ledger| ledger.network_blocks(&network));
             let found = found.unwrap_or_default();
-            if has_uncompared(&found) && self.is_of_registry(&network, &found, &recorded) {
+            if self.is_of_registry(&network, &found, &recorded) {
                 self.compare_network(&network, &found).await;
             }
         }
@@ -118,10 +123,4 @@ impl Driver {
             }
         }
     }
-}
-
-/// Whether a slice of a network was not compared yet.
-fn has_uncompared(found: &NetworkBlocks) -> bool {
-    let mut slices = found.blocks.iter().filter_map(|view| view.slice.as_ref());
-    slices.any(|slice| !slice.is_compared)
 }
