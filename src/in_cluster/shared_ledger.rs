@@ -72,7 +72,7 @@ impl SharedLedger {
             networks: Box::new(networks),
             ..Self::read_only()
         };
-        created.ledger.lock().compare_slices();
+        created.ledger.lock().require_comparisons();
         created
     }
 

@@ -46,13 +46,25 @@ impl Ledger {
 
     /// From now on, a block whose slice this process sees first when it is confirmed already is not
     /// usable before [`Ledger::set_block_compared`] is called for it.
-    pub fn compare_slices(&mut self) {
+    pub fn require_comparisons(&mut self) {
         self.compares_slices = true;
     }
 
     /// Records that the slices of a registry need not be compared with their records: it cannot be
     /// reached, and their blocks are used all the same.
     pub fn trust_slices_of(&mut self, registry: &str) {
+        self.set_compared_of(registry, Compared::DONE);
+    }
+
+    /// Forgets that the slices of a registry were compared with their records: another IPRegistry has
+    /// its name.
+    pub fn forget_comparisons_of(&mut self, registry: &str) {
+        if self.compares_slices {
+            self.set_compared_of(registry, Compared::default());
+        }
+    }
+
+    fn set_compared_of(&mut self, registry: &str, compared: Compared) {
         let mut found = Vec::new();
         for network in self.networks.of_registry(registry) {
             let Some(blocks) = self.networks.blocks(network) else {
@@ -60,25 +72,29 @@ impl Ledger {
             };
             for (block, slice) in blocks.slices() {
                 let named = slice.registry.as_deref();
-                if self.networks.may_be_of_registry(named, registry) {
+                if slice.compared != compared && self.networks.may_be_of_registry(named, registry) {
                     found.push((Arc::clone(network), *block, slice.uid.clone()));
                 }
             }
         }
         for (network, block, uid) in found {
-            self.set_block_compared(&network, block, &uid);
+            self.set_compared(&network, block, &uid, compared);
         }
     }
 
     /// Records that the registry has the record of a block for the slice with this uid.
     pub fn set_block_compared(&mut self, network: &str, block: Block, uid: &str) {
+        self.set_compared(network, block, uid, Compared::DONE);
+    }
+
+    fn set_compared(&mut self, network: &str, block: Block, uid: &str, compared: Compared) {
         self.change(|ledger| {
             let Some(known) = ledger.known_block(network, block) else {
                 return;
             };
-            if *known.uid == *uid && !known.compared.is_done() {
+            if *known.uid == *uid && known.compared != compared {
                 let info = BlockInfo {
-                    compared: Compared::DONE,
+                    compared,
                     ..known.clone()
                 };
                 ledger.set_block(&network.into(), block, Some(info));

@@ -61,8 +61,9 @@ pub struct BlockSlice {
     pub is_returning: bool,
     /// Whether addresses of the block are allocated.
     pub is_usable: bool,
-    /// Whether the slice needs no comparison with the record, see [`Ledger::compare_slices`].
-    pub is_compared: bool,
+    /// Whether it has to be compared with the record before addresses of the block are allocated, see
+    /// [`Ledger::require_comparisons`].
+    pub awaits_comparison: bool,
     /// When it was created for a take, in seconds since the Unix epoch.
     pub assigned_at: Option<i64>,
     /// When the registry confirmed the block, in seconds since the Unix epoch.
@@ -157,13 +158,13 @@ impl Ledger {
         names
     }
 
-    /// The networks with slices that were not compared with their records yet, in order. Linear in the
+    /// The networks with slices that await a comparison with their records, in order. Linear in the
     /// number of slices.
     pub fn networks_with_uncompared_slices(&self) -> Vec<Arc<str>> {
         let mut names = Vec::new();
         for (network, blocks) in self.networks.with_blocks() {
             let mut slices = blocks.slices().values();
-            if slices.any(|slice| !slice.compared.is_done()) {
+            if slices.any(BlockInfo::awaits_comparison) {
                 names.push(network.clone());
             }
         }
@@ -194,7 +195,7 @@ impl Ledger {
         for slice in blocks.slices().values() {
             if let Some(named) = &slice.registry
                 && **named != *registry
-                && !self.networks.registries.lacks(named)
+                && self.networks.is_to_be_returned(slice, named)
             {
                 *counts.entry(named.to_string()).or_insert(0_usize) += 1;
             }
@@ -327,7 +328,7 @@ impl Ledger {
             is_deleting: slice.is_deleting,
             is_returning: slice.is_returning,
             is_usable: blocks.is_usable(slice),
-            is_compared: slice.compared.is_done(),
+            awaits_comparison: slice.awaits_comparison(),
             assigned_at: slice.assigned_at,
             confirmed_at: slice.confirmed_at,
             conflict: slice.conflict.clone(),

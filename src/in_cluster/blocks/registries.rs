@@ -1,7 +1,7 @@
 //! The controller of registries: connects to each, starts what drives its blocks, and reports its
 //! state.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -65,6 +65,7 @@ pub(in crate::in_cluster) fn start(
         expectations: Expectations::default(),
         running: Mutex::default(),
         first_seen: Mutex::default(),
+        deleted: Mutex::default(),
         gates: gates.of_ledger(),
         drain: options.sweep_grace,
         changed,
@@ -95,6 +96,8 @@ struct RegistryReconciler {
     running: Mutex<HashMap<String, Running>>,
     /// When each registry was reconciled for the first time.
     first_seen: Mutex<HashMap<String, Instant>>,
+    /// The names of registries that were deleted and not created again.
+    deleted: Mutex<HashSet<String>>,
     /// The watches of what the ledger contains: before, no block counts as unused.
     gates: Vec<ReadinessGate>,
     /// How long after the mark of an empty slice it is returned.
@@ -124,6 +127,9 @@ impl Reconciler for RegistryReconciler {
         let name = registry.name_any();
         if attempt.cause == Cause::Deleted {
             self.states.remove(&name);
+            self.first_seen.lock().remove(&name);
+            // Another one of this name can have other records.
+            self.deleted.lock().insert(name.clone());
             if self.running.lock().remove(&name).is_some() {
                 info!(
                     registry = name,
@@ -138,6 +144,11 @@ impl Reconciler for RegistryReconciler {
             .is_stale(registry.as_ref(), Instant::now())
         {
             return Ok(Action::Requeue(EXPECTATION_TTL));
+        }
+        if self.deleted.lock().remove(&name) {
+            self.context
+                .ledger
+                .change(|ledger| ledger.forget_comparisons_of(&name));
         }
         let opened = match self.identify(&registry).await {
             Ok(cluster) => self.ensure_running(&registry, cluster).await,
@@ -183,11 +194,12 @@ impl RegistryReconciler {
                 Some(known) => *known != *cluster,
                 None => false,
             };
-            if is_other || !is_waiting {
-                ledger.set_management_cluster(&name, &cluster);
-            }
+            // Before the identity is known, no block becomes usable, one after the other.
             if !is_waiting {
                 ledger.trust_slices_of(&name);
+            }
+            if is_other || !is_waiting {
+                ledger.set_management_cluster(&name, &cluster);
             }
         });
         Ok(cluster)

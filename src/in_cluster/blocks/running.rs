@@ -122,14 +122,14 @@ impl Tasks {
             let mut driver = Driver::new(writer, self.drain);
             let restores = self.context.reservations.restores().clone();
             let mut epoch = restores.epoch();
-            self.trust_slices(&mut driver).await;
+            self.begin(&mut driver).await;
             loop {
                 // etcd was restored: the ledger has forgotten who this management cluster is.
                 while restores.epoch() != epoch {
                     epoch = restores.epoch();
                     driver.forget();
                     sleep(TRUST_DELAY).await;
-                    self.trust_slices(&mut driver).await;
+                    self.begin(&mut driver).await;
                 }
                 let next = driver.pass().await;
                 tokio::select! {
@@ -148,7 +148,7 @@ impl Tasks {
     /// Tells the ledger who this management cluster is: from then on, addresses of its blocks are
     /// allocated, once each of their IPSlices is compared with the records. They are listed first if
     /// the registry can be reached in time.
-    async fn trust_slices(&self, driver: &mut Driver) {
+    async fn begin(&self, driver: &mut Driver) {
         let registry = &self.registry;
         driver.compare_slices().await;
         let deadline = Instant::now() + TRUST_DELAY;

@@ -72,11 +72,14 @@ impl BlockInfo {
 
     /// Whether it was compared with the record, if `known` was known of the block before.
     pub(in super::super) fn compared_after(&self, known: Option<&Self>) -> Compared {
-        let before = match known {
-            Some(known) if known.uid == self.uid => Some((known.compared, known.slice())),
-            _ => None,
-        };
-        Compared::after(before, self.slice())
+        match known {
+            Some(known) if known.uid == self.uid => {
+                Compared::after(Some((known.compared, known.slice())), self.slice())
+            }
+            // Nothing is known of the state of an object that is not valid.
+            _ if self.cluster.is_none() => Compared::default(),
+            _ => Compared::after(None, self.slice()),
+        }
     }
 
     /// When it was last seen, and its uid.
@@ -85,6 +88,12 @@ impl BlockInfo {
             uid: Uid::of(&self.uid),
             stamp: self.stamp,
         }
+    }
+
+    /// Whether it has to be compared with the record before addresses of the block are allocated. A block
+    /// in conflict is not usable anyway.
+    pub(in super::super) fn awaits_comparison(&self) -> bool {
+        !self.compared.is_done() && self.conflict.is_none()
     }
 
     /// Whether addresses of the block may be allocated if the slice is one of this management

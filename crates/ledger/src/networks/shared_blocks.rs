@@ -172,6 +172,15 @@ impl Networks {
         }
     }
 
+    /// Whether this management cluster has to return the block of a slice to a registry, which exists.
+    pub(in super::super) fn is_to_be_returned(&self, slice: &BlockInfo, registry: &str) -> bool {
+        let is_own = match self.clusters.id_in(registry) {
+            Some(id) => slice.cluster.as_ref() == Some(id),
+            None => true,
+        };
+        is_own && !self.registries.lacks(registry)
+    }
+
     /// The networks that share blocks through a registry, and those with blocks of it that are not
     /// returned yet.
     pub(in super::super) fn of_registry(&self, registry: &str) -> Vec<&Arc<str>> {

@@ -43,9 +43,9 @@ impl Uncompared {
 }
 
 impl Driver {
-    /// Compares the slices of the networks of the registry that were not compared yet. A conflict is
-    /// written into the slice. A slice whose record is missing waits until the record is written again;
-    /// but neither for that nor for a registry that cannot be reached longer than [`TRUST_DELAY`].
+    /// Compares the slices of the networks of the registry that await it. A conflict is written into the
+    /// slice. A slice whose record is missing waits until the record is written again; but neither for
+    /// that nor for a registry that cannot be reached longer than [`TRUST_DELAY`].
     pub(in super::super) async fn compare_slices(&mut self) {
         let networks = self.ledger(Ledger::networks_with_uncompared_slices);
         if networks.is_empty() {
@@ -63,20 +63,33 @@ impl Driver {
         let ledger = Arc::clone(&self.writer.context.ledger);
         self.uncompared.0.retain(|(network, block), _| {
             let slice = ledger.read(|ledger| ledger.slice_of_block(network, *block));
-            slice.is_some_and(|slice| !slice.is_compared)
+            slice.is_some_and(|slice| slice.awaits_comparison)
         });
     }
 
     async fn compare_network(&mut self, network: &Arc<str>, found: &NetworkBlocks) {
-        let pass = self.classify(network, found);
         let is_shared = found.rules.is_some();
+        let mut slices = Vec::new();
         for view in &found.blocks {
-            let Some(slice) = &view.slice else {
-                continue;
-            };
-            if slice.is_compared || !self.is_own(slice, is_shared) {
-                continue;
+            if let Some(slice) = &view.slice
+                && slice.awaits_comparison
+                && self.serves(slice, is_shared)
+            {
+                slices.push((view, slice));
             }
+        }
+        let mut unread = Vec::new();
+        let now = Instant::now();
+        for (view, slice) in &slices {
+            let place = (Arc::clone(network), view.block);
+            let is_new = self.uncompared.add(place, &slice.uid, now);
+            // The watch of the registry can be late. The list of a start is not.
+            if is_new && self.has_begun {
+                unread.push(self.target(network, view.block, None).key());
+            }
+        }
+        self.read_records(unread).await;
+        for (view, slice) in slices {
             let due = Due {
                 network: Arc::clone(network),
                 block: view.block,
@@ -84,7 +97,7 @@ impl Driver {
                 is_used: view.is_used,
                 is_shared,
                 may_take: false,
-                overlaps: pass.overlapping_holder(view.block),
+                overlaps: self.overlapping_holder(network, view.block),
                 delays: self.delays(found),
             };
             self.compare_slice(&due, slice).await;
@@ -93,14 +106,7 @@ impl Driver {
 
     async fn compare_slice(&mut self, due: &Due, slice: &BlockSlice) {
         let place = due.place();
-        let is_new = self
-            .uncompared
-            .add(place.clone(), &slice.uid, Instant::now());
         let target = self.target(&due.network, due.block, due.overlaps.clone());
-        // The watch of the registry can be late. The list of a start is not.
-        if is_new && self.has_begun {
-            self.unread.insert(target.key());
-        }
         let is_read = self.read_unread(&target.key()).await && self.may_request();
         let target = self.target(&due.network, due.block, due.overlaps.clone());
         let mut memory = self.memory.remove(&place).unwrap_or_default();
@@ -108,7 +114,6 @@ impl Driver {
         self.memory.insert(place.clone(), memory);
         let waits = self.uncompared.wait_time(&place, Instant::now()) < TRUST_DELAY;
         match view.compare() {
-            Comparison::Conflict if slice.conflict.is_some() => {}
             // The slice is not usable until the conflict is written. A write that fails is sent again
             // by the next comparison.
             Comparison::Conflict => drop(self.drive_block(due).await),

@@ -234,8 +234,7 @@ impl Driver {
             Some(Agreement::Agreed { excluded }) => Some(excluded.clone()),
             _ => None,
         };
-        let registry = self.registry();
-        let is_shown = registry.records.is_complete() && registry.unreachable().is_none();
+        let is_shown = self.registry().is_available();
         let supply = BlockSupply {
             others: match &found.rules {
                 Some(_) if is_shown => Some(pass.others.len()),

@@ -1,5 +1,6 @@
 //! Sends what is due for a block, one write after the other.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use capi_ipam_ip::Block;
 use capi_ipam_ledger::BlockSlice;
 use capi_ipam_protocol::block::{Sharing, Step, View};
 use capi_ipam_registry::{Backend, Entry, Key, Record, RegistryError, cidr};
+use futures::{StreamExt, stream};
 use tracing::{debug, info, warn};
 
 use super::super::facts::{Facts, Memory, Shown};
@@ -19,6 +21,9 @@ use super::{Driver, Due, INTERVAL, network_key};
 
 /// The maximum number of writes for a block in one pass.
 const MAX_STEPS: usize = 8;
+
+/// How many records are read at the same time.
+const MAX_READS: usize = 16;
 
 /// What is to be done for a block now.
 enum Decision {
@@ -42,11 +47,13 @@ impl Driver {
         let mut overlaps = due.overlaps.clone();
         for _ in 0..MAX_STEPS {
             let target = self.target(network, block, overlaps.clone());
-            if let Some(slice) = &target.slice {
+            if let Some(slice) = &target.slice
+                && !self.serves(slice, due.is_shared)
+            {
                 if !due.is_shared && !self.may_be_of_registry(slice) {
                     return INTERVAL;
                 }
-                if !self.is_own(slice, due.is_shared) {
+                if !self.has_own_id(slice) || self.is_replaceable(&target) {
                     return self.remove_foreign(&target, slice, memory).await;
                 }
             }
@@ -201,11 +208,33 @@ impl Driver {
         self.has_own_id(slice) && !is_of_other_registry
     }
 
+    /// Whether the block of a slice is one of this management cluster, and its record can be in this
+    /// registry.
+    pub(super) fn serves(&self, slice: &BlockSlice, is_shared: bool) -> bool {
+        self.is_own(slice, is_shared) && (is_shared || self.may_be_of_registry(slice))
+    }
+
     /// Whether the record of the block of a slice can be in this registry.
     pub(super) fn may_be_of_registry(&self, slice: &BlockSlice) -> bool {
         let named = slice.registry.as_deref();
         let registry = &self.registry().name;
         self.ledger(|ledger| ledger.may_be_of_registry(named, registry))
+    }
+
+    /// Whether this registry has the record of a block with a slice of this management cluster and of
+    /// another registry, which the network does not name any more. Otherwise the record is written
+    /// first if an address is in use.
+    fn is_replaceable(&self, target: &Target) -> bool {
+        let registry = self.registry();
+        if !registry.is_available() || registry.is_suspended() {
+            return false;
+        }
+        let is_used = self.ledger(|ledger| ledger.is_block_used(&target.network, target.block));
+        let entry = target.entry.as_deref();
+        match entry.and_then(Entry::record) {
+            Some(Record::Block(record)) => record.cluster == registry.cluster || !is_used,
+            _ => !is_used,
+        }
     }
 
     /// Deletes the slice of another management cluster, which `clusterctl move` has brought, or of a
@@ -257,7 +286,7 @@ impl Driver {
 
     /// The holder of a block of another size that overlaps with this one, from the records of this
     /// moment. Takes linear time.
-    fn overlapping_holder(&self, network: &str, block: Block) -> Option<Arc<str>> {
+    pub(super) fn overlapping_holder(&self, network: &str, block: Block) -> Option<Arc<str>> {
         let registry = self.registry();
         for (other, entry) in registry.records.blocks(network) {
             if other == block || !other.overlaps(block) {
@@ -305,12 +334,42 @@ impl Driver {
         if !self.refusals.is_due(key, Instant::now()) || !self.may_request() {
             return false;
         }
-        let registry = &self.writer.registry;
-        match registry.backend.read(&key.to_string()).await {
-            Ok(Some(found)) => registry.records.apply(&found),
+        let read = self.writer.registry.backend.read(&key.to_string()).await;
+        self.record_read(key, read)
+    }
+
+    /// Reads records, several at the same time. Those that cannot be read stay unknown. Ends when the
+    /// registry cannot be reached.
+    pub(super) async fn read_records(&mut self, keys: Vec<Key>) {
+        self.unread.extend(keys.iter().cloned());
+        if !self.may_request() {
+            return;
+        }
+        let registry = Arc::clone(&self.writer.registry);
+        let read = |key: Key| {
+            let registry = Arc::clone(&registry);
+            async move {
+                let found = registry.backend.read(&key.to_string()).await;
+                (key, found)
+            }
+        };
+        let mut reads = pin!(stream::iter(keys).map(read).buffer_unordered(MAX_READS));
+        while let Some((key, found)) = reads.next().await {
+            self.record_read(&key, found);
+            if !self.may_request() {
+                return;
+            }
+        }
+    }
+
+    /// Records what a read has shown under the name of a record. Returns whether it is known now.
+    fn record_read(&mut self, key: &Key, read: Result<Option<Entry>, RegistryError>) -> bool {
+        let records = &self.writer.registry.records;
+        match read {
+            Ok(Some(found)) => records.apply(&found),
             Ok(None) => {
-                if let Some(known) = registry.records.get(key) {
-                    registry.records.remove(&known);
+                if let Some(known) = records.get(key) {
+                    records.remove(&known);
                 }
             }
             Err(error) => {

@@ -32,7 +32,7 @@ fn slice(assigned_at: i64) -> BlockSlice {
         is_deleting: false,
         is_returning: false,
         is_usable: false,
-        is_compared: true,
+        awaits_comparison: false,
         assigned_at: Some(assigned_at),
         confirmed_at: None,
         conflict: None,

@@ -364,7 +364,7 @@ fn slice_that_cannot_be_used_makes_its_block_unavailable() {
         is_deleting: false,
         is_returning: false,
         is_usable: true,
-        is_compared: true,
+        awaits_comparison: false,
         assigned_at: Some(1),
         confirmed_at: Some(1),
         conflict: None,

@@ -5,7 +5,7 @@ use super::*;
 /// A ledger like [`restricted`] that compares slices.
 fn comparing() -> Ledger {
     let mut ledger = restricted();
-    ledger.compare_slices();
+    ledger.require_comparisons();
     ledger
 }
 
@@ -19,9 +19,9 @@ fn changed(first: u8, version: u64, spec: Value) -> IPSlice {
     slice(first, json!({"metadata": metadata, "spec": spec}))
 }
 
-fn is_compared(ledger: &Ledger, first: u8) -> bool {
+fn awaits_comparison(ledger: &Ledger, first: u8) -> bool {
     let slice = ledger.slice_of_block("lab", four(first));
-    slice.expect("the slice exists").is_compared
+    slice.expect("the slice exists").awaits_comparison
 }
 
 #[test]
@@ -67,6 +67,17 @@ fn slices_of_a_registry_that_cannot_be_reached_are_trusted() {
     assert!(!is_usable(&ledger, 4));
     ledger.trust_slices_of("site");
     assert!(is_usable(&ledger, 4));
+    // Another registry has its name.
+    ledger.forget_comparisons_of("site");
+    assert!(!is_usable(&ledger, 4));
+}
+
+#[test]
+fn object_that_becomes_valid_is_compared() {
+    let mut ledger = comparing();
+    ledger.apply(&slice(4, json!({"spec": {"block": "no block"}})));
+    ledger.apply(&changed(4, 6, json!({})));
+    assert!(!is_usable(&ledger, 4));
 }
 
 #[test]
@@ -87,10 +98,10 @@ fn nothing_is_compared_after_a_restore() {
     let mut ledger = comparing();
     ledger.apply(&unconfirmed(4));
     ledger.apply(&changed(4, 6, json!({})));
-    assert!(is_compared(&ledger, 4));
+    assert!(!awaits_comparison(&ledger, 4));
     Observe::<IPSlice>::restored(&mut ledger);
     ledger.set_management_cluster("site", "west");
-    assert!(!is_compared(&ledger, 4));
+    assert!(awaits_comparison(&ledger, 4));
     assert!(!is_usable(&ledger, 4));
     ledger.set_block_compared("lab", four(4), "s-4");
     assert!(is_usable(&ledger, 4));
