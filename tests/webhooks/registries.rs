@@ -132,6 +132,48 @@ async fn registry_in_use_is_deleted_with_the_skip_annotation() {
 }
 
 #[tokio::test]
+async fn network_names_no_other_registry_before_its_blocks_are_returned() {
+    let site = Site::new().await;
+    site.create_registry().await;
+    let other = Site::new().await;
+    other.create_registry().await;
+    site.create_network().await.into_object();
+    let slice = json!({
+        "scope": format!("n.{}", site.network), "block": "10.80.0.0/26", "registry": site.registry,
+        "owner": {"kind": "ManagementCluster", "name": "west"},
+        "assignedAt": "2026-01-01T00:00:00Z", "confirmedAt": "2026-01-01T00:00:00Z",
+    });
+    let name = format!("n.{}.10.80.0.0-26", site.network);
+    let created = site.create("ipslices", "IPSlice", &name, slice).await;
+    created.into_object();
+
+    let network = path("ipnetworks", &site.network);
+    let without = json!({"spec": {"blocks": null}});
+    let changed = site.client.call("PATCH", &network, MERGE, &without).await;
+    changed.into_object();
+    let share = |registry: &str| json!({"spec": {"blocks": {"registry": registry, "size": 64}}});
+    let dry_run = format!("{network}?dryRun=All");
+    let denied = eventually("another registry is denied", || async {
+        let changed = site
+            .client
+            .call("PATCH", &dry_run, MERGE, &share(&other.registry))
+            .await;
+        (!changed.is_ok()).then_some(changed)
+    })
+    .await;
+    let expected = format!(
+        "1 block of the network is not yet returned to IPRegistry {}",
+        site.registry
+    );
+    denied.assert_denied(422, "spec.blocks.registry", &expected);
+    let same = site
+        .client
+        .call("PATCH", &network, MERGE, &share(&site.registry))
+        .await;
+    same.into_object();
+}
+
+#[tokio::test]
 async fn network_without_its_registry_is_warned_about() {
     let site = Site::new().await;
     let created = site.create_network().await;
