@@ -170,7 +170,7 @@ async fn restored_management_cluster_allocates_no_address_of_another() {
 
 /// The manager runs during the restore.
 #[tokio::test]
-async fn manager_of_a_restored_cluster_allocates_no_address_of_another() {
+async fn manager_of_a_restored_cluster_uses_no_block_of_another() {
     Box::pin(restored_cluster_allocates_no_address_of_another(true)).await;
 }
 

@@ -132,7 +132,7 @@ async fn registry_in_use_is_deleted_with_the_skip_annotation() {
 }
 
 #[tokio::test]
-async fn network_names_no_other_registry_before_its_blocks_are_returned() {
+async fn registry_of_a_network_with_blocks_cannot_be_replaced() {
     let site = Site::new().await;
     site.create_registry().await;
     let other = Site::new().await;
