@@ -13,7 +13,7 @@
 //! | `needs` | which blocks a network needs; plain values |
 //! | `facts` | what the protocol has to know of a block; plain values |
 //! | `backoff` | when a write is sent again; plain values |
-//! | `driver` | decides for each block what is due |
+//! | `driver` | decides for each block what is due, and compares IPSlices with the records |
 //! | `steps`, `returning` | sends it |
 //! | `measured`, `state_metrics` | the metrics of registries |
 //! | `check` | whether an address that was just reserved is in a block of this cluster |

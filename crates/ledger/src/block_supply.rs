@@ -31,7 +31,7 @@ pub enum BlockObstacle {
     /// The record of the network cannot be decoded.
     RecordUndecodable,
     /// No address of a block is allocated: its IPSlice, which has this name, is not valid, is being
-    /// deleted, or is one of another management cluster. There is no other block.
+    /// deleted, or is one of another management cluster or registry. There is no other block.
     SliceUnavailable(String),
 }
 
