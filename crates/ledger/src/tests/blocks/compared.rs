@@ -122,3 +122,18 @@ fn block_of_another_registry_is_not_usable() {
     ledger.apply_network(&sharing(json!({})));
     assert!(is_usable(&ledger, 4));
 }
+
+#[test]
+fn only_own_blocks_have_to_be_returned_to_another_registry() {
+    let mut ledger = restricted();
+    let of_site = |first: u8, owner: &str| {
+        let owner = json!({"kind": "ManagementCluster", "name": owner});
+        slice(first, json!({"spec": {"registry": "site", "owner": owner}}))
+    };
+    ledger.apply(&of_site(4, "east"));
+    assert_eq!(ledger.blocks_of_other_registry("lab", "other"), None);
+    ledger.apply(&of_site(8, "west"));
+    let found = ledger.blocks_of_other_registry("lab", "other");
+    assert_eq!(found, Some(("site".to_owned(), 1)));
+    assert_eq!(ledger.blocks_of_other_registry("lab", "site"), None);
+}
