@@ -7,12 +7,14 @@
 mod columns;
 mod rules;
 mod schema;
+mod served;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 pub(super) use schema::date_time_schema;
+pub use served::missing_fields;
 
 use super::conditions::UNPROCESSED_GENERATION;
 use super::{
