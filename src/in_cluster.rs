@@ -13,6 +13,7 @@
 //!   reservations (steps A2, R2);
 //! - `access`: who may use a global pool; `adoption`: keeps the address of an existing IPAddress;
 //! - `cooldown`: the end of cool-downs, during which a released address is not reused;
+//! - `definitions`: whether the served definitions have all fields;
 //! - `pools`: finalizer, counts and conditions of pools; `deletion_check`: what blocks the deletion
 //!   of a pool;
 //! - `machines`: the Machine of a claim; `use_check`: compares its addresses with those of claims;
@@ -36,6 +37,7 @@ mod allocation;
 mod blocks;
 mod context;
 mod cooldown;
+mod definitions;
 mod deletion_check;
 mod errors;
 mod gates;
@@ -72,6 +74,7 @@ use capi_ipam_provider::advanced::{ClaimOptions, ContractClient, PoolKind};
 use capi_ipam_provider::prelude::ClaimReconciler;
 
 pub use self::blocks::METRICS as REGISTRY_METRICS;
+use self::definitions::Definitions;
 pub use self::handler::{InClusterAdapter, InClusterHandler};
 pub use self::metrics::{METRICS, PoolMetricsMode};
 pub use self::options::InClusterOptions;
@@ -95,7 +98,12 @@ pub async fn register(
         kinds::wait_for_kinds(&manager.client, &manager.health),
         contract
     );
-    upgrade::run(manager).await;
+    let mut definitions = Definitions::new(&manager.client);
+    let problem = definitions.problem().await;
+    // A pool that is stored again loses the fields that its definition lacks.
+    if problem.is_none() {
+        upgrade::run(manager).await;
+    }
     let claim_options = ClaimOptions {
         resync_interval: RESYNC_INTERVAL,
         restored_claim_timeout: options.restored_claim_timeout,
@@ -116,6 +124,9 @@ pub async fn register(
         });
     }
     builder
-        .build(async |setup| Ok(set_up(setup, &options, &ledger_handle)))
+        .build(async |setup| {
+            let checked = (definitions, problem);
+            set_up(setup, &options, &ledger_handle, checked)
+        })
         .await
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use capi_ipam_api::{Audience, Pool, PoolKey, ScopeChange};
+use capi_ipam_api::{Audience, Pool, PoolKey, ScopeChange, advice, names};
 
 use super::block_names::named;
 
@@ -36,6 +36,17 @@ pub(super) fn of_pool(change: &ScopeChange, new: &Pool, old: Option<&Pool>) -> V
             ));
         }
     }
+    if let (true, Some(network)) = (change.is_kept, change.after.network()) {
+        let field = if old.is_some_and(names_network) {
+            "spec.network"
+        } else {
+            "metadata.labels"
+        };
+        warnings.push(format!(
+            "{field}: the pool stays in IPNetwork {network}, where addresses of it are in use; to leave: {}",
+            advice::leave_network(&change.pool, network)
+        ));
+    }
     if let Some(refusal) = &change.refusal {
         // Not denied: `clusterctl move` and restores create pools and networks in any order.
         let field = if names_network(new) {
@@ -56,6 +67,16 @@ pub(super) fn of_network(changes: &[ScopeChange]) -> Vec<String> {
         warnings.push(format!(
             "spec: pools leave the network with {in_use}, which other pools of the network can then allocate\
              : {pools}; release them first, or keep the pools in the network"
+        ));
+    }
+    let kept = changes.iter().filter(|change| change.is_kept);
+    let kept: Vec<&PoolKey> = kept.map(|change| &change.pool).collect();
+    if !kept.is_empty() {
+        let pools = AUDIENCE.pools(kept);
+        warnings.push(format!(
+            "spec.pools: the network does not select these pools any more, and they stay in it because addresses of \
+             them are in use: {pools}; to let one leave, annotate it with {}",
+            names::LEAVE_NETWORK_ANNOTATION
         ));
     }
     let is_joining = |change: &&ScopeChange| {

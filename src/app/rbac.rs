@@ -2,7 +2,7 @@
 //! is generated from it.
 
 use capi_ipam_api::installed::{
-    CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_CONFIGURATION,
+    CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, DEFINITIONS, NAMESPACE, WEBHOOK_CONFIGURATION,
 };
 use capi_ipam_api::names;
 use serde_json::{Value, json};
@@ -185,9 +185,9 @@ pub const CLUSTER_RULES: &[Rule] = &[
     Rule {
         group: "apiextensions.k8s.io",
         resources: &["customresourcedefinitions"],
-        names: CONVERTED_DEFINITIONS,
+        names: DEFINITIONS,
         verbs: &["get"],
-        reason: "check whether pools are stored in an old version",
+        reason: "check whether they have all fields, and whether pools are stored in an old version",
     },
     Rule {
         group: "apiextensions.k8s.io",

@@ -402,6 +402,7 @@ mod tests {
         });
         let metadata = json!({"namespace": namespace, "name": name, "ownerReferences": owner});
         Invalid {
+            spec: serde_json::Value::Null,
             error: "no date".to_owned(),
             metadata: serde_json::from_value(metadata).unwrap(),
         }

@@ -1,12 +1,14 @@
 //! The pool controllers: finalizer, counts and conditions of pools.
 
 mod status;
+mod writer;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolStatus, names};
+use capi_ipam_api::conditions::{self, Condition};
+use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolStatus, advice, names};
 use capi_ipam_controller::client::PrunedFields;
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{
@@ -21,17 +23,18 @@ use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, patch, trace_span};
-use capi_ipam_ledger::{DrainingUse, PoolInfo};
+use capi_ipam_ledger::{DrainingUse, Ledger, PoolInfo};
 use capi_ipam_provider::advanced::{
     STATUS_INTERVAL, StatusLimiter, changed_conditions, log_transitions, publish_rejected_status,
     publish_warnings,
 };
 use capi_ipam_provider::api::Uid;
-use kube::{Client, ResourceExt};
+use kube::{Client, Resource, ResourceExt};
 use tracing::{Span, debug, field};
 
 use self::status::PoolSnapshot;
 pub(super) use self::status::describe_counts;
+use self::writer::last_writer;
 use super::context::Context;
 use super::deletion_check::DeletionBlocker;
 use super::gates::{Gates, IDENTITY_TIMEOUT};
@@ -45,6 +48,8 @@ const DELETION_RETRY_DELAY: Duration = Duration::from_secs(5);
 const DELETION_CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// The delay before a pool is reconciled again after its first failure.
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(50);
+/// The delay before a pool is reconciled again that is not written because a definition lacks fields.
+const DEFINITION_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// The maximum delay between two attempts at a pool that keeps failing.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// The number of pools of a kind that are reconciled concurrently.
@@ -194,6 +199,10 @@ impl Protect for PoolReconciler {
         if !self.pools_synced.iter().all(ReadinessGate::is_ready) {
             return Protection::Postponed(Action::Requeue(STATUS_INTERVAL));
         }
+        // A write removes the fields for good that a definition lacks.
+        if self.context.ledger.read(Ledger::has_definitions_problem) {
+            return Protection::Postponed(Action::Requeue(DEFINITION_RETRY_DELAY));
+        }
         let key = PoolKey::of(pool);
         // A pool is added to the ledger before its controller is notified.
         match self.context.ledger.read(|ledger| ledger.pool_info(&key)) {
@@ -272,6 +281,56 @@ fn is_released(pool: &Pool, info: &PoolInfo) -> bool {
     info.deleting && !finalizer::is_set(pool, names::PROTECT_POOL)
 }
 
+/// The condition of a pool that stays in its network, of this specification.
+fn kept_condition(pool: &Pool) -> Option<&Condition> {
+    let status = pool.status.as_ref()?;
+    let found = conditions::find(&status.conditions, conditions::KEPT_IN_NETWORK)?;
+    let is_current = found.observed_generation == pool.metadata.generation;
+    (is_current && found.status == "True").then_some(found)
+}
+
+/// Why a pool stays in its network, which it would have left. The message stays the same as long as
+/// the specification does: the writer is read once.
+fn kept_in_network(pool: &Pool, info: &PoolInfo, writer: Option<&str>) -> Option<String> {
+    let network = info.scope.network()?;
+    if !info.is_kept_in_network {
+        return None;
+    }
+    if let Some(known) = kept_condition(pool) {
+        return known.message.clone();
+    }
+    let has_lost_name = info
+        .removed_fields
+        .names()
+        .any(|name| name == "spec.network");
+    let key = PoolKey::of(pool);
+    Some(advice::kept_in_network(
+        &key,
+        network,
+        has_lost_name,
+        writer,
+    ))
+}
+
+/// Whether the last change of the specification removed fields, and the status does not describe it
+/// yet.
+fn has_unreported_removal(pool: &Pool, info: &PoolInfo) -> bool {
+    let observed = pool
+        .status
+        .as_ref()
+        .and_then(|status| status.observed_generation);
+    !info.removed_fields.is_empty() && observed != pool.metadata.generation
+}
+
+/// What the last change of the specification removed, for the first status that describes it.
+fn removed_fields(pool: &Pool, info: &PoolInfo, writer: Option<&str>) -> Option<String> {
+    if !has_unreported_removal(pool, info) {
+        return None;
+    }
+    let names: Vec<&str> = info.removed_fields.names().collect();
+    Some(advice::fields_removed(&names.join(", "), writer))
+}
+
 impl PoolReconciler {
     async fn reconcile_pool(&self, pool: &Pool) -> Result<Action, PoolError> {
         let key = PoolKey::of(pool);
@@ -297,12 +356,19 @@ impl PoolReconciler {
             ledger.note(|ledger| ledger.mark_notified(&key));
             return Ok(Action::Requeue(STATUS_INTERVAL));
         }
-        let status = self.status(&key, pool, blocker.as_ref(), None);
+        let writer = self.read_writer(pool, &info).await?;
+        let status = self.status(&key, pool, blocker.as_ref(), None, writer.as_deref());
+        let removed = removed_fields(pool, &info, writer.as_deref());
         if let Some(wait) = self.write_status(pool, status).await? {
             self.context
                 .ledger
                 .note(|ledger| ledger.mark_notified(&key));
             return Ok(Action::Requeue(wait));
+        }
+        if let Some(removed) = removed {
+            let reason = conditions::FIELDS_REMOVED;
+            self.events
+                .warning(pool, &pool.kind, reason, "Observe", &removed);
         }
         Ok(next_check(pool, blocker.as_ref()))
     }
@@ -328,10 +394,24 @@ impl PoolReconciler {
             return Ok(Action::AwaitChange);
         };
         if is_reported {
-            let status = self.status(&key, &current, None, Some(&error_chain(&error)));
+            let status = self.status(&key, &current, None, Some(&error_chain(&error)), None);
             self.write_status(&current, status).await?;
         }
         Err(error)
+    }
+
+    /// Reads who last wrote a pool whose status names that writer.
+    async fn read_writer(&self, pool: &Pool, info: &PoolInfo) -> Result<Option<String>, CallError> {
+        let names_writer = kept_condition(pool).is_none() && info.is_kept_in_network;
+        if !names_writer && !has_unreported_removal(pool, info) {
+            return Ok(None);
+        }
+        let found = self
+            .objects(pool)
+            .get_maybe_invalid(&pool.name_any())
+            .await?;
+        let writer = found.as_ref().and_then(|found| last_writer(found.meta()));
+        Ok(writer.map(str::to_owned))
     }
 
     /// Finds what blocks the deletion of a pool: in the ledger, and if it knows of nothing, on the
@@ -361,6 +441,7 @@ impl PoolReconciler {
         pool: &Pool,
         blocker: Option<&DeletionBlocker>,
         finalizer_error: Option<&str>,
+        writer: Option<&str>,
     ) -> PoolStatus {
         let ledger = &self.context.ledger;
         let info = ledger
@@ -389,6 +470,7 @@ impl PoolReconciler {
             over_limit: ledger.read(|ledger| ledger.over_limit(key)),
             slices: ledger.read(|ledger| ledger.slice_counts(key)),
             draining: ledger.read(|ledger| ledger.draining_use(key)),
+            kept_in_network: kept_in_network(pool, &info, writer),
         };
         let mut list = pool
             .status

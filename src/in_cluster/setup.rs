@@ -9,7 +9,7 @@ use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::controller::{ControllerBuilder, Trigger};
 use capi_ipam_controller::health::ReadinessGate;
-use capi_ipam_controller::manager::Manager;
+use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchApi, WatchSpec};
 use capi_ipam_provider::advanced::{ProviderSetup, Selection};
@@ -22,6 +22,7 @@ use super::blocks::check::ListSlices;
 use super::blocks::registries;
 use super::context::Context;
 use super::cooldown::EndCooldowns;
+use super::definitions::{CheckDefinitions, Definitions};
 use super::deletion_check::DeletionChecker;
 use super::gates::Gates;
 use super::handler::InClusterAdapter;
@@ -45,12 +46,20 @@ pub(super) fn set_up(
     setup: &mut ProviderSetup<'_>,
     options: &InClusterOptions,
     ledger_handle: &LedgerHandle,
-) -> InClusterAdapter {
+    (definitions, problem): (Definitions, Option<String>),
+) -> Result<InClusterAdapter, BoxError> {
     let controllers = Controllers::new(setup.manager);
     let triggers = triggers(setup, &controllers);
     let gates = Gates::register(setup);
     let (blocks_changed, changed) = watch::channel(());
     let context = create_ledger(setup, options, triggers, blocks_changed);
+    // Before anything is watched.
+    let gate = setup.manager.health.require("definitions")?;
+    let ledger = Arc::clone(&context.ledger);
+    let check = CheckDefinitions::new(definitions, problem, ledger, gate);
+    setup
+        .manager
+        .add_task("check of the definitions", Vec::new(), check);
     let slices = Arc::new(ObservedSlices::default());
     add_watches(setup, &context, &gates, &slices);
     let registries = start_controllers(setup.manager, controllers, &context, &gates);
@@ -64,7 +73,7 @@ pub(super) fn set_up(
     );
     add_tasks(setup, options, &context, &gates, slices);
     ledger_handle.publish(Arc::clone(&context.ledger), gates.of_ledger());
-    InClusterAdapter { context }
+    Ok(InClusterAdapter { context })
 }
 
 /// The controllers that are not started yet: the ledger enqueues their objects, and they need the

@@ -34,6 +34,8 @@ pub struct SharedLedger {
     networks: Enqueue<str>,
     cooldowns: Notify,
     scopes: Notify,
+    /// Notified when a pool was shown with fewer fields than before.
+    fields_lost: Notify,
     /// Notified when claims have to be rechecked.
     rechecks_added: Notify,
     /// Notified when the watch has reported a reservation.
@@ -86,6 +88,7 @@ impl SharedLedger {
             networks: Box::new(|_| {}),
             cooldowns: Notify::new(),
             scopes: Notify::new(),
+            fields_lost: Notify::new(),
             rechecks_added: Notify::new(),
             reservations_observed: Notify::new(),
             unreserved: Mutex::default(),
@@ -140,6 +143,9 @@ impl SharedLedger {
         if effects.scopes_changed {
             self.scopes.notify_one();
         }
+        if effects.has_lost_fields {
+            self.fields_lost.notify_one();
+        }
         if !effects.unreserved.is_empty() {
             let mut unreserved = self.unreserved.lock();
             // The sweeper finds the others.
@@ -189,6 +195,12 @@ impl SharedLedger {
     /// happened since the last call.
     pub(super) async fn scopes_changed(&self) {
         self.scopes.notified().await;
+    }
+
+    /// Waits until a pool was shown with fewer fields than before. Returns immediately if this
+    /// happened since the last call.
+    pub(super) async fn fields_lost(&self) {
+        self.fields_lost.notified().await;
     }
 
     /// Waits until claims have to be rechecked, because their pool can no longer allocate. Returns

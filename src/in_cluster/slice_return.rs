@@ -16,7 +16,7 @@ use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_controller::{clock, patch};
-use capi_ipam_ledger::{Ledger, SliceStep, SliceView};
+use capi_ipam_ledger::{Ledger, SliceRetention, SliceStep, SliceView};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, Resource};
 use tokio::time::Instant;
@@ -182,7 +182,7 @@ impl SliceReturn {
         {
             return Ok(());
         }
-        let is_kept = slice.pool_exists && slice.keep_seconds == Some(None);
+        let is_kept = slice.pool_exists && slice.retention == SliceRetention::Owner;
         if is_kept && self.owner_exists(&slice.owner).await? {
             return Ok(());
         }

@@ -1,6 +1,7 @@
 //! Pools with common addresses, in one network and in none.
 
-use capi_ipam_api::{InClusterKind, ProblemStatus};
+use capi_ipam_api::names::LEAVE_NETWORK_ANNOTATION;
+use capi_ipam_api::{InClusterKind, ProblemStatus, conditions};
 use capi_ipam_controller::finalizer;
 use serde_json::json;
 
@@ -418,7 +419,32 @@ async fn pool_in_use_joins_and_leaves_a_network() {
     assert_eq!(claim_address(&consumer, "vip", "web").await, "10.26.0.5");
     consumer.wait_for_counts("web", (9, 3, 3, 0)).await;
 
+    // Another writer removes the label: the pool is in use, and stays.
     label(json!({})).await;
+    let text = consumer
+        .wait_for_condition(
+            &consumer.pools(),
+            "web",
+            conditions::KEPT_IN_NETWORK,
+            "True",
+            "AddressesInUse",
+        )
+        .await;
+    let leave = format!(
+        "kubectl annotate --namespace {} inclusterippools web {LEAVE_NETWORK_ANNOTATION}={network}",
+        consumer.namespace
+    );
+    assert!(
+        text.contains("last writer of the pool: ") && text.ends_with(&leave),
+        "{text}"
+    );
+    assert_eq!(reserved(&inside).await.len(), 6, "{inside}");
+    consumer.wait_for_counts("web", (9, 3, 3, 0)).await;
+    consumer
+        .modify(&consumer.pools(), "web", |pool| {
+            pool["metadata"]["annotations"][LEAVE_NETWORK_ANNOTATION] = json!(network);
+        })
+        .await;
     let mine = [
         "10.26.0.1",
         "10.26.0.2",

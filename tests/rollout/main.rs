@@ -8,6 +8,7 @@
 )]
 
 mod contract_versions;
+mod definitions;
 mod endpoints;
 mod flags;
 mod networks;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use capi_ipam_api::{IPReservation, MemberPhase};
+use capi_ipam_api::{IPReservation, MemberPhase, conditions};
 use serde_json::{Value, json};
 
 use support::consumer::{Consumer, ready};
@@ -199,6 +199,68 @@ async fn network_of_all_pools_holds_for_pools_that_others_overwrite() {
             "nothing is written into the specification"
         );
     }
+}
+
+/// A controller with the types of the Go provider removes the fields that it does not know.
+#[tokio::test(flavor = "multi_thread")]
+async fn pool_in_use_that_loses_its_network_stays_in_it() {
+    let control_plane = ControlPlane::start(Options::default());
+    let mut manager = Manager::start(&control_plane, &FLAGS);
+    let consumer = Consumer::new(&control_plane).await;
+    consumer.create_open_network("lab").await;
+    let known = json!({"addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24});
+    for pool in ["a", "b"] {
+        let mut spec = known.clone();
+        spec["network"] = json!("lab");
+        spec["excludedAddresses"] = json!(["10.0.0.12"]);
+        consumer.create_pool(pool, spec).await;
+    }
+    consumer.create_claim("a0", "a").await;
+    assert_eq!(consumer.wait_for_address("a0").await, "10.0.0.10");
+    overwrite(&consumer, "a", &known).await;
+    let text = consumer
+        .wait_for_condition(
+            &consumer.pools(),
+            "a",
+            conditions::KEPT_IN_NETWORK,
+            "True",
+            "AddressesInUse",
+        )
+        .await;
+    assert!(
+        text.starts_with("spec.network was removed (last writer of the pool: "),
+        "{text}"
+    );
+    let removed = "removed spec.network, spec.excludedAddresses";
+    consumer
+        .wait_for_event("a", "Warning", conditions::FIELDS_REMOVED, removed)
+        .await;
+    // Also after a restart.
+    for claim in ["b0", "a1"] {
+        manager.kill();
+        manager = Manager::start(&control_plane, &FLAGS);
+        consumer.create_claim(claim, &claim[..1]).await;
+    }
+    let bound = consumer
+        .wait_for_addresses(&["b0", "a1"].map(str::to_owned))
+        .await;
+    let addresses: BTreeSet<&String> = bound.values().collect();
+    assert_eq!(addresses.len(), 2);
+    assert!(
+        !addresses.contains(&"10.0.0.10".to_owned()),
+        "{addresses:?}"
+    );
+    // It leaves when nothing of it is in use.
+    for claim in ["a0", "a1"] {
+        consumer.release(claim).await;
+    }
+    eventually("the pool is in no network", async || {
+        let pool = consumer.pools().get("a").await.ok()??;
+        let status = pool.status?;
+        let is_kept = conditions::find(&status.conditions, conditions::KEPT_IN_NETWORK).is_some();
+        (status.network.is_none() && !is_kept).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -237,9 +237,17 @@ async fn leaving_a_network_with_addresses_in_use_is_warned_about() {
             lab.name
         );
 
-        // The label is removed or changed.
+        // The label is removed or changed: the pool stays, unless it says that it leaves.
         for value in [Value::Null, json!("elsewhere")] {
-            let response = lab.relabel(kind, &pool, value).await;
+            let response = lab.relabel(kind, &pool, value.clone()).await;
+            let text = &response.warnings[0];
+            let is_kept = text.starts_with("metadata.labels: the pool stays in IPNetwork")
+                && text.ends_with(&format!("{}={}", names::LEAVE_NETWORK_ANNOTATION, lab.name));
+            assert!(response.is_ok() && is_kept, "{response:?}");
+            let annotations = json!({names::LEAVE_NETWORK_ANNOTATION: lab.name});
+            let change =
+                json!({"metadata": {"labels": {LABEL: value}, "annotations": annotations}});
+            let response = lab.client.dry_run_patch(kind, &pool, &change).await;
             let expected = format!("metadata.labels: {leaves}");
             assert!(
                 response.is_ok() && response.warnings[0].starts_with(&expected),
@@ -274,7 +282,7 @@ async fn leaving_a_network_with_addresses_in_use_is_warned_about() {
             json!({"pools": {"matchLabels": {LABEL: "elsewhere"}}}),
         ] {
             let response = lab.change(change).await;
-            let expected = "spec: pools leave the network with 1 address in use";
+            let expected = "spec.pools: the network does not select these pools any more";
             assert!(
                 response.is_ok() && response.warnings[0].starts_with(expected),
                 "{response:?}"

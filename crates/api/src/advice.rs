@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use capi_ipam_ip::Entry;
 
-use super::{AddressCounts, Audience, PoolKey, Scope};
+use super::{AddressCounts, Audience, PoolKey, Scope, names};
 
 /// About an address that several bound claims have. To delete an IPAddress does not help: the
 /// machine keeps the address.
@@ -105,6 +105,60 @@ pub fn show(pool: &PoolKey) -> String {
         None => String::new(),
     };
     format!("kubectl ipam show {}/{}{selection}", pool.kind, pool.name)
+}
+
+/// Why a pool stays in a network to which it does not say any more that it belongs, and what to do.
+/// `has_lost_name`: `spec.network` was removed; otherwise the selector of the network does not match
+/// any more. `writer` is who last changed the pool.
+pub fn kept_in_network(
+    pool: &PoolKey,
+    network: &str,
+    has_lost_name: bool,
+    writer: Option<&str>,
+) -> String {
+    let by = match writer {
+        Some(writer) => format!(" (last writer of the pool: {writer})"),
+        None => String::new(),
+    };
+    let (change, undo) = if has_lost_name {
+        (
+            "spec.network was removed",
+            format!("set spec.network to {network} again"),
+        )
+    } else {
+        (
+            "the selector of the network and the labels of the pool do not match any more",
+            format!("restore the labels, or set spec.network to {network}"),
+        )
+    };
+    format!(
+        "{change}{by}, and addresses of the pool are in use in IPNetwork {network}: the pool stays in the network; to \
+         stay, {undo}; to leave, {}",
+        leave_network(pool, network)
+    )
+}
+
+/// The command with which a pool leaves a network although addresses of it are in use there.
+pub fn leave_network(pool: &PoolKey, network: &str) -> String {
+    let selection = match &pool.namespace {
+        Some(namespace) => format!(" --namespace {namespace}"),
+        None => String::new(),
+    };
+    format!(
+        "kubectl annotate{selection} {} {} {}={network}",
+        pool.kind.plural(),
+        pool.name,
+        names::LEAVE_NETWORK_ANNOTATION
+    )
+}
+
+/// What a writer removed from a pool, and what to do. `fields` is not empty.
+pub fn fields_removed(fields: &str, writer: Option<&str>) -> String {
+    let writer = writer.unwrap_or("a client");
+    format!(
+        "{writer} removed {fields}, and they have no effect any more; if {writer} does not know these fields, it removes \
+         them with each write: set them in a way that it keeps (docs/pools.md)"
+    )
 }
 
 /// About a pool or an owner of slices without a free address in a slice.

@@ -9,6 +9,13 @@ pub const OVERLAPPING: &str = "Overlapping";
 /// Condition type of pools: addresses in use are no longer in the pool.
 pub const OUT_OF_RANGE: &str = "OutOfRange";
 
+/// Condition type of pools: nothing says any more that the pool belongs to its network, and it stays
+/// because addresses of it are in use there.
+pub const KEPT_IN_NETWORK: &str = "KeptInNetwork";
+
+/// Reason of an event of a pool: optional fields of its specification were removed.
+pub const FIELDS_REMOVED: &str = "FieldsRemoved";
+
 /// Condition type of global pools with access rules: addresses in use exceed what the rules allow.
 pub const OVER_LIMIT: &str = "OverLimit";
 

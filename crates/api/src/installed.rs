@@ -10,6 +10,17 @@ pub const CONVERSION_PATH: &str = "/convert";
 pub const WEBHOOK_CONFIGURATION: &str = "capi-ipam-in-cluster-validating-webhook-configuration";
 /// Secret of the self-managed certificate.
 pub const CERTIFICATE_SECRET: &str = "capi-ipam-in-cluster-webhook-self-managed-cert";
+/// The CustomResourceDefinitions of the provider.
+pub const DEFINITIONS: &[&str] = &[
+    "globalinclusterippools.ipam.cluster.x-k8s.io",
+    "globalinclusterprefixpools.ipam.cluster.x-k8s.io",
+    "inclusterippools.ipam.cluster.x-k8s.io",
+    "inclusterprefixpools.ipam.cluster.x-k8s.io",
+    "ipnetworks.ipam.cluster.x-k8s.io",
+    "ipregistries.ipam.cluster.x-k8s.io",
+    "ipreservations.ipam.cluster.x-k8s.io",
+    "ipslices.ipam.cluster.x-k8s.io",
+];
 /// CustomResourceDefinitions with a conversion webhook.
 pub const CONVERTED_DEFINITIONS: &[&str] = &[
     "globalinclusterippools.ipam.cluster.x-k8s.io",

@@ -37,6 +37,7 @@ mod network;
 mod network_refusal;
 mod network_view;
 mod pool;
+mod pool_fields;
 mod pool_key;
 mod pool_kind;
 mod pool_problems;
@@ -76,6 +77,7 @@ pub use network::{
 pub use network_refusal::NetworkRefusal;
 pub use network_view::NetworkView;
 pub use pool::{AddressCounts, DrainingStatus, Pool, PoolNetwork, PoolStatus, SliceCounts};
+pub use pool_fields::PoolFields;
 pub use pool_key::PoolKey;
 pub use pool_kind::InClusterKind;
 pub use pool_spec::PoolSpec;

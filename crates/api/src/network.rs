@@ -226,6 +226,22 @@ impl NetworkProblem {
 impl IPNetworkSpec {
     /// Parses the specification; fails with all its problems.
     pub fn rules(&self) -> Result<NetworkRules, Vec<NetworkProblem>> {
+        let (rules, problems) = self.read();
+        if problems.is_empty() {
+            Ok(rules)
+        } else {
+            Err(problems)
+        }
+    }
+
+    /// What can be read of a specification that is not valid. A part with a problem is left out: it
+    /// selects and allows nothing.
+    pub fn readable_rules(&self) -> NetworkRules {
+        let (rules, _) = self.read();
+        rules
+    }
+
+    fn read(&self) -> (NetworkRules, Vec<NetworkProblem>) {
         let mut problems = Vec::new();
         let mut excluded: [Vec<_>; 2] = Default::default();
         let [v4, v6] = &mut excluded;
@@ -242,16 +258,22 @@ impl IPNetworkSpec {
         }
         let default = NamespaceAccess::default();
         let access = self.namespaces.as_ref().unwrap_or(&default);
-        let namespaces = access
-            .allowed("spec.namespaces.selector")
-            .map_err(|problem| problems.push(problem.into()))
-            .ok();
-        let pools = self
-            .pools
-            .as_ref()
-            .map(|selector| parse_selector(selector, "spec.pools"))
-            .transpose();
-        let pools = pools.map_err(|problem| problems.push(problem.into())).ok();
+        let namespaces = match access.allowed("spec.namespaces.selector") {
+            Ok(namespaces) => namespaces,
+            Err(problem) => {
+                problems.push(problem.into());
+                AllowedNamespaces::Names(Vec::new())
+            }
+        };
+        let selector = self.pools.as_ref();
+        let pools = match selector.map(|selector| parse_selector(selector, "spec.pools")) {
+            Some(Ok(pools)) => Some(pools),
+            Some(Err(problem)) => {
+                problems.push(problem.into());
+                None
+            }
+            None => None,
+        };
         let blocks = match self.blocks.as_ref().map(SharedBlocks::rules) {
             Some(Ok(rules)) => Some(rules),
             Some(Err(found)) => {
@@ -261,16 +283,14 @@ impl IPNetworkSpec {
             None => None,
         };
         let [v4, v6] = excluded;
-        match (namespaces, pools) {
-            (Some(namespaces), Some(pools)) if problems.is_empty() => Ok(NetworkRules {
-                namespaces,
-                pools,
-                excluded_v4: v4.into_iter().collect(),
-                excluded_v6: v6.into_iter().collect(),
-                block_lengths: self.block_lengths.unwrap_or_default(),
-                blocks,
-            }),
-            _ => Err(problems),
-        }
+        let rules = NetworkRules {
+            namespaces,
+            pools,
+            excluded_v4: v4.into_iter().collect(),
+            excluded_v6: v6.into_iter().collect(),
+            block_lengths: self.block_lengths.unwrap_or_default(),
+            blocks,
+        };
+        (rules, problems)
     }
 }

@@ -28,6 +28,9 @@ pub enum NetworkRefusal {
         /// The length of the blocks of the pool.
         ours: u8,
     },
+    /// The API server removes fields that decide on networks: what is wrong with a served
+    /// definition.
+    DefinitionOutdated(Arc<str>),
 }
 
 impl NetworkRefusal {
@@ -41,6 +44,7 @@ impl NetworkRefusal {
             | Self::Deleting(network)
             | Self::LengthMismatch { network, .. } => **network == *name,
             Self::Ambiguous(one, other) => **one == *name || **other == *name,
+            Self::DefinitionOutdated(_) => false,
         }
     }
 
@@ -76,6 +80,7 @@ impl fmt::Display for NetworkRefusal {
                     "IPNetwork {network} does not allow pools of this namespace (spec.namespaces)"
                 )
             }
+            Self::DefinitionOutdated(problem) => formatter.write_str(problem),
             Self::Invalid(network) => {
                 write!(
                     formatter,

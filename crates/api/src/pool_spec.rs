@@ -1,11 +1,16 @@
-use capi_ipam_ip::{PoolAddresses, PoolPrefixes, PoolProblem, UsableBlocks};
+use std::net::IpAddr;
+
+use capi_ipam_ip::{PoolAddresses, PoolPrefixes, PoolProblem, UsableBlocks, parse_lenient};
+use capi_ipam_objects::maybe_invalid::readable;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::access::PoolAccess;
 use super::address_metadata::AddressMetadata;
 use super::allocation::{AllocationOrder, AllocationPolicy};
 use super::field_problem::FieldProblem;
 use super::ip_pool::IPPoolSpec;
+use super::pool_fields::PoolFields;
 use super::pool_kind::InClusterKind;
 use super::prefix_pool::PrefixPoolSpec;
 use super::ranges::{AddressRange, PrefixRange};
@@ -30,6 +35,66 @@ impl PoolSpec {
         } else {
             Self::Addresses(IPPoolSpec::default())
         }
+    }
+
+    /// Returns what can be read of a specification that cannot be decoded: the fields that have the
+    /// right type.
+    pub fn readable(kind: InClusterKind, spec: &Value) -> Self {
+        if kind.has_prefixes() {
+            Self::Prefixes(readable(spec))
+        } else {
+            Self::Addresses(readable(spec))
+        }
+    }
+
+    /// The gateways that can be read of a specification, which may not be valid.
+    pub fn readable_gateways(&self) -> Vec<IpAddr> {
+        let mut texts = Vec::new();
+        match self {
+            Self::Addresses(spec) => {
+                texts.extend(&spec.gateway);
+                texts.extend(spec.ranges.iter().flat_map(|range| &range.gateway));
+            }
+            Self::Prefixes(spec) => {
+                texts.extend(&spec.gateway);
+                texts.extend(spec.ranges.iter().flat_map(|range| &range.gateway));
+            }
+        }
+        let gateways = texts.into_iter().map(|text| parse_lenient(text));
+        gateways.flatten().collect()
+    }
+
+    /// The optional fields that are set.
+    pub fn optional_fields(&self) -> PoolFields {
+        let is_set = match self {
+            Self::Addresses(spec) => [
+                spec.network.is_some(),
+                !spec.excluded_addresses.is_empty(),
+                !spec.ranges.is_empty(),
+                !spec.draining.is_empty(),
+                spec.slices.is_some(),
+                spec.allocation.is_some(),
+                spec.reclaim.is_some(),
+                spec.allowed_namespaces.is_some(),
+                spec.limits.is_some(),
+                spec.headroom.is_some(),
+                spec.address_metadata.is_some(),
+            ],
+            Self::Prefixes(spec) => [
+                spec.network.is_some(),
+                !spec.excluded_prefixes.is_empty(),
+                !spec.ranges.is_empty(),
+                !spec.draining.is_empty(),
+                spec.slices.is_some(),
+                spec.allocation.is_some(),
+                spec.reclaim.is_some(),
+                spec.allowed_namespaces.is_some(),
+                spec.limits.is_some(),
+                spec.headroom.is_some(),
+                spec.address_metadata.is_some(),
+            ],
+        };
+        PoolFields::new(is_set)
     }
 
     /// Returns the addresses or prefixes that can be allocated, or all problems of the

@@ -17,6 +17,9 @@ pub struct ScopeChange {
     pub after: Scope,
     /// Why its network does not accept the pool after the write.
     pub refusal: Option<NetworkRefusal>,
+    /// Whether nothing says any more that the pool belongs to its network after the write, and it
+    /// stays there because addresses of it are in use.
+    pub is_kept: bool,
     /// The addresses in use that the change affects, in ascending order. If the pool leaves a
     /// network: all of the pool. If it only joins one: those that another pool of the network has
     /// reserved or in use as well.
@@ -32,6 +35,7 @@ impl ScopeChange {
             before: Some(own.clone()),
             after: own,
             refusal: None,
+            is_kept: false,
             affected: Vec::new(),
         }
     }

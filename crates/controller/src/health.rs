@@ -439,7 +439,7 @@ impl ReadinessGate {
     }
 
     /// Reports that the component is not ready any longer, and why.
-    pub(crate) fn not_ready(&self, problem: &str) {
+    pub fn not_ready(&self, problem: &str) {
         self.update(|component| {
             component.problem = Some(problem.to_owned());
             component.ready.send_replace(false);

@@ -21,6 +21,8 @@ pub struct Effects {
     pub scopes_changed: bool,
     /// Whether the watch has reported reservations.
     pub reservations_observed: bool,
+    /// Whether a pool was shown with fewer fields than before: a definition may have lost them.
+    pub has_lost_fields: bool,
     /// Whether claims have to be rechecked: [`Ledger::take_rechecks`](super::Ledger::take_rechecks) returns them.
     pub has_rechecks: bool,
     /// Addresses in use whose reservation was deleted.

@@ -4,7 +4,7 @@ use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, InClusterKind, PoolKey
 use capi_ipam_contract::IPAddress;
 use capi_ipam_contract::names::CLUSTER_NAME_LABEL;
 use capi_ipam_ip::{Block, parse_lenient};
-use capi_ipam_objects::maybe_invalid::Invalid;
+use capi_ipam_objects::maybe_invalid::{Invalid, readable};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 use capi_ipam_objects::observed::{ObjectVersion, Origin};
 use k8s_openapi::api::core::v1::Namespace;
@@ -30,10 +30,11 @@ pub trait Observe<K> {
     fn delete(&mut self, object: &K);
     /// etcd was restored to an earlier state: any state is accepted from now on. A list follows.
     fn restored(&mut self) {}
-    /// An object that cannot be decoded was listed, created or changed. It exists.
-    fn apply_invalid(&mut self, _object: &Invalid) {}
+    /// An object that cannot be decoded was listed, created or changed. It exists: what was known of
+    /// it stays in force.
+    fn apply_invalid(&mut self, object: &Invalid);
     /// An object whose last state cannot be decoded was deleted.
-    fn delete_invalid(&mut self, _object: &Invalid) {}
+    fn delete_invalid(&mut self, object: &Invalid);
 }
 
 /// The pool, block and key of an IPAddress; `None` if it is not of one of our pools or its address
@@ -58,13 +59,24 @@ fn allocated_at(address: &IPAddress) -> Option<jiff::Timestamp> {
     text.parse().ok()
 }
 
+/// What can be read of an IPAddress that cannot be decoded.
+fn readable_address(object: &Invalid) -> IPAddress {
+    IPAddress {
+        metadata: (*object.metadata).clone(),
+        spec: readable(&object.spec),
+        ..IPAddress::default()
+    }
+}
+
 impl Observe<IPAddress> for Ledger {
     fn init(&mut self) {
         self.address_lists.begin();
+        self.start.begin_list(PoolInput::Addresses);
     }
 
     fn init_done(&mut self) {
         self.change(Self::remove_unlisted_addresses);
+        self.complete_list(PoolInput::Addresses);
     }
 
     fn apply(&mut self, address: &IPAddress) {
@@ -116,15 +128,33 @@ impl Observe<IPAddress> for Ledger {
             }
         });
     }
+
+    /// The address is in use, by what can be read of it. Otherwise what is known of it stays.
+    fn apply_invalid(&mut self, object: &Invalid) {
+        let address = readable_address(object);
+        if allocated_block(&address).is_some() {
+            self.apply(&address);
+        } else {
+            self.keep_addresses_of(&NamespacedName::of(&object.metadata));
+        }
+    }
+
+    fn delete_invalid(&mut self, object: &Invalid) {
+        let name = NamespacedName::of(&object.metadata);
+        self.delete(&readable_address(object));
+        self.change(|ledger| ledger.remove_addresses_of(&name));
+    }
 }
 
 impl Observe<IPReservation> for Ledger {
     fn init(&mut self) {
         self.reservation_versions.begin_list();
+        self.start.begin_list(PoolInput::Reservations);
     }
 
     fn init_done(&mut self) {
         self.change(Self::remove_unlisted_reservations);
+        self.complete_list(PoolInput::Reservations);
         self.effects.reservations_observed = true;
     }
 
@@ -188,7 +218,7 @@ impl Observe<IPNetwork> for Ledger {
 
     /// The pools of a network that exists and cannot be decoded stay in it, and do not allocate.
     fn apply_invalid(&mut self, network: &Invalid) {
-        let info = NetworkInfo::undecodable(&network.metadata);
+        let info = NetworkInfo::undecodable(network);
         self.record_network(&network.metadata, info, Origin::Watch);
     }
 
@@ -250,6 +280,18 @@ impl Observe<Namespace> for Ledger {
 
     fn delete(&mut self, namespace: &Namespace) {
         let name = namespace.metadata.name.as_deref().unwrap_or_default();
+        self.remove_namespace(name);
+    }
+
+    /// Its labels, which decide, are in the metadata.
+    fn apply_invalid(&mut self, object: &Invalid) {
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let labels = object.metadata.labels.clone().unwrap_or_default();
+        self.set_namespace(name, &labels);
+    }
+
+    fn delete_invalid(&mut self, object: &Invalid) {
+        let name = object.metadata.name.as_deref().unwrap_or_default();
         self.remove_namespace(name);
     }
 }

@@ -116,6 +116,12 @@ impl Ledger {
                 continue;
             };
             self.effects.claims.extend(entry.grant_turns(now));
+            if entry.is_changed_by_use() {
+                self.use_changed(&pool);
+            }
+            let Some(entry) = self.pools.get_mut(&pool) else {
+                continue;
+            };
             let was_notified = std::mem::replace(&mut entry.notified, true);
             if entry.is_empty() {
                 self.pools.remove(&pool);
@@ -124,6 +130,12 @@ impl Ledger {
                 self.effects.pools.push(pool);
             }
         }
+    }
+
+    /// Computes again what depends on whether addresses of a pool are in use.
+    fn use_changed(&mut self, pool: &PoolKey) {
+        self.count_gateways(pool);
+        self.queue_refresh(pool);
     }
 
     /// Returns what the changes since the last call ask others to do.

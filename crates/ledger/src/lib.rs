@@ -82,7 +82,7 @@ pub use self::problems::{
 };
 pub use self::queries::{Held, PoolCounts};
 pub use self::quota::LimitReached;
-pub use self::slice_changes::{SliceStep, SliceView};
+pub use self::slice_changes::{SliceRetention, SliceStep, SliceView};
 pub use self::slice_refusal::SliceRefusal;
 pub use self::turns::PoolLookup;
 pub use self::unavailable::Unavailable;

@@ -9,7 +9,7 @@ use super::pool::PoolEntry;
 use super::scope_rule::StatusRecord;
 use super::usage::{Availability, ScopeEntry};
 use super::{Ledger, NetworkCounts, PoolInfo, PoolKey};
-use capi_ipam_api::{MemberPhase, NetworkRefusal, NetworkView, Pool, PoolNetwork, Scope, Slot};
+use capi_ipam_api::{MemberPhase, NetworkView, Pool, PoolNetwork, Scope, Slot};
 
 /// Whether a manager has written the status of a pool, and what it states about the network of the
 /// pool.
@@ -46,14 +46,14 @@ pub struct Misplaced {
 
 impl Ledger {
     /// At most `limit` reservations that have to be moved to the scope of their pool. Pools that
-    /// are paused, deleted, undecodable or refused by their network keep their reservations.
+    /// are paused, deleted, not valid or refused by their network keep their reservations.
     pub fn misplaced(&self, limit: usize) -> Vec<Misplaced> {
         let mut found = Vec::new();
         for (pool, entry) in &self.pools {
             let Some(info) = &entry.info else {
                 continue;
             };
-            let is_kept = info.paused || info.deleting || info.is_undecodable;
+            let is_kept = info.paused || info.deleting || info.usable.is_err();
             if is_kept || info.network_problem.is_some() {
                 continue;
             }
@@ -217,15 +217,11 @@ fn count_reservations(view: &mut NetworkView, entry: &ScopeEntry) -> LengthCount
 
 /// Whether a network has to exist as long as this pool belongs to it.
 fn needs_network(pool: &PoolEntry, info: &PoolInfo) -> bool {
-    let is_refused = match &info.network_problem {
-        Some(refusal) => refusal.is_of_the_pool(),
-        None => false,
-    };
-    !is_refused || pool.is_in_use() || pool.holds_in(&info.scope)
+    !info.is_refused_alone() || pool.is_in_use() || pool.holds_in(&info.scope)
 }
 
 impl Ledger {
-    /// Counts the pools of a network that need it. Returns its pools.
+    /// Counts the pools of a network that need it. Returns those that it accepts.
     fn count_members(&self, view: &mut NetworkView, entry: &ScopeEntry) -> Vec<&PoolInfo> {
         let mut infos = Vec::new();
         for key in &entry.members {
@@ -238,13 +234,11 @@ impl Ledger {
             if needs_network(pool, info) {
                 view.needed_by = view.needed_by.saturating_add(1);
             }
-            // The lengths of the network are kept for the pools that have them.
-            let has_other_length = matches!(
-                info.network_problem,
-                Some(NetworkRefusal::LengthMismatch { .. })
-            );
-            view.keeps_lengths |= !has_other_length;
-            infos.push(info);
+            if !info.is_refused_alone() {
+                // The lengths of the network are kept for the pools that have them.
+                view.keeps_lengths = true;
+                infos.push(info);
+            }
         }
         infos
     }
@@ -295,6 +289,9 @@ impl Ledger {
             let Some(info) = info else {
                 continue;
             };
+            if info.is_refused_alone() {
+                continue;
+            }
             let Ok(usable) = &info.usable else {
                 continue;
             };

@@ -7,21 +7,23 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_api::{
-    AllowedNamespaces, BlockLengths, IPNetwork, IPNetworkSpec, NetworkRefusal, NetworkRules, names,
+    AllowedNamespaces, BlockLengths, IPNetwork, NetworkRefusal, NetworkRules, names,
 };
 use capi_ipam_contract::Uid;
 use capi_ipam_ip::Family;
 use capi_ipam_objects::finalizer;
+use capi_ipam_objects::maybe_invalid::{Invalid, readable};
 use capi_ipam_objects::observed::{
     Known, ListNumber, Lists, ObjectVersion, Origin, Stamp, Versions,
 };
-use kube::core::ObjectMeta;
 use kube::core::SelectorExt;
 
 use super::blocks::{Affected, ManagementClusters};
 use super::exclusions::{AppliedExclusions, Exclusions, ForeignExclusions};
 use super::registry_names::RegistryNames;
-use super::scope_rule::{self, Facts, NetworkForPool, NetworkState, Record, StatusRecord};
+use super::scope_rule::{
+    self, Facts, NetworkForPool, NetworkState, PoolUsage, Record, StatusRecord,
+};
 use super::{NetworkCounts, PoolInfo, PoolKey};
 
 /// The labels of an object.
@@ -37,7 +39,10 @@ pub(super) struct NetworkInfo {
     is_valid: bool,
     /// The specification as far as it can be read: of a network that is not valid, which pools it
     /// selects.
-    rules: Option<Arc<NetworkRules>>,
+    rules: Arc<NetworkRules>,
+    /// The last valid specification, which decides what no pool of the network allocates; if none is
+    /// known, what can be read.
+    in_force: Arc<NetworkRules>,
     block_lengths: BlockLengths,
     counts: Box<NetworkCounts>,
     /// What other management clusters exclude, according to the status.
@@ -50,10 +55,7 @@ impl NetworkInfo {
     pub(super) fn of(network: &IPNetwork) -> Self {
         let valid = network.spec.rules().ok();
         let is_valid = valid.is_some();
-        let rules = match valid {
-            Some(rules) => Some(rules),
-            None => readable_rules(&network.spec),
-        };
+        let rules = Arc::new(valid.unwrap_or_else(|| network.spec.readable_rules()));
         // Those of the specification are in the status as soon as they can be used.
         let block_lengths = match &network.status {
             Some(status) => status.block_lengths.unwrap_or_default(),
@@ -65,7 +67,8 @@ impl NetworkInfo {
             deleting: network.metadata.deletion_timestamp.is_some(),
             initialized: finalizer::is_set(network, names::PROTECT_NETWORK),
             is_valid,
-            rules: rules.map(Arc::new),
+            in_force: Arc::clone(&rules),
+            rules,
             block_lengths,
             counts: Box::new(NetworkCounts::of(network)),
             foreign: Arc::new(foreign_exclusions(network)),
@@ -73,18 +76,49 @@ impl NetworkInfo {
         }
     }
 
-    /// A network that exists and cannot be decoded.
-    pub(super) fn undecodable(metadata: &ObjectMeta) -> Self {
-        // Every field that cannot be decoded may have any value: only the metadata is known.
+    /// A network that exists and cannot be decoded: its metadata, and the fields that can be read.
+    pub(super) fn undecodable(object: &Invalid) -> Self {
         let known = Self::of(&IPNetwork {
-            metadata: metadata.clone(),
+            metadata: (*object.metadata).clone(),
+            spec: readable(&object.spec),
             ..IPNetwork::default()
         });
         Self {
             generation: None,
             is_valid: false,
-            rules: None,
             ..known
+        }
+    }
+
+    /// The network after an earlier state of it. While it is not valid, its last valid specification
+    /// stays in force, and so does what the status showed while it cannot be decoded. If the
+    /// specification has fewer parts with the same generation, the definition has lost fields.
+    fn after(self, before: &Self) -> Self {
+        if self.uid != before.uid {
+            return self;
+        }
+        let is_same_spec = self.generation.is_some() && self.generation == before.generation;
+        if is_same_spec && parts(&self.rules) < parts(&before.rules) {
+            return Self {
+                rules: Arc::clone(&before.rules),
+                in_force: Arc::clone(&before.in_force),
+                ..self
+            };
+        }
+        if self.is_valid {
+            return self;
+        }
+        let is_decodable = self.generation.is_some();
+        let in_force = Arc::clone(&before.in_force);
+        if is_decodable {
+            return Self { in_force, ..self };
+        }
+        Self {
+            in_force,
+            block_lengths: before.block_lengths,
+            foreign: Arc::clone(&before.foreign),
+            recorded_others: before.recorded_others,
+            ..self
         }
     }
 
@@ -103,7 +137,7 @@ impl NetworkInfo {
 
     /// Which pools the network selects; `None` if it selects none.
     fn selector(&self) -> Option<&kube::core::Selector> {
-        self.rules.as_ref()?.pools.as_ref()
+        self.rules.pools.as_ref()
     }
 
     /// Whether the network selects pools with these labels.
@@ -116,10 +150,7 @@ impl NetworkInfo {
 
     /// Whether the labels of a namespace decide if its pools may use the network.
     fn depends_on_labels(&self) -> bool {
-        match &self.rules {
-            Some(rules) => matches!(rules.namespaces, AllowedNamespaces::Selector(_)),
-            None => false,
-        }
+        matches!(self.rules.namespaces, AllowedNamespaces::Selector(_))
     }
 
     /// The state for pools of a family; `has_length` is whether the length of its blocks is set.
@@ -134,6 +165,22 @@ impl NetworkInfo {
             NetworkState::Initializing
         }
     }
+}
+
+/// How many parts of a specification are set.
+fn parts(rules: &NetworkRules) -> usize {
+    let allows_none = match &rules.namespaces {
+        AllowedNamespaces::Names(names) => names.is_empty(),
+        AllowedNamespaces::All | AllowedNamespaces::Selector(_) => false,
+    };
+    let is_set = [
+        !allows_none,
+        rules.pools.is_some(),
+        !rules.excluded_v4.is_empty() || !rules.excluded_v6.is_empty(),
+        rules.block_lengths != BlockLengths::default(),
+        rules.blocks.is_some(),
+    ];
+    is_set.into_iter().filter(|is_set| *is_set).count()
 }
 
 /// What other management clusters exclude, according to the status of a network.
@@ -154,16 +201,6 @@ fn recorded_others(network: &IPNetwork) -> i64 {
     }
 }
 
-/// What can be read of a specification with invalid exclusions: which pools belong to the network.
-fn readable_rules(spec: &IPNetworkSpec) -> Option<NetworkRules> {
-    IPNetworkSpec {
-        excluded: Vec::new(),
-        ..spec.clone()
-    }
-    .rules()
-    .ok()
-}
-
 /// What is known of a pool besides its object.
 #[derive(Clone, Default)]
 pub(super) struct PoolPast<'a> {
@@ -171,6 +208,8 @@ pub(super) struct PoolPast<'a> {
     pub(super) status: Option<&'a StatusRecord>,
     /// The network in which claims have reservations of the pool.
     pub(super) reserved_in: Option<Arc<str>>,
+    /// What the pool has in networks.
+    pub(super) usage: PoolUsage<'a>,
     /// The exclusions as last applied.
     pub(super) applied: Option<&'a AppliedExclusions>,
 }
@@ -179,6 +218,8 @@ pub(super) struct PoolPast<'a> {
 pub(super) struct PoolInNetwork {
     pub(super) info: PoolInfo,
     pub(super) record: Record,
+    /// Whether addresses in use decide whether the pool stays in its network.
+    pub(super) depends_on_use: bool,
     /// The network that the pool joins once it is initialized.
     pub(super) awaited: Option<Arc<str>>,
     pub(super) applied: Option<AppliedExclusions>,
@@ -195,6 +236,8 @@ pub(super) struct Networks {
     pub(super) registries: RegistryNames,
     /// The identities of this management cluster in the registries of blocks.
     clusters: ManagementClusters,
+    /// Why the objects may lack fields: the API server serves a definition without them.
+    pub(super) definitions_problem: Option<Arc<str>>,
     /// The pools that join a network once it is initialized.
     awaiting: HashMap<Arc<str>, BTreeSet<PoolKey>>,
     pub(super) versions: Versions,
@@ -231,32 +274,26 @@ impl Networks {
     }
 
     fn set(&mut self, name: &Arc<str>, info: NetworkInfo, stamp: Stamp) -> Change {
-        let selects = info.selector().is_some();
+        let mut info = info;
         let mut is_same = false;
         let mut selected = false;
         if let Some((before, _)) = self.known.get(name) {
             is_same = before.is_same(&info);
             selected = before.selector().is_some();
+            info = info.after(before);
         }
-        // Exclusions that are not valid exclude nothing.
-        let rules = if info.is_valid {
-            info.rules.clone()
-        } else {
-            None
-        };
+        let selects = info.selector().is_some();
+        let rules = Arc::clone(&info.in_force);
         let block_lengths = info.block_lengths;
         let foreign = Arc::clone(&info.foreign);
         let recorded = foreign.entries().to_vec();
         let others = info.recorded_others;
         self.known.insert(name.clone(), (info, stamp));
-        // A network that is not valid keeps its shared blocks: nothing else may be allocated.
         let exclusions = self.exclusions.entry(name.clone()).or_default();
-        if let Some(rules) = &rules {
-            let shared = rules.blocks.clone();
-            let ours = self.clusters.of(shared.as_ref());
-            exclusions.change_blocks(|blocks| blocks.set_rules(shared, block_lengths, ours));
-        }
-        exclusions.set_rules(rules);
+        let shared = rules.blocks.clone();
+        let ours = self.clusters.of(shared.as_ref());
+        exclusions.change_blocks(|blocks| blocks.set_rules(shared, block_lengths, ours));
+        exclusions.set_rules(Some(rules));
         exclusions.set_foreign(&foreign);
         exclusions.change_blocks(|blocks| {
             blocks.set_recorded(recorded, others);
@@ -394,10 +431,7 @@ impl Networks {
             name: name.clone(),
             state: known.state(has_length),
             selects: known.selects(&declared.labels),
-            allows: match &known.rules {
-                Some(rules) => self.allows(rules, pool),
-                None => false,
-            },
+            allows: self.allows(&known.rules, pool),
             lengths,
         }
     }
@@ -449,16 +483,23 @@ impl Networks {
             status: past.status,
             reserved_in: past.reserved_in.as_ref(),
             selecting: &selecting,
+            usage: past.usage,
+            leaves: declared.leaves_network.as_ref(),
         };
-        let decision = if declared.is_undecodable {
-            scope_rule::keep(&facts)
-        } else {
+        let has_all_fields = self.definitions_problem.is_none();
+        let decision = if has_all_fields && declared.usable.is_ok() {
             scope_rule::decide(&facts, |name| self.for_pool(name, pool, declared))
+        } else {
+            scope_rule::keep(&facts)
         };
         let mut info = declared.clone();
         info.scope = decision.record.scope(pool);
         info.initialized &= decision.awaited.is_none();
+        info.is_kept_in_network = decision.is_kept;
         info.network_problem = decision.refusal;
+        if let Some(problem) = self.definitions_problem_of(&decision.record) {
+            info.network_problem = Some(NetworkRefusal::DefinitionOutdated(problem));
+        }
         if let Some(refusal) = self.length_mismatch(&info) {
             // Blocks of another length have no numbers in this scope.
             info.usable = Err(refusal.to_string().into());
@@ -466,8 +507,20 @@ impl Networks {
         PoolInNetwork {
             info,
             record: decision.record,
+            depends_on_use: decision.depends_on_use,
             awaited: decision.awaited,
             applied: None,
+        }
+    }
+
+    /// Why a pool with this record does not allocate while a served definition lacks fields: it
+    /// belongs to a network, or it may, and its field is lost.
+    fn definitions_problem_of(&self, record: &Record) -> Option<Arc<str>> {
+        let may_be_in_network = matches!(record, Record::Network(_)) || !self.known.is_empty();
+        if may_be_in_network {
+            self.definitions_problem.clone()
+        } else {
+            None
         }
     }
 

@@ -13,10 +13,13 @@ use capi_ipam_objects::observed::{ObjectVersion, Origin};
 use kube::core::ObjectMeta;
 
 use super::membership::status_record;
-use super::networks::NetworkInfo;
+use super::networks::{Change, NetworkInfo};
 use super::pool::PoolEntry;
 use super::start::PoolInput;
 use super::{Ledger, PoolInfo};
+
+/// What is known before the definitions are read.
+const FIELDS_ARE_LOST: &str = "the API server removes fields of pools: a CustomResourceDefinition was replaced by an older one";
 
 impl Ledger {
     /// The settings of a pool as its object declares them, without those of its network.
@@ -44,9 +47,47 @@ impl Ledger {
         self.wake(waiting);
     }
 
+    /// Records whether the API server serves definitions with all fields that this program has;
+    /// `problem` says which one lacks some, and what to do. Until they are back no pool changes its
+    /// scope, and those that are in a network, or may be, do not allocate.
+    pub fn set_definitions_problem(&mut self, problem: Option<&str>) {
+        if self.networks.definitions_problem.as_deref() == problem {
+            return;
+        }
+        self.change(|ledger| {
+            ledger.networks.definitions_problem = problem.map(Into::into);
+            ledger.refresh_pools(&Change::All);
+        });
+    }
+
+    /// Whether a served definition lacks fields: pools must not be written.
+    pub fn has_definitions_problem(&self) -> bool {
+        self.networks.definitions_problem.is_some()
+    }
+
+    /// Whether a pool has fewer fields in the version in which it is known: a definition has lost
+    /// them.
+    fn has_lost_fields(&self, key: &PoolKey, pool: &Pool) -> bool {
+        let Some(entry) = self.pools.get(key) else {
+            return false;
+        };
+        let Some(declared) = &entry.declared else {
+            return false;
+        };
+        let seen = ObjectVersion::of(&pool.metadata);
+        let is_known_version =
+            Uid::of(&declared.uid) == seen.uid && entry.stamp.version() == seen.version;
+        let lost = declared.fields.without(pool.spec.optional_fields());
+        seen.version.is_some() && is_known_version && !lost.is_empty()
+    }
+
     /// Returns the claims that wait for the pool.
     fn see_pool(&mut self, pool: &Pool, info: PoolInfo, origin: Origin) -> Vec<NamespacedName> {
         let key = self.shared_key(PoolKey::of(pool));
+        if origin == Origin::Watch && self.has_lost_fields(&key, pool) {
+            self.effects.has_lost_fields = true;
+            self.set_definitions_problem(Some(FIELDS_ARE_LOST));
+        }
         let known = self.pools.get(&key).and_then(PoolEntry::known);
         let versions = self.pool_versions.entry(pool.kind).or_default();
         let seen = ObjectVersion::of(&pool.metadata);

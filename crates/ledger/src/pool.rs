@@ -1,6 +1,7 @@
 //! The ledger's entry of one pool: its counts, free addresses and wait queue.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use capi_ipam_api::{AddressCounts, PoolKey, Scope};
@@ -14,10 +15,17 @@ use super::order::Order;
 use super::pool_scope::PoolScope;
 use super::quota::Quota;
 use super::released::{ReleasedAddresses, Retention};
-use super::scope_rule::StatusRecord;
+use super::scope_rule::{PoolUsage, StatusRecord};
 use super::slices::{SliceInfo, Slices};
 use super::usage::{AddressUsage, Availability};
 use super::wait_queue::{ClaimAttributes, WaitQueue};
+
+/// The gateways that a pool adds to the exclusions of its network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PoolGateways {
+    pub(super) network: Arc<str>,
+    pub(super) addresses: Arc<[IpAddr]>,
+}
 
 /// One pool. Its object may be missing: addresses can be in use after the pool is deleted.
 #[derive(Default)]
@@ -36,6 +44,8 @@ pub(super) struct PoolEntry {
     pub(super) scope: Option<Scope>,
     /// What is recorded of its scope.
     pub(super) recorded: PoolScope,
+    /// The gateways that no pool of its network allocates.
+    pub(super) gateways: Option<PoolGateways>,
     /// Whether its network has to be computed again.
     pub(super) needs_refresh: bool,
     /// The free numbers of the pool; `None` while all of them are free.
@@ -309,6 +319,60 @@ impl PoolEntry {
     /// created.
     pub(super) fn is_in_use(&self) -> bool {
         self.used > 0 || self.out_of_range > 0 || self.candidates > 0
+    }
+
+    /// Whether an address of the pool may be in use in a network.
+    fn may_use(&self, network: &Arc<str>) -> bool {
+        let usage = PoolUsage::Known {
+            has_addresses: self.is_in_use(),
+            holds: &self.holds,
+        };
+        usage.may_use(network)
+    }
+
+    /// The gateways that no pool of the network of this pool allocates. A pool that its network
+    /// refuses takes nothing from others: if it has no addresses in use there, it excludes none. With
+    /// addresses in use those that it had before stay, also if it is deleted: its machines use them.
+    pub(super) fn gateways_to_exclude(&self, key: &PoolKey) -> Option<PoolGateways> {
+        let Scope::Network(network) = self.scope(key) else {
+            return None;
+        };
+        if !self.is_accepted() && !self.may_use(&network) {
+            return None;
+        }
+        let before = self.gateways.as_ref();
+        let before = before.filter(|before| before.network == network);
+        let Some(info) = &self.info else {
+            return before.cloned();
+        };
+        if let (Some(_), Some(before)) = (&info.network_problem, before) {
+            return Some(before.clone());
+        }
+        let addresses = Arc::clone(&info.gateways);
+        Some(PoolGateways { network, addresses })
+    }
+
+    /// Whether the pool exists, and is not the only one that its network refuses.
+    fn is_accepted(&self) -> bool {
+        match &self.info {
+            Some(info) => !info.is_refused_alone(),
+            None => false,
+        }
+    }
+
+    /// Whether the use of the pool has changed what is in force: it stays in its network only with
+    /// addresses in use, or excludes gateways only with them.
+    pub(super) fn is_changed_by_use(&self) -> bool {
+        let Some(Scope::Network(network)) = &self.scope else {
+            return false;
+        };
+        let is_used = self.may_use(network);
+        let is_kept = match &self.info {
+            Some(info) => info.is_kept_in_network,
+            None => false,
+        };
+        let excludes_in_vain = self.gateways.is_some() && !self.is_accepted() && !is_used;
+        excludes_in_vain || (self.recorded.depends_on_use && is_kept != is_used)
     }
 
     /// Whether addresses of the pool are reserved or proposed in a scope.

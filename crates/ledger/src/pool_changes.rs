@@ -11,13 +11,11 @@ use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::exclusions::addresses_in;
 use super::networks::{PoolInNetwork, PoolPast};
-use super::pool::PoolEntry;
+use super::pool::{PoolEntry, PoolGateways};
 use super::released::Retention;
+use super::scope_rule::PoolUsage;
 use super::usage::{AddressUsage, ScopeEntry, UsageMap};
 use super::{Ledger, PoolInfo};
-
-/// A network, and the declared blocks of a pool of it with their gateways.
-type Declared = (Arc<str>, Arc<UsableBlocks>);
 
 /// What a change of a pool object means for what is derived from it.
 struct PoolChange {
@@ -27,8 +25,6 @@ struct PoolChange {
     exists: bool,
     usable_before: Option<Arc<UsableBlocks>>,
     usable_after: Option<Arc<UsableBlocks>>,
-    gateways_before: Option<Declared>,
-    gateways_after: Option<Declared>,
     has_new_rules: bool,
     has_new_slices: bool,
     /// Whether the pool keeps released addresses for another time.
@@ -38,11 +34,10 @@ struct PoolChange {
 }
 
 impl PoolChange {
-    /// Compares two states of a pool: each as the object declares it, and with the restrictions of
-    /// its network.
+    /// Compares two states of a pool with the restrictions of its network.
     fn of(
-        (declared_before, info_before): (Option<&PoolInfo>, Option<&PoolInfo>),
-        (declared_after, info_after): (Option<&PoolInfo>, Option<&PoolInfo>),
+        info_before: Option<&PoolInfo>,
+        info_after: Option<&PoolInfo>,
         before: Scope,
         after: Scope,
     ) -> Self {
@@ -50,12 +45,7 @@ impl PoolChange {
         let had_object = info_before.is_some();
         let could_allocate = info_before.is_some_and(PoolInfo::can_allocate);
         let can_allocate = info_after.is_some_and(PoolInfo::can_allocate);
-        // The gateways of a deleted pool are no longer excluded.
-        let gateways_before = declared_before.filter(|_| had_object);
-        let gateways_after = declared_after.filter(|_| exists);
         Self {
-            gateways_before: network_of(&before).zip(usable_of(gateways_before)),
-            gateways_after: network_of(&after).zip(usable_of(gateways_after)),
             before,
             after,
             had_object,
@@ -178,8 +168,7 @@ impl Ledger {
         };
         keep_blocks(entry.info.as_deref(), info.as_mut());
         let (declared, info) = share_if_equal(declared, info);
-        let known = (entry.declared.as_deref(), entry.info.as_deref());
-        let change = PoolChange::of(known, (declared.as_deref(), info.as_deref()), before, after);
+        let change = PoolChange::of(entry.info.as_deref(), info.as_deref(), before, after);
         let networks = [network_of(&change.before), network_of(&change.after)];
         self.effects.networks.extend(networks.into_iter().flatten());
         if change.moves() && change.had_object {
@@ -199,7 +188,7 @@ impl Ledger {
         if change.has_new_retention {
             self.refresh_memories(key, clock::now().0.as_second());
         }
-        self.change_gateways(key, change.gateways_before, change.gateways_after);
+        self.count_gateways(key);
     }
 
     /// Records where the blocks of the pool are.
@@ -259,6 +248,7 @@ impl Ledger {
         let mut info = None;
         if let Some(placed) = placed {
             recorded.record = placed.record;
+            recorded.depends_on_use = placed.depends_on_use;
             recorded.awaited = placed.awaited;
             recorded.exclusions = placed.applied;
             info = Some(placed.info);
@@ -285,6 +275,14 @@ impl Ledger {
                 self.reserved_in(key, entry)
             } else {
                 None
+            },
+            usage: if self.start.knows_usage() {
+                PoolUsage::Known {
+                    has_addresses: entry.is_in_use(),
+                    holds: &entry.holds,
+                }
+            } else {
+                PoolUsage::Unknown
             },
             applied: recorded.exclusions.as_ref(),
         }
@@ -371,26 +369,26 @@ impl Ledger {
         }
     }
 
-    /// Records that the gateways of a pool in a network have changed: no pool of the network
-    /// allocates them. Each pool that contains one of them is computed again once.
-    fn change_gateways(
-        &mut self,
-        pool: &PoolKey,
-        before: Option<Declared>,
-        after: Option<Declared>,
-    ) {
-        if before == after {
+    /// Counts the gateways that a pool adds to the exclusions of its network: no pool of the network
+    /// allocates them. Each pool that contains one which has changed is computed again once.
+    pub(super) fn count_gateways(&mut self, pool: &PoolKey) {
+        let Some(entry) = self.pools.get_mut(pool) else {
+            return;
+        };
+        let after = entry.gateways_to_exclude(pool);
+        if entry.gateways == after {
             return;
         }
+        let before = std::mem::replace(&mut entry.gateways, after.clone());
         let mut changed: BTreeMap<Arc<str>, BTreeSet<IpAddr>> = BTreeMap::new();
         // Added first: a gateway that the pool keeps does not change.
-        for (declared, is_added) in [(after, true), (before, false)] {
-            let Some((network, usable)) = declared else {
+        for (gateways, is_added) in [(after, true), (before, false)] {
+            let Some(PoolGateways { network, addresses }) = gateways else {
                 continue;
             };
             let exclusions = self.networks.exclusions.entry(network.clone()).or_default();
-            let gateways: BTreeSet<IpAddr> = usable.gateways().collect();
-            for gateway in exclusions.count_gateways(&gateways, is_added) {
+            let addresses: BTreeSet<IpAddr> = addresses.iter().copied().collect();
+            for gateway in exclusions.count_gateways(&addresses, is_added) {
                 changed.entry(network.clone()).or_default().insert(gateway);
             }
             if exclusions.is_empty() {

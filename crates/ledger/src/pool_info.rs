@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use capi_ipam_api::{
-    AccessRules, AddressMetadata, AllocationOrder, NetworkRefusal, Pool, PoolKey, PoolSpec,
-    ReclaimPolicy, Scope, SliceRules, names,
+    AccessRules, AddressMetadata, AllocationOrder, NetworkRefusal, Pool, PoolFields, PoolKey,
+    PoolSpec, ReclaimPolicy, Scope, SliceRules, names,
 };
 use capi_ipam_contract::is_paused;
 use capi_ipam_ip::UsableBlocks;
-use capi_ipam_objects::finalizer;
 use capi_ipam_objects::maybe_invalid::Invalid;
 use kube::ResourceExt;
+use kube::core::ObjectMeta;
 
 /// The cool-down of a pool whose specification is not known: longer than any manager runs.
 const UNKNOWN_COOLDOWN_SECONDS: i64 = 100 * 365 * 24 * 60 * 60;
@@ -27,9 +28,6 @@ pub struct PoolInfo {
     pub uid: String,
     /// Whether the pool has the annotation that pauses it.
     pub paused: bool,
-    /// Whether the object cannot be decoded. The pool keeps its scope and does not allocate; its
-    /// rules are those of the last state that could be decoded.
-    pub is_undecodable: bool,
     /// Whether the pool is being deleted.
     pub deleting: bool,
     /// Whether the pool has our finalizer, and the block length of its network is set.
@@ -44,6 +42,12 @@ pub struct PoolInfo {
     pub scope: Scope,
     /// The network that the spec names.
     pub network: Option<Arc<str>>,
+    /// The network that the pool leaves, according to its annotation, although addresses of it are in
+    /// use there.
+    pub leaves_network: Option<Arc<str>>,
+    /// Whether the pool would have left its network, and is kept in it because addresses of it are in
+    /// use there.
+    pub is_kept_in_network: bool,
     /// Why the pool must not use the network that it names, or that selects it. It neither
     /// allocates nor changes its reservations then.
     pub network_problem: Option<NetworkRefusal>,
@@ -53,6 +57,12 @@ pub struct PoolInfo {
     pub created: i64,
     /// The blocks that can be allocated, or the problems of the spec.
     pub usable: Usable,
+    /// The gateways, which no pool of the network allocates.
+    pub gateways: Arc<[IpAddr]>,
+    /// The optional fields that are set.
+    pub fields: PoolFields,
+    /// The optional fields that were set before the last change of the spec, and are not any more.
+    pub removed_fields: PoolFields,
     /// The order in which they are allocated.
     pub order: AllocationOrder,
     /// Which addresses count as abandoned although their claims exist.
@@ -75,85 +85,136 @@ impl PoolInfo {
         Self::updated(None, pool)
     }
 
-    /// Reads a pool object. The blocks are those of `known`, the previous state of the pool, unless
-    /// the generation has changed: a status update does not parse thousands of addresses again.
+    /// Reads a pool object. What `known`, the previous state of the pool, has by its last valid
+    /// specification stays in force while the specification is not valid: it does not allocate, and
+    /// others rely on the rest. It also stays if the specification has the same generation: a status
+    /// update does not parse thousands of addresses again. That the object has fewer fields then
+    /// shows only that a definition has lost them.
     pub fn updated(known: Option<&Self>, pool: &Pool) -> Self {
-        let spec = &pool.spec;
         let meta = &pool.metadata;
-        let Parsed {
-            usable,
-            access,
-            slices,
-            metadata,
-        } = match known {
-            Some(known) if known.has_same_spec(pool) => Parsed {
-                usable: known.usable.clone(),
-                access: known.access.clone(),
-                slices: known.slices.clone(),
-                metadata: known.metadata.clone(),
+        let fields = pool.spec.optional_fields();
+        let known = known.filter(|known| known.is_of(meta));
+        if let Some(known) = known
+            && known.generation.is_some()
+            && known.generation == meta.generation
+            && fields.without(known.fields).is_empty()
+        {
+            return known.with_metadata(meta);
+        }
+        let declared = Self::declared(pool);
+        match (known, &declared.usable) {
+            (Some(known), Err(_)) => Self {
+                usable: declared.usable,
+                generation: meta.generation,
+                ..known.with_metadata(meta)
             },
-            _ => read_all(spec, pool.kind.is_global()),
+            (Some(known), Ok(_)) => Self {
+                removed_fields: known.fields.without(fields),
+                ..declared
+            },
+            (None, _) => declared,
+        }
+    }
+
+    /// Reads a pool object of which no earlier state is known. Of a specification that is not valid,
+    /// what can be read is in force.
+    fn declared(pool: &Pool) -> Self {
+        let spec = &pool.spec;
+        let parsed = read_all(spec, pool.kind.is_global());
+        let gateways = match &parsed.usable {
+            Ok(usable) => usable.gateways().collect(),
+            Err(_) => spec.readable_gateways(),
         };
-        let created = match &meta.creation_timestamp {
-            Some(time) => time.0.as_second(),
-            None => 0,
-        };
-        Self {
+        let empty = Self {
             uid: pool.uid().unwrap_or_default(),
-            paused: is_paused(meta),
-            is_undecodable: false,
-            deleting: meta.deletion_timestamp.is_some(),
-            initialized: finalizer::is_set(pool, names::PROTECT_POOL),
+            paused: false,
+            deleting: false,
+            initialized: false,
             cooldown_seconds: spec.cooldown_seconds(),
             is_sticky: spec.is_sticky(),
             accepts_requests: spec.accepts_requests(),
             scope: Scope::Pool(PoolKey::of(pool)),
             network: spec.network().map(Into::into),
+            leaves_network: None,
+            is_kept_in_network: false,
             network_problem: None,
-            labels: Arc::new(meta.labels.clone().unwrap_or_default()),
-            created,
-            usable,
+            labels: Arc::default(),
+            created: 0,
+            usable: parsed.usable,
+            gateways: gateways.into(),
+            fields: spec.optional_fields(),
+            removed_fields: PoolFields::default(),
             order: spec.order(),
             reclaim: spec.reclaim(),
             is_draining: !spec.draining().is_empty(),
-            metadata,
-            access,
-            slices,
-            generation: meta.generation,
-        }
+            metadata: parsed.metadata,
+            access: parsed.access,
+            slices: parsed.slices,
+            generation: pool.metadata.generation,
+        };
+        empty.with_metadata(&pool.metadata)
     }
 
-    /// Whether an object is a later state of this pool with the same specification.
-    fn has_same_spec(&self, pool: &Pool) -> bool {
-        let meta = &pool.metadata;
-        let is_same_pool = meta.uid.as_ref() == Some(&self.uid);
-        is_same_pool && meta.generation.is_some() && self.generation == meta.generation
-    }
-
-    /// The pool in a later state that cannot be decoded. It keeps its scope and its rules, and does
-    /// not allocate: any field of the specification may have changed.
-    pub(super) fn undecodable(&self, later: &Invalid) -> Self {
+    /// The same settings with the metadata of a later state of the pool.
+    fn with_metadata(&self, meta: &ObjectMeta) -> Self {
+        let created = match &meta.creation_timestamp {
+            Some(time) => time.0.as_second(),
+            None => 0,
+        };
+        let annotations = meta.annotations.as_ref();
+        let leaves = annotations.and_then(|all| all.get(names::LEAVE_NETWORK_ANNOTATION));
+        let finalizers = meta.finalizers.as_deref().unwrap_or_default();
         Self {
-            usable: Err(format!("it cannot be decoded: {}", later.error).into()),
-            generation: None,
-            is_undecodable: true,
-            deleting: later.metadata.deletion_timestamp.is_some(),
+            paused: is_paused(meta),
+            deleting: meta.deletion_timestamp.is_some(),
+            initialized: finalizers.iter().any(|set| set == names::PROTECT_POOL),
+            leaves_network: leaves.map(|name| name.as_str().into()),
+            labels: Arc::new(meta.labels.clone().unwrap_or_default()),
+            created,
             ..self.clone()
         }
     }
 
-    /// A pool of which no state could be decoded. It may have any cool-down, so none ends.
+    /// Whether this is an earlier state of the object with this metadata.
+    fn is_of(&self, meta: &ObjectMeta) -> bool {
+        meta.uid.as_ref() == Some(&self.uid)
+    }
+
+    /// The pool in a later state that cannot be decoded. Its settings are those of the last state
+    /// that could be, and it does not allocate: any field of the specification may have changed.
+    pub(super) fn undecodable(&self, later: &Invalid) -> Self {
+        Self {
+            usable: Err(format!("it cannot be decoded: {}", later.error).into()),
+            generation: None,
+            ..self.with_metadata(&later.metadata)
+        }
+    }
+
+    /// A pool of which no state could be decoded: what can be read of it is in force. It may have
+    /// any cool-down, so none ends.
     pub(super) fn never_decoded(key: &PoolKey, object: &Invalid) -> Self {
         let mut pool = Pool::reference(key, None);
         pool.metadata.clone_from(&object.metadata);
-        let mut known = Self::of(&pool);
-        known.cooldown_seconds = UNKNOWN_COOLDOWN_SECONDS;
+        pool.spec = PoolSpec::readable(key.kind, &object.spec);
+        let known = Self {
+            cooldown_seconds: UNKNOWN_COOLDOWN_SECONDS,
+            ..Self::declared(&pool)
+        };
         known.undecodable(object)
     }
 
     /// The blocks that can be allocated; `None` if the spec is not valid.
     pub fn blocks(&self) -> Option<&Arc<UsableBlocks>> {
         self.usable.as_ref().ok()
+    }
+
+    /// Whether only this pool is refused by its network: it counts for nothing on which others
+    /// depend.
+    pub(super) fn is_refused_alone(&self) -> bool {
+        match &self.network_problem {
+            Some(refusal) => refusal.is_of_the_pool(),
+            None => false,
+        }
     }
 
     /// Whether the pool can allocate addresses to claims.

@@ -10,6 +10,8 @@ use super::scope_rule::{Record, StatusRecord};
 pub(super) struct PoolScope {
     /// What is recorded of the scope.
     pub(super) record: Record,
+    /// Whether addresses in use decide whether the pool stays in its network.
+    pub(super) depends_on_use: bool,
     /// What the status of the pool states about its network.
     pub(super) status: Option<StatusRecord>,
     /// The network that the pool joins once the network is initialized.

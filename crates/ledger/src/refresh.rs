@@ -178,6 +178,7 @@ impl Ledger {
             && recorded.awaited == placed.awaited
             && allowed_blocks(recorded.exclusions.as_ref(), &declared) == allowed;
         if is_same {
+            recorded.depends_on_use = placed.depends_on_use;
             recorded.exclusions = placed.applied;
             return;
         }

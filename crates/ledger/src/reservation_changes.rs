@@ -427,6 +427,22 @@ impl Ledger {
         }
     }
 
+    /// Records that the IPAddress of this name exists, although its address cannot be read. Linear in
+    /// the addresses in use: such an object is rare.
+    pub(super) fn keep_addresses_of(&mut self, name: &NamespacedName) {
+        let list = self.address_lists.current();
+        for slot in self.slots(|usage| usage.is_owned_by(name)) {
+            self.update(&slot, |usage| usage.set_list(name, list));
+        }
+    }
+
+    /// Removes the IPAddress of this name, whatever address it has. Linear in the addresses in use.
+    pub(super) fn remove_addresses_of(&mut self, name: &NamespacedName) {
+        for slot in self.slots(|usage| usage.is_owned_by(name)) {
+            self.update(&slot, |usage| usage.remove_address(name));
+        }
+    }
+
     /// The addresses whose usage matches.
     fn slots(&self, matches: impl Fn(&AddressUsage) -> bool) -> Vec<Slot> {
         let mut slots = Vec::new();

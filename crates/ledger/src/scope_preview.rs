@@ -41,7 +41,8 @@ impl Ledger {
                 continue;
             };
             let change = self.scope_change(key, declared, &networks);
-            let is_same_scope = change.before.as_ref() == Some(&change.after);
+            let is_same_scope = change.before.as_ref() == Some(&change.after)
+                && change.is_kept == info.is_kept_in_network;
             let is_same_refusal =
                 change.refusal.is_none() || change.refusal == info.network_problem;
             if !is_same_scope || !is_same_refusal {
@@ -62,11 +63,13 @@ impl Ledger {
             None => placed.info.scope,
         };
         let refusal = placed.info.network_problem;
+        let is_kept = placed.info.is_kept_in_network;
         ScopeChange {
             pool: key.clone(),
             before,
             after,
             refusal,
+            is_kept,
             affected: Vec::new(),
         }
     }

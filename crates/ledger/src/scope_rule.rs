@@ -7,6 +7,10 @@
 //! restored yet, its pools stay in it and do not allocate: the addresses of one of them can be in
 //! use by another.
 //!
+//! A pool with addresses in use leaves its network only by an explicit word: its annotation
+//! `leave-network`, or the name of another network. A field or a label that is missing is none:
+//! another writer may have removed it, which does not know it.
+//!
 //! The rule is a function of plain values, without effects. All managers come to the same result
 //! for the same record and the same objects.
 
@@ -180,6 +184,68 @@ pub(super) struct Facts<'a> {
     pub(super) reserved_in: Option<&'a Arc<str>>,
     /// The networks that select the pool, ordered by name.
     pub(super) selecting: &'a [NetworkForPool],
+    /// What the pool has in networks.
+    pub(super) usage: PoolUsage<'a>,
+    /// The network that the pool leaves according to its annotation.
+    pub(super) leaves: Option<&'a Arc<str>>,
+}
+
+impl Facts<'_> {
+    /// Whether the pool leaves its network, of which neither the pool nor the network says any more
+    /// that the pool belongs to it. Another manager may have recorded that it has left: it has not
+    /// observed the addresses in use, and moves them.
+    fn may_leave(&self, known: &NetworkRecord) -> bool {
+        let is_elsewhere = match self.status {
+            Some(StatusRecord::Member(name)) => *name != known.name,
+            Some(StatusRecord::Left(_)) => true,
+            None => false,
+        };
+        let is_recorded = is_elsewhere && known.is_inherited;
+        is_recorded || self.leaves == Some(&known.name) || !self.usage.may_use(&known.name)
+    }
+}
+
+/// What a pool has in the networks to which it may belong.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PoolUsage<'a> {
+    /// Not all reservations and IPAddresses are listed: the pool may have some in any network.
+    Unknown,
+    /// What is known of the pool.
+    Known {
+        /// Whether an IPAddress is of the pool. It is in the scope of the pool.
+        has_addresses: bool,
+        /// The scopes in which addresses of the pool are reserved or proposed.
+        holds: &'a [(Scope, usize)],
+    },
+}
+
+impl Default for PoolUsage<'_> {
+    fn default() -> Self {
+        Self::Known {
+            has_addresses: false,
+            holds: &[],
+        }
+    }
+}
+
+impl PoolUsage<'_> {
+    /// Whether the pool may have addresses in use in a network to which it belongs.
+    pub(super) fn may_use(self, network: &Arc<str>) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Known {
+                has_addresses,
+                holds,
+            } => has_addresses || holds.iter().any(|(scope, _)| is_network(scope, network)),
+        }
+    }
+}
+
+fn is_network(scope: &Scope, network: &Arc<str>) -> bool {
+    match scope {
+        Scope::Network(name) => name == network,
+        Scope::Pool(_) => false,
+    }
 }
 
 /// The scope of a pool, and whether it can allocate.
@@ -192,6 +258,11 @@ pub(super) struct Decision {
     /// The network that the pool joins once the network is initialized. It does not allocate until
     /// then.
     pub(super) awaited: Option<Arc<str>>,
+    /// Whether the pool would leave its network if it had no addresses in use there.
+    pub(super) is_kept: bool,
+    /// Whether nothing says any more that the pool belongs to its network: whether it has addresses
+    /// in use there decides.
+    pub(super) depends_on_use: bool,
 }
 
 impl Decision {
@@ -200,6 +271,8 @@ impl Decision {
             record,
             refusal,
             awaited: None,
+            is_kept: false,
+            depends_on_use: false,
         }
     }
 
@@ -225,6 +298,8 @@ impl Decision {
                 record: before,
                 refusal: None,
                 awaited: Some(network.name.clone()),
+                is_kept: false,
+                depends_on_use: false,
             };
         }
         Self::stay(Record::network(&network.name, is_named), None)
@@ -235,7 +310,7 @@ impl Decision {
 pub(super) fn decide(facts: &Facts<'_>, find: impl Fn(&Arc<str>) -> NetworkForPool) -> Decision {
     let decide_from = |record: Record| match facts.named {
         Some(name) => decide_by_name(record, &find(name)),
-        None => decide_by_selection(&record, facts.selecting, &find),
+        None => decide_by_selection(&record, facts, &find),
     };
     let decision = decide_from(with_evidence(facts));
     match recorded_by_another(&decision, facts) {
@@ -244,8 +319,8 @@ pub(super) fn decide(facts: &Facts<'_>, find: impl Fn(&Arc<str>) -> NetworkForPo
     }
 }
 
-/// Decides on the scope of a pool that cannot be decoded, and so allocates nothing. It is not known which
-/// network it names, so no change of a network is an explicit change of its scope.
+/// Decides on the scope of a pool whose specification is not valid, or cannot be decoded, and which
+/// so allocates nothing. What it names is no explicit change, and no change of a network is.
 pub(super) fn keep(facts: &Facts<'_>) -> Decision {
     Decision::stay(with_evidence(facts), None)
 }
@@ -306,19 +381,24 @@ fn decide_by_name(record: Record, network: &NetworkForPool) -> Decision {
 
 fn decide_by_selection(
     record: &Record,
-    selecting: &[NetworkForPool],
+    facts: &Facts<'_>,
     find: &impl Fn(&Arc<str>) -> NetworkForPool,
 ) -> Decision {
+    let selecting = facts.selecting;
     let known = match record {
         Record::Network(known) => Some((known, find(&known.name))),
         Record::Unknown | Record::Left { .. } => None,
     };
-    if let Some((known, network)) = &known
-        && !leaves(known, network)
-    {
-        return stay_in(known, network, selecting);
+    if let Some((known, network)) = &known {
+        if !is_left(known, network) {
+            return stay_in(known, network, selecting);
+        }
+        if !facts.may_leave(known) {
+            return keep_in(known, network);
+        }
     }
-    let decision = select_next(record, selecting);
+    let mut decision = select_next(record, selecting);
+    decision.depends_on_use = known.is_some() && decision.record == *record;
     match &decision.record {
         // As long as the next network does not accept the pool, it stays where it is. The record no
         // longer shows that the pool named its network, so the reason is the one that a manager
@@ -326,7 +406,7 @@ fn decide_by_selection(
         Record::Network(stays)
             if known.is_some_and(|(known, _)| known.is_named && known.name == stays.name) =>
         {
-            decide_by_selection(&decision.record, selecting, find)
+            decide_by_selection(&decision.record, facts, find)
         }
         _ => decision,
     }
@@ -370,10 +450,26 @@ fn select_next(record: &Record, selecting: &[NetworkForPool]) -> Decision {
     }
 }
 
-/// Whether a pool that names no network leaves the one in which it is. Only a valid selector that
-/// does not match, or a name that the pool no longer has, is an explicit change.
-fn leaves(known: &NetworkRecord, network: &NetworkForPool) -> bool {
+/// Whether neither the pool nor the network says any more that the pool belongs to the network: a
+/// valid selector does not match, or the pool no longer has a name. If nothing of the pool is in use
+/// in the network, it leaves.
+fn is_left(known: &NetworkRecord, network: &NetworkForPool) -> bool {
     !network.selects && (network.is_valid() || known.is_named)
+}
+
+/// The decision for a pool that would leave its network, and has addresses in use there: it stays,
+/// and allocates as before. That other networks select it changes nothing.
+fn keep_in(known: &NetworkRecord, network: &NetworkForPool) -> Decision {
+    let record = Record::Network(known.clone());
+    let decision = match network.refusal(false) {
+        Some(refusal) => Decision::stay(record, Some(refusal)),
+        None => Decision::join(network, known.is_named, record),
+    };
+    Decision {
+        is_kept: true,
+        depends_on_use: true,
+        ..decision
+    }
 }
 
 /// The decision for a pool that stays in its network because the network selects it, or because it

@@ -18,7 +18,7 @@ use super::blocks::BlockInfo;
 use super::events::Observe;
 use super::slices::SliceInfo;
 use super::start::PoolInput;
-use super::{Ledger, PoolKey};
+use super::{Ledger, PoolInfo, PoolKey};
 
 /// The typical difference between the clocks of manager and API server, in seconds. If it is
 /// greater, empty slices stay with their owners for longer.
@@ -48,9 +48,35 @@ pub struct SliceView {
     pub is_in_use: bool,
     /// Whether the pool exists.
     pub pool_exists: bool,
-    /// How long an empty slice stays with its owner, in seconds; `None` until the owner is deleted.
-    /// The outer `None`: the pool has no slices.
-    pub keep_seconds: Option<Option<i64>>,
+    /// How long an empty slice stays with its owner.
+    pub retention: SliceRetention,
+}
+
+/// How long an empty slice stays with its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SliceRetention {
+    /// The specification of the pool is not valid, and no valid one is known: the slice stays.
+    Unknown,
+    /// The pool has no slices: the slice is returned.
+    None,
+    /// Until the owner is deleted.
+    Owner,
+    /// For a number of seconds, or until the owner is deleted.
+    Seconds(i64),
+}
+
+impl SliceRetention {
+    fn of(info: Option<&PoolInfo>) -> Self {
+        let Some(info) = info else { return Self::None };
+        match &info.slices {
+            Some(rules) => match rules.keep_seconds {
+                Some(seconds) => Self::Seconds(seconds),
+                None => Self::Owner,
+            },
+            None if info.usable.is_err() => Self::Unknown,
+            None => Self::None,
+        }
+    }
 }
 
 /// What has to be done with a slice.
@@ -102,16 +128,12 @@ impl SliceView {
         if age < grace || is_restoring {
             return None;
         }
-        let is_returned = match self.keep_seconds {
-            Some(keep) if self.pool_exists => {
-                let is_over = match keep {
-                    Some(keep) => age >= keep,
-                    None => false,
-                };
-                is_over || !owner_exists(&self.owner)
-            }
-            // The pool is deleted, or has no slices any more.
-            _ => true,
+        let is_returned = match self.retention {
+            _ if !self.pool_exists => true,
+            SliceRetention::Unknown => false,
+            SliceRetention::None => true,
+            SliceRetention::Owner => !owner_exists(&self.owner),
+            SliceRetention::Seconds(seconds) => age >= seconds || !owner_exists(&self.owner),
         };
         if is_returned {
             Some(SliceStep::Return)
@@ -207,11 +229,7 @@ impl Ledger {
     pub fn slices(&self) -> Vec<SliceView> {
         let mut views = Vec::new();
         for (pool, entry) in &self.pools {
-            let rules = match &entry.info {
-                Some(info) => info.slices.as_ref(),
-                None => None,
-            };
-            let keep_seconds = rules.map(|rules| rules.keep_seconds);
+            let retention = SliceRetention::of(entry.info.as_deref());
             for (block, slice) in &entry.slice_objects {
                 // An object that is not valid has no owner, and is never returned.
                 let Some(owner) = &slice.owner else { continue };
@@ -226,7 +244,7 @@ impl Ledger {
                     restored_at: slice.restored_at,
                     is_in_use: self.has_address_in(pool, *block),
                     pool_exists: entry.info.is_some(),
-                    keep_seconds,
+                    retention,
                 });
             }
         }
@@ -516,7 +534,7 @@ mod tests {
             restored_at: None,
             is_in_use: true,
             pool_exists: true,
-            keep_seconds: Some(Some(100)),
+            retention: SliceRetention::Seconds(100),
         };
         let empty = SliceView {
             is_in_use: false,
@@ -549,7 +567,7 @@ mod tests {
             assert_eq!(step(&marked, now, exists), expected, "{now} {exists}");
         }
         let kept = SliceView {
-            keep_seconds: Some(None),
+            retention: SliceRetention::Owner,
             ..marked.clone()
         };
         assert_eq!(
@@ -558,7 +576,7 @@ mod tests {
         );
         for view in [
             SliceView {
-                keep_seconds: None,
+                retention: SliceRetention::None,
                 ..marked.clone()
             },
             SliceView {

@@ -15,6 +15,10 @@ pub(super) enum PoolInput {
     Namespaces,
     /// The slices: pools of a network whose blocks have slices allocate only addresses of these.
     Slices,
+    /// The reservations: a pool with some in a network stays in it.
+    Reservations,
+    /// The IPAddresses, which are in use also without a reservation.
+    Addresses,
 }
 
 /// How far the ledger is after the start.
@@ -58,6 +62,14 @@ impl Start {
             self.phase = Phase::Placing;
         }
         is_last
+    }
+
+    /// Whether all reservations and IPAddresses were listed once, if they are listed at all.
+    pub(super) fn knows_usage(&self) -> bool {
+        let inputs = [PoolInput::Reservations, PoolInput::Addresses];
+        inputs
+            .iter()
+            .all(|input| self.lists.get(input) != Some(&false))
     }
 
     /// Whether pools have all their blocks, also the gateways of other pools: those are not all

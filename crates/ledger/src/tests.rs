@@ -11,6 +11,7 @@ mod cooldown;
 mod draining;
 mod invalid;
 mod joining;
+mod last_valid;
 mod late;
 mod laws;
 mod lookup;

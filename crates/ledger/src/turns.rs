@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use capi_ipam_api::PoolKey;
 use capi_ipam_contract::{IPAddressClaim, Uid};
+use capi_ipam_objects::maybe_invalid::{Invalid, readable};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::events::Observe;
@@ -169,5 +170,16 @@ impl Observe<IPAddressClaim> for Ledger {
         if let Some(pool) = PoolKey::of_claim(claim) {
             self.stop_waiting(&pool, &NamespacedName::of(&claim.metadata));
         }
+    }
+
+    /// It exists, and waits as before.
+    fn apply_invalid(&mut self, _: &Invalid) {}
+
+    fn delete_invalid(&mut self, object: &Invalid) {
+        self.delete(&IPAddressClaim {
+            metadata: (*object.metadata).clone(),
+            spec: readable(&object.spec),
+            ..IPAddressClaim::default()
+        });
     }
 }

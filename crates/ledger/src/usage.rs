@@ -552,6 +552,15 @@ impl AddressUsage {
         self.owners.push(owner);
     }
 
+    /// Records in which list the IPAddress of a name was last shown.
+    pub(super) fn set_list(&mut self, name: &NamespacedName, list: ListNumber) {
+        for owner in &mut self.owners {
+            if owner.name == *name {
+                owner.list = list;
+            }
+        }
+    }
+
     pub(super) fn remove_address(&mut self, name: &NamespacedName) {
         self.owners.retain(|owner| owner.name != *name);
     }

@@ -133,6 +133,7 @@ impl<T: Value> Watch<T> {
             ..ObjectMeta::default()
         };
         Change::ApplyInvalid(Invalid {
+            spec: serde_json::Value::Null,
             error: problem,
             metadata: Box::new(metadata),
         })

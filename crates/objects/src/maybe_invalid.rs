@@ -4,10 +4,11 @@
 use std::borrow::Cow;
 
 use kube::Resource;
-use kube::core::{ObjectMeta, PartialObjectMeta};
+use kube::core::ObjectMeta;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 /// An object, or the reason why it cannot be deserialized.
 ///
@@ -24,6 +25,31 @@ pub struct Invalid {
     pub error: String,
     /// The metadata of the object.
     pub metadata: Box<ObjectMeta>,
+    /// The specification as it was sent; null if there is none. Some of its fields may be readable,
+    /// see [`readable`].
+    pub spec: Value,
+}
+
+/// What is read of an object that cannot be deserialized.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Readable {
+    metadata: Box<ObjectMeta>,
+    spec: Value,
+}
+
+/// Reads the fields of an object that have the type which `T` expects; the others have their
+/// defaults. All fields of `T` are optional.
+pub fn readable<T: DeserializeOwned + Default>(object: &Value) -> T {
+    let mut readable = Map::new();
+    for (name, value) in object.as_object().into_iter().flatten() {
+        let mut alone = Map::new();
+        alone.insert(name.clone(), value.clone());
+        if serde_json::from_value::<T>(Value::Object(alone)).is_ok() {
+            readable.insert(name.clone(), value.clone());
+        }
+    }
+    serde_json::from_value(Value::Object(readable)).unwrap_or_default()
 }
 
 impl<'de, K: DeserializeOwned + Resource> Deserialize<'de> for MaybeInvalid<K> {
@@ -31,11 +57,12 @@ impl<'de, K: DeserializeOwned + Resource> Deserialize<'de> for MaybeInvalid<K> {
         let text = <&RawValue>::deserialize(deserializer)?.get();
         let read = serde_json::from_str::<K>(text).map(Ok).or_else(|error| {
             // Without metadata it is no object, which is an error of the response.
-            let PartialObjectMeta::<K> { metadata, .. } =
+            let Readable { metadata, spec } =
                 serde_json::from_str(text).map_err(D::Error::custom)?;
             Ok(Err(Invalid {
                 error: error.to_string(),
-                metadata: Box::new(metadata),
+                metadata,
+                spec,
             }))
         });
         read.map(Self)
@@ -113,5 +140,13 @@ mod tests {
             assert!(matches!(event, WatchEvent::Added(object) if object.name_any() == name));
         }
         assert!(serde_json::from_str::<MaybeInvalid<ConfigMap>>("7").is_err());
+    }
+
+    #[test]
+    fn fields_of_the_right_type_are_readable() {
+        let sent = serde_json::json!({"data": "not a map", "immutable": true, "unknown": 1});
+        let read: ConfigMap = readable(&sent);
+        assert_eq!((read.immutable, read.data), (Some(true), None));
+        assert_eq!(readable::<ConfigMap>(&Value::Null), ConfigMap::default());
     }
 }

@@ -391,7 +391,9 @@ fn entry(object: IPBlock) -> Entry {
 
 /// The entry of an object that cannot be decoded.
 fn invalid_entry(invalid: Invalid) -> Entry {
-    let Invalid { error, metadata } = invalid;
+    let Invalid {
+        error, metadata, ..
+    } = invalid;
     Entry {
         version: version_of(&metadata),
         key: metadata.name.unwrap_or_default(),

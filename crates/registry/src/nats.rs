@@ -221,7 +221,9 @@ fn entry(object: KvObject<Json>) -> Entry {
 
 /// The entry of a value that is not JSON.
 fn invalid_entry(invalid: Invalid) -> Entry {
-    let Invalid { error, metadata } = invalid;
+    let Invalid {
+        error, metadata, ..
+    } = invalid;
     let revision = metadata.resource_version.as_deref();
     Entry {
         key: metadata.name.unwrap_or_default(),

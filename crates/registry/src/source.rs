@@ -88,6 +88,7 @@ mod tests {
     fn undecodable_object_is_a_part_of_the_list() {
         let invalid = || {
             Change::ApplyInvalid(Invalid {
+                spec: serde_json::Value::Null,
                 error: "bad".to_owned(),
                 metadata: Box::default(),
             })

@@ -257,6 +257,7 @@ fn change_that_moves_pools_in_use_is_warned_about() {
             before: Some(before),
             after,
             refusal,
+            is_kept: false,
             affected: affected
                 .iter()
                 .map(|text| Block::address(text.parse().unwrap()))

@@ -67,6 +67,7 @@ impl View for Cluster {
             before: self.scope.clone(),
             after,
             refusal,
+            is_kept: false,
             affected,
         }
     }

@@ -55,6 +55,8 @@ pub(super) struct PoolSnapshot<'a> {
     pub(super) slices: Option<SliceCounts>,
     /// What is in use in the draining parts of the pool; `None` without such parts.
     pub(super) draining: Option<DrainingUse>,
+    /// Why the pool stays in its network, which it would have left; `None` if it would not.
+    pub(super) kept_in_network: Option<String>,
 }
 
 impl PoolSnapshot<'_> {
@@ -70,6 +72,7 @@ impl PoolSnapshot<'_> {
             (conditions::OVER_LIMIT, self.over_limit()),
             (conditions::SLICES_EXHAUSTED, self.slices_exhausted()),
             (conditions::DRAINING, self.draining()),
+            (conditions::KEPT_IN_NETWORK, self.kept_in_network()),
         ];
         for (type_, condition) in optional {
             match condition {
@@ -261,6 +264,17 @@ impl PoolSnapshot<'_> {
         ))
     }
 
+    fn kept_in_network(&self) -> Option<Condition> {
+        let message = self.kept_in_network.clone()?;
+        let type_ = conditions::KEPT_IN_NETWORK;
+        Some(Condition::new(
+            type_,
+            true,
+            conditions::ADDRESSES_IN_USE,
+            message,
+        ))
+    }
+
     fn out_of_range(&self) -> Condition {
         let count = self.counts.out_of_range;
         if count == 0 {
@@ -347,7 +361,8 @@ fn network_reason(refusal: &NetworkRefusal) -> &'static str {
         NetworkRefusal::NotAllowed(_) => conditions::NETWORK_NOT_ALLOWED,
         NetworkRefusal::Invalid(_)
         | NetworkRefusal::Deleting(_)
-        | NetworkRefusal::Ambiguous(..) => conditions::NETWORK_NOT_READY,
+        | NetworkRefusal::Ambiguous(..)
+        | NetworkRefusal::DefinitionOutdated(_) => conditions::NETWORK_NOT_READY,
     }
 }
 
@@ -411,6 +426,7 @@ mod tests {
             over_limit,
             slices: None,
             draining: None,
+            kept_in_network: None,
         };
         let describe = |condition: Condition| {
             assert!(!condition.reason.as_deref().unwrap_or_default().is_empty());

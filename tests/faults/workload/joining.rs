@@ -1,5 +1,6 @@
 //! A pool that joins or leaves a network while its addresses are in use.
 
+use capi_ipam_api::names::LEAVE_NETWORK_ANNOTATION;
 use capi_ipam_api::{IPReservation, IPReservationSpec};
 use serde_json::{Value, json};
 
@@ -63,7 +64,12 @@ impl Work<'_> {
         self.consumer
             .wait_for_pool_condition("web", "False", "Paused")
             .await;
-        self.set_network(Value::Null).await;
+        let network = self.consumer.namespace.clone();
+        let leave = |pool: &mut Value| {
+            pool["spec"]["network"] = Value::Null;
+            pool["metadata"]["annotations"][LEAVE_NETWORK_ANNOTATION] = json!(network);
+        };
+        self.consumer.modify(&pools, "web", leave).await;
         let all = reservations
             .list()
             .await

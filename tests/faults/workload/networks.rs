@@ -2,6 +2,7 @@
 
 use capi_ipam_api::InClusterKind::{self, IPPool, PrefixPool};
 use capi_ipam_api::Pool;
+use capi_ipam_api::names::LEAVE_NETWORK_ANNOTATION;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -52,7 +53,12 @@ impl Work<'_> {
         self.wait_until_noticed("web", Some(&network)).await;
         self.wait_until_moved("web").await;
         self.wait_until_refused(PrefixPool).await;
-        self.set_labels(IPPool, "other", &json!({})).await;
+        let leave = |pool: &mut Value| {
+            pool["metadata"]["labels"] = json!({});
+            pool["metadata"]["annotations"][LEAVE_NETWORK_ANNOTATION] = json!(network);
+        };
+        let pools = self.consumer.pools();
+        self.consumer.modify(&pools, "other", leave).await;
         self.create_and_bind(&names("e", 2)).await;
         self.wait_until_moved("other").await;
         self.wait_until_noticed("other", None).await;

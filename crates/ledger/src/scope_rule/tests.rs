@@ -28,13 +28,31 @@ fn recorded(name: &str, is_named: bool, is_inherited: bool) -> Record {
     })
 }
 
-/// The decision for a pool, in a cluster with these networks.
+/// A pool with an address in use.
+const IN_USE: PoolUsage<'static> = PoolUsage::Known {
+    has_addresses: true,
+    holds: &[],
+};
+
+/// The decision for a pool without addresses in use, in a cluster with these networks.
 fn decide_with(
     record: &Record,
     named: Option<&str>,
     status: Option<&StatusRecord>,
     networks: &[NetworkForPool],
 ) -> Decision {
+    decide_in_use(record, named, status, networks, PoolUsage::default(), None)
+}
+
+fn decide_in_use(
+    record: &Record,
+    named: Option<&str>,
+    status: Option<&StatusRecord>,
+    networks: &[NetworkForPool],
+    usage: PoolUsage<'_>,
+    leaves: Option<&str>,
+) -> Decision {
+    let leaves: Option<Arc<str>> = leaves.map(Into::into);
     let named: Option<Arc<str>> = named.map(Into::into);
     let selecting: Vec<NetworkForPool> = networks
         .iter()
@@ -47,6 +65,8 @@ fn decide_with(
         status,
         reserved_in: None,
         selecting: &selecting,
+        usage,
+        leaves: leaves.as_ref(),
     };
     decide(&facts, |name| {
         let known = networks.iter().find(|network| network.name == *name);
@@ -139,6 +159,73 @@ fn pool_that_no_longer_names_a_lost_network_leaves_it() {
 }
 
 #[test]
+fn pool_in_use_leaves_only_by_an_explicit_word() {
+    let networks = [
+        network("lab", NetworkState::Ready, false, true),
+        network("other", NetworkState::Ready, true, true),
+    ];
+    let known = [PoolUsage::Unknown, IN_USE];
+    for (record, usage) in [recorded("lab", true, false), recorded("lab", false, false)]
+        .into_iter()
+        .flat_map(|record| known.map(|usage| (record.clone(), usage)))
+    {
+        let kept = decide_in_use(&record, None, None, &networks, usage, None);
+        assert_eq!(kept.record, record, "{usage:?}");
+        assert!(kept.is_kept && kept.can_allocate(), "{kept:?}");
+        let by_annotation = decide_in_use(&record, None, None, &networks, usage, Some("lab"));
+        assert_eq!(scope_of(&by_annotation), "n.other");
+        assert!(!by_annotation.is_kept);
+        let of_another = decide_in_use(&record, None, None, &networks, usage, Some("other"));
+        assert_eq!(of_another, kept);
+        let by_name = decide_in_use(&record, Some("other"), None, &networks, usage, None);
+        assert_eq!(scope_of(&by_name), "n.other");
+    }
+    let holds = [(Scope::Network("lab".into()), 1)];
+    for (name, is_kept) in [("lab", true), ("other", false)] {
+        let usage = PoolUsage::Known {
+            has_addresses: false,
+            holds: &holds,
+        };
+        let states = [network(name, NetworkState::Ready, false, true)];
+        let decision = decide_in_use(
+            &recorded(name, true, false),
+            None,
+            None,
+            &states,
+            usage,
+            None,
+        );
+        assert_eq!(decision.is_kept, is_kept, "{name}");
+    }
+}
+
+#[test]
+fn kept_pool_does_not_allocate_in_an_unusable_network() {
+    for state in STATES
+        .into_iter()
+        .filter(|state| !matches!(state, NetworkState::Ready | NetworkState::Initializing))
+    {
+        let networks = [network("lab", state, false, true)];
+        let networks = if state == NetworkState::Missing {
+            &[][..]
+        } else {
+            &networks
+        };
+        let record = recorded("lab", true, false);
+        let decision = decide_in_use(&record, None, None, networks, IN_USE, None);
+        assert_eq!(scope_of(&decision), "n.lab", "{state:?}");
+        assert!(decision.refusal.is_some(), "{state:?}");
+    }
+    let denied = [network("lab", NetworkState::Ready, false, false)];
+    let record = recorded("lab", false, false);
+    let decision = decide_in_use(&record, None, None, &denied, IN_USE, None);
+    assert_eq!(
+        decision.refusal,
+        Some(NetworkRefusal::NotAllowed("lab".into()))
+    );
+}
+
+#[test]
 fn pool_moves_only_to_a_network_that_accepts_it() {
     let lab = network("lab", NetworkState::Missing, false, false);
     for (other, expected) in [
@@ -222,6 +309,8 @@ fn status_and_reservations_show_the_scope_after_a_restart() {
         status: None,
         reserved_in: Some(&reserved_in),
         selecting: &[],
+        usage: PoolUsage::default(),
+        leaves: None,
     };
     let missing = |name: &Arc<str>| network(name, NetworkState::Missing, false, false);
     assert_eq!(scope_of(&decide(&facts, missing)), "n.lab");
@@ -301,8 +390,10 @@ fn two_networks() -> Vec<[NetworkForPool; 2]> {
 
 /// What two managers record in the end that write the status of a pool in turns, each with what it
 /// has recorded before.
+/// One of them may not have observed that addresses of the pool are in use.
 fn agreed(
     mut records: [Record; 2],
+    usages: [PoolUsage<'_>; 2],
     status: Option<&StatusRecord>,
     networks: &[NetworkForPool],
 ) -> Vec<Record> {
@@ -319,9 +410,10 @@ fn agreed(
         }
         writes += 1;
         status = Some(written);
-        for record in &mut records {
+        for (record, usage) in records.iter_mut().zip(usages) {
             record.note_status_change(known.as_ref(), status.as_ref());
-            *record = decide_with(record, None, status.as_ref(), networks).record;
+            let status = status.as_ref();
+            *record = decide_in_use(record, None, status, networks, usage, None).record;
         }
     }
     assert!(
@@ -348,17 +440,25 @@ fn two_managers_agree_whatever_each_has_recorded() {
     };
     for networks in two_networks() {
         for (one, two) in records().flat_map(|one| records().map(move |two| (one.clone(), two))) {
-            for status in statuses() {
-                let scopes: Vec<Scope> =
-                    agreed([one.clone(), two.clone()], status.as_ref(), &networks)
-                        .iter()
-                        .map(|record| {
-                            record.scope(&PoolKey::new(InClusterKind::GlobalIPPool, None, "p"))
-                        })
-                        .collect();
+            let usages = [PoolUsage::default(), IN_USE];
+            let usages = usages
+                .into_iter()
+                .flat_map(|one| usages.map(|two| [one, two]));
+            for (status, usages) in statuses()
+                .flat_map(|status| usages.clone().map(move |usages| (status.clone(), usages)))
+            {
+                let scopes: Vec<Scope> = agreed(
+                    [one.clone(), two.clone()],
+                    usages,
+                    status.as_ref(),
+                    &networks,
+                )
+                .iter()
+                .map(|record| record.scope(&PoolKey::new(InClusterKind::GlobalIPPool, None, "p")))
+                .collect();
                 assert_eq!(
                     scopes[0], scopes[1],
-                    "{one:?} {two:?} {status:?} {networks:?}"
+                    "{one:?} {two:?} {usages:?} {status:?} {networks:?}"
                 );
             }
         }
@@ -415,9 +515,13 @@ fn decision_is_the_same_when_it_is_repeated() {
         for named in [None, Some("lab"), Some("other")] {
             let members = [false, true].map(|is_named| recorded("lab", is_named, false));
             for record in [Record::Unknown, Record::LEFT].into_iter().chain(members) {
-                let decision = decide_with(&record, named, None, &networks);
-                let repeated = decide_with(&decision.record, named, None, &networks);
-                assert_eq!(decision, repeated, "{record:?} {named:?} {networks:?}");
+                for usage in [PoolUsage::default(), IN_USE] {
+                    let decide =
+                        |record| decide_in_use(record, named, None, &networks, usage, None);
+                    let decision = decide(&record);
+                    let repeated = decide(&decision.record);
+                    assert_eq!(decision, repeated, "{record:?} {named:?} {networks:?}");
+                }
             }
         }
     }

@@ -7,6 +7,7 @@ use super::*;
 
 fn undecodable(reservation: &IPReservation) -> Invalid {
     Invalid {
+        spec: serde_json::Value::Null,
         error: "no date".to_owned(),
         metadata: Box::new(reservation.metadata.clone()),
     }
@@ -39,6 +40,8 @@ fn misnamed() -> IPReservation {
 fn name_of_an_invalid_reservation_takes_its_address() {
     for is_decodable in [true, false] {
         let mut ledger = ledger();
+        begin_list(&mut ledger);
+        end_list(&mut ledger);
         ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.2"]}})));
         if is_decodable {
             ledger.apply(&misnamed());
@@ -233,6 +236,7 @@ fn undecodable_pool_keeps_its_addresses_and_its_cooldowns() {
     let decodable = pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}}));
     let mut ledger = ledger();
     let invalid = Invalid {
+        spec: serde_json::Value::Null,
         error: "no list".to_owned(),
         metadata: Box::new(decodable.metadata.clone()),
     };
@@ -273,6 +277,7 @@ fn pool_that_never_was_decodable_keeps_its_network() {
     released.metadata.name = Some(in_lab(1).reservation_name());
     released.spec.scope = in_lab(1).scope.name();
     let invalid = Invalid {
+        spec: serde_json::Value::Null,
         error: "no list".to_owned(),
         metadata: Box::new(decodable.metadata.clone()),
     };
@@ -284,7 +289,7 @@ fn pool_that_never_was_decodable_keeps_its_network() {
     ledger.end_pool_list(InClusterKind::IPPool);
 
     let info = ledger.pool_info(&key()).expect("it exists");
-    assert!(info.is_undecodable && !info.can_allocate(), "{info:?}");
+    assert!(info.usable.is_err() && !info.can_allocate(), "{info:?}");
     assert_eq!(ledger.scope(&key()), in_lab(1).scope);
     assert_eq!(
         ledger.cooled_down(i64::from(i32::MAX), |_| true, 0),

@@ -1,14 +1,17 @@
 //! Pools that join and leave a network while addresses of them are in use.
 
 use capi_ipam_api::MemberPhase;
+use capi_ipam_api::names::LEAVE_NETWORK_ANNOTATION;
 
 use super::*;
 
-/// A pool that belongs to the network if it has the label.
+/// A pool that belongs to the network if it has the label, and otherwise leaves it.
 fn selected(name: &str, addresses: &str, is_member: bool) -> Pool {
     let labels = json!({"net": is_member.then_some("lab")});
+    let annotations = json!({LEAVE_NETWORK_ANNOTATION: "lab"});
     pool(
-        json!({"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {"addresses": [addresses]}}),
+        json!({"metadata": {"name": name, "uid": name, "labels": labels, "annotations": annotations},
+               "spec": {"addresses": [addresses]}}),
     )
 }
 

@@ -1,6 +1,7 @@
 //! Overlapping pools, also many and large ones.
 
 use super::*;
+use capi_ipam_api::names::LEAVE_NETWORK_ANNOTATION;
 
 fn numbered(number: usize, change: serde_json::Value) -> Pool {
     let mut pool = pool(change);
@@ -175,7 +176,10 @@ fn addresses_in_use_in_several_scopes_are_counted() {
         address.spec.pool_ref.name = name.to_owned();
         address
     };
-    let own = |name: &str| pool(json!({"metadata": {"name": name, "uid": name}}));
+    let own = |name: &str| {
+        let annotations = json!({LEAVE_NETWORK_ANNOTATION: "other"});
+        pool(json!({"metadata": {"name": name, "uid": name, "annotations": annotations}}))
+    };
     ledger.apply_network(&lab(json!({})));
     ledger.apply_network(&lab(json!({"metadata": {"name": "other", "uid": "other"}})));
     ledger.apply_pool(&own("q"));

@@ -2,6 +2,7 @@
 
 use super::*;
 use capi_ipam_api::ScopeChange;
+use capi_ipam_api::names::LEAVE_NETWORK_ANNOTATION;
 
 fn labelled(name: &str, last: u8, net: Option<&str>) -> Pool {
     let addresses = format!("10.0.0.1-10.0.0.{last}");
@@ -78,8 +79,13 @@ fn pool_that_leaves_affects_its_addresses_in_use() {
     let preview = |ledger: &Ledger, name: &str, net: Option<&str>| {
         summary(&ledger.preview_pool(&named(name), PoolInfo::of(&labelled(name, 8, net))))
     };
+    let kept = ledger.preview_pool(&named("p"), PoolInfo::of(&labelled("p", 8, None)));
+    assert!(kept.is_kept && kept.left_network().is_none(), "{kept:?}");
+    let mut leaving = labelled("p", 8, None);
+    let annotation = (LEAVE_NETWORK_ANNOTATION.to_owned(), "lab".to_owned());
+    leaving.metadata.annotations = Some([annotation].into());
     assert_eq!(
-        preview(&ledger, "p", None),
+        summary(&ledger.preview_pool(&named("p"), PoolInfo::of(&leaving))),
         ("p".to_owned(), true, false, vec![block(1)])
     );
     assert_eq!(
@@ -109,11 +115,10 @@ fn network_change_affects_the_pools_that_it_moves() {
             .collect::<Vec<_>>()
     };
     assert_eq!(preview(&ledger, &selecting("lab")), []);
-    let gone = |name: &str, last: u8| (name.to_owned(), true, false, vec![block(last)]);
-    assert_eq!(
-        preview(&ledger, &lab(json!({"spec": {}}))),
-        [gone("p", 1), gone("q", 2)]
-    );
+    // With addresses in use they stay: this is reported.
+    let kept = ledger.preview_network(&lab(json!({"spec": {}})));
+    assert_eq!(kept.iter().filter(|change| change.is_kept).count(), 2);
+    assert!(kept.iter().all(|change| change.left_network().is_none()));
     let all = [
         ("r".to_owned(), false, true, vec![block(1)]),
         ("s".to_owned(), false, true, vec![]),

@@ -6,6 +6,7 @@
     reason = "an absent selector differs from an empty one"
 )]
 
+use capi_ipam_api::names::LEAVE_NETWORK_ANNOTATION;
 use capi_ipam_api::{MemberPhase, PoolNetwork};
 
 use super::*;
@@ -20,6 +21,8 @@ struct PoolObject {
     /// The labels, as an index of `SITES`.
     site: usize,
     names: Option<usize>,
+    /// The network that it leaves by its annotation.
+    leaves: Option<usize>,
     is_decodable: bool,
     status: Option<Option<PoolNetwork>>,
 }
@@ -77,6 +80,8 @@ const KINDS: [Kind; 5] = [
 enum Step {
     Label(usize, usize),
     Name(usize, Option<usize>),
+    /// The annotation that makes a pool with addresses in use leave its network.
+    Leave(usize, Option<usize>),
     Decode(usize, bool),
     Select(usize, Option<Option<usize>>),
     Allow(usize, Allows),
@@ -112,6 +117,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         2 => (pool(), 0..SITES.len()).prop_map(|(pool, site)| Step::Label(pool, site)),
         2 => (pool(), proptest::option::of(network())).prop_map(|(pool, name)| Step::Name(pool, name)),
+        1 => (pool(), proptest::option::of(network())).prop_map(|(pool, name)| Step::Leave(pool, name)),
         2 => (pool(), any::<bool>()).prop_map(|(pool, is_valid)| Step::Decode(pool, is_valid)),
         2 => (network(), selector).prop_map(|(network, selector)| Step::Select(network, selector)),
         1 => (network(), allows).prop_map(|(network, allows)| Step::Allow(network, allows)),
@@ -153,6 +159,7 @@ impl Objects {
             generation: 1,
             site: 1,
             names: None,
+            leaves: None,
             is_decodable: true,
             status: None,
         };
@@ -191,6 +198,7 @@ impl Objects {
             generation,
             site,
             names,
+            leaves,
             status,
             ..
         } = &self.pools[index];
@@ -199,7 +207,8 @@ impl Objects {
             .as_ref()
             .map(|network| json!({"observedGeneration": 1, "network": network}));
         pool(json!({
-            "metadata": {"name": name, "uid": name, "generation": generation, "labels": {"site": SITES[*site]}},
+            "metadata": {"name": name, "uid": name, "generation": generation, "labels": {"site": SITES[*site]},
+                         "annotations": {LEAVE_NETWORK_ANNOTATION: leaves.map(|network| NETWORKS[network])}},
             "spec": {"network": names.map(|network| NETWORKS[network])},
             "status": status,
         }))
@@ -279,6 +288,8 @@ struct Manager {
     ledger: Ledger,
     /// What it has observed.
     seen: Objects,
+    /// The networks that each pool has named since the start.
+    named: [BTreeSet<usize>; POOLS.len()],
 }
 
 impl Manager {
@@ -288,20 +299,31 @@ impl Manager {
         let mut manager = Self {
             ledger: ledger(),
             seen: empty,
+            named: Default::default(),
         };
-        kinds
-            .iter()
-            .for_each(|kind| manager.observe(objects, *kind));
+        // Whether a pool is in use is not known before.
+        Observe::<IPReservation>::init(&mut manager.ledger);
+        for kind in kinds {
+            manager.observe(objects, *kind);
+            if *kind == Kind::Reservations {
+                Observe::<IPReservation>::init_done(&mut manager.ledger);
+            }
+        }
         manager
     }
 
     fn observe(&mut self, objects: &Objects, kind: Kind) {
-        let Self { ledger, seen, .. } = self;
+        let Self {
+            ledger,
+            seen,
+            named,
+        } = self;
         match kind {
             Kind::Pools => {
                 for pool in 0..POOLS.len() {
                     observe_pool(ledger, objects, pool);
                     seen.pools[pool] = seen.pools[pool].followed_by(&objects.pools[pool]);
+                    named[pool].extend(seen.pools[pool].names);
                 }
             }
             Kind::Network(network) => {
@@ -319,15 +341,15 @@ impl Manager {
                 seen.has_label = objects.has_label;
             }
             Kind::Reservations => {
+                objects
+                    .reservations
+                    .iter()
+                    .for_each(|(slot, pool)| ledger.apply(&reserved(slot, *pool)));
                 for (slot, pool) in &seen.reservations {
                     if objects.reservations.get(slot) != Some(pool) {
                         ledger.remove_reservation(&reserved(slot, *pool));
                     }
                 }
-                objects
-                    .reservations
-                    .iter()
-                    .for_each(|(slot, pool)| ledger.apply(&reserved(slot, *pool)));
                 seen.reservations.clone_from(&objects.reservations);
             }
         }
@@ -351,6 +373,7 @@ fn observe_pool(ledger: &mut Ledger, objects: &Objects, pool: usize) {
         ledger.apply_pool(&object);
     } else {
         let invalid = Invalid {
+            spec: serde_json::Value::Null,
             error: "no list".to_owned(),
             metadata: Box::new(object.metadata),
         };
@@ -365,7 +388,7 @@ fn index_of(scope: &Scope) -> Option<usize> {
 }
 
 /// Whether what a manager has observed permits that a pool leaves or joins a network.
-fn is_explicit(manager: &Manager, before: &Objects, pool: usize, from: &Scope, to: &Scope) -> bool {
+fn is_explicit(manager: &Manager, pool: usize, from: &Scope, to: &Scope) -> bool {
     let (seen, object) = (&manager.seen, &manager.seen.pools[pool]);
     let status = object.status.clone().flatten();
     let may_leave = index_of(from).is_none_or(|network| {
@@ -375,11 +398,23 @@ fn is_explicit(manager: &Manager, before: &Objects, pool: usize, from: &Scope, t
         let is_deselected =
             is_valid && !seen.selects(network, pool) && object.names != Some(network);
         // It may have named another network in between, which has not accepted it.
-        let is_unnamed = before.pools[pool].names.is_some() && object.names.is_none();
+        let was_named = !manager.named[pool].is_empty();
+        let is_unnamed = was_named && object.names.is_none();
+        let has_left = is_deselected || is_unnamed;
+        let is_in_use = seen
+            .reservations
+            .iter()
+            .any(|(slot, by)| *by == pool && slot.scope == *from);
+        // With addresses in use it needs an explicit word. Another manager may not have observed
+        // them.
+        let is_recorded = status.as_ref().is_none_or(|status| {
+            status.name != NETWORKS[network] || status.phase == MemberPhase::Leaving
+        });
+        let may_leave = !is_in_use || object.leaves == Some(network) || is_recorded;
         let names_another = object
             .names
             .is_some_and(|other| other != network && seen.is_usable(other));
-        is_deselected || is_unnamed || names_another
+        (has_left && may_leave) || names_another
     });
     let may_join = index_of(to).is_none_or(|network| {
         let asks = object
@@ -391,9 +426,11 @@ fn is_explicit(manager: &Manager, before: &Objects, pool: usize, from: &Scope, t
             .any(|(slot, by)| *by == pool && index_of(&slot.scope) == Some(network));
         let is_recorded = status
             .as_ref()
-            .is_some_and(|status| status.name == NETWORKS[network])
-            || is_reserved;
-        (asks && seen.is_usable(network)) || (is_recorded && !manager.can_allocate(pool))
+            .is_some_and(|status| status.name == NETWORKS[network]);
+        // With addresses in use it is kept in the network, and allocates.
+        (asks && seen.is_usable(network))
+            || is_reserved
+            || (is_recorded && !manager.can_allocate(pool))
     });
     may_leave && may_join
 }
@@ -401,19 +438,13 @@ fn is_explicit(manager: &Manager, before: &Objects, pool: usize, from: &Scope, t
 /// Whether a manager has adopted the scope of a pool that another one has recorded, after an
 /// explicit change that it has not observed itself. It does so only for a pool that cannot
 /// allocate. The pool may have left that scope since.
-fn is_adopted(
-    manager: &Manager,
-    before: &Objects,
-    pool: usize,
-    could_allocate: bool,
-    scope: &Scope,
-) -> bool {
+fn is_adopted(manager: &Manager, pool: usize, could_allocate: bool, scope: &Scope) -> bool {
     let status = manager.seen.pools[pool].status.clone().flatten();
     let member = status.filter(|status| status.phase != MemberPhase::Leaving);
     let own = Scope::Pool(named(POOLS[pool]));
     let recorded = member.map_or(own, |status| Scope::Network(status.name.as_str().into()));
     let is_recorded = recorded == *scope && !(could_allocate && manager.can_allocate(pool));
-    is_recorded || (!could_allocate && is_explicit(manager, before, pool, &recorded, scope))
+    is_recorded || (!could_allocate && is_explicit(manager, pool, &recorded, scope))
 }
 
 /// Executes a step, and checks that no manager changes the scope of a pool without an explicit
@@ -422,6 +453,7 @@ fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
     match step {
         Step::Label(pool, site) => objects.edit_pool(*pool, |pool| pool.site = *site),
         Step::Name(pool, network) => objects.edit_pool(*pool, |pool| pool.names = *network),
+        Step::Leave(pool, network) => objects.edit_pool(*pool, |pool| pool.leaves = *network),
         Step::Decode(pool, is_valid) => {
             objects.edit_pool(*pool, |pool| pool.is_decodable = *is_valid);
         }
@@ -452,13 +484,12 @@ fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
             let before: Vec<_> = pools
                 .map(|pool| (manager.scope(pool), manager.can_allocate(pool)))
                 .collect();
-            let seen = manager.seen.clone();
             manager.observe(objects, *kind);
             for (pool, (before, could_allocate)) in before.iter().enumerate() {
                 let after = manager.scope(pool);
                 let is_permitted = *before == after
-                    || is_explicit(manager, &seen, pool, before, &after)
-                    || is_adopted(manager, &seen, pool, *could_allocate, &after);
+                    || is_explicit(manager, pool, before, &after)
+                    || is_adopted(manager, pool, *could_allocate, &after);
                 assert!(
                     is_permitted,
                     "{}: {before} -> {after}, {:?}",
@@ -479,11 +510,9 @@ fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
                 }
                 let recorded = Scope::Network(status.name.as_str().into());
                 let after = manager.scope(pool);
-                let mut unnamed = manager.seen.clone();
-                unnamed.pools[pool].names = None;
                 let is_permitted = status.phase == MemberPhase::Leaving
                     || recorded == after
-                    || is_explicit(manager, &unnamed, pool, &recorded, &after);
+                    || is_explicit(manager, pool, &recorded, &after);
                 assert!(
                     is_permitted,
                     "{name}: {recorded} -> {after} after a restart, {:?}",

@@ -1,6 +1,7 @@
 //! A pool keeps its scope while its network is invalid, being deleted, missing or not restored yet.
 
 use super::*;
+use capi_ipam_api::names::LEAVE_NETWORK_ANNOTATION;
 
 fn labelled(name: &str, site: Option<&str>, change: serde_json::Value) -> Pool {
     let mut object = json!({"metadata": {"name": name, "uid": name, "labels": {"site": site}}});
@@ -17,6 +18,11 @@ fn selecting(change: serde_json::Value) -> IPNetwork {
 
 fn being_deleted() -> serde_json::Value {
     json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+}
+
+/// The annotation of a pool that leaves a network.
+fn leaving(network: &str) -> serde_json::Value {
+    json!({"metadata": {"annotations": {LEAVE_NETWORK_ANNOTATION: network}}})
 }
 
 fn in_scope(pool: &str, slot: &Slot, claim_ref: serde_json::Value) -> IPReservation {
@@ -97,6 +103,7 @@ fn selected_pools_stay_in_a_network_that_is_unusable() {
 fn network_that_cannot_be_decoded_keeps_its_pools() {
     let mut ledger = two_members();
     let invalid = Invalid {
+        spec: serde_json::Value::Null,
         error: "no list".to_owned(),
         metadata: serde_json::from_value(json!({"name": "lab", "uid": "lab"})).unwrap(),
     };
@@ -148,13 +155,19 @@ fn restarted_manager_keeps_pools_in_a_missing_network() {
     let status = json!({"observedGeneration": 1, "network": {"name": "lab", "phase": "Leaving"}});
     ledger.apply_pool(&labelled("r", None, json!({"status": status})));
     assert!(can_allocate(&ledger, "r"), "it has left the network");
-    // The way out: the network exists again, with a selector.
+    // The network exists again with another selector: with addresses in use they stay.
     ledger.apply_network(&selecting(
         json!({"spec": {"pools": {"matchLabels": {"site": "b"}}}}),
     ));
+    for name in ["p", "q"] {
+        assert_eq!(ledger.scope(&named(name)), network_scope());
+        assert!(can_allocate(&ledger, name));
+    }
+    // The way out is an explicit word.
+    ledger.apply_pool(&labelled("p", Some("a"), leaving("lab")));
     assert_eq!(ledger.scope(&named("p")), Scope::Pool(key()));
     assert!(can_allocate(&ledger, "p"));
-    assert_eq!(ledger.misplaced(10).len(), 2);
+    assert_eq!(ledger.misplaced(10).len(), 1);
 }
 
 #[test]
@@ -190,12 +203,19 @@ fn pools_leave_a_deleted_network_by_an_explicit_change() {
     let mut ledger = two_members();
     ledger.apply_network(&selecting(being_deleted()));
     ledger.apply_pool(&labelled("p", None, json!({})));
+    assert_eq!(
+        ledger.scope(&key()),
+        network_scope(),
+        "it has addresses in use"
+    );
+    ledger.apply_pool(&labelled("p", None, leaving("lab")));
     assert_eq!(ledger.scope(&key()), Scope::Pool(key()));
     assert!(can_allocate(&ledger, "p"));
     assert_eq!(ledger.misplaced(10).len(), 1);
     let mut without_selector = being_deleted();
     without_selector["spec"] = json!({"pools": null});
     ledger.apply_network(&selecting(without_selector));
+    ledger.remove_reservation(&in_scope("q", &in_lab(2), held_by("q")));
     assert_eq!(ledger.scope(&named("q")), Scope::Pool(named("q")));
     assert_eq!(ledger.network("lab").needed_by, 0);
 }

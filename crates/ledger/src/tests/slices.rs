@@ -167,6 +167,7 @@ fn invalid_slice_takes_the_block_of_its_name() {
     ledger.delete(&invalid);
     assert_eq!(assign(&mut ledger, "c1", "c"), "10.0.0.0/30");
     let undecodable = Invalid {
+        spec: serde_json::Value::Null,
         error: "no date".to_owned(),
         metadata: Box::new(slice("10.0.0.8/30", "d").metadata),
     };
@@ -233,7 +234,7 @@ fn slice_in_use_is_not_returned() {
     assert!(
         !view(&ledger).is_in_use
             && view(&ledger).pool_exists
-            && view(&ledger).keep_seconds == Some(None)
+            && view(&ledger).retention == SliceRetention::Owner
     );
     assert_eq!(last(&mut ledger, "a0", "a"), 4);
     assert!(view(&ledger).is_in_use && !begin_return(&mut ledger));

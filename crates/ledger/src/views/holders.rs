@@ -39,7 +39,7 @@ fn count_hold(
         derived.elsewhere.push((other, is_added));
     }
     // What exists and has a reservation is reported as soon as it is used.
-    if is_candidate || entry.info.is_none() {
+    if is_candidate || is_first_or_last || entry.info.is_none() {
         derived.dirty_pools.push(pool.clone());
     }
     if is_first_or_last && matches!(scope, Scope::Network(_)) {

@@ -56,6 +56,10 @@ enum Mutation {
     IgnoreReservationsAtStart,
     /// A pool with another block length belongs to the network that selects it.
     JoinWithOtherLength,
+    /// A pool with addresses in use leaves the network when its label is removed.
+    LeaveUnlabelled,
+    /// A manager that starts decides before it has listed the reservations.
+    DecideBeforeList,
 }
 
 /// The size of the model, and its possible faults.
@@ -63,7 +67,7 @@ enum Mutation {
 struct Scope {
     start: Start,
     managers: usize,
-    /// How often the label of the pool is added or removed.
+    /// How often the label of the pool is added or removed, with or without an explicit word.
     label_changes: u8,
     /// How often the network changes.
     network_changes: u8,
@@ -234,6 +238,10 @@ fn each_precaution_of_joining_is_needed() {
         start: Start::Restored,
         ..MEMBER
     };
+    let unlabelled = Scope {
+        start: Start::Member,
+        ..CHANGING
+    };
     let keeping = [
         (Mutation::LeaveDeleted, MEMBER),
         (Mutation::LeaveInvalid, MEMBER),
@@ -242,8 +250,14 @@ fn each_precaution_of_joining_is_needed() {
         (Mutation::IgnoreStatusAtStart, MEMBER),
         (Mutation::IgnoreReservationsAtStart, restored),
         (Mutation::JoinWithOtherLength, OTHER_LENGTH),
+        (Mutation::LeaveUnlabelled, unlabelled),
+        (Mutation::DecideBeforeList, unlabelled),
     ];
-    let moving = [(Mutation::DeleteUnmarked, TWO)];
+    let leaving = Scope {
+        start: Start::Member,
+        ..TWO
+    };
+    let moving = [(Mutation::DeleteUnmarked, leaving)];
     for (mutation, scope) in joining.into_iter().chain(keeping).chain(moving) {
         let checker = explore(Scope {
             mutation: Some(mutation),

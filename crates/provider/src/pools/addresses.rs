@@ -268,6 +268,7 @@ mod tests {
         let addresses = PoolAddresses::new(kind, Box::new(|_| {}));
         let count = || addresses.count(&NamespacedName::new("n", "p"));
         let invalid = Invalid {
+            spec: serde_json::Value::Null,
             error: "no address".to_owned(),
             metadata: Box::new(address("a", "p", "10.0.0.1").metadata),
         };

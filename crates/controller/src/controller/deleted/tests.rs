@@ -9,6 +9,7 @@ use crate::watch::Change;
 
 fn invalid(name: &str) -> Invalid {
     Invalid {
+        spec: serde_json::Value::Null,
         error: "not a number".to_owned(),
         metadata: Box::new(ObjectMeta {
             name: Some(name.to_owned()),

@@ -255,6 +255,7 @@ impl Run {
     fn show_undecodable(&mut self, index: u8) {
         let (uid, version) = self.next_version(index);
         let found = Invalid {
+            spec: serde_json::Value::Null,
             error: "no date".to_owned(),
             metadata: Box::new(object(index, &uid, version, USABLE).metadata),
         };
@@ -286,6 +287,7 @@ impl Run {
             NetworkStep::NotSharing => self.ledger.apply_network(&lab(metadata)),
             NetworkStep::Undecodable => {
                 let found = Invalid {
+                    spec: serde_json::Value::Null,
                     error: "no date".to_owned(),
                     metadata: Box::new(lab(metadata).metadata),
                 };

@@ -155,6 +155,7 @@ fn block_is_used_as_long_as_an_address_is_not_free() {
     }
     // An object that is not valid takes the name of a reservation.
     let invalid = Invalid {
+        spec: serde_json::Value::Null,
         error: "no date".to_owned(),
         metadata: Box::new(reserved("10.0.0.9", "i", Value::Null).metadata),
     };

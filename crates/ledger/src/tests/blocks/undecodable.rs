@@ -7,6 +7,7 @@ use super::*;
 #[test]
 fn invalid_network_keeps_its_shared_blocks() {
     let undecodable = Invalid {
+        spec: serde_json::Value::Null,
         error: "no date".to_owned(),
         metadata: Box::new(sharing(json!({})).metadata),
     };
@@ -28,6 +29,7 @@ fn invalid_network_keeps_its_shared_blocks() {
 fn undecodable_slice_takes_its_block() {
     let mut ledger = restricted();
     let invalid = Invalid {
+        spec: serde_json::Value::Null,
         error: "no date".to_owned(),
         metadata: Box::new(slice(4, json!({})).metadata),
     };
@@ -57,6 +59,7 @@ fn slice_of_a_network_with_a_hashed_name_is_found() {
     let text = reservation_name(&scope, four(4));
     assert!(text.starts_with("h."), "{text}");
     let invalid = Invalid {
+        spec: serde_json::Value::Null,
         error: "no date".to_owned(),
         metadata: Box::new(slice(4, json!({"metadata": {"name": text}})).metadata),
     };

@@ -56,6 +56,16 @@ pub(super) fn of(model: &Scope) -> Vec<Property<Scope>> {
             |_, state: &State| state.reservations[index(false)] == [None; ADDRESSES],
         ));
     }
+    if model.start == Start::Member && model.managers == 1 {
+        properties.push(Property::always(
+            "a pool in use leaves the network only if it says so",
+            |_, state: &State| {
+                state.has_said_so
+                    || state.claims[0] != Claim::Bound(0)
+                    || state.reservations[index(true)][0] == Some(0)
+            },
+        ));
+    }
     if model.managers > 1 {
         properties.push(agreement());
     }

@@ -86,6 +86,8 @@ pub(super) enum Record {
 pub(super) struct Pool {
     /// The network selects it.
     pub(super) label: bool,
+    /// Its annotation says that it leaves the network.
+    pub(super) leaves: bool,
     pub(super) status: Status,
 }
 
@@ -168,6 +170,8 @@ pub(super) struct State {
     /// Whether an address was last proposed for a claim when it was recorded that the pool is a
     /// member.
     pub(super) is_informed: [[bool; ADDRESSES]; CLAIMS],
+    /// Whether the pool ever said that it leaves the network.
+    pub(super) has_said_so: bool,
     pub(super) label_changes_left: u8,
     pub(super) network_changes_left: u8,
     pub(super) crashes_left: u8,
@@ -193,6 +197,11 @@ impl Manager {
             attempts: [None; CLAIMS],
             mover: None,
         };
+        if model.mutation == Some(Mutation::DecideBeforeList) {
+            manager.ledger = Reservations::default();
+            manager.decide(model);
+            manager.ledger = reservations;
+        }
         manager.decide(model);
         manager
     }
@@ -237,7 +246,8 @@ impl Manager {
         let accepts = self.network == Network::Valid && may_join;
         let record = self.with_evidence(model);
         let is_known = matches!(record, Record::Network { .. });
-        let leaves = is_known && !selects && is_valid;
+        let may_leave = self.pool.leaves || !self.uses_network(model);
+        let leaves = is_known && !selects && is_valid && may_leave;
         (self.record, self.is_refused) = if (is_known && !leaves) || selects {
             let joined = Record::Network {
                 is_inherited: false,
@@ -256,6 +266,15 @@ impl Manager {
                 is_inherited: false,
             };
         }
+    }
+
+    /// Whether the pool has addresses in the network that are reserved or proposed.
+    fn uses_network(&self, model: &Scope) -> bool {
+        let of_pool = |holder: &Option<u8>| holder.is_some_and(|holder| holder != OF_OTHER_POOL);
+        let pool_claims = self.tasks.iter().take(usize::from(OF_OTHER_POOL));
+        let mut tasks = pool_claims.filter(|task| matches!(task, Task::Reserve(true, _)));
+        let is_used = self.ledger[index(true)].iter().any(of_pool) || tasks.next().is_some();
+        is_used && model.mutation != Some(Mutation::LeaveUnlabelled)
     }
 
     /// The record, with what the status and the reservations of the pool show about the time before
@@ -413,6 +432,7 @@ impl State {
         };
         let pool = Pool {
             label: is_member,
+            leaves: false,
             status,
         };
         let mut reservations = Reservations::default();
@@ -434,6 +454,7 @@ impl State {
             late: None,
             managers: vec![manager; model.managers],
             is_informed: [[false; ADDRESSES]; CLAIMS],
+            has_said_so: false,
             label_changes_left: model.label_changes,
             network_changes_left: model.network_changes,
             crashes_left: model.crashes,

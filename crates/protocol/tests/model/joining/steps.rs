@@ -11,8 +11,11 @@ use super::{Mutation, Scope, properties};
 /// A step. The first number is that of the manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// The pool gets or loses the label by which the network selects it.
+    /// The pool gets the label by which the network selects it, or loses it with the annotation that
+    /// says that it leaves.
     ChangeLabel,
+    /// The label is removed by a writer that does not know it.
+    LoseLabel,
     ChangeNetwork(Network),
     ApplyLate,
     DeleteClaim,
@@ -61,6 +64,8 @@ impl Model for Scope {
             }
         };
         add(state.label_changes_left > 0, Action::ChangeLabel);
+        let may_lose = state.label_changes_left > 0 && state.pool.label;
+        add(may_lose, Action::LoseLabel);
         for next in state.network.next() {
             add(state.network_changes_left > 0, Action::ChangeNetwork(*next));
         }
@@ -83,6 +88,12 @@ impl Model for Scope {
             Action::ChangeLabel => {
                 state.label_changes_left -= 1;
                 state.pool.label = !state.pool.label;
+                state.pool.leaves = !state.pool.label;
+                state.has_said_so |= state.pool.leaves;
+            }
+            Action::LoseLabel => {
+                state.label_changes_left -= 1;
+                state.pool.label = false;
             }
             Action::ChangeNetwork(next) => {
                 state.network_changes_left -= 1;
@@ -177,6 +188,13 @@ impl Scope {
     }
 
     fn manage(&self, state: &mut State, number: usize, step: Step) -> Option<()> {
+        self.execute(state, number, step)?;
+        // What it has written decides whether a pool without its label stays in the network.
+        state.managers[number].decide(self);
+        Some(())
+    }
+
+    fn execute(&self, state: &mut State, number: usize, step: Step) -> Option<()> {
         match step {
             Step::SeeNetwork
             | Step::SeePool
