@@ -573,6 +573,7 @@ mod tests {
                 over_limit: None,
                 slices: None,
                 draining: Some(draining),
+                kept_in_network: None,
             };
             let condition = snapshot.draining().unwrap();
             (
