@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, IsTerminal, Write};
 
-use jiff::Timestamp;
+use capi_ipam_controller::clock;
 
 use crate::cli::{Format, Global, ListFlags};
 use crate::error::{Code, Error};
@@ -122,7 +122,7 @@ pub(crate) fn style(flags: &Global) -> Style {
         wide: flags.output == Format::Wide,
         namespaces: flags.all_namespaces,
         headers: true,
-        now: Timestamp::now(),
+        now: clock::timestamp(),
     }
 }
 

@@ -1,7 +1,9 @@
-//! The warnings in responses of the API server: those of admission, and of deprecated versions.
+//! The headers of the responses of the API server: its time, and the warnings of admission and of
+//! deprecated versions.
 
 use std::cell::RefCell;
 
+use capi_ipam_controller::clock;
 use http::header::WARNING;
 use http::{HeaderMap, Response};
 
@@ -19,9 +21,11 @@ pub(crate) async fn with_warnings<T>(requests: impl Future<Output = T>) -> (T, V
     WARNINGS.scope(RefCell::default(), collected).await
 }
 
-/// Collects the warnings of a response for [`with_warnings`]. The client calls it where the request
+/// Reads the time of the API server, by which all ages are judged, and collects the warnings of a
+/// response for [`with_warnings`]. The client calls it where the request
 /// is awaited, not in a separate task.
 pub(super) fn collect<B>(response: Response<B>) -> Response<B> {
+    clock::observe(response.headers());
     // Most requests are not run by `with_warnings`.
     let _ = WARNINGS.try_with(|warnings| warnings.borrow_mut().extend(texts(response.headers())));
     response

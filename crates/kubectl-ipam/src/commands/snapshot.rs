@@ -5,7 +5,7 @@ mod provider;
 mod webhooks;
 
 use capi_ipam_api::names;
-use jiff::Timestamp;
+use capi_ipam_controller::clock;
 
 use crate::cli::RegistryAccess;
 use crate::cluster::{CLUSTERS, Cluster, Kind};
@@ -34,8 +34,7 @@ pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Er
     // Last: a lease expires within seconds, and a webhook that does not answer takes longer.
     let leases = provider::leases(&mut loader).await?;
     let snapshot = Snapshot {
-        // After the last list: no object is younger.
-        now: Timestamp::now(),
+        now: clock::timestamp(),
         is_go_provider: cluster.is_go_provider(),
         definitions,
         deployments,

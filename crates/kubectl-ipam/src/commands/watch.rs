@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use capi_ipam_controller::clock;
 use serde::Serialize;
 
 use crate::cli::{Format, Global};
@@ -49,7 +49,7 @@ pub(super) async fn print(
     let Some(interval) = interval else {
         let reading = read().await?;
         reading.warnings.iter().for_each(|text| output::warn(text));
-        output::print_report(&reading.report, &reading.missing, global.output, style)?;
+        output::print_report(&reading.report, &reading.missing, global.output, now(style))?;
         return Ok(reading.code);
     };
     let mut code = Code::Ok;
@@ -59,6 +59,14 @@ pub(super) async fn print(
         _ = tokio::signal::ctrl_c() => {}
     }
     Ok(code)
+}
+
+/// The style with the time of the API server, which is known after a read.
+fn now(style: Style) -> Style {
+    Style {
+        now: clock::timestamp(),
+        ..style
+    }
 }
 
 /// Reads and prints until nobody reads the output.
@@ -84,11 +92,7 @@ async fn print_changes(
         for text in printed.new_warnings(&reading.warnings) {
             output::warn(text);
         }
-        let style = Style {
-            now: Timestamp::now(),
-            ..style
-        };
-        let text = printed.update(&reading, format, style)?;
+        let text = printed.update(&reading, format, now(style))?;
         if !output::print_while_read(&text)? {
             return Ok(());
         }

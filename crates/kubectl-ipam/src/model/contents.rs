@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use capi_ipam_controller::clock;
 use capi_ipam_ip::Block;
 use jiff::{SignedDuration, Timestamp};
 
@@ -77,7 +78,7 @@ fn held(
     inside: &[&AddressRow],
     reserved: &[&ReservationRow],
 ) -> Vec<(Block, HolderState)> {
-    let now = Timestamp::now();
+    let now = clock::timestamp();
     let mut held = Vec::new();
     let mut allocated = HashSet::new();
     for row in inside {

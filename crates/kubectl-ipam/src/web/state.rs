@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use capi_ipam_api::{InClusterKind, PoolKey, Scope};
+use capi_ipam_controller::clock;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -200,14 +201,14 @@ impl State {
     /// Changes the objects with what the API server has sent.
     pub(super) fn receive(&self, change: impl FnOnce(&mut Tables)) {
         self.update(|tables| {
-            tables.contact.answered = Some(Timestamp::now());
+            tables.contact.answered = Some(clock::timestamp());
             change(tables);
         });
     }
 
     /// Records the answer to a heartbeat.
     pub(super) fn heard(&self, answer: Answer) {
-        let now = Timestamp::now();
+        let now = clock::timestamp();
         let mut tables = self.tables.lock();
         let before = self.health(&tables, now);
         tables.contact.apply(answer, now);
@@ -295,7 +296,7 @@ impl State {
 
     pub(super) fn overview(&self) -> Overview {
         let tables = self.tables.lock();
-        let time = Timestamp::now();
+        let time = clock::timestamp();
         let (outage, manager) = self.health(&tables, time);
         let rows = tables.pools();
         let waiting = tables.waiting(|claim| self.lists(Some(claim.key.namespace())));
@@ -439,7 +440,7 @@ impl State {
             addresses,
             last: tables.records.get(registry).unwrap_or(&nothing),
         };
-        Ok(Some(network_blocks(objects, part, Timestamp::now())))
+        Ok(Some(network_blocks(objects, part, clock::timestamp())))
     }
 
     /// A registry.
@@ -451,7 +452,7 @@ impl State {
 
     /// Records what was read from a registry, or why nothing was.
     pub(super) fn receive_records(&self, registry: &str, read: Result<RegistryFacts, String>) {
-        let now = Timestamp::now();
+        let now = clock::timestamp();
         self.update(|tables| {
             let last = tables.records.entry(registry.to_owned()).or_default();
             last.apply(read, now);

@@ -1,5 +1,7 @@
 //! `doctor`.
 
+use std::process::Command;
+
 use capi_ipam_testing::consumer::Consumer;
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options};
 use capi_ipam_testing::manager::Manager;
@@ -34,6 +36,8 @@ async fn doctor_finds_each_fault_made_by_hand() {
         (run(admin, &["doctor"]).0 == 0).then_some(())
     })
     .await;
+    let (code, output) = run_skewed(&plane, 120, &["doctor"]);
+    assert_eq!(code, 0, "judged by the clock of this machine: {output}");
 
     create(&plane, "InClusterIPPool", Some(namespace), "copy", &spec);
     remove_schema(&plane);
@@ -156,6 +160,28 @@ async fn doctor_finds_each_fault_made_by_hand() {
         expected.map(|(check, object)| (check.to_owned(), object.to_owned())),
         "{output}"
     );
+}
+
+/// Runs the program on a machine whose clock is wrong by this many seconds.
+fn run_skewed(plane: &ControlPlane, seconds: i64, arguments: &[&str]) -> (i32, String) {
+    let library = plane.folder().join("skew.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/chaos/skew.c");
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .args([source, "-ldl"])
+        .status();
+    assert!(compiled.expect("a C compiler is installed").success());
+    let output = Command::new(env!("CARGO_BIN_EXE_kubectl-ipam"))
+        .env("LD_PRELOAD", &library)
+        .env("CLOCK_SKEW_SECONDS", seconds.to_string())
+        .arg("--kubeconfig")
+        .arg(plane.kubeconfig())
+        .args(arguments)
+        .output()
+        .expect("the program can be started");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.code().expect("no signal"), text)
 }
 
 #[tokio::test]

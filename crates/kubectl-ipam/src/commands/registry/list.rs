@@ -1,6 +1,6 @@
 //! `registry list`: the registries, the management clusters that use them, and their blocks.
 
-use jiff::Timestamp;
+use capi_ipam_controller::clock;
 
 use crate::cli::{Global, ListFlags, RegistryAccess};
 use crate::cluster::Cluster;
@@ -31,7 +31,7 @@ pub(super) async fn run(
         loader.warnings.extend(warning(&facts));
         all.push(facts);
     }
-    let lines = registry_lines(&all, &networks, Timestamp::now());
+    let lines = registry_lines(&all, &networks, clock::timestamp());
     let registries = sort_by(lines, list.sort_by.as_deref())?;
     let report = Report::RegistryList { registries };
     output::finish(

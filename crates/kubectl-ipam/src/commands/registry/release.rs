@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use capi_ipam_controller::client::error_chain;
+use capi_ipam_controller::clock;
 use capi_ipam_registry::{Backend, Entry, RegistryError, list};
-use jiff::Timestamp;
 
 use crate::cli::{DryRun, Global, ReleaseFlags};
 use crate::cluster::Cluster;
@@ -39,7 +39,7 @@ pub(super) async fn run(global: &Global, wanted: &ReleaseFlags) -> Result<Code, 
     };
     let records = list(&opened, LIST_TIMEOUT).await;
     let records = records.map_err(|error| failed(&error))?;
-    let plan = plan(&records, &wanted.cluster_id, &own, Timestamp::now())?;
+    let plan = plan(&records, &wanted.cluster_id, &own, clock::timestamp())?;
     let mut released = RegistryRelease {
         registry: row.name.clone(),
         cluster: wanted.cluster_id.clone(),
@@ -72,7 +72,7 @@ pub(super) async fn run(global: &Global, wanted: &ReleaseFlags) -> Result<Code, 
 fn question(wanted: &ReleaseFlags, plan: &Plan) -> String {
     let changes = record_change_lines(&plan.lines(), false);
     let seen = match plan.seen {
-        Some(_) => format!("was last seen {} ago", age(plan.seen, Timestamp::now())),
+        Some(_) => format!("was last seen {} ago", age(plan.seen, clock::timestamp())),
         None => "has no time at which it was last seen".to_owned(),
     };
     format!(
