@@ -1,7 +1,7 @@
 //! Admission of networks: what their definition cannot check.
 
 use capi_ipam_api::{
-    Audience, IPNetwork, NetworkProblem, SelectorProblem, names, network_warnings,
+    Audience, IPNetwork, NetworkProblem, SelectorProblem, counted, names, network_warnings,
 };
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
@@ -82,8 +82,8 @@ fn delete(metadata: &ObjectMeta, view: &dyn View) -> Result<(), Box<Status>> {
     };
     Err(denial::bad_request(&format!(
         "IPNetwork has pools or reservations. Cannot delete IPNetwork until all pools have left it and all reservations \
-         have been removed. In use: {pools}, {} reservations; see kubectl describe ipnetworks {name}",
-        state.reservations
+         have been removed. In use: {pools}, {}; see kubectl describe ipnetworks {name}",
+        counted(state.reservations, "reservation", "reservations")
     )))
 }
 

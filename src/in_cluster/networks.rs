@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_api::{
     BlockLengths, IPNetwork, IPNetworkStatus, IPReservation, MemberPhase, NetworkMember,
-    NetworkView, Scope, block_of_name, names,
+    NetworkView, Scope, block_of_name, counted, names,
 };
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{
@@ -459,10 +459,13 @@ fn ready(
     missing_registry: Option<&str>,
 ) -> Condition {
     if network.metadata.deletion_timestamp.is_some() {
-        let message = format!(
-            "waiting for {} pools that belong to the network, and for {} reservations",
-            view.needed_by, view.reservations
+        let pools = counted(
+            view.needed_by,
+            "pool that belongs to the network",
+            "pools that belong to the network",
         );
+        let reservations = counted(view.reservations, "reservation", "reservations");
+        let message = format!("waiting for {pools}, and for {reservations}");
         return Condition::new(conditions::READY, false, conditions::DELETING, message);
     }
     match (network.spec.rules(), length_problem(network, lengths)) {

@@ -200,7 +200,7 @@ async fn overlap_with_another_pool_is_warned_about() {
          two machines can get one address"
     );
     let advice = "overlapping pools: if they are in one network, create an IPNetwork that allows the namespaces, and \
-                  name the same IPNetwork in spec.network of all of them (docs/networks.md); otherwise exclude the \
+                  name the same IPNetwork in spec.network of all of them; otherwise exclude the \
                   shared range in all but one of them";
     let expected = vec![problem, advice.to_owned()];
     assert_eq!((response.code, &response.warnings), (201, &expected));

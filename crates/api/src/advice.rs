@@ -51,7 +51,7 @@ pub fn overlap(scope: &Scope, has_one_length: bool) -> &'static str {
         }
         (Scope::Pool(_), true) => {
             "if they are in one network, create an IPNetwork that allows the namespaces, and name the same IPNetwork in \
-             spec.network of all of them (docs/networks.md); otherwise exclude the shared range in all but one of them"
+             spec.network of all of them; otherwise exclude the shared range in all but one of them"
         }
         (Scope::Network(_), true) => {
             "if they are in the network of this pool, name it in their spec.network; otherwise exclude the shared range \

@@ -338,7 +338,7 @@ fn overlapping_pools_of_other_namespaces_are_counted() {
     let problem = "the same addresses can be allocated by InClusterIPPool n/secret and 2 pools in other namespaces, so two \
                    machines can get one address";
     let advice = "overlapping pools: if they are in one network, create an IPNetwork that allows the namespaces, and \
-                  name the same IPNetwork in spec.network of all of them (docs/networks.md); otherwise exclude the \
+                  name the same IPNetwork in spec.network of all of them; otherwise exclude the \
                   shared range in all but one of them";
     assert_eq!(
         warnings_of(creation(InClusterKind::IPPool, &spec, &view)),
