@@ -329,7 +329,15 @@ pub enum Command {
     },
     /// Find what is wrong: with the provider, with pools, and with claims that wait; with the
     /// repair.
+    ///
+    /// Without --namespace and without a pool, everything is reported. With them, findings about
+    /// other namespaces or pools are left out; those about the provider are not.
     Doctor {
+        /// Only this pool, its network and its claims: NAME, NAMESPACE/NAME or KIND/NAME.
+        pool: Option<String>,
+        /// Only errors.
+        #[arg(long)]
+        errors: bool,
         /// Print the findings again when they have changed, until interrupted.
         #[arg(short, long)]
         watch: bool,

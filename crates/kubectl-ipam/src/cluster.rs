@@ -11,7 +11,7 @@ mod write;
 
 pub(crate) use self::config::KubeconfigNames;
 pub(crate) use self::kinds::{
-    CLUSTERS, Kind, OtherKind, PROMETHEUS_OPERATOR, deployment_selector, lease_selector,
+    CLUSTERS, Kind, OtherKind, PROMETHEUS_OPERATOR, lease_selector, provider_selector,
 };
 pub(crate) use self::read::{Cluster, ListError, PAGE_SIZE, WATCH_TIMEOUT};
 pub(crate) use self::warnings::with_warnings;

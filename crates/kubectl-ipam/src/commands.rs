@@ -55,7 +55,11 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         }
         Command::Free { pool, count } => free::run(global, pool, *count).await,
         Command::Show { pool, watch } => show::run(global, pool, *watch).await,
-        Command::Doctor { watch } => doctor::run(global, *watch).await,
+        Command::Doctor {
+            pool,
+            errors,
+            watch,
+        } => doctor::run(global, pool.as_deref(), *errors, *watch).await,
         Command::Status { watch, wait } => status::run(global, *watch, wait).await,
         Command::Web { port, no_open } => web::run(global, *port, !no_open).await,
         Command::Reserve {

@@ -129,6 +129,17 @@ pub enum Error {
         /// Where it was searched.
         place: String,
     },
+    /// The namespace does not exist.
+    #[error(
+        "namespace {name} does not exist{}; list them with: kubectl get namespaces",
+        similar.as_ref().map(|similar| format!("; did you mean {similar}?")).unwrap_or_default()
+    )]
+    NoNamespace {
+        /// The name as written.
+        name: String,
+        /// One with nearly the same name.
+        similar: Option<String>,
+    },
     /// The network does not exist.
     #[error("network {name} does not exist; list the networks with: kubectl ipam networks")]
     NoNetwork {
@@ -334,6 +345,7 @@ impl Error {
             | Self::NoIdentity { .. } => Code::Forbidden,
             Self::NotInstalled { .. } | Self::OtherVersion { .. } => Code::NoDefinition,
             Self::NoPool { .. }
+            | Self::NoNamespace { .. }
             | Self::NoNetwork { .. }
             | Self::NoRegistry { .. }
             | Self::NotReleased {

@@ -21,6 +21,7 @@ use crate::input::{PoolText, matches, short};
 use crate::objects::{
     AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow, UnservedClaim,
 };
+use crate::spelling::nearest;
 
 /// Reads objects, and collects warnings.
 pub(crate) struct Loader<'a> {
@@ -143,6 +144,15 @@ impl<'a> Loader<'a> {
     /// The missing permissions as sentences.
     pub(crate) fn sentences(&self) -> Vec<String> {
         sentences(&self.missing)
+    }
+
+    /// The value that another loader has read, with its warnings and missing permissions.
+    pub(crate) fn take<T>(&mut self, (value, other): (T, Self)) -> T {
+        self.warnings.extend(other.warnings);
+        for right in &other.missing {
+            self.note(right);
+        }
+        value
     }
 
     fn note(&mut self, right: &MissingRight) {
@@ -396,6 +406,30 @@ impl<'a> Loader<'a> {
             .iter()
             .for_each(|namespace| ledger.apply(namespace));
         Ok(networks.depends_on(&namespaces))
+    }
+
+    /// Fails if a namespace does not exist. One that may not be read can exist.
+    pub(crate) async fn require_namespace(&self, name: &str) -> Result<(), Error> {
+        let parameters = ListParams::default();
+        let cluster = self.cluster;
+        let list = cluster.list_other::<Namespace>(OtherKind::Namespace, None, &parameters);
+        let namespaces = match list.await {
+            Ok(namespaces) => namespaces,
+            Err(ListError::Forbidden(_)) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let names: Vec<String> = namespaces
+            .into_iter()
+            .filter_map(|namespace| namespace.metadata.name)
+            .collect();
+        if names.iter().any(|known| known == name) {
+            return Ok(());
+        }
+        let similar = nearest(name, names.iter().map(String::as_str));
+        Err(Error::NoNamespace {
+            name: name.to_owned(),
+            similar: similar.map(str::to_owned),
+        })
     }
 
     /// Finds a pool by `NAME` or `KIND/NAME` in the namespace of the caller, or among the global

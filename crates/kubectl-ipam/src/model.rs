@@ -35,12 +35,13 @@ pub use self::changes::{
 pub(crate) use self::claims::claims;
 pub use self::claims::{ClaimLine, ClaimState};
 pub(crate) use self::doctor::{
-    AccountRow, CertificateFacts, CertificateRow, DefinitionRow, DeploymentRow, EventRow, LeaseRow,
-    Rule, Snapshot, WebhookMode, WebhookRow, diagnosis,
+    AccountRow, CertificateFacts, CertificateRow, ConversionRow, DefinitionRow, DeploymentRow,
+    EventRow, LeaseRow, PodRow, Rule, Selection, ServedDefinition, Snapshot, WebhookMode, WebhookRow, diagnosis,
+    is_held, retain,
 };
 pub use self::fact::Fact;
 pub(crate) use self::finding::counted;
-pub use self::finding::{Check, Finding, FindingList, Severity, Unchecked};
+pub use self::finding::{Cause, Check, Finding, FindingList, Severity, Unchecked};
 pub(crate) use self::health::{Answer, Manager, Outage, OutageCause, manager, unprocessed};
 pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
 pub(crate) use self::holders::{holders, matches_of, why_not_contained};

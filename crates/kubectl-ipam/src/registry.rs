@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use crate::cli::RegistryAccess;
-use crate::cluster::{Cluster, Kind, ListError, OtherKind, deployment_selector, lease_selector};
+use crate::cluster::{Cluster, Kind, ListError, OtherKind, lease_selector, provider_selector};
 use crate::error::Error;
 use crate::load::{Loader, Readable};
 use crate::model::{RegistryFacts, Unread};
@@ -149,7 +149,7 @@ async fn manager_namespace(cluster: &Cluster) -> Result<String, Error> {
     if let Some(namespace) = lease.and_then(|lease| lease.metadata.namespace) {
         return Ok(namespace);
     }
-    let selector = deployment_selector();
+    let selector = provider_selector();
     let found = allowed::<Deployment>(cluster, OtherKind::Deployment, &selector).await?;
     let mut namespaces = found.into_iter().filter_map(|it| it.metadata.namespace);
     Ok(namespaces

@@ -23,6 +23,18 @@ pub(crate) fn distance(one: &str, other: &str) -> usize {
     row.last().copied().unwrap_or_default()
 }
 
+/// The known name that a misspelt one can mean.
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .filter(|known| is_near(known, name))
+        .min_by_key(|known| distance(known, name))
+}
+
+/// Whether a name can be meant by a misspelt one.
+fn is_near(known: &str, name: &str) -> bool {
+    distance(known, name) <= known.len().div_ceil(4)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -82,10 +82,12 @@ pub(crate) const PROMETHEUS_OPERATOR: &str = "monitoring.coreos.com";
 /// A kind of another API group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherKind {
+    Definition,
     Deployment,
     Event,
     Lease,
     Namespace,
+    Pod,
     PrometheusRule,
     Secret,
     Service,
@@ -97,6 +99,7 @@ impl OtherKind {
     /// API group, version and plural.
     pub(super) fn parts(self) -> (&'static str, &'static str, &'static str) {
         match self {
+            Self::Definition => ("apiextensions.k8s.io", "v1", "customresourcedefinitions"),
             Self::Deployment => ("apps", "v1", "deployments"),
             Self::Event => ("", "v1", "events"),
             Self::PrometheusRule => (PROMETHEUS_OPERATOR, "v1", "prometheusrules"),
@@ -104,6 +107,7 @@ impl OtherKind {
             Self::Service => ("", "v1", "services"),
             Self::Lease => ("coordination.k8s.io", "v1", "leases"),
             Self::Namespace => ("", "v1", "namespaces"),
+            Self::Pod => ("", "v1", "pods"),
             Self::Webhook => (
                 "admissionregistration.k8s.io",
                 "v1",
@@ -114,8 +118,8 @@ impl OtherKind {
     }
 }
 
-/// Selects the Deployments in the manifests of both providers.
-pub(crate) fn deployment_selector() -> ListParams {
+/// Selects the Deployments and the pods in the manifests of both providers.
+pub(crate) fn provider_selector() -> ListParams {
     ListParams::default().labels("cluster.x-k8s.io/provider=ipam-in-cluster")
 }
 

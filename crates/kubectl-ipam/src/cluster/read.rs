@@ -418,8 +418,28 @@ impl Cluster {
         service: &str,
         path: &str,
     ) -> Result<Result<String, String>, ListError> {
-        let folder = format!("/api/v1/namespaces/{namespace}/services/{service}/proxy");
-        let operation = || format!("get {path} from the service {namespace}/{service}");
+        self.get_from("services", namespace, service, path).await
+    }
+
+    /// The same for a pod, which is named with its port: `manager-0:8081`.
+    pub(crate) async fn get_from_pod(
+        &self,
+        namespace: &str,
+        pod: &str,
+        path: &str,
+    ) -> Result<Result<String, String>, ListError> {
+        self.get_from("pods", namespace, pod, path).await
+    }
+
+    async fn get_from(
+        &self,
+        plural: &'static str,
+        namespace: &str,
+        name: &str,
+        path: &str,
+    ) -> Result<Result<String, String>, ListError> {
+        let folder = format!("/api/v1/namespaces/{namespace}/{plural}/{name}/proxy");
+        let operation = || format!("get {path} from {plural} {namespace}/{name}");
         let request = http::Request::get(format!("{folder}{path}")).body(Vec::new());
         let request = request.map_err(|error| self.rejected(operation(), &error))?;
         let answer = self.call(operation, self.client.request_text(request));
@@ -431,7 +451,7 @@ impl Cluster {
             Err(error) if lacks_permission(&error, "get") => {
                 Err(ListError::Forbidden(MissingRight {
                     verb: "get",
-                    resource: "services/proxy".to_owned(),
+                    resource: format!("{plural}/proxy"),
                     namespace: Some(namespace.to_owned()),
                 }))
             }

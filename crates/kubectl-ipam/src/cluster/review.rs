@@ -1,9 +1,8 @@
 //! Questions to the API server that are sent as objects, and store nothing.
 
-use capi_ipam_api::{InClusterKind, Pool};
+use capi_ipam_api::{InClusterKind, names};
 use capi_ipam_controller::client::CallError;
 use k8s_openapi::api::authorization::v1::SubjectRulesReviewStatus;
-use kube::Resource;
 use kube::api::PostParams;
 use kube::core::Request;
 use serde::Deserialize;
@@ -16,7 +15,13 @@ use crate::error::MissingRight;
 const PROBE: &str = "kubectl-ipam-doctor";
 
 /// What the API server says if it cannot call a webhook.
-const FAILED_CALL: &str = "failed calling webhook";
+const FAILED_CALLS: [&str; 2] = ["failed calling webhook", FAILED_CONVERSION];
+
+/// What the API server says if it cannot convert an object.
+const FAILED_CONVERSION: &str = "conversion webhook for ";
+
+/// A namespace that always exists.
+const NAMESPACE: &str = "default";
 
 #[derive(Deserialize)]
 struct Review {
@@ -57,10 +62,40 @@ impl Cluster {
 
     /// Lets the API server call the webhooks, with the dry run of a pool. Returns why it cannot.
     pub(crate) async fn call_webhooks(&self) -> Result<Result<(), String>, ListError> {
-        let kind = InClusterKind::GlobalIPPool;
-        let folder = Pool::url_path(&kind, None);
+        self.try_pool(InClusterKind::GlobalIPPool, names::POOL_VERSION)
+            .await
+    }
+
+    /// Lets the API server convert a pool of the old version for the webhooks. Returns why it cannot.
+    pub(crate) async fn convert_pool(
+        &self,
+        kind: InClusterKind,
+    ) -> Result<Result<(), String>, ListError> {
+        let answer = self.try_pool(kind, names::OLD_POOL_VERSION).await?;
+        // Another failure is that of the webhooks, which is another finding.
+        Ok(answer.or_else(|text| {
+            if text.contains(FAILED_CONVERSION) {
+                Err(text)
+            } else {
+                Ok(())
+            }
+        }))
+    }
+
+    async fn try_pool(
+        &self,
+        kind: InClusterKind,
+        version: &str,
+    ) -> Result<Result<(), String>, ListError> {
+        let group = names::GROUP;
+        let folder = if kind.is_global() {
+            String::new()
+        } else {
+            format!("namespaces/{NAMESPACE}/")
+        };
+        let folder = format!("/apis/{group}/{version}/{folder}{}", kind.plural());
         let pool = json!({
-            "apiVersion": Pool::api_version(&kind), "kind": Pool::kind(&kind), "metadata": { "name": PROBE },
+            "apiVersion": format!("{group}/{version}"), "kind": kind.name(), "metadata": { "name": PROBE },
             "spec": { "addresses": ["192.0.2.1"], "prefix": 24 },
         });
         let parameters = PostParams {
@@ -84,14 +119,14 @@ impl Cluster {
         let Some(text) = error_text(&error) else {
             return Err(ListError::Other(self.error(&error)));
         };
-        if text.contains(FAILED_CALL) {
+        if FAILED_CALLS.iter().any(|failed| text.contains(failed)) {
             return Ok(Err(text));
         }
         if lacks_permission(&error, "create") {
             return Err(ListError::Forbidden(MissingRight {
                 verb: "create",
-                resource: format!("{}.{}", kind.plural(), capi_ipam_api::names::GROUP),
-                namespace: None,
+                resource: format!("{}.{group}", kind.plural()),
+                namespace: (!kind.is_global()).then(|| NAMESPACE.to_owned()),
             }));
         }
         // Another answer is that of a webhook, or of what follows it.

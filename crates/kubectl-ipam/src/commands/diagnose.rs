@@ -1,12 +1,13 @@
 //! Makes the checks of `doctor` and `status`.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::snapshot::read;
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::load::Loader;
-use crate::model::{Check, Finding, FindingList, Snapshot, diagnosis};
+use crate::model::{Check, Finding, FindingList, Snapshot, diagnosis, retain};
 use crate::output;
 
 /// Time between two reads. What is right after it was a change in progress: a manager binds and
@@ -44,10 +45,18 @@ pub(super) async fn diagnose(cluster: &Cluster) -> Result<Diagnosed<'_>, Error> 
     tokio::time::sleep(delay).await;
     let mut again = check(cluster).await?;
     let old = first.diagnosis.findings;
-    again
-        .diagnosis
-        .findings
-        .retain(|finding| !finding.check.is_transient() || has_lasted(finding, &old));
+    let names: HashSet<(Check, &str)> = old
+        .iter()
+        .map(|finding| (finding.check, finding.object.as_str()))
+        .collect();
+    // The problem of a move states how many reservations are left: with progress it is another one.
+    let has_lasted = |finding: &Finding| {
+        let same = names.contains(&(finding.check, finding.object.as_str()));
+        same && (finding.check != Check::MoveStalled || old.contains(finding))
+    };
+    retain(&mut again.diagnosis, |finding| {
+        !finding.check.is_transient() || has_lasted(finding)
+    });
     Ok(again)
 }
 
@@ -63,16 +72,6 @@ fn recheck_delay(findings: &[Finding]) -> Option<Duration> {
         }
     }
     delay
-}
-
-/// Whether a finding was there before. The problem of a move states how many reservations are left:
-/// with progress it is another one.
-fn has_lasted(finding: &Finding, old: &[Finding]) -> bool {
-    let is_same = |old: &Finding| (old.check, &old.object) == (finding.check, &finding.object);
-    if finding.check == Check::MoveStalled {
-        return old.contains(finding);
-    }
-    old.iter().any(is_same)
 }
 
 async fn check(cluster: &Cluster) -> Result<Diagnosed<'_>, Error> {
@@ -98,6 +97,8 @@ mod tests {
                 object: String::new(),
                 problem: String::new(),
                 since: None,
+                cause: None,
+                places: Vec::new(),
                 repair: String::new(),
                 commands: Vec::new(),
             };

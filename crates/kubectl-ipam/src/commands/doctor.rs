@@ -5,11 +5,17 @@ use super::watch::{self, DIAGNOSIS_INTERVAL, Reading};
 use crate::cli::Global;
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
-use crate::model::Report;
+use crate::load::Loader;
+use crate::model::{Report, Selection};
 use crate::output;
 use crate::render::Style;
 
-pub(super) async fn run(global: &Global, watch: bool) -> Result<Code, Error> {
+pub(super) async fn run(
+    global: &Global,
+    pool: Option<&str>,
+    only_errors: bool,
+    watch: bool,
+) -> Result<Code, Error> {
     // Findings are of objects of all namespaces.
     let style = Style {
         namespaces: true,
@@ -19,7 +25,9 @@ pub(super) async fn run(global: &Global, watch: bool) -> Result<Code, Error> {
     watch::print(global, style, interval, async || {
         // A definition can be installed between two reads.
         let cluster = Cluster::connect(global).await?;
-        let found = diagnose(&cluster).await?;
+        let selection = selection(&cluster, global, pool, only_errors).await?;
+        let mut found = diagnose(&cluster).await?;
+        selection.apply(&mut found.diagnosis, &found.snapshot);
         let code = found.code();
         let report = Report::FindingList(found.diagnosis);
         let mut reading = Reading::of(&found.loader, report);
@@ -31,4 +39,27 @@ pub(super) async fn run(global: &Global, watch: bool) -> Result<Code, Error> {
         Ok(reading)
     })
     .await
+}
+
+/// What the flags select. A namespace or a pool that does not exist is an error: nothing would be
+/// found in it.
+async fn selection(
+    cluster: &Cluster,
+    global: &Global,
+    pool: Option<&str>,
+    only_errors: bool,
+) -> Result<Selection, Error> {
+    let mut loader = Loader::new(cluster);
+    if let Some(namespace) = &global.namespace {
+        loader.require_namespace(namespace).await?;
+    }
+    let mut selection = Selection {
+        only_errors,
+        ..Selection::default()
+    };
+    match pool {
+        Some(pool) => selection.pool = Some(loader.find_pool(pool).await?.key),
+        None => selection.namespace.clone_from(&global.namespace),
+    }
+    Ok(selection)
 }

@@ -1,44 +1,71 @@
 //! Reads everything that the checks of `doctor` and `status` need.
 
 mod certificate;
+mod definitions;
 mod provider;
 mod webhooks;
 
 use capi_ipam_api::names;
 use capi_ipam_controller::clock;
+use futures::try_join;
 
 use crate::cli::RegistryAccess;
 use crate::cluster::{CLUSTERS, Cluster, Kind};
 use crate::error::Error;
 use crate::load::{Loader, Readable};
-use crate::model::{DefinitionRow, RegistryFacts, Snapshot};
+use crate::model::{DefinitionRow, RegistryFacts, Snapshot, is_held};
 use crate::registry;
 
-/// Reads a snapshot, and returns it with the loader that knows the missing permissions.
+/// Reads a snapshot, and returns it with the loader that knows the missing permissions. Lists are
+/// read at the same time: each of them has many pages in a large cluster.
 pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Error> {
+    let (pools, networks, addresses, reservations, claims, slices, registries) = try_join!(
+        alone(cluster, async |it| it.pools(None).await),
+        alone(cluster, async |it| it.networks().await),
+        alone(cluster, async |it| it.addresses(|_| true).await),
+        alone(cluster, async |it| it.reservations(|_| true).await),
+        alone(cluster, async |it| it.all_claims(None, |_| true).await),
+        alone(cluster, async |it| it.slices(|_| true).await),
+        alone(cluster, registries),
+    )?;
     let mut loader = Loader::new(cluster);
-    loader.tolerates_missing_kinds = true;
-    let pools = loader.pools(None).await?;
-    let networks = loader.networks().await?;
-    let addresses = loader.addresses(|_| true).await?;
-    let reservations = loader.reservations(|_| true).await?;
-    let claims = loader.all_claims(None, |_| true).await?;
-    let slices = loader.slices(|_| true).await?;
-    let registries = registries(&mut loader).await?;
+    let pools = loader.take(pools);
+    let networks = loader.take(networks);
+    let addresses = loader.take(addresses);
+    let reservations = loader.take(reservations);
+    let claims = loader.take(claims);
+    let slices = loader.take(slices);
+    let registries = loader.take(registries);
     let unreadable = std::mem::take(&mut loader.warnings);
-    let deployments = provider::deployments(&mut loader).await?;
-    let events = provider::events(&mut loader).await?;
-    let webhooks = webhooks::webhooks(&mut loader).await?;
-    let deleted_namespaces = provider::deleted_namespaces(cluster).await?;
-    let definitions = definitions(cluster).await?;
+    let (served, deployments, events, webhooks, deleted_namespaces, definitions) = try_join!(
+        alone(cluster, definitions::served),
+        alone(cluster, provider::deployments),
+        alone(cluster, provider::events),
+        alone(cluster, webhooks::webhooks),
+        provider::deleted_namespaces(cluster),
+        needed(cluster),
+    )?;
+    let served = loader.take(served);
+    let deployments = loader.take(deployments);
+    let events = loader.take(events);
+    let webhooks = loader.take(webhooks);
     // Last: a lease expires within seconds, and a webhook that does not answer takes longer.
     let leases = provider::leases(&mut loader).await?;
+    let now = clock::timestamp();
+    let is_held = leases.seen().iter().any(|lease| is_held(lease, now));
+    let running = if is_held {
+        Vec::new()
+    } else {
+        provider::running_pods(cluster).await?
+    };
     let snapshot = Snapshot {
-        now: clock::timestamp(),
+        now,
         is_go_provider: cluster.is_go_provider(),
         definitions,
         deployments,
         leases,
+        running,
+        served,
         webhooks,
         events,
         pools,
@@ -54,6 +81,17 @@ pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Er
     Ok((snapshot, loader))
 }
 
+/// Reads with a loader of its own.
+async fn alone<'a, T>(
+    cluster: &'a Cluster,
+    read: impl AsyncFnOnce(&mut Loader<'a>) -> Result<T, Error>,
+) -> Result<(T, Loader<'a>), Error> {
+    let mut loader = Loader::new(cluster);
+    loader.tolerates_missing_kinds = true;
+    let value = read(&mut loader).await?;
+    Ok((value, loader))
+}
+
 /// The registries with their records, as far as they can be read.
 async fn registries(loader: &mut Loader<'_>) -> Result<Readable<Vec<RegistryFacts>>, Error> {
     let rows = registry::rows(loader).await?;
@@ -65,7 +103,7 @@ async fn registries(loader: &mut Loader<'_>) -> Result<Readable<Vec<RegistryFact
 }
 
 /// The kinds that the provider needs, as far as the API server serves them.
-async fn definitions(cluster: &Cluster) -> Result<Vec<DefinitionRow>, Error> {
+async fn needed(cluster: &Cluster) -> Result<Vec<DefinitionRow>, Error> {
     let row = |kind: Kind| {
         let version = cluster.version(kind);
         if matches!(version, Ok(None)) {

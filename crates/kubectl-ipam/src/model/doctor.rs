@@ -2,6 +2,7 @@
 //! is in one file, and in one line of [`CHECKS`].
 
 mod addresses;
+mod causes;
 mod claims;
 mod definitions;
 mod deletion;
@@ -21,6 +22,7 @@ mod pools;
 mod promises;
 mod registries;
 mod replicas;
+mod selection;
 mod snapshot;
 mod waiting;
 mod webhooks;
@@ -30,9 +32,10 @@ mod tests;
 
 use self::examination::Examination;
 pub(crate) use self::lease::is_held;
+pub(crate) use self::selection::{Selection, retain};
 pub(crate) use self::snapshot::{
-    AccountRow, CertificateFacts, CertificateRow, DefinitionRow, DeploymentRow, EventRow, LeaseRow,
-    Rule, Snapshot, WebhookMode, WebhookRow,
+    AccountRow, CertificateFacts, CertificateRow, ConversionRow, DefinitionRow, DeploymentRow,
+    EventRow, LeaseRow, PodRow, Rule, ServedDefinition, Snapshot, WebhookMode, WebhookRow,
 };
 pub(crate) use self::waiting::is_old;
 use super::finding::{Check, FindingList, Unchecked};
@@ -44,6 +47,7 @@ type Examine = fn(&Snapshot) -> Examination;
 /// All checks, each with its function.
 const CHECKS: &[(&[Check], Examine)] = &[
     (&[Check::MissingDefinition], definitions::missing),
+    (&[Check::OutdatedDefinition], definitions::outdated),
     (&[Check::NoLeader], lease::leaderless),
     (&[Check::ReplicasNotReady], replicas::not_ready),
     (&[Check::MissingPermission], permissions::missing),
@@ -51,6 +55,7 @@ const CHECKS: &[(&[Check], Examine)] = &[
     (&[Check::WebhookUntrusted], webhooks::untrusted),
     (&[Check::WebhookUnavailable], webhooks::unavailable),
     (&[Check::WebhookFailing], webhooks::failing),
+    (&[Check::ConversionFailing], definitions::unconverted),
     (&[Check::CertificateInvalid], webhooks::certificates),
     (&[Check::SeveralManagers], managers::several),
     (&[Check::DuplicateAddress], duplicates::duplicates),
@@ -66,6 +71,7 @@ const CHECKS: &[(&[Check], Examine)] = &[
             Check::PoolNotReady,
             Check::MoveStalled,
             Check::AddressesOutOfRange,
+            Check::NetworkMembership,
         ],
         pools::reported,
     ),
@@ -124,17 +130,13 @@ fn add(list: &mut FindingList, checks: &[Check], examination: Examination) {
 /// Makes all checks.
 pub(crate) fn diagnosis(snapshot: &Snapshot) -> FindingList {
     let mut found = FindingList {
-        waiting: waiting::count(snapshot),
+        waiting: waiting::count(snapshot, |_, _| true),
         ..FindingList::default()
     };
     for (checks, examine) in CHECKS {
         add(&mut found, checks, examine(snapshot));
     }
-    // The only place that decides what is more urgent: by severity, and then in the order of the
-    // checks, in which those of the provider are first.
-    found
-        .findings
-        .sort_by(|a, b| (a.severity, a.check, &a.object).cmp(&(b.severity, b.check, &b.object)));
+    found.findings = causes::arrange(found.findings);
     found.checks.sort_unstable();
     found
 }

@@ -1,6 +1,7 @@
 //! What a check of `doctor` reports.
 
 use capi_ipam_api::PoolKey;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,11 +25,85 @@ pub struct Finding {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub since: Option<Timestamp>,
+    /// The finding that causes this one: its repair ends both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// What it is about; empty if it is about the provider.
+    #[serde(skip)]
+    pub(crate) places: Vec<Place>,
     /// How to repair it, with the command unless `commands` has it.
     pub repair: String,
     /// The commands of the repair for this object, in their order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
+}
+
+/// The finding that causes others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Cause {
+    /// Its check.
+    pub check: Check,
+    /// Its object.
+    pub object: String,
+}
+
+/// What a finding is about, as far as it can be selected, or has a cause there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    Namespace(String),
+    Pool(PoolKey),
+    Network(String),
+    Registry(String),
+}
+
+/// The object of a finding, with what it is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    name: String,
+    places: Vec<Place>,
+}
+
+/// An object of the provider.
+impl From<String> for Subject {
+    fn from(name: String) -> Self {
+        Self {
+            name,
+            places: Vec::new(),
+        }
+    }
+}
+
+impl From<&PoolKey> for Subject {
+    fn from(pool: &PoolKey) -> Self {
+        Self::from(full(pool)).of_pool(pool)
+    }
+}
+
+impl Subject {
+    pub(super) fn of_claim(claim: &NamespacedName) -> Self {
+        let place = Place::Namespace(claim.namespace().to_owned());
+        Self::from(format!("ipaddressclaim {claim}")).at(place)
+    }
+
+    pub(super) fn of_network(name: &str) -> Self {
+        Self::from(format!("IPNetwork {name}")).at(Place::Network(name.to_owned()))
+    }
+
+    pub(super) fn of_registry(name: &str) -> Self {
+        Self::from(format!("IPRegistry {name}")).at(Place::Registry(name.to_owned()))
+    }
+
+    pub(super) fn of_pool(self, pool: &PoolKey) -> Self {
+        self.at(Place::Pool(pool.clone()))
+    }
+
+    pub(super) fn at(mut self, place: Place) -> Self {
+        if !self.places.contains(&place) {
+            self.places.push(place);
+        }
+        self
+    }
 }
 
 impl Finding {
@@ -123,6 +198,8 @@ impl Severity {
 pub enum Check {
     /// The API server does not serve a kind that the provider needs.
     MissingDefinition,
+    /// A definition lacks fields that the provider has.
+    OutdatedDefinition,
     /// No process holds the lease of the provider.
     NoLeader,
     /// Replicas of the provider are not ready.
@@ -137,6 +214,8 @@ pub enum Check {
     WebhookUntrusted,
     /// The API server cannot call the webhooks.
     WebhookFailing,
+    /// The API server cannot convert pools between the versions.
+    ConversionFailing,
     /// The certificate of the webhooks is expired, will expire soon, or has another authority than
     /// the API server has.
     CertificateInvalid,
@@ -192,6 +271,8 @@ pub enum Check {
     SliceWithoutEffect,
     /// A pool does not contain all its addresses in use.
     AddressesOutOfRange,
+    /// A pool in use stays in a network that no longer selects it.
+    NetworkMembership,
     /// The Machine of a claim does not report the address of the claim.
     AddressNotInUse,
     /// The address of a claim was released although other controllers keep the claim.
@@ -223,6 +304,7 @@ impl Check {
             | Self::OutdatedGateway
             | Self::SliceWithoutEffect
             | Self::AddressesOutOfRange
+            | Self::NetworkMembership
             | Self::AddressNotInUse
             | Self::ReleasedEarly
             | Self::RestoredWithoutAddress
@@ -238,6 +320,7 @@ impl Check {
     pub(crate) fn is_transient(self) -> bool {
         let lasting = [
             Self::MissingDefinition,
+            Self::OutdatedDefinition,
             Self::MissingPermission,
             Self::WebhookMissing,
             Self::WebhookUntrusted,
@@ -250,6 +333,7 @@ impl Check {
             Self::PoolsOverlap,
             Self::UnusableGateway,
             Self::AddressesOutOfRange,
+            Self::NetworkMembership,
             Self::AddressNotInUse,
             Self::ReleasedEarly,
             Self::RestoredWithoutAddress,
@@ -262,13 +346,21 @@ impl Check {
         !lasting.contains(&self)
     }
 
-    pub(super) fn finding(self, object: String, problem: String, repair: String) -> Finding {
+    pub(super) fn finding(
+        self,
+        object: impl Into<Subject>,
+        problem: String,
+        repair: String,
+    ) -> Finding {
+        let Subject { name, places } = object.into();
         Finding {
             severity: self.severity(),
             check: self,
-            object,
+            object: name,
             problem,
             since: None,
+            cause: None,
+            places,
             repair,
             commands: Vec::new(),
         }

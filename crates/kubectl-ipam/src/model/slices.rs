@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::contents::Contents;
-use super::finding::{Check, Finding, edit, full};
+use super::finding::{Check, Finding, Subject, edit, full};
 use super::holders::HolderState;
 use crate::objects::{AddressRow, PoolRow, SliceRow};
 
@@ -162,11 +162,7 @@ pub(super) fn without_effect(slices: &[SliceRow], pools: &[PoolRow]) -> Vec<Find
     for row in slices {
         let delete = format!("kubectl delete ipslices {}", row.name);
         let mut add = |problem: String, repair: String| {
-            findings.push(Check::SliceWithoutEffect.finding(
-                format!("ipslice {}", row.name),
-                problem,
-                repair,
-            ));
+            findings.push(Check::SliceWithoutEffect.finding(subject(row), problem, repair));
         };
         let (key, block) = match &row.place {
             Ok((Scope::Pool(key), block)) => (key, *block),
@@ -218,6 +214,14 @@ pub(super) fn without_effect(slices: &[SliceRow], pools: &[PoolRow]) -> Vec<Find
     findings
 }
 
+fn subject(row: &SliceRow) -> Subject {
+    let subject = Subject::from(format!("ipslice {}", row.name));
+    match &row.place {
+        Ok((Scope::Pool(pool), _)) => subject.of_pool(pool),
+        Ok((Scope::Network(_), _)) | Err(_) => subject,
+    }
+}
+
 fn is_outside(usable: &UsableBlocks, block: Block) -> bool {
     let span = usable.numbers_overlapping(block);
     span.is_none_or(|span| usable.set.intersect(&SpanSet::from(span)).is_empty())
@@ -245,7 +249,7 @@ fn overlaps(mut rows: Vec<(Block, &SliceRow)>) -> Vec<Finding> {
             if !findings.iter().any(|finding| finding.object == object) {
                 let problem = format!("it overlaps with IPSlice {} of {}", other.name, other.owner);
                 let repair = format!("delete one of them: kubectl delete ipslices {}", idle.name);
-                findings.push(Check::SliceWithoutEffect.finding(object, problem, repair));
+                findings.push(Check::SliceWithoutEffect.finding(subject(idle), problem, repair));
             }
         }
         enclosing.push((block, row));

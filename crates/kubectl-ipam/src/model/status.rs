@@ -100,13 +100,14 @@ impl Part {
     /// The part that a check is about.
     fn of(check: Check) -> Self {
         match check {
-            Check::MissingDefinition => Self::Definitions,
+            Check::MissingDefinition | Check::OutdatedDefinition => Self::Definitions,
             Check::NoLeader | Check::SeveralManagers => Self::Lease,
             Check::ReplicasNotReady | Check::WebhookUnavailable => Self::Probes,
             Check::MissingPermission => Self::Permissions,
-            Check::WebhookMissing | Check::WebhookUntrusted | Check::WebhookFailing => {
-                Self::Webhooks
-            }
+            Check::WebhookMissing
+            | Check::WebhookUntrusted
+            | Check::WebhookFailing
+            | Check::ConversionFailing => Self::Webhooks,
             Check::CertificateInvalid => Self::Certificate,
             Check::AbandonedReservation => Self::Sweeper,
             Check::PoolNotReady
@@ -118,7 +119,8 @@ impl Part {
             | Check::UnusableGateway
             | Check::OutdatedGateway
             | Check::SliceWithoutEffect
-            | Check::AddressesOutOfRange => Self::Pools,
+            | Check::AddressesOutOfRange
+            | Check::NetworkMembership => Self::Pools,
             Check::RegistryNotReady
             | Check::BlockConflict
             | Check::BlockSizeDiffers
@@ -162,12 +164,13 @@ pub(crate) fn is_usable(parts: &[PartLine]) -> bool {
 }
 
 fn line(part: Part, diagnosis: &FindingList, snapshot: &Snapshot) -> PartLine {
-    // The most urgent first.
-    let findings: Vec<&Finding> = diagnosis
+    let mut findings: Vec<&Finding> = diagnosis
         .findings
         .iter()
         .filter(|finding| Part::of(finding.check) == part)
         .collect();
+    // The most urgent first.
+    findings.sort_by_key(|finding| (finding.severity, finding.check));
     let unchecked = diagnosis
         .unchecked
         .iter()

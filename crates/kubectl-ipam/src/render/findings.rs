@@ -1,40 +1,84 @@
 //! The findings of `doctor`.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::grid::clean;
 use super::style::{Color, Style};
 use super::words::age;
 use crate::error::{MissingRight, sentences};
-use crate::model::{Check, Finding, FindingList, Severity, Unchecked, counted};
+use crate::model::{Cause, Check, Finding, FindingList, Severity, Unchecked, counted};
 
-/// Maximum number of problems of one object, and of objects with one problem, that the text names.
+/// Maximum number of findings of one kind, and of what a finding causes, that the text names.
 const MAX_NAMED: usize = 5;
 
-/// One paragraph for each problem: its lines are too long for a table. Findings that differ in the
-/// object or in the problem only are one paragraph.
+/// What prints all findings.
+const ALL: &str = "kubectl ipam doctor --output json";
+
+/// One paragraph for each problem: its lines are too long for a table. Findings of one check with
+/// the same repair are one paragraph, and what a finding causes is a part of its paragraph.
 pub(super) fn text(list: &FindingList, style: Style) -> String {
     let mut text = String::new();
     if !has_checked(list) {
         text.push_str("Nothing could be checked:\n");
     }
-    let mut rest = list.findings.as_slice();
+    let mut effects: HashMap<&Cause, Vec<&Finding>> = HashMap::new();
+    let mut causes: Vec<&Finding> = Vec::new();
+    for finding in &list.findings {
+        match &finding.cause {
+            Some(cause) => effects.entry(cause).or_default().push(finding),
+            None => causes.push(finding),
+        }
+    }
+    let mut rest = causes.as_slice();
     while let Some(first) = rest.first() {
-        let same_object = count(rest, |other| {
-            (other.check, &other.object) == (first.check, &first.object)
-        });
-        let same_problem = count(rest, |other| {
-            (other.check, &other.problem) == (first.check, &first.problem)
-                && pattern(other) == pattern(first)
-        });
-        let (group, others) = rest
-            .split_at_checked(same_object.max(same_problem))
-            .unwrap_or((rest, &[]));
-        text.push_str(&paragraph(first, group, same_object >= same_problem, style));
+        let is_same = |other: &&&Finding| {
+            let same_kind = (other.check, other.severity) == (first.check, first.severity);
+            same_kind && pattern(other) == pattern(first)
+        };
+        let count = rest.iter().take_while(is_same).count();
+        let (group, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+        text.push_str(&paragraph(first, group, style));
+        text.push_str(&caused(group, &effects));
         rest = others;
     }
     text.push_str(&unknown(&list.unchecked, style));
     text.push_str(&summary(list));
+    text
+}
+
+/// What the findings of a group cause, one line each.
+fn caused(group: &[&Finding], effects: &HashMap<&Cause, Vec<&Finding>>) -> String {
+    let mut all: Vec<&Finding> = Vec::new();
+    for finding in group {
+        let cause = Cause {
+            check: finding.check,
+            object: finding.object.clone(),
+        };
+        all.extend(effects.get(&cause).into_iter().flatten());
+    }
+    let mut lines: Vec<String> = all
+        .iter()
+        .take(MAX_NAMED)
+        .map(|finding| {
+            let (object, problem) = (clean(&finding.object), clean(&finding.problem));
+            format!("{:?}: {object}: {problem}", finding.check)
+        })
+        .collect();
+    let more = all.len().saturating_sub(MAX_NAMED);
+    if more > 0 {
+        lines.push(format!("and {more} more: {ALL}"));
+    }
+    labelled("Causes:", &lines)
+}
+
+/// Lines after a label.
+fn labelled(label: &str, lines: &[String]) -> String {
+    let mut text = String::new();
+    for (number, line) in lines.iter().enumerate() {
+        let label = if number == 0 { label } else { "" };
+        let _ = writeln!(text, "  {label:7} {line}");
+    }
     text
 }
 
@@ -55,12 +99,7 @@ fn pattern(finding: &Finding) -> String {
     }
 }
 
-/// How many of the first findings belong together.
-fn count(findings: &[Finding], is_same: impl Fn(&&Finding) -> bool) -> usize {
-    findings.iter().take_while(is_same).count()
-}
-
-fn paragraph(first: &Finding, group: &[Finding], is_one_object: bool, style: Style) -> String {
+fn paragraph(first: &Finding, group: &[&Finding], style: Style) -> String {
     let color = match first.severity {
         Severity::Error => Color::Red,
         Severity::Warning => Color::Yellow,
@@ -70,28 +109,36 @@ fn paragraph(first: &Finding, group: &[Finding], is_one_object: bool, style: Sty
     let check = style.paint(&check, color);
     let more = group.len().saturating_sub(MAX_NAMED);
     let named = group.iter().take(MAX_NAMED);
-    let mut text = String::new();
-    if is_one_object {
-        let _ = writeln!(text, "{check}: {}", clean(&first.object));
-        for finding in named {
-            let _ = writeln!(text, "  {}", clean(&finding.problem));
-        }
+    let mut lines: Vec<String> = Vec::new();
+    let head = if group.iter().all(|it| it.object == first.object) {
+        lines.extend(named.map(|finding| clean(&finding.problem)));
         if more > 0 {
-            let _ = writeln!(text, "  and {more} more problems of this object");
+            lines.push(format!("and {more} more problems of this object: {ALL}"));
         }
-    } else {
+        clean(&first.object)
+    } else if group.iter().all(|it| it.problem == first.problem) {
+        lines.push(clean(&first.problem));
         let objects: Vec<String> = named.map(|finding| clean(&finding.object)).collect();
         let more = if more > 0 {
             format!(" and {more} more")
         } else {
             String::new()
         };
-        let _ = writeln!(
-            text,
-            "{check}: {}{more}\n  {}",
-            objects.join(", "),
-            clean(&first.problem)
-        );
+        format!("{}{more}", objects.join(", "))
+    } else {
+        let line = |finding: &&Finding| {
+            let (object, problem) = (clean(&finding.object), clean(&finding.problem));
+            format!("{object}: {problem}")
+        };
+        lines.extend(named.map(line));
+        if more > 0 {
+            lines.push(format!("and {more} more: {ALL}"));
+        }
+        counted(group.len(), "object")
+    };
+    let mut text = format!("{check}: {head}\n");
+    for line in lines {
+        let _ = writeln!(text, "  {line}");
     }
     let since = group.iter().filter_map(|finding| finding.since).min();
     if since.is_some() {
@@ -102,7 +149,7 @@ fn paragraph(first: &Finding, group: &[Finding], is_one_object: bool, style: Sty
 }
 
 /// The repairs of a group: what several objects have in common once, and the commands of each.
-fn repairs(group: &[Finding]) -> String {
+fn repairs(group: &[&Finding]) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut left: usize = 0;
     for (number, finding) in group.iter().enumerate() {
@@ -123,16 +170,9 @@ fn repairs(group: &[Finding]) -> String {
         }
     }
     if left > 0 {
-        lines.push(format!(
-            "and {left} more: kubectl ipam doctor --output json"
-        ));
+        lines.push(format!("and {left} more: {ALL}"));
     }
-    let mut text = String::new();
-    for (number, line) in lines.iter().enumerate() {
-        let label = if number == 0 { "Repair:" } else { "" };
-        let _ = writeln!(text, "  {label:7} {line}");
-    }
-    text
+    labelled("Repair:", &lines)
 }
 
 /// The checks that were not possible, by their reason. Those that lack permissions have one, in

@@ -95,6 +95,10 @@ fn of_findings(findings: &[Finding]) -> Vec<String> {
 
 /// The object of a finding: `ipaddressclaim team-a/vm-5`, or `claims of InClusterIPPool a/web`.
 fn of_finding(finding: &Finding) -> Option<String> {
+    // It does not exist.
+    if finding.check == Check::MissingPool {
+        return None;
+    }
     let is_of_webhook = matches!(
         finding.check,
         Check::WebhookUnavailable | Check::WebhookUntrusted | Check::WebhookFailing
@@ -123,6 +127,7 @@ fn resource(kind: &str) -> Option<String> {
         | "ipaddress"
         | "ipaddressclaim" => format!("{kind}.{GROUP}"),
         "cluster" => "cluster.cluster.x-k8s.io".to_owned(),
+        "customresourcedefinition" => format!("{kind}.apiextensions.k8s.io"),
         "deployment" => "deployment.apps".to_owned(),
         "lease" => "lease.coordination.k8s.io".to_owned(),
         // The core group has no name.
@@ -145,6 +150,8 @@ mod tests {
             object: object.to_owned(),
             problem: String::new(),
             since: None,
+            cause: None,
+            places: Vec::new(),
             repair: String::new(),
             commands: Vec::new(),
         };

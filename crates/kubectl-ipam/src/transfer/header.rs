@@ -2,7 +2,8 @@
 
 use csv::StringRecord;
 
-use super::schema::{nearest, schema};
+use super::schema::schema;
+use crate::spelling::nearest;
 
 /// The columns. A row of a pool uses those up to the last but two; pools of prefixes write their
 /// prefixes in `addresses` and the length of allocated prefixes in `prefix`.

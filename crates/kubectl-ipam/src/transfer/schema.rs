@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::document::{Content, Field, Node};
 use super::record::RESERVATION;
-use crate::spelling::distance;
+use crate::spelling::nearest;
 
 /// The schemas of the stored version, by kind.
 static SCHEMAS: LazyLock<HashMap<String, Value>> = LazyLock::new(schemas);
@@ -352,16 +352,4 @@ pub(super) fn unknown_kind(kind: &str) -> String {
         None => format!("the kinds of pools are {}", pools.join(", ")),
     };
     format!("{kind} is neither a pool nor {RESERVATION}; {advice}")
-}
-
-/// The known name that a misspelt one can mean.
-pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    known
-        .filter(|known| is_near(known, name))
-        .min_by_key(|known| distance(known, name))
-}
-
-/// Whether a name can be meant by a misspelt one.
-fn is_near(known: &str, name: &str) -> bool {
-    distance(known, name) <= known.len().div_ceil(4)
 }

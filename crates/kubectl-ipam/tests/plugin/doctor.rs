@@ -1,5 +1,6 @@
 //! `doctor`.
 
+use std::path::Path;
 use std::process::Command;
 
 use capi_ipam_testing::consumer::Consumer;
@@ -138,13 +139,14 @@ async fn doctor_finds_each_fault_made_by_hand() {
             "capi-ipam-in-cluster-validating-webhook-configuration",
         ),
         ("DuplicateAddress", "address 10.0.0.10"),
+        // Its cause is first.
+        ("MoveStalled", "InClusterIPPool NS/right"),
         ("DuplicateAddress", "address 10.7.0.10"),
         ("LostAddress", "ipaddressclaim NS/two"),
-        ("MissingPool", "ipaddress NS/stray"),
-        ("MissingPool", "ipaddressclaim NS/lost"),
+        ("MissingPool", "InClusterIPPool NS/gone"),
+        ("MissingPool", "InClusterIPPool NS/none"),
         ("PoolNotReady", "GlobalInClusterIPPool NS-invalid"),
         ("PoolNotReady", "InClusterIPPool NS/homeless"),
-        ("MoveStalled", "InClusterIPPool NS/right"),
         ("UnreadableObject", "objects"),
         ("OrphanAddress", "ipaddress NS/stray"),
         ("OrphanAddress", "ipaddress NS/three"),
@@ -160,6 +162,37 @@ async fn doctor_finds_each_fault_made_by_hand() {
         expected.map(|(check, object)| (check.to_owned(), object.to_owned())),
         "{output}"
     );
+    findings_are_selected(admin, namespace);
+}
+
+fn findings_are_selected(admin: &Path, namespace: &str) {
+    for (arguments, text) in [
+        (
+            &["doctor", "-n", "defaul"][..],
+            "namespace defaul does not exist; did you mean default?",
+        ),
+        (
+            &["doctor", "nowhere/web"],
+            "pool nowhere/web does not exist",
+        ),
+    ] {
+        let (code, _, errors) = run(admin, arguments);
+        assert!(code == 6 && errors.contains(text), "{code}: {errors}");
+    }
+    let pool = format!("{namespace}/small");
+    for (arguments, included, excluded) in [
+        (&["doctor", "-n", "default"][..], "NoLeader", "LostAddress"),
+        (&["doctor", "-n", namespace], "LostAddress", "doctor -n"),
+        (&["doctor", &pool], "AddressesOutOfRange", "LostAddress"),
+        (&["doctor", "--errors"], "LostAddress", "warning "),
+    ] {
+        let (code, output, _) = run(admin, arguments);
+        assert_eq!(code, 1, "{output}");
+        assert!(
+            output.contains(included) && !output.contains(excluded),
+            "{arguments:?}: {output}"
+        );
+    }
 }
 
 /// Runs the program on a machine whose clock is wrong by this many seconds.

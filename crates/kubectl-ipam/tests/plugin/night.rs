@@ -21,6 +21,8 @@
 //! | 16 | paused Cluster, claim, pool | `Paused` | claims | condition: tests/cluster/pausing.rs |
 //! | 17 | expired certificate, other authority | `WebhookFailing` | webhooks | metric: tests/webhooks/certificates.rs |
 //! | 18 | API server frozen | `NoLeader` until the restart | managers | tests/chaos/outages.rs |
+//! | 19 | other authority of the conversion | `ConversionFailing` | webhooks | |
+//! | 20 | older definition, same versions | `OutdatedDefinition` | definitions | |
 
 pub(crate) mod system;
 
@@ -150,11 +152,11 @@ async fn night_of_claims() {
 
     system.claim("lost", "reel", json!({})).await;
     let problem = system
-        .finds("Error", "MissingPool", "/lost", "Claims")
+        .finds("Error", "MissingPool", "/reel", "Claims")
         .await;
     assert_eq!(
         problem,
-        format!("InClusterIPPool {namespace}/reel does not exist")
+        format!("it does not exist; 1 claim waits ({namespace}/lost)")
     );
 
     let kind = crate::reference("InClusterIpPool", "web");
@@ -273,7 +275,7 @@ async fn night_of_deletions() {
     );
 }
 
-/// Rows 8 and 17.
+/// Rows 8, 17 and 19.
 #[tokio::test]
 async fn night_of_webhooks() {
     let mut system = System::start().await;
@@ -286,6 +288,18 @@ async fn night_of_webhooks() {
         "{problem}"
     );
     system.trust();
+    system.is_healthy().await;
+
+    system.convert_with_another();
+    let definition = "customresourcedefinition inclusterippools.ipam.cluster.x-k8s.io";
+    let problem = system
+        .finds("Error", "ConversionFailing", definition, "Webhooks")
+        .await;
+    assert!(
+        problem.contains("x509: certificate signed by unknown authority"),
+        "{problem}"
+    );
+    system.convert();
     system.is_healthy().await;
 
     system.renew(2002);
@@ -312,7 +326,7 @@ async fn night_of_webhooks() {
         .await;
 }
 
-/// Rows 9, 9b and 10.
+/// Rows 9, 9b, 10 and 20.
 #[tokio::test]
 async fn night_of_definitions_and_permissions() {
     let mut system = System::start().await;
@@ -345,6 +359,33 @@ async fn night_of_definitions_and_permissions() {
         .finds("Error", "MissingDefinition", clusters, "Definitions")
         .await;
     system.plane.kubectl_apply(&stored);
+    system.is_healthy().await;
+
+    // As with a manifest of an older release.
+    let definition = "inclusterippools.ipam.cluster.x-k8s.io";
+    let path = "/spec/versions/1/schema/openAPIV3Schema/properties/status/properties/slices";
+    let stored = system
+        .plane
+        .kubectl(&["get", "crd", definition, "-o", "json"]);
+    let stored: Value = serde_json::from_str(&stored).expect("a definition is JSON");
+    let field = stored
+        .pointer(path)
+        .expect("the stored version is the second one");
+    let patch = |operation: Value| {
+        let patch = json!([operation]).to_string();
+        system
+            .plane
+            .kubectl(&["patch", "crd", definition, "--type=json", "-p", &patch]);
+    };
+    patch(json!({ "op": "remove", "path": path }));
+    let problem = system
+        .finds("Error", "OutdatedDefinition", definition, "Definitions")
+        .await;
+    assert!(
+        problem.contains(" without status.slices, and removes"),
+        "{problem}"
+    );
+    patch(json!({ "op": "add", "path": path, "value": field }));
     system.is_healthy().await;
 
     let role = "capi-ipam-in-cluster-manager-role";

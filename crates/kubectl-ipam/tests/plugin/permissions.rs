@@ -14,7 +14,7 @@ use super::{create, definitions, json_of, manager, reference, run};
 const GROUP: &str = "ipam.cluster.x-k8s.io";
 
 /// The resources that the commands list, with their group.
-const RESOURCES: [(&str, &str); 17] = [
+const RESOURCES: [(&str, &str); 18] = [
     (GROUP, "inclusterippools"),
     (GROUP, "globalinclusterippools"),
     (GROUP, "inclusterprefixpools"),
@@ -33,6 +33,7 @@ const RESOURCES: [(&str, &str); 17] = [
     ),
     ("discovery.k8s.io", "endpointslices"),
     ("apps", "deployments"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
     ("", "events"),
     ("", "secrets"),
 ];

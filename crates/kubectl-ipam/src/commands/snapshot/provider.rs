@@ -5,15 +5,14 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{ResourceRule, SubjectRulesReviewStatus};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Container, Event, Namespace};
+use k8s_openapi::api::core::v1::{Container, Event, Namespace, Pod};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ListParams;
 
-use crate::cluster::{
-    Cluster, ListError, OtherKind, PAGE_SIZE, deployment_selector, lease_selector,
-};
+use crate::cluster::{Cluster, ListError, OtherKind, PAGE_SIZE, lease_selector, provider_selector};
 use crate::error::Error;
 use crate::load::{Loader, Readable};
-use crate::model::{AccountRow, DeploymentRow, EventRow, LeaseRow, Rule, WebhookMode};
+use crate::model::{AccountRow, DeploymentRow, EventRow, LeaseRow, PodRow, Rule, WebhookMode};
 
 /// The reporter of the events of the provider.
 const REPORTER: &str = "reportingComponent=capi-ipam-in-cluster";
@@ -38,7 +37,7 @@ pub(super) async fn leases(loader: &mut Loader<'_>) -> Result<Readable<Vec<Lease
 pub(super) async fn deployments(
     loader: &mut Loader<'_>,
 ) -> Result<Readable<Vec<DeploymentRow>>, Error> {
-    let parameters = deployment_selector();
+    let parameters = provider_selector();
     let found = loader
         .others::<Deployment>(OtherKind::Deployment, None, &parameters)
         .await?;
@@ -49,8 +48,60 @@ pub(super) async fn deployments(
     Ok(found.map(|_| rows))
 }
 
-/// The namespaces in deletion. They only add to findings, so nothing is unknown without the
-/// permission to list them.
+/// The running pods of the provider, with what their probes say. They only add to the finding that
+/// nobody renews the lease, so nothing is unknown without the permissions.
+pub(super) async fn running_pods(cluster: &Cluster) -> Result<Vec<PodRow>, Error> {
+    let found = cluster
+        .list_other::<Pod>(OtherKind::Pod, None, &provider_selector())
+        .await;
+    let pods = match found {
+        Ok(pods) => pods,
+        Err(ListError::Forbidden(_)) => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let mut rows = Vec::new();
+    for pod in pods.iter().filter(|pod| is_running(pod)) {
+        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        let mut problem = None;
+        if let Some((port, path)) = probe(pod) {
+            let named = format!("{name}:{port}");
+            let answer = cluster.get_from_pod(&namespace, &named, &path).await;
+            problem = answer.ok().and_then(Result::err);
+        }
+        rows.push(PodRow {
+            namespace,
+            name,
+            problem,
+        });
+    }
+    Ok(rows)
+}
+
+fn is_running(pod: &Pod) -> bool {
+    let status = pod.status.iter();
+    let mut containers = status.flat_map(|it| it.container_statuses.iter().flatten());
+    containers.any(|it| it.state.as_ref().is_some_and(|it| it.running.is_some()))
+}
+
+/// Port and path of the readiness probe.
+fn probe(pod: &Pod) -> Option<(i32, String)> {
+    let container = pod.spec.as_ref()?.containers.first()?;
+    let get = container.readiness_probe.as_ref()?.http_get.as_ref()?;
+    let port = match &get.port {
+        IntOrString::Int(port) => *port,
+        IntOrString::String(name) => {
+            let mut ports = container.ports.iter().flatten();
+            ports
+                .find(|it| it.name.as_ref() == Some(name))?
+                .container_port
+        }
+    };
+    Some((port, get.path.clone().unwrap_or_default()))
+}
+
+/// The namespaces, with those in deletion. They only add to findings, so nothing is unknown without
+/// the permission to list them.
 pub(super) async fn deleted_namespaces(cluster: &Cluster) -> Result<BTreeSet<String>, Error> {
     let found = cluster
         .list_other::<Namespace>(OtherKind::Namespace, None, &ListParams::default())

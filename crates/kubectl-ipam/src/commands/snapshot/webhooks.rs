@@ -90,7 +90,7 @@ async fn ready_replicas(
 }
 
 /// The certificates of a service: that of cert-manager, and that of the provider.
-async fn certificates(
+pub(super) async fn certificates(
     loader: &mut Loader<'_>,
     namespace: &str,
     service: &str,

@@ -1,15 +1,15 @@
 //! References between claims, IPAddresses, reservations and pools.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use capi_ipam_api::{PoolKey, advice, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 
 use super::examination::Examination;
-use super::names::{describe, of_address, of_claim};
+use super::names::{claims_wait, describe, first_names, of_address, of_claim};
 use super::snapshot::Snapshot;
 use crate::load::Claims;
-use crate::model::finding::{Check, Finding, full};
+use crate::model::finding::{Check, Finding, Place, Subject, counted};
 use crate::objects::{AddressRow, ClaimRow, ReservationRow};
 
 /// IPAddresses without their claim, and bound claims without their IPAddress.
@@ -71,35 +71,81 @@ fn keys(claims: &Claims) -> HashSet<&NamespacedName> {
         .collect()
 }
 
-/// Claims and IPAddresses of pools that do not exist.
+/// What refers to a pool that does not exist.
+#[derive(Default)]
+struct Referring<'a> {
+    addresses: Vec<&'a AddressRow>,
+    waiting: Vec<&'a ClaimRow>,
+    bound: Vec<&'a ClaimRow>,
+}
+
+/// Pools that claims or IPAddresses name, and that do not exist.
 pub(super) fn missing_pools(snapshot: &Snapshot) -> Examination {
     let claimed = snapshot.addresses.as_ref().and(snapshot.claims.as_ref());
     let referring = snapshot.pools.as_ref().and(claimed);
     Examination::compare(&referring, |(pools, (addresses, claims))| {
         let pools: HashSet<&PoolKey> = pools.iter().map(|pool| &pool.key).collect();
-        let mut findings = Vec::new();
+        let mut missing: BTreeMap<&PoolKey, Referring<'_>> = BTreeMap::new();
         for address in addresses.iter().filter(|it| !pools.contains(&it.pool)) {
-            let repair = format!(
-                "create {}, or delete the claim {}",
-                full(&address.pool),
-                address.claim
-            );
-            findings.push(missing_pool(of_address(address), &address.pool, repair));
+            let referring = missing.entry(&address.pool).or_default();
+            referring.addresses.push(address);
         }
         // A claim in deletion needs no pool.
         let claims = claims.served.iter().filter(|it| !it.is_deleting());
         for claim in claims.filter(|it| !pools.contains(&it.pool)) {
-            let repair = advice::missing_pool(&claim.pool, pools.iter().copied());
-            let finding = missing_pool(of_claim(claim), &claim.pool, repair);
-            findings.push(finding.since(claim.created));
+            let referring = missing.entry(&claim.pool).or_default();
+            if claim.is_waiting() {
+                referring.waiting.push(claim);
+            } else {
+                referring.bound.push(claim);
+            }
         }
-        findings
+        let finding = |(pool, referring)| missing_pool(pool, &referring, &pools);
+        missing.into_iter().map(finding).collect()
     })
 }
 
-fn missing_pool(object: String, pool: &PoolKey, repair: String) -> Finding {
-    let problem = format!("{} does not exist", full(pool));
-    Check::MissingPool.finding(object, problem, repair)
+fn missing_pool(pool: &PoolKey, referring: &Referring<'_>, pools: &HashSet<&PoolKey>) -> Finding {
+    let Referring {
+        addresses,
+        waiting,
+        bound,
+    } = referring;
+    let mut subject = Subject::from(pool);
+    let of_addresses = addresses.iter().map(|address| address.key.namespace());
+    let of_claims = waiting
+        .iter()
+        .chain(bound)
+        .map(|claim| claim.key.namespace());
+    for namespace in of_addresses.chain(of_claims) {
+        subject = subject.at(Place::Namespace(namespace.to_owned()));
+    }
+    let mut problem = "it does not exist".to_owned();
+    if !addresses.is_empty() {
+        let keys = first_names(addresses.iter().map(|address| &address.key));
+        let number = addresses.len();
+        problem = format!("{problem}; {number} of its addresses in use ({keys})");
+    }
+    if !bound.is_empty() {
+        let keys = first_names(bound.iter().map(|claim| &claim.key));
+        problem = format!(
+            "{problem}; {} bound ({keys})",
+            counted(bound.len(), "claim")
+        );
+    }
+    if !waiting.is_empty() {
+        problem = format!("{problem}; {}", claims_wait(waiting.iter().copied()));
+    }
+    let repair = if addresses.is_empty() && bound.is_empty() {
+        advice::missing_pool(pool, pools.iter().copied())
+    } else {
+        "create it again with its addresses, or delete the machines of these claims".to_owned()
+    };
+    let oldest = waiting.iter().filter_map(|claim| claim.created).min();
+    Check::MissingPool
+        .finding(subject, problem, repair)
+        .with_commands(vec![advice::claims_of(pool)])
+        .since(oldest)
 }
 
 /// Reservations for claims that do not exist. Those that cool down end by themselves, and those of
@@ -130,7 +176,7 @@ fn abandoned_by(
         reservation.slot.block
     );
     let repair = "the sweep deletes it after a minute; if it does not, delete it".to_owned();
-    let finding =
-        Check::AbandonedReservation.finding(format!("ipreservation {name}"), problem, repair);
+    let subject = Subject::from(format!("ipreservation {name}")).of_pool(&reservation.pool);
+    let finding = Check::AbandonedReservation.finding(subject, problem, repair);
     Some(finding.with_commands(vec![format!("kubectl delete ipreservation {name}")]))
 }

@@ -8,7 +8,7 @@ use super::examination::Examination;
 use super::names::{first_names, of_claim};
 use super::snapshot::Snapshot;
 use super::waiting::is_old;
-use crate::model::finding::{Check, Finding, Severity, counted};
+use crate::model::finding::{Check, Finding, Place, Severity, Subject, counted};
 use crate::objects::{Cause, ClaimRow, UnservedClaim};
 
 /// Claims that no provider serves. Nothing else reports them: they have no condition and no event.
@@ -51,8 +51,11 @@ fn of_other_provider(claims: &[&UnservedClaim]) -> Option<Finding> {
                   were created, and delete the claims"
         .to_owned();
     let oldest = claims.iter().filter_map(|claim| claim.created).min();
-    let finding =
-        Check::UnknownPoolKind.finding(format!("claims of {}", first.pool_kind()), problem, repair);
+    let mut subject = Subject::from(format!("claims of {}", first.pool_kind()));
+    for claim in claims {
+        subject = subject.at(Place::Namespace(claim.key.namespace().to_owned()));
+    }
+    let finding = Check::UnknownPoolKind.finding(subject, problem, repair);
     Some(finding.at(Severity::Note).since(oldest))
 }
 
@@ -83,11 +86,7 @@ fn unknown_kind(claim: &UnservedClaim) -> Finding {
     );
     let command = format!("kubectl delete ipaddressclaims.{group} {name} --namespace {namespace}");
     Check::UnknownPoolKind
-        .finding(
-            format!("ipaddressclaim {}", claim.key),
-            claim.problem(),
-            repair,
-        )
+        .finding(Subject::of_claim(&claim.key), claim.problem(), repair)
         .with_commands(vec![command])
         .since(claim.created)
 }

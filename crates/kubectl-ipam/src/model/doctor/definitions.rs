@@ -2,7 +2,9 @@
 
 use super::examination::Examination;
 use super::manifest::apply_again;
-use super::snapshot::{DefinitionRow, Snapshot};
+use super::names::first_names;
+use super::snapshot::{ConversionRow, DefinitionRow, ServedDefinition, Snapshot};
+use super::webhooks::inject;
 use crate::model::finding::{Check, Finding};
 
 /// Kinds that are missing, or are served in other versions only. One finding for the kinds of
@@ -24,6 +26,68 @@ pub(super) fn missing(snapshot: &Snapshot) -> Examination {
         finding(&missing, repair)
     });
     Examination::complete(findings)
+}
+
+/// Definitions of an older version: the API server removes the fields that they lack from all
+/// objects, so no manager sees them.
+pub(super) fn outdated(snapshot: &Snapshot) -> Examination {
+    let repair = "an older manifest was applied; with the manifest of this version, fields that were removed meanwhile \
+                  have to be set again";
+    Examination::inspect(&snapshot.served, |definition| {
+        if definition.missing_fields.is_empty() {
+            return Vec::new();
+        }
+        let problem = format!(
+            "the API server has an older definition without {}, and removes these fields from all objects",
+            first_names(&definition.missing_fields)
+        );
+        let finding = Check::OutdatedDefinition.finding(
+            object(definition),
+            problem,
+            format!("{}; {repair}", apply_again(snapshot)),
+        );
+        vec![finding]
+    })
+}
+
+/// Conversion webhooks that the API server cannot call, or will not be able to call.
+pub(super) fn unconverted(snapshot: &Snapshot) -> Examination {
+    let mut all = Examination::default().with_unknown(&snapshot.served, false);
+    for definition in snapshot.served.seen() {
+        let Some(conversion) = &definition.conversion else {
+            continue;
+        };
+        all.findings
+            .extend(unconverted_problem(conversion).map(|problem| {
+                let problem =
+                    format!("pools cannot be converted between their versions: {problem}");
+                Check::ConversionFailing.finding(object(definition), problem, inject())
+            }));
+        let lists = conversion
+            .answer
+            .as_ref()
+            .depends_on(&conversion.is_trusted);
+        let one = Examination::default().with_unknown(&lists, true);
+        all.unknown = all.unknown.or(one.unknown);
+    }
+    all
+}
+
+fn unconverted_problem(conversion: &ConversionRow) -> Option<String> {
+    if !conversion.has_authority {
+        return Some("spec.conversion has no caBundle".to_owned());
+    }
+    if let Some(Err(failure)) = conversion.answer.known() {
+        return Some(failure.clone());
+    }
+    let is_trusted = conversion.is_trusted.known().copied().flatten();
+    (is_trusted == Some(false)).then(|| {
+        "the caBundle of spec.conversion does not verify the certificate of the webhooks".to_owned()
+    })
+}
+
+fn object(definition: &ServedDefinition) -> String {
+    format!("customresourcedefinition {}", definition.name)
 }
 
 fn finding(missing: &[&DefinitionRow], repair: String) -> Option<Finding> {

@@ -1,12 +1,14 @@
 //! Objects in deletion, and what keeps them.
 
-use capi_ipam_api::{advice, conditions, names};
+use std::collections::BTreeMap;
+
+use capi_ipam_api::{PoolKey, advice, conditions, names};
 use jiff::{SignedDuration, Timestamp};
 
 use super::examination::Examination;
 use super::names::{claims_wait, first_names, of_address, of_claim};
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Severity, counted, full, resource_of};
+use crate::model::finding::{Check, Finding, Severity, Subject, counted, resource_of};
 use crate::objects::{AddressRow, ClaimRow, Deletion, PoolRow};
 
 /// How long the deletion of a machine, which other controllers do, usually takes.
@@ -18,24 +20,45 @@ pub(super) fn pools(snapshot: &Snapshot) -> Examination {
     let all = snapshot.pools.as_ref().and(addresses);
     Examination::compare(&all, |(pools, (addresses, claims))| {
         let deleted = pools.iter().filter(|pool| pool.is_deleting());
-        deleted
-            .map(|pool| {
-                let used: Vec<&AddressRow> = addresses
-                    .iter()
-                    .filter(|address| address.pool == pool.key)
-                    .collect();
-                let waiting: Vec<&ClaimRow> = claims
-                    .served
-                    .iter()
-                    .filter(|claim| claim.is_waiting() && claim.pool == pool.key)
-                    .collect();
-                deleting(pool, &used, &waiting)
-            })
-            .collect()
+        let mut kept: BTreeMap<&PoolKey, Kept<'_>> =
+            deleted.map(|pool| (&pool.key, Kept::of(pool))).collect();
+        for address in *addresses {
+            if let Some(kept) = kept.get_mut(&address.pool) {
+                kept.used.push(address);
+            }
+        }
+        for claim in claims.served.iter().filter(|claim| claim.is_waiting()) {
+            if let Some(kept) = kept.get_mut(&claim.pool) {
+                kept.waiting.push(claim);
+            }
+        }
+        kept.into_values().map(|kept| deleting(&kept)).collect()
     })
 }
 
-fn deleting(pool: &PoolRow, used: &[&AddressRow], waiting: &[&ClaimRow]) -> Finding {
+/// A pool in deletion, with what keeps it.
+struct Kept<'a> {
+    pool: &'a PoolRow,
+    used: Vec<&'a AddressRow>,
+    waiting: Vec<&'a ClaimRow>,
+}
+
+impl<'a> Kept<'a> {
+    fn of(pool: &'a PoolRow) -> Self {
+        Self {
+            pool,
+            used: Vec::new(),
+            waiting: Vec::new(),
+        }
+    }
+}
+
+fn deleting(kept: &Kept<'_>) -> Finding {
+    let Kept {
+        pool,
+        used,
+        waiting,
+    } = kept;
     let mut problem = if used.is_empty() {
         "it is being deleted, and no address is in use".to_owned()
     } else {
@@ -57,7 +80,7 @@ fn deleting(pool: &PoolRow, used: &[&AddressRow], waiting: &[&ClaimRow]) -> Find
         advice::pool_deleting(&pool.key)
     };
     Check::PoolDeleting
-        .finding(full(&pool.key), problem, repair)
+        .finding(&pool.key, problem, repair)
         .since(pool.deleted)
 }
 
@@ -79,7 +102,7 @@ pub(super) fn blocked(snapshot: &Snapshot) -> Examination {
 
 /// An object that finalizers of other controllers keep.
 struct Blocked<'a> {
-    object: String,
+    object: Subject,
     /// Plural, name and namespace as arguments of kubectl.
     resource: String,
     deletion: &'a Deletion,
@@ -168,7 +191,8 @@ impl Blocked<'_> {
         let release = self.release.clone().filter(|_| self.has_address);
         let (mut repair, mut commands) = match release {
             Some(release) => {
-                let repair = "if its machine still exists, wait; if it does not, release the address (docs/reclaim.md)";
+                let repair =
+                    "if its machine still exists, wait; if it does not, release the address";
                 (repair.to_owned(), vec![release])
             }
             None if self.keeps_namespace || self.has_address => (see, vec![show]),

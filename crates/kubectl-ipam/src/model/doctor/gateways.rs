@@ -10,23 +10,20 @@ use capi_ipam_ip::{UsableBlocks, parse_address};
 use super::examination::Examination;
 use super::names::first_names;
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, edit, full};
+use crate::model::finding::{Check, Finding, edit};
 use crate::objects::{AddressRow, PoolRow};
 
 /// Gateways that machines cannot use. Admission only warns about them, and nobody reads a warning
 /// of a GitOps tool.
 pub(super) fn unusable(snapshot: &Snapshot) -> Examination {
     Examination::inspect(&snapshot.pools, |pool| {
-        let repair = format!(
-            "correct the gateway ({}), and then replace the machines that have it: kubectl ipam doctor lists them",
-            edit(&pool.key)
-        );
-        let mut findings = Vec::new();
-        for warning in pool.unusable_gateways() {
-            let finding = Check::UnusableGateway.finding(full(&pool.key), warning, repair.clone());
-            findings.push(finding);
-        }
-        findings
+        let repair = "correct the gateway, and then replace the machines that have it, which OutdatedGateway names";
+        let finding = |warning| {
+            Check::UnusableGateway
+                .finding(&pool.key, warning, repair.to_owned())
+                .with_commands(vec![edit(&pool.key)])
+        };
+        pool.unusable_gateways().into_iter().map(finding).collect()
     })
 }
 
@@ -102,9 +99,10 @@ fn outdated_of(pools: &[PoolRow], addresses: &[AddressRow]) -> Vec<Finding> {
             first_names(addresses.iter().map(|address| &address.key))
         );
         let repair = "replace the machines of these claims, which keep what their IPAddress has; or set the value of the \
-                      pool again: "
-            .to_owned();
-        Check::OutdatedGateway.finding(full(pool), problem, repair + &edit(pool))
+                      pool again";
+        Check::OutdatedGateway
+            .finding(pool, problem, repair.to_owned())
+            .with_commands(vec![edit(pool)])
     };
     groups.into_iter().map(finding).collect()
 }

@@ -4,14 +4,16 @@ use capi_ipam_api::{installed, names};
 use jiff::{SignedDuration, Timestamp};
 
 use super::examination::Examination;
+use super::manifest::logs;
+use super::names::first_names;
 use super::snapshot::{LeaseRow, Snapshot};
-use crate::model::finding::{Check, Finding, Severity};
+use crate::model::finding::{Check, Finding, Severity, counted};
 
 /// Nobody renews the lease.
 pub(super) fn leaderless(snapshot: &Snapshot) -> Examination {
     let needed = need(snapshot);
     Examination::compare(&snapshot.leases, |leases| {
-        finding(leases, needed, snapshot.now).into_iter().collect()
+        finding(leases, needed, snapshot).into_iter().collect()
     })
 }
 
@@ -36,8 +38,32 @@ fn need(snapshot: &Snapshot) -> Option<bool> {
     Some(deployments.iter().any(|it| it.elects && it.replicas > 0))
 }
 
-fn finding(leases: &[LeaseRow], needed: Option<bool>, now: Timestamp) -> Option<Finding> {
-    if needed == Some(false) || leases.iter().any(|lease| is_held(lease, now)) {
+/// The pods that run although nobody renews the lease, with what one of them reports; `None` if
+/// none is known to run.
+fn running(snapshot: &Snapshot) -> Option<String> {
+    let pods = &snapshot.running;
+    if pods.is_empty() {
+        return None;
+    }
+    let names = first_names(
+        pods.iter()
+            .map(|pod| format!("{}/{}", pod.namespace, pod.name)),
+    );
+    let verb = if pods.len() == 1 { "runs" } else { "run" };
+    let text = format!(
+        "{} {verb}, and cannot write the lease ({names})",
+        counted(pods.len(), "pod")
+    );
+    let reported = pods.iter().find_map(|pod| pod.problem.as_deref());
+    Some(match reported {
+        Some(problem) => format!("{text}: {problem}"),
+        None => text,
+    })
+}
+
+fn finding(leases: &[LeaseRow], needed: Option<bool>, snapshot: &Snapshot) -> Option<Finding> {
+    let is_held = |lease| is_held(lease, snapshot.now);
+    if needed == Some(false) || leases.iter().any(is_held) {
         return None;
     }
     let namespace = leases
@@ -67,6 +93,16 @@ fn finding(leases: &[LeaseRow], needed: Option<bool>, now: Timestamp) -> Option<
         ),
         None => "it was released, and no manager has taken it".to_owned(),
     };
-    let finding = Check::NoLeader.finding(object, problem, repair);
+    let finding = match running(snapshot) {
+        Some(running) => {
+            let problem = format!("{problem}; {running}");
+            let repair = "correct what keeps the manager from writing it: a permission, the connection to the API server, \
+                          or an etcd that refuses writes, for example because its space is used up";
+            let logs = logs(namespace);
+            let finding = Check::NoLeader.finding(object, problem, repair.to_owned());
+            finding.with_commands(vec![logs])
+        }
+        None => Check::NoLeader.finding(object, problem, repair),
+    };
     Some(finding.since(lease.renewed))
 }

@@ -10,10 +10,14 @@ use super::examination::Examination;
 use super::lease::is_held;
 use super::names::first_names;
 use super::snapshot::{DeploymentRow, EventRow, LeaseRow, Snapshot};
-use crate::model::finding::{Check, Finding, Severity};
+use crate::model::finding::{Check, Finding, Severity, Subject};
 
 /// Age of the oldest event that says something about now.
 const MAX_EVENT_AGE: SignedDuration = SignedDuration::from_mins(10);
+
+/// Age of the last alternation after which one of the processes may have been stopped: a manager
+/// in use publishes events more often.
+const MAX_ALTERNATION_AGE: SignedDuration = SignedDuration::from_mins(1);
 
 /// How far the clocks of two nodes may differ: after a handover, an event of the last leader can
 /// seem to be later than the first one of the next leader.
@@ -86,16 +90,28 @@ fn alternating(events: &[EventRow], now: Timestamp) -> Option<Finding> {
     let mut events: Vec<&EventRow> = events.iter().filter(is_recent).collect();
     events.sort_by_key(|event| event.time);
     let (other, again) = last_alternation(&events)?;
-    let minutes = MAX_EVENT_AGE.as_mins();
     let problem = format!(
-        "{} and {} both wrote events until {} UTC; this warning ends {minutes} minutes after the last one",
+        "{} and {} both wrote events until {} UTC",
         other.instance,
         again.instance,
-        again.time.strftime("%H:%M:%S")
+        other.time.strftime("%H:%M:%S")
     );
-    let repair = advice::SEVERAL_MANAGERS.to_owned();
-    let finding = Check::SeveralManagers.finding("managers".to_owned(), problem, repair);
-    Some(finding.since(Some(again.time)))
+    let finding = |repair| {
+        let subject = Subject::from("managers".to_owned());
+        let finding = Check::SeveralManagers.finding(subject, problem, repair);
+        finding.since(Some(other.time))
+    };
+    let repair = advice::SEVERAL_MANAGERS;
+    // The later event shows only that its process is active.
+    if now.duration_since(other.time) <= MAX_ALTERNATION_AGE {
+        return Some(finding(repair.to_owned()));
+    }
+    let minutes = MAX_EVENT_AGE.as_mins();
+    let repair = format!(
+        "nothing, if one of them was stopped since: this note ends {minutes} minutes after the last event; otherwise \
+         {repair}"
+    );
+    Some(finding(repair).at(Severity::Note))
 }
 
 /// The last event of a process that was active before and after an event of another one, with the

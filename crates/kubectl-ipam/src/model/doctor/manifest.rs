@@ -1,4 +1,4 @@
-//! The manifest of the provider, as a part of repairs.
+//! The manifest of the provider and the logs of its managers, as parts of repairs.
 
 use super::snapshot::{DeploymentRow, Snapshot, WebhookMode};
 
@@ -20,6 +20,13 @@ pub(super) fn apply_for(deployment: &DeploymentRow) -> String {
     format!(
         "apply the manifest that you installed: {}",
         command(deployment.webhooks)
+    )
+}
+
+/// The command that shows the logs of the managers in a namespace.
+pub(super) fn logs(namespace: &str) -> String {
+    format!(
+        "kubectl logs --namespace {namespace} --selector cluster.x-k8s.io/provider=ipam-in-cluster --tail=-1"
     )
 }
 

@@ -1,20 +1,46 @@
 //! Names of objects in findings.
 
-use capi_ipam_api::names;
+use capi_ipam_api::{PoolKey, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 
-use crate::model::finding::counted;
-use crate::objects::{AddressRow, ClaimRow};
+use super::snapshot::Snapshot;
+use crate::model::finding::{Place, Subject, counted};
+use crate::objects::{AddressRow, ClaimRow, NetworkRow};
 
 /// Number of objects that a finding names.
 pub(super) const MAX_NAMED: usize = 3;
 
-pub(super) fn of_address(address: &AddressRow) -> String {
-    format!("ipaddress {}", address.key)
+pub(super) fn of_address(address: &AddressRow) -> Subject {
+    let place = Place::Namespace(address.key.namespace().to_owned());
+    Subject::from(format!("ipaddress {}", address.key))
+        .at(place)
+        .of_pool(&address.pool)
 }
 
-pub(super) fn of_claim(claim: &ClaimRow) -> String {
-    format!("ipaddressclaim {}", claim.key)
+pub(super) fn of_claim(claim: &ClaimRow) -> Subject {
+    Subject::of_claim(&claim.key).of_pool(&claim.pool)
+}
+
+/// An object for which claims wait, or that they name.
+pub(super) fn of_claims<'a>(
+    name: String,
+    claims: impl IntoIterator<Item = &'a ClaimRow>,
+) -> Subject {
+    claims
+        .into_iter()
+        .fold(Subject::from(name), |subject, claim| {
+            let place = Place::Namespace(claim.key.namespace().to_owned());
+            subject.at(place).of_pool(&claim.pool)
+        })
+}
+
+/// A network with its registry, whose problem can be the cause.
+pub(super) fn of_network(network: &NetworkRow) -> Subject {
+    let subject = Subject::of_network(&network.name);
+    match network.registry() {
+        Some(registry) => subject.at(Place::Registry(registry.to_owned())),
+        None => subject,
+    }
 }
 
 /// The first names, and the number of the others: `a/x, a/y, a/z and 5 more`.
@@ -54,4 +80,22 @@ pub(super) fn describe(plural: &str, key: &NamespacedName) -> String {
         "kubectl describe {plural}.{} {name} --namespace {namespace}",
         names::GROUP
     )
+}
+
+/// A pool, its network, and the registry of the network.
+pub(super) fn places(pool: &PoolKey, snapshot: &Snapshot) -> Vec<Place> {
+    let mut places = vec![Place::Pool(pool.clone())];
+    let mut pools = snapshot.pools.seen().iter();
+    let row = pools.find(|row| row.key == *pool);
+    let Some(name) = row.and_then(|row| row.network.as_deref().or_else(|| row.spec.network()))
+    else {
+        return places;
+    };
+    places.push(Place::Network(name.to_owned()));
+    let mut networks = snapshot.networks.seen().iter();
+    let network = networks.find(|network| network.name == name);
+    if let Some(registry) = network.and_then(|network| network.registry()) {
+        places.push(Place::Registry(registry.to_owned()));
+    }
+    places
 }

@@ -4,6 +4,7 @@ use capi_ipam_api::{advice, conditions};
 use capi_ipam_provider::api::conditions::Condition;
 
 use super::examination::Examination;
+use super::names::of_network;
 use super::snapshot::Snapshot;
 use crate::model::finding::{Check, Finding};
 use crate::objects::NetworkRow;
@@ -26,7 +27,7 @@ fn finding(network: &NetworkRow) -> Option<Finding> {
     let repair = repair(network, ready);
     let reported = reported.and_then(|ready| ready.message.clone());
     let problem = network.invalid.clone().or(reported)?;
-    Some(Check::NetworkNotReady.finding(format!("IPNetwork {}", network.name), problem, repair))
+    Some(Check::NetworkNotReady.finding(of_network(network), problem, repair))
 }
 
 /// What to do about a network that is not ready.

@@ -9,7 +9,7 @@ use capi_ipam_ip::{Extents, UsableBlocks};
 use super::examination::Examination;
 use super::names::first_names;
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, edit, full};
+use crate::model::finding::{Check, Finding, Subject, edit, full};
 use crate::objects::PoolRow;
 
 /// A pool that allocates, with its addresses.
@@ -94,10 +94,12 @@ fn finding(members: &[Allocating<'_>]) -> Option<Finding> {
     let has_one_length = others
         .iter()
         .all(|(_, theirs)| theirs.length == usable.length);
-    let repair = format!(
-        "{}: {}",
-        advice::overlap(&first.scope, has_one_length),
-        edit(&first.key)
-    );
-    Some(Check::PoolsOverlap.finding(full(&first.key), problem, repair))
+    let repair = advice::overlap(&first.scope, has_one_length).to_owned();
+    let keys = members.iter().map(|(pool, _)| &pool.key);
+    let subject = keys.fold(Subject::from(full(&first.key)), Subject::of_pool);
+    Some(
+        Check::PoolsOverlap
+            .finding(subject, problem, repair)
+            .with_commands(vec![edit(&first.key)]),
+    )
 }

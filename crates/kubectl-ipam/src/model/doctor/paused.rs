@@ -6,9 +6,9 @@ use capi_ipam_api::{PoolKey, advice, conditions, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 
 use super::examination::Examination;
-use super::names::{claims_wait, first_names};
+use super::names::{claims_wait, first_names, of_claims};
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Severity, counted, full, resource_of};
+use crate::model::finding::{Check, Finding, Severity, Subject, counted, resource_of};
 use crate::objects::{ClaimRow, PoolRow};
 
 /// An object that is paused.
@@ -68,17 +68,20 @@ fn cause<'a>(claim: &'a ClaimRow, paused: &HashMap<&PoolKey, &PoolRow>) -> Pause
 }
 
 fn finding(object: &Paused<'_>, claims: &[&ClaimRow], is_deleted: bool) -> Finding {
-    let (name, repair) = match object {
-        Paused::Cluster(key) => (format!("Cluster {key}"), unpause_cluster(key)),
+    let (subject, repair) = match object {
+        Paused::Cluster(key) => {
+            let subject = of_claims(format!("Cluster {key}"), claims.iter().copied());
+            (subject, unpause_cluster(key))
+        }
         Paused::Claim(key) => {
             let (namespace, name) = key.parts();
             let resource = format!(
                 "ipaddressclaims.{} {name} --namespace {namespace}",
                 names::GROUP
             );
-            (format!("ipaddressclaim {key}"), unpause(&resource))
+            (Subject::of_claim(key), unpause(&resource))
         }
-        Paused::Pool(key) => (full(key), unpause(&resource_of(key))),
+        Paused::Pool(key) => (Subject::from(*key), unpause(&resource_of(key))),
     };
     let mut problem = "it is paused".to_owned();
     if is_deleted {
@@ -111,7 +114,7 @@ fn finding(object: &Paused<'_>, claims: &[&ClaimRow], is_deleted: bool) -> Findi
     };
     let since = waiting.iter().filter_map(|claim| claim.created).min();
     Check::Paused
-        .finding(name, problem, repair)
+        .finding(subject, problem, repair)
         .at(severity)
         .since(since)
 }

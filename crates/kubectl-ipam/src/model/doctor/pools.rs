@@ -1,12 +1,15 @@
 //! What single pools report.
 
-use capi_ipam_api::conditions;
+use capi_ipam_api::{MemberPhase, advice, conditions};
 use capi_ipam_provider::api::conditions::Condition;
 
 use super::examination::Examination;
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, edit, full};
+use crate::model::finding::{Check, Finding, Place, Subject, counted, edit, resource_of};
 use crate::objects::PoolRow;
+
+/// Condition type of pools that stay in a network although they are no longer selected.
+const NETWORK_MEMBERSHIP: &str = "NetworkMembership";
 
 /// What pools report in their conditions.
 pub(super) fn reported(snapshot: &Snapshot) -> Examination {
@@ -19,53 +22,97 @@ pub(super) fn reported(snapshot: &Snapshot) -> Examination {
     })
 }
 
+/// A pool with its network, whose problem can be the cause.
+fn subject(pool: &PoolRow) -> Subject {
+    let subject = Subject::from(&pool.key);
+    let network = pool.network.as_deref().or_else(|| pool.spec.network());
+    match network {
+        Some(network) => subject.at(Place::Network(network.to_owned())),
+        None => subject,
+    }
+}
+
 fn invalid(pool: &PoolRow) -> Option<Finding> {
     let problem = pool.usable.as_ref().err()?;
-    let repair = format!("correct it: {}", edit(&pool.key));
-    Some(Check::PoolNotReady.finding(full(&pool.key), problem.clone(), repair))
+    let finding =
+        Check::PoolNotReady.finding(subject(pool), problem.clone(), "correct it".to_owned());
+    Some(finding.with_commands(vec![edit(&pool.key)]))
 }
 
 fn of_condition(pool: &PoolRow, condition: &Condition) -> Option<Finding> {
-    let edit = edit(&pool.key);
-    let is = |status: &str| condition.status == status;
-    let (check, repair) = match (condition.type_.as_ref(), condition.reason.as_deref()) {
-        (conditions::READY, Some(conditions::INITIALIZATION_FAILED)) if is("False") => (
-            Check::PoolNotReady,
-            "correct the webhook or policy that the message names".to_owned(),
-        ),
-        (conditions::READY, Some(conditions::NETWORK_NOT_FOUND)) if is("False") => (
-            Check::PoolNotReady,
-            format!("create the IPNetwork, or correct spec.network: {edit}"),
-        ),
-        (conditions::READY, Some(conditions::NETWORK_NOT_ALLOWED)) if is("False") => {
-            let network = pool.spec.network().unwrap_or("NAME");
-            let repair =
-                format!("allow the namespace in the network: kubectl edit ipnetworks {network}");
-            (Check::PoolNotReady, repair)
-        }
-        (conditions::READY, Some(conditions::NETWORK_NOT_READY)) if is("False") => (
-            Check::PoolNotReady,
-            "correct the network that the message names: kubectl ipam networks".to_owned(),
-        ),
-        (conditions::READY, Some(conditions::BLOCK_LENGTH_MISMATCH)) if is("False") => (
-            Check::PoolNotReady,
-            format!("use another network for the pool: {edit}"),
-        ),
-        (conditions::OUT_OF_RANGE, _) if is("True") => (
-            Check::AddressesOutOfRange,
-            format!("add the addresses again, or replace the machines: {edit}"),
-        ),
-        _ => return None,
-    };
+    let reason = condition.reason.as_deref().unwrap_or_default();
+    let (check, repair, command) =
+        match (condition.type_.as_ref(), condition.status.as_ref(), reason) {
+            (conditions::READY, "False", reason) => {
+                let (repair, command) = repair_of_ready(pool, reason)?;
+                (Check::PoolNotReady, repair, command)
+            }
+            (conditions::OUT_OF_RANGE, "True", _) => (
+                Check::AddressesOutOfRange,
+                "add the addresses again, or replace the machines",
+                edit(&pool.key),
+            ),
+            (NETWORK_MEMBERSHIP, "False", _) => (
+                Check::NetworkMembership,
+                "restore what the message names, or follow it to leave the network",
+                edit(&pool.key),
+            ),
+            _ => return None,
+        };
     let message = condition.message.clone().unwrap_or_default();
-    Some(check.finding(full(&pool.key), message, repair))
+    let finding = check.finding(subject(pool), message, repair.to_owned());
+    Some(finding.with_commands(vec![command]))
 }
 
-/// A pool that joins or leaves a network: the problem states how many reservations are left.
+/// What to do about a pool that is not ready, with the command. Other reasons have other findings.
+fn repair_of_ready(pool: &PoolRow, reason: &str) -> Option<(&'static str, String)> {
+    let edit = edit(&pool.key);
+    Some(match reason {
+        conditions::INITIALIZATION_FAILED => (
+            "correct the webhook or policy that the message names",
+            format!("kubectl describe {}", resource_of(&pool.key)),
+        ),
+        conditions::NETWORK_NOT_FOUND => ("create the IPNetwork, or correct spec.network", edit),
+        conditions::NETWORK_NOT_ALLOWED => {
+            let network = pool.spec.network().unwrap_or("NAME");
+            let command = format!("kubectl edit ipnetworks {network}");
+            ("allow the namespace in the network", command)
+        }
+        conditions::NETWORK_NOT_READY => (
+            "correct the network that the message names",
+            "kubectl ipam networks".to_owned(),
+        ),
+        conditions::BLOCK_LENGTH_MISMATCH => ("use another network for the pool", edit),
+        _ => return None,
+    })
+}
+
+/// A pool that joins or leaves a network without progress: the problem states how many reservations
+/// are left. The two scopes have the same addresses in use, so the way back is named first: it needs
+/// no machine to be replaced.
 fn stalled(pool: &PoolRow) -> Option<Finding> {
     let network = pool.moving.as_ref().filter(|_| !pool.paused)?;
     let (action, name, remaining) = (network.phase, &network.name, network.remaining);
-    let problem = format!("{action:?} network {name}: {remaining} reservations are not moved");
-    let repair = "recreate the machine of one of the claims that report DuplicateAddress: kubectl ipam claims -A";
-    Some(Check::MoveStalled.finding(full(&pool.key), problem, repair.to_owned()))
+    let reservations = counted(
+        usize::try_from(remaining).unwrap_or(usize::MAX),
+        "reservation",
+    );
+    let problem = format!("{action:?} network {name}: {reservations} not moved");
+    let is_named = pool.spec.network() == Some(name.as_str());
+    let undo = match (action, is_named) {
+        (MemberPhase::Joining, true) => "remove spec.network".to_owned(),
+        (MemberPhase::Joining, false) => {
+            format!("set the labels of the pool back, by which {name} selects it")
+        }
+        _ => {
+            format!("set spec.network to {name}, or the labels of the pool by which it selects it")
+        }
+    };
+    let repair = format!(
+        "1. if the pool is not meant to move, undo the change, which ends it without replacing a machine: {undo}; 2. \
+         otherwise delete the machine of one of the claims that report DuplicateAddress"
+    );
+    let commands = vec![edit(&pool.key), advice::claims_of(&pool.key)];
+    let finding = Check::MoveStalled.finding(subject(pool), problem, repair);
+    Some(finding.with_commands(commands))
 }

@@ -9,8 +9,9 @@ use capi_ipam_provider::api::conditions::Condition;
 use capi_ipam_registry::{Key, Record, RecordCache, cidr};
 
 use super::examination::{Examination, Unknown};
+use super::names::of_network;
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Severity, counted};
+use crate::model::finding::{Check, Finding, Place, Severity, Subject, counted};
 use crate::model::registry::{
     ClusterLine, ClusterState, RegistryFacts, STALE_AFTER, check_command, registry_lines,
 };
@@ -29,6 +30,8 @@ pub(super) fn not_ready(snapshot: &Snapshot) -> Examination {
 
 fn of_registry(row: &RegistryRow, ready: &Condition) -> Finding {
     let edit = format!("kubectl edit ipregistries {}", row.name);
+    let text = ready.message.as_deref().unwrap_or_default();
+    let is_missing = text.contains("does not exist");
     let repair = match ready.reason.as_deref() {
         Some(conditions::CLUSTER_ID_IN_USE) => format!(
             "set a different spec.clusterID in the copy: run kubectl annotate ipregistries {name} {annotation}= and \
@@ -40,10 +43,12 @@ fn of_registry(row: &RegistryRow, ready: &Condition) -> Finding {
             "repair the registry, or the connection of the manager to it; addresses of held blocks are allocated meanwhile"
                 .to_owned()
         }
+        // A bucket or a Secret: the IPRegistry names the right one.
+        _ if is_missing => "create what the message names".to_owned(),
         _ => format!("correct what the message names: {edit}"),
     };
     let problem = message(ready);
-    Check::RegistryNotReady.finding(format!("IPRegistry {}", row.name), problem, repair)
+    Check::RegistryNotReady.finding(Subject::of_registry(&row.name), problem, repair)
 }
 
 /// The reason and the message of a condition.
@@ -86,10 +91,6 @@ fn size(network: &NetworkRow) -> Option<Finding> {
     Some(Check::BlockSizeDiffers.finding(of_network(network), problem, repair))
 }
 
-fn of_network(network: &NetworkRow) -> String {
-    format!("IPNetwork {}", network.name)
-}
-
 /// Management clusters that give no sign of life.
 pub(super) fn stale(snapshot: &Snapshot) -> Examination {
     Examination::inspect(&snapshot.registries, |facts| {
@@ -117,11 +118,7 @@ fn of_cluster(row: &RegistryRow, cluster: &ClusterLine) -> Finding {
         row.name, cluster.cluster
     );
     let finding = Check::StaleCluster
-        .finding(
-            format!("IPRegistry {}", row.name),
-            problem,
-            repair.to_owned(),
-        )
+        .finding(Subject::of_registry(&row.name), problem, repair.to_owned())
         .since(cluster.last_seen)
         .with_commands(vec![command]);
     // It keeps no address from anybody.
@@ -206,8 +203,10 @@ fn unused_records(
             row.name
         );
         let repair = advice::RECORD_WITHOUT_SLICE;
-        let object = format!("block {} of IPNetwork {network}", cidr(block));
-        findings.push(Check::RecordWithoutSlice.finding(object, problem, repair.to_owned()));
+        let subject = Subject::from(format!("block {} of IPNetwork {network}", cidr(block)))
+            .at(Place::Network(network.to_string()))
+            .at(Place::Registry(row.name.clone()));
+        findings.push(Check::RecordWithoutSlice.finding(subject, problem, repair.to_owned()));
     }
     findings
 }

@@ -102,6 +102,35 @@ pub(crate) struct WebhookRow {
     pub(crate) certificates: Readable<Vec<CertificateRow>>,
 }
 
+/// A pod of the provider that runs.
+#[derive(Clone, Debug)]
+pub(crate) struct PodRow {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// Why it is not ready; `None` if it is, or if its probe cannot be asked.
+    pub(crate) problem: Option<String>,
+}
+
+/// A definition of the provider, as the API server has it.
+#[derive(Clone, Debug)]
+pub(crate) struct ServedDefinition {
+    pub(crate) name: String,
+    /// The fields of this version that it lacks.
+    pub(crate) missing_fields: Vec<String>,
+    /// How the API server converts its objects; `None` without a webhook.
+    pub(crate) conversion: Option<ConversionRow>,
+}
+
+/// The conversion webhook of a definition.
+#[derive(Clone, Debug)]
+pub(crate) struct ConversionRow {
+    pub(crate) has_authority: bool,
+    /// Whether it verifies the certificate of the service; `None` if no certificate can be read.
+    pub(crate) is_trusted: Readable<Option<bool>>,
+    /// What the API server answers to a request that it has to convert.
+    pub(crate) answer: Readable<Result<(), String>>,
+}
+
 /// The certificate of webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CertificateRow {
@@ -138,6 +167,9 @@ pub(crate) struct Snapshot {
     pub(crate) definitions: Vec<DefinitionRow>,
     pub(crate) deployments: Readable<Vec<DeploymentRow>>,
     pub(crate) leases: Readable<Vec<LeaseRow>>,
+    /// The pods that run, if nobody renews the lease.
+    pub(crate) running: Vec<PodRow>,
+    pub(crate) served: Readable<Vec<ServedDefinition>>,
     pub(crate) webhooks: Readable<Vec<WebhookRow>>,
     pub(crate) events: Readable<Vec<EventRow>>,
     pub(crate) pools: Readable<Vec<PoolRow>>,

@@ -5,6 +5,7 @@ mod installation;
 mod pools;
 mod provider;
 mod registries;
+mod selection;
 mod webhooks;
 
 use std::collections::BTreeSet;
@@ -42,6 +43,8 @@ fn empty() -> Snapshot {
         definitions: Vec::new(),
         deployments: Readable::complete(Vec::new()),
         leases: Readable::complete(vec![lease("a", 1)]),
+        running: Vec::new(),
+        served: Readable::complete(Vec::new()),
         webhooks: Readable::complete(Vec::new()),
         events: Readable::complete(Vec::new()),
         pools: Readable::complete(Vec::new()),

@@ -4,14 +4,16 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::iter;
 
-use capi_ipam_api::{PoolKey, advice, conditions, names};
+use capi_ipam_api::{PoolKey, advice, conditions, installed, names};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::examination::Examination;
-use super::names::{MAX_NAMED, claims_wait, describe};
+use super::manifest::logs;
+use super::names::{MAX_NAMED, claims_wait, describe, first_names, of_claim, of_claims, places};
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Severity, edit, full};
+use crate::model::finding::{Check, Finding, Severity, Subject, edit, full};
 use crate::objects::{ClaimRow, PoolRow};
 
 /// Age from which a manager should have processed a claim or a pool.
@@ -70,11 +72,17 @@ fn waiting(snapshot: &Snapshot, wanted: Cause) -> Vec<&ClaimRow> {
         .collect()
 }
 
-/// Number of all claims that wait, also of those that this provider does not serve.
-pub(super) fn count(snapshot: &Snapshot) -> Option<u64> {
+/// Number of the selected claims that wait, also of those that this provider does not serve. They
+/// are selected by namespace and pool.
+pub(super) fn count(
+    snapshot: &Snapshot,
+    is_selected: impl Fn(&str, Option<&PoolKey>) -> bool,
+) -> Option<u64> {
     let claims = snapshot.claims.known()?;
     let served = claims.served.iter().filter(|claim| claim.is_waiting());
+    let served = served.filter(|claim| is_selected(claim.key.namespace(), Some(&claim.pool)));
     let unserved = claims.unserved.iter().filter(|claim| claim.is_waiting());
+    let unserved = unserved.filter(|claim| is_selected(claim.key.namespace(), None));
     u64::try_from(served.count().saturating_add(unserved.count())).ok()
 }
 
@@ -125,17 +133,18 @@ fn exhausted_pool(pool: &PoolRow, claims: &[&ClaimRow]) -> Finding {
     let counts = pool.counts.unwrap_or_default();
     let described = advice::describe_counts(&counts, None);
     let mut problem = format!("no free address ({described})");
-    let repair = format!("{}: {}", advice::exhausted(&counts), edit(&pool.key));
-    let object = full(&pool.key);
-    if claims.is_empty() {
-        // A full pool for which no claim waits can have exactly the size that is needed.
-        let note = Check::PoolExhausted.finding(object, problem, repair);
-        return note.at(Severity::Note);
+    if !claims.is_empty() {
+        problem = format!("{problem}; {}", claims_wait(claims.iter().copied()));
     }
-    problem = format!("{problem}; {}", claims_wait(claims.iter().copied()));
-    Check::PoolExhausted
-        .finding(object, problem, repair)
-        .since(oldest(claims))
+    let finding = Check::PoolExhausted
+        .finding(&pool.key, problem, advice::exhausted(&counts))
+        .with_commands(vec![edit(&pool.key)])
+        .since(oldest(claims));
+    // A full pool for which no claim waits can have exactly the size that is needed.
+    if claims.is_empty() {
+        return finding.at(Severity::Note);
+    }
+    finding
 }
 
 /// Clusters that claims name, and that do not exist.
@@ -148,12 +157,14 @@ pub(super) fn missing_clusters(snapshot: &Snapshot) -> Examination {
     }
     let finding = |((namespace, name), claims): ((&str, &str), Vec<&ClaimRow>)| {
         let problem = format!("it does not exist; {}", claims_wait(claims.iter().copied()));
-        let repair = format!(
-            "{}: kubectl get clusters.cluster.x-k8s.io --namespace {namespace}",
-            advice::MISSING_CLUSTER
+        let subject = of_claims(
+            format!("Cluster {namespace}/{name}"),
+            claims.iter().copied(),
         );
+        let list = format!("kubectl get clusters.cluster.x-k8s.io --namespace {namespace}");
         Check::ClusterNotFound
-            .finding(format!("Cluster {namespace}/{name}"), problem, repair)
+            .finding(subject, problem, advice::MISSING_CLUSTER.to_owned())
+            .with_commands(vec![list])
             .since(oldest(&claims))
     };
     of_all(snapshot, || of_cluster.into_iter().map(finding).collect())
@@ -174,13 +185,8 @@ fn unprocessed(snapshot: &Snapshot) -> Vec<Finding> {
             "{} without any condition: no manager has processed them",
             claims_wait(claims.iter().copied())
         );
-        Check::NotReconciled
-            .finding(
-                format!("claims of {}", full(pool)),
-                problem,
-                advice_of_status(),
-            )
-            .since(oldest(&claims))
+        let subject = of_claims(format!("claims of {}", full(pool)), claims.iter().copied());
+        unreconciled(subject, problem).since(oldest(&claims))
     });
     let mut findings: Vec<Finding> = claims.collect();
     let pools = snapshot.pools.seen();
@@ -201,9 +207,7 @@ fn unprocessed(snapshot: &Snapshot) -> Vec<Finding> {
     });
     findings.extend(unprocessed.map(|pool| {
         let problem = "it has no condition: no manager has processed it".to_owned();
-        Check::NotReconciled
-            .finding(full(&pool.key), problem, advice_of_status())
-            .since(pool.created)
+        unreconciled(Subject::from(&pool.key), problem).since(pool.created)
     }));
     findings
 }
@@ -220,30 +224,80 @@ fn not_released(claim: &ClaimRow, now: Timestamp) -> Option<Finding> {
     } else {
         "it is being deleted, and no manager has removed its finalizer"
     };
-    let object = format!("ipaddressclaim {}", claim.key);
-    let finding = Check::NotReconciled.finding(object, problem.to_owned(), advice_of_status());
+    let finding = unreconciled(of_claim(claim), problem.to_owned());
     Some(finding.since(Some(deletion.since)))
 }
 
-fn advice_of_status() -> String {
-    "see what is wrong with the provider, and whether its flags --namespace or --watch-filter exclude the objects: \
-     kubectl ipam status"
-        .to_owned()
+fn unreconciled(subject: Subject, problem: String) -> Finding {
+    let repair = "see whether the flags --namespace or --watch-filter of the manager exclude the objects, and what its \
+                  log names";
+    Check::NotReconciled
+        .finding(subject, problem, repair.to_owned())
+        .with_commands(vec![logs(installed::NAMESPACE)])
 }
 
-/// What to do about claims that wait for another reason.
-fn repair_of_other(reason: &str) -> &'static str {
-    if reason == conditions::AWAITING_ADDRESS {
-        "restore the IPAddress of each claim; to keep its old address without it, reserve this ADDRESS for the claim, and \
-         then remove the finalizer of the provider from the claim"
-    } else {
-        "see what each claim reports"
+/// What to do about claims that wait for another reason, and whether that is a change of the pool.
+/// The page on conditions says the same.
+fn repair_of_other(reason: &str) -> (&'static str, Target) {
+    match reason {
+        conditions::AWAITING_ADDRESS => (
+            "restore the IPAddress of each claim; to keep its old address without it, reserve this ADDRESS for the claim, \
+             and then remove the finalizer of the provider from the claim",
+            Target::Claim,
+        ),
+        conditions::POOL_NOT_ALLOWED => (
+            "allow the namespaces in spec.allowedNamespaces of the pool, or delete the claims, so that their controllers \
+             create them with another pool",
+            Target::Pool,
+        ),
+        conditions::QUOTA_EXCEEDED => (advice::LIMIT, Target::Pool),
+        conditions::SLICE_LIMIT => (
+            "release claims of the owner, or increase spec.slices.mostEach of the pool",
+            Target::Pool,
+        ),
+        conditions::NO_FREE_SLICE => (advice::NO_FREE_SLICE, Target::Pool),
+        conditions::POOL_NOT_READY => ("correct or unpause the pool", Target::Pool),
+        conditions::POOL_EXHAUSTED => (
+            "add addresses, or release those that the message names",
+            Target::Pool,
+        ),
+        conditions::SLICE_OWNER_MISSING => (
+            "set the label or the cluster name, by which the pool assigns its slices, in the template of the claims",
+            Target::Claim,
+        ),
+        conditions::REQUESTED_ADDRESS_UNAVAILABLE => (
+            "change or remove the request of the claim, or free the address",
+            Target::Claim,
+        ),
+        conditions::ALLOCATION_FAILED => (
+            "correct what the message names: a webhook, a quota, a policy, or the IPAddress; attempts continue",
+            Target::Claim,
+        ),
+        conditions::DUPLICATE_ADDRESS => (advice::DUPLICATE, Target::Claim),
+        conditions::WAITING_FOR_BLOCK => (
+            "wait while another block is taken; if the registry has no free one, add addresses to the pools of the network, \
+             or release blocks of other management clusters",
+            Target::Registry,
+        ),
+        conditions::REGISTRY_UNREACHABLE => (
+            "repair the registry, or the connection of the manager to it",
+            Target::Registry,
+        ),
+        _ => ("see what each claim reports", Target::Claim),
     }
+}
+
+/// What the repair of waiting claims is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    Claim,
+    Pool,
+    Registry,
 }
 
 /// The commands of the repair for one claim. The machine of a restored claim can use the old
 /// address, so it has to be promised before the claim may get a new one.
-fn commands_of_other(claim: &ClaimRow, reason: &str) -> Vec<String> {
+fn commands_of_claim(claim: &ClaimRow, reason: &str) -> Vec<String> {
     if reason != conditions::AWAITING_ADDRESS {
         return vec![describe("ipaddressclaims", &claim.key)];
     }
@@ -285,24 +339,59 @@ pub(super) fn other_reasons(snapshot: &Snapshot) -> Examination {
     }
     let finding = |((pool, reason), mut claims): ((&PoolKey, &str), Vec<&ClaimRow>)| {
         claims.sort_by_key(|claim| (claim.created, &claim.key));
-        let first = claims.first();
-        let message = first.and_then(|claim| claim.message.as_deref());
         let problem = format!(
             "{} with the reason {reason}: {}",
             claims_wait(claims.iter().copied()),
-            message.unwrap_or_default()
+            messages(&claims)
         );
-        let mut repair = repair_of_other(reason).to_owned();
-        if claims.len() > MAX_NAMED {
-            let all = advice::claims_of(pool);
-            repair = format!("{repair} (for all claims: {all} --waiting)");
-        }
-        let named = claims.iter().take(MAX_NAMED);
-        let commands = named.flat_map(|claim| commands_of_other(claim, reason));
+        let (repair, target) = repair_of_other(reason);
+        let mut repair = repair.to_owned();
+        let mut subject = of_claims(full(pool), claims.iter().copied());
+        let commands = match target {
+            Target::Claim => {
+                if claims.len() > MAX_NAMED {
+                    let all = advice::claims_of(pool);
+                    repair = format!("{repair} (for all claims: {all} --waiting)");
+                }
+                let named = claims.iter().take(MAX_NAMED);
+                named
+                    .flat_map(|claim| commands_of_claim(claim, reason))
+                    .collect()
+            }
+            Target::Pool => vec![edit(pool), advice::claims_of(pool)],
+            Target::Registry => {
+                for place in places(pool, snapshot) {
+                    subject = subject.at(place);
+                }
+                vec!["kubectl ipam registry list".to_owned()]
+            }
+        };
         Check::ClaimsWait
-            .finding(full(pool), problem, repair)
-            .with_commands(commands.collect())
+            .finding(subject, problem, repair)
+            .with_commands(commands)
             .since(oldest(&claims))
     };
     of_all(snapshot, || groups.into_iter().map(finding).collect())
+}
+
+/// The messages of claims, each once. If they differ, with the claims of each.
+fn messages(claims: &[&ClaimRow]) -> String {
+    let mut of_message: BTreeMap<&str, Vec<&NamespacedName>> = BTreeMap::new();
+    for claim in claims {
+        let message = claim.message.as_deref().unwrap_or_default();
+        of_message.entry(message).or_default().push(&claim.key);
+    }
+    if let [message] = of_message.keys().collect::<Vec<_>>().as_slice() {
+        return (**message).to_owned();
+    }
+    let more = of_message.len().saturating_sub(MAX_NAMED);
+    let mut texts: Vec<String> = of_message
+        .into_iter()
+        .take(MAX_NAMED)
+        .map(|(message, claims)| format!("{message} ({})", first_names(claims)))
+        .collect();
+    if more > 0 {
+        texts.push(format!("and {more} other messages"));
+    }
+    texts.join("; ")
 }

@@ -4,7 +4,7 @@ use capi_ipam_api::installed;
 use jiff::{SignedDuration, Timestamp};
 
 use super::examination::Examination;
-use super::manifest::apply_for;
+use super::manifest::{apply_for, logs};
 use super::snapshot::{CertificateRow, DeploymentRow, Snapshot, WebhookMode, WebhookRow};
 use crate::model::finding::{Check, Finding, Severity};
 
@@ -48,8 +48,8 @@ pub(super) fn untrusted(snapshot: &Snapshot) -> Examination {
     })
 }
 
-/// What writes the authority into the configuration.
-fn inject() -> String {
+/// What writes the authority into the configuration, and into the definitions that it converts.
+pub(super) fn inject() -> String {
     "cert-manager's CA injector, or the provider with --webhook-certs=self-managed, writes it; see its log: kubectl \
      logs deployment/cert-manager-cainjector --namespace cert-manager"
         .to_owned()
@@ -82,10 +82,7 @@ fn renewal(row: &CertificateRow) -> (String, Vec<String>) {
             "1. correct what keeps the leader from renewing its certificate, which its log and /readyz name; 2. only then \
              delete the Secret {secret}, which the leader creates again with a new certificate"
         );
-        let logs = format!(
-            "kubectl logs --namespace {namespace} --selector cluster.x-k8s.io/provider=ipam-in-cluster --tail=-1"
-        );
-        return (repair, vec![logs, delete]);
+        return (repair, vec![logs(namespace), delete]);
     }
     let repair = format!(
         "renew the certificate in the Secret {secret} with the tool that created it: the Secret has no annotation \
@@ -190,7 +187,12 @@ fn missing_certificate(webhook: &WebhookRow, serving: &DeploymentRow) -> Option<
         "no Secret has the certificate of the webhooks, so a replica that starts cannot serve them";
     let object = format!("service {namespace}/{service}");
     let finding = Check::CertificateInvalid.finding(object, problem.to_owned(), repair);
-    Some(finding.at(Severity::Warning))
+    // While replicas serve the webhooks, nothing fails yet.
+    let is_served = webhook.ready.known().copied().flatten() != Some(0) && serving.ready > 0;
+    if is_served {
+        return Some(finding.at(Severity::Warning));
+    }
+    Some(finding)
 }
 
 /// A service can have the Secrets of two modes, of which the manager uses one: a good one is

@@ -96,7 +96,7 @@ fn each_fault_has_a_finding_with_its_repair() {
         .map(|finding| finding.object)
         .collect();
     assert!(
-        missing.contains(&"ipaddressclaim team-a/vm-1".to_owned()),
+        missing.contains(&"InClusterIPPool team-a/web".to_owned()),
         "{missing:?}"
     );
 }
@@ -105,9 +105,9 @@ fn each_fault_has_a_finding_with_its_repair() {
 fn healthy_system_is_ok() {
     let snapshot = healthy();
     let findings = text(&findings_of(&snapshot), style());
-    assert_eq!(findings, "42 checks, no problem.\n");
+    assert_eq!(findings, "45 checks, no problem.\n");
     // What -o name has instead of names.
-    assert_eq!(nothing(&findings_of(&snapshot)), "42 checks, no problem.");
+    assert_eq!(nothing(&findings_of(&snapshot)), "45 checks, no problem.");
     let parts = Report::StatusList {
         parts: parts(&diagnosis(&snapshot), &snapshot, &Alerts::NoOperator),
     };
@@ -154,6 +154,8 @@ fn healthy() -> Snapshot {
         definitions: vec![definition],
         deployments: Readable::complete(vec![deployment]),
         leases: Readable::complete(vec![lease(Some(style().now))]),
+        running: Vec::new(),
+        served: Readable::complete(Vec::new()),
         webhooks: Readable::complete(Vec::new()),
         events: Readable::complete(Vec::new()),
         pools: Readable::complete(vec![web()]),
@@ -288,7 +290,7 @@ fn check_that_is_not_possible_is_no_good_result() {
     );
     assert!(
         partly.ends_with(
-            "34 checks, no problem. Not possible: 8 checks. Only for the objects that you may list: 1 check.\n"
+            "37 checks, no problem. Not possible: 8 checks. Only for the objects that you may list: 1 check.\n"
         ),
         "{partly}"
     );
@@ -301,6 +303,7 @@ fn check_that_is_not_possible_is_no_good_result() {
         slices: unreadable("slices"),
         registries: unreadable("registries"),
         leases: unreadable("leases"),
+        served: unreadable("definitions"),
         webhooks: unreadable("webhooks"),
         deployments: unreadable("deployments"),
         events: unreadable("events"),
@@ -371,6 +374,61 @@ fn each_object_of_a_group_has_its_commands() {
 }
 
 #[test]
+fn full_pools_are_one_paragraph() {
+    let full = |number: usize| {
+        let spec = json!({ "addresses": [format!("10.{number}.0.2")], "prefix": 24 });
+        let counts = json!({ "total": 1, "used": 1, "free": 0, "outOfRange": 0 });
+        let status =
+            json!({ "ipAddresses": counts, "conditions": [{ "type": "Ready", "status": "True" }] });
+        pool("InClusterIPPool", &format!("p{number:02}"), &spec, &status)
+    };
+    let waiting = |number: usize| {
+        let mut claim = claim(&format!("vm-{number:02}"), &Value::Null);
+        claim.pool = full(number).key;
+        claim.reason = Some("PoolExhausted".into());
+        claim
+    };
+    let mut snapshot = healthy();
+    snapshot.pools = Readable::complete((0..60).map(full).collect());
+    snapshot.claims = Readable::complete(Claims {
+        served: (0..60).map(waiting).collect(),
+        unserved: Vec::new(),
+    });
+    let table = text(&findings_of(&snapshot), style());
+    assert!(
+        table.starts_with("error PoolExhausted: 60 objects\n"),
+        "{table}"
+    );
+    let line = "  InClusterIPPool team-a/p04: no free address (1 in total, 1 in use); 1 claim waits (team-a/vm-04)\n";
+    assert!(table.contains(line), "{table}");
+    assert!(
+        table.contains("  and 55 more: kubectl ipam doctor --output json\n"),
+        "{table}"
+    );
+    assert!(table.lines().count() < 20, "{table}");
+}
+
+#[test]
+fn cause_is_shown_with_what_it_causes() {
+    let mut snapshot = healthy();
+    let expired = Some("2026-01-05T02:04:05Z".parse().unwrap());
+    snapshot.leases = Readable::complete(vec![lease(expired)]);
+    let unprocessed = |number: usize| claim(&format!("vm-{number:02}"), &Value::Null);
+    snapshot.claims = Readable::complete(Claims {
+        served: (0..3).map(unprocessed).collect(),
+        unserved: Vec::new(),
+    });
+    let table = text(&findings_of(&snapshot), style());
+    assert!(
+        table.starts_with("error NoLeader: lease system/"),
+        "{table}"
+    );
+    let effect = "\n  Causes: NotReconciled: claims of InClusterIPPool team-a/web: 3 claims wait (";
+    assert!(table.contains(effect), "{table}");
+    assert_eq!(table.matches("NotReconciled").count(), 1, "{table}");
+}
+
+#[test]
 fn many_findings_of_one_kind_are_grouped() {
     let mut snapshot = healthy();
     snapshot.pools = Readable::complete(Vec::new());
@@ -380,11 +438,10 @@ fn many_findings_of_one_kind_are_grouped() {
         unserved: Vec::new(),
     });
     let table = text(&findings_of(&snapshot), style());
-    assert_eq!(table.lines().count(), 5, "{table}");
-    assert!(
-        table.contains("ipaddressclaim team-a/vm-04 and 35 more"),
-        "{table}"
-    );
+    assert_eq!(table.lines().count(), 6, "{table}");
+    let problem =
+        "it does not exist; 40 claims wait (team-a/vm-00, team-a/vm-01, team-a/vm-02 and 37 more)";
+    assert!(table.contains(problem), "{table}");
     let entries: Vec<String> = (0..63)
         .map(|number| format!("10.0.0.{}", 300 + number))
         .collect();
@@ -402,7 +459,7 @@ fn many_findings_of_one_kind_are_grouped() {
         "{table}"
     );
     assert!(
-        table.contains("more problems") && table.lines().count() == 4,
+        table.contains("more problems") && table.lines().count() == 5,
         "{table}"
     );
 }

@@ -114,6 +114,31 @@ impl System {
         self.plane.kubectl_apply(&configuration.to_string());
     }
 
+    /// Lets the API server convert pools with the webhook of the manager.
+    pub(crate) fn convert(&self) {
+        self.convert_by(&self.authority.pem());
+    }
+
+    /// The same with another authority.
+    pub(crate) fn convert_with_another(&self) {
+        self.convert_by(&authority().pem());
+    }
+
+    fn convert_by(&self, bundle: &str) {
+        let config = json!({
+            "url": format!("https://127.0.0.1:{}/convert", self.port),
+            "caBundle": ByteString(bundle.as_bytes().to_vec()),
+        });
+        let webhook = json!({ "conversionReviewVersions": ["v1"], "clientConfig": config });
+        let conversion = json!({ "strategy": "Webhook", "webhook": webhook });
+        let patch = json!({ "spec": { "conversion": conversion } }).to_string();
+        for plural in ["inclusterippools", "globalinclusterippools"] {
+            let name = format!("{plural}.ipam.cluster.x-k8s.io");
+            self.plane
+                .kubectl(&["patch", "crd", &name, "--type=merge", "--patch", &patch]);
+        }
+    }
+
     /// Writes the Deployment of the manifest with this number of ready replicas. No kubelet runs
     /// it.
     pub(crate) fn deploy(&self, ready: u32) {

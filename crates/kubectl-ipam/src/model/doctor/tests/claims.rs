@@ -90,6 +90,76 @@ fn waiting_claims_have_one_finding_for_each_cause() {
 }
 
 #[test]
+fn each_message_of_waiting_claims_is_named() {
+    let with_message = |name: &str, message: &str| {
+        let mut claim = claim(name, 60, "AllocationFailed");
+        claim["status"]["conditions"][0]["message"] = json!(message);
+        claim
+    };
+    let claims = [
+        with_message("a", "denied by quota"),
+        with_message("b", "webhook x failed"),
+        with_message("c", "denied by quota"),
+    ];
+    let snapshot = with(&[pool("p", &range("10.0.0.1"))], &[], &claims);
+    let text = "error InClusterIPPool n/p: 3 claims wait (n/a, n/b, n/c) with the reason AllocationFailed: denied by quota \
+                (n/a, n/c); webhook x failed (n/b)";
+    assert_eq!(found(&snapshot, Check::ClaimsWait), [text]);
+}
+
+#[test]
+fn each_reason_of_waiting_claims_has_a_remedy() {
+    for (reason, start, command) in [
+        (
+            "QuotaExceeded",
+            "release claims, or ask the owner",
+            "kubectl edit inclusterippools p",
+        ),
+        (
+            "PoolNotAllowed",
+            "allow the namespaces in spec.allowed",
+            "kubectl edit inclusterippools p",
+        ),
+        (
+            "AllocationFailed",
+            "correct what the message names",
+            "kubectl describe ipaddressclaims",
+        ),
+        (
+            "WaitingForBlock",
+            "wait while another block is taken",
+            "kubectl ipam registry list",
+        ),
+        (
+            "Unknown",
+            "see what each claim reports",
+            "kubectl describe ipaddressclaims",
+        ),
+    ] {
+        let snapshot = with(
+            &[pool("p", &range("10.0.0.1"))],
+            &[],
+            &[claim("a", 60, reason)],
+        );
+        let findings = diagnosis(&snapshot).findings;
+        let found = findings
+            .iter()
+            .find(|it| it.check == Check::ClaimsWait)
+            .unwrap();
+        assert!(
+            found.repair.starts_with(start),
+            "{reason}: {}",
+            found.repair
+        );
+        assert!(
+            found.commands[0].starts_with(command),
+            "{reason}: {:?}",
+            found.commands
+        );
+    }
+}
+
+#[test]
 fn counts_of_a_full_pool_add_up() {
     let mut full = exhausted(pool("p", &range("10.0.0.1-10.0.0.9")));
     full["status"]["ipAddresses"] = json!({

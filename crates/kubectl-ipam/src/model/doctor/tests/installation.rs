@@ -102,6 +102,57 @@ fn missing_definitions_have_a_finding_for_each_repair() {
 }
 
 #[test]
+fn definition_that_lacks_fields_is_found() {
+    let definition = |missing: &[&str], conversion| ServedDefinition {
+        name: format!("inclusterippools.{GROUP}"),
+        missing_fields: missing.iter().map(ToString::to_string).collect(),
+        conversion,
+    };
+    let mut snapshot = empty();
+    snapshot.served = Readable::complete(vec![
+        definition(&["spec.draining", "spec.network"], None),
+        definition(&[], None),
+    ]);
+    let text = format!(
+        "error customresourcedefinition inclusterippools.{GROUP}: the API server has an older definition without \
+         spec.draining, spec.network, and removes these fields from all objects"
+    );
+    assert_eq!(found(&snapshot, Check::OutdatedDefinition), [text]);
+
+    let conversion = |has_authority, is_trusted, answer| ConversionRow {
+        has_authority,
+        is_trusted: Readable::complete(is_trusted),
+        answer: Readable::complete(answer),
+    };
+    let failure = "conversion webhook for x failed: x509: unknown authority".to_owned();
+    for (row, expected) in [
+        (conversion(true, Some(true), Ok(())), None),
+        (conversion(true, None, Ok(())), None),
+        (
+            conversion(false, None, Ok(())),
+            Some("spec.conversion has no caBundle"),
+        ),
+        (
+            conversion(true, Some(false), Ok(())),
+            Some("the caBundle of spec.conversion does not verify"),
+        ),
+        (
+            conversion(true, Some(true), Err(failure)),
+            Some("conversion webhook for x failed"),
+        ),
+    ] {
+        snapshot.served = Readable::complete(vec![definition(&[], Some(row))]);
+        let found = found(&snapshot, Check::ConversionFailing);
+        let problem = "pools cannot be converted between their versions: ";
+        let is_expected = match expected {
+            Some(text) => found[0].contains(&format!("{problem}{text}")),
+            None => found.is_empty(),
+        };
+        assert!(is_expected, "{found:?} instead of {expected:?}");
+    }
+}
+
+#[test]
 fn permissions_are_unknown_without_a_deployment() {
     let unchecked = |snapshot: &Snapshot| {
         let unchecked = diagnosis(snapshot).unchecked;

@@ -115,6 +115,50 @@ fn repair_of_shared_addresses_begins_with_the_overlap() {
 }
 
 #[test]
+fn pool_that_joins_a_network_is_one_cause_with_its_undo() {
+    let (mut joining, mut member) = (pool("a", &range("10.0.0.1")), pool("b", &range("10.0.0.9")));
+    let in_network = |phase: &str, remaining: u32| json!({"name": "lab", "phase": phase, "remaining": remaining});
+    joining["status"]["network"] = in_network("Joining", 2);
+    member["status"]["network"] = in_network("Member", 0);
+    let used = ["10.0.0.1", "10.0.0.2"].map(|text| {
+        let names = [("x", "a"), ("y", "b")];
+        names.map(|(name, pool)| address(&format!("{name}{}", text.len()), pool, text))
+    });
+    let mut used = used.concat();
+    for (number, address) in used.iter_mut().enumerate() {
+        address["metadata"]["name"] = json!(format!("x{number}"));
+    }
+    let snapshot = with(&[joining, member], &used, &[]);
+    let findings = diagnosis(&snapshot).findings;
+    let causes: Vec<_> = findings.iter().filter(|it| it.cause.is_none()).collect();
+    let [cause, ..] = &causes[..] else {
+        panic!("no cause")
+    };
+    assert_eq!(cause.check, Check::MoveStalled, "{findings:?}");
+    let undo = "1. if the pool is not meant to move, undo the change, which ends it without replacing a machine: set the \
+                labels of the pool back";
+    assert!(cause.repair.starts_with(undo), "{}", cause.repair);
+    let duplicates = findings
+        .iter()
+        .filter(|it| it.check == Check::DuplicateAddress);
+    let of_cause =
+        duplicates.filter(|it| it.cause.as_ref().is_some_and(|it| it.check == cause.check));
+    assert_eq!(of_cause.count(), 2, "{findings:?}");
+}
+
+#[test]
+fn pool_that_stays_in_its_network_is_found() {
+    let mut kept = pool("p", &range("10.0.0.1"));
+    let message = "spec.network was removed while 12 addresses are in use";
+    kept["status"]["conditions"] = json!([
+        {"type": "NetworkMembership", "status": "False", "reason": "NetworkMembershipKept", "message": message},
+    ]);
+    let snapshot = with(&[kept], &[], &[]);
+    let text = format!("warning InClusterIPPool n/p: {message}");
+    assert_eq!(found(&snapshot, Check::NetworkMembership), [text]);
+}
+
+#[test]
 fn gateway_outside_of_the_subnet_is_found() {
     for (gateway, expected) in [
         (json!("10.0.0.1"), None),

@@ -61,6 +61,21 @@ fn registry_that_is_not_ready_is_found() {
     assert!(found(&with_registry(&ready(), Ok(&[])), Check::RegistryNotReady).is_empty());
 }
 
+#[test]
+fn missing_bucket_is_not_repaired_in_the_registry() {
+    let repair_of = |message: &str| {
+        let condition = json!({"type": "Ready", "status": "False", "reason": "InvalidSpec", "message": message});
+        let findings = diagnosis(&with_registry(&condition, Ok(&[]))).findings;
+        let found = findings
+            .into_iter()
+            .find(|it| it.check == Check::RegistryNotReady);
+        found.unwrap().repair
+    };
+    let missing = repair_of("registry cannot be used: bucket ipam does not exist: create it");
+    assert_eq!(missing, "create what the message names");
+    assert!(repair_of("spec.nats.servers: x").contains("kubectl edit ipregistries site"));
+}
+
 /// A network that shares blocks through the registry "site", with these conditions.
 fn network(conditions: &Value) -> Snapshot {
     let object: IPNetwork = serde_json::from_value(json!({

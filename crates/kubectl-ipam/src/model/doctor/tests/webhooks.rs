@@ -159,6 +159,28 @@ fn manager_whose_webhooks_nobody_calls_is_found() {
         ]
     );
     assert_eq!(state_of(&snapshot, Part::Certificate).0, PartState::Warning);
+    // Without a replica that still has it, it is the cause.
+    let stopped = DeploymentRow {
+        ready: 0,
+        ..serving(WebhookMode::SelfManaged)
+    };
+    snapshot.deployments = Readable::complete(vec![stopped]);
+    snapshot.leases = Readable::complete(vec![lease("system", 60)]);
+    let findings = diagnosis(&snapshot).findings;
+    let first = findings.first().unwrap();
+    assert_eq!(
+        (first.check, first.severity),
+        (Check::CertificateInvalid, Severity::Error)
+    );
+    let caused = |check| {
+        findings
+            .iter()
+            .any(|it| it.check == check && it.cause.is_some())
+    };
+    assert!(
+        caused(Check::NoLeader) && caused(Check::ReplicasNotReady),
+        "{findings:?}"
+    );
     snapshot.deployments = Readable::complete(vec![serving(WebhookMode::Off)]);
     assert_eq!(state_of(&snapshot, Part::Certificate).0, PartState::Ok);
 }
