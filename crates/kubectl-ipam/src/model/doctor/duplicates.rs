@@ -1,61 +1,92 @@
-//! Addresses that several claims have.
+//! Addresses that several claims have. An IPAddress counts whether its pool exists or not: a pool
+//! can be removed by force while machines use its addresses.
 
 use std::collections::{BTreeMap, HashMap};
 
 use capi_ipam_api::{PoolKey, Scope, advice};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 
 use super::examination::Examination;
 use super::names::first_names;
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, edit, full};
-use crate::objects::{AddressRow, PoolRow};
+use crate::model::finding::{Check, Finding, Subject, edit, full};
+use crate::objects::{AddressRow, PoolRow, ReservationRow};
 
 /// About all addresses that two pools share.
 const DUPLICATES: &str = "for each of these addresses, delete the machine of one of its two claims; its controller replaces \
                           it (the machine keeps the address if only the IPAddress is deleted)";
 
 pub(super) fn duplicates(snapshot: &Snapshot) -> Examination {
-    let users = snapshot.pools.as_ref().and(snapshot.addresses.as_ref());
-    Examination::compare(&users, |(pools, addresses)| {
-        let scopes: HashMap<&PoolKey, &Scope> =
-            pools.iter().map(|pool| (&pool.key, &pool.scope)).collect();
-        let mut users: Vec<User<'_>> = addresses
-            .iter()
-            .map(|address| User {
-                address,
-                scope: scope_of(address, &scopes),
-            })
-            .collect();
-        users.sort_by_key(|user| {
-            let block = user.address.block;
-            let span = block.span();
-            (
-                block.family(),
-                span.first(),
-                block.length(),
-                &user.address.key,
-            )
-        });
-        let mut findings = in_one_scope(&users);
-        findings.extend(of_several_scopes(&users, pools));
+    let lists = snapshot.pools.as_ref().and(snapshot.addresses.as_ref());
+    Examination::compare(&lists, |(pools, addresses)| {
+        let users = users(pools, addresses, snapshot.reservations.seen());
+        let pools = pools.iter().map(|pool| (&pool.key, pool)).collect();
+        let mut findings = equal_in_one_scope(&users);
+        findings.extend(overlapping(&users, &pools));
         findings
     })
 }
 
-/// An IPAddress in the scope of its pool.
+/// An IPAddress in its scope.
 struct User<'a> {
     address: &'a AddressRow,
     scope: Scope,
 }
 
-fn scope_of(address: &AddressRow, scopes: &HashMap<&PoolKey, &Scope>) -> Scope {
-    let known = scopes.get(&address.pool).copied().cloned();
-    known.unwrap_or_else(|| Scope::Pool(address.pool.clone()))
+/// The IPAddresses in the order of their addresses, larger prefixes first. The scope is that of the
+/// pool. If the pool does not exist, it is that of the reservation, or else the pool itself.
+fn users<'a>(
+    pools: &[PoolRow],
+    addresses: &'a [AddressRow],
+    reservations: &[ReservationRow],
+) -> Vec<User<'a>> {
+    let of_pool: HashMap<&PoolKey, &Scope> =
+        pools.iter().map(|pool| (&pool.key, &pool.scope)).collect();
+    let mut reserved: HashMap<(&NamespacedName, Block), &Scope> = HashMap::new();
+    for row in reservations {
+        if let Some(claim) = row
+            .claim
+            .as_ref()
+            .filter(|_| !of_pool.contains_key(&row.pool))
+        {
+            reserved.insert((claim, row.slot.block), &row.slot.scope);
+        }
+    }
+    let scope_of = |address: &AddressRow| -> Scope {
+        let known = of_pool.get(&address.pool).copied();
+        let reserved = || {
+            reserved
+                .get(&(&address.claim_key(), address.block))
+                .copied()
+        };
+        match known.or_else(reserved) {
+            Some(scope) => scope.clone(),
+            None => Scope::Pool(address.pool.clone()),
+        }
+    };
+    let mut users: Vec<User<'_>> = addresses
+        .iter()
+        .map(|address| User {
+            address,
+            scope: scope_of(address),
+        })
+        .collect();
+    users.sort_by_key(|user| {
+        let block = user.address.block;
+        let span = block.span();
+        (
+            block.family(),
+            span.first(),
+            block.length(),
+            &user.address.key,
+        )
+    });
+    users
 }
 
 /// Addresses that two IPAddresses of one pool or network have.
-fn in_one_scope(users: &[User<'_>]) -> Vec<Finding> {
+fn equal_in_one_scope(users: &[User<'_>]) -> Vec<Finding> {
     let mut of_slot: HashMap<(&Scope, Block), Vec<&User<'_>>> = HashMap::new();
     for user in users {
         let slot = (&user.scope, user.address.block);
@@ -73,21 +104,29 @@ fn in_one_scope(users: &[User<'_>]) -> Vec<Finding> {
                 users.len(),
                 names.join(", ")
             );
-            finding(block, problem, advice::DUPLICATE.to_owned())
+            let pools = users.iter().map(|user| &user.address.pool);
+            finding(block, pools, problem, advice::DUPLICATE.to_owned())
         })
         .collect()
 }
 
-fn finding(block: Block, problem: String, repair: String) -> Finding {
-    let show = format!("kubectl ipam who {block}");
+fn finding<'a>(
+    block: Block,
+    pools: impl IntoIterator<Item = &'a PoolKey>,
+    problem: String,
+    repair: String,
+) -> Finding {
+    let subject = Subject::from(format!("address {block}"));
+    let subject = pools.into_iter().fold(subject, Subject::of_pool);
     Check::DuplicateAddress
-        .finding(format!("address {block}"), problem, repair)
-        .with_commands(vec![show])
+        .finding(subject, problem, repair)
+        .with_commands(vec![format!("kubectl ipam who {block}")])
 }
 
-/// Addresses in use in two pools that contain them both, unless both pools name a network: then the
-/// administrator has declared that their addresses do not meet. One finding for two pools.
-fn of_several_scopes(users: &[User<'_>], pools: &[PoolRow]) -> Vec<Finding> {
+/// Addresses in use in two scopes, and prefixes that contain others in use. If two pools name
+/// different networks, the administrator has declared that their addresses do not meet. One finding
+/// for two pools.
+fn overlapping(users: &[User<'_>], pools: &HashMap<&PoolKey, &PoolRow>) -> Vec<Finding> {
     let mut shared: BTreeMap<(&PoolKey, &PoolKey), Shared<'_>> = BTreeMap::new();
     // The addresses and prefixes that contain the next one, the smallest last.
     let mut enclosing: Vec<&User<'_>> = Vec::new();
@@ -99,7 +138,7 @@ fn of_several_scopes(users: &[User<'_>], pools: &[PoolRow]) -> Vec<Finding> {
         };
         while enclosing.pop_if(ends_before).is_some() {}
         for outer in &enclosing {
-            if outer.scope != user.scope && can_meet(outer, user) {
+            if can_meet(outer, user) {
                 let pair = pair(&outer.address.pool, &user.address.pool);
                 let entry = shared
                     .entry(pair)
@@ -109,18 +148,18 @@ fn of_several_scopes(users: &[User<'_>], pools: &[PoolRow]) -> Vec<Finding> {
         }
         enclosing.push(user);
     }
-    let by_key: HashMap<&PoolKey, &PoolRow> = pools.iter().map(|pool| (&pool.key, pool)).collect();
-    let mut findings = Vec::new();
-    for ((one, other), shared) in shared {
-        // A pool that does not exist is another finding.
-        if let (Some(one), Some(other)) = (by_key.get(one), by_key.get(other)) {
-            findings.push(shared.finding(one, other));
-        }
-    }
-    findings
+    let finding = |((one, other), shared): ((&PoolKey, &PoolKey), Shared<'_>)| {
+        shared.finding(pools.get(one).copied(), pools.get(other).copied())
+    };
+    shared.into_iter().map(finding).collect()
 }
 
+/// Whether two machines can have the same address. Equal addresses of one scope are found
+/// separately.
 fn can_meet(one: &User<'_>, other: &User<'_>) -> bool {
+    if one.scope == other.scope {
+        return one.address.block != other.address.block;
+    }
     one.scope.network().is_none() || other.scope.network().is_none()
 }
 
@@ -136,6 +175,8 @@ fn pair<'a>(one: &'a PoolKey, other: &'a PoolKey) -> (&'a PoolKey, &'a PoolKey) 
 struct Shared<'a> {
     outer: &'a AddressRow,
     inner: &'a AddressRow,
+    /// Whether the pools, or the one pool, have one scope: then they need not be separated.
+    is_one_scope: bool,
     blocks: Vec<Block>,
 }
 
@@ -144,21 +185,34 @@ impl<'a> Shared<'a> {
         Self {
             outer: outer.address,
             inner: inner.address,
+            is_one_scope: outer.scope == inner.scope,
             blocks: Vec::new(),
         }
     }
 
-    fn finding(&self, one: &PoolRow, other: &PoolRow) -> Finding {
+    /// The finding, with the two pools if they exist.
+    fn finding(&self, one: Option<&PoolRow>, other: Option<&PoolRow>) -> Finding {
         let Self {
             outer,
             inner,
+            is_one_scope,
             blocks,
         } = self;
-        let end_overlap = end_overlap(one, other);
-        let overlap = if end_overlap.is_some() {
-            ", whose pools overlap"
-        } else {
-            ""
+        let end_overlap = match (one, other) {
+            _ if *is_one_scope => None,
+            (Some(one), Some(other)) => end_overlap(one, other),
+            (Some(left), None) | (None, Some(left)) => {
+                let text =
+                    "exclude the addresses of the pool that does not exist from the other one";
+                Some((text, left))
+            }
+            (None, None) => None,
+        };
+        let overlap = match (one, other) {
+            (Some(_), Some(_)) if end_overlap.is_none() => "",
+            (Some(_), Some(_)) => ", whose pools overlap",
+            (None, None) => "; these pools do not exist",
+            _ => "; one of these pools does not exist",
         };
         let more = match blocks.split_first() {
             None | Some((_, [])) => String::new(),
@@ -177,23 +231,25 @@ impl<'a> Shared<'a> {
             inner.key,
             full(&inner.pool)
         );
-        let mut found = finding(inner.block, problem, DUPLICATES.to_owned());
-        if let Some(end_overlap) = end_overlap {
+        let pools = [&outer.pool, &inner.pool];
+        let mut found = finding(inner.block, pools, problem, DUPLICATES.to_owned());
+        if let Some((end_overlap, pool)) = end_overlap {
             found.repair = format!(
                 "1. end the overlap, otherwise the pools allocate more of these addresses: {end_overlap}; 2. {DUPLICATES}"
             );
-            found.commands.insert(0, edit(&one.key));
+            found.commands.insert(0, edit(&pool.key));
         }
         found
     }
 }
 
-/// What ends the overlap of two pools; `None` if they do not overlap any more.
-fn end_overlap(one: &PoolRow, other: &PoolRow) -> Option<&'static str> {
+/// What ends the overlap of two pools, with the pool to edit; `None` if they do not overlap any
+/// more.
+fn end_overlap<'a>(one: &'a PoolRow, other: &PoolRow) -> Option<(&'static str, &'a PoolRow)> {
     let (Ok(ours), Ok(theirs)) = (&one.usable, &other.usable) else {
         return None;
     };
     let has_one_length = ours.length == theirs.length;
     ours.overlaps(theirs)
-        .then(|| advice::overlap(&one.scope, has_one_length))
+        .then(|| (advice::overlap(&one.scope, has_one_length), one))
 }

@@ -1,6 +1,7 @@
 //! Tables of the checks: what is in the cluster, and what they find.
 
 mod claims;
+mod duplicates;
 mod installation;
 mod pools;
 mod provider;
