@@ -1,17 +1,18 @@
 //! `unreserve`: deletes the reservation of an address.
 
+use capi_ipam_api::{IPReservation, PoolKey};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 
 use super::confirm::confirm;
 use super::reservations::{find, held_by, report};
 use crate::cli::{Global, WriteFlags};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Identity, Kind};
 use crate::error::{Code, Error};
-use crate::input::parse_block;
+use crate::input::{PoolText, parse_block, short};
 use crate::load::Loader;
 use crate::model::{Report, ReservationAction};
-use crate::objects::{PoolRow, ReservationRow};
+use crate::objects::ReservationRow;
 use crate::output;
 
 pub(super) async fn run(
@@ -24,28 +25,80 @@ pub(super) async fn run(
     let block = parse_block(address)?;
     cluster.require_reservations()?;
     let mut loader = Loader::new(&cluster);
-    let pool = loader.find_pool(pool).await?;
-    let report = unreserve(&mut loader, &pool, block, flags).await?;
+    let (found, missing) = match loader.find_pool(pool).await {
+        Ok(pool) => {
+            let found = find(&loader, &pool, block).await?;
+            let slot = pool.slot(block).to_string();
+            (found, Error::NotReserved { slot })
+        }
+        // Reservations of users outlive their pool.
+        Err(error @ Error::NoPool { .. }) => {
+            (of_missing_pool(&mut loader, pool, block).await?, error)
+        }
+        Err(error) => return Err(error),
+    };
+    let Some((row, _)) = found.first() else {
+        return Err(missing);
+    };
+    let report = unreserve(&mut loader, row, &found, flags).await?;
     output::finish(&loader, &report, global.output, output::style(global))
 }
 
+/// The reservations of an address for a pool that does not exist.
+async fn of_missing_pool(
+    loader: &mut Loader<'_>,
+    pool: &str,
+    block: Block,
+) -> Result<Vec<(ReservationRow, Identity)>, Error> {
+    let text = PoolText::parse(pool);
+    let namespace = match text.namespace {
+        Some(namespace) => namespace.to_owned(),
+        None => loader.cluster.namespace.clone(),
+    };
+    let mut found = Vec::new();
+    let each = |it: IPReservation| {
+        let row = ReservationRow::of(&it).filter(|row| {
+            let is_here = row
+                .pool
+                .namespace
+                .as_deref()
+                .is_none_or(|it| it == namespace);
+            row.slot.block == block && is_here && text.matches(&row.pool)
+        });
+        found.extend(row.map(|row| (row, Identity::of(&it.metadata))));
+    };
+    loader
+        .list(Kind::Reservation, None, each)
+        .await?
+        .require(|| format!("whether {block} is reserved"))?;
+    let mut pools: Vec<String> = found.iter().map(|(row, _)| path(&row.pool)).collect();
+    pools.dedup();
+    if pools.len() > 1 {
+        return Err(Error::AmbiguousPool {
+            name: pool.to_owned(),
+            choices: pools.join(" or "),
+        });
+    }
+    Ok(found)
+}
+
+/// How a user names the kind of a pool with its name.
+fn path(pool: &PoolKey) -> String {
+    format!("{}/{}", short(pool.kind), pool.name)
+}
+
+/// Deletes the reservations of an address: one, or one in each scope of a pool that moves.
 async fn unreserve(
     loader: &mut Loader<'_>,
-    pool: &PoolRow,
-    block: Block,
+    row: &ReservationRow,
+    found: &[(ReservationRow, Identity)],
     flags: &WriteFlags,
 ) -> Result<Report, Error> {
-    let found = find(loader, pool, block).await?;
-    let Some((row, _)) = found.first() else {
-        return Err(Error::NotReserved {
-            slot: pool.slot(block).to_string(),
-        });
-    };
     if let Some((held, _)) = found.iter().find(|(row, _)| row.has_uid) {
         return Err(held_by(held));
     }
-    confirm_consequences(loader, pool, row, flags.yes).await?;
-    for (row, version) in &found {
+    confirm_consequences(loader, row, flags.yes).await?;
+    for (row, version) in found {
         loader
             .cluster
             .delete_reservation(
@@ -58,7 +111,7 @@ async fn unreserve(
     Ok(report(
         ReservationAction::Deleted,
         &row.slot,
-        &pool.key,
+        &row.pool,
         row.claim.as_ref(),
         flags.dry_run,
     ))
@@ -67,13 +120,17 @@ async fn unreserve(
 /// Asks before a change that affects an address in use, or one that cools down.
 async fn confirm_consequences(
     loader: &mut Loader<'_>,
-    pool: &PoolRow,
     reservation: &ReservationRow,
     yes: bool,
 ) -> Result<(), Error> {
     let block = reservation.slot.block;
+    // Claims of all namespaces use the addresses of a network.
+    let namespace = match reservation.slot.scope.network() {
+        Some(_) => None,
+        None => reservation.pool.namespace.as_deref(),
+    };
     let users = loader
-        .addresses_in(pool.namespace_of_users(), |address| address.block == block)
+        .addresses_in(namespace, |address| address.block == block)
         .await?
         .require(|| format!("whether {block} is in use"))?;
     let is_user =

@@ -131,6 +131,28 @@ async fn addresses_are_reserved_for_nobody_or_for_a_claim() {
         "{errors}"
     );
 
+    // A reservation outlives its pool.
+    let gone = json!({ "addresses": ["10.0.5.10"], "prefix": 24 });
+    create(&plane, "InClusterIPPool", Some(namespace), "gone", &gone);
+    assert_eq!(call(&["reserve", "gone", "10.0.5.10"]).0, 0);
+    plane.kubectl(&[
+        "delete",
+        "inclusterippool",
+        "gone",
+        "--namespace",
+        namespace,
+    ]);
+    let (_, output, _) = run(admin, &["doctor"]);
+    let problem =
+        format!("InClusterIPPool {namespace}/gone does not exist; 10.0.5.10 stays reserved");
+    assert!(output.contains(&problem), "{output}");
+    assert_eq!(call(&["unreserve", "gone", "10.0.5.10"]).0, 0);
+    let (code, _, errors) = call(&["unreserve", "gone", "10.0.5.10"]);
+    assert!(
+        code == 6 && errors.contains("pool gone does not exist"),
+        "{code} {errors}"
+    );
+
     // What an administrator promises does not depend on the rules of a global pool, only on whether
     // the claim can exist.
     let rules = json!({ "addresses": ["10.0.2.10-10.0.2.12"], "prefix": 24, "allowedNamespaces": { "from": "None" } });

@@ -1,16 +1,55 @@
-//! Reservations that promise an address to a claim.
+//! Reservations of users: excluded addresses, and addresses promised to a claim.
+
+use std::collections::HashSet;
+
+use capi_ipam_api::PoolKey;
 
 use super::examination::Examination;
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding};
+use crate::model::finding::{Check, Finding, Subject, full};
 use crate::objects::ReservationRow;
 use crate::user_reservation::promised_to;
 
-/// Reservations that promise an address to a claim that cannot exist or cannot use the pool.
+/// Reservations of users for a claim that cannot exist or cannot use the pool, and those of pools
+/// that do not exist.
 pub(super) fn invalid(snapshot: &Snapshot) -> Examination {
-    Examination::inspect(&snapshot.reservations, |reservation| {
-        impossible(reservation).into_iter().collect()
-    })
+    let pools: Option<HashSet<&PoolKey>> = snapshot
+        .pools
+        .known()
+        .map(|pools| pools.iter().map(|pool| &pool.key).collect());
+    let examination = Examination::inspect(&snapshot.reservations, |reservation| {
+        let without_pool = || without_pool(reservation, pools.as_ref()?);
+        impossible(reservation)
+            .or_else(without_pool)
+            .into_iter()
+            .collect()
+    });
+    if examination.unknown.is_some() {
+        return examination;
+    }
+    examination.with_unknown(&snapshot.pools, true)
+}
+
+/// Nothing else reports such a reservation: the object that would do so is gone.
+fn without_pool(reservation: &ReservationRow, pools: &HashSet<&PoolKey>) -> Option<Finding> {
+    if reservation.has_uid || pools.contains(&reservation.pool) {
+        return None;
+    }
+    let problem = format!(
+        "{} does not exist; {} stays reserved, also in a new pool of this name",
+        full(&reservation.pool),
+        reservation.slot.block
+    );
+    let repair = "delete it, or create the pool again";
+    Some(finding(reservation, problem, repair))
+}
+
+fn finding(reservation: &ReservationRow, problem: String, repair: &str) -> Finding {
+    let name = reservation.slot.reservation_name();
+    let subject = Subject::from(format!("ipreservation {name}")).of_pool(&reservation.pool);
+    Check::InvalidReservation
+        .finding(subject, problem, repair.to_owned())
+        .with_commands(vec![format!("kubectl delete ipreservation {name}")])
 }
 
 fn impossible(reservation: &ReservationRow) -> Option<Finding> {
@@ -19,15 +58,8 @@ fn impossible(reservation: &ReservationRow) -> Option<Finding> {
         .as_ref()
         .filter(|_| !reservation.has_uid)?;
     let problem = promised_to(claim).problem(&reservation.pool)?;
-    let object = reservation.slot.reservation_name();
-    let repair = format!(
-        "delete it, and create another one if needed: kubectl delete ipreservation {object}"
-    );
-    Some(Check::InvalidReservation.finding(
-        format!("ipreservation {object}"),
-        problem.to_string(),
-        repair,
-    ))
+    let repair = "delete it, and create another one if needed";
+    Some(finding(reservation, problem.to_string(), repair))
 }
 
 #[cfg(test)]

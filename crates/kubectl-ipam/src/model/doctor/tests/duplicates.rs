@@ -89,3 +89,26 @@ fn prefix_that_contains_another_one_is_found() {
         ]
     );
 }
+
+#[test]
+fn reservation_of_a_missing_pool_is_found() {
+    let mut snapshot = with(&[pool("p", &range("10.0.0.1"))], &[], &[]);
+    let all = vec![
+        reservation("p.n.p", "x", "p", None),
+        reservation("p.n.r", "x", "r", None),
+        reservation("p.n.s", "x", "s", Some("u")),
+    ];
+    snapshot.reservations = Readable::complete(all);
+    let text = "warning ipreservation p.n.r.10.0.0.1: InClusterIPPool n/r does not exist; 10.0.0.1 stays reserved, also \
+                in a new pool of this name";
+    assert_eq!(found(&snapshot, Check::InvalidReservation), [text]);
+    let findings = diagnosis(&snapshot).findings;
+    let found = findings
+        .iter()
+        .find(|it| it.check == Check::InvalidReservation)
+        .unwrap();
+    assert_eq!(
+        found.commands,
+        ["kubectl delete ipreservation p.n.r.10.0.0.1"]
+    );
+}
