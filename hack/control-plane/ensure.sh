@@ -16,8 +16,9 @@
 #
 # The programs are those in the folder KUBEBUILDER_ASSETS if it contains etcd and kube-apiserver (missing programs are
 # built, and linked in another folder), or those in the cache ${XDG_CACHE_HOME:-$HOME/.cache}/capi-ipam. Otherwise they are
-# built into the cache from the Go modules beside this script. The archive of envtest is not used: it has no
-# kube-controller-manager, which the tests of garbage collection need.
+# built into the cache from the Go modules beside this script. Those of `server` are downloaded instead, as the archive of
+# envtest that the index ENVTEST_INDEX names, if that is possible. The archive has no kube-controller-manager, which the
+# tests of garbage collection need.
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
@@ -150,6 +151,7 @@ complete() {
 
 # Only one build runs at a time: the second one waits and uses its result.
 take_lock() {
+  [[ -z $lock_dir ]] || return 0 # it is held already
   mkdir -p -- "$cache"
   if command -v flock >/dev/null; then
     exec 9>"$cache/lock"
@@ -237,6 +239,61 @@ ensure_built() {
   add_to "$folder"
 }
 
+# fetch URL FILE SECONDS: downloads a file. It fails after 5 s if the server cannot be reached.
+fetch() {
+  local protocol=https
+  if [[ $1 == http://127.0.0.1:* ]]; then protocol=http; fi # of a test
+  curl --fail --silent --show-error --location --proto "=$protocol" --connect-timeout 5 --max-time "$3" \
+    --output "$2" "$1" >&2
+}
+
+# sha512_is HASH FILE
+sha512_is() {
+  local sum
+  if command -v sha512sum >/dev/null; then sum=$(sha512sum <"$2"); else sum=$(shasum -a 512 <"$2"); fi
+  [[ ${sum%% *} == "$1" ]]
+}
+
+# download FOLDER: downloads the archive of envtest for this machine, with the hash in its index, into the folder.
+download() {
+  local system machine archive hash="" url="" program
+  command -v curl >/dev/null || return 1
+  system=$(uname -s | tr '[:upper:]' '[:lower:]')
+  machine=$(uname -m | sed 's/^x86_64$/amd64/; s/^aarch64$/arm64/')
+  archive=envtest-$ENVTEST_VERSION-$system-$machine.tar.gz
+  take_lock
+  complete "$1" "${server[@]}" && return
+  rm -rf -- "$cache"/.building.* # leftovers of killed builds
+  work=$(mktemp -d "$cache/.building.XXXXXX")
+  fetch "$ENVTEST_INDEX" "$work/index" 20 || return 1
+  read -r hash url < <(awk -v name="$archive:" '
+    /:$/ { found = $1 == name }
+    found && $1 == "hash:" { hash = $2 }
+    found && $1 == "selfLink:" { print hash, $2 }' "$work/index") || true
+  [[ -n $url ]] || { say "$ENVTEST_INDEX has no $archive"; return 1; }
+  say "downloading $archive: once on this machine"
+  fetch "$url" "$work/archive" 600 || return 1
+  sha512_is "$hash" "$work/archive" || { say "$archive does not have the SHA-512 of the index"; return 1; }
+  tar -C "$work" -xzf "$work/archive" --strip-components 2 || return 1
+  [[ -z $(missing_in "$work" "${server[@]}") ]] || { say "$archive lacks ${server[*]}"; return 1; }
+  rm -- "$work/archive" "$work/index"
+  finish "$1"
+}
+
+# server_programs: the folder with the programs of the demo.
+server_programs() {
+  local published=$cache/envtest-$ENVTEST_VERSION
+  if ! complete "$full" "${server[@]}"; then
+    if complete "$published" "${server[@]}" || download "$published"; then
+      printf '%s\n' "$published"
+      return
+    fi
+    say 'the archive of envtest cannot be used: the programs are built instead'
+  fi
+  ensure_built "$full" "${server[@]}"
+  printf '%s\n' "$full"
+}
+
 # beside ASSETS PROGRAM...: a folder with links to the programs in ASSETS, and to built ones for these, which are missing
 # there.
 beside() {
@@ -272,6 +329,10 @@ programs() {
     return
   fi
   [[ -z $assets ]] || say "KUBEBUILDER_ASSETS is set, but $assets does not contain etcd and kube-apiserver: ignored"
+  if [[ $* == "${server[*]}" ]]; then
+    server_programs
+    return
+  fi
   ensure_built "$full" "$@"
   printf '%s\n' "$full"
 }

@@ -205,12 +205,11 @@ fn show_network(control_plane: &ControlPlane) -> io::Result<()> {
     )?;
     print(NETWORK)?;
     control_plane.kubectl_apply(NETWORK);
-    control_plane.kubectl(&[
-        "wait",
-        "ipnetwork/site",
-        "--for=condition=Ready",
-        "--timeout=30s",
-    ]);
+    // The status has the counts with a delay.
+    for state in ["condition=Ready", "jsonpath={.status.pools}=1"] {
+        let state = format!("--for={state}");
+        control_plane.kubectl(&["wait", "ipnetwork/site", &state, "--timeout=30s"]);
+    }
     show(control_plane, &["get", "ipnetworks"])?;
 
     say("Another pool with the same addresses allocates none that is in use:")?;

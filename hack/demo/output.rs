@@ -1,6 +1,6 @@
 //! What the demo prints. A closed pipe is an error of the kind `BrokenPipe`.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 /// Prints a line.
 ///
@@ -15,7 +15,12 @@ pub fn print(line: &str) -> io::Result<()> {
 /// # Errors
 /// When nobody reads it.
 pub fn say(text: &str) -> io::Result<()> {
-    print(&format!("\n\u{1b}[1m{text}\u{1b}[0m"))
+    // A file has no bold letters.
+    if io::stdout().is_terminal() {
+        print(&format!("\n\u{1b}[1m{text}\u{1b}[0m"))
+    } else {
+        print(&format!("\n{text}"))
+    }
 }
 
 /// Prints the output of a program.

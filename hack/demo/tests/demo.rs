@@ -14,6 +14,10 @@ fn demo_ends_by_itself_without_a_terminal() {
     let shown = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{shown}\n{errors}");
+    assert!(!shown.contains('\u{1b}'), "a file has no escape sequences");
+    let network = shown.lines().find(|line| line.starts_with("  site "));
+    let pools = network.and_then(|line| line.split_whitespace().nth(1));
+    assert_eq!(pools, Some("1"), "{shown}");
     let quoted = r#"--type=merge -p '{"spec":{"gateway":"10.0.0.300"}}'"#;
     for expected in [
         "machine-4   10.0.0.15",
