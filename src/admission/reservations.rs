@@ -103,7 +103,15 @@ fn placement_problem(slot: &Slot, pool: &PoolKey, view: &dyn View) -> Option<Sta
         ));
     }
     let is_outside = !usable?.contains(slot.block);
-    let text = format!("{pool} does not contain this address");
+    let text = if is_outside && view.is_in_other_block(pool, slot.block) {
+        format!(
+            "{} is not in a block that this management cluster has: find out which one has it with: kubectl ipam who {}",
+            slot.block,
+            slot.block.base()
+        )
+    } else {
+        format!("{pool} does not contain this address")
+    };
     is_outside.then(|| denial::invalid_value("spec.address", &json!(slot.block.to_string()), text))
 }
 

@@ -116,6 +116,10 @@ impl View for LedgerView {
         }
     }
 
+    fn is_in_other_block(&self, pool: &PoolKey, block: Block) -> bool {
+        self.read(|ledger| ledger.is_in_other_block(pool, block))
+    }
+
     fn network_length(&self, network: &str, family: Family) -> Option<u8> {
         self.read(|ledger| ledger.network_length(network, family))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use capi_ipam_api::{AddressCounts, OverLimit, Scope, SliceCounts, Slot};
 use capi_ipam_contract::Uid;
-use capi_ipam_ip::{Block, Family, UsableBlocks};
+use capi_ipam_ip::{Block, Family, SpanSet, UsableBlocks};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::pool::PoolEntry;
@@ -176,6 +176,35 @@ impl Ledger {
             Some(entry) => entry.counts(),
             None => AddressCounts::default(),
         }
+    }
+
+    /// The numbers of a pool that it could allocate if this management cluster had all blocks of its
+    /// network; empty in a network that shares none.
+    pub fn numbers_in_other_blocks(&self, pool: &PoolKey) -> SpanSet {
+        let Some(entry) = self.pools.get(pool) else {
+            return SpanSet::default();
+        };
+        match (entry.allowed_blocks(), entry.usable()) {
+            (Some(allowed), Some(usable)) => allowed.set.subtract(&usable.set),
+            _ => SpanSet::default(),
+        }
+    }
+
+    /// Whether a pool could allocate a block if this management cluster had the block of the network
+    /// that contains it.
+    pub fn is_in_other_block(&self, pool: &PoolKey, block: Block) -> bool {
+        self.pools
+            .get(pool)
+            .is_some_and(|entry| entry.is_in_missing_block(block))
+    }
+
+    /// Whether a pool can allocate a block: it is free, or kept for the next claim of a name.
+    pub fn is_available(&self, pool: &PoolKey, block: Block) -> bool {
+        let Some(entry) = self.pools.get(pool) else {
+            return false;
+        };
+        let scope = entry.scope(pool);
+        entry.can_allocate_block(block, self.usage(&Slot { scope, block }))
     }
 
     /// Whether an address of the pool is in use, or held for a claim whose reservation is being

@@ -25,6 +25,9 @@ impl View for Cluster {
     fn overlapping(&self, _: &PoolKey, _: &Scope, _: &UsableBlocks) -> Vec<PoolKey> {
         Vec::new()
     }
+    fn is_in_other_block(&self, _: &PoolKey, block: Block) -> bool {
+        block.to_string() == "10.0.0.66"
+    }
     fn network_length(&self, _: &str, _: Family) -> Option<u8> {
         None
     }
@@ -143,6 +146,11 @@ fn reservations_without_effect_are_denied_with_field() {
             reservation(77, json!({})),
             "spec.address",
             "does not contain this address",
+        ),
+        (
+            reservation(66, json!({})),
+            "spec.address",
+            "10.0.0.66 is not in a block that this management cluster has",
         ),
         (
             reservation(3, json!({})),
