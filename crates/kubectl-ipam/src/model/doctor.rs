@@ -71,7 +71,7 @@ const CHECKS: &[(&[Check], Examine)] = &[
             Check::PoolNotReady,
             Check::MoveStalled,
             Check::AddressesOutOfRange,
-            Check::NetworkMembership,
+            Check::KeptInNetwork,
         ],
         pools::reported,
     ),

@@ -272,7 +272,7 @@ pub enum Check {
     /// A pool does not contain all its addresses in use.
     AddressesOutOfRange,
     /// A pool in use stays in a network that no longer selects it.
-    NetworkMembership,
+    KeptInNetwork,
     /// The Machine of a claim does not report the address of the claim.
     AddressNotInUse,
     /// The address of a claim was released although other controllers keep the claim.
@@ -304,7 +304,7 @@ impl Check {
             | Self::OutdatedGateway
             | Self::SliceWithoutEffect
             | Self::AddressesOutOfRange
-            | Self::NetworkMembership
+            | Self::KeptInNetwork
             | Self::AddressNotInUse
             | Self::ReleasedEarly
             | Self::RestoredWithoutAddress
@@ -333,7 +333,7 @@ impl Check {
             Self::PoolsOverlap,
             Self::UnusableGateway,
             Self::AddressesOutOfRange,
-            Self::NetworkMembership,
+            Self::KeptInNetwork,
             Self::AddressNotInUse,
             Self::ReleasedEarly,
             Self::RestoredWithoutAddress,

@@ -120,7 +120,7 @@ impl Part {
             | Check::OutdatedGateway
             | Check::SliceWithoutEffect
             | Check::AddressesOutOfRange
-            | Check::NetworkMembership => Self::Pools,
+            | Check::KeptInNetwork => Self::Pools,
             Check::RegistryNotReady
             | Check::BlockConflict
             | Check::BlockSizeDiffers

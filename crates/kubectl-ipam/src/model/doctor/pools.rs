@@ -8,9 +8,6 @@ use super::snapshot::Snapshot;
 use crate::model::finding::{Check, Finding, Place, Subject, counted, edit, resource_of};
 use crate::objects::PoolRow;
 
-/// Condition type of pools that stay in a network although they are no longer selected.
-const NETWORK_MEMBERSHIP: &str = "NetworkMembership";
-
 /// What pools report in their conditions.
 pub(super) fn reported(snapshot: &Snapshot) -> Examination {
     Examination::inspect(&snapshot.pools, |pool| {
@@ -52,8 +49,8 @@ fn of_condition(pool: &PoolRow, condition: &Condition) -> Option<Finding> {
                 "add the addresses again, or replace the machines",
                 edit(&pool.key),
             ),
-            (NETWORK_MEMBERSHIP, "False", _) => (
-                Check::NetworkMembership,
+            (conditions::KEPT_IN_NETWORK, "True", _) => (
+                Check::KeptInNetwork,
                 "restore what the message names, or follow it to leave the network",
                 edit(&pool.key),
             ),

@@ -151,11 +151,11 @@ fn pool_that_stays_in_its_network_is_found() {
     let mut kept = pool("p", &range("10.0.0.1"));
     let message = "spec.network was removed while 12 addresses are in use";
     kept["status"]["conditions"] = json!([
-        {"type": "NetworkMembership", "status": "False", "reason": "NetworkMembershipKept", "message": message},
+        {"type": "KeptInNetwork", "status": "True", "reason": "AddressesInUse", "message": message},
     ]);
     let snapshot = with(&[kept], &[], &[]);
     let text = format!("warning InClusterIPPool n/p: {message}");
-    assert_eq!(found(&snapshot, Check::NetworkMembership), [text]);
+    assert_eq!(found(&snapshot, Check::KeptInNetwork), [text]);
 }
 
 #[test]
