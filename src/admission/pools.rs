@@ -8,6 +8,7 @@
 use std::fmt::Display;
 
 use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolSpec, names};
+use capi_ipam_controller::managed_fields::last_writer;
 use capi_ipam_ip::{Field, PoolProblem, PoolProblemKind, UsableBlocks};
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
@@ -186,7 +187,7 @@ fn update(new: &Pool, old: Option<&Pool>, key: &PoolKey, view: &dyn View) -> Dec
         return Err(invalid(key, vec![cause]));
     }
     if let Some(before) = old.and_then(|old| old.spec.usable().ok()) {
-        check_in_use_addresses_kept(key, &before, &usable, view)?;
+        check_in_use_addresses_kept(key, new, &before, &usable, view)?;
     }
     Ok(warnings::of(new, old, key, &usable, view))
 }
@@ -220,6 +221,7 @@ fn changed_immutable_fields(old: &PoolSpec, new: &PoolSpec) -> impl Iterator<Ite
 
 fn check_in_use_addresses_kept(
     key: &PoolKey,
+    new: &Pool,
     before: &UsableBlocks,
     after: &UsableBlocks,
     view: &dyn View,
@@ -234,9 +236,16 @@ fn check_in_use_addresses_kept(
     if dropped.is_empty() {
         return Ok(());
     }
+    // A controller with the types of the Go provider would remove the field with its next write.
+    let writer = last_writer(&new.metadata).unwrap_or_default();
+    let way = if writer.is_empty() || writer.starts_with("kubectl") {
+        "add them to spec.draining"
+    } else {
+        "exclude them in its network, or add them to spec.draining if the controller that writes the pool keeps it"
+    };
     Err(denial::bad_request(&format!(
-        "pool addresses do not contain allocated addresses: {}; keep them in the pool and add them to spec.draining, so \
-         that nothing more is allocated there, and remove both when they are released",
+        "pool addresses do not contain allocated addresses: {}; keep them in the pool and {way}, so that nothing more is \
+         allocated there, and remove both when they are released",
         named(&dropped)
     )))
 }

@@ -1,7 +1,6 @@
 //! The pool controllers: finalizer, counts and conditions of pools.
 
 mod status;
-mod writer;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
+use capi_ipam_controller::managed_fields::last_writer;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
@@ -34,7 +34,6 @@ use tracing::{Span, debug, field};
 
 use self::status::PoolSnapshot;
 pub(super) use self::status::describe_counts;
-use self::writer::last_writer;
 use super::context::Context;
 use super::deletion_check::DeletionBlocker;
 use super::gates::{Gates, IDENTITY_TIMEOUT};

@@ -5,6 +5,7 @@
 //! - [`observed`]: what is known of the objects of a kind, from lists, watch events and responses
 //!   in any order;
 //! - [`maybe_invalid`]: an object, or the reason why it cannot be decoded;
+//! - [`managed_fields`]: who last changed an object;
 //! - [`finalizer`]: the finalizers of an object;
 //! - [`references`]: what is written so that an object keeps others that it uses;
 //! - [`ready`]: whether an object on which others depend is ready;
@@ -18,6 +19,7 @@
 pub mod clock;
 pub mod expiring_map;
 pub mod finalizer;
+pub mod managed_fields;
 pub mod maybe_invalid;
 pub mod namespaced_name;
 pub mod observed;

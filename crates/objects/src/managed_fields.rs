@@ -1,10 +1,10 @@
-//! Who last changed a pool, according to its managed fields.
+//! Who last changed an object, according to its managed fields.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::core::ObjectMeta;
 
 /// The field manager of the last write of an object that was not one of its status or finalizers.
-pub(super) fn last_writer(metadata: &ObjectMeta) -> Option<&str> {
+pub fn last_writer(metadata: &ObjectMeta) -> Option<&str> {
     let entries = metadata.managed_fields.iter().flatten();
     let writes = entries.filter(|entry| owns_spec_or_labels(entry));
     let last = writes.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
