@@ -60,8 +60,9 @@ impl InClusterHandler {
 
     /// Fails if the reserved address is beyond a limit of the pool: another manager has reserved
     /// the last ones first. The reservation is kept, because the other manager may be about to bind
-    /// the claim to its address.
-    pub(super) async fn check_limits(
+    /// the claim to its address. Fails also if the watch has not reported the reservation yet, which
+    /// wakes the claim then.
+    pub(super) fn check_limits(
         &self,
         pool: &PoolKey,
         info: &PoolInfo,
@@ -74,16 +75,9 @@ impl InClusterHandler {
         if !has_limits {
             return Ok(());
         }
-        let mut check = LimitCheck::Unknown;
-        let is_done = || {
-            check = self
-                .ledger()
-                .change(|ledger| ledger.check_limits(pool, slot, &self.key, self.uid));
-            check != LimitCheck::Unknown
-        };
-        self.ledger()
-            .reservations_observed(OBSERVE_TIMEOUT, is_done)
-            .await;
+        let check = self
+            .ledger()
+            .change(|ledger| ledger.check_limits(pool, slot, &self.key, self.uid));
         match check {
             LimitCheck::Within => Ok(()),
             LimitCheck::Exceeded(limit) => Err(limit_error(pool, &limit)),
@@ -92,7 +86,7 @@ impl InClusterHandler {
                     "the watch has not reported the IPReservation {} yet",
                     slot.reservation_name()
                 ),
-                after: Duration::from_secs(1),
+                after: UNOBSERVED_RETRY_DELAY,
             }),
         }
     }

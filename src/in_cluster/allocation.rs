@@ -144,9 +144,7 @@ impl Allocating<'_> {
             }
             Step::CheckLimits => {
                 let slot = self.slot()?;
-                self.handler
-                    .check_limits(self.pool, &self.info, slot)
-                    .await?;
+                self.handler.check_limits(self.pool, &self.info, slot)?;
                 Ok(Event::Permitted)
             }
             Step::CheckBlock => {

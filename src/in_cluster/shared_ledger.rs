@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use capi_ipam_api::{InClusterKind, Pool, PoolKey, Scope, Slot};
 use capi_ipam_controller::controller::Trigger;
@@ -38,8 +37,6 @@ pub struct SharedLedger {
     fields_lost: Notify,
     /// Notified when claims have to be rechecked.
     rechecks_added: Notify,
-    /// Notified when the watch has reported a reservation.
-    reservations_observed: Notify,
     /// Addresses in use whose reservation was deleted.
     unreserved: Mutex<Vec<Slot>>,
     unreserved_added: Notify,
@@ -90,7 +87,6 @@ impl SharedLedger {
             scopes: Notify::new(),
             fields_lost: Notify::new(),
             rechecks_added: Notify::new(),
-            reservations_observed: Notify::new(),
             unreserved: Mutex::default(),
             unreserved_added: Notify::new(),
             catching_up: AtomicBool::new(false),
@@ -217,28 +213,6 @@ impl SharedLedger {
             (self.rechecks)(claim);
         }
         has_others
-    }
-
-    /// Waits until the watch reports a reservation, at most for `timeout`. `is_done` is called
-    /// before, and after each report.
-    pub(super) async fn reservations_observed(
-        &self,
-        timeout: Duration,
-        mut is_done: impl FnMut() -> bool,
-    ) {
-        let wait = async {
-            loop {
-                let observed = self.reservations_observed.notified();
-                tokio::pin!(observed);
-                observed.as_mut().enable();
-                if is_done() {
-                    return;
-                }
-                observed.await;
-            }
-        };
-        // Without a report in time, the caller finds that nothing has changed.
-        drop(tokio::time::timeout(timeout, wait).await);
     }
 
     /// Records a pool that a response has shown. Ignored if the ledger has newer information.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde_json::json;
 
+use crate::lagging::Lagging;
 use support::consumer::{Consumer, ready, retry_unanswered};
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
@@ -126,4 +127,32 @@ async fn two_managers_leave_the_headroom() {
     join_all(selected.iter().map(|name| create(name))).await;
     consumer.wait_for_addresses(&selected).await;
     assert_eq!(bound().await, 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_that_wait_for_the_watch_occupy_no_worker() {
+    let plane = ControlPlane::start(Options::default());
+    let lagging = Lagging::start(&plane).await;
+    let manager = Manager::launch(&plane, lagging.kubeconfig(), &["--concurrency=1"]);
+    manager.wait_until_ready();
+    let consumer = Consumer::new(&plane).await;
+    let spec = json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "limits": {"perNamespace": 100}});
+    consumer.create_global_pool("limited", spec).await;
+    let spec = json!({"addresses": ["10.0.1.0/24"], "prefix": 24});
+    consumer.create_pool("web", spec).await;
+    // Without the reservations of others, no claim of the pool with limits is bound.
+    lagging.hold_watches(true);
+    let names: Vec<_> = (0..40).map(|number| format!("limited-{number}")).collect();
+    let create = |name| consumer.create_global_claim(name, "limited");
+    join_all(names.iter().map(create)).await;
+    consumer.create_claim("other", "web").await;
+    consumer.wait_for_address("other").await;
+    eventually_within(Duration::from_mins(1), "each has a reservation", || async {
+        let reservations = consumer.reservations().list().await.ok()?;
+        (reservations.len() == names.len() + 1).then_some(())
+    })
+    .await;
+    assert_eq!(consumer.allocated_addresses().await.len(), 1);
+    lagging.hold_watches(false);
+    consumer.wait_for_addresses(&names).await;
 }

@@ -22,6 +22,7 @@ pub enum LimitCheck {
     /// reconciled when a claim of its namespace or Cluster releases an address.
     Exceeded(LimitReached),
     /// The watch has not reported the reservation, and perhaps not those that were created before.
+    /// The claim is reconciled when the watch has.
     Unknown,
 }
 
@@ -33,10 +34,7 @@ impl Ledger {
         self.change(|ledger| {
             let is_allowed = ledger.is_allowed(pool, claim.namespace());
             if !is_allowed {
-                let entry = ledger.pools.entry(pool.clone()).or_default();
-                entry.wait_queue.wait_for_permission(claim);
-                // It may have had a turn, which is for the next claim.
-                ledger.dirty_pools.push(pool.clone());
+                ledger.wait_for_change_of(pool, claim);
             }
             is_allowed
         })
@@ -126,14 +124,15 @@ impl Ledger {
         let Some(quota) = &entry.quota else {
             return LimitCheck::Within;
         };
-        let Some(reservation) = self.reservation(slot) else {
+        // A list shows them in another order than that of their creation.
+        let is_listing = self.reservation_versions.is_listing();
+        let observed = self.reservation(slot).filter(|reservation| {
+            reservation.is_observed && reservation.claim_uid == Some(uid) && !is_listing
+        });
+        let Some(reservation) = observed else {
+            self.wait_for_change_of(pool, claim);
             return LimitCheck::Unknown;
         };
-        // A list shows them in another order than that of their creation.
-        let is_order_known = reservation.is_observed && !self.reservation_versions.is_listing();
-        if reservation.claim_uid != Some(uid) || !is_order_known {
-            return LimitCheck::Unknown;
-        }
         let cluster = reservation.cluster.as_ref().map(SharedName::text);
         let consumer = Consumer::new(claim.clone(), cluster);
         // If several limits are exceeded, the lowest one is reported.
@@ -161,6 +160,26 @@ impl Ledger {
             self.dirty_pools.push(pool.clone());
         }
         LimitCheck::Exceeded(limit)
+    }
+
+    /// Lets a claim wait for a change of the pool, and not for an address.
+    fn wait_for_change_of(&mut self, pool: &PoolKey, claim: &NamespacedName) {
+        let entry = self.pools.entry(pool.clone()).or_default();
+        entry.wait_queue.wait_for_permission(claim);
+        // It may have had a turn, which is for the next claim.
+        self.dirty_pools.push(pool.clone());
+    }
+
+    /// Wakes the claims whose limits can be checked, since the list of reservations is complete.
+    pub(super) fn wake_unchecked(&mut self) {
+        if self.quotas == 0 {
+            return;
+        }
+        for entry in self.pools.values_mut() {
+            if entry.has_quota() {
+                self.effects.claims.extend(entry.wait_queue.pool_changed());
+            }
+        }
     }
 
     /// How many other claims of a group have reserved an address of the pool before this one.

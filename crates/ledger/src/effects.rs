@@ -19,8 +19,6 @@ pub struct Effects {
     pub cooldowns_changed: bool,
     /// Whether reservations may have to be moved to another scope.
     pub scopes_changed: bool,
-    /// Whether the watch has reported reservations.
-    pub reservations_observed: bool,
     /// Whether a pool was shown with fewer fields than before: a definition may have lost them.
     pub has_lost_fields: bool,
     /// Whether claims have to be rechecked: [`Ledger::take_rechecks`](super::Ledger::take_rechecks) returns them.

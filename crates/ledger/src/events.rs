@@ -153,9 +153,11 @@ impl Observe<IPReservation> for Ledger {
     }
 
     fn init_done(&mut self) {
-        self.change(Self::remove_unlisted_reservations);
+        self.change(|ledger| {
+            ledger.remove_unlisted_reservations();
+            ledger.wake_unchecked();
+        });
         self.complete_list(PoolInput::Reservations);
-        self.effects.reservations_observed = true;
     }
 
     fn restored(&mut self) {
@@ -164,7 +166,6 @@ impl Observe<IPReservation> for Ledger {
 
     fn apply(&mut self, reservation: &IPReservation) {
         self.record_reservation(reservation, Origin::Watch);
-        self.effects.reservations_observed = true;
     }
 
     fn delete(&mut self, reservation: &IPReservation) {
@@ -173,7 +174,6 @@ impl Observe<IPReservation> for Ledger {
 
     fn apply_invalid(&mut self, object: &Invalid) {
         self.change(|ledger| ledger.insert_undecodable(object, Origin::Watch));
-        self.effects.reservations_observed = true;
     }
 
     fn delete_invalid(&mut self, object: &Invalid) {

@@ -305,6 +305,11 @@ impl Ledger {
         } else {
             None
         };
+        if let Some(claim) = &to_wake
+            && let Some(entry) = self.pools.get_mut(&reservation.pool)
+        {
+            entry.wait_queue.stop_waiting_for_pool(claim);
+        }
         self.unindex_holder(slot);
         self.holdings.insert(&reservation, slot);
         let claim = reservation.claim.clone();
@@ -338,16 +343,17 @@ impl Ledger {
             // The next claim of the same name may have been observed before the release.
             return waits && is_sticky;
         }
-        let is_new = match self.reservation(slot) {
-            Some(known) => {
-                let was_taken_over = known.claim_uid != reservation.claim_uid;
-                known.uid != reservation.uid || was_taken_over
-            }
-            None => true,
-        };
+        let mut is_new = true;
+        let mut was_observed = false;
+        if let Some(known) = self.reservation(slot) {
+            is_new = known.uid != reservation.uid || known.claim_uid != reservation.claim_uid;
+            was_observed = known.is_observed && !is_new;
+        }
+        // The limits of the pool are checked when the watch has reported it.
+        let is_checked_now = reservation.is_observed && !was_observed;
         // It is promised to the claim, or the claim waits since its creation had an unknown
         // outcome.
-        is_new && (reservation.is_manual() || waits)
+        (is_new && reservation.is_manual()) || (waits && (is_new || is_checked_now))
     }
 
     /// Removes a claim that has an IPAddress and its reservation from the wait queue, and returns

@@ -488,10 +488,16 @@ impl WaitQueue {
         self.waiting_for_pool.insert(claim.clone())
     }
 
-    /// Lets a claim that must not use the pool wait for a change of it, and not for an address.
+    /// Lets a claim that must not use the pool, or has reserved an address, wait for a change of the
+    /// pool, and not for an address.
     pub(super) fn wait_for_permission(&mut self, claim: &NamespacedName) {
         self.leave(claim);
         self.waiting_for_pool.insert(claim.clone());
+    }
+
+    /// Records that a claim no longer waits for a change of the pool: it is reconciled again.
+    pub(super) fn stop_waiting_for_pool(&mut self, claim: &NamespacedName) {
+        self.waiting_for_pool.remove(claim);
     }
 
     /// Lets a claim that has reserved an address beyond a limit wait until its group has fewer

@@ -233,8 +233,15 @@ fn order_of_reservations_decides_between_managers() {
     );
     ledger.insert_reservation(&ours);
     assert_eq!(check(&mut ledger, 1, "a", "ours"), LimitCheck::Unknown);
+    take(&mut ledger);
     Observe::<IPReservation>::apply(&mut ledger, &other);
+    assert_eq!(take(&mut ledger), []);
     Observe::<IPReservation>::apply(&mut ledger, &ours);
+    assert_eq!(
+        take(&mut ledger),
+        [key_of("a", "ours")],
+        "it is checked now"
+    );
     assert_eq!(check(&mut ledger, 2, "a", "other"), LimitCheck::Within);
     assert!(matches!(
         check(&mut ledger, 1, "a", "ours"),
@@ -257,7 +264,9 @@ fn limits_are_not_checked_during_a_list() {
         LimitCheck::Unknown,
         "an earlier one may follow"
     );
+    take(&mut ledger);
     Observe::<IPReservation>::init_done(&mut ledger);
+    assert_eq!(take(&mut ledger), [key_of("a", "c")]);
     assert_eq!(check(&mut ledger, 1, "a", "c"), LimitCheck::Within);
 }
 
