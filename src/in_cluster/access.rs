@@ -16,28 +16,36 @@ use super::handler::InClusterHandler;
 use super::machines::machine_of;
 use super::pools::describe_counts;
 
-/// How long an attempt waits until the watch reports the reservation that it has created.
-const OBSERVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The delay before a claim is reconciled again whose reservation the watch has not reported. The
+/// report wakes it earlier.
+const UNOBSERVED_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 impl InClusterHandler {
-    /// What the wait queue has to know about the claim.
-    pub(super) fn attributes(&self, info: &PoolInfo, requested: Option<Block>) -> ClaimAttributes {
+    /// What the wait queue of a pool in this state has to know about the claim. Fails if the claim
+    /// has no owner in a pool with slices.
+    pub(super) fn attributes(
+        &self,
+        pool: &PoolKey,
+        info: &PoolInfo,
+        requested: Option<Block>,
+    ) -> Result<ClaimAttributes, HandlerError> {
         let priority = priority(&self.claim);
         if info.access.is_none() && info.slices.is_none() {
-            return ClaimAttributes {
+            return Ok(ClaimAttributes {
                 requested,
                 ..priority.into()
-            };
+            });
         }
         let uses_headroom =
             headroom_selector(info).is_some_and(|selector| selector.matches(self.claim.labels()));
         let cluster = self.claim.cluster_name().map(Into::into);
-        ClaimAttributes {
+        Ok(ClaimAttributes {
+            priority,
             cluster,
             uses_headroom,
+            slice_owner: self.slice_owner(pool, info)?,
             requested,
-            ..priority.into()
-        }
+        })
     }
 
     /// Fails if claims of this namespace must not use the pool.

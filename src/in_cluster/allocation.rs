@@ -72,7 +72,7 @@ struct Allocating<'a> {
     held: VecDeque<Held>,
     /// The held address that is moved.
     moving: Option<Held>,
-    /// What the wait queue knows of the claim.
+    /// What the wait queue knows of the claim since the last proposal.
     attributes: ClaimAttributes,
     /// The address that is checked or reserved.
     slot: Option<Slot>,
@@ -102,7 +102,7 @@ impl InClusterHandler {
                 .read(|ledger| ledger.held_by(&self.key, self.uid))
                 .into(),
             moving: None,
-            attributes: self.attributes(&info, requested),
+            attributes: ClaimAttributes::default(),
             info,
             usable,
             slot: None,
@@ -284,9 +284,8 @@ impl Allocating<'_> {
         }
     }
 
-    fn check_permission(&mut self) -> Result<Event, HandlerError> {
+    fn check_permission(&self) -> Result<Event, HandlerError> {
         self.handler.check_permission(self.pool, &self.info)?;
-        self.attributes.slice_owner = self.handler.slice_owner(self.pool, &self.info)?;
         Ok(Event::Permitted)
     }
 
@@ -296,6 +295,9 @@ impl Allocating<'_> {
         let (handler, pool) = (self.handler, self.pool);
         let info = handler.serving(pool, PoolInfo::can_allocate)?;
         let usable = info.usable.clone().map_err(|_| cannot_allocate(pool))?;
+        let uses_headroom = self.attributes.uses_headroom;
+        self.attributes = handler.attributes(pool, &info, self.requested)?;
+        self.attributes.uses_headroom |= uses_headroom;
         let attributes = self.attributes.clone();
         let outcome = handler
             .ledger()

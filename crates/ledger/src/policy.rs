@@ -139,6 +139,12 @@ impl Ledger {
                 Outcome::Offer(slot)
             }
             Outcome::NotNow(reason) => {
+                if let Some(entry) = self.pools.get(pool)
+                    && entry.is_divided_since(attributes)
+                {
+                    // It is granted a turn, and looks up its owner.
+                    self.dirty_pools.push(pool.clone());
+                }
                 Outcome::NotNow(self.name_missing_block(pool, attributes.requested, reason))
             }
             Outcome::First(preparation) => Outcome::First(preparation),

@@ -81,6 +81,10 @@ impl PoolEntry {
         attributes: &ClaimAttributes,
         preferred: Option<Block>,
     ) -> Outcome<Block> {
+        if self.is_divided_since(attributes) {
+            self.wait_queue.enqueue(claim, attributes, true);
+            return Outcome::NO_ADDRESS;
+        }
         let outcome = self.next_of_owner(attributes, preferred);
         // The turn is used up: without a slice the claim has to wait for one.
         if let Outcome::NotNow(Reason::SliceUnavailable(_)) = &outcome
@@ -90,6 +94,11 @@ impl PoolEntry {
             self.wait_queue.wait_for_group(claim, attributes, &group);
         }
         outcome
+    }
+
+    /// Whether the pool was divided into slices after the attributes of a claim were looked up.
+    pub(super) fn is_divided_since(&self, attributes: &ClaimAttributes) -> bool {
+        self.slices.is_some() && attributes.slice_owner.is_none()
     }
 
     /// Lets a claim have a block that only it may have now, and that does not count as free: the

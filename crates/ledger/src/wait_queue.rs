@@ -268,7 +268,12 @@ impl WaitQueue {
     }
 
     /// Lets the claim wait, at the position that it already has if it has one.
-    fn enqueue(&mut self, claim: &NamespacedName, attributes: &ClaimAttributes, has_groups: bool) {
+    pub(super) fn enqueue(
+        &mut self,
+        claim: &NamespacedName,
+        attributes: &ClaimAttributes,
+        has_groups: bool,
+    ) {
         let position = self.position_or_next(claim, attributes.priority);
         self.remove_waiting(claim);
         let consumer = if has_groups {

@@ -93,6 +93,20 @@ fn claims_of_an_owner_wait_for_one_slice() {
 }
 
 #[test]
+fn claim_waits_if_the_pool_is_divided_during_its_attempt() {
+    let mut ledger = sliced();
+    // Its owner was looked up when the pool had no slices.
+    let attributes = ClaimAttributes {
+        slice_owner: None,
+        ..of("a")
+    };
+    let outcome = ledger.propose(&key(), &claim("a1"), attributes);
+    assert_eq!(outcome, Outcome::NO_ADDRESS);
+    assert_eq!(take(&mut ledger), [claim("a1")], "it looks up its owner");
+    assert_eq!(assign(&mut ledger, "a1", "a"), "10.0.0.0/30");
+}
+
+#[test]
 fn failed_assignment_wakes_the_claim_that_waits_for_it() {
     let mut ledger = sliced();
     assert_eq!(assign(&mut ledger, "a1", "a"), "10.0.0.0/30");
