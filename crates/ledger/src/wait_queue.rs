@@ -572,6 +572,11 @@ impl WaitQueue {
         !self.requests.is_empty()
     }
 
+    /// The claims that wait for a block, first one first.
+    pub(super) fn waiting_for(&self, block: Block) -> impl Iterator<Item = &NamespacedName> {
+        self.requests.waiting_for(block)
+    }
+
     /// The blocks that claims request.
     pub(super) fn requested_blocks(&self) -> Vec<Block> {
         self.requests.blocks()

@@ -364,6 +364,36 @@ fn request_waits_behind_claims_of_an_exhausted_pool() {
 }
 
 #[test]
+fn new_user_of_a_requested_address_wakes_the_others() {
+    let mut ledger = with_policy(
+        json!({"allocation": {"requests": true}, "addressReuseGracePeriodSeconds": 600}),
+    );
+    let since = now();
+    release(&mut ledger, 5, "former", since);
+    for (name, priority) in [("a", 1), ("b", 2)] {
+        assert_eq!(
+            request(&mut ledger, name, 5, priority),
+            Outcome::NotNow(Reason::Unavailable(Unavailable::CoolingDown(since + 601)))
+        );
+    }
+    ledger.remove_reservation(&reservation(5, held_by("former"), None));
+    assert_eq!(take(&mut ledger), [claim("a")]);
+    assert_eq!(request(&mut ledger, "a", 5, 1), Outcome::Offer(value(5)));
+    assert_eq!(take(&mut ledger), [], "the address is about to be reserved");
+    ledger.apply(&reservation(5, held_by("a"), None));
+    assert_eq!(take(&mut ledger), [claim("b")]);
+    let by_a = Unavailable::InUse(Some(claim("a")));
+    assert_eq!(
+        request(&mut ledger, "b", 5, 2),
+        Outcome::NotNow(Reason::Unavailable(by_a))
+    );
+    ledger.apply(&address("a", 5));
+    assert_eq!(take(&mut ledger), [claim("b")]);
+    ledger.apply(&address("a", 5));
+    assert_eq!(take(&mut ledger), []);
+}
+
+#[test]
 fn unused_turn_for_a_requested_address_passes_on() {
     let mut ledger = requests();
     ledger.apply(&reservation(4, held_by("c"), None));

@@ -3,6 +3,7 @@
 
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 
+use super::super::facts::Facts;
 use super::super::pool::PoolEntry;
 use super::super::usage::Availability;
 use super::{Change, Derived};
@@ -30,17 +31,33 @@ enum Place {
 /// Records for all pools of the scope whether they can allocate the address.
 pub(super) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
     let (before, after) = (change.before.availability, change.after.availability);
+    let has_new_user = has_new_user(&change.before, &change.after);
     for member in derived.members {
         let Some(pool) = derived.pools.get_mut(member) else {
             continue;
         };
         match pool.set_availability(change.slot.block, before, after) {
             Effect::OutOfPool => continue,
+            Effect::Updated if has_new_user => {
+                let waiting = pool.wait_queue.waiting_for(change.slot.block);
+                derived.effects.claims.extend(waiting.cloned());
+            }
             Effect::Updated => {}
             Effect::LengthMismatch => pool.recount(member, derived.usage),
         }
         derived.dirty_pools.push(member.clone());
     }
+}
+
+/// Whether the address cannot be allocated for another reason than before, which claims report that
+/// request it. That another claim is about to reserve it is not reported.
+fn has_new_user(before: &Facts, after: &Facts) -> bool {
+    let is_same = before.availability == after.availability
+        && before.is_held == after.is_held
+        && before.reserved_by == after.reserved_by
+        && before.released == after.released
+        && before.used_by == after.used_by;
+    after.availability == Availability::Taken && after.offered_by.is_none() && !is_same
 }
 
 impl Place {
