@@ -148,6 +148,9 @@ impl Supply<'_> {
 
 type Position = (Priority, u64);
 
+/// A waiting claim with its position.
+type Waiting<'a> = (&'a Position, &'a NamespacedName);
+
 /// A claim that is waiting, blocked, has a turn or is lapsed.
 #[derive(Debug)]
 struct Queued {
@@ -374,7 +377,10 @@ impl WaitQueue {
             return;
         };
         match *requested {
-            Some(block) => self.requests.insert_waiting(block, position, claim.clone()),
+            Some(block) => {
+                self.requests
+                    .insert_waiting(block, position, claim.clone(), *uses_headroom);
+            }
             None => drop(self.tier(*uses_headroom).insert(position, claim.clone())),
         }
     }

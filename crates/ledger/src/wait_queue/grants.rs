@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use capi_ipam_ip::Block;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
-use super::{Group, Position, Supply, WaitQueue};
+use super::{Group, Position, Supply, WaitQueue, Waiting};
 
 /// How long an address is held for a claim whose turn it is and that is not reconciled.
 pub(super) const TURN_TIMEOUT: Duration = Duration::from_mins(1);
@@ -37,19 +37,10 @@ impl WaitQueue {
     fn first_waiting(&self, supply: Supply<'_>, available: u128) -> Option<&NamespacedName> {
         let [others, privileged] = &self.waiting;
         let mut first = None;
-        if available > supply.kept_from(true) {
-            first = earlier(first, privileged.first_key_value());
-        }
-        if available > supply.kept_from(false) {
-            first = earlier(first, others.first_key_value());
-        }
-        for ready in self.requests.ready() {
-            let (_, claim) = ready;
-            let Some(queued) = self.queued.get(claim) else {
-                continue;
-            };
-            if available > supply.kept_from(queued.uses_headroom) {
-                first = earlier(first, Some(ready));
+        for (waiting, uses_headroom) in [(privileged, true), (others, false)] {
+            if available > supply.kept_from(uses_headroom) {
+                first = earlier(first, waiting.first_key_value());
+                first = earlier(first, self.requests.first_ready(uses_headroom));
             }
         }
         let (_, claim) = first?;
@@ -223,9 +214,6 @@ impl WaitQueue {
         }
     }
 }
-
-/// A waiting claim with its position.
-type Waiting<'a> = (&'a Position, &'a NamespacedName);
 
 /// The one with the lower position.
 fn earlier<'a>(one: Option<Waiting<'a>>, other: Option<Waiting<'a>>) -> Option<Waiting<'a>> {

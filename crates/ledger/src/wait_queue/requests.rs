@@ -1,18 +1,20 @@
 //! The blocks that claims of a wait queue request: a structure without clock, lock or I/O.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use capi_ipam_ip::Block;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
-use super::Position;
+use super::{Position, Waiting};
 
 /// The requested blocks of one pool, and the claims that wait for each of them.
 #[derive(Debug, Default)]
 pub(super) struct RequestedBlocks {
     blocks: HashMap<Block, Requested>,
-    /// The blocks that are free, that claims wait for, and for which no claim has a turn.
-    ready: HashSet<Block>,
+    /// The blocks that are free, that claims wait for, and for which no claim has a turn, by the
+    /// position of the first one of these claims: for those outside of the headroom of the pool, and
+    /// for those that may use it.
+    ready: [BTreeMap<Position, Block>; 2],
     /// The number of blocks for which a claim has a turn.
     turns: usize,
 }
@@ -20,13 +22,22 @@ pub(super) struct RequestedBlocks {
 /// One requested block.
 #[derive(Debug, Default)]
 struct Requested {
-    /// The claims that wait for it, first one first.
-    waiting: BTreeMap<Position, NamespacedName>,
+    /// The claims that wait for it, first one first, and whether each may use the headroom.
+    waiting: BTreeMap<Position, (NamespacedName, bool)>,
     /// The number of claims that request it, in any state.
     claims: usize,
     is_free: bool,
     /// Whether a claim has a turn for it.
     has_turn: bool,
+}
+
+impl Requested {
+    /// The position of the first claim that waits for the block, and whether it may use the headroom,
+    /// if the block is free and no claim has a turn for it.
+    fn ready(&self) -> Option<(Position, bool)> {
+        let (position, (_, uses_headroom)) = self.waiting.first_key_value()?;
+        (self.is_free && !self.has_turn).then_some((*position, *uses_headroom))
+    }
 }
 
 impl RequestedBlocks {
@@ -35,18 +46,26 @@ impl RequestedBlocks {
             return;
         };
         let had_turn = requested.has_turn;
+        let ready_before = requested.ready();
         change(requested);
         let before = usize::from(had_turn);
         let after = usize::from(requested.has_turn);
         self.turns = self.turns.saturating_add(after).saturating_sub(before);
-        if requested.is_free && !requested.has_turn && !requested.waiting.is_empty() {
-            self.ready.insert(block);
-        } else {
-            self.ready.remove(&block);
-        }
+        let ready_after = requested.ready();
         if requested.claims == 0 {
             self.blocks.remove(&block);
         }
+        if let Some((position, uses_headroom)) = ready_before {
+            self.tier(uses_headroom).remove(&position);
+        }
+        if let Some((position, uses_headroom)) = ready_after {
+            self.tier(uses_headroom).insert(position, block);
+        }
+    }
+
+    fn tier(&mut self, uses_headroom: bool) -> &mut BTreeMap<Position, Block> {
+        let [others, privileged] = &mut self.ready;
+        if uses_headroom { privileged } else { others }
     }
 
     /// Whether no claim requests a block.
@@ -74,9 +93,10 @@ impl RequestedBlocks {
         block: Block,
         position: Position,
         claim: NamespacedName,
+        uses_headroom: bool,
     ) {
         self.change(block, |requested| {
-            drop(requested.waiting.insert(position, claim));
+            drop(requested.waiting.insert(position, (claim, uses_headroom)));
         });
     }
 
@@ -115,6 +135,13 @@ impl RequestedBlocks {
         self.turns
     }
 
+    /// The claims that wait for the block, first one first.
+    pub(super) fn waiting_for(&self, block: Block) -> impl Iterator<Item = &NamespacedName> {
+        let requested = self.blocks.get(&block).into_iter();
+        let waiting = requested.flat_map(|requested| requested.waiting.values());
+        waiting.map(|(claim, _)| claim)
+    }
+
     /// All requested blocks.
     pub(super) fn blocks(&self) -> Vec<Block> {
         self.blocks.keys().copied().collect()
@@ -131,10 +158,13 @@ impl RequestedBlocks {
         awaited
     }
 
-    /// The first claims that wait for blocks which are free now, one for each block.
-    pub(super) fn ready(&self) -> impl Iterator<Item = (&Position, &NamespacedName)> {
-        self.ready
-            .iter()
-            .filter_map(|block| self.blocks.get(block)?.waiting.first_key_value())
+    /// The first claim that waits for a block which is free now: of those that may use the headroom
+    /// of the pool, or of the others.
+    pub(super) fn first_ready(&self, uses_headroom: bool) -> Option<Waiting<'_>> {
+        let [others, privileged] = &self.ready;
+        let tier = if uses_headroom { privileged } else { others };
+        let (position, block) = tier.first_key_value()?;
+        let (claim, _) = self.blocks.get(block)?.waiting.get(position)?;
+        Some((position, claim))
     }
 }
