@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{IPReservation, Slot};
+use capi_ipam_api::{IPReservation, PoolKey, Slot};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::watch::MaybeInvalid;
@@ -53,13 +53,14 @@ impl BackgroundTask for MoveReservations {
     async fn run_once(&mut self) -> NextRun {
         let now = Instant::now();
         self.postponed.retain(|_, until| *until > now);
+        let limit = MAX_MOVED.saturating_add(self.postponed.len());
+        let selection = &self.context.selection;
+        let is_served = |pool: &PoolKey| selection.includes_namespace(pool.namespace.as_deref());
         let mut found = self
             .context
             .ledger
-            .read(|ledger| ledger.misplaced(MAX_MOVED.saturating_add(self.postponed.len())));
-        found.retain(|misplaced| {
-            is_served(&self.context, misplaced) && !self.postponed.contains_key(&misplaced.uid)
-        });
+            .read(|ledger| ledger.misplaced(limit, is_served));
+        found.retain(|misplaced| !self.postponed.contains_key(&misplaced.uid));
         if found.is_empty() {
             let has_postponed = !self.postponed.is_empty();
             return if has_postponed {
@@ -78,12 +79,6 @@ impl BackgroundTask for MoveReservations {
     async fn notified(&self) {
         self.context.ledger.scopes_changed().await;
     }
-}
-
-fn is_served(context: &Context, misplaced: &Misplaced) -> bool {
-    context
-        .selection
-        .includes_namespace(misplaced.pool.namespace.as_deref())
 }
 
 /// Moves reservations, and returns the uids of those that could not be moved.

@@ -45,11 +45,15 @@ pub struct Misplaced {
 }
 
 impl Ledger {
-    /// At most `limit` reservations that have to be moved to the scope of their pool. Pools that
-    /// are paused, deleted, not valid or refused by their network keep their reservations.
-    pub fn misplaced(&self, limit: usize) -> Vec<Misplaced> {
+    /// At most `limit` reservations that have to be moved to the scope of their pool, of pools for
+    /// which `filter` returns true. Pools that are paused, deleted, not valid or refused by their
+    /// network keep their reservations.
+    pub fn misplaced(&self, limit: usize, filter: impl Fn(&PoolKey) -> bool) -> Vec<Misplaced> {
         let mut found = Vec::new();
         for (pool, entry) in &self.pools {
+            if !filter(pool) {
+                continue;
+            }
             let Some(info) = &entry.info else {
                 continue;
             };

@@ -296,7 +296,7 @@ fn pool_that_never_was_decodable_keeps_its_network() {
         [],
         "any cool-down is possible"
     );
-    assert!(ledger.misplaced(10).is_empty());
+    assert!(ledger.misplaced(10, |_| true).is_empty());
     assert_eq!(ledger.propose(&key(), &claim("b"), 1), Outcome::NO_ADDRESS);
     // Its network neither loses it nor gives its address to another pool.
     assert_eq!(ledger.network("lab").needed_by, 2);

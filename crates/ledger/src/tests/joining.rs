@@ -59,7 +59,10 @@ fn addresses_of_a_joining_pool_are_not_free_in_the_network() {
         Outcome::Offer(in_lab(6))
     );
     assert_eq!(
-        (ledger.misplaced(10).len(), ledger.misplaced(2).len()),
+        (
+            ledger.misplaced(10, |_| true).len(),
+            ledger.misplaced(2, |_| true).len()
+        ),
         (4, 2)
     );
     assert_eq!(
@@ -77,6 +80,8 @@ fn addresses_of_a_joining_pool_are_not_free_in_the_network() {
             .all(|it| it.slot.block == block(2))
     );
 
+    assert!(ledger.misplaced(2, |pool| *pool == named("q")).is_empty());
+
     // A reservation is moved: first the new one, then the old one is deleted.
     ledger.insert_reservation(&reserved(
         "p",
@@ -93,7 +98,7 @@ fn addresses_of_a_joining_pool_are_not_free_in_the_network() {
         (5, 5),
         "in use: 1, excluded: 4, proposed: 6"
     );
-    assert_eq!(ledger.misplaced(10).len(), 1);
+    assert_eq!(ledger.misplaced(10, |_| true).len(), 1);
     ledger.remove_reservation(&reservation(4, json!(null), None));
     assert_eq!(
         ledger.network("lab").members[0],
@@ -123,7 +128,7 @@ fn addresses_of_a_leaving_pool_stay_reserved_in_the_network() {
         uid: "n.lab.10.0.0.1-p".to_owned(),
         is_in_use: true,
     };
-    assert_eq!(ledger.misplaced(10), [expected]);
+    assert_eq!(ledger.misplaced(10, |_| true), [expected]);
     assert_eq!(
         ledger.held_in(&key()),
         Some(in_lab(1)),
@@ -150,7 +155,9 @@ fn refused_pool_keeps_its_reservations_where_they_are() {
         held_by("a"),
     ));
     ledger.apply_network(&lab(json!({"spec": {"namespaces": {"from": "None"}}})));
-    assert!(ledger.misplaced(10).is_empty() && ledger.unreserved(10, |_| true).is_empty());
+    assert!(
+        ledger.misplaced(10, |_| true).is_empty() && ledger.unreserved(10, |_| true).is_empty()
+    );
     assert!(
         ledger
             .abandoned_reservations(|_, _, has_address| has_address)
@@ -338,4 +345,26 @@ fn attempt_is_not_repeated_in_the_scope_that_the_pool_has_left() {
         Outcome::Offer(in_lab(1))
     );
     assert_eq!(ledger.attempt(claim_uid, &key()), None);
+}
+
+#[test]
+fn pools_of_others_do_not_use_up_the_limit_of_moves() {
+    let mut ledger = ledger();
+    ledger.apply_network(&by_label());
+    for name in ["p", "q"] {
+        ledger.apply_pool(&selected(name, "10.0.0.1-10.0.0.8", false));
+    }
+    for last in 1..=4 {
+        ledger.insert_reservation(&reservation(last, json!(null), None));
+    }
+    ledger.insert_reservation(&reserved("q", &own("q"), 8, held_by("a")));
+    for name in ["p", "q"] {
+        ledger.apply_pool(&selected(name, "10.0.0.1-10.0.0.8", true));
+    }
+    let found = ledger.misplaced(1, |pool| *pool == named("q"));
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        (&found[0].pool, found[0].slot.block),
+        (&named("q"), block(8))
+    );
 }

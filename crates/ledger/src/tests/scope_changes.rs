@@ -558,7 +558,7 @@ fn write_status(objects: &mut Objects, manager: &Manager, pool: usize) {
 }
 
 fn move_reservations(objects: &mut Objects, manager: &Manager) {
-    for misplaced in manager.ledger.misplaced(100) {
+    for misplaced in manager.ledger.misplaced(100, |_| true) {
         let target = Slot {
             scope: misplaced.scope,
             block: misplaced.slot.block,

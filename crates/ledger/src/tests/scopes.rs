@@ -68,7 +68,7 @@ fn assert_kept(ledger: &mut Ledger, case: &str) {
             "{case}: {name}"
         );
     }
-    assert!(ledger.misplaced(10).is_empty(), "{case}");
+    assert!(ledger.misplaced(10, |_| true).is_empty(), "{case}");
     let view = ledger.network("lab");
     assert_eq!((view.members.len(), view.reservations), (2, 2), "{case}");
 }
@@ -167,7 +167,7 @@ fn restarted_manager_keeps_pools_in_a_missing_network() {
     ledger.apply_pool(&labelled("p", Some("a"), leaving("lab")));
     assert_eq!(ledger.scope(&named("p")), Scope::Pool(key()));
     assert!(can_allocate(&ledger, "p"));
-    assert_eq!(ledger.misplaced(10).len(), 1);
+    assert_eq!(ledger.misplaced(10, |_| true).len(), 1);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn pools_restored_before_their_network_do_not_allocate() {
         ledger.apply(&reservation);
         assert_eq!(ledger.scope(&key()), network_scope());
         assert!(!can_allocate(&ledger, "p"));
-        assert!(ledger.misplaced(10).is_empty());
+        assert!(ledger.misplaced(10, |_| true).is_empty());
         ledger.apply_network(&selecting(json!({})));
         assert!(can_allocate(&ledger, "p"));
         assert_eq!(
@@ -211,7 +211,7 @@ fn pools_leave_a_deleted_network_by_an_explicit_change() {
     ledger.apply_pool(&labelled("p", None, leaving("lab")));
     assert_eq!(ledger.scope(&key()), Scope::Pool(key()));
     assert!(can_allocate(&ledger, "p"));
-    assert_eq!(ledger.misplaced(10).len(), 1);
+    assert_eq!(ledger.misplaced(10, |_| true).len(), 1);
     let mut without_selector = being_deleted();
     without_selector["spec"] = json!({"pools": null});
     ledger.apply_network(&selecting(without_selector));
@@ -281,7 +281,7 @@ fn pool_with_another_block_length_does_not_join_by_label() {
     ledger.apply_pool(&prefixes(Some("a")));
     assert_eq!(ledger.scope(&key), own);
     assert!(!ledger.pool_info(&key).unwrap().can_allocate());
-    assert!(ledger.misplaced(10).is_empty());
+    assert!(ledger.misplaced(10, |_| true).is_empty());
     let view = ledger.network("lab");
     assert_eq!(
         (view.members.len(), view.reserved_lengths.ipv4),
@@ -293,7 +293,7 @@ fn pool_with_another_block_length_does_not_join_by_label() {
     json_patch_spec(&mut naming, "lab");
     ledger.apply_pool(&naming);
     assert_eq!(ledger.scope(&key), own);
-    assert!(ledger.misplaced(10).is_empty());
+    assert!(ledger.misplaced(10, |_| true).is_empty());
     ledger.apply_pool(&prefixes(None));
     assert!(ledger.pool_info(&key).unwrap().can_allocate());
 }
