@@ -165,8 +165,9 @@ impl Ledger {
             let Some((reservation, claim, uid)) = unreleased(usage) else {
                 continue;
             };
-            // One that is being deleted is released already, and waits for a finalizer.
-            if reservation.is_terminating {
+            // One that is being deleted is released already, and waits for a finalizer. One whose
+            // last state is not valid cannot be judged, and is reported.
+            if reservation.is_terminating || usage.is_name_taken {
                 continue;
             }
             let scope = scope.clone();

@@ -319,8 +319,8 @@ impl Ledger {
         }
     }
 
-    /// The reservations of released addresses that are no longer needed at `now`, in seconds since
-    /// the Unix epoch: their cool-down has ended, or their pool is deleted. Sticky pools keep them
+    /// The reservations of released addresses that are not in use and no longer needed at `now`, in
+    /// seconds since the Unix epoch: their cool-down has ended, or their pool is deleted. Sticky pools keep them
     /// for longer. For pools for which `is_served` returns false, the cool-down ends `delay`
     /// seconds later.
     pub fn cooled_down(
@@ -399,7 +399,7 @@ impl Ledger {
     pub fn cooling_down_in_use(&self) -> Vec<(Slot, NamespacedName, Option<Uid>)> {
         let mut found = Vec::new();
         for entry in self.pools.values() {
-            for slot in entry.released.slots() {
+            for slot in entry.released.in_use() {
                 if let Some((claim, uid)) = self.usage(slot).and_then(user_of_released) {
                     found.push((slot.clone(), claim.clone(), uid));
                 }

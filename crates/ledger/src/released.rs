@@ -7,6 +7,7 @@ use capi_ipam_ip::UsableBlocks;
 
 use super::PoolInfo;
 use super::usage::Released;
+use super::views::count;
 
 /// For how long a pool keeps released addresses. The default is that of a pool which does not
 /// exist: every cool-down ends immediately.
@@ -72,13 +73,15 @@ pub(super) struct ReleasedAddresses {
     cooldowns: BySecond,
     /// Addresses that are kept for the next claim of the same name.
     memories: BySecond,
+    /// Addresses that are in use by an IPAddress: no reservation of them is deleted.
+    in_use: BySecond,
     /// How many of those that cool down are in the range of the pool.
     cooling_down: usize,
 }
 
 impl ReleasedAddresses {
     pub(super) fn is_empty(&self) -> bool {
-        self.cooldowns.is_empty() && self.memories.is_empty()
+        self.cooldowns.is_empty() && self.memories.is_empty() && self.in_use.is_empty()
     }
 
     /// How many addresses in the range of the pool cool down.
@@ -86,7 +89,7 @@ impl ReleasedAddresses {
         self.cooling_down
     }
 
-    /// Records that a released address cools down or is remembered, or no longer.
+    /// Records that a released address cools down, is remembered or in use, or no longer.
     pub(super) fn set(
         &mut self,
         slot: &Slot,
@@ -95,21 +98,20 @@ impl ReleasedAddresses {
         is_in_range: bool,
     ) {
         let key = (released.since, slot.clone());
-        if released.is_remembered {
-            if is_started {
-                self.memories.insert(key);
-            } else {
-                self.memories.remove(&key);
-            }
-            return;
-        }
-        let in_range = usize::from(is_in_range);
-        if is_started {
-            if self.cooldowns.insert(key) {
-                self.cooling_down = self.cooling_down.saturating_add(in_range);
-            }
-        } else if self.cooldowns.remove(&key) {
-            self.cooling_down = self.cooling_down.saturating_sub(in_range);
+        let (addresses, is_counted) = if released.is_in_use {
+            (&mut self.in_use, false)
+        } else if released.is_remembered {
+            (&mut self.memories, false)
+        } else {
+            (&mut self.cooldowns, is_in_range)
+        };
+        let is_changed = if is_started {
+            addresses.insert(key)
+        } else {
+            addresses.remove(&key)
+        };
+        if is_changed && is_counted {
+            count(&mut self.cooling_down, is_started);
         }
     }
 
@@ -130,11 +132,16 @@ impl ReleasedAddresses {
 
     /// All released addresses.
     pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
-        let all = self.cooldowns.iter().chain(&self.memories);
-        all.map(|(_, slot)| slot)
+        let unused = self.cooldowns.iter().chain(&self.memories);
+        unused.map(|(_, slot)| slot).chain(self.in_use())
     }
 
-    /// The addresses that were released after a second.
+    /// The released addresses that are in use.
+    pub(super) fn in_use(&self) -> impl Iterator<Item = &Slot> {
+        self.in_use.iter().map(|(_, slot)| slot)
+    }
+
+    /// The addresses that were released after a second and are not in use.
     pub(super) fn released_after(&self, second: i64) -> impl Iterator<Item = &Slot> {
         let cooling_down = released_after(&self.cooldowns, second);
         cooling_down.chain(released_after(&self.memories, second))

@@ -151,7 +151,10 @@ impl Ledger {
             return;
         };
         self.keep_known(slot.as_ref(), seen.uid, stamp);
-        let problem = format!("it cannot be decoded: {}", object.error);
+        let problem = format!(
+            "it cannot be decoded ({}); correct or delete it",
+            object.error
+        );
         self.ignore(
             name,
             Ignored {

@@ -190,6 +190,8 @@ pub(super) struct Released {
     pub(super) since: i64,
     /// Whether its cool-down has ended: it is only kept for the next claim of the same name.
     pub(super) is_remembered: bool,
+    /// Whether an IPAddress has the address: the reservation is kept for its claim.
+    pub(super) is_in_use: bool,
 }
 
 /// The addresses that are reserved for each claim. The reverse of [`AddressUsage::reservation`],
@@ -438,16 +440,18 @@ impl AddressUsage {
     }
 
     /// The release, if the address is released and has a reservation. One that is being deleted is
-    /// not released a second time, and nobody can take it over.
+    /// not released a second time, and nobody can take it over. One whose last state is not valid
+    /// may have been taken over in that state: it is kept until it is corrected or deleted.
     pub(super) fn release(&self) -> Option<Released> {
         let reservation = self.reservation.as_ref()?;
-        if reservation.is_terminating {
+        if reservation.is_terminating || self.is_name_taken {
             return None;
         }
         Some(Released {
             pool: reservation.pool.clone(),
             since: reservation.released_at?.get(),
             is_remembered: reservation.is_remembered,
+            is_in_use: !self.owners.is_empty(),
         })
     }
 

@@ -108,6 +108,25 @@ fn cooling_address_in_use_is_found() {
 }
 
 #[test]
+fn reservation_of_an_address_in_use_is_kept() {
+    for sticky in [false, true] {
+        let mut ledger = ledger();
+        ledger.apply_pool(&pool(json!({"spec": {"allocation": {"sticky": sticky}}})));
+        ledger.apply(&address("another", 1));
+        ledger.insert_reservation(&reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z")));
+        ledger.end_cooldowns(i64::MAX);
+        assert_eq!(cooled_down_slots(&ledger, i64::MAX), []);
+        assert_eq!(ledger.next_cooldown_end(|_| true, 0), None);
+        assert_eq!(ledger.cooling_down_in_use().len(), 1);
+        assert_eq!(ledger.counts(&key()).cooling_down, 0);
+        ledger.delete(&address("another", 1));
+        ledger.end_cooldowns(i64::MAX);
+        assert_eq!(cooled_down_slots(&ledger, i64::MAX), [value(1)]);
+        assert!(ledger.cooling_down_in_use().is_empty());
+    }
+}
+
+#[test]
 fn cooldowns_of_unmanaged_pools_end_later() {
     let mut ledger = with_pool();
     ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));

@@ -317,3 +317,30 @@ fn pool_that_never_was_decodable_keeps_its_network() {
     assert_eq!(ledger.scope(&key()), in_lab(1).scope);
     assert_eq!(ledger.cooled_down(1060, |_| true, 0).len(), 1);
 }
+
+/// Its last state may be that of a claim which has taken it over, written by a later version.
+#[test]
+fn undecodable_reservation_is_not_released_or_deleted() {
+    let mut ledger = ledger();
+    ledger.apply_pool(&pool(json!({})));
+    let released = reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z"));
+    let held = reservation(2, held_by("b"), None);
+    for found in [&released, &held] {
+        ledger.apply(found);
+        apply_invalid(&mut ledger, found);
+    }
+    assert_eq!(ledger.cooled_down(i64::MAX, |_| true, 0), []);
+    assert_eq!(ledger.next_cooldown_end(|_| true, 0), None);
+    assert_eq!(ledger.abandoned_reservations(|_, _, _| false), []);
+    let found = ledger.invalid_reservations();
+    assert!(
+        found.len() == 2 && found[0].problem.contains("correct or delete it"),
+        "{found:?}"
+    );
+    ledger.apply(&released);
+    assert_eq!(
+        ledger.cooled_down(i64::MAX, |_| true, 0).len(),
+        1,
+        "it is corrected"
+    );
+}
