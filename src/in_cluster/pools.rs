@@ -450,11 +450,12 @@ impl PoolReconciler {
         let has_one_length = info.usable.as_ref().is_ok_and(|usable| {
             ledger.read(|ledger| ledger.have_length(&overlapping, usable.length))
         });
-        let shared = ledger.read(|ledger| {
-            let usable = info.usable.as_ref().ok()?;
-            let first = ledger.pool_info(overlapping.first()?)?;
-            usable.first_shared(first.usable.as_ref().ok()?)
-        });
+        let first = overlapping.first();
+        let first = first.and_then(|first| ledger.read(|ledger| ledger.pool_info(first)));
+        let shared = match (&info.usable, first.as_ref().map(|first| &first.usable)) {
+            (Ok(usable), Some(Ok(theirs))) => usable.first_shared(theirs),
+            _ => None,
+        };
         let snapshot = PoolSnapshot {
             key,
             info: &info,

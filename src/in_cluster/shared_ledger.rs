@@ -228,12 +228,15 @@ impl SharedLedger {
     }
 
     /// The pools of other scopes that can allocate an address of this one, as
-    /// [`Ledger::overlapping`]. They are compared without holding the lock.
+    /// [`Ledger::overlapping`], for the status of the pool: a change of them notifies its
+    /// controller. They are compared without holding the lock.
     pub(super) fn overlapping(&self, pool: &PoolKey) -> Vec<PoolKey> {
-        match self.read(|ledger| ledger.nearby(pool)) {
-            Some((usable, nearby)) => nearby.overlapping(&usable),
-            None => Vec::new(),
-        }
+        let Some((usable, nearby)) = self.note(|ledger| ledger.begin_overlap_search(pool)) else {
+            return Vec::new();
+        };
+        let found = nearby.overlapping(&usable);
+        self.note(|ledger| ledger.end_overlap_search(pool, &found));
+        found
     }
 
     /// As [`SharedLedger::overlapping`], for a pool that is not stored yet.

@@ -7,6 +7,9 @@ use ipnet::IpNet;
 use crate::block::host_bits;
 use crate::{Block, Entry, Family, FreeSet, Span, SpanSet};
 
+/// How many times more spans a set needs for a binary search to be faster than a walk through all.
+const MANY_TIMES: usize = 16;
+
 /// The blocks that a pool can allocate. All have the same length.
 ///
 /// A block is identified by its number: that of its first address, shifted right by the number of
@@ -36,6 +39,17 @@ pub struct UsableRange {
     pub subnet: Option<IpNet>,
     /// The numbers of all blocks of the range, including excluded ones.
     pub set: SpanSet,
+}
+
+impl UsableRange {
+    /// Whether an address is the first one of the subnet, or the last one of an IPv4 subnet.
+    pub fn ends_at(&self, address: IpAddr) -> bool {
+        match self.subnet {
+            Some(IpNet::V4(subnet)) => address == subnet.network() || address == subnet.broadcast(),
+            Some(IpNet::V6(subnet)) => address == subnet.network(),
+            None => false,
+        }
+    }
 }
 
 impl UsableBlocks {
@@ -203,12 +217,23 @@ impl UsableBlocks {
     }
 
     /// Whether both have a common usable address. Linear in the spans up to the first common
-    /// address.
+    /// address, or by binary search if one has much fewer spans.
     pub fn overlaps(&self, other: &Self) -> bool {
-        self.first_shared(other).is_some()
+        let (mut few, mut many) = (self, other);
+        if few.set.spans().len() > many.set.spans().len() {
+            (few, many) = (many, few);
+        }
+        if few.set.spans().len().saturating_mul(MANY_TIMES) > many.set.spans().len() {
+            return self.first_shared(other).is_some();
+        }
+        let has_shared = |span| {
+            let numbers = many.numbers_of(span);
+            numbers.is_some_and(|numbers| many.set.overlaps(numbers))
+        };
+        few.family == many.family && few.address_spans().any(has_shared)
     }
 
-    /// The first range of usable addresses that both have.
+    /// The first range of usable addresses that both have. Linear in the spans up to this range.
     pub fn first_shared(&self, other: &Self) -> Option<Entry> {
         if self.family != other.family {
             return None;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capi_ipam_api::Scope;
-use capi_ipam_ip::UsableBlocks;
+use capi_ipam_ip::{SpanSet, UsableBlocks};
 
 use super::{Ledger, PoolKey};
 
@@ -16,7 +16,7 @@ pub const MAX_OVERLAPS: usize = 20;
 pub struct Nearby(Vec<(PoolKey, Arc<UsableBlocks>)>);
 
 /// The scope and the blocks with which a pool allocates.
-type Allocation = (Scope, Arc<UsableBlocks>);
+pub(super) type Allocation = (Scope, Arc<UsableBlocks>);
 
 impl Ledger {
     /// The scope and the blocks with which a pool allocates. A pool that waits until a network is
@@ -31,29 +31,86 @@ impl Ledger {
         Some((scope, Arc::clone(info.blocks()?)))
     }
 
+    /// The pools of other scopes whose address ranges intersect with the bounds of blocks of a pool,
+    /// and their blocks.
+    fn others<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        scope: &'a Scope,
+        usable: &'a UsableBlocks,
+    ) -> impl Iterator<Item = (&'a PoolKey, Arc<UsableBlocks>)> {
+        let nearby = self.extents.overlapping(usable);
+        nearby.filter_map(move |other| {
+            let (theirs, usable) = self.allocation(other)?;
+            (other != pool && theirs != *scope).then_some((other, usable))
+        })
+    }
+
     /// The pools of other scopes whose address ranges intersect with the bounds of a pool, which may
     /// not be stored yet.
     pub fn nearby_with(&self, pool: &PoolKey, scope: &Scope, usable: &UsableBlocks) -> Nearby {
-        let mut pools = Vec::new();
-        for other in self.extents.overlapping(usable) {
-            if other == pool {
-                continue;
-            }
-            if let Some((theirs, usable)) = self.allocation(other)
-                && theirs != *scope
-            {
-                pools.push((other.clone(), usable));
-            }
-        }
-        Nearby(pools)
+        let others = self.others(pool, scope, usable);
+        Nearby(
+            others
+                .map(|(other, usable)| (other.clone(), usable))
+                .collect(),
+        )
     }
 
     /// The blocks of a pool, and the pools of other scopes whose address ranges intersect with
     /// their bounds.
-    pub fn nearby(&self, pool: &PoolKey) -> Option<(Arc<UsableBlocks>, Nearby)> {
+    fn nearby(&self, pool: &PoolKey) -> Option<(Arc<UsableBlocks>, Nearby)> {
         let (scope, usable) = self.allocation(pool)?;
         let nearby = self.nearby_with(pool, &scope, &usable);
         Some((usable, nearby))
+    }
+
+    /// As [`Ledger::nearby_with`], for the status of a pool. Any change of one of these pools
+    /// notifies the controller of the pool until [`Ledger::end_overlap_search`].
+    pub fn begin_overlap_search(&mut self, pool: &PoolKey) -> Option<(Arc<UsableBlocks>, Nearby)> {
+        self.pools.get_mut(pool)?.last_overlap = None;
+        self.nearby(pool)
+    }
+
+    /// Records which pools the status of a pool names, of those that overlap with it.
+    pub fn end_overlap_search(&mut self, pool: &PoolKey, found: &[PoolKey]) {
+        if found.len() >= MAX_OVERLAPS
+            && let Some(entry) = self.pools.get_mut(pool)
+        {
+            entry.last_overlap = found.last().cloned();
+        }
+    }
+
+    /// Notifies the controllers of the pools whose status may change with the blocks or the scope of
+    /// another pool: they can allocate an address that it has got or lost. At a start all pools are
+    /// reconciled.
+    pub(super) fn report_overlaps(
+        &mut self,
+        pool: &PoolKey,
+        before: Option<&Allocation>,
+        after: Option<&Allocation>,
+    ) {
+        if !self.start.is_complete() {
+            return;
+        }
+        let mut affected = Vec::new();
+        for (one, other) in [(before, after), (after, before)] {
+            let Some((scope, usable)) = one else { continue };
+            let changed = without_common(usable, other.filter(|(theirs, _)| theirs == scope));
+            for (key, usable) in self.others(pool, scope, &changed) {
+                if self.may_name(key, pool) && usable.overlaps(&changed) {
+                    affected.push(key.clone());
+                }
+            }
+        }
+        self.dirty_pools.extend(affected);
+    }
+
+    /// Whether the status of a pool can name another one.
+    fn may_name(&self, pool: &PoolKey, other: &PoolKey) -> bool {
+        let entry = self.pools.get(pool);
+        let last = entry.and_then(|entry| entry.last_overlap.as_ref());
+        last.is_none_or(|last| other <= last)
     }
 
     /// The pools of other scopes that can allocate an address of this one: the first
@@ -61,14 +118,6 @@ impl Ledger {
     pub fn overlapping(&self, pool: &PoolKey) -> Vec<PoolKey> {
         match self.nearby(pool) {
             Some((usable, nearby)) => nearby.overlapping(&usable),
-            None => Vec::new(),
-        }
-    }
-
-    /// All pools of other scopes that can allocate an address of this one.
-    pub(super) fn all_overlapping(&self, pool: &PoolKey) -> Vec<PoolKey> {
-        match self.nearby(pool) {
-            Some((usable, nearby)) => nearby.all_overlapping(&usable),
             None => Vec::new(),
         }
     }
@@ -101,18 +150,28 @@ impl Nearby {
     pub fn overlapping(mut self, usable: &UsableBlocks) -> Vec<PoolKey> {
         self.0
             .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let overlapping = self.overlapping_in_order(usable);
-        overlapping.take(MAX_OVERLAPS).collect()
-    }
-
-    fn all_overlapping(self, usable: &UsableBlocks) -> Vec<PoolKey> {
-        self.overlapping_in_order(usable).collect()
-    }
-
-    fn overlapping_in_order(self, usable: &UsableBlocks) -> impl Iterator<Item = PoolKey> {
         let pools = self.0.into_iter();
-        pools
-            .filter(|(_, theirs)| usable.overlaps(theirs))
+        let overlapping = pools.filter(|(_, theirs)| usable.overlaps(theirs));
+        overlapping
             .map(|(pool, _)| pool)
+            .take(MAX_OVERLAPS)
+            .collect()
+    }
+}
+
+/// The blocks without those that `other` has, too. Blocks of another length are not compared.
+fn without_common(usable: &UsableBlocks, other: Option<&Allocation>) -> UsableBlocks {
+    let mut set = usable.set.clone();
+    if let Some((_, other)) = other
+        && (other.family, other.length) == (usable.family, usable.length)
+    {
+        set = set.subtract(&other.set);
+    }
+    UsableBlocks {
+        family: usable.family,
+        length: usable.length,
+        ranges: Vec::new(),
+        set,
+        draining: SpanSet::default(),
     }
 }

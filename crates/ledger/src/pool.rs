@@ -48,6 +48,9 @@ pub(super) struct PoolEntry {
     pub(super) gateways: Option<PoolGateways>,
     /// Whether its network has to be computed again.
     pub(super) needs_refresh: bool,
+    /// The last one of the overlapping pools in its status, if that names as many as it can: pools
+    /// behind this one do not change the status.
+    pub(super) last_overlap: Option<PoolKey>,
     /// The free numbers of the pool; `None` while all of them are free.
     pub(super) free: Option<FreeSet>,
     pub(super) order: Order,

@@ -142,12 +142,11 @@ impl Ledger {
         declared: Option<Arc<PoolInfo>>,
         placed: Option<PoolInNetwork>,
     ) {
-        let (before, overlapping_before) = (self.allocation(key), self.overlapping_to_report(key));
+        let before = self.allocation(key);
         self.replace_pool(key, declared, placed);
-        if self.allocation(key) != before {
-            let overlapping_after = self.overlapping_to_report(key);
-            self.dirty_pools
-                .extend(overlapping_before.into_iter().chain(overlapping_after));
+        let after = self.allocation(key);
+        if before != after {
+            self.report_overlaps(key, before.as_ref(), after.as_ref());
         }
     }
 
@@ -449,16 +448,6 @@ impl Ledger {
             }
         }
         found
-    }
-
-    /// The pools whose condition depends on whether they overlap with this one. At a start all
-    /// pools are reconciled.
-    fn overlapping_to_report(&self, pool: &PoolKey) -> Vec<PoolKey> {
-        if self.start.is_complete() {
-            self.all_overlapping(pool)
-        } else {
-            Vec::new()
-        }
     }
 
     /// The claims to which addresses of the pool are promised: the pool may contain the addresses

@@ -228,3 +228,75 @@ fn addresses_in_use_in_several_scopes_are_counted() {
     ledger.delete(&of("r", "f", 2));
     assert_eq!(ledger.shared_addresses(), 0);
 }
+
+/// The pools whose controllers are notified since the last call. The status of each is computed
+/// again.
+fn reconcile(ledger: &mut Ledger, reported: &mut BTreeMap<PoolKey, Vec<PoolKey>>) -> Vec<PoolKey> {
+    let notified = ledger.take_effects().pools;
+    for pool in &notified {
+        ledger.clear_notified(pool);
+        let found = match ledger.begin_overlap_search(pool) {
+            Some((usable, nearby)) => nearby.overlapping(&usable),
+            None => Vec::new(),
+        };
+        ledger.end_overlap_search(pool, &found);
+        reported.insert(pool.clone(), found);
+    }
+    notified
+}
+
+#[test]
+fn change_of_a_pool_notifies_those_that_share_the_changed_part() {
+    let (mut ledger, mut reported) = (ledger(), BTreeMap::new());
+    for (number, range) in [(0, "10.0.0.1-10.0.0.8"), (1, "10.0.0.8-10.0.0.9")] {
+        ledger.apply_pool(&numbered(number, json!({"spec": {"addresses": [range]}})));
+    }
+    reconcile(&mut ledger, &mut reported);
+    let mut change = |first: u8| {
+        let addresses = [format!("10.0.0.{first}-10.0.0.8")];
+        ledger.apply_pool(&numbered(0, json!({"spec": {"addresses": addresses}})));
+        reconcile(&mut ledger, &mut reported)
+    };
+    assert_eq!(change(2), [named("p000")]);
+    assert_eq!(change(9), [named("p000"), named("p001")]);
+}
+
+#[test]
+fn pool_behind_the_reported_ones_notifies_nobody() {
+    let (mut ledger, mut reported) = (ledger(), BTreeMap::new());
+    for number in 0..40 {
+        ledger.apply_pool(&numbered(number, json!({})));
+    }
+    reconcile(&mut ledger, &mut reported);
+    ledger.apply_pool(&numbered(99, json!({})));
+    assert_eq!(reconcile(&mut ledger, &mut reported), [named("p099")]);
+    ledger.remove_pool(&named("p003"));
+    assert_eq!(reconcile(&mut ledger, &mut reported).len(), 41);
+}
+
+proptest! {
+    /// Each pool is notified when the overlapping pools in its status change.
+    #[test]
+    fn reported_overlaps_are_current(steps in proptest::collection::vec((0..32_usize, 0..4_u8, 0..4_u8, any::<bool>()), 1..90)) {
+        let (mut ledger, mut reported) = (ledger(), BTreeMap::new());
+        ledger.apply_network(&lab(json!({})));
+        for (number, first, size, in_network) in steps {
+            // Many pools with the same addresses.
+            let number = if size == 0 { number } else { number % 25 };
+            let network = in_network.then_some("lab");
+            let last = first.saturating_add(size);
+            let addresses = [format!("10.0.0.{first}-10.0.0.{last}")];
+            let uid = format!("p{number:03}");
+            let change = json!({"metadata": {"uid": uid}, "spec": {"addresses": addresses, "network": network}});
+            if first == 3 && size == 3 {
+                ledger.remove_pool(&named(&uid));
+            } else {
+                ledger.apply_pool(&numbered(number, change));
+            }
+            reconcile(&mut ledger, &mut reported);
+            for (pool, found) in &reported {
+                prop_assert_eq!(found, &ledger.overlapping(pool), "{}", pool);
+            }
+        }
+    }
+}
