@@ -2,10 +2,13 @@
 //!
 //! All reservations and IPAddress objects are listed only if the ledger knows of nothing that uses
 //! the pool. Pools are often deleted together, and there may be a hundred thousand reservations. So
-//! there is one list at a time for all waiting pools, and no more than a page of it is in memory.
+//! there is one list at a time for all pools that wait, and no more than a page of it is in memory.
+//! After a list there is a pause in proportion to it: whoever deletes pools all the time does not keep
+//! the API server busy. A pool does not occupy a worker while it waits.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use capi_ipam_api::{Audience, IPReservation, PoolKey, Scope, block_of_name};
 use capi_ipam_controller::client::{CallError, ResourceClient};
@@ -16,7 +19,15 @@ use capi_ipam_provider::advanced::ContractClient;
 use capi_ipam_provider::api::IPAddress;
 use kube::ResourceExt;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+
+use super::shared_ledger::SharedLedger;
+
+/// The pause after a list, as a multiple of the time that the list has taken.
+const PAUSE_FACTOR: u32 = 4;
+/// The longest pause after a list.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// How long the result of a list is kept for a pool that is not reconciled.
+const RESULT_TTL: Duration = Duration::from_secs(30);
 
 /// What blocks the deletion of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,98 +45,112 @@ pub(super) enum DeletionBlocker {
     Undecodable(String),
 }
 
-type CheckResult = Result<Option<DeletionBlocker>, Arc<CallError>>;
+/// What blocks the deletion of a pool, if anything does.
+pub(super) type CheckResult = Result<Option<DeletionBlocker>, Arc<CallError>>;
+
+/// A pool in deletion: its key and uid.
+type PoolId = (PoolKey, String);
 
 /// Checks pools for reservations and IPAddress objects, with shared lists.
 pub(super) struct DeletionChecker {
     reservations: ResourceClient<IPReservation>,
     contract: ContractClient,
+    ledger: Arc<SharedLedger>,
     queue: Mutex<Queue>,
-}
-
-/// A pool to check.
-struct PoolToCheck {
-    key: PoolKey,
-    /// The scopes in which addresses of it may be reserved.
-    scopes: Vec<Scope>,
 }
 
 #[derive(Default)]
 struct Queue {
-    waiting: Vec<(PoolToCheck, oneshot::Sender<CheckResult>)>,
-    /// Whether a task is listing.
-    is_listing: bool,
+    /// The pools that the next list checks, and the scopes in which addresses of each may be
+    /// reserved.
+    waiting: HashMap<PoolId, Vec<Scope>>,
+    /// The pools that the running list checks.
+    listed: HashSet<PoolId>,
+    /// What the last lists have found, and when they ended.
+    found: HashMap<PoolId, (Instant, CheckResult)>,
+    /// Whether a task is listing, or pausing after a list.
+    is_running: bool,
 }
 
 impl DeletionChecker {
     pub(super) fn new(
         reservations: ResourceClient<IPReservation>,
         contract: ContractClient,
+        ledger: Arc<SharedLedger>,
     ) -> Self {
         Self {
             reservations,
             contract,
+            ledger,
             queue: Mutex::default(),
         }
     }
 
-    /// Finds a reservation of a claim or an IPAddress of the pool; `None` if there was none at some
-    /// time after the call. Waits for a list that is running already, and then for one that started
-    /// after the call. `scopes` are those in which addresses of the pool may be reserved: a
-    /// reservation that cannot be decoded is known by its name only.
-    pub(super) async fn find_blocker(
+    /// Finds a reservation of a claim or an IPAddress of the pool; `Ok(None)` if there was none at
+    /// some time after the first call. Returns `None` until the next list is complete, which notifies
+    /// the controller of the pool. `scopes` are those in which addresses of the pool may be reserved:
+    /// a reservation that cannot be decoded is known by its name only.
+    pub(super) fn find_blocker(
         self: &Arc<Self>,
         pool: &PoolKey,
+        uid: &str,
         scopes: Vec<Scope>,
-    ) -> CheckResult {
-        let (sender, result) = oneshot::channel();
-        let is_first = {
-            let mut queue = self.queue.lock();
-            queue.waiting.push((
-                PoolToCheck {
-                    key: pool.clone(),
-                    scopes,
-                },
-                sender,
-            ));
-            !std::mem::replace(&mut queue.is_listing, true)
-        };
-        if is_first {
+    ) -> Option<CheckResult> {
+        let id = (pool.clone(), uid.to_owned());
+        let mut queue = self.queue.lock();
+        queue
+            .found
+            .retain(|_, (ended, _)| ended.elapsed() < RESULT_TTL);
+        if let Some((_, result)) = queue.found.remove(&id) {
+            return Some(result);
+        }
+        if !queue.listed.contains(&id) {
+            // The pool can have left one of the scopes since the last call.
+            queue.waiting.entry(id).or_default().extend(scopes);
+        }
+        if !std::mem::replace(&mut queue.is_running, true) {
             tokio::spawn(inherited(Arc::clone(self).run()));
         }
-        // The task sends a result to all waiting callers before it ends, unless it panics or the
-        // program stops.
-        result
-            .await
-            .unwrap_or(Ok(Some(DeletionBlocker::UnknownAddress)))
+        None
     }
 
     async fn run(self: Arc<Self>) {
-        loop {
-            let batch = {
-                let mut queue = self.queue.lock();
-                queue.is_listing = !queue.waiting.is_empty();
-                std::mem::take(&mut queue.waiting)
-            };
-            if batch.is_empty() {
-                return;
-            }
-            let (pools, senders): (Vec<PoolToCheck>, Vec<_>) = batch.into_iter().unzip();
-            let keys: Vec<PoolKey> = pools.iter().map(|pool| pool.key.clone()).collect();
+        while let Some(pools) = self.next_list() {
+            let began = Instant::now();
+            let ids: Vec<PoolId> = pools.keys().cloned().collect();
             let users = self.list_for(pools).await.map_err(Arc::new);
-            for (pool, sender) in keys.iter().zip(senders) {
-                let blocker = users
-                    .as_ref()
-                    .map(|users| users.blocker(pool))
-                    .map_err(Arc::clone);
-                // The caller may have been cancelled.
-                let _ = sender.send(blocker);
+            let ended = Instant::now();
+            self.record(&ids, users.as_ref(), ended);
+            for (pool, _) in &ids {
+                self.ledger.notify_pool(pool);
             }
+            tokio::time::sleep(pause_after(ended.duration_since(began))).await;
+        }
+    }
+
+    /// The pools that the next list checks; `None` if no pool waits.
+    fn next_list(&self) -> Option<HashMap<PoolId, Vec<Scope>>> {
+        let mut queue = self.queue.lock();
+        let pools = std::mem::take(&mut queue.waiting);
+        queue.is_running = !pools.is_empty();
+        queue.listed = pools.keys().cloned().collect();
+        queue.is_running.then_some(pools)
+    }
+
+    fn record(&self, ids: &[PoolId], users: Result<&Users, &Arc<CallError>>, ended: Instant) {
+        let mut queue = self.queue.lock();
+        queue.listed.clear();
+        for id in ids {
+            let result = match users {
+                Ok(users) => Ok(users.blocker(&id.0)),
+                Err(error) => Err(Arc::clone(error)),
+            };
+            queue.found.insert(id.clone(), (ended, result));
         }
     }
 
     /// Reservations first: an address is reserved before its IPAddress is created.
-    async fn list_for(&self, pools: Vec<PoolToCheck>) -> Result<Users, CallError> {
+    async fn list_for(&self, pools: HashMap<PoolId, Vec<Scope>>) -> Result<Users, CallError> {
         let mut users = Users::of(pools);
         self.reservations
             .for_each_page(|page| {
@@ -161,6 +186,11 @@ impl DeletionChecker {
     }
 }
 
+/// The pause after a list that has taken this time.
+fn pause_after(list: Duration) -> Duration {
+    list.saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE)
+}
+
 /// The pools that a list has shown to be used, and the others.
 struct Users {
     /// The scopes in which addresses of each pool may be reserved.
@@ -169,10 +199,10 @@ struct Users {
 }
 
 impl Users {
-    fn of(pools: Vec<PoolToCheck>) -> Self {
+    fn of(pools: HashMap<PoolId, Vec<Scope>>) -> Self {
         let mut unused = HashMap::<PoolKey, Vec<Scope>>::new();
-        for PoolToCheck { key, scopes } in pools {
-            // A pool can wait twice, and have joined a network meanwhile.
+        for ((key, _), scopes) in pools {
+            // A pool can be created and deleted again while it waits.
             unused.entry(key).or_default().extend(scopes);
         }
         Self {
@@ -316,40 +346,55 @@ mod tests {
         Client::new(service_fn(respond), "default")
     }
 
+    fn checker(client: Client) -> Arc<DeletionChecker> {
+        let contract = ContractClient::with_newest_versions(&client);
+        Arc::new(DeletionChecker::new(
+            ResourceClient::new(kube::Api::all(client), &()),
+            contract,
+            Arc::new(SharedLedger::read_only()),
+        ))
+    }
+
+    fn check(checker: &Arc<DeletionChecker>, name: &str) -> Option<Option<DeletionBlocker>> {
+        let found = checker.find_blocker(&pool(name), "uid", Vec::new());
+        found.map(Result::unwrap)
+    }
+
+    async fn result(checker: &Arc<DeletionChecker>, name: &str) -> Option<DeletionBlocker> {
+        loop {
+            if let Some(found) = check(checker, name) {
+                return found;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
     #[tokio::test]
     async fn pools_deleted_together_share_a_list() {
         let (lists, permits) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
-        let client = empty_server(&lists, &permits);
-        let contract = ContractClient::with_newest_versions(&client);
-        let checker = Arc::new(DeletionChecker::new(
-            ResourceClient::new(kube::Api::all(client), &()),
-            contract,
-        ));
-        let find = |name: &'static str| {
-            let checker = Arc::clone(&checker);
-            tokio::spawn(
-                async move { checker.find_blocker(&pool(name), Vec::new()).await.unwrap() },
-            )
-        };
-        let first = find("a");
+        let checker = checker(empty_server(&lists, &permits));
+        assert_eq!(check(&checker, "a"), None);
         while lists.load(Ordering::Relaxed) == 0 {
             tokio::task::yield_now().await;
         }
         // These are added while a list is running, which may not show what uses them.
-        let others = ["b", "c", "d", "e"].map(find);
-        while checker.queue.lock().waiting.len() < others.len() {
-            tokio::task::yield_now().await;
+        for name in ["b", "c", "d", "e"] {
+            assert_eq!(check(&checker, name), None);
         }
+        assert_eq!(check(&checker, "a"), None, "it is in the running list");
         permits.add_permits(2);
-        assert_eq!(first.await.unwrap(), None);
-        for other in others {
-            assert_eq!(other.await.unwrap(), None);
+        for name in ["a", "b", "c", "d", "e"] {
+            assert_eq!(result(&checker, name).await, None);
         }
         assert_eq!(lists.load(Ordering::Relaxed), 2);
-        let is_idle = || !checker.queue.lock().is_listing;
-        while !is_idle() {
-            tokio::task::yield_now().await;
-        }
+        let found = checker.find_blocker(&pool("a"), "later", Vec::new());
+        assert!(found.is_none(), "another pool of the name");
+    }
+
+    #[test]
+    fn lists_take_a_part_of_the_time_only() {
+        let of = |seconds| pause_after(Duration::from_secs(seconds)).as_secs();
+        assert_eq!([0, 2, 60].map(of), [0, 8, 30]);
     }
 
     /// Lists of low priority have smaller pages.
@@ -370,16 +415,12 @@ mod tests {
             ))))
         };
         let client = Client::new(service_fn(respond), "default");
-        let contract = ContractClient::with_newest_versions(&client);
-        let checker = Arc::new(DeletionChecker::new(
-            ResourceClient::new(kube::Api::all(client), &()),
-            contract,
-        ));
         for (priority, is_large) in [(Priority::Low, false), (Priority::Normal, true)] {
+            let checker = checker(client.clone());
             let found = Priorities::default()
-                .run(priority, checker.find_blocker(&pool("a"), Vec::new()))
+                .run(priority, async { result(&checker, "a").await })
                 .await;
-            assert_eq!(found.unwrap(), None);
+            assert_eq!(found, None);
             assert_eq!(
                 std::mem::take(&mut *limits.lock()),
                 [is_large; 2],
@@ -389,11 +430,12 @@ mod tests {
     }
 
     fn users<const N: usize>(names: [&str; N]) -> Users {
-        let to_check = |name| PoolToCheck {
-            key: pool(name),
-            scopes: vec![Scope::Pool(pool(name))],
-        };
-        Users::of(names.map(to_check).into())
+        let scopes = |name| vec![Scope::Pool(pool(name))];
+        Users::of(
+            names
+                .map(|name| ((pool(name), String::new()), scopes(name)))
+                .into(),
+        )
     }
 
     fn invalid(namespace: Option<&str>, name: &str, owner: Option<&str>) -> Invalid {
@@ -411,11 +453,9 @@ mod tests {
     #[test]
     fn undecodable_reservation_blocks_the_pools_of_its_scope() {
         let mut users = users(["a", "b", "c"]);
-        let network = PoolToCheck {
-            key: pool("d"),
-            scopes: vec![Scope::Network("lab".into())],
-        };
-        users.unused.extend(Users::of(vec![network]).unused);
+        users
+            .unused
+            .insert(pool("d"), vec![Scope::Network("lab".into())]);
         for name in [
             "p.n.a.10.0.0.1",
             "p.n.b.x.10.0.0.1",

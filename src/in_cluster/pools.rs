@@ -35,7 +35,7 @@ use tracing::{Span, debug, field};
 use self::status::PoolSnapshot;
 pub(super) use self::status::describe_counts;
 use super::context::Context;
-use super::deletion_check::DeletionBlocker;
+use super::deletion_check::{CheckResult, DeletionBlocker};
 use super::gates::{Gates, IDENTITY_TIMEOUT};
 use super::kinds::{pool_client, watched_pools};
 use super::shared_ledger::PoolEventHandler;
@@ -342,7 +342,11 @@ impl PoolReconciler {
         };
         let mut blocker = None;
         if info.deleting && !info.paused && !is_released(pool, &info) {
-            blocker = self.find_blocker(&key).await?;
+            let Some(found) = self.find_blocker(&key, &info.uid) else {
+                // The end of the list notifies this controller.
+                return Ok(Action::Requeue(DELETION_RETRY_DELAY));
+            };
+            blocker = found?;
             if blocker.is_none() {
                 // No address of the deleted pool is in use.
                 return Ok(Action::AwaitChange);
@@ -414,24 +418,25 @@ impl PoolReconciler {
     }
 
     /// Finds what blocks the deletion of a pool: in the ledger, and if it knows of nothing, on the
-    /// API server.
-    async fn find_blocker(&self, key: &PoolKey) -> Result<Option<DeletionBlocker>, Arc<CallError>> {
+    /// API server. `None` until this is known.
+    fn find_blocker(&self, key: &PoolKey, uid: &str) -> Option<CheckResult> {
         let ledger = &self.context.ledger;
         if ledger.read(|ledger| ledger.is_in_use(key)) {
             let counts = ledger.read(|ledger| ledger.counts(key));
             let used = counts.used.saturating_add(counts.out_of_range);
-            return Ok(Some(DeletionBlocker::Addresses {
+            return Some(Ok(Some(DeletionBlocker::Addresses {
                 count: usize::try_from(used).unwrap_or_default(),
                 claims: ledger.read(|ledger| ledger.first_claims(key)),
-            }));
+            })));
         }
         if let Some(held) = ledger.read(|ledger| ledger.held_in(key)) {
-            return Ok(Some(DeletionBlocker::Reservation(held.reservation_name())));
+            return Some(Ok(Some(DeletionBlocker::Reservation(
+                held.reservation_name(),
+            ))));
         }
-        self.context
-            .deletion_checker
-            .find_blocker(key, ledger.read(|ledger| ledger.possible_scopes(key)))
-            .await
+        let scopes = ledger.read(|ledger| ledger.possible_scopes(key));
+        let checker = &self.context.deletion_checker;
+        checker.find_blocker(key, uid, scopes)
     }
 
     fn status(

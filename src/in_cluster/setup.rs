@@ -139,7 +139,11 @@ fn create_ledger(
     let manager = &*setup.manager;
     let reservations: ResourceClient<IPReservation> =
         ResourceClient::new(Api::all(manager.client.clone()), &());
-    let deletion_checker = DeletionChecker::new(reservations.clone(), setup.contract.clone());
+    let deletion_checker = DeletionChecker::new(
+        reservations.clone(),
+        setup.contract.clone(),
+        Arc::clone(&ledger),
+    );
     let restores = manager.health.restores().clone();
     Arc::new(Context {
         reservations: ReservationStore::new(reservations, Arc::clone(&ledger), restores),

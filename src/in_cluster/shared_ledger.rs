@@ -158,9 +158,11 @@ impl SharedLedger {
         for network in &effects.networks {
             (self.networks)(network);
         }
-        if effects.reservations_observed {
-            self.reservations_observed.notify_waiters();
-        }
+    }
+
+    /// Enqueues a pool for its controller.
+    pub(super) fn notify_pool(&self, pool: &PoolKey) {
+        (self.pools)(pool);
     }
 
     /// Waits until the reservation of an address in use was deleted. Returns immediately if this
