@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capi_ipam_api::{
-    AccessRules, Audience, Pool, PoolKey, Scope, advice, host_bits_warning, pool_warnings,
+    AccessRules, Audience, Pool, PoolKey, Scope, advice, counted, host_bits_warning, pool_warnings,
 };
 use capi_ipam_ip::UsableBlocks;
 
@@ -28,14 +28,19 @@ pub(super) fn of(
         .unwrap_or_default();
     if over.addresses > 0 {
         warnings.push(format!(
-            "spec.limits: {} namespaces or Clusters have {} addresses more; they keep them",
-            over.groups, over.addresses
+            "spec.limits: {} {} more; addresses in use are kept",
+            counted(
+                over.groups,
+                "namespace or Cluster has",
+                "namespaces or Clusters have"
+            ),
+            counted(over.addresses, "address", "addresses")
         ));
     }
     if over.not_allowed > 0 {
         warnings.push(format!(
-            "spec.allowedNamespaces: {} addresses are in namespaces that are not allowed; they stay in use",
-            over.not_allowed
+            "spec.allowedNamespaces: {} in namespaces that are not allowed; addresses in use are kept",
+            counted(over.not_allowed, "address is", "addresses are")
         ));
     }
     if let Some(limit) = pool.spec.reclaim().terminating_limit() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use capi_ipam_api::advice::{ANOTHER_POOL, LIMIT, NO_FREE_SLICE};
-use capi_ipam_api::{PoolKey, advice, conditions};
+use capi_ipam_api::{PoolKey, advice, conditions, counted};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_ledger::{BlockObstacle, LimitReached, MissingBlock, SliceRefusal};
 use capi_ipam_provider::prelude::HandlerError;
@@ -86,8 +86,9 @@ pub(super) fn describe_missing_block(missing: &MissingBlock) -> String {
              addresses in another management cluster"
         ),
         Some(BlockObstacle::Limit(most)) => format!(
-            "{wait}: this management cluster has {most} blocks, as many as it may have; increase spec.blocks.most of the \
-             network, or release addresses"
+            "{wait}: this management cluster has {}, as many as it may have; increase spec.blocks.most of the network, or \
+             release addresses",
+            counted(*most, "block", "blocks")
         ),
         Some(BlockObstacle::SizeDiffers { size, cluster }) => format!(
             "{wait}, from which none is taken: blocks have {size} addresses in management cluster {cluster}; set \

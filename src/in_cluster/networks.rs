@@ -440,8 +440,8 @@ fn overlapping(view: &NetworkView) -> Condition {
         return Condition::new(conditions::OVERLAPPING, false, conditions::NO_OVERLAP, "");
     }
     let message = format!(
-        "{} addresses are part of more than one pool; each is allocated only once",
-        view.shared
+        "{} part of more than one pool; each is allocated only once",
+        counted(view.shared, "address is", "addresses are")
     );
     Condition::new(
         conditions::OVERLAPPING,
@@ -459,13 +459,11 @@ fn ready(
     missing_registry: Option<&str>,
 ) -> Condition {
     if network.metadata.deletion_timestamp.is_some() {
-        let pools = counted(
-            view.needed_by,
-            "pool that belongs to the network",
-            "pools that belong to the network",
+        let message = format!(
+            "waiting for {} to leave the network, and for {} to be released",
+            counted(view.needed_by, "pool", "pools"),
+            counted(view.reservations, "reservation", "reservations")
         );
-        let reservations = counted(view.reservations, "reservation", "reservations");
-        let message = format!("waiting for {pools}, and for {reservations}");
         return Condition::new(conditions::READY, false, conditions::DELETING, message);
     }
     match (network.spec.rules(), length_problem(network, lengths)) {

@@ -1,7 +1,9 @@
 //! The address that a claim requests: its text, and why the claim cannot have it.
 
+use std::sync::Arc;
+
 use capi_ipam_api::{Audience, PoolKey, conditions};
-use capi_ipam_ip::{Block, Family, UsableBlocks, parse_address, parse_entry};
+use capi_ipam_ip::{Block, Family, UsableBlocks, UsableRange, parse_address, parse_entry};
 use capi_ipam_ledger::{PoolInfo, Unavailable};
 use capi_ipam_provider::prelude::HandlerError;
 
@@ -53,12 +55,36 @@ impl InClusterHandler {
         why: &Unavailable,
     ) -> HandlerError {
         let audience = Audience::of(Some(self.key.namespace()));
-        let text = describe(pool, info, block, why, audience);
+        let (declared, is_of_member) = self.ledger().read(|ledger| {
+            let gateway = block.is_address().then(|| block.base());
+            let is_of_member = gateway.is_some_and(|it| ledger.is_gateway_in_network(pool, it));
+            (ledger.declared_pool(pool), is_of_member)
+        });
+        let pool = RequestedPool {
+            key: pool,
+            info,
+            declared: declared
+                .as_deref()
+                .and_then(PoolInfo::blocks)
+                .map(Arc::as_ref),
+            is_gateway_in_network: is_of_member,
+        };
+        let text = describe(&pool, block, why, audience);
         HandlerError::Waiting {
             reason: reason(why),
             message: format!("the requested {block} {text}"),
         }
     }
+}
+
+/// The pool of a claim that requests an address.
+struct RequestedPool<'a> {
+    key: &'a PoolKey,
+    info: &'a PoolInfo,
+    /// The blocks that the specification declares, with those that its network excludes.
+    declared: Option<&'a UsableBlocks>,
+    /// Whether the address is the gateway of a pool of the same network.
+    is_gateway_in_network: bool,
 }
 
 /// The reason of the condition of a claim that cannot have the block that it requests.
@@ -100,41 +126,61 @@ fn to_string(error: capi_ipam_ip::ParseError) -> String {
     error.to_string()
 }
 
+/// Describes why a pool does not allocate a block, and what to change.
+fn describe_not_allocated(pool: &RequestedPool<'_>, block: Block) -> String {
+    let RequestedPool { key, info, .. } = pool;
+    let Ok(usable) = &info.usable else {
+        return format!("is not allocated by {key}, which is not valid; correct the pool");
+    };
+    let change_pool = "request another one or change the pool";
+    let mut gateways = usable.gateways();
+    if gateways.any(|gateway| Block::address(gateway) == block) {
+        return format!("is a gateway of {key}; {change_pool}");
+    }
+    if let [range] = usable.ranges.as_slice()
+        && let Some(subnet) = range.subnet.filter(|it| !it.contains(&block.base()))
+    {
+        return format!("is outside of the subnet {subnet} of {key}; {change_pool}");
+    }
+    let number = usable.number(block);
+    let is_listed = |range: &&UsableRange| number.is_some_and(|it| range.set.contains(it));
+    let Some(range) = usable.ranges.iter().find(is_listed) else {
+        return format!("is outside of the ranges of {key}; {change_pool}");
+    };
+    if let Some(declared) = pool.declared
+        && declared.contains(block)
+    {
+        let network = info.scope.network().unwrap_or_default();
+        return if pool.is_gateway_in_network {
+            format!("is a gateway of another pool of network {network}; request another one")
+        } else {
+            format!(
+                "is excluded from network {network}; request another one or change spec.excluded of the network"
+            )
+        };
+    }
+    if let Some(subnet) = range.subnet
+        && range.ends_at(block.base())
+    {
+        return format!(
+            "is the first or last address of the subnet {subnet}, which {key} does not allocate; request another one or \
+             set spec.allocateReservedIPAddresses"
+        );
+    }
+    format!("is excluded by the specification of {key}; {change_pool}")
+}
+
 /// Describes why a claim cannot have the block that it requests, and what to do.
 fn describe(
-    pool: &PoolKey,
-    info: &PoolInfo,
+    pool: &RequestedPool<'_>,
     block: Block,
     why: &Unavailable,
     audience: Audience<'_>,
 ) -> String {
     let advice = "request another one or wait until it is released";
+    let key = pool.key;
     match why {
-        Unavailable::NotInPool => {
-            let usable = info.usable.as_ref().ok();
-            let is_gateway = usable.is_some_and(|usable| {
-                usable
-                    .gateways()
-                    .any(|gateway| Block::address(gateway) == block)
-            });
-            let ranges = usable
-                .map(|usable| usable.ranges.as_slice())
-                .unwrap_or_default();
-            let subnet = match ranges {
-                [range] => range
-                    .subnet
-                    .filter(|subnet| !subnet.contains(&block.base())),
-                _ => None,
-            };
-            let reason = match subnet {
-                _ if is_gateway => format!("is a gateway of {pool}"),
-                Some(subnet) => format!("is outside of the subnet {subnet} of {pool}"),
-                None => format!(
-                    "is not one that {pool} allocates: it is outside of its ranges, excluded or reserved"
-                ),
-            };
-            format!("{reason}; request another one or change the pool")
-        }
+        Unavailable::NotInPool => describe_not_allocated(pool, block),
         Unavailable::InUse(Some(claim)) => {
             format!(
                 "is in use by {}; {advice}",
@@ -161,7 +207,7 @@ fn describe(
         }
         Unavailable::Draining => {
             format!(
-                "is in a draining part of {pool} (spec.draining); request another one or change the pool"
+                "is in a draining part of {key} (spec.draining); request another one or change the pool"
             )
         }
         Unavailable::InOtherSlice => format!(
@@ -175,7 +221,7 @@ fn describe(
             format!("is for another claim that requested it before; {advice}")
         }
         Unavailable::NotYet => format!(
-            "is free, but all free addresses of {pool} are for claims that have waited longer or that its \
+            "is free, but all free addresses of {key} are for claims that have waited longer or that its \
              spec.headroom selects; add addresses to the pool or release claims"
         ),
     }
@@ -183,7 +229,7 @@ fn describe(
 
 #[cfg(test)]
 mod tests {
-    use capi_ipam_api::{InClusterKind, Pool};
+    use capi_ipam_api::{InClusterKind, Pool, Scope};
     use capi_ipam_controller::namespaced_name::NamespacedName;
     use serde_json::{Value, json};
 
@@ -252,14 +298,10 @@ mod tests {
         );
         let key = PoolKey::new(InClusterKind::IPPool, Some("n"), "p");
         let claim = |namespace: &str| NamespacedName::new(namespace, "secret");
+        let requested = requested(&key, &info);
         let text = |block: [u8; 4], why: &Unavailable| {
-            describe(
-                &key,
-                &info,
-                Block::address(block.into()),
-                why,
-                Audience::of(Some("n")),
-            )
+            let block = Block::address(block.into());
+            describe(&requested, block, why, Audience::of(Some("n")))
         };
         let block = [10, 0, 0, 5];
         for foreign in [
@@ -278,14 +320,47 @@ mod tests {
         assert!(
             text(block, &Unavailable::CoolingDown(1_000)).contains("until 1970-01-01T00:16:40Z")
         );
-        assert!(text([10, 0, 0, 1], &Unavailable::NotInPool).starts_with("is a gateway"));
-        assert!(
-            text([10, 0, 1, 1], &Unavailable::NotInPool)
-                .starts_with("is outside of the subnet 10.0.0.0/24")
+    }
+
+    fn requested<'a>(key: &'a PoolKey, info: &'a PoolInfo) -> RequestedPool<'a> {
+        RequestedPool {
+            key,
+            info,
+            declared: info.blocks().map(Arc::as_ref),
+            is_gateway_in_network: false,
+        }
+    }
+
+    #[test]
+    fn cause_of_an_address_that_is_not_allocated_is_named() {
+        let key = PoolKey::new(InClusterKind::IPPool, Some("n"), "p");
+        let mut info = pool(
+            "InClusterIPPool",
+            &json!({"addresses": ["10.0.0.0-10.0.0.99"], "prefix": 24, "gateway": "10.0.0.1",
+                    "excludedAddresses": ["10.0.0.7"]}),
         );
-        assert!(
-            text([10, 0, 0, 0], &Unavailable::NotInPool)
-                .contains("outside of its ranges, excluded or reserved")
-        );
+        let declared = info.usable.clone().unwrap();
+        let in_network = Block::address([10, 0, 0, 9].into());
+        info.usable = Ok(Arc::new(declared.without(&in_network.span().into())));
+        info.scope = Scope::Network("lab".into());
+        let mut requested = RequestedPool {
+            declared: Some(&declared),
+            ..requested(&key, &info)
+        };
+        for (last, cause) in [
+            (0, "is the first or last address of the subnet 10.0.0.0/24"),
+            (1, "is a gateway of InClusterIPPool n/p"),
+            (7, "is excluded by the specification of InClusterIPPool n/p"),
+            (9, "is excluded from network lab"),
+            (200, "is outside of the ranges of InClusterIPPool n/p"),
+        ] {
+            let text = describe_not_allocated(&requested, Block::address([10, 0, 0, last].into()));
+            assert!(text.starts_with(cause), "{text}");
+        }
+        let outside = describe_not_allocated(&requested, Block::address([10, 0, 1, 1].into()));
+        assert!(outside.starts_with("is outside of the subnet 10.0.0.0/24"));
+        requested.is_gateway_in_network = true;
+        let text = describe_not_allocated(&requested, in_network);
+        assert!(text.starts_with("is a gateway of another pool of network lab"));
     }
 }

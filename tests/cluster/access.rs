@@ -199,7 +199,7 @@ async fn tightened_rules_take_no_address_back() {
     set_access(&consumer, &pool, json!({"limits": {"perNamespace": 1}})).await;
     let text = pool_condition(&consumer, &pool, "True", "LimitsExceeded").await;
     assert!(
-        text.contains("1 namespaces or Clusters have 2 addresses more"),
+        text.contains("1 namespace or Cluster has 2 addresses more"),
         "{text}"
     );
     assert!(

@@ -104,13 +104,13 @@ async fn each_unavailable_address_is_explained() {
         (
             "excluded",
             "10.0.0.15",
-            "outside of its ranges, excluded or reserved",
+            "is excluded by the specification of InClusterIPPool",
         ),
         ("gateway", "10.0.0.1", "is a gateway"),
         (
             "range",
             "10.0.0.99",
-            "outside of its ranges, excluded or reserved",
+            "is outside of the ranges of InClusterIPPool",
         ),
         ("subnet", "10.0.1.5", "is outside of the subnet 10.0.0.0/24"),
         ("text", "ten", "is not an IPv4 or IPv6 address"),
@@ -242,7 +242,11 @@ async fn prefixes_and_ipv6_addresses_are_requested() {
     )
     .await;
     consumer
-        .wait_for_message("outside", REASON, "outside of its ranges")
+        .wait_for_message(
+            "outside",
+            REASON,
+            "is outside of the ranges of InClusterPrefixPool",
+        )
         .await;
     let spec = json!({"addresses": ["fd00:20::/64"], "prefix": 64, "allocation": policy});
     consumer.create_pool("v6", spec).await;

@@ -275,8 +275,8 @@ async fn tightened_rules_are_warned_about() {
     }
     let rules = json!({"limits": {"perNamespace": 1}, "allowedNamespaces": {"from": "None"}});
     let expected = [
-        "spec.limits: 1 namespaces or Clusters have 2 addresses more; they keep them",
-        "spec.allowedNamespaces: 3 addresses are in namespaces that are not allowed; they stay in use",
+        "spec.limits: 1 namespace or Cluster has 2 addresses more; addresses in use are kept",
+        "spec.allowedNamespaces: 3 addresses are in namespaces that are not allowed; addresses in use are kept",
     ];
     eventually("the addresses are counted", || async {
         (client

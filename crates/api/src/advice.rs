@@ -168,6 +168,9 @@ pub const NO_FREE_SLICE: &str = "add addresses, or release the claims of an owne
 /// when the next cool-down ends.
 pub fn describe_counts(counts: &AddressCounts, cooldown_end: Option<&str>) -> String {
     let mut text = format!("{} in total, {} in use", counts.total, counts.used);
+    if counts.out_of_range > 0 {
+        let _ = write!(text, ", {} more in use out of range", counts.out_of_range);
+    }
     if counts.reserved > 0 {
         // A reservation precedes its IPAddress, so some of them can become used ones at once.
         let _ = write!(text, ", {} reserved or being allocated", counts.reserved);

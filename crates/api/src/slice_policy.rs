@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::field_problem::FieldProblem;
 use super::slice::{SliceOwner, SliceOwnerKind};
+use super::visibility::counted;
 
 /// The maximum size of a slice.
 pub(super) const MAX_SIZE: i64 = 1 << 20;
@@ -80,7 +81,8 @@ impl SlicePolicy {
                 problem("spec.slices.size", self.size.into(), text);
             }
             Some(size) if size > total || size.ilog2() > u32::from(length) => {
-                let text = format!("must not be larger than the pool, which has {total} addresses");
+                let addresses = counted(total, "address", "addresses");
+                let text = format!("must not be larger than the pool, which has {addresses}");
                 problem("spec.slices.size", self.size.into(), text);
             }
             Some(_) => {}

@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 use super::access::{Headroom, NamespaceAccess, NamespaceSource};
 use super::network::IPNetworkSpec;
 use super::pool_spec::PoolSpec;
+use super::visibility::counted;
 
 /// The maximum number of warnings of one kind about the entries of a list.
 const MAX_ENTRY_WARNINGS: usize = 5;
@@ -325,8 +326,8 @@ fn headroom_warning(headroom: &Headroom, usable: &UsableBlocks) -> Option<String
     }
     selects_nothing(&headroom.consumers).then(|| {
         format!(
-            "spec.headroom.for: selects no claim: its requirements contradict each other, so {addresses} addresses are \
-             never allocated"
+            "spec.headroom.for: selects no claim: its requirements contradict each other, so {} never allocated",
+            counted(addresses, "address is", "addresses are")
         )
     })
 }

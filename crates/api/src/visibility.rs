@@ -1,3 +1,5 @@
+use std::fmt::Display;
+
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::PoolKey;
@@ -111,8 +113,8 @@ impl<'a> Audience<'a> {
 }
 
 /// A number with its noun: `1 address`, `2 addresses`.
-pub fn counted(count: usize, one: &str, several: &str) -> String {
-    let noun = if count == 1 { one } else { several };
+pub fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str, several: &str) -> String {
+    let noun = if count == N::from(1) { one } else { several };
     format!("{count} {noun}")
 }
 

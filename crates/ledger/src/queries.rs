@@ -1,6 +1,7 @@
 //! Queries of the ledger. None of them changes it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use capi_ipam_api::{AddressCounts, OverLimit, Scope, SliceCounts, Slot};
@@ -129,6 +130,21 @@ impl Ledger {
             Some(scope) => scope.members.clone(),
             None => Vec::new(),
         }
+    }
+
+    /// Whether an address is the gateway of a pool of the network to which this pool belongs.
+    pub fn is_gateway_in_network(&self, pool: &PoolKey, address: IpAddr) -> bool {
+        let scope = self.scope_of(pool);
+        let Some(entry) = self.scopes.get(&scope) else {
+            return false;
+        };
+        let mut members = entry.members.iter();
+        members.any(|member| match self.pools.get(member) {
+            Some(member) => member
+                .declared_blocks()
+                .is_some_and(|usable| usable.gateways().any(|gateway| gateway == address)),
+            None => false,
+        })
     }
 
     /// What a claim holds: the addresses reserved for its uid, and those promised to its name.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use capi_ipam_api::conditions::{self, Condition};
-use capi_ipam_api::{IPNetwork, advice};
+use capi_ipam_api::{IPNetwork, advice, counted};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_ledger::{BlockObstacle, NetworkBlocks};
 use capi_ipam_registry::cidr;
@@ -78,7 +78,8 @@ pub(super) fn conflict(found: Option<&NetworkBlocks>) -> Option<Condition> {
         return Some(Condition::new(type_, false, conditions::NO_CONFLICT, ""));
     }
     let mut message = format!(
-        "{count} blocks are used by this management cluster and by another one: {}",
+        "{} used by this management cluster and by another one: {}",
+        counted(count, "block is", "blocks are"),
         listed.join(", ")
     );
     let more = count.saturating_sub(listed.len());

@@ -172,11 +172,20 @@ impl PoolSnapshot<'_> {
         let mut parts = Vec::new();
         if addresses > 0 {
             parts.push(format!(
-                "{groups} namespaces or Clusters have {addresses} addresses more than spec.limits allows"
+                "{} {} more than spec.limits allows",
+                counted(
+                    groups,
+                    "namespace or Cluster has",
+                    "namespaces or Clusters have"
+                ),
+                counted(addresses, "address", "addresses")
             ));
         }
         if not_allowed > 0 {
-            parts.push(format!("{not_allowed} addresses are in namespaces that spec.allowedNamespaces does not allow"));
+            let addresses = counted(not_allowed, "address is", "addresses are");
+            parts.push(format!(
+                "{addresses} in namespaces that spec.allowedNamespaces does not allow"
+            ));
         }
         if parts.is_empty() {
             return Some(Condition::new(
@@ -214,7 +223,8 @@ impl PoolSnapshot<'_> {
         }
         let unassigned = total.saturating_sub(assigned);
         let rest = if unassigned > 0 {
-            format!(", and {unassigned} others have addresses in use")
+            let others = counted(unassigned, "other has", "others have");
+            format!(", and {others} addresses in use")
         } else {
             String::new()
         };

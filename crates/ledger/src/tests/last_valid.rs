@@ -285,7 +285,7 @@ fn annotation_lets_a_pool_in_use_leave_its_network() {
     assert_eq!(ledger.scope(&key()), Scope::Network("lab".into()));
     ledger.apply_pool(&annotated("lab"));
     assert_eq!(ledger.scope(&key()), Scope::Pool(key()));
-    assert_eq!(ledger.misplaced(10).len(), 1);
+    assert_eq!(ledger.misplaced(10, |_| true).len(), 1);
 }
 
 #[test]
