@@ -79,6 +79,13 @@ const SHARES_BLOCKS: Description = Description {
     help: "Pools whose addresses are those of the blocks that their network has taken from a registry; always 1",
 };
 
+const INVALID: Description = Description {
+    name: "capi_ipam_pool_invalid",
+    kind: "gauge",
+    labels: &["kind", "namespace", "pool"],
+    help: "Pools that allocate nothing since their specification is not valid; always 1; at most 5 seconds old",
+};
+
 const NETWORK_ADDRESSES: Description = Description {
     name: "capi_ipam_network_addresses",
     kind: "gauge",
@@ -124,6 +131,7 @@ pub const METRICS: &[Description] = &[
     OVER_LIMIT,
     POOL_SLICES,
     SHARES_BLOCKS,
+    INVALID,
     NOT_IN_USE,
     NETWORK_ADDRESSES,
     NETWORK_POOLS,
@@ -243,6 +251,8 @@ impl Collector for PoolMetrics {
         encode_pools(encoder, &POOL_SLICES, "state", pools, slice_counts)?;
         let sharing = pools.iter().filter(|pool| pool.shares_blocks);
         encode_totals(encoder, &SHARES_BLOCKS, sharing.map(|pool| (&pool.key, 1)))?;
+        let invalid = pools.iter().filter(|pool| pool.is_invalid);
+        encode_totals(encoder, &INVALID, invalid.map(|pool| (&pool.key, 1)))?;
         let not_in_use = not_in_use.iter().map(|(key, count)| (key, *count));
         encode_totals(encoder, &NOT_IN_USE, not_in_use)?;
         encode_networks(encoder, &NETWORK_ADDRESSES, "state", networks, |network| {
@@ -436,6 +446,7 @@ mod tests {
                 over_limit: None,
                 slices: None,
                 shares_blocks: true,
+                is_invalid: true,
             },
             PoolCounts {
                 key: global.clone(),
@@ -452,6 +463,7 @@ mod tests {
                     free: 2,
                 }),
                 shares_blocks: false,
+                is_invalid: false,
             },
         ];
         let network = NetworkCounts {
@@ -500,6 +512,11 @@ mod tests {
             sharing,
             [format!("capi_ipam_pool_shares_blocks{{{local}}} 1")]
         );
+        let lines = text.lines();
+        let invalid: Vec<&str> = lines
+            .filter(|it| it.starts_with("capi_ipam_pool_invalid"))
+            .collect();
+        assert_eq!(invalid, [format!("capi_ipam_pool_invalid{{{local}}} 1")]);
         let global = r#"capi_ipam_pool_waiting_claims{kind="GlobalInClusterIPPool",namespace="",pool="shared"} 0"#;
         assert!(text.contains(global), "{text}");
         let global = r#"capi_ipam_addresses_not_in_use{kind="GlobalInClusterIPPool",namespace="",pool="shared"} 6"#;

@@ -75,6 +75,19 @@ async fn full_pools_and_waiting_claims() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn pool_that_is_not_valid() {
+    let system = System::start();
+    let prometheus = &system.prometheus;
+    let consumer = Consumer::new(&system.plane).await;
+    // Only the webhook, which is not registered, denies ranges that overlap.
+    let range = json!({"addresses": ["10.0.0.5"], "prefix": 24});
+    let spec = json!({"ranges": [range, range]});
+    consumer.create_pool("web", spec).await;
+    let invalid = prometheus.wait_for_alert("CapiIpamPoolInvalid").await;
+    assert_eq!(invalid["pool"], "web", "{invalid}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn release_that_another_finalizer_blocks() {
     let system = System::start();
     let consumer = Consumer::new(&system.plane).await;

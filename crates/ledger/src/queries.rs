@@ -58,6 +58,8 @@ pub struct PoolCounts {
     /// Whether the counts are those of blocks that its network shares with other management
     /// clusters: there can be more addresses.
     pub shares_blocks: bool,
+    /// Whether its specification is not valid.
+    pub is_invalid: bool,
 }
 
 impl Ledger {
@@ -260,6 +262,7 @@ impl Ledger {
                 over_limit: self.over_limit_of(entry),
                 slices: entry.slice_counts(),
                 shares_blocks: entry.shares_blocks(),
+                is_invalid: entry.declared.is_some() && entry.declared_blocks().is_none(),
             });
         }
         counts
