@@ -27,7 +27,7 @@ const PAUSE_FACTOR: u32 = 4;
 /// The longest pause after a list.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// How long the result of a list is kept for a pool that is not reconciled.
-const RESULT_TTL: Duration = Duration::from_secs(30);
+const RESULT_TTL: Duration = Duration::from_secs(10);
 
 /// What blocks the deletion of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -341,7 +341,7 @@ async fn network_in_use_is_not_deleted() {
         .wait_for_network_condition(&network, "False", "Deleting")
         .await;
     assert!(
-        text.contains("1 pools") && text.contains("1 reservations"),
+        text.contains("1 pool to leave") && text.contains("1 reservation to be"),
         "{text}"
     );
     // The address is released, and no other one is allocated.
