@@ -144,7 +144,7 @@ async fn claims_that_wait_for_the_watch_occupy_no_worker() {
     lagging.hold_watches(true);
     let names: Vec<_> = (0..40).map(|number| format!("limited-{number}")).collect();
     let create = |name| consumer.create_global_claim(name, "limited");
-    join_all(names.iter().map(create)).await;
+    join_all(names.iter().map(|name| create(name))).await;
     consumer.create_claim("other", "web").await;
     consumer.wait_for_address("other").await;
     eventually_within(Duration::from_mins(1), "each has a reservation", || async {

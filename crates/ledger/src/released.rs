@@ -7,7 +7,6 @@ use capi_ipam_ip::UsableBlocks;
 
 use super::PoolInfo;
 use super::usage::Released;
-use super::views::count;
 
 /// For how long a pool keeps released addresses. The default is that of a pool which does not
 /// exist: every cool-down ends immediately.
@@ -111,7 +110,12 @@ impl ReleasedAddresses {
             addresses.remove(&key)
         };
         if is_changed && is_counted {
-            count(&mut self.cooling_down, is_started);
+            let count = self.cooling_down;
+            self.cooling_down = if is_started {
+                count.saturating_add(1)
+            } else {
+                count.saturating_sub(1)
+            };
         }
     }
 

@@ -77,7 +77,7 @@ pub(super) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
 }
 
 /// Counts one more, or one less.
-pub(super) fn count(number: &mut usize, is_added: bool) {
+fn count(number: &mut usize, is_added: bool) {
     *number = if is_added {
         number.saturating_add(1)
     } else {
