@@ -142,15 +142,12 @@ impl Allocating<'_> {
                 self.reserved(origin, &slot, event);
                 Ok(event)
             }
-            Step::CheckLimits => {
-                let slot = self.slot()?;
-                self.handler.check_limits(self.pool, &self.info, slot)?;
-                Ok(Event::Permitted)
-            }
+            Step::CheckLimits => self.check_limits(),
             Step::CheckBlock => {
                 self.handler.check_block(self.slot()?).await?;
                 Ok(Event::Permitted)
             }
+            Step::CheckPool => self.check_pool(),
             Step::CatchUp => {
                 self.handler.catch_up().await?;
                 Ok(Event::CaughtUp)
@@ -179,7 +176,7 @@ impl Allocating<'_> {
                 Err(HandlerError::Conflict(message))
             }
             End::PoolChanges => {
-                let message = format!("{pool} keeps changing while an address of it is allocated");
+                let message = format!("{pool} has changed while an address of it was allocated");
                 Err(HandlerError::Conflict(message))
             }
             End::UnexpectedEvent => Err(unexpected_event()),
@@ -339,6 +336,27 @@ impl Allocating<'_> {
         } else {
             Proposed::Unreserved
         }))
+    }
+
+    fn check_limits(&self) -> Result<Event, HandlerError> {
+        let slot = self.slot()?;
+        self.handler.check_limits(self.pool, &self.info, slot)?;
+        Ok(Event::Permitted)
+    }
+
+    /// Compares the reserved address with the pool as it is now: the name of the reservation
+    /// protects the address only within its scope, and only a block of its length.
+    fn check_pool(&self) -> Result<Event, HandlerError> {
+        let slot = self.slot()?;
+        let is_current = self
+            .handler
+            .ledger()
+            .read(|ledger| ledger.has_place(self.pool, slot));
+        Ok(if is_current {
+            Event::Permitted
+        } else {
+            Event::AskAgain
+        })
     }
 
     /// Reserves an address, or takes over its reservation if a claim has released it.

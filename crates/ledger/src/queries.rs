@@ -89,6 +89,16 @@ impl Ledger {
         }
     }
 
+    /// Whether a reservation of this address is in the scope of the pool and has the length of its
+    /// blocks.
+    pub fn has_place(&self, pool: &PoolKey, slot: &Slot) -> bool {
+        let Some(info) = self.info(pool) else {
+            return false;
+        };
+        let has_length = |usable: &Arc<UsableBlocks>| usable.length == slot.block.length();
+        info.scope == slot.scope && info.usable.as_ref().is_ok_and(has_length)
+    }
+
     /// The scope within which the addresses of a pool are unique.
     pub fn scope(&self, pool: &PoolKey) -> Scope {
         self.scope_of(pool)

@@ -36,6 +36,9 @@ pub enum Step {
     /// Check whether the reserved address is in a block of this management cluster. The result is
     /// [`Event::Permitted`].
     CheckBlock,
+    /// Check whether the pool still has the scope and the block length with which the address is
+    /// reserved. The result is [`Event::Permitted`] or [`Event::AskAgain`].
+    CheckPool,
     /// List all reservations. The result is [`Event::CaughtUp`].
     CatchUp,
     /// The attempt has ended.
@@ -62,7 +65,7 @@ pub enum End {
     HeldChanges,
     /// All proposed addresses were taken.
     AllTaken,
-    /// The pool keeps changing.
+    /// The pool has changed, or keeps changing.
     PoolChanges,
     /// The driver has reported an event that does not belong to the step.
     UnexpectedEvent,
@@ -190,7 +193,12 @@ impl Allocate {
             (Step::TakeOver(_) | Step::Reserve(_), Event::Reserved) => Step::CheckLimits,
             (Step::TakeOver(origin) | Step::Reserve(origin), Event::Taken) => self.taken(origin),
             (Step::CheckLimits, Event::Permitted) => Step::CheckBlock,
-            (Step::CheckBlock, Event::Permitted) => Step::Done(End::Allocated),
+            (Step::CheckBlock, Event::Permitted) => Step::CheckPool,
+            (Step::CheckPool, Event::Permitted) => Step::Done(End::Allocated),
+            // Another process may allocate the address in the scope, or as a part of another block,
+            // that the pool has now. The reservation stays: another process may bind the claim to
+            // it. The next attempt moves it, or reserves another address.
+            (Step::CheckPool, Event::AskAgain) => Step::Done(End::PoolChanges),
             (Step::CatchUp, Event::CaughtUp) => Step::Done(End::AllTaken),
             _ => Step::Done(End::UnexpectedEvent),
         };

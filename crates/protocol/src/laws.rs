@@ -307,6 +307,7 @@ fn allocation_events(step: allocate::Step) -> Vec<allocate::Event> {
         .map(Event::Attempt)
         .to_vec(),
         Step::CheckPermission | Step::CheckLimits | Step::CheckBlock => vec![Event::Permitted],
+        Step::CheckPool => vec![Event::Permitted, Event::AskAgain],
         Step::Propose => {
             let proposed = [Proposed::Unreserved, Proposed::Released].map(Event::Proposed);
             proposed.into_iter().chain([Event::AskAgain]).collect()
@@ -325,7 +326,7 @@ fn allocated_address_is_reserved_for_the_claim() {
     walk(start.to_vec(), |(allocate, is_reserved, held)| {
         let step = allocate.step();
         match step {
-            Step::CheckLimits | Step::CheckBlock | Step::Done(End::Allocated) => {
+            Step::CheckLimits | Step::CheckBlock | Step::CheckPool | Step::Done(End::Allocated) => {
                 assert!(is_reserved, "{allocate:?}");
             }
             Step::CheckHeld => {
@@ -444,7 +445,7 @@ fn unexpected_event_ends_each_machine() {
 }
 
 #[test]
-fn address_that_was_not_in_use_is_in_an_own_block() {
+fn address_that_was_not_in_use_has_its_place_in_the_pool() {
     use allocate::{Allocate, End, Event, HeldAddress, Step};
     let start = [true, false].map(|is_bound| (Allocate::start(is_bound), is_bound, false, false));
     walk(
@@ -462,7 +463,8 @@ fn address_that_was_not_in_use_is_in_an_own_block() {
                     Event::Held(found) => found.is_some_and(|held: HeldAddress| !held.is_promise),
                     _ => is_held,
                 };
-                let is_checked = is_checked || step == Step::CheckBlock;
+                // The block was checked before.
+                let is_checked = is_checked || step == Step::CheckPool;
                 (next, is_bound, is_held, is_checked)
             };
             allocation_events(step).into_iter().map(follow).collect()

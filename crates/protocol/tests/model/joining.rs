@@ -15,6 +15,8 @@
 //! | `Record`, `Manager::status` | the status of a pool, with `Ledger::pool_network` |
 //! | `propose`, `is_free` | `Ledger::propose`, and the counts `AddressUsage::elsewhere` |
 //! | `Reserve`, `attempt` | `InClusterHandler::{allocate, reserve}`, `Ledger::attempt` |
+//! | `Check` | `Allocating::check_pool` |
+//! | `Bind` | A3 and A4 |
 //! | `Release` | `in_cluster/release.rs` |
 //! | `Move`, `Continue`, `GiveUp` | `scope_changes::move_one` |
 //! | `Sweep` | `AbandonedReservations::release` |
@@ -37,9 +39,8 @@ enum Mutation {
     /// The mover deletes the old reservation although it has not written the new one, which
     /// existed.
     DeleteUnmarked,
-    /// A reservation with an unknown outcome is requested again in the scope that the pool has
-    /// left.
-    RepeatAttempt,
+    /// A claim is bound although the pool has changed its scope since its address was proposed.
+    BindInFormerScope,
     /// An address that is reserved in another scope counts as free.
     IgnoreOtherScope,
     /// A network that is being deleted selects no pools.
@@ -79,8 +80,8 @@ struct Scope {
     claims: usize,
     /// The pool has another block length than the network.
     has_other_length: bool,
-    /// The caches of the first manager are always current.
-    first_is_current: bool,
+    /// How many managers, from the first one, have caches that are always current.
+    current: usize,
     mutation: Option<Mutation>,
 }
 
@@ -94,7 +95,7 @@ const STABLE: Scope = Scope {
     unknown: 1,
     claims: CLAIMS,
     has_other_length: false,
-    first_is_current: false,
+    current: 0,
     mutation: None,
 };
 
@@ -129,6 +130,14 @@ const TWO: Scope = Scope {
     unknown: 0,
     claims: 1,
     ..STABLE
+};
+
+/// Two managers that observe everything at once. The requests of each are sent later.
+const TWO_CURRENT: Scope = Scope {
+    claims: CLAIMS,
+    crashes: 0,
+    current: 2,
+    ..TWO
 };
 
 fn explore(scope: Scope) -> impl Checker<Scope> {
@@ -179,7 +188,7 @@ fn changed_network_keeps_its_unchanged_pool() {
 fn two_managers_that_see_a_network_change_keep_its_pool() {
     let two = Scope {
         managers: 2,
-        first_is_current: true,
+        current: 1,
         ..MEMBER
     };
     holds(Scope {
@@ -200,7 +209,7 @@ fn two_managers_that_see_a_label_and_a_network_change_agree() {
             start,
             network_changes: 1,
             crashes: 0,
-            first_is_current: true,
+            current: 1,
             ..TWO
         });
     }
@@ -216,7 +225,7 @@ fn two_managers_that_see_a_label_change_keep_reservations() {
     holds(Scope {
         claims: 2,
         crashes: 0,
-        first_is_current: true,
+        current: 1,
         ..TWO
     });
 }
@@ -228,12 +237,7 @@ fn pool_with_another_block_length_does_not_join() {
 
 #[test]
 fn each_precaution_of_joining_is_needed() {
-    let joining = [
-        Mutation::DeleteFirst,
-        Mutation::RepeatAttempt,
-        Mutation::IgnoreOtherScope,
-    ]
-    .map(|it| (it, STABLE));
+    let joining = [Mutation::DeleteFirst, Mutation::IgnoreOtherScope].map(|it| (it, STABLE));
     let restored = Scope {
         start: Start::Restored,
         ..MEMBER
@@ -257,7 +261,10 @@ fn each_precaution_of_joining_is_needed() {
         start: Start::Member,
         ..TWO
     };
-    let moving = [(Mutation::DeleteUnmarked, leaving)];
+    let moving = [
+        (Mutation::DeleteUnmarked, leaving),
+        (Mutation::BindInFormerScope, TWO_CURRENT),
+    ];
     for (mutation, scope) in joining.into_iter().chain(keeping).chain(moving) {
         let checker = explore(Scope {
             mutation: Some(mutation),
@@ -298,7 +305,7 @@ fn larger_scopes_of_joining_hold() {
         holds(Scope {
             start,
             managers: 2,
-            first_is_current: true,
+            current: 1,
             unknown: 1,
             ..MEMBER
         });
@@ -312,19 +319,25 @@ fn larger_scopes_of_joining_hold() {
     for start in [Start::Outside, Start::Member] {
         holds(Scope {
             start,
+            ..TWO_CURRENT
+        });
+    }
+    for start in [Start::Outside, Start::Member] {
+        holds(Scope {
+            start,
             label_changes: 2,
             ..TWO
         });
         holds(Scope {
             start,
             network_changes: 1,
-            first_is_current: true,
+            current: 1,
             ..TWO
         });
         holds(Scope {
             start,
             claims: 2,
-            first_is_current: true,
+            current: 1,
             ..TWO
         });
     }

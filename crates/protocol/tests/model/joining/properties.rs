@@ -42,7 +42,7 @@ pub(super) fn of(model: &Scope) -> Vec<Property<Scope>> {
         ),
     ];
     // Of two managers, one that has not observed a label yet allocates in the old scope.
-    if model.managers == 1 || model.label_changes == 0 {
+    if model.managers == 1 || model.label_changes == 0 || model.current == model.managers {
         properties.push(Property::always(
             "no address is allocated twice in a network",
             |model: &Scope, state: &State| {

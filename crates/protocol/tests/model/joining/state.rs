@@ -95,6 +95,8 @@ pub(super) struct Pool {
 pub(super) enum Task {
     Idle,
     Reserve(InNetwork, usize),
+    /// Compares the scope of the reservation with that of the pool.
+    Check(InNetwork, usize),
     Bind(usize),
 }
 

@@ -37,6 +37,7 @@ pub(super) enum Step {
     Reserve(usize),
     ReplyLost(usize),
     AppliedLater(usize),
+    Check(usize),
     Bind(usize),
     Release,
     /// Reads a reservation to move it.
@@ -106,11 +107,10 @@ impl Model for Scope {
             Action::DeleteClaim => state.claims[0] = Claim::Releasing,
             Action::Managed(number, step) => self.manage(&mut state, number, step)?,
         }
-        if self.first_is_current {
-            let (network, pool, reservations) = (state.network, state.pool, state.reservations);
-            let first = &mut state.managers[0];
-            (first.network, first.ledger) = (network, reservations);
-            first.see_pool(self, pool);
+        let (network, pool, reservations) = (state.network, state.pool, state.reservations);
+        for manager in state.managers.iter_mut().take(self.current) {
+            (manager.network, manager.ledger) = (network, reservations);
+            manager.see_pool(self, pool);
         }
         Some(state)
     }
@@ -182,6 +182,10 @@ impl Scope {
             Step::AppliedLater(claim),
         );
         add(
+            matches!(manager.tasks[claim], Task::Check(..)),
+            Step::Check(claim),
+        );
+        add(
             matches!(manager.tasks[claim], Task::Bind(_)),
             Step::Bind(claim),
         );
@@ -251,14 +255,12 @@ impl Scope {
                 // A live read.
                 let scope = manager.scope_of(claim);
                 if state.read(number, scope, address).map(usize::from) == Some(claim) {
-                    state.managers[number].tasks[claim] = Task::Bind(address);
+                    state.managers[number].tasks[claim] = Task::Check(scope, address);
                 }
             }
             Step::RepeatAttempt(claim) => {
                 let (scope, address) = manager.attempts[claim].take()?;
-                let is_valid = scope == manager.scope_of(claim)
-                    || self.mutation == Some(Mutation::RepeatAttempt);
-                if is_valid {
+                if scope == manager.scope_of(claim) {
                     manager.tasks[claim] = Task::Reserve(scope, address);
                 }
             }
@@ -270,7 +272,7 @@ impl Scope {
                 state.create(scope, address, holder);
                 let is_ours = state.read(number, scope, address) == Some(holder);
                 state.managers[number].tasks[claim] = if is_ours {
-                    Task::Bind(address)
+                    Task::Check(scope, address)
                 } else {
                     Task::Idle
                 };
@@ -289,12 +291,24 @@ impl Scope {
                     state.create(scope, address, holder);
                 }
             }
+            Step::Check(claim) => {
+                let Task::Check(scope, address) = manager.tasks[claim] else {
+                    return None;
+                };
+                let has_place = scope == manager.scope_of(claim)
+                    || self.mutation == Some(Mutation::BindInFormerScope);
+                manager.tasks[claim] = if has_place {
+                    Task::Bind(address)
+                } else {
+                    Task::Idle
+                };
+                manager.attempts[claim] = None;
+            }
             Step::Bind(claim) => {
                 let Task::Bind(address) = manager.tasks[claim] else {
                     return None;
                 };
                 manager.tasks[claim] = Task::Idle;
-                manager.attempts[claim] = None;
                 // With the resource version of the claim as precondition.
                 if state.claims[claim] == Claim::Waiting {
                     state.claims[claim] = Claim::Bound(address);

@@ -41,7 +41,7 @@ impl Worker<'_> {
                 let attempt = self.find_attempt();
                 self.allocate_next(Event::Attempt(attempt));
             }
-            Step::CheckPermission | Step::CheckLimits | Step::CheckBlock => {
+            Step::CheckPermission | Step::CheckLimits | Step::CheckBlock | Step::CheckPool => {
                 self.allocate_next(Event::Permitted);
             }
             Step::Propose => match self.propose() {
