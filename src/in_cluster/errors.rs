@@ -86,8 +86,8 @@ pub(super) fn describe_missing_block(missing: &MissingBlock) -> String {
              addresses in another management cluster"
         ),
         Some(BlockObstacle::Limit(most)) => format!(
-            "{wait}: this management cluster has {}, as many as it may have; increase spec.blocks.most of the network, or \
-             release addresses",
+            "{wait}: this management cluster has {}, as many as it may have; increase spec.blocks.most of the \
+             network, or release addresses",
             counted(*most, "block", "blocks")
         ),
         Some(BlockObstacle::SizeDiffers { size, cluster }) => format!(

@@ -163,8 +163,8 @@ fn describe_not_allocated(pool: &RequestedPool<'_>, block: Block) -> String {
         && range.ends_at(block.base())
     {
         return format!(
-            "is the first or last address of the subnet {subnet}, which {key} does not allocate; request another one or \
-             set spec.allocateReservedIPAddresses"
+            "is the first or last address of the subnet {subnet}, which {key} does not allocate; request \
+             another one or set spec.allocateReservedIPAddresses"
         );
     }
     format!("is excluded by the specification of {key}; {change_pool}")

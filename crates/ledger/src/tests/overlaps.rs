@@ -277,7 +277,9 @@ fn pool_behind_the_reported_ones_notifies_nobody() {
 proptest! {
     /// Each pool is notified when the overlapping pools in its status change.
     #[test]
-    fn reported_overlaps_are_current(steps in proptest::collection::vec((0..32_usize, 0..4_u8, 0..4_u8, any::<bool>()), 1..90)) {
+    fn reported_overlaps_are_current(
+        steps in proptest::collection::vec((0..32_usize, 0..4_u8, 0..4_u8, any::<bool>()), 1..90),
+    ) {
         let (mut ledger, mut reported) = (ledger(), BTreeMap::new());
         ledger.apply_network(&lab(json!({})));
         for (number, first, size, in_network) in steps {
