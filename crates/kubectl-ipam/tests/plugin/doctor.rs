@@ -183,7 +183,11 @@ fn findings_are_selected(admin: &Path, namespace: &str) {
     for (arguments, included, excluded) in [
         (&["doctor", "-n", "default"][..], "NoLeader", "LostAddress"),
         (&["doctor", "-n", namespace], "LostAddress", "doctor -n"),
-        (&["doctor", &pool], "AddressesOutOfRange", "LostAddress"),
+        (
+            &["doctor", pool.as_str()],
+            "AddressesOutOfRange",
+            "LostAddress",
+        ),
         (&["doctor", "--errors"], "LostAddress", "warning "),
     ] {
         let (code, output, _) = run(admin, arguments);
