@@ -105,7 +105,9 @@ export interface Cell {
   allocated: number;
   /** Addresses that cool down. */
   coolingDown: number;
-  /** Addresses that the specification of the pool excludes, and gateways. */
+  /** Addresses of draining parts that are not in use. */
+  draining?: number;
+  /** Addresses that the specification of the pool or its network excludes, and gateways. */
   excluded?: number;
   /** Whether no address of the cell is free that could be allocated. */
   full: boolean;
@@ -113,6 +115,8 @@ export interface Cell {
   gateway?: boolean;
   /** Position in the map, starting at 0. */
   index: number;
+  /** Addresses in blocks of the network that this management cluster does not have. */
+  otherBlocks?: number;
   /** Addresses that are not in the pool. */
   outside?: number;
   /** Addresses that are promised or excluded by a reservation. */
@@ -220,6 +224,8 @@ export interface KnownCounts {
   drained?: number | null;
   /** Addresses that can be allocated. */
   free: number | null;
+  /** Addresses in blocks of the network that this management cluster does not have; `total` does not contain them. */
+  inOtherBlocks?: number | null;
   /** Addresses in use by other pools of the network; `reserved` contains them. */
   inOtherPools?: number | null;
   /** Addresses in use that the pool does not contain. */
@@ -254,7 +260,7 @@ export interface MemberLine {
 }
 
 /** How a pool contains an address. */
-export type Membership = "Allocatable" | "Excluded" | "Gateway" | "Reserved";
+export type Membership = "InRange" | "Excluded" | "Gateway" | "Reserved";
 
 /** The blocks of a network that shares them with other management clusters, and a window of their map. */
 export interface NetworkBlocks {
@@ -339,6 +345,8 @@ export type OutageCause = "Refused" | "Silent" | "Credentials" | "Failed";
 export interface Overview {
   /** Number of claims with an address; `null` if it is unknown. */
   bound: number | null;
+  /** Number of errors and warnings that `doctor` finds in the objects. */
+  findings: number;
   /** The kinds that are being listed. */
   listing: Array<string>;
   /** Whether a manager processes the objects. */
@@ -403,6 +411,8 @@ export interface OverviewNetwork {
 export interface OverviewPool {
   /** Counts of the status; omitted until a provider has written them. */
   counts?: Counts | null;
+  /** What is most urgent of what `doctor` finds in the pool. */
+  finding?: PoolFinding | null;
   /** The network of the pool. */
   network?: string | null;
   /** The pool. */
@@ -415,8 +425,6 @@ export interface OverviewPool {
   reason?: string | null;
   /** The exact numbers; omitted until a provider has written counts. */
   size?: Size | null;
-  /** Addresses in use, once a minute since the start of the program, at most an hour. */
-  trend: Array<number>;
   /** Number of claims without an address; `null` if it is unknown. */
   waiting: number | null;
 }
@@ -457,6 +465,8 @@ export interface PoolWindow {
   draining?: Array<string>;
   /** The excluded entries. */
   excluded?: Array<string>;
+  /** What `doctor` finds in the pool, the most urgent first. */
+  findings: Array<Finding>;
   /** The gateway. */
   gateway?: string | null;
   /** What holds addresses of the pool; `null` if it may not be read. */
@@ -495,8 +505,6 @@ export interface PoolWindow {
   slices?: Array<SliceLine> | null;
   /** Whether a claim gets the address back that the last claim of its name had. */
   sticky: boolean;
-  /** Addresses of the pool that other pools of its network use; `null` if it is unknown. */
-  usedByOthers: number | null;
   /** Claims that wait for an address, the first one first; `null` if they may not be read. */
   waiting?: Array<ClaimLine> | null;
   /** Number of all waiting claims of the pool; `null` if it is unknown. */
@@ -650,3 +658,9 @@ export interface Window {
   /** Length of the window that shows one cell in detail; omitted if a cell is a single address. */
   zoom?: string | null;
 }
+
+export type Check = string;
+export type Severity = "Error" | "Warning" | "Note";
+export interface Finding { severity: Severity; check: Check; object: string; problem: string; since?: string | null; repair: string; commands?: Array<string>; }
+export interface FoundProblem extends Finding { pools: Array<PoolName>; }
+export interface PoolFinding { severity: Severity; check: Check; }

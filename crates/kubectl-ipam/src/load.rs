@@ -1,15 +1,18 @@
 //! Reads the objects that a command needs.
 
 mod readable;
+#[cfg(test)]
+pub(crate) mod test_ledger;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use capi_ipam_api::{
-    IPNetwork, IPReservation, IPSlice, InClusterKind, NamespaceAccess, NamespaceSource, Pool,
-    PoolKey, Scope, names,
+    IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, NamespaceAccess, NamespaceSource,
+    Pool, PoolKey, Scope, names,
 };
 use capi_ipam_ledger::{Ledger, Observe};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use serde::de::DeserializeOwned;
@@ -19,7 +22,7 @@ use crate::cluster::{Cluster, Kind, ListError, OtherKind};
 use crate::error::{Error, MissingRight, sentences};
 use crate::input::{PoolText, matches, short};
 use crate::objects::{
-    AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow, UnservedClaim,
+    AddressRow, ClaimRow, NetworkRow, PoolRow, RegistryRow, ReservationRow, SliceRow, UnservedClaim,
 };
 use crate::spelling::nearest;
 
@@ -86,6 +89,27 @@ impl SharedPools {
                 pool
             }
         }
+    }
+}
+
+/// What the addresses of a pool depend on.
+pub(crate) struct Supply {
+    /// The ledger of the manager, filled with all of it. Incomplete if an object is missing that
+    /// decides which blocks the pool can allocate.
+    pub(crate) ledger: Readable<Ledger>,
+    /// The pools of the same scope, and others.
+    pub(crate) pools: Readable<Vec<PoolRow>>,
+    /// The addresses of the scope.
+    pub(crate) addresses: Readable<Vec<AddressRow>>,
+    /// The reservations of the scope.
+    pub(crate) reservations: Readable<Vec<ReservationRow>>,
+}
+
+impl Supply {
+    /// The ledger, for what depends on all objects.
+    pub(crate) fn into_ledger(self) -> Readable<Ledger> {
+        let ledger = self.ledger.depends_on(&self.addresses);
+        ledger.depends_on(&self.reservations)
     }
 }
 
@@ -341,46 +365,81 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// The ledger of the manager, filled with everything that the next addresses of a pool depend
-    /// on.
-    pub(crate) async fn ledger(&mut self, pool: &PoolRow) -> Result<Readable<Ledger>, Error> {
+    /// Reads everything that the addresses of a pool depend on.
+    pub(crate) async fn supply(&mut self, pool: &PoolRow) -> Result<Supply, Error> {
         let mut ledger = Ledger::default();
-        let mut all = self.fill_networks(&mut ledger).await?;
-        let needs_no_object = self.cluster.version(Kind::Network)?.is_none();
-        let each = |pool: &Pool| {
-            if needs_no_object && pool.spec.network().is_some() {
-                ledger.apply_network(&open_network(pool));
-            }
-            ledger.apply_pool(pool);
-        };
         // Objects of other namespaces matter for a network and for a global pool only.
         let is_alone = pool.network.is_none() && pool.moving.is_none();
-        let namespace = if is_alone {
-            pool.key.namespace.as_deref()
-        } else {
-            None
+        let mut basis = Readable::complete(());
+        if !is_alone || pool.spec.network().is_some() {
+            basis = self.fill_networks(&mut ledger).await?;
+        }
+        let has_blocks = !ledger.networks_with_blocks().is_empty();
+        let needs_no_object = self.cluster.version(Kind::Network)?.is_none();
+        let mut pools = Vec::new();
+        let each = |object: &Pool| {
+            if needs_no_object && object.spec.network().is_some() {
+                ledger.apply_network(&open_network(object));
+            }
+            ledger.apply_pool(object);
+            pools.push(PoolRow::from(object));
         };
+        let namespace = pool.key.namespace.as_deref().filter(|_| is_alone);
         let kinds = [pool.key.kind];
         let kinds = if is_alone {
             &kinds[..]
         } else {
             &InClusterKind::ALL
         };
-        let pools = self.each_pool_of(kinds, namespace, each).await?;
-        let reservations = self
-            .list(Kind::Reservation, None, |object: IPReservation| {
-                ledger.apply(&object);
-            })
-            .await?;
-        let addresses = self
-            .list(Kind::Address, namespace, |object: IPAddress| {
-                ledger.apply(&object);
-            })
-            .await?;
-        for read in [pools, reservations, addresses] {
-            all = all.depends_on(&read);
+        let read = self.each_pool_of(kinds, namespace, each).await?;
+        let pools = read.map(|()| pools);
+        basis = basis.depends_on(&pools);
+        if has_blocks {
+            let each = |slice: IPSlice| ledger.apply(&slice);
+            let slices = self.list(Kind::Slice, None, each).await?;
+            let each = |object: IPRegistry| {
+                let row = RegistryRow::from(object);
+                if let Some(id) = row.cluster_id() {
+                    ledger.set_management_cluster(&row.name, id);
+                }
+            };
+            let registries = self.list(Kind::Registry, None, each).await?;
+            basis = basis.depends_on(&slices).depends_on(&registries);
         }
-        Ok(all.map(|()| ledger))
+        let scopes: HashMap<&PoolKey, &Scope> = pools
+            .seen()
+            .iter()
+            .map(|pool| (&pool.key, &pool.scope))
+            .collect();
+        let is_here = |key: &PoolKey| {
+            *key == pool.key || scopes.get(key).is_some_and(|scope| **scope == pool.scope)
+        };
+        let (mut rows, mut shared) = (Vec::new(), SharedPools::default());
+        let each = |object: IPAddress| {
+            ledger.apply(&object);
+            if let Some(mut row) = AddressRow::of(&object).filter(|row| is_here(&row.pool)) {
+                row.pool = shared.share(row.pool);
+                rows.push(row);
+            }
+        };
+        let read = self.list(Kind::Address, namespace, each).await?;
+        // Which addresses are in a network depends on its pools.
+        let addresses = read.map(|()| rows).depends_on(&pools);
+        let mut rows = Vec::new();
+        let each = |object: IPReservation| {
+            ledger.apply(&object);
+            let row = ReservationRow::of(&object);
+            rows.extend(row.filter(|row| row.slot.scope == pool.scope));
+        };
+        let read = self.list(Kind::Reservation, None, each).await?;
+        let reservations = read.map(|()| rows);
+        ledger.end_cooldowns(Timestamp::now().as_second());
+        Ok(Supply {
+            ledger: basis.map(|()| ledger),
+            pools,
+            addresses,
+            reservations,
+        })
     }
 
     /// Adds the networks to the ledger, and the namespaces if a network selects some.
@@ -447,6 +506,7 @@ impl<'a> Loader<'a> {
         if let Some(found) = find(pools.seen(), name)? {
             return Ok(found.clone());
         }
+        self.require_namespace(&namespace).await?;
         pools.require(|| format!("whether the pool {name} exists in {place}"))?;
         Err(Error::NoPool {
             name: name.to_owned(),

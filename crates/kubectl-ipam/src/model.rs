@@ -49,7 +49,9 @@ pub(crate) use self::map::ROW;
 pub use self::map::{Cell, OccupancyMap};
 pub(crate) use self::networks::network_lines;
 pub use self::networks::{MemberLine, NetworkLine};
-pub(crate) use self::overview::{Overview, OverviewPool, networks, ranges};
+pub(crate) use self::overview::{
+    FoundProblem, Overview, OverviewPool, PoolFinding, networks, ranges,
+};
 pub use self::pool_name::PoolName;
 pub(crate) use self::pools::pools;
 pub use self::pools::{Counts, KnownCounts, PoolLine};

@@ -3,6 +3,7 @@
 //! - `watches`: watches of all kinds; `heartbeat`: whether the API server and the manager are there;
 //!   `records`: the records of registries; `demand`: which registries the page shows;
 //! - `table`: the objects of a kind; `state`: all objects, and what the page asks about them;
+//!   `findings`: what the checks of `doctor` find in them;
 //! - `server`: requests of the browser; `guard`: which requests are answered; `assets`: the files
 //!   of the page.
 //!
@@ -19,6 +20,7 @@
 mod assets;
 mod claim_entry;
 mod demand;
+mod findings;
 mod guard;
 mod heartbeat;
 mod records;

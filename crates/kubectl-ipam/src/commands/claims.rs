@@ -13,6 +13,7 @@ use crate::load::{Claims, Loader, Readable, Selected};
 use crate::model::{ClaimLine, Report, claims};
 use crate::objects::{ClaimRow, UnservedClaim};
 use crate::output;
+use crate::render::Style;
 use crate::sort::sort_by;
 
 /// Which claims are listed.
@@ -112,7 +113,11 @@ pub(super) async fn run(
 ) -> Result<Code, Error> {
     let cluster = Cluster::connect(global).await?;
     let namespace = wanted.namespace(global.listed_namespace(&cluster.namespace))?;
-    let style = output::list_style(global, list);
+    let style = Style {
+        // Names of several namespaces can be listed, too.
+        namespaces: namespace.is_none(),
+        ..output::list_style(global, list)
+    };
     watch::print(global, style, watch.then_some(LIST_INTERVAL), async || {
         let mut loader = Loader::new(&cluster);
         let report = report(&mut loader, namespace, wanted, list).await?;
@@ -131,12 +136,14 @@ async fn report(
         loader.selected = Selected::Claims(labels.clone());
     }
     let lines = lines(loader, namespace, wanted).await?;
-    // Nothing found can mean that the pool is misspelt.
+    // Nothing found can mean that the namespace or the pool is misspelt.
     if lines.is_empty()
-        && namespace.is_some()
-        && let Some(pool) = wanted.pool
+        && let Some(namespace) = namespace
     {
-        loader.find_pool(pool).await?;
+        loader.require_namespace(namespace).await?;
+        if let Some(pool) = wanted.pool {
+            loader.find_pool(pool).await?;
+        }
     }
     let claims = sort_by(lines, list.sort_by.as_deref())?;
     Ok(Report::ClaimList { claims })
@@ -160,6 +167,9 @@ async fn lines(
     if found.seen().is_empty() || missing.is_err() {
         // What may not be read is unknown, not missing.
         found.require(|| "the list of claims".to_owned())?;
+        if let Some(namespace) = namespace.filter(|_| missing.is_err()) {
+            loader.require_namespace(namespace).await?;
+        }
         missing?;
         return Ok(Vec::new());
     }

@@ -25,7 +25,7 @@ pub(super) async fn run(global: &Global, pool: &str, count: u16) -> Result<Code,
         );
         (Vec::new(), Some(note))
     } else {
-        let ledger = loader.ledger(&pool).await?;
+        let ledger = loader.supply(&pool).await?.into_ledger();
         let mut ledger = ledger.require(|| format!("the next address of {}", pool.key))?;
         let addresses = next_addresses(&mut ledger, &pool, count);
         let note = note(&pool, addresses.len(), count);

@@ -37,7 +37,14 @@ async fn report(
     }
     let namespace = global.listed_namespace(&loader.cluster.namespace);
     let rows = if names.is_empty() {
-        loader.pools(namespace).await?.listed("pools")?
+        let rows = loader.pools(namespace).await?.listed("pools")?;
+        // Nothing found can mean that the namespace is misspelt.
+        if let Some(namespace) = namespace
+            && !rows.iter().any(|row| row.key.namespace.is_some())
+        {
+            loader.require_namespace(namespace).await?;
+        }
+        rows
     } else {
         named(loader, names).await?
     };

@@ -115,7 +115,7 @@ async fn reserve_next(loader: &mut Loader<'_>, request: &Request<'_>) -> Result<
             show_command(&pool.key)
         )));
     }
-    let ledger = loader.ledger(pool).await?;
+    let ledger = loader.supply(pool).await?.into_ledger();
     let mut ledger = ledger.require(|| format!("the next address of {}", pool.key))?;
     for attempt in 0..MAX_ATTEMPTS {
         // Each proposal holds its address for another claim, which does not exist.

@@ -1,9 +1,9 @@
 //! `show`: a pool with everything that it contains. It reads lists of the whole cluster; as text, the
 //! specification is printed before.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
-use capi_ipam_api::{PoolKey, Scope};
+use capi_ipam_api::PoolKey;
 
 use super::watch::{self, LIST_INTERVAL, Reading};
 use crate::cli::Global;
@@ -11,7 +11,7 @@ use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::load::{Loader, Readable};
 use crate::model::{PoolDetails, Report, show, specification};
-use crate::objects::{PoolRow, SliceRow};
+use crate::objects::{ClaimRow, PoolRow, SliceRow};
 use crate::output;
 use crate::render::{self, Style};
 
@@ -47,44 +47,24 @@ async fn print(loader: &mut Loader<'_>, pool: &PoolRow, style: Style) -> Result<
 
 /// A pool with everything that it contains.
 async fn details(loader: &mut Loader<'_>, pool: &PoolRow) -> Result<PoolDetails, Error> {
-    // Pools of other namespaces matter only for a network.
-    let is_alone = pool.network.is_none();
-    let all = if is_alone {
-        Readable::complete(vec![pool.clone()])
-    } else {
-        loader.pools(None).await?
-    };
-    let scopes: HashMap<&PoolKey, &Scope> = all
-        .seen()
-        .iter()
-        .map(|pool| (&pool.key, &pool.scope))
-        .collect();
-    let is_here = |key: &PoolKey| {
-        *key == pool.key || scopes.get(key).is_some_and(|scope| **scope == pool.scope)
-    };
-    let namespace = pool.namespace_of_users();
-    let addresses = loader
-        .addresses_in(namespace, |row| is_here(&row.pool))
-        .await?;
-    let reservations = loader
-        .reservations(|row| row.slot.scope == pool.scope)
-        .await?;
-    let claims = loader.claims(namespace, |row| is_here(&row.pool)).await?;
+    let supply = loader.supply(pool).await?;
+    let pools = supply.pools.seen().iter();
+    let members = pools.filter(|other| other.scope == pool.scope);
+    let members: HashSet<&PoolKey> = members.map(|pool| &pool.key).collect();
+    let is_here = |row: &ClaimRow| row.pool == pool.key || members.contains(&row.pool);
+    let claims = loader.claims(pool.namespace_of_users(), is_here).await?;
     let is_own = |row: &SliceRow| row.is_of(&pool.key);
-    let has_slices = pool.spec.slices().is_some();
-    let slices = if has_slices {
+    let slices = if pool.spec.slices().is_some() {
         loader.slices(is_own).await?
     } else {
         Readable::complete(Vec::new())
     };
-    // Which addresses are in the network depends on its pools.
-    let addresses = addresses.depends_on(&all);
-    let pools = all.as_ref().map(Vec::as_slice);
     Ok(show(
         pool,
-        &pools,
-        &addresses,
-        &reservations,
+        &supply.ledger.as_ref(),
+        &supply.pools.as_ref().map(Vec::as_slice),
+        &supply.addresses,
+        &supply.reservations,
         &slices,
         &claims,
     ))

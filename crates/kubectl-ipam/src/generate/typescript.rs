@@ -6,13 +6,14 @@ use std::fmt::Write;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-use crate::model::{NetworkBlocks, Overview, PoolWindow, SearchResult};
+use crate::model::{FoundProblem, NetworkBlocks, Overview, PoolWindow, SearchResult};
 
 /// The declarations of all documents, and of the types in them.
 pub(super) fn declarations() -> String {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut generator = settings.into_generator();
     generator.subschema_for::<Overview>();
+    generator.subschema_for::<FoundProblem>();
     generator.subschema_for::<PoolWindow>();
     generator.subschema_for::<NetworkBlocks>();
     generator.subschema_for::<SearchResult>();

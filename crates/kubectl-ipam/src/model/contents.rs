@@ -1,13 +1,15 @@
 //! The addresses and reservations of a pool, and their counts.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use capi_ipam_controller::clock;
-use capi_ipam_ip::Block;
+use capi_ipam_ip::{Block, SpanSet, UsableBlocks};
+use capi_ipam_ledger::Ledger;
 use jiff::{SignedDuration, Timestamp};
 
 use super::holders::{HolderState, state};
-use super::pools::KnownCounts;
+use super::pools::{Counts, KnownCounts};
 use crate::load::Readable;
 use crate::objects::{AddressRow, PoolRow, ReservationRow};
 
@@ -21,18 +23,37 @@ pub(super) struct Contents<'a> {
     /// is unknown which these are.
     pub(super) held: Option<Vec<(Block, HolderState)>>,
     pub(super) counts: KnownCounts,
+    /// The numbers in blocks of the network that this management cluster does not have.
+    pub(super) other_blocks: SpanSet,
+    usable: Option<Arc<UsableBlocks>>,
 }
 
-/// Selects what a pool contains. Addresses and reservations may be of any pool.
+impl Contents<'_> {
+    /// The blocks that the pool can have in use, without what its network excludes; `None` if the
+    /// specification is invalid or has no addresses.
+    pub(super) fn usable(&self) -> Option<&UsableBlocks> {
+        self.usable
+            .as_deref()
+            .filter(|usable| usable.ranges.iter().any(|range| !range.set.is_empty()))
+    }
+}
+
+/// Selects what a pool contains. The ledger has the same objects, and those of the network on which
+/// the blocks of the pool depend; addresses and reservations may be of any pool.
 pub(super) fn contents<'a>(
     pool: &PoolRow,
+    ledger: &Readable<&Ledger>,
     addresses: Readable<impl IntoIterator<Item = &'a AddressRow>>,
     reservations: Readable<impl IntoIterator<Item = &'a ReservationRow>>,
 ) -> Contents<'a> {
+    let known = ledger.seen();
+    let info = known.pool_info(&pool.key);
+    let usable = info.and_then(|info| info.usable.clone().ok());
+    let contains = |block: Block| usable.as_ref().is_some_and(|usable| usable.contains(block));
     let split = addresses.map(|rows| {
         let (mut inside, mut outside) = (Vec::new(), Vec::new());
         for row in rows {
-            if contains(pool, row.block) {
+            if contains(row.block) {
                 inside.push(row);
             } else if row.pool == pool.key {
                 outside.push(row);
@@ -40,12 +61,13 @@ pub(super) fn contents<'a>(
         }
         (inside, outside)
     });
+    let split = split.depends_on(ledger);
     let inside = split.as_ref().map(|(inside, _)| inside.clone());
     let outside = split.map(|(_, outside)| outside);
     let reserved = reservations.map(|rows| {
         let mut reserved = Vec::new();
         for row in rows {
-            if contains(pool, row.slot.block) {
+            if contains(row.slot.block) {
                 reserved.push(row);
             }
         }
@@ -54,27 +76,40 @@ pub(super) fn contents<'a>(
     let both = inside.as_ref().and(reserved.as_ref());
     let held = both
         .known()
-        .map(|(inside, reserved)| held(pool, inside, reserved));
-    let counts = counts(pool, inside.known(), outside.known(), held.as_deref());
+        .map(|(inside, reserved)| held(pool, known, inside, reserved));
+    let other_blocks = known.numbers_in_other_blocks(&pool.key);
+    let has_draining = usable
+        .as_ref()
+        .is_some_and(|usable| !usable.draining.is_empty());
+    let found = Counts::from(known.counts(&pool.key));
+    let has_all = held.is_some();
+    let counts = KnownCounts {
+        total: found.total,
+        used: inside.known().map(|_| found.used),
+        out_of_range: inside.known().map(|_| found.out_of_range),
+        in_other_pools: inside.known().map(|rows| used_by_others(pool, rows)),
+        free: has_all.then_some(found.free),
+        cooling_down: has_all.then_some(found.cooling_down),
+        // Without draining parts, no permission matters.
+        drained: (has_all || !has_draining).then_some(found.drained),
+        reserved: has_all.then_some(found.reserved),
+        in_other_blocks: ledger.known().map(|_| capped(other_blocks.len())),
+    };
     Contents {
         inside,
         outside,
         reserved,
         held,
         counts,
-    }
-}
-
-fn contains(pool: &PoolRow, block: Block) -> bool {
-    match &pool.usable {
-        Ok(usable) => usable.contains(block),
-        Err(_) => false,
+        other_blocks,
+        usable,
     }
 }
 
 /// The addresses that are not free, in their order.
 fn held(
     pool: &PoolRow,
+    ledger: &Ledger,
     inside: &[&AddressRow],
     reserved: &[&ReservationRow],
 ) -> Vec<(Block, HolderState)> {
@@ -87,7 +122,10 @@ fn held(
     }
     for row in reserved {
         let block = row.slot.block;
-        if !allocated.contains(&block) && !is_remembered(pool, row, now) {
+        // A sticky pool keeps a released address for the next claim of the same name, but other
+        // claims can get it.
+        let is_free = row.released.is_some() && ledger.is_available(&pool.key, block);
+        if !allocated.contains(&block) && !is_free {
             held.push((block, state(row)));
         }
     }
@@ -96,83 +134,8 @@ fn held(
     held
 }
 
-/// Counts what may be read. Rows that may not be read are `None`.
-fn counts(
-    pool: &PoolRow,
-    inside: Option<&Vec<&AddressRow>>,
-    outside: Option<&Vec<&AddressRow>>,
-    held: Option<&[(Block, HolderState)]>,
-) -> KnownCounts {
-    let (total, draining) = match &pool.usable {
-        Ok(usable) => (usable.set.len(), usable.draining.len()),
-        Err(_) => (0, 0),
-    };
-    let mut counts = KnownCounts {
-        total: capped(total),
-        ..KnownCounts::default()
-    };
-    if draining == 0 {
-        // No permission matters.
-        counts.drained = Some(0);
-    }
-    if let Some(rows) = outside {
-        counts.out_of_range = Some(number(rows.len()));
-    }
-    let mut used = None;
-    if let Some(rows) = inside {
-        let users = users(pool, rows);
-        used = Some(users.own);
-        counts.used = Some(number(users.own));
-        counts.in_other_pools = Some(number(users.others));
-    }
-    let Some(held) = held else { return counts };
-    let mut cooling = 0_usize;
-    let mut drained = draining;
-    for (block, state) in held {
-        if *state == HolderState::CoolingDown {
-            cooling = cooling.saturating_add(1);
-        }
-        if is_draining(pool, *block) {
-            drained = drained.saturating_sub(1);
-        }
-    }
-    let taken = (held.len() as u128).saturating_add(drained);
-    counts.free = Some(capped(total.saturating_sub(taken)));
-    counts.cooling_down = Some(number(cooling));
-    counts.drained = Some(capped(drained));
-    if let Some(used) = used {
-        let others = used.saturating_add(cooling);
-        counts.reserved = Some(number(held.len().saturating_sub(others)));
-    }
-    counts
-}
-
-fn is_draining(pool: &PoolRow, block: Block) -> bool {
-    match &pool.usable {
-        Ok(usable) => usable.is_draining(block),
-        Err(_) => false,
-    }
-}
-
-fn number(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
-}
-
-/// The count of an object, which is limited to the largest signed integer.
-fn capped(count: u128) -> u64 {
-    let count = u64::try_from(count).unwrap_or(u64::MAX);
-    count.min(i64::MAX.unsigned_abs())
-}
-
-/// How many addresses of a pool are in use by its own claims, and how many only by those of other
-/// pools of the network.
-#[derive(Clone, Copy)]
-struct Users {
-    own: usize,
-    others: usize,
-}
-
-fn users(pool: &PoolRow, rows: &[&AddressRow]) -> Users {
+/// How many addresses of a pool are in use only by claims of other pools of the network.
+fn used_by_others(pool: &PoolRow, rows: &[&AddressRow]) -> u64 {
     let mut own: HashSet<Block> = HashSet::new();
     let mut all: HashSet<Block> = HashSet::new();
     for row in rows {
@@ -181,43 +144,34 @@ fn users(pool: &PoolRow, rows: &[&AddressRow]) -> Users {
             own.insert(row.block);
         }
     }
-    Users {
-        own: own.len(),
-        others: all.len().saturating_sub(own.len()),
-    }
+    capped(all.len().saturating_sub(own.len()) as u128)
 }
 
-/// Whether a sticky pool keeps a released address for the next claim of the same name, and other
-/// claims can get it.
-fn is_remembered(pool: &PoolRow, row: &ReservationRow, now: Timestamp) -> bool {
-    let is_kept = pool.spec.is_sticky() && row.pool == pool.key && row.claim.is_some();
-    // Times are truncated to seconds: the last second has to be over.
-    let seconds = pool.spec.cooldown_seconds();
-    let cooldown = SignedDuration::from_secs(if seconds > 0 {
-        seconds.saturating_add(1)
-    } else {
-        0
-    });
-    is_kept
-        && row
-            .released
-            .is_some_and(|released| now.duration_since(released) >= cooldown)
+/// The count of an object, which is limited to the largest signed integer.
+fn capped(count: u128) -> u64 {
+    let count = u64::try_from(count).unwrap_or(u64::MAX);
+    count.min(i64::MAX.unsigned_abs())
 }
 
 #[cfg(test)]
 mod tests {
     use capi_ipam_api::Pool;
+    use jiff::{SignedDuration, Timestamp};
     use serde_json::json;
 
     use super::*;
+    use crate::load::test_ledger::ledger_of;
 
     #[test]
     fn addresses_of_other_pools_of_the_network_are_counted() {
-        let pool = json!({
-            "kind": "InClusterIPPool", "metadata": { "name": "p", "namespace": "n" },
-            "spec": { "addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "network": "lab" },
-        });
-        let pool = PoolRow::from(&serde_json::from_value::<Pool>(pool).unwrap());
+        let pool_of = |name: &str| {
+            let pool = json!({
+                "kind": "InClusterIPPool", "metadata": { "name": name, "namespace": "n" },
+                "spec": { "addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "network": "lab" },
+            });
+            PoolRow::from(&serde_json::from_value::<Pool>(pool).unwrap())
+        };
+        let (pool, other) = (pool_of("p"), pool_of("other"));
         let address = |pool: &str, address: &str| {
             let object = json!({
                 "metadata": { "name": address, "namespace": "n" },
@@ -233,7 +187,10 @@ mod tests {
             address("other", "10.0.0.2"),
             address("other", "10.0.0.3"),
         ];
-        let counts = contents(&pool, Readable::complete(&rows), Readable::complete([])).counts;
+        let ledger = ledger_of([&pool, &other], &rows, []);
+        let ledger = Readable::complete(&ledger);
+        let none = Readable::complete([]);
+        let counts = contents(&pool, &ledger, Readable::complete(&rows), none).counts;
         assert_eq!(
             (counts.used, counts.in_other_pools, counts.reserved),
             (Some(1), Some(2), Some(2))
@@ -263,13 +220,14 @@ mod tests {
             ReservationRow::of(&serde_json::from_value(reservation).unwrap()).unwrap()
         };
         let counts = |spec: serde_json::Value, seconds| {
-            let row = released(seconds);
-            let counts = contents(
-                &pool(spec),
-                Readable::complete([]),
-                Readable::complete([&row]),
-            )
-            .counts;
+            let (pool, row) = (pool(spec), released(seconds));
+            let mut ledger = ledger_of([&pool], [], [&row]);
+            ledger.end_cooldowns(Timestamp::now().as_second());
+            let ledger = Readable::complete(&ledger);
+            let (none, rows) = (Readable::complete([]), Readable::complete([&row]));
+            let contents = contents(&pool, &ledger, none, rows);
+            let counts = contents.counts;
+            assert_eq!(counts.free, Some(4 - contents.held.unwrap().len() as u64));
             (counts.free.unwrap(), counts.cooling_down.unwrap())
         };
         let sticky = json!({ "allocation": { "sticky": true } });

@@ -1,9 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use capi_ipam_ip::{Block, SpanSet, UsableBlocks};
+use capi_ipam_ip::{Block, Span, SpanSet, UsableBlocks};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::contents::Contents;
 use super::holders::HolderState;
 use super::regions::Regions;
 
@@ -42,7 +43,13 @@ pub struct Cell {
     pub reserved: u64,
     /// Addresses that cool down.
     pub cooling_down: u64,
-    /// Addresses that the specification of the pool excludes, and gateways.
+    /// Addresses of draining parts that are not in use.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub draining: u64,
+    /// Addresses in blocks of the network that this management cluster does not have.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub other_blocks: u64,
+    /// Addresses that the specification of the pool or its network excludes, and gateways.
     #[serde(skip_serializing_if = "is_zero")]
     pub excluded: u64,
     /// Addresses that are not in the pool.
@@ -79,7 +86,12 @@ pub(crate) const ROW: u64 = 32;
 
 /// What a map shows of a pool.
 pub(super) struct Content<'a> {
+    /// The blocks that the pool can have in use.
     pub(super) usable: &'a UsableBlocks,
+    /// The numbers of draining blocks that are not in use.
+    drained: SpanSet,
+    /// The numbers in blocks of the network that this management cluster does not have.
+    other_blocks: &'a SpanSet,
     /// The addresses that are not free.
     pub(super) held: &'a [(Block, HolderState)],
     pub(super) regions: Regions,
@@ -88,18 +100,22 @@ pub(super) struct Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    pub(super) fn new(
-        usable: &'a UsableBlocks,
-        held: &'a [(Block, HolderState)],
-        slice_size: Option<i64>,
-    ) -> Self {
+    /// What is in use in a pool. `None` if the specification is invalid or has no addresses, or if
+    /// it is unknown which ones are free.
+    pub(super) fn of(contents: &'a Contents<'_>, slice_size: Option<i64>) -> Option<Self> {
+        let usable = contents.usable()?;
+        let held = contents.held.as_ref()?;
         let used = held.iter().map(|(block, _)| *block);
-        Self {
+        let numbers = used.clone().filter_map(|block| usable.number(block));
+        let in_use: SpanSet = numbers.map(Span::single).collect();
+        Some(Self {
             usable,
+            drained: usable.draining.subtract(&in_use),
+            other_blocks: &contents.other_blocks,
             held,
             regions: Regions::of(usable, used),
             slice_size: slice_size.and_then(|size| u128::try_from(size).ok()),
-        }
+        })
     }
 }
 
@@ -142,7 +158,11 @@ pub(super) fn cells(content: &Content<'_>, start: u128, length: u128, max: u128)
         let cell = cells.entry(index).or_default();
         cell.index = index;
         cell.outside = capped(numbers.len().saturating_sub(of_pool));
-        cell.excluded = capped(of_pool.saturating_sub(usable));
+        let other_blocks = numbers.intersect(content.other_blocks).len();
+        cell.other_blocks = capped(other_blocks);
+        let excluded = of_pool.saturating_sub(usable).saturating_sub(other_blocks);
+        cell.excluded = capped(excluded);
+        cell.draining = capped(numbers.intersect(&content.drained).len());
         cell.gateway = gateways.contains(&index);
         cell.unusable = usable == 0;
         let taken = taken(cell);
@@ -151,8 +171,10 @@ pub(super) fn cells(content: &Content<'_>, start: u128, length: u128, max: u128)
             slices.push(index);
         }
     }
-    let is_shown =
-        |cell: &Cell| taken(cell) > 0 || cell.excluded > 0 || cell.outside > 0 || cell.gateway;
+    let is_shown = |cell: &Cell| {
+        let not_allocated = [cell.excluded, cell.outside, cell.other_blocks];
+        taken(cell) > 0 || cell.gateway || not_allocated.iter().any(|count| *count > 0)
+    };
     Cells {
         size,
         count,
@@ -166,6 +188,7 @@ fn taken(cell: &Cell) -> u64 {
     cell.allocated
         .saturating_add(cell.reserved)
         .saturating_add(cell.cooling_down)
+        .saturating_add(cell.draining)
 }
 
 /// The cells with addresses that are not free.

@@ -2,8 +2,10 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::finding::{Check, Finding, Severity};
 use super::health::{Manager, Outage};
 use super::networks::{NetworkLine, network_lines};
+use super::pool_name::PoolName;
 use super::pools::PoolLine;
 use super::registry::BlockNumbers;
 use super::size::Size;
@@ -38,6 +40,8 @@ pub(crate) struct Overview {
     pub(crate) bound: Option<u64>,
     /// Number of claims without an address; `null` if it is unknown.
     pub(crate) waiting: Option<u64>,
+    /// Number of errors and warnings that `doctor` finds in the objects.
+    pub(crate) findings: usize,
     /// The kinds that are being listed.
     pub(crate) listing: Vec<&'static str>,
     /// Permissions without which the page is incomplete.
@@ -46,7 +50,7 @@ pub(crate) struct Overview {
     pub(crate) problems: Vec<String>,
 }
 
-/// A pool, with its history.
+/// A pool, with what is wrong with it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct OverviewPool {
     #[serde(flatten)]
@@ -56,8 +60,27 @@ pub(crate) struct OverviewPool {
     pub(crate) size: Option<Size>,
     /// The entries of the pool, shortened.
     pub(crate) ranges: String,
-    /// Addresses in use, once a minute since the start of the program, at most an hour.
-    pub(crate) trend: Vec<u64>,
+    /// What is most urgent of what `doctor` finds in the pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) finding: Option<PoolFinding>,
+}
+
+/// Something that is wrong in a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct PoolFinding {
+    /// How urgent it is: not a note.
+    pub(crate) severity: Severity,
+    /// The check that found it.
+    pub(crate) check: Check,
+}
+
+/// Something that is wrong, with the pools that it is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct FoundProblem {
+    #[serde(flatten)]
+    pub(crate) finding: Finding,
+    /// The pools; empty for what is about none.
+    pub(crate) pools: Vec<PoolName>,
 }
 
 /// A network: pools that never allocate the same address.

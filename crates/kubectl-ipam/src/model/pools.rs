@@ -57,7 +57,8 @@ pub struct Counts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KnownCounts {
-    /// Addresses that claims can get, in use or not.
+    /// Addresses that claims can get, in use or not. Without the permission to list networks and
+    /// slices, those that the network excludes are included.
     pub total: u64,
     /// Addresses with an IPAddress.
     pub used: Option<u64>,
@@ -74,6 +75,10 @@ pub struct KnownCounts {
     /// Addresses in use by other pools of the network; `reserved` contains them.
     #[serde(skip_serializing_if = "is_none_of")]
     pub in_other_pools: Option<u64>,
+    /// Addresses in blocks of the network that this management cluster does not have; `total` does
+    /// not contain them.
+    #[serde(skip_serializing_if = "is_none_of")]
+    pub in_other_blocks: Option<u64>,
     /// Addresses in use that the pool does not contain.
     pub out_of_range: Option<u64>,
 }

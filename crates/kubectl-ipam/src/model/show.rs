@@ -1,9 +1,10 @@
 use capi_ipam_api::{AddressMetadata, NamespaceSource, PoolSpec, ReclaimPolicy, SlicePolicy};
+use capi_ipam_ledger::Ledger;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::claims::{ClaimLine, waiting_claims};
-use super::contents::{Contents, contents};
+use super::contents::contents;
 use super::fact::Fact;
 use super::finding::Check;
 use super::holders::{Holder, holders};
@@ -110,28 +111,22 @@ fn is_default(policy: &ReclaimPolicy) -> bool {
 }
 
 /// Describes a pool. `all` are all known pools, for the networks; addresses and reservations may be
-/// of any pool.
+/// of any pool. The ledger has the same objects.
 pub(crate) fn show(
     pool: &PoolRow,
+    ledger: &Readable<&Ledger>,
     all: &Readable<&[PoolRow]>,
     addresses: &Readable<Vec<AddressRow>>,
     reservations: &Readable<Vec<ReservationRow>>,
     slices: &Readable<Vec<SliceRow>>,
     claims: &Readable<Vec<ClaimRow>>,
 ) -> PoolDetails {
-    let contents = contents(pool, addresses.as_ref(), reservations.as_ref());
-    let usable = pool
-        .usable
-        .as_ref()
-        .ok()
-        .filter(|usable| !usable.set.is_empty());
-    let map = match (usable, &contents.held) {
+    let contents = contents(pool, ledger, addresses.as_ref(), reservations.as_ref());
+    let slice_size = pool.spec.slices().map(|slices| slices.size);
+    let map = match (contents.usable(), Content::of(&contents, slice_size)) {
         (None, _) => Fact::Absent,
         (Some(_), None) => Fact::Unknown,
-        (Some(usable), Some(held)) => {
-            let slice_size = pool.spec.slices().map(|slices| slices.size);
-            Fact::Known(map(&Content::new(usable, held, slice_size)))
-        }
+        (Some(_), Some(content)) => Fact::Known(map(&content)),
     };
     let inside = contents.inside.as_ref().map(|rows| rows.iter().copied());
     let reserved = contents.reserved.as_ref().map(|rows| rows.iter().copied());
@@ -145,9 +140,7 @@ pub(crate) fn show(
         holders(all, outside, Readable::complete([]), owners()),
         is_complete,
     );
-    let lines = usable
-        .map(|usable| slice_lines(usable, slices.seen(), &contents))
-        .unwrap_or_default();
+    let lines = slice_lines(slices.seen(), &contents);
     let is_waiting = |claim: &&ClaimRow| claim.is_waiting() && claim.pool == pool.key;
     let waiting = claims
         .as_ref()
@@ -157,20 +150,19 @@ pub(crate) fn show(
         map,
         holders: inside,
         out_of_range: outside,
-        ..describe(pool, &contents, waiting)
+        ..describe(pool, contents.counts, waiting)
     }
 }
 
 /// The specification and the conditions of a pool, without what it contains.
 pub(crate) fn specification(pool: &PoolRow) -> PoolDetails {
-    let none = contents(pool, Readable::complete([]), Readable::complete([]));
-    describe(pool, &none, Readable::complete(Vec::new()))
+    describe(pool, KnownCounts::default(), Readable::complete(Vec::new()))
 }
 
 /// Describes a pool without its map and holders.
 pub(super) fn describe(
     pool: &PoolRow,
-    contents: &Contents<'_>,
+    counts: KnownCounts,
     waiting: Readable<Vec<ClaimRow>>,
 ) -> PoolDetails {
     let (ready, reason) = readiness(pool);
@@ -212,7 +204,7 @@ pub(super) fn describe(
         slice_policy: pool.spec.slices().cloned(),
         address_metadata: pool.spec.address_metadata().map(keys).unwrap_or_default(),
         access: access(pool),
-        counts: contents.counts,
+        counts,
         slices: Some(Vec::new()),
         map: Fact::Absent,
         holders: Some(Vec::new()),

@@ -38,11 +38,10 @@ pub struct SliceLine {
 }
 
 /// Describes the slices of a pool with these addresses, in their order.
-pub(super) fn slice_lines(
-    usable: &UsableBlocks,
-    slices: &[SliceRow],
-    contents: &Contents<'_>,
-) -> Vec<SliceLine> {
+pub(super) fn slice_lines(slices: &[SliceRow], contents: &Contents<'_>) -> Vec<SliceLine> {
+    let Some(usable) = contents.usable() else {
+        return Vec::new();
+    };
     let inside = contents.inside.known();
     let used = inside.map(|rows| used_numbers(usable, rows));
     let allocatable = usable.allocatable();

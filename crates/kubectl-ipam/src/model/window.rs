@@ -1,10 +1,12 @@
 use capi_ipam_api::PoolSpec;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
+use capi_ipam_ledger::Ledger;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::contents::contents;
+use super::finding::Finding;
 use super::holders::holders;
 use super::map::{Cell, Cells, Content, cells};
 use super::show::{PoolDetails, describe, list};
@@ -32,10 +34,10 @@ pub(crate) struct PoolWindow {
     pub(crate) waiting_count: Option<usize>,
     /// The waiting claims of the pool, by reason.
     pub(crate) waiting_groups: Vec<WaitingGroup>,
+    /// What `doctor` finds in the pool, the most urgent first.
+    pub(crate) findings: Vec<Finding>,
     /// The exact numbers.
     pub(crate) size: Size,
-    /// Addresses of the pool that other pools of its network use; `null` if it is unknown.
-    pub(crate) used_by_others: Option<usize>,
     /// Whether the pool allocates the first and the last address of its subnet.
     pub(crate) allocates_reserved: bool,
     /// Omitted if the specification is invalid or has no addresses, or if it is unknown which ones
@@ -166,6 +168,8 @@ pub(super) fn index_of(position: u128, start: u128, cell_size: u128) -> Option<u
 
 /// The objects that a pool is described with.
 pub(crate) struct PoolObjects<'a, A, R> {
+    /// The ledger, which has the same objects.
+    pub(crate) ledger: Readable<&'a Ledger>,
     /// All known pools.
     pub(crate) all: Readable<&'a [PoolRow]>,
     /// Addresses of any pool.
@@ -190,6 +194,7 @@ pub(crate) fn window<'a>(
     requested: MapPart,
 ) -> PoolWindow {
     let PoolObjects {
+        ledger,
         all,
         addresses,
         reservations,
@@ -197,12 +202,12 @@ pub(crate) fn window<'a>(
         waiting,
     } = objects;
     let all = &all;
-    let contents = contents(pool, addresses, reservations);
+    let contents = contents(pool, &ledger, addresses, reservations);
     let waiting_count = waiting.known().map(Vec::len);
     // The claims are looked up one by one. As for their list, a permission can be missing.
     let may_read_claims = waiting.as_ref().map(|_| ());
     // The groups list the claims.
-    let mut details = describe(pool, &contents, Readable::complete(Vec::new()));
+    let mut details = describe(pool, contents.counts, Readable::complete(Vec::new()));
     let waiting_groups = waiting_groups(waiting.into_seen(), Vec::new());
     let owners = |rows: &[&'a AddressRow]| {
         let mut claims = Vec::new();
@@ -218,18 +223,10 @@ pub(crate) fn window<'a>(
         holders(all, outside, Readable::complete([]), claims),
         is_complete,
     );
-    let usable = match &pool.usable {
-        Ok(usable) if !usable.set.is_empty() => Some(usable),
-        _ => None,
-    };
-    let known = usable.zip(contents.held.as_ref());
-    let lines = match usable {
-        Some(usable) => slice_lines(usable, slices.seen(), &contents),
-        None => Vec::new(),
-    };
+    let lines = slice_lines(slices.seen(), &contents);
     details.slices = list(lines, slices.is_complete());
     let slice_size = pool.spec.slices().map(|slices| slices.size);
-    let content = known.map(|(usable, held)| Content::new(usable, held, slice_size));
+    let content = Content::of(&contents, slice_size);
     let window = content.as_ref().map(|content| part(content, requested));
     if let Some(content) = &content
         && let Some(window) = &window
@@ -253,7 +250,7 @@ pub(crate) fn window<'a>(
         }
         let claims = may_read_claims.map(|()| claims);
         details.holders = Some(holders(all, shown, reserved, claims));
-    } else if known.is_none() && usable.is_some() {
+    } else if content.is_none() && contents.usable().is_some() {
         // Without a map there is no part of it: what can be read is listed.
         let shown = first_rows(&contents.inside);
         let reserved = first_rows(&contents.reserved);
@@ -261,10 +258,6 @@ pub(crate) fn window<'a>(
         details.holders = list(holders(all, shown, reserved, claims), false);
     }
     let size = size(pool, &details.counts);
-    let used_by_others = contents.inside.known().map(|rows| {
-        let others = rows.iter().filter(|row| row.pool != pool.key);
-        others.count()
-    });
     let allocates_reserved = match &pool.spec {
         PoolSpec::Addresses(spec) => spec.allocate_reserved_ip_addresses,
         PoolSpec::Prefixes(_) => false,
@@ -273,8 +266,8 @@ pub(crate) fn window<'a>(
         details,
         waiting_count,
         waiting_groups,
+        findings: Vec::new(),
         size,
-        used_by_others,
         allocates_reserved,
         window,
     }

@@ -22,6 +22,14 @@ impl From<IPRegistry> for RegistryRow {
 }
 
 impl RegistryRow {
+    /// The identity of this management cluster in the registry, once it is known.
+    pub(crate) fn cluster_id(&self) -> Option<&String> {
+        self.spec
+            .cluster_id
+            .as_ref()
+            .or(self.status.cluster_id.as_ref())
+    }
+
     /// The condition `Ready`.
     pub(crate) fn ready(&self) -> Option<&Condition> {
         conditions::find(&self.status.conditions, conditions::READY)

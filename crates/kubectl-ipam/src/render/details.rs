@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use capi_ipam_api::{AllocationOrder, ReclaimPolicy, SliceOwnerKind, SlicePolicy, VerifyMode};
 
-use super::grid::clean;
+use super::grid::{Grid, clean};
 use super::lists;
 use super::style::{Color, Style};
 use super::words::{UNKNOWN, age, fact, full, number, number_or_unknown, wrapped};
@@ -15,6 +15,8 @@ use crate::model::{Cell, Fact, Holder, HolderState, OccupancyMap, PoolDetails};
 const ROW: u64 = crate::model::ROW;
 /// Characters before the value of a field.
 const INDENT: usize = 15;
+/// Rows of a list that are shown without `-o wide`.
+const MAX_LISTED: usize = 50;
 /// Lines of a terminal, after which the counts are repeated.
 const MAX_LINES: usize = 40;
 
@@ -157,6 +159,12 @@ fn counts(pool: &PoolDetails) -> String {
         part(counts.drained, "drained");
     }
     part(counts.out_of_range, "out of range");
+    if counts.in_other_blocks != Some(0) {
+        part(
+            counts.in_other_blocks,
+            "not in blocks of this management cluster",
+        );
+    }
     let noun = if pool.pool.kind.contains("Prefix") {
         "Prefixes"
     } else {
@@ -165,21 +173,41 @@ fn counts(pool: &PoolDetails) -> String {
     format!("  {noun:<12} {}\n", wrapped(&parts, INDENT))
 }
 
+/// Adds a list with its title; nothing for an empty one. Without `-o wide` a long list is cut.
+fn table<T>(
+    text: &mut String,
+    title: &str,
+    rows: Option<&[T]>,
+    style: Style,
+    grid: fn(&[T], Style) -> Grid,
+) {
+    let Some(rows) = rows else {
+        let _ = writeln!(text, "\n{title}: unknown");
+        return;
+    };
+    if rows.is_empty() {
+        return;
+    }
+    let most = if style.wide { rows.len() } else { MAX_LISTED };
+    let shown = rows.get(..most).unwrap_or(rows);
+    let _ = write!(text, "\n{title}\n{}", grid(shown, style).text(true));
+    let more = rows.len().saturating_sub(shown.len());
+    if more > 0 {
+        let _ = writeln!(text, "{more} more of {} are shown with -o wide", rows.len());
+    }
+}
+
 /// What addresses, reservations and claims tell.
 pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
     let counts = counts(pool);
     let mut text = counts.clone();
-    match pool.slices.as_deref() {
-        None => text.push_str("\nSlices: unknown\n"),
-        Some([]) => {}
-        Some(slices) => {
-            let _ = write!(
-                text,
-                "\nSlices\n{}",
-                lists::slices(slices, style).text(true)
-            );
-        }
-    }
+    table(
+        &mut text,
+        "Slices",
+        pool.slices.as_deref(),
+        style,
+        lists::slices,
+    );
     match &pool.map {
         Fact::Absent => {}
         Fact::Unknown => text.push_str("\nMap: unknown\n"),
@@ -188,36 +216,31 @@ pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
             text.push_str(&draw(map, style));
         }
     }
-    let holders = |title: &str, holders: Option<&[Holder]>, text: &mut String| match holders {
-        None => {
-            let _ = writeln!(text, "\n{title}: unknown");
-        }
-        Some([]) => {}
-        Some(holders) => {
-            let _ = write!(
-                text,
-                "\n{title}\n{}",
-                lists::holders(holders, style).text(true)
-            );
-        }
+    table(
+        &mut text,
+        "Holders",
+        pool.holders.as_deref(),
+        style,
+        lists::holders,
+    );
+    table(
+        &mut text,
+        "Out of range",
+        pool.out_of_range.as_deref(),
+        style,
+        lists::holders,
+    );
+    let of_claims = Style {
+        namespaces: true,
+        ..style
     };
-    holders("Holders", pool.holders.as_deref(), &mut text);
-    holders("Out of range", pool.out_of_range.as_deref(), &mut text);
-    match pool.waiting.as_deref() {
-        None => text.push_str("\nWaiting claims: unknown\n"),
-        Some([]) => {}
-        Some(waiting) => {
-            let style = Style {
-                namespaces: true,
-                ..style
-            };
-            let _ = write!(
-                text,
-                "\nWaiting claims\n{}",
-                lists::claims(waiting, style).text(true)
-            );
-        }
-    }
+    table(
+        &mut text,
+        "Waiting claims",
+        pool.waiting.as_deref(),
+        of_claims,
+        lists::claims,
+    );
     // Long lists have scrolled the counts away.
     if text.lines().count() > MAX_LINES {
         let _ = write!(text, "\n{}\n{counts}", full(&pool.pool));
@@ -288,6 +311,8 @@ const PARTLY: Symbol = ("+", Color::Yellow);
 const ALLOCATED: Symbol = ("#", Color::Blue);
 const RESERVED: Symbol = ("r", Color::Yellow);
 const COOLING_DOWN: Symbol = ("c", Color::Cyan);
+const DRAINING: Symbol = ("d", Color::Magenta);
+const OTHER_BLOCK: Symbol = ("b", Color::Magenta);
 const EXCLUDED: Symbol = ("x", Color::Gray);
 const GATEWAY: Symbol = ("g", Color::Gray);
 const OUTSIDE: Symbol = ("-", Color::Gray);
@@ -296,20 +321,25 @@ const BORDER: &str = "|";
 
 fn symbol(cell: &Cell) -> Symbol {
     if cell.unusable {
-        let is_excluded = cell.excluded > 0;
-        return match (cell.gateway, is_excluded) {
-            (true, _) => GATEWAY,
-            (false, true) => EXCLUDED,
-            (false, false) => OUTSIDE,
+        return match (cell.gateway, cell.other_blocks, cell.excluded) {
+            (true, _, _) => GATEWAY,
+            (false, 0, 0) => OUTSIDE,
+            (false, 0, _) => EXCLUDED,
+            (false, _, _) => OTHER_BLOCK,
         };
     }
-    if !cell.full {
-        let is_free = cell.allocated == 0 && cell.reserved == 0 && cell.cooling_down == 0;
-        return if is_free { FREE } else { PARTLY };
-    }
-    match (cell.allocated, cell.reserved) {
-        (0, 0) => COOLING_DOWN,
-        (0, _) => RESERVED,
+    let counts = (
+        cell.allocated,
+        cell.reserved,
+        cell.cooling_down,
+        cell.draining,
+    );
+    match counts {
+        (0, 0, 0, 0) => FREE,
+        _ if !cell.full => PARTLY,
+        (0, 0, 0, _) => DRAINING,
+        (0, 0, _, _) => COOLING_DOWN,
+        (0, _, _, _) => RESERVED,
         _ => ALLOCATED,
     }
 }
@@ -322,6 +352,8 @@ fn legend(drawn: &BTreeSet<&str>) -> Vec<String> {
         (RESERVED.0, "reserved"),
         (COOLING_DOWN.0, "cooling down"),
         (FREE.0, "free"),
+        (DRAINING.0, "draining"),
+        (OTHER_BLOCK.0, "in another block"),
         (EXCLUDED.0, "excluded"),
         (GATEWAY.0, "gateway"),
         (OUTSIDE.0, "outside"),

@@ -21,6 +21,7 @@ pub(crate) enum Color {
     Green,
     Yellow,
     Blue,
+    Magenta,
     Cyan,
     Gray,
 }
@@ -35,6 +36,7 @@ impl Style {
             Color::Green => 32,
             Color::Yellow => 33,
             Color::Blue => 34,
+            Color::Magenta => 35,
             Color::Cyan => 36,
             Color::Gray => 90,
         };

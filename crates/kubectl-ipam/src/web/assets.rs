@@ -1,7 +1,7 @@
 //! The files of the page.
 
 /// The scripts of the page, by their paths.
-const SCRIPTS: [(&str, &str); 27] = [
+const SCRIPTS: [(&str, &str); 28] = [
     ("/address_map.js", include_str!("page/address_map.js")),
     ("/app.js", include_str!("page/app.js")),
     ("/banner.js", include_str!("page/banner.js")),
@@ -10,6 +10,7 @@ const SCRIPTS: [(&str, &str); 27] = [
     ("/blocks.js", include_str!("page/blocks.js")),
     ("/cell_panel.js", include_str!("page/cell_panel.js")),
     ("/dom.js", include_str!("page/dom.js")),
+    ("/findings.js", include_str!("page/findings.js")),
     ("/format.js", include_str!("page/format.js")),
     ("/map.js", include_str!("page/map.js")),
     ("/map_section.js", include_str!("page/map_section.js")),

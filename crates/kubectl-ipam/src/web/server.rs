@@ -27,8 +27,8 @@ use crate::model::{MapPart, View};
 
 /// Longest time between two versions that the browser gets.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
-/// Time between two samples of the history of pools.
-const SAMPLE_INTERVAL: Duration = Duration::from_mins(1);
+/// Time between two examinations of the objects.
+const EXAMINATION_INTERVAL: Duration = Duration::from_secs(5);
 /// Time between two comments in a silent stream of events. They detect a closed browser.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -69,6 +69,7 @@ impl Page {
         let routes = Router::new()
             .route("/events", get(events))
             .route("/api/blocks", get(blocks))
+            .route("/api/findings", get(findings))
             .route("/api/pool", get(pool))
             .route("/api/search", get(search))
             .route("/api/waiting", get(waiting))
@@ -78,17 +79,24 @@ impl Page {
         tokio::select! {
             result = axum::serve(listener, routes).into_future() => result,
             () = self.publish() => Ok(()),
+            () = self.examine() => Ok(()),
+        }
+    }
+
+    /// Makes the checks of `doctor` again and again. With many objects they take a while.
+    async fn examine(&self) {
+        loop {
+            tokio::time::sleep(EXAMINATION_INTERVAL).await;
+            let state = Arc::clone(&self.state);
+            let examined = tokio::task::spawn_blocking(move || state.examine());
+            drop(examined.await);
         }
     }
 
     /// Sends the overview after changes, and never more often than the interval.
     async fn publish(&self) {
-        let mut samples = tokio::time::interval(SAMPLE_INTERVAL);
         loop {
-            tokio::select! {
-                () = self.state.changed() => {}
-                _ = samples.tick() => self.state.sample(),
-            }
+            self.state.changed().await;
             if let Ok(text) = serde_json::to_string(&self.state.overview()) {
                 self.updates.send_replace(text.into());
             }
@@ -195,6 +203,10 @@ async fn blocks(Extract(page): Extract<Page>, uri: Uri) -> Response {
 async fn search(Extract(page): Extract<Page>, uri: Uri) -> Response {
     let text = Parameters::of(&uri).get("q").unwrap_or_default();
     json(&page.state.search(text.trim()))
+}
+
+async fn findings(Extract(page): Extract<Page>) -> Response {
+    json(&page.state.findings())
 }
 
 async fn waiting(Extract(page): Extract<Page>) -> Response {

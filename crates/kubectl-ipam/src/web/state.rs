@@ -1,10 +1,11 @@
 //! The objects of the cluster, and what the page asks about them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use capi_ipam_api::{InClusterKind, PoolKey, Scope};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_ledger::Ledger;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -12,27 +13,28 @@ use tokio::time::Instant;
 
 use super::claim_entry::ClaimEntry;
 use super::demand::Demand;
+use super::findings::{Findings, named_pools};
 use super::table::Table;
 use crate::cluster::Kind;
 use crate::error::MissingRight;
 use crate::input::parse_block;
-use crate::load::Readable;
+use crate::load::{Claims, Readable};
 use crate::model::{
-    Answer, BlockObjects, LastRecords, LeaseRow, Lookup, Manager, MapPart, NetworkBlocks, Outage,
-    Overview, OverviewPool, PoolLine, PoolObjects, PoolWindow, RegistryFacts, SearchResult,
-    Searched, WaitingGroup, manager, network_blocks, networks, pools, ranges, size, unprocessed,
-    waiting_groups, window,
+    Answer, BlockObjects, Finding, FoundProblem, LastRecords, LeaseRow, Lookup, Manager, MapPart,
+    NetworkBlocks, Outage, Overview, OverviewPool, PoolLine, PoolObjects, PoolWindow,
+    RegistryFacts, SearchResult, Searched, Severity, Snapshot, WaitingGroup, diagnosis, manager,
+    network_blocks, networks, pools, ranges, size, unprocessed, waiting_groups, window,
 };
 use crate::objects::{
     AddressRow, ClaimRow, NetworkRow, PoolRow, RegistryRow, ReservationRow, SliceRow, UnservedClaim,
 };
 
-/// Number of samples in the history of a pool.
-const MAX_SAMPLES: usize = 60;
-
 /// All objects.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Tables {
+    /// The ledger of the manager, filled with the same objects. Networks accept the pools of all
+    /// namespaces: the status of a pool states its network.
+    pub(super) ledger: Ledger,
     pub(super) pools: BTreeMap<InClusterKind, Table<PoolRow>>,
     pub(super) addresses: Table<AddressRow>,
     pub(super) reservations: Table<ReservationRow>,
@@ -44,7 +46,7 @@ pub(super) struct Tables {
     records: BTreeMap<String, LastRecords>,
     contact: Contact,
     version: u64,
-    samples: HashMap<PoolKey, VecDeque<u64>>,
+    findings: Findings,
 }
 
 /// What is known of the API server and of the manager.
@@ -98,7 +100,7 @@ impl Tables {
     }
 
     /// The pools, by kind, namespace and name.
-    fn pools(&self) -> Readable<Vec<PoolRow>> {
+    pub(super) fn pools(&self) -> Readable<Vec<PoolRow>> {
         let mut all = Readable::complete(Vec::new());
         for table in self.pools.values() {
             let (rows, more) = (all, table.read());
@@ -113,17 +115,106 @@ impl Tables {
         })
     }
 
-    /// A pool with its history.
+    /// The ledger, with the permissions without which the blocks of a pool are not known.
+    fn supply<T>(&self, pool: &PoolRow, all: &Readable<T>) -> Readable<&Ledger> {
+        let ledger = Readable::complete(&self.ledger);
+        let Some(network) = pool.network.as_deref() else {
+            return ledger;
+        };
+        let networks = self.networks.read();
+        let ledger = ledger.depends_on(all).depends_on(&networks);
+        let mut networks = networks.into_seen();
+        match networks.find(|row| row.name == network) {
+            Some(row) if row.registry().is_some() => ledger
+                .depends_on(&self.slices.read())
+                .depends_on(&self.registries.read()),
+            _ => ledger,
+        }
+    }
+
+    /// A pool with what is wrong with it.
     fn overview_pool(&self, row: &PoolRow, line: PoolLine) -> OverviewPool {
-        let samples = self.samples.get(&row.key).into_iter().flatten();
-        let mut trend: Vec<u64> = samples.copied().collect();
-        trend.extend(line.counts.map(|counts| counts.used));
         OverviewPool {
             size: line.counts.map(|counts| size(row, &counts.into())),
             line,
             ranges: ranges(&row.entries()),
-            trend,
+            finding: self.findings.of_pool(&row.key),
         }
+    }
+
+    /// The pools that a finding is about: those that it names, or that of the claim or of the address.
+    fn pools_of(&self, finding: &Finding) -> BTreeSet<PoolKey> {
+        let mut pools = named_pools(finding);
+        let Some((kind, name)) = finding.object.split_once(' ') else {
+            return pools;
+        };
+        if kind == "address" {
+            let rows = self.addresses.iter();
+            let sharing = rows.filter(|row| row.block.to_string() == name);
+            pools.extend(sharing.map(|row| row.pool.clone()));
+        }
+        if let Some((namespace, name)) = name.split_once('/') {
+            let key = NamespacedName::new(namespace, name);
+            if kind == "ipaddress" {
+                pools.extend(self.addresses.get(&key).map(|row| row.pool.clone()));
+            } else if kind == "ipaddressclaim" {
+                let claim = self.claims.get(&key).and_then(ClaimEntry::served);
+                pools.extend(claim.map(|claim| claim.pool.clone()));
+            }
+        }
+        pools
+    }
+
+    /// What the checks of `doctor` read. What the page does not read is unknown, and is not checked.
+    fn snapshot(&self, is_go_provider: bool) -> Snapshot {
+        fn unread<T>() -> Readable<Vec<T>> {
+            let right = MissingRight {
+                verb: "list",
+                resource: String::new(),
+                namespace: None,
+            };
+            Readable::part(Vec::new(), vec![right])
+        }
+        let claims = self.claims.read().map(|entries| {
+            let mut claims = Claims::default();
+            for entry in entries {
+                match entry {
+                    ClaimEntry::Served(claim) => claims.served.push(claim.clone()),
+                    ClaimEntry::Unserved(claim) => claims.unserved.push((**claim).clone()),
+                }
+            }
+            claims
+        });
+        Snapshot {
+            now: Timestamp::now(),
+            is_go_provider,
+            definitions: Vec::new(),
+            deployments: unread(),
+            leases: unread(),
+            webhooks: unread(),
+            events: unread(),
+            pools: self.pools(),
+            networks: self.networks.read().map(|rows| rows.cloned().collect()),
+            addresses: self.addresses.read().map(|rows| rows.cloned().collect()),
+            reservations: self.reservations.read().map(|rows| rows.cloned().collect()),
+            claims,
+            slices: self.slices.read().map(|rows| rows.cloned().collect()),
+            registries: unread(),
+            deleted_namespaces: BTreeSet::new(),
+            unreadable: Vec::new(),
+        }
+    }
+
+    /// Whether all kinds were listed once.
+    fn is_listed(&self) -> bool {
+        let tables = [
+            self.addresses.is_listed(),
+            self.reservations.is_listed(),
+            self.claims.is_listed(),
+            self.networks.is_listed(),
+            self.slices.is_listed(),
+        ];
+        !tables.contains(&false) && self.pools.values().all(Table::is_listed)
     }
 
     /// Adds what is not known.
@@ -166,7 +257,7 @@ impl Tables {
 }
 
 /// The objects, shared by the watches and the server.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct State {
     server: String,
     /// The namespace whose pools and claims are listed; `None` for all.
@@ -250,35 +341,37 @@ impl State {
         self.changed.notified().await;
     }
 
-    /// Adds the current counts to the history of the pools.
-    pub(super) fn sample(&self) {
-        let tables = &mut *self.tables.lock();
-        let pools: Vec<&PoolRow> = tables.pools.values().flat_map(Table::iter).collect();
-        tables
-            .samples
-            .retain(|key, _| pools.iter().any(|pool| pool.key == *key));
-        for pool in pools {
-            let Some(counts) = pool.counts else { continue };
-            let samples = tables.samples.entry(pool.key.clone()).or_default();
-            if samples.len() >= MAX_SAMPLES {
-                samples.pop_front();
-            }
-            samples.push_back(u64::try_from(counts.used).unwrap_or_default());
+    /// Makes the checks of `doctor`, of the objects that the page reads.
+    pub(super) fn examine(&self) {
+        let tables = self.tables.lock();
+        // What is not listed yet, or not up to date, is not missing.
+        if !tables.is_listed() || tables.contact.outage.is_some() {
+            return;
+        }
+        let snapshot = tables.snapshot(self.is_go_provider);
+        drop(tables);
+        let found = diagnosis(&snapshot).findings;
+        let mut tables = self.tables.lock();
+        let mut findings = std::mem::take(&mut tables.findings);
+        let is_other = findings.set(found, |finding| tables.pools_of(finding));
+        tables.findings = findings;
+        if is_other {
+            tables.version = tables.version.saturating_add(1);
+            drop(tables);
+            self.changed.notify_one();
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn sample_of(&self, pool: &str, used: u64) {
-        let tables = &mut *self.tables.lock();
-        let keys = tables
-            .pools
-            .values()
-            .flat_map(Table::iter)
-            .map(|pool| pool.key.clone());
-        let Some(key) = keys.into_iter().find(|key| key.name.as_ref() == pool) else {
-            return;
-        };
-        tables.samples.entry(key).or_default().push_back(used);
+    /// What the last examination has found in the listed pools, and about none.
+    pub(super) fn findings(&self) -> Vec<FoundProblem> {
+        let tables = self.tables.lock();
+        let shown = tables.findings.shown.iter();
+        shown.filter(|it| self.is_listed(it)).cloned().collect()
+    }
+
+    fn is_listed(&self, problem: &FoundProblem) -> bool {
+        let mut pools = problem.pools.iter();
+        problem.pools.is_empty() || pools.any(|pool| self.lists(pool.namespace.as_deref()))
     }
 
     #[cfg(test)]
@@ -330,6 +423,7 @@ impl State {
             waiting: waiting
                 .known()
                 .map(|claims| number(claims.len().saturating_add(unserved.len()))),
+            findings: 0,
             listing: Vec::new(),
             missing: Vec::new(),
             problems: Vec::new(),
@@ -339,6 +433,9 @@ impl State {
                 overview.pools.push(tables.overview_pool(row, line));
             }
         }
+        let is_problem =
+            |it: &&FoundProblem| it.finding.severity != Severity::Note && self.is_listed(it);
+        overview.findings = tables.findings.shown.iter().filter(is_problem).count();
         tables.report(&mut overview);
         overview
     }
@@ -349,7 +446,10 @@ impl State {
         key: &PoolKey,
         part: MapPart,
     ) -> Result<Option<PoolWindow>, Vec<MissingRight>> {
-        let tables = self.tables.lock();
+        let mut tables = self.tables.lock();
+        let now = Timestamp::now().as_second();
+        tables.ledger.end_cooldowns(now);
+        let tables = &*tables;
         let all = tables.pools();
         let Some(pool) = all.seen().iter().find(|pool| pool.key == *key) else {
             return if all.is_complete() {
@@ -386,6 +486,7 @@ impl State {
             .read()
             .map(|rows| rows.filter(is_of_pool).cloned().collect());
         let objects = PoolObjects {
+            ledger: tables.supply(pool, &all),
             all: all.as_ref().map(Vec::as_slice),
             addresses,
             reservations,
@@ -393,7 +494,14 @@ impl State {
             waiting: tables.waiting(|claim| claim.pool == *key),
         };
         let claim_of = |key: &NamespacedName| tables.claim(key);
-        Ok(Some(window(pool, objects, claim_of, part)))
+        let mut window = window(pool, objects, claim_of, part);
+        let name = key.into();
+        for problem in &tables.findings.shown {
+            if problem.pools.contains(&name) {
+                window.findings.push(problem.finding.clone());
+            }
+        }
+        Ok(Some(window))
     }
 
     /// The blocks of a network that shares them, and a part of their map; `None` if there is no such

@@ -120,6 +120,11 @@ impl<V> Table<V> {
         self.failure = None;
     }
 
+    /// Whether the objects were listed once, or cannot be.
+    pub(super) fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &V> {
         self.rows.iter().filter_map(|(_, _, row)| row.as_ref().ok())
     }

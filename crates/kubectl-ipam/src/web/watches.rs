@@ -5,11 +5,16 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, Pool, names};
+use capi_ipam_api::{
+    IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, NamespaceAccess, NamespaceSource,
+    Pool, PoolKey, names,
+};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::watch::{MaybeInvalid, WatchApi};
+use capi_ipam_ledger::{Ledger, Observe};
 use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim};
 use futures::StreamExt;
+use kube::core::ObjectMeta;
 use kube::runtime::watcher::{self, Config, Event, watcher as start_watch};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
@@ -42,15 +47,26 @@ pub(super) fn start(cluster: &Arc<Cluster>, state: &Arc<State>) -> Result<JoinSe
                 None => WatchApi::<Pool>::all_with(client.clone(), &pool),
             };
             let row = |pool: &Pool| Some(PoolRow::from(pool));
-            watches.spawn(watch.run(api, row, move |tables| {
-                tables.pools.entry(pool).or_default()
-            }));
+            let feed = move |ledger: &mut Ledger, event: &Event<MaybeInvalid<Pool>>| {
+                feed_pool(ledger, pool, event);
+            };
+            watches.spawn(watch.run(
+                api,
+                row,
+                move |tables| tables.pools.entry(pool).or_default(),
+                feed,
+            ));
         }
     }
     if let Some((watch, _)) = Watch::new(cluster, state, Kind::Reservation)? {
         let client = watch.client.clone();
         let api = move |_: Option<&str>| WatchApi::<IPReservation>::all(client.clone());
-        watches.spawn(watch.run(api, ReservationRow::of, |tables| &mut tables.reservations));
+        watches.spawn(watch.run(
+            api,
+            ReservationRow::of,
+            |tables| &mut tables.reservations,
+            feed,
+        ));
     } else {
         state.update(|tables| tables.reservations.skip_list());
     }
@@ -58,7 +74,7 @@ pub(super) fn start(cluster: &Arc<Cluster>, state: &Arc<State>) -> Result<JoinSe
         let client = watch.client.clone();
         let api = move |_: Option<&str>| WatchApi::<IPNetwork>::all(client.clone());
         let row = |network: &IPNetwork| Some(NetworkRow::from(network.clone()));
-        watches.spawn(watch.run(api, row, |tables| &mut tables.networks));
+        watches.spawn(watch.run(api, row, |tables| &mut tables.networks, feed_network));
     } else {
         state.update(|tables| tables.networks.skip_list());
     }
@@ -66,7 +82,7 @@ pub(super) fn start(cluster: &Arc<Cluster>, state: &Arc<State>) -> Result<JoinSe
         let client = watch.client.clone();
         let api = move |_: Option<&str>| WatchApi::<IPSlice>::all(client.clone());
         let row = |slice: &IPSlice| Some(SliceRow::from(slice.clone()));
-        watches.spawn(watch.run(api, row, |tables| &mut tables.slices));
+        watches.spawn(watch.run(api, row, |tables| &mut tables.slices, feed));
     } else {
         state.update(|tables| tables.slices.skip_list());
     }
@@ -74,7 +90,7 @@ pub(super) fn start(cluster: &Arc<Cluster>, state: &Arc<State>) -> Result<JoinSe
         let client = watch.client.clone();
         let api = move |_: Option<&str>| WatchApi::<IPRegistry>::all(client.clone());
         let row = |registry: &IPRegistry| Some(RegistryRow::from(registry.clone()));
-        watches.spawn(watch.run(api, row, |tables| &mut tables.registries));
+        watches.spawn(watch.run(api, row, |tables| &mut tables.registries, feed_registry));
     } else {
         state.update(|tables| tables.registries.skip_list());
     }
@@ -84,7 +100,7 @@ pub(super) fn start(cluster: &Arc<Cluster>, state: &Arc<State>) -> Result<JoinSe
             let api = WatchApi::<IPAddress>::all_with(client.clone(), &version);
             api.constrain(namespace.unwrap_or_default())
         };
-        watches.spawn(watch.run(api, AddressRow::of, |tables| &mut tables.addresses));
+        watches.spawn(watch.run(api, AddressRow::of, |tables| &mut tables.addresses, feed));
     }
     if let Some((watch, version)) = Watch::new(cluster, state, Kind::Claim)? {
         let (client, version) = (watch.client.clone(), contract(version));
@@ -94,7 +110,7 @@ pub(super) fn start(cluster: &Arc<Cluster>, state: &Arc<State>) -> Result<JoinSe
         };
         let served = cluster.kinds.clone();
         let row = move |claim: &IPAddressClaim| ClaimEntry::of(claim, &served);
-        watches.spawn(watch.run(api, row, |tables| &mut tables.claims));
+        watches.spawn(watch.run(api, row, |tables| &mut tables.claims, |_, _| ()));
     }
     Ok(watches)
 }
@@ -149,6 +165,7 @@ impl Watch {
         api: impl Fn(Option<&str>) -> WatchApi<K> + Send,
         row: impl Fn(&K) -> Option<V> + Send + Sync,
         table: impl Fn(&mut Tables) -> &mut Table<V> + Send + Sync,
+        feed: impl Fn(&mut Ledger, &Event<MaybeInvalid<K>>) + Send + Sync,
     ) where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
@@ -164,7 +181,7 @@ impl Watch {
             while let Some(event) = events.next().await {
                 let error = match event {
                     Ok(event) => {
-                        self.receive(event, &row, &table);
+                        self.receive(event, &row, &table, &feed);
                         continue;
                     }
                     Err(error) => error,
@@ -186,6 +203,11 @@ impl Watch {
                 {
                     namespace = Some(&self.own_namespace);
                 } else {
+                    // The ledger computes nothing before all lists that have begun are complete.
+                    if matches!(refused, Refused::List) {
+                        let ended = Event::InitDone;
+                        self.state.update(|tables| feed(&mut tables.ledger, &ended));
+                    }
                     // The rows of a list stay; it is read again, since there is no watch.
                     self.state.update(|tables| table(tables).skip_list());
                     tokio::time::sleep(REFUSED_DELAY).await;
@@ -200,12 +222,18 @@ impl Watch {
         event: Event<MaybeInvalid<K>>,
         row: impl Fn(&K) -> Option<V>,
         table: impl Fn(&mut Tables) -> &mut Table<V>,
+        feed: impl Fn(&mut Ledger, &Event<MaybeInvalid<K>>),
     ) {
         // kube sends `Init` before its request.
-        if matches!(event, Event::Init) {
-            self.state.update(|tables| table(tables).apply(event, row));
+        let is_answer = !matches!(event, Event::Init);
+        let apply = |tables: &mut Tables| {
+            feed(&mut tables.ledger, &event);
+            table(tables).apply(event, row);
+        };
+        if is_answer {
+            self.state.receive(apply);
         } else {
-            self.state.receive(|tables| table(tables).apply(event, row));
+            self.state.update(apply);
         }
     }
 
@@ -221,6 +249,77 @@ impl Watch {
             namespace: namespace.map(str::to_owned),
         }
     }
+}
+
+/// Passes an event to the ledger.
+fn feed<K>(ledger: &mut Ledger, event: &Event<MaybeInvalid<K>>)
+where
+    Ledger: Observe<K>,
+{
+    match event {
+        Event::Init => Observe::<K>::init(ledger),
+        Event::InitDone => Observe::<K>::init_done(ledger),
+        Event::InitApply(object) | Event::Apply(object) => match &object.0 {
+            Ok(valid) => ledger.apply(valid),
+            Err(invalid) => Observe::<K>::apply_invalid(ledger, invalid),
+        },
+        Event::Delete(object) => match &object.0 {
+            Ok(valid) => ledger.delete(valid),
+            Err(invalid) => Observe::<K>::delete_invalid(ledger, invalid),
+        },
+    }
+    // The page has no controllers that they would be for.
+    drop(ledger.take_effects());
+}
+
+/// The same for a network. The page does not read the labels of namespaces.
+fn feed_network(ledger: &mut Ledger, event: &Event<MaybeInvalid<IPNetwork>>) {
+    match event {
+        Event::InitApply(MaybeInvalid(Ok(network))) | Event::Apply(MaybeInvalid(Ok(network))) => {
+            let mut network = network.clone();
+            network.spec.namespaces = Some(NamespaceAccess {
+                from: NamespaceSource::All,
+                ..NamespaceAccess::default()
+            });
+            ledger.apply_network(&network);
+        }
+        _ => feed(ledger, event),
+    }
+}
+
+/// The same for a registry, which has the identity of this management cluster.
+fn feed_registry(ledger: &mut Ledger, event: &Event<MaybeInvalid<IPRegistry>>) {
+    feed(ledger, event);
+    if let Event::InitApply(MaybeInvalid(Ok(registry))) | Event::Apply(MaybeInvalid(Ok(registry))) =
+        event
+    {
+        let row = RegistryRow::from(registry.clone());
+        if let Some(id) = row.cluster_id() {
+            ledger.set_management_cluster(&row.name, id);
+        }
+    }
+}
+
+/// The same for a pool of a kind.
+fn feed_pool(ledger: &mut Ledger, kind: InClusterKind, event: &Event<MaybeInvalid<Pool>>) {
+    match event {
+        Event::Init => ledger.begin_pool_list(kind),
+        Event::InitDone => ledger.end_pool_list(kind),
+        Event::InitApply(object) | Event::Apply(object) => match &object.0 {
+            Ok(pool) => ledger.apply_pool(pool),
+            Err(invalid) => ledger.apply_invalid_pool(&key_of(kind, object.meta()), invalid),
+        },
+        Event::Delete(object) => match &object.0 {
+            Ok(pool) => ledger.delete_pool(pool),
+            Err(invalid) => ledger.delete_invalid_pool(&key_of(kind, object.meta()), invalid),
+        },
+    }
+    drop(ledger.take_effects());
+}
+
+fn key_of(kind: InClusterKind, metadata: &ObjectMeta) -> PoolKey {
+    let name = metadata.name.as_deref().unwrap_or_default();
+    PoolKey::new(kind, metadata.namespace.as_deref(), name)
 }
 
 /// Whether the permissions do not allow a request.

@@ -90,6 +90,19 @@ test("addresses outside of the pool do not count for the shade of a cell", () =>
   assert.equal(cellText("10.0.0.0", cell, 16n), "10.0.0.0, block of 16, 1 allocated, 14 outside of the pool");
 });
 
+test("draining addresses and those of other blocks are not free", () => {
+  const cell = { index: 0, allocated: 0, reserved: 0, coolingDown: 0, full: true };
+  const draining = { ...cell, draining: 4 };
+  assert.equal(cellClass(draining, 4n), "cell draining level-8");
+  assert.equal(cellText("10.0.0.0", draining, 4n), "10.0.0.0, block of 4, 4 draining, full");
+  assert.equal(cellText("10.0.0.0", { ...cell, draining: 1 }, 1n), "10.0.0.0, draining");
+  const other = { ...cell, full: false, unusable: true, otherBlocks: 4 };
+  assert.equal(cellClass(other, 4n), "cell elsewhere");
+  assert.equal(cellText("10.0.0.0", other, 4n), "10.0.0.0, block of 4, not in a block of this management cluster");
+  const partly = { ...cell, full: false, allocated: 1, otherBlocks: 62 };
+  assert.equal(cellClass(partly, 64n), "cell allocated level-6");
+});
+
 test("a cell is described in words", () => {
   const cell = { index: 0, allocated: 1, reserved: 0, coolingDown: 2, full: true };
   assert.equal(cellText("10.0.0.0", cell, 4n), "10.0.0.0, block of 4, 1 allocated, 2 cooling down, full");

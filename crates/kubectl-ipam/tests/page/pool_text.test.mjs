@@ -22,8 +22,15 @@ test("the specification shows everything that is set", () => {
 
 test("addresses of other pools of the network are counted apart", () => {
   const counts = { total: 10, used: 1, reserved: 5, coolingDown: 0, outOfRange: 0, free: 4, drained: 0 };
-  const lines = Object.fromEntries(countLines({ counts, size: { total: "10", free: "4" }, usedByOthers: 3 }));
+  const inNetwork = { ...counts, inOtherPools: 3 };
+  const lines = Object.fromEntries(countLines({ counts: inNetwork, size: { total: "10", free: "4" } }));
   assert.deepEqual(lines, { Total: "10", Used: "1", Free: "4", Reserved: "2", "Cooling down": "0", "Used by its network": "3" });
-  const large = countLines({ counts, size: { total: String(2n ** 64n), free: String(2n ** 64n - 9n) }, usedByOthers: null });
+  const large = countLines({ counts, size: { total: String(2n ** 64n), free: String(2n ** 64n - 9n) } });
   assert.deepEqual(large.slice(0, 3), [["Total", "2⁶⁴"], ["Used", "1"], ["Free", "2⁶⁴ − 9"]]);
+});
+
+test("addresses in blocks of other management clusters are counted apart", () => {
+  const counts = { total: 32, used: 32, reserved: 0, coolingDown: 0, outOfRange: 0, free: 0, inOtherBlocks: 30 };
+  const lines = Object.fromEntries(countLines({ counts, size: { total: "32", free: "0" } }));
+  assert.equal(lines["In other blocks"], "30");
 });

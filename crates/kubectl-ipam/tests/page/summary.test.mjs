@@ -12,12 +12,12 @@ function pool(name, properties = {}) {
   return {
     pool: { kind: "InClusterIPPool", namespace: "team-a", name },
     ready: "True", counts: { ...counts, free, used: 10 - free }, size: { total: "10", free: String(free) }, waiting: 0,
-    ranges: "", trend: [], ...others,
+    ranges: "", ...others,
   };
 }
 
 function overview(pools, properties = {}) {
-  return { pools, networks: [], bound: 0, waiting: 0, listing: [], missing: [], problems: [], ...properties };
+  return { pools, networks: [], bound: 0, waiting: 0, listing: [], missing: [], problems: [], findings: 0, ...properties };
 }
 
 test("the tile of pools counts those that are not ready", () => {
@@ -69,6 +69,18 @@ test("a full pool is not ready, and problems are first", () => {
   assert.equal(names("").length, 7);
   assert.deepEqual(names("problems"), ["nearly", "waits", "full", "urgent", "broken"]);
   assert.deepEqual(names("full"), ["nearly", "full", "urgent"]);
+});
+
+test("a pool in which doctor finds something is not green", () => {
+  const pools = [
+    pool("ready"), pool("warned", { finding: { severity: "Warning", check: "PoolsOverlap" } }),
+    pool("broken", { finding: { severity: "Error", check: "DuplicateAddress" } }),
+  ];
+  const states = shownPools(pools, "", STATE_COLUMN).map((pool) => [pool.pool.name, poolState(pool).text, poolState(pool).kind]);
+  assert.deepEqual(states, [
+    ["broken", "DuplicateAddress", "bad"], ["warned", "PoolsOverlap", "warn"], ["ready", "Ready", "good"],
+  ]);
+  assert.equal(poolsOf(pools, "problems").length, 2);
 });
 
 test("numbers in names are compared as numbers", () => {

@@ -186,12 +186,7 @@ pub(crate) fn network_blocks<'a>(
 
 /// The identity of this management cluster, as far as it is known.
 fn own_id<'a>(row: Option<&'a RegistryRow>, last: &'a LastRecords) -> Option<&'a str> {
-    let of_row = row.and_then(|row| {
-        row.spec
-            .cluster_id
-            .as_ref()
-            .or(row.status.cluster_id.as_ref())
-    });
+    let of_row = row.and_then(RegistryRow::cluster_id);
     of_row.or(last.cluster.as_ref()).map(String::as_str)
 }
 

@@ -1,6 +1,10 @@
 //! `show` and `who`.
 
+use capi_ipam_api::{IPNetwork, IPSlice};
+use capi_ipam_ledger::Observe;
+
 use super::*;
+use crate::load::test_ledger::ledger_of;
 
 fn who(query: &str) -> Report {
     let block = Block::address(query.parse().unwrap());
@@ -54,8 +58,10 @@ fn shown(
         Readable::complete(reservations),
     );
     let slices = Readable::complete(Vec::new());
+    let ledger = ledger_of(&pools, addresses.seen(), reservations.seen());
     show(
         pool,
+        &Readable::complete(&ledger),
         &Readable::complete(&pools),
         &addresses,
         &reservations,
@@ -170,8 +176,11 @@ fn counts_and_map_without_a_permission_are_unknown() {
         Readable::complete(claim_rows()),
     );
     let text_of = |pool: PoolDetails| text(&Report::PoolDetails(Box::new(pool)), style());
+    let ledger = ledger_of(&pools, addresses.seen(), reservations.seen());
+    let ledger = Readable::complete(&ledger);
     let blind = text_of(show(
         &web(),
+        &ledger,
         &all,
         &unreadable("a"),
         &unreadable("r"),
@@ -188,6 +197,7 @@ fn counts_and_map_without_a_permission_are_unknown() {
     }
     let without_addresses = show(
         &web(),
+        &ledger,
         &all,
         &unreadable("a"),
         &reservations,
@@ -200,7 +210,15 @@ fn counts_and_map_without_a_permission_are_unknown() {
         (HolderState::Held, &Fact::Unknown),
         "whether it has an IPAddress"
     );
-    let without_reservations = show(&web(), &all, &addresses, &unreadable("r"), &slices, &claims);
+    let without_reservations = show(
+        &web(),
+        &ledger,
+        &all,
+        &addresses,
+        &unreadable("r"),
+        &slices,
+        &claims,
+    );
     assert_eq!(
         (
             without_reservations.counts.used,
@@ -214,6 +232,7 @@ fn counts_and_map_without_a_permission_are_unknown() {
     );
     let without_claims = show(
         &web(),
+        &ledger,
         &all,
         &addresses,
         &reservations,
@@ -248,8 +267,10 @@ fn counts_in_a_network_fit_the_map_and_the_holders() {
         addresses.push(row);
     }
     let pools = [web.clone(), other];
+    let ledger = ledger_of(&pools, &addresses, []);
     let shown = show(
         &web,
+        &Readable::complete(&ledger),
         &Readable::complete(&pools),
         &Readable::complete(addresses),
         &Readable::complete(Vec::new()),
@@ -277,6 +298,59 @@ fn counts_in_a_network_fit_the_map_and_the_holders() {
 }
 
 #[test]
+fn blocks_of_other_management_clusters_are_not_free() {
+    let spec = json!({ "addresses": ["10.0.0.0/26"], "prefix": 24, "network": "lab",
+                       "allocateReservedIPAddresses": true, "draining": ["10.0.0.12-10.0.0.15"] });
+    let status =
+        json!({ "observedGeneration": 1, "network": { "name": "lab", "phase": "Member" } });
+    let web = pool("InClusterIPPool", "web", &spec, &status);
+    let mut addresses = Vec::new();
+    for number in 0..12 {
+        addresses.push(address(
+            &format!("vm-{number}"),
+            &format!("10.0.0.{number}"),
+        ));
+    }
+    let network: IPNetwork = serde_json::from_value(json!({
+        "metadata": { "name": "lab" },
+        "spec": { "namespaces": { "from": "All" }, "blocks": { "registry": "site", "size": 16 } },
+    }))
+    .unwrap();
+    let mut ledger = ledger_of([&web], &addresses, []);
+    ledger.apply_network(&network);
+    ledger.set_management_cluster("site", "west-1");
+    for (block, cluster) in [("10.0.0.0/28", "west-1"), ("10.0.0.32/28", "west-2")] {
+        let slice: IPSlice = serde_json::from_value(json!({
+            "metadata": { "name": format!("n.lab.{}", block.replace('/', "-")) },
+            "spec": { "scope": "n.lab", "block": block, "assignedAt": CREATED, "confirmedAt": CREATED,
+                      "owner": { "kind": "ManagementCluster", "name": cluster } },
+        }))
+        .unwrap();
+        ledger.apply(&slice);
+    }
+    let pools = [web.clone()];
+    let shown = show(
+        &web,
+        &Readable::complete(&ledger),
+        &Readable::complete(&pools),
+        &Readable::complete(addresses),
+        &Readable::complete(Vec::new()),
+        &Readable::complete(Vec::new()),
+        &Readable::complete(Vec::new()),
+    );
+    let text = text_of(shown);
+    for line in [
+        "16 total, 12 used, 0 free, 0 reserved, 0 cooling down, 4 drained,\n",
+        "48 not in blocks of this management cluster\n",
+        "  # allocated, d draining, b in another block\n",
+        "  10.0.0.0   ############ddddbbbbbbbbbbbbbbbb\n",
+        "  10.0.0.32  bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\n",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+}
+
+#[test]
 fn counts_are_repeated_after_long_lists() {
     let mut addresses = Vec::new();
     for number in 4..36 {
@@ -290,6 +364,34 @@ fn counts_are_repeated_after_long_lists() {
     assert_eq!(text.matches(counts).count(), 2, "{text}");
     let short = text_of(shown(&web(), Vec::new(), Vec::new(), Vec::new()));
     assert_eq!(short.matches("  Addresses ").count(), 1, "{short}");
+}
+
+#[test]
+fn long_lists_are_cut_unless_wide() {
+    let spec = json!({ "addresses": ["10.0.0.0/24"], "prefix": 24 });
+    let large = pool("InClusterIPPool", "web", &spec, &Value::Null);
+    let mut addresses = Vec::new();
+    for number in 1..201 {
+        addresses.push(address(
+            &format!("vm-{number}"),
+            &format!("10.0.0.{number}"),
+        ));
+    }
+    let details = shown(&large, addresses, Vec::new(), Vec::new());
+    let report = Report::PoolDetails(Box::new(details));
+    let cut = text(&report, style());
+    assert!(
+        cut.contains("\n150 more of 200 are shown with -o wide\n"),
+        "{cut}"
+    );
+    assert_eq!(cut.matches(" Allocated ").count(), 50);
+    let wide = Style {
+        wide: true,
+        ..style()
+    };
+    let all = text(&report, wide);
+    assert_eq!(all.matches(" Allocated ").count(), 200);
+    assert!(!all.contains("more of"), "{all}");
 }
 
 #[test]
@@ -339,8 +441,10 @@ fn holder_whose_claim_is_being_deleted_is_marked() {
             blockers: Vec::new(),
         }));
     }
+    let ledger = ledger_of(&[web()], &addresses(), &reservations());
     let shown = show(
         &web(),
+        &Readable::complete(&ledger),
         &Readable::complete(&[web()][..]),
         &Readable::complete(addresses()),
         &Readable::complete(reservations()),

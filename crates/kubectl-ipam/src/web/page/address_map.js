@@ -14,7 +14,8 @@ export class AddressContent {
   name = "Map of the addresses";
   legend = legend([
     ["cell allocated level-8", "allocated"], ["cell reserved level-8", "reserved"],
-    ["cell cooling level-8", "cooling down"], ["cell", "free"], ["cell excluded", "excluded"],
+    ["cell cooling level-8", "cooling down"], ["cell draining level-8", "draining"], ["cell", "free"],
+    ["cell excluded", "excluded"], ["cell elsewhere", "in another block"],
     ["cell gateway", "gateway"], ["cell outside", "outside of the pool"], ["cell slice", "a slice begins"],
   ]);
   zoom = (/** @type {number} */ _) => {};

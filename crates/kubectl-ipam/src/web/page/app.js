@@ -3,6 +3,7 @@
 
 import { frame, managerText } from "./banner.js";
 import { announce, byId, el, tick, write } from "./dom.js";
+import { FindingsPage } from "./findings.js";
 import { clock, count } from "./format.js";
 import { NetworkPage } from "./network.js";
 import { OverviewPage } from "./overview.js";
@@ -45,6 +46,7 @@ function create(route) {
     case "network": return new NetworkPage(route);
     case "search": return new SearchPage(route);
     case "waiting": return new WaitingPage();
+    case "findings": return new FindingsPage();
     default: return new OverviewPage(route);
   }
 }
@@ -103,13 +105,23 @@ function update(overview) {
   const scope = byId("scope");
   scope.hidden = !overview.namespace;
   write(scope, `Namespace ${overview.namespace}`);
-  const badge = byId("waiting-count");
-  badge.hidden = overview.waiting === 0;
-  write(badge, count(overview.waiting));
+  showCount("waiting-count", overview.waiting);
+  showCount("finding-count", overview.findings);
   const hasChanged = before !== null && before.waiting !== overview.waiting;
   if (hasChanged && overview.waiting !== null) announce(`${overview.waiting} claims wait for an address`);
   showFrame();
   shown?.view.update(overview);
+}
+
+/**
+ * Shows a number beside the link of a view; none for 0.
+ * @param {string} id
+ * @param {number | null} number
+ */
+function showCount(id, number) {
+  const badge = byId(id);
+  badge.hidden = number === 0;
+  write(badge, count(number));
 }
 
 /** Shows the badge and the banner. */

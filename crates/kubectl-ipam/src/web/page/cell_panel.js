@@ -64,6 +64,7 @@ export class CellPanel {
       free -= BigInt(number);
     }
     lines.push(["Free", count(free < 0n ? 0n : free)]);
+    if (cell?.otherBlocks) lines.push(["In other blocks", count(cell.otherBlocks)]);
     if (cell?.excluded) lines.push(["Excluded", count(cell.excluded)]);
     if (cell?.outside) lines.push(["Outside of the pool", count(cell.outside)]);
     const about = `${count(size)} ${size === 1n ? noun : nouns}${next ? `, before ${next}` : ""}`;
@@ -84,7 +85,7 @@ export class CellPanel {
  */
 function address(label, cell, holder) {
   const unusable = unusableAs(cell);
-  const state = unusable ? UNUSABLE[unusable] : "free";
+  const state = unusable ? UNUSABLE[unusable] : cell?.draining ? "draining" : "free";
   const about = `${state.charAt(0).toUpperCase()}${state.slice(1)}`;
   if (!holder) return [el("h3", { text: label }), el("p", { class: "about", text: about })];
   /** @type {Array<[string, Child]>} */

@@ -26,7 +26,9 @@ const [FINGER, MOUSE] = [24, 24];
 /** The space between two cells in pixels, and the width of a letter of a label. */
 const [GAP, LETTER] = [3, 7.4];
 /** Cells without an address that can be allocated, in words. */
-export const UNUSABLE = { gateway: "gateway", excluded: "excluded", outside: "outside of the pool" };
+export const UNUSABLE = {
+  gateway: "gateway", elsewhere: "not in a block of this management cluster", excluded: "excluded", outside: "outside of the pool",
+};
 
 /**
  * The position in the parameters of a route.
@@ -167,18 +169,19 @@ export function sizeOf(window, index) {
  * @returns {Array<[string, number]>}
  */
 export function partsOf(cell) {
-  const { allocated = 0, reserved = 0, coolingDown = 0 } = cell ?? {};
-  return [["allocated", allocated], ["reserved", reserved], ["cooling down", coolingDown]];
+  const { allocated = 0, reserved = 0, coolingDown = 0, draining = 0 } = cell ?? {};
+  return [["allocated", allocated], ["reserved", reserved], ["cooling down", coolingDown], ["draining", draining]];
 }
 
 /**
  * What a cell is of which no address can be allocated; null for every other cell.
  * @param {Cell | undefined} cell
- * @returns {"gateway" | "excluded" | "outside" | null}
+ * @returns {keyof typeof UNUSABLE | null}
  */
 export function unusableAs(cell) {
   if (!cell?.unusable) return null;
   if (cell.gateway) return "gateway";
+  if (cell.otherBlocks) return "elsewhere";
   return cell.excluded ? "excluded" : "outside";
 }
 
@@ -188,7 +191,8 @@ export function unusableAs(cell) {
  * @param {bigint} size
  */
 export function usableOf(cell, size) {
-  return size - BigInt(cell?.excluded ?? 0) - BigInt(cell?.outside ?? 0);
+  const { excluded = 0, outside = 0, otherBlocks = 0 } = cell ?? {};
+  return size - BigInt(excluded) - BigInt(outside) - BigInt(otherBlocks);
 }
 
 /**
@@ -247,13 +251,13 @@ export function cellText(label, cell, size, holder) {
   const unusable = unusableAs(cell);
   if (unusable) return `${label}, ${size === 1n ? "" : `block of ${count(size)}, `}${UNUSABLE[unusable]}`;
   if (size === 1n) {
-    const state = holder ? stateText(holder.state) : cell ? "not free" : "free";
+    const state = holder ? stateText(holder.state) : cell ? (cell.draining ? "draining" : "not free") : "free";
     return `${label}, ${state}${holder?.claim ? `, ${holder.claim}` : ""}`;
   }
   if (!cell) return `${label}, block of ${count(size)}, free`;
-  const { excluded = 0, outside = 0 } = cell;
+  const { excluded = 0, outside = 0, otherBlocks = 0 } = cell;
   /** @type {Array<[string, number]>} */
-  const all = [...partsOf(cell), ["excluded", excluded], ["outside of the pool", outside]];
+  const all = [...partsOf(cell), [UNUSABLE.elsewhere, otherBlocks], ["excluded", excluded], ["outside of the pool", outside]];
   const parts = all.filter(([, number]) => number > 0).map(([name, number]) => `${count(number)} ${name}`);
   return `${label}, block of ${count(size)}, ${parts.join(", ")}${cell.full ? ", full" : ""}`;
 }

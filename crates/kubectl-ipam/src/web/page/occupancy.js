@@ -32,10 +32,11 @@ export class OccupancyBar {
     // Without a permission it is unknown which addresses are free.
     if (size.free === null) return this.#show([0, 0, 0], 0, "?", "It is unknown which addresses are free.", "");
     const [total, free] = [BigInt(size.total), BigInt(size.free)];
-    const { used, reserved, coolingDown } = counts;
-    const parts = `${count(used)} used, ${count(reserved)} reserved, ${count(coolingDown)} cooling down`;
+    const { used, reserved, coolingDown, outOfRange } = counts;
+    const outside = outOfRange ? `${count(outOfRange)} in use out of range, ` : "";
+    const parts = `${outside}${count(used)} used, ${count(reserved)} reserved, ${count(coolingDown)} cooling down`;
     const title = `${parts}, ${count(size.free)} free of ${count(size.total)} ${nouns}`;
-    const full = isNearlyFull({ ready: "", size }) ? "warn" : "";
+    const full = outside || isNearlyFull({ ready: "", size }) ? "warn" : "";
     const kind = free === 0n && total > 0n ? "bad" : full;
     const text = percent(total - free, total);
     return this.#show([used ?? 0, reserved ?? 0, coolingDown ?? 0], Number(total), text, title, kind);

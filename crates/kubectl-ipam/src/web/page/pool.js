@@ -3,6 +3,7 @@
 
 import { AddressContent } from "./address_map.js";
 import { definitions, el, write } from "./dom.js";
+import { FindingList } from "./findings.js";
 import { hasPrefixes, kindName, networkLink, poolText } from "./format.js";
 import { MapSection } from "./map_section.js";
 import { parsePosition } from "./map_window.js";
@@ -25,6 +26,7 @@ export class PoolPage {
   #warnings = el("div", {});
   #unknownMap = el("p", { class: "notice warning", hidden: true,
     text: "It is unknown which addresses are free: you may not list all IPAddresses and reservations of the pool." });
+  #findings = new FindingList();
   #waiting = new WaitingSection();
   #slices;
   #held = new HolderSection("Holders in this part of the map", null, true);
@@ -52,6 +54,7 @@ export class PoolPage {
       { hidden: true },
       el("div", { class: "summary" }, this.#bar.element, this.#counts),
       this.#warnings,
+      this.#findings.element,
       this.#unknownMap,
       this.#waiting.element,
       this.map.element,
@@ -108,7 +111,9 @@ export class PoolPage {
     this.content.hidden = pool === null;
     this.#state.hidden = pool === null;
     if (pool === null) return;
-    showState(this.#state, { ...pool, waiting: pool.waitingCount });
+    const finding = pool.findings.find(({ severity }) => severity !== "Note") ?? null;
+    showState(this.#state, { ...pool, waiting: pool.waitingCount, finding });
+    this.#findings.show(pool.findings);
     this.#showKind(pool.network);
     this.#bar.set(pool.counts, pool.size, this.noun[1]);
     this.#counts.replaceChildren(...definitions(countLines(pool)));

@@ -1,12 +1,15 @@
 // @ts-check
 // A table of pools, which can be filtered and sorted.
 
-import { el, KeyedList, svg, write, writeLine } from "./dom.js";
-import { count, hasPrefixes, kindName, kindText, plural, poolLink, poolText } from "./format.js";
+import { el, KeyedList, write, writeLine } from "./dom.js";
+import { count, hasPrefixes, kindName, kindText, poolLink, poolText } from "./format.js";
 import { OccupancyBar, showState } from "./occupancy.js";
-import { columns, growth, shownPools, STATE_COLUMN } from "./summary.js";
+import { columns, shownPools, STATE_COLUMN } from "./summary.js";
 
 /** @import { OverviewPool } from "../../../generated/page.d.ts" */
+
+/** The number of pools that are shown at first. */
+const FIRST = 100;
 
 /** The table of pools. */
 export class PoolTable {
@@ -15,7 +18,14 @@ export class PoolTable {
   #pools = [];
   #heads = columns.map((column, index) => this.#head(column, index));
   #body = el("tbody");
-  element = el("table", { class: "pools" }, el("thead", {}, el("tr", {}, ...this.#heads)), this.#body);
+  #more = el("button", { type: "button", onclick: () => this.#showAll() });
+  #isOpen = false;
+  element = el(
+    "div",
+    {},
+    el("table", { class: "pools" }, el("thead", {}, el("tr", {}, ...this.#heads)), this.#body),
+    el("div", { class: "more" }, this.#more),
+  );
   filter = el("input", {
     type: "search", class: "filter", placeholder: "Filter", "aria-label": "Filter the pools",
     oninput: () => this.#render(),
@@ -47,13 +57,20 @@ export class PoolTable {
     this.#render();
   }
 
+  #showAll() {
+    this.#isOpen = true;
+    this.#render();
+  }
+
   #render() {
     const shown = shownPools(this.#pools, this.filter.value, this.#sorted);
     this.#heads.forEach((head, index) => {
       if (index === this.#sorted) head.setAttribute("aria-sort", index === 0 ? "ascending" : "descending");
       else head.removeAttribute("aria-sort");
     });
-    this.#rows.show(shown);
+    this.#rows.show(this.#isOpen ? shown : shown.slice(0, FIRST));
+    this.#more.hidden = this.#isOpen || shown.length <= FIRST;
+    write(this.#more, `Show all ${count(shown.length)}`);
     this.element.hidden = shown.length === 0;
     this.onshow?.(shown.length);
   }
@@ -68,7 +85,6 @@ class PoolRow {
   #used = el("td", { class: "number", "data-label": "Used" });
   #free = el("td", { class: "number", "data-label": "Free" });
   #waiting = el("td", { class: "number", "data-label": "Waiting" });
-  #trend = el("td", { "data-label": "Trend", class: "trend" });
   #ranges = el("td", { class: "ranges", "data-label": "Addresses" });
 
   constructor() {
@@ -81,7 +97,6 @@ class PoolRow {
       this.#used,
       this.#free,
       this.#waiting,
-      this.#trend,
       this.#ranges,
     );
   }
@@ -97,9 +112,9 @@ class PoolRow {
     write(this.#ranges, pool.ranges);
     this.#ranges.title = pool.ranges;
     this.#bar.set(pool.counts, pool.size, hasPrefixes(kind) ? "prefixes" : "addresses");
-    write(this.#used, pool.counts ? count(pool.counts.used) : "–");
+    write(this.#used, usedText(pool.counts));
+    this.#used.title = pool.counts?.outOfRange ? `${count(pool.counts.outOfRange)} in use are out of range` : "";
     write(this.#free, pool.size ? count(pool.size.free) : "–");
-    this.#trend.replaceChildren(sparkline(pool));
     write(this.#waiting, count(pool.waiting));
     this.#waiting.classList.toggle("bad", (pool.waiting ?? 0) > 0);
     showState(this.#state, pool);
@@ -107,32 +122,10 @@ class PoolRow {
 }
 
 /**
- * The addresses in use since the start of the program, at most an hour.
- * @param {OverviewPool} pool
+ * The addresses in use, and those that the pool no longer contains.
+ * @param {OverviewPool["counts"]} counts
  */
-function sparkline(pool) {
-  const values = pool.trend;
-  if (values.length < 2) return el("span", { class: "about", text: "–" });
-  const [width, height] = [56, 18];
-  const [low, high] = [Math.min(...values), Math.max(...values)];
-  const last = values.length - 1;
-  const x = (/** @type {number} */ index) => (index * (width - 4)) / last + 2;
-  const y = (/** @type {number} */ value) =>
-    high === low ? height / 2 : height - 3 - ((value - low) * (height - 6)) / (high - low);
-  const points = values.map((value, index) => `${x(index).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
-  const picture = svg(
-    "svg",
-    { viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true", class: "sparkline" },
-    svg("polyline", { points }),
-    svg("circle", { cx: x(last), cy: y(values[last] ?? 0), r: 2 }),
-  );
-  const text = signed(growth(pool));
-  const title = `${text} in the last ${plural(last, "minute")}`;
-  return el("span", { class: "spark", title }, picture, el("span", { text }));
-}
-
-/** @param {number} change */
-function signed(change) {
-  if (change === 0) return `±${count(0)}`;
-  return `${change > 0 ? "+" : "−"}${count(Math.abs(change))}`;
+function usedText(counts) {
+  if (!counts) return "–";
+  return counts.outOfRange > 0 ? `${count(counts.used)} + ${count(counts.outOfRange)}` : count(counts.used);
 }

@@ -11,8 +11,8 @@ import { count, hasPrefixes } from "./format.js";
  * @param {PoolWindow} pool
  * @returns {Lines}
  */
-export function countLines({ counts, size, usedByOthers }) {
-  const others = usedByOthers ?? 0;
+export function countLines({ counts, size }) {
+  const others = counts.inOtherPools ?? 0;
   const reserved = counts.reserved === null ? null : counts.reserved - others;
   /** @type {Lines} */
   const lines = [
@@ -21,6 +21,7 @@ export function countLines({ counts, size, usedByOthers }) {
   ];
   if (others > 0) lines.push(["Used by its network", count(others)]);
   if (counts.drained !== undefined && counts.drained !== 0) lines.push(["Drained", count(counts.drained)]);
+  if (counts.inOtherBlocks) lines.push(["In other blocks", count(counts.inOtherBlocks)]);
   if (counts.outOfRange !== 0) lines.push(["Out of range", count(counts.outOfRange)]);
   return lines;
 }

@@ -3,7 +3,7 @@
 
 import { count, poolText } from "./format.js";
 
-/** @import { Overview, OverviewNetwork, OverviewPool, Size } from "../../../generated/page.d.ts" */
+/** @import { Overview, OverviewNetwork, OverviewPool, PoolFinding, Size } from "../../../generated/page.d.ts" */
 /** @typedef {{ number: number | null | undefined, note: string, kind: string, href?: string }} Tile */
 /**
  * The state of a pool in words. The rank is its place among others: problems are first.
@@ -17,11 +17,13 @@ export const NEARLY_FULL = 90;
 const names = new Intl.Collator("en", { numeric: true });
 
 /** The last rank of a problem. */
-const LAST_PROBLEM = 4;
+const LAST_PROBLEM = 6;
 
 /**
  * What the state of a pool depends on.
- * @typedef {{ ready: string, reason?: string | null, size?: Size | null, waiting?: number | null }} Condition
+ * @typedef {{
+ *   ready: string, reason?: string | null, size?: Size | null, waiting?: number | null, finding?: PoolFinding | null,
+ * }} Condition
  */
 
 /**
@@ -31,12 +33,16 @@ const LAST_PROBLEM = 4;
  */
 export function poolState(pool) {
   const waits = (pool.waiting ?? 0) > 0;
+  const severity = pool.finding?.severity;
+  const check = pool.finding?.check ?? "";
   if (pool.ready === "False") return { text: pool.reason ?? "Not ready", kind: "bad", rank: 0 };
   if (isFull(pool)) return { text: "Full", kind: "bad", rank: waits ? 1 : 2 };
-  if (waits) return { text: "Claims wait", kind: "warn", rank: 3 };
+  if (severity === "Error") return { text: check, kind: "bad", rank: 3 };
+  if (waits) return { text: "Claims wait", kind: "warn", rank: 4 };
+  if (severity === "Warning") return { text: check, kind: "warn", rank: 5 };
   if (isNearlyFull(pool)) return { text: "Nearly full", kind: "warn", rank: LAST_PROBLEM };
-  if (pool.ready === "True") return { text: "Ready", kind: "good", rank: 6 };
-  return { text: pool.reason ?? "No conditions", kind: "", rank: 5 };
+  if (pool.ready === "True") return { text: "Ready", kind: "good", rank: LAST_PROBLEM + 2 };
+  return { text: pool.reason ?? "No conditions", kind: "", rank: LAST_PROBLEM + 1 };
 }
 
 /** @param {Condition} pool */
@@ -71,19 +77,10 @@ export const columns = [
   { name: "Used", of: (pool) => -(pool.counts?.used ?? -1), isNumber: true },
   { name: "Free", of: (pool) => Number(pool.size?.free ?? Infinity), isNumber: true },
   { name: "Waiting", of: (pool) => -(pool.waiting ?? 0), isNumber: true },
-  { name: "Trend", of: (pool) => -growth(pool) },
   { name: "Addresses", of: (pool) => pool.ranges, class: "addresses" },
 ];
 /** The column by which pools are sorted at first: problems first. */
 export const STATE_COLUMN = 2;
-
-/**
- * How many addresses more are in use than at the start of the history.
- * @param {OverviewPool} pool
- */
-export function growth({ trend }) {
-  return (trend.at(-1) ?? 0) - (trend[0] ?? 0);
-}
 
 /**
  * The blocks of a network, such as "3 of 16"; empty if it shares none.

@@ -340,7 +340,15 @@ fn shown(state: &State) -> Vec<String> {
         );
         let slices = Readable::complete(Vec::new());
         let all = Readable::complete(pools.as_slice());
-        let details = show(pool, &all, &addresses, &reservations, &slices, &claims);
+        let details = show(
+            pool,
+            &Readable::complete(&tables.ledger),
+            &all,
+            &addresses,
+            &reservations,
+            &slices,
+            &claims,
+        );
         let style = Style {
             color: true,
             wide: false,

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::sample::{bind, lease, pool, reference, sample, sample_of, wait};
 use crate::error::MissingRight;
-use crate::model::{Answer, MapPart, OutageCause};
+use crate::model::{Answer, Check, MapPart, OutageCause};
 
 #[test]
 fn what_may_not_be_listed_is_unknown() {
@@ -71,6 +71,29 @@ fn what_may_not_be_listed_is_unknown() {
         state.pool(&missing, MapPart::default()).is_err(),
         "it is unknown whether there is such a pool"
     );
+}
+
+#[test]
+fn findings_of_doctor_mark_their_pools() {
+    let state = sample();
+    let web = PoolKey::new(InClusterKind::IPPool, Some("team-a"), "web");
+    let finding = || {
+        let pools = state.overview().pools;
+        let row = pools.into_iter().find(|pool| pool.line.pool.name == "web");
+        row.unwrap().finding.map(|finding| finding.check)
+    };
+    let before = state.overview().findings;
+    let pool = reference("InClusterIPPool", "web");
+    bind(&state, "team-a", "twin", &pool, "10.0.0.10", 24);
+    state.examine();
+    assert_eq!(finding(), None, "it can be a change in progress");
+    state.examine();
+    assert_eq!(finding(), Some(Check::DuplicateAddress));
+    assert_eq!(state.overview().findings, before + 1);
+    let shown = state.pool(&web, MapPart::default()).unwrap().unwrap();
+    assert_eq!(shown.findings[0].check, Check::DuplicateAddress);
+    let all = state.findings();
+    assert_eq!(all[0].pools[0].name, "web", "{all:?}");
 }
 
 #[test]
@@ -199,7 +222,7 @@ fn pool_of_a_network_tells_what_others_use() {
     let key = PoolKey::new(InClusterKind::IPPool, Some("team-b"), "beside");
     let shown = state.pool(&key, MapPart::default()).unwrap().unwrap();
     assert_eq!(shown.details.counts.used, Some(1));
-    assert!(shown.used_by_others.unwrap() > 200);
+    assert!(shown.details.counts.in_other_pools.unwrap() > 200);
     let racks = PoolKey::new(InClusterKind::IPPool, Some("team-a"), "racks");
     let shown = state.pool(&racks, MapPart::default()).unwrap().unwrap();
     let slices = shown.details.slices.unwrap();

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, Pool};
+use capi_ipam_ledger::Observe;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::super::claim_entry::ClaimEntry;
 use super::super::state::State;
+use super::super::table::Table;
 use crate::model::registry_tests::entries;
 use crate::model::{Answer, LeaseRow, RegistryFacts, Unread};
 use crate::objects::{
@@ -47,6 +49,7 @@ pub(super) fn pool(
     }))
     .unwrap();
     state.update(|tables| {
+        tables.ledger.apply_pool(&object);
         tables
             .pools
             .entry(kind)
@@ -95,7 +98,7 @@ pub(super) fn bind(
         86_400 * 3,
         &json!({ "addressRef": { "name": name } }),
     );
-    let object: IPAddress = serde_json::from_value(json!({
+    let mut object: IPAddress = serde_json::from_value(json!({
         "metadata": { "name": name, "namespace": namespace, "creationTimestamp": ago(86_400 * 3) },
         "spec": { "poolRef": pool, "claimRef": { "name": name }, "address": address, "prefix": prefix },
     }))
@@ -104,6 +107,15 @@ pub(super) fn bind(
         tables
             .claims
             .insert(namespace, name, ClaimEntry::of(&claim, &served()).unwrap());
+        // As the provider does, if it knows the pool.
+        let mut pools = tables.pools.values().flat_map(Table::iter);
+        let row = pools.find(|row| pool["name"].as_str() == Some(&*row.key.name));
+        let gateway = row.and_then(|row| {
+            let block = AddressRow::of(&object)?.block;
+            row.usable.as_ref().ok()?.gateway_of(block)
+        });
+        object.spec.gateway = gateway.map(|gateway| gateway.to_string());
+        tables.ledger.apply(&object);
         tables
             .addresses
             .insert(namespace, name, AddressRow::of(&object).unwrap());
@@ -146,7 +158,10 @@ pub(super) fn reserve(state: &State, scope: &str, pool: &Value, address: &str, s
     )
     .unwrap();
     let row = ReservationRow::of(&object).unwrap_or_else(|| panic!("{name} has no effect"));
-    state.update(|tables| tables.reservations.insert("", &name, row));
+    state.update(|tables| {
+        tables.ledger.apply(&object);
+        tables.reservations.insert("", &name, row);
+    });
 }
 
 pub(super) fn reference(kind: &str, name: &str) -> Value {
@@ -170,14 +185,17 @@ fn network(state: &State, name: &str, pools: &[(&str, &str)]) {
         .map(|(kind, name)| json!({ "kind": kind, "name": name, "phase": "Member" }))
         .collect();
     let object: IPNetwork = serde_json::from_value(json!({
-        "metadata": { "name": name }, "spec": {},
+        "metadata": { "name": name }, "spec": { "namespaces": { "from": "All" } },
         "status": {
             "pools": pools.len(), "total": 16_842_749, "used": 6_003, "free": 16_836_746, "members": members,
             "conditions": [{ "type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": ago(900) }],
         },
     }))
     .unwrap();
-    state.update(|tables| tables.networks.insert("", name, NetworkRow::from(object)));
+    state.update(|tables| {
+        tables.ledger.apply(&object);
+        tables.networks.insert("", name, NetworkRow::from(object));
+    });
 }
 
 /// A pool with slices, and one of IPv6 whose specification sets everything.
@@ -222,7 +240,10 @@ fn sliced(state: &State) {
                       "owner": { "kind": "Cluster", "namespace": "team-a", "name": owner }, "assignedAt": assigned },
         }))
         .unwrap();
-        state.update(|tables| tables.slices.insert("", &name, SliceRow::from(slice)));
+        state.update(|tables| {
+            tables.ledger.apply(&slice);
+            tables.slices.insert("", &name, SliceRow::from(slice));
+        });
     }
     let six = reference("GlobalInClusterIPPool", "six");
     let spec = json!({
@@ -268,7 +289,10 @@ pub(super) fn registry(state: &State, name: &str, ready: &Value, clusters: &Valu
     }))
     .unwrap();
     let row = RegistryRow::from(object);
-    state.update(|tables| tables.registries.insert("", name, row));
+    state.update(|tables| {
+        tables.ledger.set_management_cluster(name, "west-1");
+        tables.registries.insert("", name, row);
+    });
 }
 
 /// What was read from a registry: its records, or why there are none.
@@ -314,10 +338,13 @@ pub(super) fn shared_network(
     json_patch::merge(&mut all, status);
     let object: IPNetwork = serde_json::from_value(json!({
         "metadata": { "name": name }, "status": all,
-        "spec": { "blocks": { "registry": registry, "size": 64, "most": 16 } },
+        "spec": { "namespaces": { "from": "All" }, "blocks": { "registry": registry, "size": 64, "most": 16 } },
     }))
     .unwrap();
-    state.update(|tables| tables.networks.insert("", name, NetworkRow::from(object)));
+    state.update(|tables| {
+        tables.ledger.apply(&object);
+        tables.networks.insert("", name, NetworkRow::from(object));
+    });
 }
 
 /// A block of this management cluster with addresses in use.
@@ -330,7 +357,10 @@ pub(super) fn own_block(state: &State, network: &str, first: &str, used: u8, cha
     json_patch::merge(&mut spec, change);
     let slice: IPSlice =
         serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).unwrap();
-    state.update(|tables| tables.slices.insert("", &name, SliceRow::from(slice)));
+    state.update(|tables| {
+        tables.ledger.apply(&slice);
+        tables.slices.insert("", &name, SliceRow::from(slice));
+    });
     let address: std::net::Ipv4Addr = first.parse().unwrap();
     let pool = reference("InClusterIPPool", network);
     for number in 1..=used {
@@ -531,6 +561,14 @@ pub(super) fn sample_of(namespace: Option<&str>) -> Arc<State> {
     let spec = json!({ "addresses": ["10.0.0.10-10.0.0.250"], "prefix": 24, "gateway": "10.0.0.1",
                        "excludedAddresses": ["10.0.0.100-10.0.0.109"], "addressReuseGracePeriodSeconds": 3600 });
     let counts = json!({ "total": 231, "used": 120, "free": 99, "outOfRange": 0, "reserved": 5, "coolingDown": 7 });
+    pool(
+        &state,
+        InClusterKind::IPPool,
+        "team-a",
+        "web",
+        &spec,
+        &ready(&counts),
+    );
     for number in 0..120 {
         let last = if number < 90 {
             10 + number
@@ -564,14 +602,6 @@ pub(super) fn sample_of(namespace: Option<&str>) -> Arc<State> {
             &json!({}),
         );
     }
-    pool(
-        &state,
-        InClusterKind::IPPool,
-        "team-a",
-        "web",
-        &spec,
-        &ready(&counts),
-    );
     let spec = json!({ "addresses": ["172.16.0.0/16"], "prefix": 16, "gateway": "172.16.0.1", "network": "backbone" });
     let counts = json!({ "total": 65_533, "used": 6_000, "free": 59_533, "outOfRange": 0, "reserved": 0, "coolingDown": 0 });
     pool(
@@ -694,8 +724,6 @@ pub(super) fn sample_of(namespace: Option<&str>) -> Arc<State> {
     // It stays fresh while the pictures are taken.
     state.heard(Answer::Leases(vec![lease(-86_400)]));
     state.finish_lists();
-    for used in [104, 108, 107, 112, 112, 113, 115, 114, 118, 119, 120] {
-        state.sample_of("web", used);
-    }
+    state.examine();
     state
 }
