@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use capi_ipam_controller::options::parse_duration;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 /// Shows IP address pools of Cluster API, their addresses, and who holds them.
@@ -13,7 +13,7 @@ use clap_complete::Shell;
     name = "kubectl-ipam",
     bin_name = "kubectl ipam",
     version,
-    after_help = "Exit codes: 0 success, 1 doctor, status or registry check has errors or warnings or import has problems, 2 invalid command line, \
+    after_help = "Flags of the connection and of impersonation are listed by: kubectl ipam options\n\nExit codes: 0 success, 1 doctor, status or registry check has errors or warnings or import has problems, 2 invalid command line, \
                   3 cluster unreachable, 4 missing permission (the output may be incomplete), 5 missing definition, \
                   6 pool or address not found, 7 other failure, 8 incomplete export."
 )]
@@ -55,46 +55,46 @@ pub struct Global {
     #[arg(long, global = true)]
     pub no_color: bool,
     /// User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME.
-    #[arg(long = "as", global = true, value_name = "USER", help_heading = CONNECTION)]
+    #[arg(long = "as", global = true, value_name = "USER", help_heading = CONNECTION, hide = true)]
     pub impersonate: Option<String>,
     /// Group to impersonate; can be repeated.
     #[arg(
-        long = "as-group", global = true, value_name = "GROUP", requires = "impersonate", help_heading = CONNECTION
+        long = "as-group", global = true, value_name = "GROUP", requires = "impersonate", help_heading = CONNECTION, hide = true
     )]
     pub impersonate_groups: Vec<String>,
     /// UID to impersonate.
-    #[arg(long = "as-uid", global = true, value_name = "UID", requires = "impersonate", help_heading = CONNECTION)]
+    #[arg(long = "as-uid", global = true, value_name = "UID", requires = "impersonate", help_heading = CONNECTION, hide = true)]
     pub impersonate_uid: Option<String>,
     /// Cluster of the kubeconfig, instead of that of the context.
-    #[arg(long, global = true, value_name = "NAME", help_heading = CONNECTION)]
+    #[arg(long, global = true, value_name = "NAME", help_heading = CONNECTION, hide = true)]
     pub cluster: Option<String>,
     /// User of the kubeconfig, instead of that of the context.
-    #[arg(long, global = true, value_name = "NAME", help_heading = CONNECTION)]
+    #[arg(long, global = true, value_name = "NAME", help_heading = CONNECTION, hide = true)]
     pub user: Option<String>,
     /// Address and port of the API server.
-    #[arg(short, long, global = true, value_name = "URL", help_heading = CONNECTION)]
+    #[arg(short, long, global = true, value_name = "URL", help_heading = CONNECTION, hide = true)]
     pub server: Option<String>,
     /// Bearer token, instead of the credentials of the user.
-    #[arg(long, global = true, value_name = "TOKEN", help_heading = CONNECTION)]
+    #[arg(long, global = true, value_name = "TOKEN", help_heading = CONNECTION, hide = true)]
     pub token: Option<String>,
     /// How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0
     /// is no limit.
     #[arg(
         long, global = true, value_name = "DURATION", default_value = "10s", value_parser = timeout,
-        help_heading = CONNECTION
+        help_heading = CONNECTION, hide = true
     )]
     pub request_timeout: Duration,
     /// File with the certificate of the authority of the API server.
-    #[arg(long, global = true, value_name = "FILE", help_heading = CONNECTION)]
+    #[arg(long, global = true, value_name = "FILE", help_heading = CONNECTION, hide = true)]
     pub certificate_authority: Option<PathBuf>,
     /// Do not verify the certificate of the API server: connections are not secure.
-    #[arg(long, global = true, conflicts_with = "certificate_authority", help_heading = CONNECTION)]
+    #[arg(long, global = true, conflicts_with = "certificate_authority", help_heading = CONNECTION, hide = true)]
     pub insecure_skip_tls_verify: bool,
     /// Name in the certificate of the API server; by default the name in its address.
-    #[arg(long, global = true, value_name = "NAME", help_heading = CONNECTION)]
+    #[arg(long, global = true, value_name = "NAME", help_heading = CONNECTION, hide = true)]
     pub tls_server_name: Option<String>,
     /// Level of the log on the standard error: from 6 on each request, from 8 on with details.
-    #[arg(short = 'v', long = "v", global = true, value_name = "LEVEL", default_value_t, help_heading = CONNECTION)]
+    #[arg(short = 'v', long = "v", global = true, value_name = "LEVEL", default_value_t, help_heading = CONNECTION, hide = true)]
     pub verbosity: u8,
 }
 
@@ -108,6 +108,16 @@ impl Global {
 
 /// Heading of the flags for the connection.
 const CONNECTION: &str = "Connection";
+
+/// The help of the flags that all commands have and that their own help leaves out.
+pub(crate) fn options() -> String {
+    let mut root = Cli::command().help_template("{options}");
+    root = root.mut_args(|flag| {
+        let is_shown = flag.get_help_heading() == Some(CONNECTION);
+        flag.hide(!is_shown)
+    });
+    root.render_long_help().to_string()
+}
 
 /// A duration of a flag of kubectl, in which a number without a unit is in seconds.
 fn timeout(text: &str) -> Result<Duration, String> {
@@ -264,6 +274,7 @@ pub enum RegistryCommand {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List the pools of all kinds, with their occupancy.
+    #[command(visible_aliases = ["pool", "list", "get"], after_help = "Examples:\n  kubectl ipam pools\n  kubectl ipam pools -A -o wide")]
     Pools {
         /// Only these pools: NAME, NAMESPACE/NAME or KIND/NAME.
         names: Vec<String>,
@@ -275,6 +286,7 @@ pub enum Command {
         list: ListFlags,
     },
     /// List the networks, with their pools that join or leave.
+    #[command(visible_aliases = ["network"], after_help = "Examples:\n  kubectl ipam networks\n  kubectl ipam networks backbone -o json")]
     Networks {
         /// Only these networks.
         names: Vec<String>,
@@ -286,12 +298,16 @@ pub enum Command {
         list: ListFlags,
     },
     /// Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has.
+    #[command(
+        after_help = "Examples:\n  kubectl ipam who 10.0.0.7\n  kubectl ipam who machine-1 -n team-a"
+    )]
     Who {
         /// An address such as 10.0.0.7, a prefix such as fd00::/64, or the name of a claim, machine
         /// or Cluster.
         target: String,
     },
     /// List claims.
+    #[command(visible_aliases = ["claim"], after_help = "Examples:\n  kubectl ipam claims --waiting -A\n  kubectl ipam claims --pool team-a/web")]
     Claims {
         /// Only these claims: NAME or NAMESPACE/NAME.
         names: Vec<String>,
@@ -312,6 +328,7 @@ pub enum Command {
         list: ListFlags,
     },
     /// Show the next addresses that a pool allocates.
+    #[command(after_help = "Examples:\n  kubectl ipam free web --count 3")]
     Free {
         /// The pool: NAME, NAMESPACE/NAME or KIND/NAME.
         pool: String,
@@ -320,6 +337,9 @@ pub enum Command {
         count: u16,
     },
     /// Show a pool: ranges, counts, a map of its addresses, holders, and waiting claims.
+    #[command(
+        after_help = "Examples:\n  kubectl ipam show web -n team-a\n  kubectl ipam show GlobalIP/datacenter -o wide"
+    )]
     Show {
         /// The pool: NAME, NAMESPACE/NAME or KIND/NAME.
         pool: String,
@@ -332,6 +352,7 @@ pub enum Command {
     ///
     /// Without --namespace and without a pool, everything is reported. With them, findings about
     /// other namespaces or pools are left out; those about the provider are not.
+    #[command(after_help = "Examples:\n  kubectl ipam doctor\n  kubectl ipam doctor --watch")]
     Doctor {
         /// Only this pool, its network and its claims: NAME, NAMESPACE/NAME or KIND/NAME.
         pool: Option<String>,
@@ -344,6 +365,9 @@ pub enum Command {
     },
     /// Show the state of each part of the provider: definitions, lease, probes, permissions,
     /// webhooks, certificate, sweeper, pools and claims.
+    #[command(
+        after_help = "Examples:\n  kubectl ipam status\n  kubectl ipam status --wait --wait-duration 2m"
+    )]
     Status {
         /// Print the parts again when they have changed, until interrupted.
         #[arg(short, long, conflicts_with = "wait")]
@@ -354,6 +378,9 @@ pub enum Command {
     },
     /// Serve a web page on this machine: pools, a map of their addresses, search, and waiting
     /// claims.
+    #[command(
+        after_help = "Examples:\n  kubectl ipam web\n  kubectl ipam web --port 8080 --no-open"
+    )]
     Web {
         /// Port on 127.0.0.1; 0 selects a free one.
         #[arg(long, default_value_t, value_name = "PORT")]
@@ -363,6 +390,9 @@ pub enum Command {
         no_open: bool,
     },
     /// Reserve an address that is not in use: exclude it from a pool, or keep it for a claim.
+    #[command(
+        after_help = "Examples:\n  kubectl ipam reserve web 10.0.0.7\n  kubectl ipam reserve web 10.0.0.7 --for team-a/load-balancer"
+    )]
     Reserve {
         /// The pool: NAME, NAMESPACE/NAME or KIND/NAME.
         pool: String,
@@ -378,6 +408,7 @@ pub enum Command {
         dry_run: DryRun,
     },
     /// Delete the reservation of an address.
+    #[command(after_help = "Examples:\n  kubectl ipam unreserve web 10.0.0.7")]
     Unreserve {
         /// The pool: NAME, NAMESPACE/NAME or KIND/NAME.
         pool: String,
@@ -389,6 +420,9 @@ pub enum Command {
     },
     /// Show the registries of blocks that management clusters share; check a network before it shares
     /// its blocks; release the blocks of a management cluster that is gone.
+    #[command(
+        after_help = "Examples:\n  kubectl ipam registry\n  kubectl ipam registry check region"
+    )]
     Registry {
         /// The subcommand; by default `list`.
         #[command(subcommand)]
@@ -398,6 +432,7 @@ pub enum Command {
     ///
     /// A table (CSV) lacks some fields of pools. Objects and fields that it cannot state are left
     /// out, named in a warning, and change the exit code to 8.
+    #[command(after_help = "Examples:\n  kubectl ipam export -n team-a -o yaml > pools.yaml")]
     Export {
         /// Only these pools and the reservations in them: NAME, NAMESPACE/NAME or
         /// KIND/NAME.
@@ -407,6 +442,7 @@ pub enum Command {
     ///
     /// All changes are made or none: the API server checks each of them before the first one is
     /// made. The progress is on the standard error.
+    #[command(after_help = "Examples:\n  kubectl ipam import pools.yaml --dry-run=server")]
     Import {
         /// A file in CSV, JSON or YAML; `-` is the standard input.
         file: PathBuf,
@@ -421,9 +457,12 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t, value_name = "MODE")]
         dry_run: DryRun,
     },
+    /// List the flags of the connection, which all commands have.
+    Options,
     /// Print the version of this program.
     Version,
     /// Print the completion script of a shell.
+    #[command(after_help = "Examples:\n  source <(kubectl ipam completion bash)")]
     Completion {
         /// The shell.
         shell: Shell,
@@ -438,9 +477,33 @@ pub enum Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
+
+    #[test]
+    fn help_of_a_command_is_about_the_command() {
+        let mut root = Cli::command();
+        root.build();
+        for command in root.get_subcommands() {
+            let name = command.get_name();
+            let help = command.clone().render_help().to_string();
+            assert!(!help.contains("--as-group"), "{name}: {help}");
+            let is_plain = ["version", "options", "generate", "help"].contains(&name);
+            assert!(is_plain || help.contains("Examples:"), "{name}: {help}");
+        }
+        let options = options();
+        for flag in ["--as-group", "--server", "--request-timeout"] {
+            assert!(options.contains(flag), "{options}");
+        }
+        assert!(!options.contains("--output"), "{options}");
+    }
+
+    #[test]
+    fn pools_have_the_names_that_are_typed() {
+        for word in ["pool", "list", "get"] {
+            let line = Cli::try_parse_from(["kubectl-ipam", word, "web"]).unwrap();
+            assert!(matches!(line.command, Command::Pools { .. }), "{word}");
+        }
+    }
 
     #[test]
     fn command_line_is_consistent() {

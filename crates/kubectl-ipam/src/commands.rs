@@ -24,9 +24,9 @@ mod version;
 mod watch;
 mod who;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{self, Cli, Command};
 use crate::error::{Code, Error};
-use crate::{generate, web};
+use crate::{generate, output, web};
 
 /// Runs a command, and returns the exit code.
 pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
@@ -81,6 +81,7 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
             prune,
             dry_run,
         } => import::run(global, file, name, *prune, *dry_run).await,
+        Command::Options => output::print(&cli::options()).map(|()| Code::Ok),
         Command::Version => version::run(global.output),
         Command::Completion { shell } => completion::run(*shell),
         Command::Generate { folder } => generate::run(folder),

@@ -86,11 +86,13 @@ pub enum Report {
     /// The output of `pools`.
     PoolList {
         /// The pools, by kind, namespace and name.
+        #[serde(rename = "items")]
         pools: Vec<PoolLine>,
     },
     /// The output of `networks`.
     NetworkList {
         /// The networks, by name.
+        #[serde(rename = "items")]
         networks: Vec<NetworkLine>,
     },
     /// The output of `who`.
@@ -100,6 +102,7 @@ pub enum Report {
         /// The pools and networks that contain it; `null` if it is unknown.
         pools: Option<Vec<PoolMatch>>,
         /// What holds it, or a part of it; `null` if it is unknown.
+        #[serde(rename = "items")]
         holders: Option<Vec<Holder>>,
         /// Its blocks in networks that share blocks with other management clusters.
         #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -108,6 +111,7 @@ pub enum Report {
     /// The output of `claims`.
     ClaimList {
         /// The claims, by namespace and name.
+        #[serde(rename = "items")]
         claims: Vec<ClaimLine>,
     },
     /// The output of `free`.
@@ -115,6 +119,7 @@ pub enum Report {
         /// The pool.
         pool: PoolName,
         /// The addresses or prefixes, the next one first.
+        #[serde(rename = "items")]
         addresses: Vec<String>,
         /// Why there are fewer addresses than requested, or why others can be allocated.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,6 +130,7 @@ pub enum Report {
     /// The output of `status`.
     StatusList {
         /// The parts of the provider.
+        #[serde(rename = "items")]
         parts: Vec<PartLine>,
     },
     /// The output of `show`.
@@ -134,6 +140,7 @@ pub enum Report {
     /// The output of `registry list`.
     RegistryList {
         /// The registries, by name.
+        #[serde(rename = "items")]
         registries: Vec<RegistryLine>,
     },
     /// The output of `registry check`.
@@ -144,9 +151,15 @@ pub enum Report {
     ImportSummary(ImportSummary),
 }
 
-/// The output of `-o json` and `-o yaml`.
+/// The version of the format of `-o json` and `-o yaml`.
+const OUTPUT_VERSION: &str = "cli.ipam.cluster.x-k8s.io/v1alpha1";
+
+/// The output of `-o json` and `-o yaml`. Lists have their elements in `items`, as those of kubectl.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Document<'a> {
+    /// The version of the format.
+    pub api_version: &'static str,
     /// The output of the command.
     #[serde(flatten)]
     pub report: &'a Report,
@@ -154,4 +167,15 @@ pub struct Document<'a> {
     /// `null`.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub missing: &'a [String],
+}
+
+impl<'a> Document<'a> {
+    /// The document of a report.
+    pub(crate) fn new(report: &'a Report, missing: &'a [String]) -> Self {
+        Self {
+            api_version: OUTPUT_VERSION,
+            report,
+            missing,
+        }
+    }
 }

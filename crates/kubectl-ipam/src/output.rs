@@ -71,7 +71,7 @@ pub(crate) fn print_report(
     }
     // Without the whole text in memory.
     let mut output = std::io::BufWriter::new(std::io::stdout().lock());
-    let document = Document { report, missing };
+    let document = Document::new(report, missing);
     let written =
         serde_json::to_writer_pretty(&mut output, &document).map_err(std::io::Error::from);
     end(written
@@ -87,7 +87,7 @@ pub(crate) fn format(
     style: Style,
 ) -> Result<String, Error> {
     let failed = |error: &dyn std::error::Error| Error::Output(error.to_string());
-    let document = Document { report, missing };
+    let document = Document::new(report, missing);
     Ok(match format {
         Format::Table | Format::Wide => text(report, style),
         Format::Json => {

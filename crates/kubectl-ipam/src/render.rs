@@ -11,6 +11,7 @@ mod registries;
 mod style;
 mod words;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 pub(crate) use self::csv::csv;
@@ -23,7 +24,8 @@ pub(crate) use self::style::Style;
 pub(crate) use self::words::age;
 use self::words::{dry_run_text, full};
 use crate::model::{
-    BlockHolder, BlockHolderState, Holder, PoolMatch, Report, ReservationAction, ReservationChange,
+    BlockHolder, BlockHolderState, Holder, HolderState, PoolMatch, Report, ReservationAction,
+    ReservationChange,
 };
 
 /// The text of `-o table` and `-o wide`.
@@ -34,17 +36,19 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         Report::ImportSummary(summary) => import::text(summary, style),
         Report::HolderList {
             pools,
-            holders,
+            holders: all,
             address,
             blocks,
         } => {
-            let holders = match holders.as_deref() {
+            let holders = match all.as_deref() {
                 None => no_holder(address, false, blocks),
                 Some([]) => no_holder(address, true, blocks),
                 Some(holders) => holder_texts(holders, style),
             };
             let blocks = block_holders(blocks);
-            format!("{}{blocks}{holders}", memberships(pools.as_deref()))
+            let shared = shared_addresses(all.as_deref().unwrap_or_default());
+            let pools = memberships(pools.as_deref());
+            format!("{pools}{blocks}{holders}{shared}")
         }
         Report::FreeList {
             addresses, note, ..
@@ -134,6 +138,35 @@ pub(crate) fn holder_texts<'a>(
         .into_iter()
         .map(|holder| details::holder(holder, style))
         .collect()
+}
+
+/// The addresses that several claims have.
+pub(crate) fn shared_addresses(holders: &[Holder]) -> String {
+    let mut claims: BTreeMap<(&str, String), usize> = BTreeMap::new();
+    for holder in holders {
+        let is_allocated = matches!(
+            holder.state,
+            HolderState::Allocated | HolderState::Releasing
+        );
+        // An address is unique in a network, or else in a pool.
+        let scope = match holder.network.known() {
+            Some(network) => format!("network {network}"),
+            None => full(&holder.pool),
+        };
+        if is_allocated {
+            let count = claims.entry((&holder.address, scope)).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+    let mut text = String::new();
+    for ((address, scope), count) in claims.into_iter().filter(|(_, count)| *count > 1) {
+        let address = clean(address);
+        let _ = writeln!(
+            text,
+            "\n{count} claims have {address} of {scope}. Find out how to repair it with: kubectl ipam doctor"
+        );
+    }
+    text
 }
 
 /// Written as kubectl writes changes.

@@ -81,6 +81,7 @@ async fn print(loader: &mut Loader<'_>, block: Block, style: Style) -> Result<Co
         .iter()
         .filter(|holder| !known.iter().any(|known| is_same(known, holder)));
     output::print(&render::holder_texts(others, style))?;
+    output::print(&render::shared_addresses(all.seen()))?;
     if known.is_empty() && all.seen().is_empty() {
         output::print(&render::no_holder(
             &block.to_string(),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use capi_ipam_controller::clock;
 use capi_ipam_ip::{Block, SpanSet, UsableBlocks};
 use capi_ipam_ledger::Ledger;
-use jiff::{SignedDuration, Timestamp};
 
 use super::holders::{HolderState, state};
 use super::pools::{Counts, KnownCounts};

@@ -133,6 +133,7 @@ pub struct FindingList {
     /// The checks that were made, at least for some objects.
     pub checks: Vec<Check>,
     /// What is wrong, the most urgent first.
+    #[serde(rename = "items")]
     pub findings: Vec<Finding>,
     /// The checks that were not possible, or not for all objects.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -90,8 +90,8 @@ pub struct PoolMatch {
 /// How a pool contains an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum Membership {
-    /// The pool can allocate it.
-    Allocatable,
+    /// The pool contains it, in use or not.
+    InRange,
     /// The pool excludes it.
     Excluded,
     /// It is the gateway of the pool.
@@ -124,7 +124,7 @@ pub(crate) fn why_not_contained(pool: &PoolRow, block: Block) -> String {
              without spec.allocateReservedIPAddresses"
         ),
         // It contains a part of the block, or addresses of it.
-        Some(Membership::Allocatable) => format!("{block} is not a block that {key} allocates"),
+        Some(Membership::InRange) => format!("{block} is not a block that {key} allocates"),
         None => format!("{key} does not contain {block}"),
     }
 }
@@ -132,7 +132,7 @@ pub(crate) fn why_not_contained(pool: &PoolRow, block: Block) -> String {
 fn membership(pool: &PoolRow, block: Block) -> Option<Membership> {
     let usable = pool.usable.as_ref().ok()?;
     if overlaps(usable, block) {
-        return Some(Membership::Allocatable);
+        return Some(Membership::InRange);
     }
     if usable
         .gateways()

@@ -118,7 +118,7 @@ async fn doctor_finds_each_fault_made_by_hand() {
     let (code, output, errors) = run(admin, &["doctor", "-o", "json"]);
     assert_eq!((code, errors.as_str()), (1, ""), "{output}");
     let report: Value = serde_json::from_str(&output).expect("the output is JSON");
-    let found: Vec<(String, String)> = report["findings"]
+    let found: Vec<(String, String)> = report["items"]
         .as_array()
         .expect("a list")
         .iter()
@@ -251,11 +251,7 @@ async fn claim_of_a_kind_that_is_not_served_is_found() {
         .await
         .is_ok();
     let claims = json_of(admin, &["claims", "-n", namespace]);
-    let lines: Vec<_> = claims["claims"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .collect();
+    let lines: Vec<_> = claims["items"].as_array().expect("a list").iter().collect();
     let names: Vec<_> = lines
         .iter()
         .map(|line| line["name"].as_str().expect("a name"))
@@ -287,11 +283,11 @@ async fn claim_of_a_kind_that_is_not_served_is_found() {
                 namespace,
             ],
         );
-        assert_eq!(&found["claims"][0], *line);
+        assert_eq!(&found["items"][0], *line);
     }
     assert_eq!(
-        json_of(admin, &["claims", "-n", namespace, "--waiting"])["claims"],
-        claims["claims"]
+        json_of(admin, &["claims", "-n", namespace, "--waiting"])["items"],
+        claims["items"]
     );
 
     let (code, output, errors) = run(admin, &["doctor"]);
@@ -357,7 +353,7 @@ async fn repair_of_a_restored_claim_ends_its_findings() {
 
     let (_, output, _) = run(admin, &["doctor", "-o", "json"]);
     let report: Value = serde_json::from_str(&output).expect("the output is JSON");
-    let commands: Vec<&str> = report["findings"]
+    let commands: Vec<&str> = report["items"]
         .as_array()
         .expect("a list")
         .iter()
@@ -462,7 +458,7 @@ async fn conflict_while_joining(plane: &ControlPlane, consumer: &Consumer) {
     }
     eventually("a pool has joined, the other one cannot", async || {
         let (_, output, _) = run(admin, &["doctor"]);
-        let lab = json_of(admin, &["networks"])["networks"][0].clone();
+        let lab = json_of(admin, &["networks"])["items"][0].clone();
         let phases = [&lab["members"][0]["phase"], &lab["members"][1]["phase"]];
         let is_joining = phases == [&json!("Joining"), &json!("Member")];
         (is_joining && output.contains("MoveStalled") && output.contains("IPNetwork none"))

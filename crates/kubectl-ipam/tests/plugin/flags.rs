@@ -45,7 +45,7 @@ async fn flags_of_kubectl_have_their_effect() {
     let ask = |arguments: &[&str]| run(admin, &[arguments, &["-n", namespace]].concat());
 
     let names = |output: &Value| -> Vec<String> {
-        let pools = output["pools"].as_array().expect("a list");
+        let pools = output["items"].as_array().expect("a list");
         pools
             .iter()
             .map(|line| line["pool"]["name"].as_str().expect("a name").to_owned())

@@ -115,13 +115,25 @@ async fn names_versions_and_dry_runs_are_those_of_kubectl() {
 
     // Names.
     let found = json_of(admin, &["claims", "vm-1", "-n", namespace]);
-    assert_eq!(found["claims"].as_array().map(Vec::len), Some(1), "{found}");
+    assert_eq!(found["items"].as_array().map(Vec::len), Some(1), "{found}");
     let found = json_of(admin, &["networks", "lab"]);
-    assert_eq!(
-        found["networks"].as_array().map(Vec::len),
-        Some(1),
-        "{found}"
-    );
+    assert_eq!(found["items"].as_array().map(Vec::len), Some(1), "{found}");
+    // Namespaces.
+    for command in ["pools", "claims"] {
+        let (code, _, errors) = run(admin, &[command, "-n", "defaul"]);
+        let expected = "namespace defaul does not exist; default exists";
+        assert!(
+            code == 6 && errors.contains(expected),
+            "{command}: {errors}"
+        );
+    }
+    let other = json!({ "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim",
+                        "metadata": { "name": "vm-2", "namespace": "default" },
+                        "spec": { "poolRef": reference("InClusterIPPool", "small") } });
+    plane.kubectl_apply(&other.to_string());
+    let named = [format!("{namespace}/vm-1"), "default/vm-2".to_owned()];
+    let (_, table, _) = run(admin, &["claims", &named[0], &named[1]]);
+    assert!(table.starts_with("NAMESPACE"), "{table}");
     let absent = format!("does not exist in the namespace {namespace}; list the claims");
     for (arguments, text) in [
         (&["claims", "nope"][..], absent.as_str()),

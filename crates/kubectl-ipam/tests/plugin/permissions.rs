@@ -262,7 +262,7 @@ async fn what_may_not_be_listed_is_unknown() {
     eventually("the counts of the status are current", async || {
         let pools = json_of(admin, &["pools", "-n", namespace]);
         let counts = |name: &str| {
-            pools["pools"]
+            pools["items"]
                 .as_array()?
                 .iter()
                 .find(|it| it["pool"]["name"] == name)
@@ -421,7 +421,7 @@ async fn role_of_a_namespace_is_enough_for_its_pools(plane: &ControlPlane, names
     let (code, output, errors) = ask(&["pools", "-o", "json"]);
     assert_eq!(code, 4, "{errors}");
     let pools: Value = serde_json::from_str(&output).expect("the output is JSON");
-    let waiting: Vec<_> = pools["pools"]
+    let waiting: Vec<_> = pools["items"]
         .as_array()
         .expect("a list")
         .iter()

@@ -56,12 +56,9 @@ async fn every_command_shows_the_objects_of_the_cluster() {
     let ask = |arguments: &[&str]| json_of(admin, &[&["-n", namespace], arguments].concat());
 
     // The next address is the one that the next claim gets.
-    assert_eq!(ask(&["free", "web"])["addresses"], json!(["10.0.0.12"]));
+    assert_eq!(ask(&["free", "web"])["items"], json!(["10.0.0.12"]));
     let next = ask(&["free", "pods", "--count", "2"]);
-    assert_eq!(
-        next["addresses"],
-        json!(["fd00:0:0:1::/64", "fd00:0:0:2::/64"])
-    );
+    assert_eq!(next["items"], json!(["fd00:0:0:1::/64", "fd00:0:0:2::/64"]));
 
     // The released address cools down: the next claim does not get it.
     control_plane.kubectl(&["delete", "ipaddressclaim", "two", "--namespace", namespace]);
@@ -70,23 +67,20 @@ async fn every_command_shows_the_objects_of_the_cluster() {
     assert_eq!(consumer.wait_for_address("three").await, "10.0.0.12");
     consumer.create_claim_for("four", web(), json!({})).await;
     consumer.wait_for_reason("four", "PoolExhausted").await;
-    assert_eq!(ask(&["free", "web"])["addresses"], json!([]));
+    assert_eq!(ask(&["free", "web"])["items"], json!([]));
 
     let waiting = ask(&["claims", "--waiting", "--pool", "ip/web"]);
     assert_eq!(
-        waiting["claims"].as_array().map(Vec::len),
+        waiting["items"].as_array().map(Vec::len),
         Some(1),
         "{waiting}"
     );
     assert_eq!(
-        (
-            &waiting["claims"][0]["name"],
-            &waiting["claims"][0]["reason"]
-        ),
+        (&waiting["items"][0]["name"], &waiting["items"][0]["reason"]),
         (&json!("four"), &json!("PoolExhausted"))
     );
     let claims = ask(&["claims"]);
-    let addresses: Vec<_> = claims["claims"]
+    let addresses: Vec<_> = claims["items"]
         .as_array()
         .expect("a list")
         .iter()
@@ -102,7 +96,7 @@ async fn every_command_shows_the_objects_of_the_cluster() {
         ]
     );
 
-    let holder = ask(&["who", "10.0.0.10"])["holders"][0].clone();
+    let holder = ask(&["who", "10.0.0.10"])["items"][0].clone();
     assert_eq!(
         holder["claim"],
         json!(format!("{namespace}/one")),
@@ -113,7 +107,7 @@ async fn every_command_shows_the_objects_of_the_cluster() {
         (&json!("prod"), &json!("Allocated")),
         "{holder}"
     );
-    let cooling = ask(&["who", "10.0.0.11"])["holders"][0].clone();
+    let cooling = ask(&["who", "10.0.0.11"])["items"][0].clone();
     assert_eq!(
         (&cooling["state"], &cooling["claim"]),
         (&json!("CoolingDown"), &json!(format!("{namespace}/two")))
@@ -121,7 +115,7 @@ async fn every_command_shows_the_objects_of_the_cluster() {
     let inside = ask(&["who", "fd00::77"]);
     assert_eq!(
         (
-            &inside["holders"][0]["address"],
+            &inside["items"][0]["address"],
             &inside["pools"][0]["network"]
         ),
         (&json!("fd00::/64"), &json!("backbone"))
@@ -133,7 +127,7 @@ async fn every_command_shows_the_objects_of_the_cluster() {
     assert_eq!(shown["waiting"][0]["name"], json!("four"));
     eventually("the counts of the status", async || {
         let pools = ask(&["pools"]);
-        let web = pools["pools"]
+        let web = pools["items"]
             .as_array()?
             .iter()
             .find(|line| line["pool"]["name"] == "web")?
@@ -145,7 +139,7 @@ async fn every_command_shows_the_objects_of_the_cluster() {
     // The status of a network is written every 2 seconds. The first one is without the pool, which
     // waits for the block length in it.
     let network = eventually("the network is ready and counts the pool", async || {
-        let network = ask(&["networks"])["networks"][0].clone();
+        let network = ask(&["networks"])["items"][0].clone();
         (network["ready"] == "True" && network["pools"] == 1).then_some(network)
     })
     .await;
@@ -198,12 +192,12 @@ async fn every_command_shows_the_objects_of_the_cluster() {
 /// The cells of CSV are the fields of JSON: numbers, times, and nothing for what is absent.
 fn csv_has_the_values_of_json(admin: &Path, namespace: &str) {
     for (command, list) in [
-        (&["pools", "-A"][..], "pools"),
-        (&["networks"], "networks"),
-        (&["claims", "-A"], "claims"),
-        (&["who", "10.0.0.10"], "holders"),
+        (&["pools", "-A"][..], "items"),
+        (&["networks"], "items"),
+        (&["claims", "-A"], "items"),
+        (&["who", "10.0.0.10"], "items"),
         (&["show", "web", "-n", namespace], "holders"),
-        (&["status"], "parts"),
+        (&["status"], "items"),
     ] {
         let (_, json, _) = run(admin, &[command, &["-o", "json"]].concat());
         let report: Value = serde_json::from_str(&json).expect("the output is JSON");
@@ -247,10 +241,10 @@ fn names_as_printed_are_accepted(admin: &Path, namespace: &str) {
     let shown = json_of(admin, &["show", &format!("ip/{pool}")]);
     assert_eq!(shown["pool"]["namespace"], namespace);
     let pools = json_of(admin, &["pools", &pool, "pods"]);
-    assert_eq!(pools["pools"].as_array().map(Vec::len), Some(2), "{pools}");
+    assert_eq!(pools["items"].as_array().map(Vec::len), Some(2), "{pools}");
 
     let names = |arguments: &[&str]| {
-        let claims = json_of(admin, arguments)["claims"].take();
+        let claims = json_of(admin, arguments)["items"].take();
         let claims = claims.as_array().expect("a list").clone();
         let name = |claim: &Value| claim["name"].as_str().expect("a name").to_owned();
         claims.iter().map(name).collect::<Vec<_>>()
@@ -396,7 +390,7 @@ async fn cluster_without_definitions_and_go_provider_are_supported() {
     let admin = control_plane.kubeconfig();
     let pools = json_of(admin, &["pools", "-n", namespace]);
     assert_eq!(
-        (&pools["pools"][0]["ready"], &pools["pools"][0]["counts"]),
+        (&pools["items"][0]["ready"], &pools["items"][0]["counts"]),
         (&json!("Unknown"), &Value::Null)
     );
     let shown = json_of(admin, &["show", "web", "-n", namespace]);
@@ -405,7 +399,7 @@ async fn cluster_without_definitions_and_go_provider_are_supported() {
         (&json!(1), &json!(0))
     );
     assert_eq!(
-        json_of(admin, &["who", "10.0.0.10"])["holders"][0]["claim"],
+        json_of(admin, &["who", "10.0.0.10"])["items"][0]["claim"],
         json!(format!("{namespace}/vm"))
     );
 }

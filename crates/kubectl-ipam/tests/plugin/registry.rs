@@ -122,7 +122,7 @@ fn findings(kubeconfig: &Path) -> Vec<(String, String)> {
     let (code, output, errors) = run(kubeconfig, &["doctor", "-o", "json"]);
     assert!([0, 1].contains(&code), "{code} {errors}");
     let report: Value = serde_json::from_str(&output).expect("the output is JSON");
-    let list = report["findings"].as_array().expect("a list");
+    let list = report["items"].as_array().expect("a list");
     let text = |finding: &Value, field: &str| finding[field].as_str().unwrap_or("").to_owned();
     list.iter()
         .map(|it| (text(it, "check"), text(it, "problem")))
@@ -179,7 +179,7 @@ async fn registry_at_a_hub_is_shown_checked_and_released() {
     }
 
     let shown = json_of(admin, &["registry"]);
-    let site = &shown["registries"][0];
+    let site = &shown["items"][0];
     assert_eq!(
         (&site["clusterID"], &site["unread"]),
         (&json!("west"), &Value::Null)

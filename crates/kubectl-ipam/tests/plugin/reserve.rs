@@ -50,7 +50,7 @@ async fn addresses_are_reserved_for_nobody_or_for_a_claim() {
     // The manager has seen the reservations once they count.
     eventually("the reservations count", async || {
         let shown = json_of(admin, &["pools", "-n", namespace]);
-        (shown["pools"][0]["counts"]["reserved"] == json!(2)).then_some(())
+        (shown["items"][0]["counts"]["reserved"] == json!(2)).then_some(())
     })
     .await;
     assert_eq!(bind("two").await, "10.0.0.12");

@@ -103,7 +103,7 @@ async fn slices_are_shown_and_diagnosed() {
         assert!([0, 1].contains(&code), "{output}");
         serde_json::from_str(&output).expect("the output is JSON")
     };
-    let findings = report["findings"].as_array().expect("a list");
+    let findings = report["items"].as_array().expect("a list");
     let of_slices: Vec<&str> = findings
         .iter()
         .filter(|finding| finding["check"] == "SliceWithoutEffect")

@@ -165,7 +165,7 @@ function sliceNote({ pinned, emptySince }) {
 
 /** @type {Record<string, string>} */
 const memberships = {
-  Allocatable: "Address of the pool", Excluded: "Excluded address", Gateway: "Gateway",
+  InRange: "Address of the pool", Excluded: "Excluded address", Gateway: "Gateway",
   Reserved: "Reserved address of the subnet",
 };
 

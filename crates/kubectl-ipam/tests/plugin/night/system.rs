@@ -241,7 +241,7 @@ impl System {
         let problem = eventually_within(TIMEOUT, &what, async || {
             let (_, output, _) = run(self.admin(), &["doctor", "-o", "json"]);
             let report: Value = serde_json::from_str(&output).ok()?;
-            let findings = report["findings"].as_array()?;
+            let findings = report["items"].as_array()?;
             let is_it = |finding: &&Value| {
                 let ends = finding["object"]
                     .as_str()
@@ -273,7 +273,7 @@ impl System {
     pub(crate) fn state(&self, part: &str) -> Option<String> {
         let (_, output, _) = run(self.admin(), &["status", "-o", "json"]);
         let report: Value = serde_json::from_str(&output).ok()?;
-        let parts = report["parts"].as_array()?;
+        let parts = report["items"].as_array()?;
         let line = parts.iter().find(|line| line["part"] == part)?;
         Some(line["state"].as_str()?.to_owned())
     }
