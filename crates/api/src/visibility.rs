@@ -113,7 +113,11 @@ impl<'a> Audience<'a> {
 }
 
 /// A number with its noun: `1 address`, `2 addresses`.
-pub fn counted<N: Copy + Display + PartialEq + From<u8>>(count: N, one: &str, several: &str) -> String {
+pub fn counted<N: Copy + Display + PartialEq + From<u8>>(
+    count: N,
+    one: &str,
+    several: &str,
+) -> String {
     let noun = if count == N::from(1) { one } else { several };
     format!("{count} {noun}")
 }

@@ -36,8 +36,8 @@ pub(crate) use self::claims::claims;
 pub use self::claims::{ClaimLine, ClaimState};
 pub(crate) use self::doctor::{
     AccountRow, CertificateFacts, CertificateRow, ConversionRow, DefinitionRow, DeploymentRow,
-    EventRow, LeaseRow, PodRow, Rule, Selection, ServedDefinition, Snapshot, WebhookMode, WebhookRow, diagnosis,
-    is_held, retain,
+    EventRow, LeaseRow, PodRow, Rule, Selection, ServedDefinition, Snapshot, WebhookMode,
+    WebhookRow, diagnosis, is_held, retain,
 };
 pub use self::fact::Fact;
 pub(crate) use self::finding::counted;

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use capi_ipam_controller::clock;
 use capi_ipam_ip::{Block, SpanSet, UsableBlocks};
 use capi_ipam_ledger::Ledger;
 
@@ -112,7 +111,6 @@ fn held(
     inside: &[&AddressRow],
     reserved: &[&ReservationRow],
 ) -> Vec<(Block, HolderState)> {
-    let now = clock::timestamp();
     let mut held = Vec::new();
     let mut allocated = HashSet::new();
     for row in inside {
