@@ -30,6 +30,7 @@ use capi_ipam_provider::advanced::{
     changed_conditions, log_transitions, publish_rejected_status, publish_warnings,
 };
 use capi_ipam_provider::api::Uid;
+use kube::core::ObjectMeta;
 use kube::{Api, Resource, ResourceExt};
 use parking_lot::Mutex;
 use tracing::{Span, field};
@@ -131,6 +132,15 @@ impl Reconciler for NetworkReconciler {
 impl Protect for NetworkReconciler {
     fn objects(&self, _: &IPNetwork) -> ResourceClient<IPNetwork> {
         self.networks.clone()
+    }
+
+    /// The ledger knows its pools.
+    fn undecodable(&self, metadata: &ObjectMeta) -> Option<IPNetwork> {
+        let metadata = metadata.clone();
+        Some(IPNetwork {
+            metadata,
+            ..IPNetwork::default()
+        })
     }
 
     fn protection(&self, network: &IPNetwork) -> Protection {

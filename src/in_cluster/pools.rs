@@ -29,6 +29,7 @@ use capi_ipam_provider::advanced::{
     publish_warnings,
 };
 use capi_ipam_provider::api::Uid;
+use kube::core::ObjectMeta;
 use kube::{Client, Resource, ResourceExt};
 use tracing::{Span, debug, field};
 
@@ -80,6 +81,7 @@ pub(super) fn start(
         gate.clone(),
     );
     let reconciler = PoolReconciler {
+        kind,
         client: manager.client.clone(),
         events: manager.events.clone(),
         context: Arc::clone(context),
@@ -108,6 +110,7 @@ enum PoolError {
 
 /// Reconciles the pools of one kind.
 struct PoolReconciler {
+    kind: InClusterKind,
     client: Client,
     events: EventPublisher,
     context: Arc<Context>,
@@ -181,9 +184,12 @@ impl Protect for PoolReconciler {
         pool_client(&self.client, &PoolKey::of(pool)).with_pruned_fields(self.pruned_fields.clone())
     }
 
-    /// The cached pool has no specification.
-    async fn whole(&self, pool: &Pool) -> Result<Option<Pool>, CallError> {
-        self.objects(pool).get(&pool.name_any()).await
+    /// The ledger knows what is in use of the pool.
+    fn undecodable(&self, metadata: &ObjectMeta) -> Option<Pool> {
+        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref()?);
+        let mut pool = Pool::reference(&PoolKey::new(self.kind, namespace, name), None);
+        pool.metadata.clone_from(metadata);
+        Some(pool)
     }
 
     fn protection(&self, pool: &Pool) -> Protection {
@@ -240,6 +246,10 @@ fn outcome(
             } else {
                 Action::AwaitChange
             })
+        }
+        // Nothing can be reported in the status of a pool that cannot be decoded.
+        Err(PoolError::Call(error)) if error.invalid_response().is_some() => {
+            Ok(Action::Requeue(DELETION_CHECK_INTERVAL))
         }
         Err(PoolError::Call(error)) if error.is_conflict() => {
             attempt.state.record();

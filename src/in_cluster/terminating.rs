@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use capi_ipam_api::{Pool, PoolKey};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_controller::watch::{EventHandler, Invalid};
 use capi_ipam_provider::api::IPAddressClaim;
 use parking_lot::Mutex;
 
@@ -74,6 +74,12 @@ impl EventHandler<Pool> for TerminatingClaims {
     fn delete(&self, pool: &Pool) {
         self.observe(&PoolKey::of(pool), None);
     }
+
+    /// The last valid settings stay in force.
+    fn apply_invalid(&self, _: &Invalid) {}
+
+    /// The controller reports the last known state as deleted.
+    fn delete_invalid(&self, _: &Invalid) {}
 }
 
 impl EventHandler<IPAddressClaim> for TerminatingClaims {
@@ -84,4 +90,9 @@ impl EventHandler<IPAddressClaim> for TerminatingClaims {
             self.remove(&pool, &NamespacedName::of(&claim.metadata));
         }
     }
+
+    fn apply_invalid(&self, _: &Invalid) {}
+
+    /// The controller reports the last known state as deleted.
+    fn delete_invalid(&self, _: &Invalid) {}
 }

@@ -552,6 +552,32 @@ async fn misnamed_reservation_takes_the_address_of_its_name() {
 }
 
 #[tokio::test]
+async fn claim_with_an_impossible_time_is_released() {
+    let consumer = consumer().await;
+    let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
+    consumer.create_pool("web", spec).await;
+    consumer.create_claim("a", "web").await;
+    consumer.wait_for_address("a").await;
+    // The API server accepts an offset that is none.
+    let odd = json!({"type": "Odd", "status": "True", "reason": "Odd", "message": "",
+                     "lastTransitionTime": "2026-01-01T00:00:00+99:99"});
+    let patch = json!([{"op": "add", "path": "/status/conditions/-", "value": odd}]);
+    let patch = format!("--patch={patch}");
+    let namespace = format!("--namespace={}", consumer.namespace);
+    environment().control_plane.kubectl(&[
+        "patch",
+        "ipaddressclaim",
+        "a",
+        &namespace,
+        "--subresource=status",
+        "--type=json",
+        &patch,
+    ]);
+    consumer.release("a").await;
+    consumer.wait_for_counts("web", (9, 9, 0, 0)).await;
+}
+
+#[tokio::test]
 async fn undecodable_reservation_blocks_its_own_pool_only() {
     let consumer = lenient_consumer().await;
     let pool = &unique("web");

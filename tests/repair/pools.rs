@@ -4,7 +4,9 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use crate::with_claims;
-use support::consumer::ready;
+use support::consumer::{Consumer, ready};
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
 use support::wait::{consistently, eventually};
 
 #[tokio::test]
@@ -154,4 +156,65 @@ async fn foreign_address_in_a_pool_is_in_use_and_is_reported() {
     })
     .await;
     consumer.wait_for_counts("web", (4, 2, 2, 0)).await;
+}
+
+/// An edit of the definition, or a conversion, can store a pool that no manager can decode.
+#[tokio::test(flavor = "multi_thread")]
+async fn undecodable_pool_in_deletion_is_released() {
+    let plane = ControlPlane::start(Options::default());
+    let consumer = Consumer::new(&plane).await;
+    let mut manager = Manager::start(&plane, &[]);
+    let network = "/spec/versions/1/schema/openAPIV3Schema/properties/spec/properties/network";
+    let any = json!([{"op": "replace", "path": network,
+                      "value": {"x-kubernetes-preserve-unknown-fields": true}}]);
+    let definition = "inclusterippools.ipam.cluster.x-k8s.io";
+    let patch = format!("--patch={any}");
+    plane.kubectl(&["patch", "crd", definition, "--type=json", &patch]);
+    let pools = consumer.pools();
+    // The second one is decoded by no manager: another one starts.
+    for (name, is_restarted) in [("known", false), ("unknown", true)] {
+        let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
+        consumer.create_pool(name, spec).await;
+        consumer.create_claim("a", name).await;
+        consumer.wait_for_address("a").await;
+        if is_restarted {
+            manager.stop();
+        }
+        let namespace = format!("--namespace={}", consumer.namespace);
+        eventually("the pool cannot be decoded", || async {
+            let broken = r#"--patch={"spec":{"network":5}}"#;
+            let (program, file) = (plane.kubectl_program(), plane.kubeconfig());
+            let output = std::process::Command::new(program)
+                .arg(format!("--kubeconfig={}", file.display()))
+                .args([
+                    "patch",
+                    "inclusterippool",
+                    name,
+                    &namespace,
+                    "--type=merge",
+                    broken,
+                ])
+                .output();
+            output.ok()?.status.success().then_some(())
+        })
+        .await;
+        plane.kubectl(&[
+            "delete",
+            "inclusterippool",
+            name,
+            &namespace,
+            "--wait=false",
+        ]);
+        if is_restarted {
+            manager = Manager::start(&plane, &[]);
+        }
+        let exists = || async { !matches!(pools.get_metadata(name).await, Ok(None)) };
+        consistently("the pool is in use", exists).await;
+        consumer.release("a").await;
+        eventually("the pool is gone", || async {
+            (!exists().await).then_some(())
+        })
+        .await;
+    }
+    assert!(manager.is_running(), "{}", manager.log());
 }

@@ -9,6 +9,7 @@ use capi_ipam_controller::controller::{
 use capi_ipam_controller::watch::{WatchApi, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, patch};
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::ObjectMeta;
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
@@ -63,8 +64,12 @@ impl Protect for Recorder {
         ResourceClient::new(Api::namespaced(self.client.clone(), &namespace), &())
     }
 
-    async fn whole(&self, map: &ConfigMap) -> Result<Option<ConfigMap>, CallError> {
-        self.objects(map).get(&map.name_any()).await
+    fn undecodable(&self, metadata: &ObjectMeta) -> Option<ConfigMap> {
+        let metadata = metadata.clone();
+        Some(ConfigMap {
+            metadata,
+            ..ConfigMap::default()
+        })
     }
 
     fn protection(&self, map: &ConfigMap) -> Protection {

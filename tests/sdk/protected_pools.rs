@@ -10,7 +10,7 @@ use capi_ipam_controller::controller::{Action, Trigger};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::watch::{EventHandler, WatchSpec};
+use capi_ipam_controller::watch::{EventHandler, Invalid, WatchSpec};
 use capi_ipam_provider::advanced::ClaimOptions;
 use capi_ipam_provider::api::{IPAddressClaim, conditions};
 use capi_ipam_provider::prelude::{
@@ -601,6 +601,10 @@ impl EventHandler<ConfigMap> for Records {
     fn delete(&self, record: &ConfigMap) {
         self.apply(record);
     }
+
+    fn apply_invalid(&self, _: &Invalid) {}
+
+    fn delete_invalid(&self, _: &Invalid) {}
 }
 
 #[tokio::test(flavor = "multi_thread")]

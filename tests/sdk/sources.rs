@@ -12,7 +12,7 @@ use capi_ipam_controller::controller::{
 use capi_ipam_controller::health::{Health, ReadinessGate};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{
-    Change, EventHandler, Keyed, Opened, Source, WatchApi, WatchSpec,
+    Change, EventHandler, Invalid, Keyed, Opened, Source, WatchApi, WatchSpec,
 };
 use futures::stream::unfold;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -125,6 +125,10 @@ impl EventHandler<ConfigMap> for Repair {
     fn delete(&self, map: &ConfigMap) {
         self.0.enqueue(NamespacedName::new("", &map.name_any()));
     }
+
+    fn apply_invalid(&self, _: &Invalid) {}
+
+    fn delete_invalid(&self, _: &Invalid) {}
 }
 
 /// The amounts in the ConfigMaps of the orders.

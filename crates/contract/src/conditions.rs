@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::kstatus::{
     INITIALIZATION_FAILED, INVALID_SPEC, RECONCILING, STALLED, UNPROCESSED_GENERATION,
@@ -57,6 +57,8 @@ pub const RELEASE_FAILED: &str = "ReleaseFailed";
 pub const RELEASED_EARLY: &str = "ReleasedEarly";
 /// Reason of the event on a claim with an annotation `release-now` that has no effect.
 pub const RELEASE_REQUEST_IGNORED: &str = "ReleaseRequestIgnored";
+/// Reason of the event on a claim that cannot be decoded.
+pub const UNDECODABLE: &str = "Undecodable";
 /// Reason of the event on an existing IPAddress that a claim without an address gets.
 pub const ADDRESS_ADOPTED: &str = "AddressAdopted";
 /// Reason of the event on the IPAddress of a bound claim that lacked something.
@@ -122,12 +124,23 @@ pub struct Condition {
     /// Human-readable details.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When the status last changed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// When the status last changed. A text that is no time is read as `None`: it does not make the
+    /// object unreadable.
+    #[serde(
+        deserialize_with = "readable_time",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_transition_time: Option<Time>,
     /// The generation of the object that the condition refers to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+}
+
+/// The definitions of the contract accept times that no calendar has, such as `+99:99` as offset.
+fn readable_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    let time = text.and_then(|text| text.parse().ok());
+    Ok(time.map(Time))
 }
 
 impl Condition {

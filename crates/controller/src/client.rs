@@ -22,9 +22,11 @@ use kube::api::{
 };
 use kube::client::{Body, RustlsTlsError};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::ObjectMeta;
 use kube::{Api, Client, Config, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 pub use self::call_error::{CallError, error_chain};
 pub(crate) use self::call_error::{NOT_SERVED, explain_unserved, status_message};
@@ -315,11 +317,14 @@ where
     /// Reads the current state of an object from etcd, not from the API server's cache. `None` if
     /// it does not exist.
     pub async fn get(&self, name: &str) -> Result<Option<K>, CallError> {
-        // Not `get_opt`: it could take a kind that is not served for an object that does not exist.
-        match with_timeout(|| format!("read {} {name}", self.kind), self.api.get(name)).await {
-            Ok(object) => Ok(Some(object)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
+        // Typed, kube would log the whole object if it cannot be decoded.
+        match self.get_maybe_invalid(name).await? {
+            None => Ok(None),
+            Some(MaybeInvalid(Ok(object))) => Ok(Some(object)),
+            Some(MaybeInvalid(Err(source))) => Err(CallError::Undecodable {
+                operation: format!("read {} {name}", self.kind),
+                source,
+            }),
         }
     }
 
@@ -329,6 +334,16 @@ where
         &self,
         name: &str,
     ) -> Result<Option<MaybeInvalid<K>>, CallError> {
+        self.get_as(name).await
+    }
+
+    /// Reads an object as JSON: with all its fields, and also if it cannot be decoded. `None` if it
+    /// does not exist.
+    pub(crate) async fn get_json(&self, name: &str) -> Result<Option<Value>, CallError> {
+        self.get_as(name).await
+    }
+
+    async fn get_as<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, CallError> {
         let read = with_timeout(|| format!("read {} {name}", self.kind), async {
             let request = kube::core::Request::new(self.api.resource_url());
             let request = request
@@ -336,8 +351,23 @@ where
                 .map_err(kube::Error::BuildRequest)?;
             self.api.clone().into_client().request(request).await
         });
+        // Not `get_opt`: it could take a kind that is not served for an object that does not exist.
         match read.await {
             Ok(found) => Ok(Some(found)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the metadata of an object, including `managedFields`, which most types leave out.
+    /// `None` if it does not exist.
+    pub async fn get_metadata(&self, name: &str) -> Result<Option<ObjectMeta>, CallError> {
+        let read = with_timeout(
+            || format!("read the metadata of {} {name}", self.kind),
+            self.api.get_metadata(name),
+        );
+        match read.await {
+            Ok(found) => Ok(Some(found.metadata)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
@@ -469,17 +499,30 @@ where
     /// `object` carries. Drops fields that the type does not know.
     pub async fn replace(&self, object: &K) -> Result<K, CallError> {
         let name = object.meta().name.as_deref().unwrap_or_default();
-        let operation = || format!("replace {} {name}", self.kind);
-        let failed = |source| CallError::Serialize {
-            operation: operation(),
+        let body = serde_json::to_value(object);
+        let mut body = body.map_err(|source| CallError::Serialize {
+            operation: format!("replace {} {name}", self.kind),
             source,
-        };
-        let mut body = serde_json::to_value(object).map_err(failed)?;
+        })?;
         if let Some(fields) = body.as_object_mut() {
             fields.insert("apiVersion".to_owned(), self.api_version.clone().into());
             fields.insert("kind".to_owned(), self.kind.clone().into());
         }
-        let body = serde_json::to_vec(&body).map_err(failed)?;
+        self.replace_json(name, &body).await
+    }
+
+    /// Replaces the object of this name except its status, if it still has the uid and the
+    /// resourceVersion in `body`.
+    pub(crate) async fn replace_json<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        body: &Value,
+    ) -> Result<T, CallError> {
+        let operation = || format!("replace {} {name}", self.kind);
+        let body = serde_json::to_vec(body).map_err(|source| CallError::Serialize {
+            operation: operation(),
+            source,
+        })?;
         with_timeout(operation, async {
             let request = kube::core::Request::new(self.api.resource_url());
             let request = request

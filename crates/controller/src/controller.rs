@@ -42,6 +42,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
+use kube::core::ObjectMeta;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -129,6 +130,14 @@ pub trait Reconciler: Send + Sync + 'static {
     /// marker in every list, and only what has a marker is reconciled as deleted.
     fn wants_deleted(&self, _object: &Self::Object) -> bool {
         false
+    }
+
+    /// What is reconciled in place of an object that is being deleted and cannot be decoded, if this
+    /// process has decoded no earlier state of it: what is known of an object with this metadata, so
+    /// that what it holds is released. Otherwise the last known state is reconciled, with the metadata
+    /// of the later one. By default nothing is.
+    fn undecodable(&self, _metadata: &ObjectMeta) -> Option<Self::Object> {
+        None
     }
 
     /// Decides what happens after a failed attempt. `failures` is the number of consecutive failed

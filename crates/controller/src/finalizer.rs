@@ -2,9 +2,10 @@
 
 pub use capi_ipam_objects::finalizer::{all, is_set};
 use kube::Resource;
-use serde::Serialize;
+use kube::core::ObjectMeta;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::client::{CallError, Deleted, ResourceClient};
 use crate::patch;
@@ -45,6 +46,48 @@ where
         // drops.
         Err(error) if error.is_invalid() => replace(calls, object, left).await,
         written => written,
+    }
+}
+
+/// Like [`remove`], for an object of which not all fields are known, or that cannot be decoded: it is
+/// read, and what is written are all its fields. Returns the metadata after the write. `None` if the
+/// object does not exist, does not have the finalizer, or if `is_expected` is false for its metadata.
+pub async fn remove_unread<K>(
+    calls: &ResourceClient<K>,
+    name: &str,
+    finalizer: &str,
+    is_expected: impl FnOnce(&ObjectMeta) -> bool,
+) -> Result<Option<ObjectMeta>, CallError>
+where
+    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+{
+    let Some(mut object) = calls.get_json(name).await? else {
+        return Ok(None);
+    };
+    let Written { mut metadata } = Written::of(&object);
+    let mut left = metadata.finalizers.take().unwrap_or_default();
+    let count = left.len();
+    left.retain(|present| present != finalizer);
+    if left.len() == count || !is_expected(&metadata) {
+        return Ok(None);
+    }
+    if let Some(finalizers) = object.pointer_mut("/metadata/finalizers") {
+        *finalizers = json!(left);
+    }
+    let Written { metadata } = calls.replace_json(name, &object).await?;
+    Ok(Some(metadata))
+}
+
+/// The metadata of an object.
+#[derive(Default, Deserialize)]
+struct Written {
+    #[serde(default)]
+    metadata: ObjectMeta,
+}
+
+impl Written {
+    fn of(object: &Value) -> Self {
+        Self::deserialize(object).unwrap_or_default()
     }
 }
 

@@ -63,9 +63,11 @@ pub trait EventHandler<K>: Send + Sync + 'static {
     /// An object that cannot be decoded was listed, created or changed. It exists, and may be a
     /// changed state of an object that is known: a handler that removes unlisted objects in
     /// [`EventHandler::init_done`] has to keep it.
-    fn apply_invalid(&self, _object: &Invalid) {}
+    ///
+    /// There is no default: what is not decodable must not be taken for deleted by accident.
+    fn apply_invalid(&self, object: &Invalid);
     /// An object whose last state cannot be decoded was deleted.
-    fn delete_invalid(&self, _object: &Invalid) {}
+    fn delete_invalid(&self, object: &Invalid);
 }
 
 /// An [`Api`] to watch, in which an invalid object does not fail the whole list.
@@ -75,6 +77,8 @@ pub type WatchApi<K> = Api<MaybeInvalid<K>>;
 impl<K> EventHandler<K> for () {
     fn apply(&self, _: &K) {}
     fn delete(&self, _: &K) {}
+    fn apply_invalid(&self, _: &Invalid) {}
+    fn delete_invalid(&self, _: &Invalid) {}
 }
 
 /// Removes large metadata that no controller reads: `managedFields`, and the annotation of `kubectl
@@ -386,7 +390,8 @@ fn change_of<K: Resource>(
             wrap(object)
         }
         Err(invalid) if is_deleted => Change::DeleteInvalid(invalid),
-        Err(invalid) => {
+        Err(mut invalid) => {
+            self::trim(&mut invalid.metadata);
             warn!(
                 kind,
                 namespace = invalid.metadata.namespace,

@@ -12,7 +12,7 @@ use std::fmt::{self, Debug, Write as _};
 
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_controller::watch::{EventHandler, Invalid};
 use kube::Resource;
 use kube::core::ObjectMeta;
 use sha2::{Digest, Sha256};
@@ -144,6 +144,14 @@ impl<T: 'static, K: Resource> EventHandler<K> for TriggerOwner<T> {
 
     fn delete(&self, secondary: &K) {
         self.trigger(secondary.meta());
+    }
+
+    fn apply_invalid(&self, secondary: &Invalid) {
+        self.trigger(&secondary.metadata);
+    }
+
+    fn delete_invalid(&self, secondary: &Invalid) {
+        self.trigger(&secondary.metadata);
     }
 }
 

@@ -5,8 +5,9 @@ use std::collections::HashSet;
 
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::finalizer;
-use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_controller::watch::{EventHandler, Invalid};
 use kube::ResourceExt;
+use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 
 use crate::adapter::PoolKind;
@@ -38,13 +39,13 @@ impl DeletingAddresses {
     /// initial list.
     fn insert(&self, address: &IPAddress) -> bool {
         let mut state = self.0.lock();
-        let is_new = uid(address).is_some_and(|uid| state.deleting.insert(uid));
+        let is_new = uid(&address.metadata).is_some_and(|uid| state.deleting.insert(uid));
         is_new && state.listed
     }
 }
 
-fn uid(address: &IPAddress) -> Option<Uid> {
-    address.metadata.uid.as_deref().and_then(Uid::parse)
+fn uid(address: &ObjectMeta) -> Option<Uid> {
+    address.uid.as_deref().and_then(Uid::parse)
 }
 
 impl EventHandler<IPAddress> for AddressInUseEvents {
@@ -87,6 +88,18 @@ impl EventHandler<IPAddress> for AddressInUseEvents {
     }
 
     fn delete(&self, address: &IPAddress) {
+        self.forget(&address.metadata);
+    }
+
+    fn apply_invalid(&self, _: &Invalid) {}
+
+    fn delete_invalid(&self, address: &Invalid) {
+        self.forget(&address.metadata);
+    }
+}
+
+impl AddressInUseEvents {
+    fn forget(&self, address: &ObjectMeta) {
         if let Some(uid) = uid(address) {
             self.deleting.0.lock().deleting.remove(&uid);
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::retry::RetryPolicy;
-use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_controller::watch::{EventHandler, Invalid};
 use parking_lot::Mutex;
 
 use crate::api::IPAddressClaim;
@@ -100,6 +100,11 @@ impl EventHandler<IPAddressClaim> for ClaimBackoff {
     fn delete(&self, claim: &IPAddressClaim) {
         self.forget(claim);
     }
+
+    fn apply_invalid(&self, _: &Invalid) {}
+
+    /// The controller reports the last known state as deleted.
+    fn delete_invalid(&self, _: &Invalid) {}
 }
 
 #[cfg(test)]

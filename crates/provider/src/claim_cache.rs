@@ -11,6 +11,7 @@ use capi_ipam_controller::traces;
 use capi_ipam_controller::watch::{EventHandler, FanOut, Invalid, trim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::mpsc;
+use kube::core::ObjectMeta;
 
 use crate::adapter::PoolKind;
 use crate::api::{
@@ -267,7 +268,14 @@ impl EventHandler<IPAddressClaim> for FilteringHandler {
     }
 
     fn apply_invalid(&self, claim: &Invalid) {
-        self.handlers.apply_invalid(claim);
+        let metadata = ObjectMeta::clone(&claim.metadata);
+        let selection = &self.filter.selection;
+        if selection.includes(&IPAddressClaim {
+            metadata,
+            ..IPAddressClaim::default()
+        }) {
+            self.handlers.apply_invalid(claim);
+        }
     }
 
     fn delete_invalid(&self, claim: &Invalid) {

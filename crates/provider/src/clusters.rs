@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
-use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_controller::watch::{EventHandler, Invalid};
 use capi_ipam_protocol::decision::ClusterState;
+use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 
 use crate::api::{Cluster, IPAddressClaim};
@@ -96,6 +97,16 @@ impl Clusters {
         known.paused || recently_created || recently_unpaused
     }
 
+    fn remove(&self, cluster: &ObjectMeta) {
+        let key = NamespacedName::of(cluster);
+        let uid = cluster.uid.as_deref();
+        self.state
+            .lock()
+            .clusters
+            .delete(key.namespace(), key.name(), uid, Instant::now());
+        self.wake_waiting(&key);
+    }
+
     fn wake_waiting(&self, cluster: &NamespacedName) {
         let waiting = self.state.lock().waiting.take(cluster);
         for claim in waiting {
@@ -152,13 +163,28 @@ impl EventHandler<Cluster> for Clusters {
     }
 
     fn delete(&self, cluster: &Cluster) {
-        let key = NamespacedName::of(&cluster.metadata);
-        let uid = cluster.metadata.uid.as_deref();
-        self.state
-            .lock()
-            .clusters
-            .delete(key.namespace(), key.name(), uid, Instant::now());
-        self.wake_waiting(&key);
+        self.remove(&cluster.metadata);
+    }
+
+    /// What was known of the Cluster stays valid. One of which nothing is known counts as paused:
+    /// nothing of it may change.
+    fn apply_invalid(&self, cluster: &Invalid) {
+        let (metadata, now) = (&cluster.metadata, Instant::now());
+        let key = NamespacedName::of(metadata);
+        let state = &mut self.state.lock();
+        state.clusters.see_undecodable(Origin::Watch, metadata, now);
+        if state.clusters.get(key.namespace(), key.name()).is_none() {
+            let info = ClusterInfo {
+                paused: true,
+                created: created(metadata),
+                unpaused: None,
+            };
+            state.clusters.see(Origin::Watch, metadata, info, now);
+        }
+    }
+
+    fn delete_invalid(&self, cluster: &Invalid) {
+        self.remove(&cluster.metadata);
     }
 
     fn restored(&self) {
@@ -175,6 +201,11 @@ impl EventHandler<IPAddressClaim> for Clusters {
             state.waiting.remove(&NamespacedName::of(&claim.metadata));
         }
     }
+
+    fn apply_invalid(&self, _: &Invalid) {}
+
+    /// The controller reports the last known state as deleted.
+    fn delete_invalid(&self, _: &Invalid) {}
 }
 
 #[cfg(test)]
@@ -240,6 +271,27 @@ mod tests {
         clusters.state_or_wait(&a);
         clusters.delete(&expanded(&a));
         assert!(clusters.state.lock().waiting.is_empty());
+    }
+
+    #[test]
+    fn undecodable_cluster_exists_and_stays_as_it_was() {
+        let (all, claim) = (clusters(), claim("a", "alpha"));
+        let clusters: &dyn EventHandler<Cluster> = &all;
+        let undecodable = || Invalid {
+            error: String::new(),
+            metadata: Box::new(cluster("alpha", "2026-01-01T11:45:00Z", false).metadata),
+        };
+        clusters.init();
+        clusters.apply_invalid(&undecodable());
+        clusters.init_done();
+        assert_eq!(all.state_for(&claim), ClusterState::Paused);
+        clusters.apply(&cluster("alpha", "2026-01-01T11:45:00Z", false));
+        clusters.init();
+        clusters.apply_invalid(&undecodable());
+        clusters.init_done();
+        assert_eq!(all.state_for(&claim), ClusterState::Running);
+        clusters.delete_invalid(&undecodable());
+        assert_eq!(all.state_for(&claim), ClusterState::Missing);
     }
 
     #[test]

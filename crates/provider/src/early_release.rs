@@ -15,10 +15,11 @@ use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::controller::{Action, Attempt};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
-use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_controller::watch::{EventHandler, Invalid};
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_protocol::decision::{ClaimView, EarlyRelease};
 use jiff::{SignedDuration, Timestamp};
+use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 use tracing::info;
 
@@ -258,7 +259,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     }
 }
 
-/// Publishes one event for each annotation `release-now` that has no effect.
+/// Publishes one event for each annotation `release-now` that has no effect, and for claims that
+/// cannot be decoded.
 pub(super) struct ReleaseRequestEvents {
     version: ContractVersion,
     events: EventPublisher,
@@ -297,6 +299,23 @@ impl EventHandler<IPAddressClaim> for ReleaseRequestEvents {
             self.reported.lock().remove(&uid);
         }
     }
+
+    fn apply_invalid(&self, claim: &Invalid) {
+        let message = format!(
+            "the claim cannot be decoded, and is served as it was before: {}; correct it",
+            claim.error
+        );
+        let claim = IPAddressClaim {
+            metadata: ObjectMeta::clone(&claim.metadata),
+            ..IPAddressClaim::default()
+        };
+        let reason = conditions::UNDECODABLE;
+        self.events
+            .warning(&claim, &self.version, reason, "Inspect", &message);
+    }
+
+    /// The controller reports the last known state as deleted.
+    fn delete_invalid(&self, _: &Invalid) {}
 }
 
 #[cfg(test)]

@@ -17,12 +17,13 @@ use capi_ipam_protocol::decision::{
     AddressState, ClaimView, ClusterState, Decision, EarlyRelease, PoolState, WaitReason, decide,
 };
 use kube::ResourceExt;
+use kube::core::ObjectMeta;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{Span, debug, field};
 
 use crate::adapter::{ClaimHandler, HandlerError, PoolView, ProviderAdapter};
-use crate::api::{IPAddressClaim, Uid, conditions, is_paused, names};
+use crate::api::{IPAddressClaim, PoolReference, Uid, conditions, is_paused, names};
 use crate::attempt_state::{
     AttemptState, MAX_UNREPORTED_ATTEMPT, MAX_UNREPORTED_CONFLICTS, MAX_UNREPORTED_FAILURES,
 };
@@ -264,6 +265,22 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
             AddressState::Absent => self.adapter.starting(claim),
             AddressState::Valid | AddressState::Deleting | AddressState::Invalid => None,
         }
+    }
+
+    /// The pool of the claim is that of its IPAddress.
+    fn undecodable(&self, metadata: &ObjectMeta) -> Option<IPAddressClaim> {
+        let (namespace, name) = (metadata.namespace.as_deref()?, metadata.name.as_deref()?);
+        let address = self.addresses.get(namespace, name)?;
+        if address.claim != metadata.uid.as_deref().map(Uid::of) {
+            return None;
+        }
+        let mut claim = IPAddressClaim {
+            metadata: metadata.clone(),
+            is_trimmed: true,
+            ..IPAddressClaim::default()
+        };
+        claim.spec.pool_ref = PoolReference::clone(&address.pool);
+        Some(claim)
     }
 
     fn priority(&self, claim: &IPAddressClaim, cause: Cause) -> Priority {

@@ -10,6 +10,7 @@ use capi_ipam_protocol::clean_up::{self, CleanUp};
 use capi_ipam_protocol::release::{self, End, Event, Release, Step};
 use capi_ipam_protocol::{ClaimRead, FoundAddress};
 use kube::ResourceExt;
+use kube::core::ObjectMeta;
 use tracing::debug;
 
 use crate::adapter::{ClaimHandler, ProviderAdapter, Released};
@@ -111,19 +112,20 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// finalizer replaces the object.
     async fn remove_finalizer(&self, claim: &IPAddressClaim) -> Result<IPAddressClaim, CallError> {
         let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
-        let mut full = None;
         if claim.is_trimmed {
-            let found = claims.get(&claim.name_any()).await?;
+            let version = &claim.metadata.resource_version;
+            let is_same = |found: &ObjectMeta| found.resource_version == *version;
+            let (name, finalizer) = (claim.name_any(), names::RELEASE_ADDRESS);
+            let removed = finalizer::remove_unread(&claims, &name, finalizer, is_same).await?;
+            if let Some(metadata) = removed {
+                return Ok(IPAddressClaim {
+                    metadata,
+                    ..claim.clone()
+                });
+            }
             // If the version differs, the API server rejects the removal with a conflict.
-            full = found
-                .filter(|found| found.metadata.resource_version == claim.metadata.resource_version);
         }
-        finalizer::remove(
-            &claims,
-            full.as_ref().unwrap_or(claim),
-            names::RELEASE_ADDRESS,
-        )
-        .await
+        finalizer::remove(&claims, claim, names::RELEASE_ADDRESS).await
     }
 
     /// R1: removes our finalizer from an IPAddress and deletes it. Returns whether it is removed;
@@ -161,10 +163,10 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// Reads whether a claim exists with this uid, or with its name.
     async fn read_claim(&self, claim: &IPAddressClaim) -> Result<(ClaimRead, bool), CallError> {
         let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
-        let found = claims.get(&claim.name_any()).await?;
+        let found = claims.get_metadata(&claim.name_any()).await?;
         let has_name = found.is_some();
         let read = match found {
-            Some(found) if found.metadata.uid == claim.metadata.uid => ClaimRead::Exists,
+            Some(found) if found.uid == claim.metadata.uid => ClaimRead::Exists,
             _ => ClaimRead::Gone,
         };
         Ok((read, has_name))

@@ -157,7 +157,7 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
     /// use capi_ipam_provider::controller::controller::Trigger;
     /// use capi_ipam_provider::controller::manager::{BoxError, Manager};
     /// use capi_ipam_provider::controller::namespaced_name::NamespacedName;
-    /// use capi_ipam_provider::controller::watch::{EventHandler, WatchSpec};
+    /// use capi_ipam_provider::controller::watch::{EventHandler, Invalid, WatchSpec};
     /// use capi_ipam_provider::prelude::*;
     /// use k8s_openapi::api::core::v1::ConfigMap;
     ///
@@ -173,6 +173,14 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
     ///         self.apply(record);
     ///     }
     /// }
+    ///
+    ///     fn apply_invalid(&self, record: &Invalid) {
+    ///         self.0.enqueue(NamespacedName::of(&record.metadata));
+    ///     }
+    ///
+    ///     fn delete_invalid(&self, record: &Invalid) {
+    ///         self.apply_invalid(record);
+    ///     }
     ///
     /// async fn start<P: PoolProvider>(manager: &mut Manager, provider: P) -> Result<(), BoxError> {
     ///     let api = manager.watch_api::<ConfigMap>(&());

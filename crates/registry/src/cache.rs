@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_api::NetworkRecord;
-use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_controller::watch::{EventHandler, Invalid};
 use capi_ipam_ip::Block;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -164,6 +164,11 @@ impl EventHandler<Entry> for RecordCache {
     fn restored(&self) {
         self.state.lock().restored();
     }
+
+    /// Never called: an [`Entry`] contains why its record cannot be decoded.
+    fn apply_invalid(&self, _: &Invalid) {}
+
+    fn delete_invalid(&self, _: &Invalid) {}
 }
 
 #[cfg(test)]

@@ -323,6 +323,10 @@ impl EventHandler<IPBlock> for Restores {
     fn restored(&self) {
         self.0.restored();
     }
+
+    fn apply_invalid(&self, _: &Invalid) {}
+
+    fn delete_invalid(&self, _: &Invalid) {}
 }
 
 /// Watches all objects. Failures are those of the registry, and not of this process. The stream ends
@@ -427,6 +431,10 @@ mod tests {
         fn restored(&self) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
+
+        fn apply_invalid(&self, _: &Invalid) {}
+
+        fn delete_invalid(&self, _: &Invalid) {}
     }
 
     #[tokio::test]

@@ -17,6 +17,7 @@ use capi_ipam_provider::controller::{finalizer, ready};
 use capi_ipam_provider::prelude::*;
 use capi_ipam_provider::references::{self, ReferenceError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::core::ObjectMeta;
 use kube::{Api, Client, CustomResource, ResourceExt};
 
 use crate::provider::EtcdPool;
@@ -167,5 +168,10 @@ impl Protect for Vlans {
     fn objects(&self, pool: &EtcdPool) -> ResourceClient<EtcdPool> {
         let namespace = pool.namespace().unwrap_or_default();
         ResourceClient::new(Api::namespaced(self.client.clone(), &namespace), &())
+    }
+
+    /// The VLAN to release is in the specification.
+    fn undecodable(&self, _: &ObjectMeta) -> Option<EtcdPool> {
+        None
     }
 }

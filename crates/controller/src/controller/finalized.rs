@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Resource;
+use kube::core::ObjectMeta;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::{Span, info};
@@ -30,15 +31,11 @@ pub trait Protect:
     /// The client that reads and writes the object.
     fn objects(&self, object: &Self::Object) -> ResourceClient<Self::Object>;
 
-    /// The whole object, whose last finalizer is removed; `None` if it does not exist. By default
-    /// the object as it is cached: a reconciler that [removes fields](Reconciler::transform) reads
+    /// What is reconciled in place of an object that is being deleted and of which this process could
+    /// never decode a state, such as an empty object with this metadata; see
+    /// [`Reconciler::undecodable`]. With `None` the object keeps the finalizer until somebody corrects
     /// it.
-    fn whole(
-        &self,
-        object: &Self::Object,
-    ) -> impl Future<Output = Result<Option<Self::Object>, CallError>> + Send {
-        std::future::ready(Ok(Some(object.clone())))
-    }
+    fn undecodable(&self, metadata: &ObjectMeta) -> Option<Self::Object>;
 
     /// Whether the object is reconciled now, and with which rule for its finalizer.
     fn protection(&self, _object: &Self::Object) -> Protection {
@@ -86,6 +83,7 @@ pub enum Protection {
 /// use capi_ipam_controller::client::{CallError, ResourceClient};
 /// use capi_ipam_controller::controller::{Action, Attempt, Cause, Finalized, Protect, Reconciler};
 /// use k8s_openapi::api::core::v1::Node;
+/// use kube::core::ObjectMeta;
 ///
 /// struct Racks {
 ///     nodes: ResourceClient<Node>,
@@ -108,6 +106,10 @@ pub enum Protection {
 /// impl Protect for Racks {
 ///     fn objects(&self, _: &Node) -> ResourceClient<Node> {
 ///         self.nodes.clone()
+///     }
+///
+///     fn undecodable(&self, metadata: &ObjectMeta) -> Option<Node> {
+///         Some(Node { metadata: metadata.clone(), ..Node::default() })
 ///     }
 /// }
 ///
@@ -171,22 +173,18 @@ impl<R: Protect> Finalized<R> {
         if action != Action::AwaitChange {
             return Ok(action);
         }
-        // A restore of etcd can undo a deletion.
-        let is_released = |found: &R::Object| {
-            found.is_same(&object)
-                && found.is_deleting()
-                && finalizer::is_set(found, self.finalizer)
-        };
-        let whole = self.inner.whole(&object).await?;
-        let Some(whole) = whole.filter(is_released) else {
-            return Ok(Action::AwaitChange);
-        };
-        let objects = self.inner.objects(&object);
-        match finalizer::remove(&objects, &whole, self.finalizer).await {
+        // A restore of etcd can undo a deletion. The cached object may lack fields, or be the last one
+        // that could be decoded.
+        let (objects, meta) = (self.inner.objects(&object), object.meta());
+        let is_released =
+            |found: &ObjectMeta| found.uid == meta.uid && found.deletion_timestamp.is_some();
+        let name = meta.name.as_deref().unwrap_or_default();
+        match finalizer::remove_unread(&objects, name, self.finalizer, is_released).await {
             Err(error) if error.is_not_found() => {}
             Err(error) if error.is_conflict() => return Ok(Action::Requeue(CONFLICT_DELAY)),
             Err(error) => return Err(error.into()),
-            Ok(_) => info!(
+            Ok(None) => {}
+            Ok(Some(_)) => info!(
                 object = %object.key(),
                 finalizer = self.finalizer,
                 "removed the finalizer: the deleted object is released"
@@ -237,6 +235,10 @@ impl<R: Protect> Reconciler for Finalized<R> {
 
     fn wants_deleted(&self, object: &R::Object) -> bool {
         self.inner.wants_deleted(object)
+    }
+
+    fn undecodable(&self, metadata: &ObjectMeta) -> Option<R::Object> {
+        Protect::undecodable(&self.inner, metadata)
     }
 
     fn dequeues(&self, waiting: &R::Object, newer: &R::Object) -> bool {

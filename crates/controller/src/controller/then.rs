@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use kube::core::ObjectMeta;
+
 use super::{Action, Attempt, Cause, Failure, Reconciler, SourceId};
 use crate::priority::Priority;
 use crate::retry::Retry;
@@ -102,6 +104,11 @@ where
 
     fn wants(&self, before: &Self::Object, after: &Self::Object) -> bool {
         self.first.wants(before, after) || self.second.wants(before, after)
+    }
+
+    fn undecodable(&self, metadata: &ObjectMeta) -> Option<Self::Object> {
+        let known = self.first.undecodable(metadata);
+        known.or_else(|| self.second.undecodable(metadata))
     }
 
     fn wants_deleted(&self, object: &Self::Object) -> bool {

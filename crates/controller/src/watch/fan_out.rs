@@ -85,6 +85,10 @@ mod tests {
         fn delete(&self, object: &u8) {
             self.record(&format!("delete {object}"));
         }
+
+        fn apply_invalid(&self, _: &Invalid) {}
+
+        fn delete_invalid(&self, _: &Invalid) {}
     }
 
     #[test]

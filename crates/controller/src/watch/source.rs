@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use kube::Resource;
+use kube::core::ObjectMeta;
 
 use super::{EventHandler, Invalid};
 use crate::health::ReadinessGate;
@@ -40,6 +41,12 @@ pub trait Keyed: Clone + Debug + Send + Sync + 'static {
         true
     }
 
+    /// This object with the metadata of a later state, which cannot be decoded. `None` if the metadata
+    /// is that of another object, or if objects of the source have no such metadata.
+    fn with_metadata(&self, _metadata: &ObjectMeta) -> Option<Self> {
+        None
+    }
+
     /// Adds to the hash what ends the backoff of the object when it changes: everything but what
     /// its reconciler writes.
     fn fingerprint(&self, hasher: &mut dyn Hasher);
@@ -65,6 +72,15 @@ impl<K: Resource + Clone + Debug + Send + Sync + 'static> Keyed for K {
 
     fn is_same(&self, other: &Self) -> bool {
         self.meta().uid == other.meta().uid
+    }
+
+    fn with_metadata(&self, metadata: &ObjectMeta) -> Option<Self> {
+        if self.meta().uid != metadata.uid {
+            return None;
+        }
+        let mut later = self.clone();
+        later.meta_mut().clone_from(metadata);
+        Some(later)
     }
 
     fn fingerprint(&self, mut hasher: &mut dyn Hasher) {

@@ -302,6 +302,11 @@ impl<K: Send + Sync + 'static> EventHandler<IPAddressClaim> for DeletedClaims<K>
     fn delete(&self, claim: &IPAddressClaim) {
         self.0.stop_waiting(claim);
     }
+
+    fn apply_invalid(&self, _: &Invalid) {}
+
+    /// The controller reports the last known state as deleted.
+    fn delete_invalid(&self, _: &Invalid) {}
 }
 
 #[cfg(test)]

@@ -113,6 +113,11 @@ impl<P: PoolProvider> Protect for PoolReconciler<P> {
         client.with_pruned_fields(self.pruned_fields.clone())
     }
 
+    /// Only its metadata is used until it is released.
+    fn undecodable(&self, metadata: &ObjectMeta) -> Option<P::Pool> {
+        serde_json::from_value(serde_json::json!({ "metadata": metadata })).ok()
+    }
+
     fn protection(&self, pool: &P::Pool) -> Protection {
         if !self.selection.includes(pool) {
             return Protection::Postponed(Action::AwaitChange);

@@ -10,7 +10,7 @@ use crate::controller::Cause;
 use crate::controller::testing::{
     Changes, ChannelSource, Item, Recorder, Running, item, marker, until,
 };
-use crate::watch::{Change, EventHandler};
+use crate::watch::{Change, EventHandler, Invalid};
 
 /// Records the changes of all sources.
 #[derive(Default)]
@@ -56,6 +56,10 @@ impl EventHandler<Item> for Counter {
     fn delete(&self, _: &Item) {
         *self.0.lock() += 1;
     }
+
+    fn apply_invalid(&self, _: &Invalid) {}
+
+    fn delete_invalid(&self, _: &Invalid) {}
 }
 
 fn add(running: &Running) -> (Changes, AddedSource) {

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use kube::core::ObjectMeta;
 use tokio::sync::oneshot;
+use tracing::warn;
 
 use super::{OpenSource, PendingRemoval, Worker};
 use crate::controller::compaction::Compaction;
@@ -59,6 +61,9 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             Change::ApplyInvalid(object) => {
                 let key = NamespacedName::of(&object.metadata);
                 self.store.touch(source, &key);
+                if object.metadata.deletion_timestamp.is_some() {
+                    self.apply_undecodable(source, &key, &object.metadata);
+                }
             }
             Change::DeleteInvalid(object) => {
                 let key = NamespacedName::of(&object.metadata);
@@ -114,6 +119,23 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             self.queue.add(key, now, now, Reason { cause, priority });
         } else if self.deleted.get(&key).is_none() {
             self.context.backoffs.forget(&key);
+        }
+    }
+
+    /// Lets an object be released that is being deleted and cannot be decoded. What was known of it
+    /// stays valid.
+    fn apply_undecodable(&mut self, source: SourceId, key: &NamespacedName, metadata: &ObjectMeta) {
+        let cached = self.store.find(key);
+        let known = cached.and_then(|cached| self.expand(key, cached));
+        let known = known.and_then(|known| known.with_metadata(metadata));
+        let reconciler = &self.context.reconciler;
+        match known.or_else(|| reconciler.undecodable(metadata)) {
+            Some(object) => self.apply(source, object),
+            None => warn!(
+                controller = self.context.name,
+                object = %key,
+                "an object that is being deleted cannot be decoded, and nothing of it is released; correct it"
+            ),
         }
     }
 

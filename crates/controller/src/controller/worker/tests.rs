@@ -10,12 +10,13 @@ use std::convert::Infallible;
 use std::sync::Mutex;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::ObjectMeta;
 
 use super::*;
 use crate::controller::compaction::NoCompaction;
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::watch::Change;
+use crate::watch::{Change, Invalid};
 
 /// Records the names of the reconciled objects.
 #[derive(Default)]
@@ -110,6 +111,13 @@ impl Reconciler for Faulty {
         let name = object.metadata.name.as_deref().unwrap_or_default();
         let text = format!("{name} {}: {failure}", attempt.failures);
         self.failures.lock().unwrap().push(text);
+    }
+
+    fn undecodable(&self, metadata: &ObjectMeta) -> Option<ConfigMap> {
+        let name = metadata.name.as_deref().filter(|name| *name != "other")?;
+        let mut object = named(name);
+        object.metadata.clone_from(metadata);
+        Some(object)
     }
 
     fn on_source_error(&self, source: SourceId, error: &str) {

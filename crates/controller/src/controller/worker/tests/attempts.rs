@@ -98,3 +98,28 @@ async fn every_reconcile_has_a_span() {
         assert!(spans.contains(&expected), "{expected} in {spans:#?}");
     }
 }
+
+/// An object whose metadata alone can be decoded.
+fn undecodable(name: &str, is_deleting: bool) -> Change<ConfigMap> {
+    let mut metadata = named(name).metadata;
+    metadata.deletion_timestamp = is_deleting.then(crate::clock::now);
+    Change::ApplyInvalid(Invalid {
+        error: String::new(),
+        metadata: Box::new(metadata),
+    })
+}
+
+#[tokio::test]
+async fn undecodable_object_in_deletion_is_reconciled() {
+    let reconciler = Arc::new(Faulty::default());
+    let known = Change::Apply(named("known"));
+    let mut changes = vec![Change::Init, Change::InitDone, known];
+    for is_deleting in [false, true] {
+        changes.extend(["known", "unknown", "other"].map(|name| undecodable(name, is_deleting)));
+    }
+    run_faulty(&reconciler, changes).await;
+    let deleting = (Cause::Deleting, 0);
+    assert_eq!(reconciler.of("known"), [(Cause::Created, 0), deleting]);
+    assert_eq!(reconciler.of("unknown"), [deleting]);
+    assert_eq!(reconciler.of("other"), []);
+}

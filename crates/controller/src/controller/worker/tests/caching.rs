@@ -8,6 +8,8 @@ struct Deletions(Mutex<Vec<Option<usize>>>);
 
 impl EventHandler<ConfigMap> for Deletions {
     fn apply(&self, _: &ConfigMap) {}
+    fn apply_invalid(&self, _: &Invalid) {}
+    fn delete_invalid(&self, _: &Invalid) {}
     fn delete(&self, object: &ConfigMap) {
         self.0.lock().unwrap().push(
             object
