@@ -1,6 +1,7 @@
 //! The dependencies of the in-cluster provider.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use capi_ipam_api::IPSlice;
 use capi_ipam_controller::client::ResourceClient;
@@ -22,6 +23,8 @@ pub(super) struct Context {
     pub(super) events: EventPublisher,
     pub(super) contract: ContractClient,
     pub(super) deletion_checker: Arc<DeletionChecker>,
+    /// For how long the claims and addresses of restored objects may be missing.
+    pub(super) restore_timeout: Duration,
     pub(super) terminating: Arc<TerminatingClaims>,
     /// Selects the claims and pools that this process manages.
     pub(super) selection: Selection,

@@ -19,6 +19,7 @@ use capi_ipam_ledger::KnownReservation;
 use capi_ipam_protocol::write::{self, Answer, Change, ChangeRead, CreationRead};
 use capi_ipam_provider::api::Uid;
 use json_patch::PatchOperation;
+use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use tracing::warn;
@@ -94,6 +95,11 @@ impl ReservationStore {
     /// Detects restores of etcd.
     pub(super) fn restores(&self) -> &RestoreDetector {
         &self.restores
+    }
+
+    /// Reads the metadata of the reservation of an address, including `managedFields`.
+    pub(super) async fn metadata(&self, slot: &Slot) -> Result<Option<ObjectMeta>, CallError> {
+        self.client.get_metadata(&slot.reservation_name()).await
     }
 
     /// Reads the object that has the name of the reservation of an address, from etcd.

@@ -153,6 +153,7 @@ fn create_ledger(
         events: manager.events.clone(),
         contract: setup.contract.clone(),
         deletion_checker: Arc::new(deletion_checker),
+        restore_timeout: options.restored_claim_timeout,
         terminating: Arc::new(TerminatingClaims::new(setup.trigger())),
         selection: Selection::of(&manager.options),
     })

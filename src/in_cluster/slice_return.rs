@@ -38,7 +38,6 @@ pub(super) struct SliceReturn {
     client: Client,
     interval: Duration,
     grace: Duration,
-    restore_timeout: Duration,
     clusters: Option<(Instant, HashSet<NamespacedName>)>,
 }
 
@@ -56,7 +55,6 @@ impl SliceReturn {
             client,
             interval: options.sweep_interval.min(MAX_INTERVAL),
             grace: options.sweep_grace,
-            restore_timeout: options.restored_claim_timeout,
             clusters: None,
         }
     }
@@ -82,8 +80,7 @@ impl SliceReturn {
             self.list_clusters().await;
         }
         let now = clock::now().0.as_second();
-        let [grace, restore_timeout] = [self.grace, self.restore_timeout]
-            .map(|time| i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
+        let grace = i64::try_from(self.grace.as_secs()).unwrap_or(i64::MAX);
         for slice in slices {
             let exists = |owner: &SliceOwner| match owner.kind {
                 SliceOwnerKind::Label => {
@@ -101,7 +98,7 @@ impl SliceReturn {
                     clusters.contains(&NamespacedName::new(namespace, &owner.name))
                 }),
             };
-            let result = match slice.next_step(now, grace, restore_timeout, exists) {
+            let result = match slice.next_step(now, grace, self.context.restore_timeout, exists) {
                 None => continue,
                 Some(SliceStep::MarkEmpty) => self.mark(&slice, Some(clock::now())).await,
                 Some(SliceStep::ClearMark) => self.mark(&slice, None).await,

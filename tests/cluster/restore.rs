@@ -1,12 +1,15 @@
 //! Claims and reservations from another cluster: `clusterctl move`, or a restored backup.
 
-use capi_ipam_api::InClusterKind;
+use std::collections::BTreeMap;
+
+use capi_ipam_api::{IPReservation, InClusterKind};
+use capi_ipam_provider::api::IPAddress;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::{consumer, environment};
-use support::consumer::Consumer;
-use support::wait::eventually;
+use support::consumer::{Consumer, object};
+use support::wait::{consistently, eventually};
 
 /// The metadata of a claim that had an address in its source cluster, and of a copied claim.
 fn with_finalizer() -> Value {
@@ -243,6 +246,100 @@ async fn restored_claim_can_be_deleted_while_waiting() {
     consumer.wait_for_reason("a", "AwaitingAddress").await;
     consumer.release("a").await;
     consumer.wait_for_counts("web", (9, 9, 0, 0)).await;
+}
+
+/// Creates an IPAddress as Velero restores it before its claim: with its finalizer and its managed
+/// fields, and without owners.
+async fn restore_address(consumer: &Consumer, name: &str, address: &str) {
+    let pool =
+        json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
+    let mut restored: IPAddress = object(json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
+        "metadata": {"name": name, "namespace": consumer.namespace,
+                     "finalizers": ["ipam.cluster.x-k8s.io/ProtectAddress"]},
+        "spec": {"claimRef": {"name": name}, "address": address, "prefix": 24, "poolRef": pool},
+    }));
+    let fields = managed_fields(
+        "capi-ipam-in-cluster",
+        &json!({"f:spec": {"f:address": {}}}),
+    );
+    restored.metadata.managed_fields = Some(vec![object(fields)]);
+    let created = consumer.addresses().create(&restored).await;
+    created.expect("the IPAddress can be created");
+}
+
+/// The sweeper of the test releases after 2 seconds what has no claim.
+#[tokio::test]
+async fn restored_addresses_wait_for_their_claims() {
+    let consumer = consumer().await;
+    let spec = json!({"addresses": ["10.0.0.1-10.0.0.40"], "prefix": 24});
+    consumer.create_pool("web", spec).await;
+    let restored: BTreeMap<String, String> = (1..=30)
+        .map(|number| (format!("m{number}"), format!("10.0.0.{number}")))
+        .collect();
+    for (name, address) in &restored {
+        restore_address(&consumer, name, address).await;
+    }
+    // One that was not restored is released.
+    let web =
+        json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
+    consumer
+        .create_leftover_address("left", web, "10.0.0.40")
+        .await;
+    eventually("the other IPAddress is deleted", || async {
+        let left = consumer.allocated_addresses().await;
+        (!left.contains_key("left")).then_some(())
+    })
+    .await;
+    let is_kept = || async { consumer.allocated_addresses().await == restored };
+    consistently("all restored IPAddresses are kept", is_kept).await;
+    consumer.create_claim("other", "web").await;
+    assert_eq!(consumer.wait_for_address("other").await, "10.0.0.31");
+    for (name, address) in &restored {
+        copy_claim(&consumer, name, json!({})).await;
+        assert_eq!(consumer.wait_for_address(name).await, *address);
+    }
+}
+
+/// Reservations are restored before all objects of namespaces. The claim has another uid.
+#[tokio::test]
+async fn restored_reservation_waits_for_its_claim() {
+    let consumer = with_pool().await;
+    let reserve = async |address: &str, claim: &str, is_restored: bool| {
+        let uid = "6101ef08-5b98-40af-8a1f-bc85701b2e47";
+        let scope = format!("p.{}.web", consumer.namespace);
+        let mut reservation: IPReservation = object(json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPReservation",
+            "metadata": {"name": format!("{scope}.{address}")},
+            "spec": {
+                "scope": scope, "address": address,
+                "poolRef": {"kind": "InClusterIPPool", "namespace": consumer.namespace, "name": "web"},
+                "claimRef": {"namespace": consumer.namespace, "name": claim, "uid": uid},
+            },
+        }));
+        if is_restored {
+            let label = ("velero.io/restore-name".to_owned(), "r".to_owned());
+            reservation.metadata.labels = Some([label].into());
+        }
+        let created = consumer.reservations().create(&reservation).await;
+        created.expect("the reservation can be created");
+    };
+    reserve("10.0.0.1", "restored", true).await;
+    reserve("10.0.0.2", "gone", false).await;
+    consumer
+        .wait_for_reservations("web", &[("10.0.0.1", "restored")])
+        .await;
+    let is_kept = || async {
+        let all = consumer.reservations().list().await;
+        let all = all.expect("reservations can be read");
+        let scope = format!("p.{}.web", consumer.namespace);
+        all.iter().any(|found| found.spec.scope == scope)
+    };
+    consistently("the restored reservation is kept", is_kept).await;
+    consumer.create_claim("other", "web").await;
+    assert_eq!(consumer.wait_for_address("other").await, "10.0.0.2");
+    consumer.create_claim("restored", "web").await;
+    assert_eq!(consumer.wait_for_address("restored").await, "10.0.0.1");
 }
 
 /// What `kubectl get --output=yaml` writes of a claim, and the claim is deleted.

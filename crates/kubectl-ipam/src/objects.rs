@@ -9,6 +9,7 @@ use capi_ipam_api::{
     PoolNetwork, PoolSpec, Scope, SharedBlocks, SliceOwner, SliceOwnerKind, Slot, conditions,
     gateway_warnings, names,
 };
+use capi_ipam_controller::absence::Absence;
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, UsableBlocks};
@@ -298,6 +299,8 @@ pub(crate) struct AddressRow {
     pub(crate) prefix: Option<u8>,
     /// The gateway that the machine configures; as it is written if it is no address.
     pub(crate) gateway: Option<Box<str>>,
+    /// Whether it was restored from a backup, as far as its labels and annotations show.
+    pub(crate) is_restored: bool,
     /// Whether the claim is its owner in the version v1beta1.
     pub(crate) has_old_owner: bool,
     pub(crate) deletion: Option<Box<Deletion>>,
@@ -317,6 +320,7 @@ impl AddressRow {
                 claim.as_str().into()
             },
             key: name,
+            is_restored: Absence::of(&address.metadata, None) != Absence::Deleted,
             created: created(&address.metadata),
             cluster: label(&address.metadata, names::CLUSTER_NAME_LABEL),
             prefix: u8::try_from(address.spec.prefix).ok(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use capi_ipam_api::{BlockLengths, BlockRules, Scope};
 use capi_ipam_ip::{Block, Family, Span, SpanSet, UsableBlocks};
+use capi_ipam_objects::absence::Absence;
 
 use super::blocks::{BlockInfo, Blocks};
 use super::pool::PoolEntry;
@@ -72,6 +73,8 @@ pub struct BlockSlice {
     pub conflict: Option<Arc<str>>,
     /// Since when no address of it is in use, in seconds since the Unix epoch.
     pub empty_since: Option<i64>,
+    /// Why addresses of it can be missing.
+    pub absence: Absence,
 }
 
 /// A pool of a network that shares blocks.
@@ -333,6 +336,7 @@ impl Ledger {
             confirmed_at: slice.confirmed_at,
             conflict: slice.conflict.clone(),
             empty_since: slice.empty_since,
+            absence: slice.absence,
         }
     }
 

@@ -1,16 +1,18 @@
 //! IPSlices in the ledger: changes from the watch and from responses, and queries.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use capi_ipam_api::{
     IPSlice, Scope, SliceCounts, SliceOwner, block_of_name, slice_name, slot_of_name,
 };
 use capi_ipam_contract::Uid;
 use capi_ipam_ip::Block;
+use capi_ipam_objects::absence::Absence;
 use capi_ipam_objects::maybe_invalid::{Invalid, MaybeInvalid};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 use capi_ipam_objects::observed::{ObjectVersion, Origin, Stamp};
+use jiff::Timestamp;
 use kube::Resource;
 use kube::core::ObjectMeta;
 
@@ -19,10 +21,6 @@ use super::events::Observe;
 use super::slices::SliceInfo;
 use super::start::PoolInput;
 use super::{Ledger, PoolInfo, PoolKey};
-
-/// The typical difference between the clocks of manager and API server, in seconds. If it is
-/// greater, empty slices stay with their owners for longer.
-const TYPICAL_CLOCK_SKEW: i64 = 3;
 
 /// The state of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +40,8 @@ pub struct SliceView {
     /// Since when no address of it is in use, in seconds since the Unix epoch, according to the
     /// IPSlice.
     pub empty_since: Option<i64>,
-    /// When it was moved or restored to this cluster, in seconds since the Unix epoch.
-    pub restored_at: Option<i64>,
+    /// Why addresses of it can be missing.
+    pub absence: Absence,
     /// Whether an address of it is not free.
     pub is_in_use: bool,
     /// Whether the pool exists.
@@ -99,12 +97,12 @@ impl SliceView {
     /// What has to be done with the slice at `now`, in seconds since the Unix epoch. A slice is
     /// returned only after it was marked as empty for `grace` seconds: until then, every manager
     /// has observed the mark. Addresses of a slice that was moved or restored may be restored
-    /// later, for `restore_timeout` seconds. `owner_exists` is called if this depends on the owner.
+    /// later, for `restore_timeout`. `owner_exists` is called if this depends on the owner.
     pub fn next_step(
         &self,
         now: i64,
         grace: i64,
-        restore_timeout: i64,
+        restore_timeout: Duration,
         owner_exists: impl FnOnce(&SliceOwner) -> bool,
     ) -> Option<SliceStep> {
         if self.is_pinned {
@@ -121,10 +119,8 @@ impl SliceView {
             return Some(SliceStep::ClearMark);
         }
         let age = now.saturating_sub(since);
-        let is_restoring = match self.restored_at {
-            Some(at) => now < at.saturating_add(restore_timeout),
-            None => false,
-        };
+        let time = Timestamp::from_second(now).unwrap_or_default();
+        let is_restoring = self.absence.remaining(restore_timeout, time).is_some();
         if age < grace || is_restoring {
             return None;
         }
@@ -241,7 +237,7 @@ impl Ledger {
                     owner: Arc::clone(owner),
                     is_pinned: slice.is_pinned,
                     empty_since: slice.empty_since,
-                    restored_at: slice.restored_at,
+                    absence: slice.absence,
                     is_in_use: self.has_address_in(pool, *block),
                     pool_exists: entry.info.is_some(),
                     retention,
@@ -467,7 +463,7 @@ impl SliceInfo {
             owner: Some(Arc::new(slice.spec.owner.clone())),
             is_pinned: slice.spec.assigned_at.is_none(),
             empty_since: empty_since.map(|time| time.0.as_second()),
-            restored_at: restored_at(slice),
+            absence: Absence::of(&slice.metadata, slice.spec.assigned_at.as_ref()),
             ..Self::invalid(&slice.metadata)
         }
     }
@@ -480,20 +476,9 @@ impl SliceInfo {
             owner: None,
             is_pinned: true,
             empty_since: None,
-            restored_at: None,
+            absence: Absence::Deleted,
             is_returning: false,
         }
-    }
-}
-
-/// When a slice was moved or restored to this cluster: it was created long after it was assigned.
-fn restored_at(slice: &IPSlice) -> Option<i64> {
-    let assigned = slice.spec.assigned_at.as_ref()?.0.as_second();
-    let created = slice.metadata.creation_timestamp.as_ref()?.0.as_second();
-    if created > assigned.saturating_add(TYPICAL_CLOCK_SKEW) {
-        Some(created)
-    } else {
-        None
     }
 }
 
@@ -501,20 +486,6 @@ fn restored_at(slice: &IPSlice) -> Option<i64> {
 mod tests {
     use super::*;
     use capi_ipam_api::{InClusterKind, SliceOwnerKind};
-
-    #[test]
-    fn slice_that_is_younger_than_its_assignment_is_restored() {
-        let restored = |created: &str| {
-            let slice = serde_json::json!({
-                "metadata": {"name": "s", "creationTimestamp": created},
-                "spec": {"scope": "g.p", "block": "10.0.0.0/28", "assignedAt": "2026-01-01T00:00:00Z",
-                         "owner": {"kind": "Label", "name": "a"}},
-            });
-            restored_at(&serde_json::from_value(slice).unwrap()).is_some()
-        };
-        assert!(!restored("2025-12-31T23:59:57Z") && !restored("2026-01-01T00:00:03Z"));
-        assert!(restored("2026-01-01T00:00:04Z"));
-    }
 
     #[test]
     fn slice_is_returned_only_after_it_was_marked_as_empty() {
@@ -531,7 +502,7 @@ mod tests {
             owner: Arc::new(owner),
             is_pinned: false,
             empty_since: None,
-            restored_at: None,
+            absence: Absence::Deleted,
             is_in_use: true,
             pool_exists: true,
             retention: SliceRetention::Seconds(100),
@@ -544,7 +515,9 @@ mod tests {
             empty_since: Some(1_000),
             ..empty.clone()
         };
-        let step = |view: &SliceView, now, exists| view.next_step(now, 10, 3_600, |_| exists);
+        let step = |view: &SliceView, now, exists| {
+            view.next_step(now, 10, Duration::from_hours(1), |_| exists)
+        };
         assert_eq!(step(&used, 5_000, false), None);
         assert_eq!(step(&empty, 5_000, false), Some(SliceStep::MarkEmpty));
         assert_eq!(
@@ -590,7 +563,7 @@ mod tests {
             );
         }
         let restored = SliceView {
-            restored_at: Some(1_000),
+            absence: Absence::Restore(Timestamp::from_second(1_000).unwrap()),
             ..marked.clone()
         };
         assert_eq!(

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use capi_ipam_api::{SliceCounts, SliceOwner, SliceRules};
 use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, FreeSet, Span, SpanSet, UsableBlocks};
+use capi_ipam_objects::absence::Absence;
 use capi_ipam_objects::observed::{Known, Stamp};
 
 pub(super) use self::choice::SliceAccess;
@@ -28,8 +29,8 @@ pub(super) struct SliceInfo {
     pub(super) is_pinned: bool,
     /// Since when no address of it is in use, in seconds since the Unix epoch.
     pub(super) empty_since: Option<i64>,
-    /// When it was moved or restored to this cluster, in seconds since the Unix epoch.
-    pub(super) restored_at: Option<i64>,
+    /// Why addresses of it can be missing.
+    pub(super) absence: Absence,
     /// Whether it is being deleted by this process: none of its addresses is allocated.
     pub(super) is_returning: bool,
 }

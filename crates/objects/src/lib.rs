@@ -9,6 +9,7 @@
 //! - [`finalizer`]: the finalizers of an object;
 //! - [`references`]: what is written so that an object keeps others that it uses;
 //! - [`ready`]: whether an object on which others depend is ready;
+//! - [`absence`]: why the counterpart of an object is missing;
 //! - [`clock`]: the time of the API server;
 //! - [`expiring_map`]: maps whose entries expire.
 //!
@@ -16,6 +17,7 @@
 //! The types of kube and k8s-openapi. The crate sends no request and has no client, no runtime and
 //! no task: what is built on it can be tested and modelled as plain code.
 
+pub mod absence;
 pub mod clock;
 pub mod expiring_map;
 pub mod finalizer;

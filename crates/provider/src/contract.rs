@@ -8,7 +8,7 @@ use capi_ipam_controller::server_clock;
 use capi_ipam_controller::watch::WatchApi;
 use jiff::Timestamp;
 use kube::Client;
-use kube::core::{ApiResource, PartialObjectMeta};
+use kube::core::ApiResource;
 
 use crate::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, Machine, names};
 
@@ -65,17 +65,6 @@ impl ContractClient {
     pub fn claims(&self, namespace: &str) -> ResourceClient<IPAddressClaim> {
         let api = kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace);
         ResourceClient::new(api, &self.ipam).with_pruned_fields(self.pruned_claim_fields.clone())
-    }
-
-    /// A client for the metadata of the claims of a namespace, including `managedFields`.
-    pub(super) fn claim_metadata(
-        &self,
-        namespace: &str,
-    ) -> ResourceClient<PartialObjectMeta<IPAddressClaim>> {
-        ResourceClient::new(
-            kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace),
-            &self.ipam,
-        )
     }
 
     /// A client for the addresses of a namespace. With an empty namespace it can only list, in all

@@ -174,7 +174,7 @@ pub mod advanced {
     pub use crate::metrics::METRICS;
     pub use crate::options::{ClaimOptions, SweepOptions};
     pub use crate::repair::{
-        AbandonedObjects, Found, ReleaseAbandoned, Repair, Repaired, run_repair,
+        AbandonedObjects, Found, Release, ReleaseAbandoned, Repair, Repaired, run_repair,
     };
     pub use crate::selection::Selection;
     pub use crate::setup::{ClaimReconcilerBuilder, ProviderSetup};

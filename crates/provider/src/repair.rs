@@ -16,7 +16,7 @@ use std::future::Future;
 use capi_ipam_controller::trace_span;
 use tracing::Instrument;
 
-pub use self::abandoned::{AbandonedObjects, ReleaseAbandoned};
+pub use self::abandoned::{AbandonedObjects, Release, ReleaseAbandoned};
 pub use self::findings::Found;
 
 /// The repair of one kind of problem.

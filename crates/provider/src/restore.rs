@@ -19,6 +19,7 @@ mod origin;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use capi_ipam_controller::absence::Absence;
 use capi_ipam_controller::controller::Action;
 use capi_ipam_controller::{clock, finalizer, patch};
 use jiff::SignedDuration;
@@ -61,13 +62,11 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if !finalizer::is_set(&claim, names::RELEASE_ADDRESS) || is_decided {
             return Ok(RestoreCheck::Serve(Box::new(claim)));
         }
-        let claims = self
-            .contract
-            .claim_metadata(&claim.namespace().unwrap_or_default());
-        let Some(found) = claims.get(&claim.name_any()).await? else {
+        let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
+        let Some(found) = claims.get_metadata(&claim.name_any()).await? else {
             return Ok(RestoreCheck::Wait(Action::AwaitChange));
         };
-        if found.metadata.uid != claim.metadata.uid {
+        if found.uid != claim.metadata.uid {
             return Ok(RestoreCheck::Serve(Box::new(claim)));
         }
         // The report of the wait replaces the older status, which may be the only evidence.
@@ -75,7 +74,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let origin = if is_awaited {
             Origin::Elsewhere
         } else {
-            origin(&found.metadata, claim.status.as_ref())
+            origin(&found, claim.status.as_ref())
         };
         let timeout = self.options.restored_claim_timeout;
         let has_moved = match origin {
@@ -88,7 +87,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         } else {
             timeout.min(UNCONFIRMED_RESTORE_TIMEOUT)
         };
-        let Some(left) = remaining(&claim, permitted, &clock::now()) else {
+        let created = claim.metadata.creation_timestamp.as_ref();
+        let absence = created.map_or(Absence::Deleted, |time| Absence::Restore(time.0));
+        let Some(left) = absence.remaining(permitted, clock::now().0) else {
             return self
                 .report_replaced_address(claim, replacement(origin))
                 .await;
@@ -96,11 +97,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if !has_moved {
             return Ok(RestoreCheck::Wait(Action::Requeue(left)));
         }
-        let created = claim
-            .metadata
-            .creation_timestamp
-            .as_ref()
-            .map_or(jiff::Timestamp::MAX, |time| time.0);
+        let created = created.map_or(jiff::Timestamp::MAX, |time| time.0);
         let until = created
             .saturating_add(SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX));
         let status = ClaimConditions::awaiting_address(until.unwrap_or(jiff::Timestamp::MAX));
@@ -222,14 +219,6 @@ pub(super) fn confirm_restored(version: ContractVersion, claim: &mut IPAddressCl
     }
 }
 
-/// The remaining part of a timeout that starts with the creation of the claim; `None` if it has
-/// expired.
-fn remaining(claim: &IPAddressClaim, timeout: Duration, now: &Time) -> Option<Duration> {
-    let created = &claim.metadata.creation_timestamp.as_ref()?.0;
-    let age = Duration::try_from(now.0.duration_since(*created)).unwrap_or_default();
-    Some(timeout.saturating_sub(age)).filter(|left| !left.is_zero())
-}
-
 #[cfg(test)]
 mod tests {
     use capi_ipam_protocol::decision::WaitReason;
@@ -243,25 +232,6 @@ mod tests {
             "spec": {"poolRef": {"kind": "Pool", "name": "p"}}, "status": status,
         }))
         .unwrap()
-    }
-
-    #[test]
-    fn timeout_starts_with_the_creation() {
-        let at = |time: &str| Time(time.parse().unwrap());
-        let claim = claim(&json!({}));
-        let left = |now: &str| remaining(&claim, Duration::from_hours(1), &at(now));
-        assert_eq!(left("2026-01-01T00:20:00Z"), Some(Duration::from_mins(40)));
-        assert_eq!(left("2026-01-02T00:00:00Z"), None);
-        // The clock of the API server is ahead.
-        assert_eq!(left("2025-12-31T23:59:00Z"), Some(Duration::from_hours(1)));
-        assert_eq!(
-            remaining(
-                &IPAddressClaim::default(),
-                Duration::MAX,
-                &at("2026-01-01T00:00:00Z")
-            ),
-            None
-        );
     }
 
     #[test]

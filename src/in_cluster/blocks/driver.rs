@@ -148,6 +148,7 @@ impl Driver {
             settle: self.registry().backend.settle_time(),
             drain: self.drain,
             keep,
+            restore: self.writer.context.restore_timeout,
         }
     }
 

@@ -4,9 +4,11 @@
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::{BlockRecord, MAX_CONTENDERS};
+use capi_ipam_controller::absence::Absence;
 use capi_ipam_ledger::BlockSlice;
 use capi_ipam_protocol::block::{Confirmation, Mark, Record, Recorded, Seen, Slice, View};
 use capi_ipam_registry::Version;
+use jiff::Timestamp;
 
 use super::backoff::Backoff;
 
@@ -51,6 +53,8 @@ pub(super) struct Delays {
     pub(super) drain: Duration,
     /// How long an empty block is kept, in seconds.
     pub(super) keep: i64,
+    /// How long the addresses of a restored block may be missing.
+    pub(super) restore: Duration,
 }
 
 impl Delays {
@@ -210,7 +214,7 @@ impl Facts<'_> {
                 Confirmation::Missing
             },
             is_conflicting: slice.conflict.is_some(),
-            mark: mark(slice, memory, delays, now, second),
+            mark: self.mark(slice, memory, delays, now, second),
         });
         let mut view = View {
             record: self.record(),
@@ -231,6 +235,53 @@ impl Facts<'_> {
             slice.mark = Mark::None;
         }
         view
+    }
+
+    /// The mark of a slice. Whether a list shows every address that was allocated before the mark is
+    /// measured by the clock of this process; for how long the block was empty, by that of the API
+    /// server.
+    fn mark(
+        &self,
+        slice: &BlockSlice,
+        memory: &Memory,
+        delays: Delays,
+        now: Instant,
+        second: i64,
+    ) -> Mark {
+        let Some(empty_since) = slice.empty_since else {
+            return Mark::None;
+        };
+        // No address of a block of two clusters is allocated: to keep it helps neither.
+        let is_conflicting = slice.conflict.is_some();
+        let time = Timestamp::from_second(second).unwrap_or_default();
+        let is_restoring = self
+            .absence(slice)
+            .remaining(delays.restore, time)
+            .is_some();
+        let is_recent = second.saturating_sub(empty_since) < delays.keep;
+        let is_kept = !is_conflicting && (is_recent || is_restoring);
+        if is_kept || !is_known_for(memory.marked.as_ref(), delays.drain, now) {
+            return Mark::Recent;
+        }
+        Mark::Old
+    }
+
+    /// Why addresses of the block can be missing. A slice that is younger than the record of this
+    /// cluster was created for a record that was found alone: other objects may be restored later.
+    fn absence(&self, slice: &BlockSlice) -> Absence {
+        let Shown::Record(record, _) = self.shown else {
+            return slice.absence;
+        };
+        let times = record.since.as_ref().zip(slice.assigned_at);
+        match times {
+            Some((since, assigned))
+                if record.cluster == self.cluster
+                    && assigned.saturating_sub(since.0.as_second()) >= FOUND_AGE =>
+            {
+                Absence::Restore(Timestamp::from_second(assigned).unwrap_or_default())
+            }
+            _ => slice.absence,
+        }
     }
 
     /// Whether the slice says that another management cluster uses the block as well.
@@ -330,22 +381,6 @@ impl Facts<'_> {
             },
         }
     }
-}
-
-/// The mark of a slice. Whether a list shows every address that was allocated before the mark is
-/// measured by the clock of this process; for how long the block was empty, by that of the API
-/// server.
-fn mark(slice: &BlockSlice, memory: &Memory, delays: Delays, now: Instant, second: i64) -> Mark {
-    let Some(empty_since) = slice.empty_since else {
-        return Mark::None;
-    };
-    // No address of a block of two clusters is allocated: to keep it helps neither.
-    let is_conflicting = slice.conflict.is_some();
-    let is_kept = !is_conflicting && second.saturating_sub(empty_since) < delays.keep;
-    if is_kept || !is_known_for(memory.marked.as_ref(), delays.drain, now) {
-        return Mark::Recent;
-    }
-    Mark::Old
 }
 
 #[cfg(test)]

@@ -3,17 +3,19 @@
 //!
 //! [`ReleaseAbandoned`](capi_ipam_provider::ReleaseAbandoned) decides when and how many are
 //! released. Which ones is decided by live reads, in the order of [`Check`]. The reservation of an
-//! existing unbound claim is never released. A release starts the cool-down, as that of the claim
-//! would have.
+//! existing unbound claim is never released. One that was restored or moved waits for its claim. A
+//! release starts the cool-down, as that of the claim would have.
 
 use std::sync::Arc;
 
 use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
+use capi_ipam_controller::absence::Absence;
 use capi_ipam_controller::client::CallError;
+use capi_ipam_controller::clock;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ledger::{AbandonedReservation, Held, KnownReservation};
 use capi_ipam_protocol::abandoned::{Check, Event, FoundAddress, FoundClaim, Step, Verdict};
-use capi_ipam_provider::advanced::{AbandonedObjects, ClaimCache, Found};
+use capi_ipam_provider::advanced::{AbandonedObjects, ClaimCache, Found, Release};
 use capi_ipam_provider::api::conditions::NO_CLAIM;
 use capi_ipam_provider::api::{IPAddressClaim, Uid};
 use tracing::{debug, info, warn};
@@ -58,7 +60,7 @@ impl AbandonedObjects for AbandonedReservations {
     }
 
     /// Releases a reservation if its claim does not exist, or is bound to another address.
-    async fn release(&mut self, abandoned: &AbandonedReservation) -> Result<bool, CallError> {
+    async fn release(&mut self, abandoned: &AbandonedReservation) -> Result<Release, CallError> {
         // Before the reads: the ledger forgets a reservation that a read does not show.
         let held = self.held(abandoned);
         let mut reads = LiveReads {
@@ -69,12 +71,16 @@ impl AbandonedObjects for AbandonedReservations {
         let verdict = reads.check().await?;
         if let Verdict::Keep(reason) = verdict {
             debug!(slot = %abandoned.slot, ?reason, "a reservation that seemed abandoned is kept");
-            return Ok(false);
+            return Ok(Release::Kept);
+        }
+        match self.awaited(abandoned).await? {
+            Release::Done => {}
+            kept => return Ok(kept),
         }
         // With the version that was read: the claim may have released the reservation since.
         let read = reads.reservation.as_ref();
         let Some(known) = read.and_then(KnownReservation::of) else {
-            return Ok(false);
+            return Ok(Release::Kept);
         };
         self.release_known(abandoned, &known, &held).await
     }
@@ -108,6 +114,32 @@ impl AbandonedReservations {
         Self { context, claims }
     }
 
+    /// Whether the claim of a reservation may still be restored. A restored claim has another uid, and
+    /// takes over the reservation when it is bound.
+    async fn awaited(&self, abandoned: &AbandonedReservation) -> Result<Release, CallError> {
+        let slot = &abandoned.slot;
+        let Some(found) = self.context.reservations.metadata(slot).await? else {
+            return Ok(Release::Kept);
+        };
+        let absence = Absence::of(&found, None);
+        if absence == Absence::Deleted {
+            return Ok(Release::Done);
+        }
+        if let Some(left) = absence.remaining(self.context.restore_timeout, clock::now().0) {
+            let seconds = left.as_secs();
+            info!(%slot, seconds, "reservation was restored or moved, and waits for its claim");
+            return Ok(Release::Awaits(left));
+        }
+        let (namespace, name) = abandoned.claim.parts();
+        let claim = self.context.contract.claims(namespace).get(name).await?;
+        let is_unbound = claim.is_some_and(|claim| claim.bound_address().is_none());
+        Ok(if is_unbound {
+            Release::Kept
+        } else {
+            Release::Done
+        })
+    }
+
     /// What the claim of a reservation holds, as far as the ledger knows.
     fn held(&self, abandoned: &AbandonedReservation) -> Vec<Held> {
         let AbandonedReservation { claim, uid, .. } = abandoned;
@@ -121,20 +153,20 @@ impl AbandonedReservations {
         abandoned: &AbandonedReservation,
         known: &KnownReservation,
         held: &[Held],
-    ) -> Result<bool, CallError> {
+    ) -> Result<Release, CallError> {
         let former_use = self.former_use(&abandoned.slot, held);
         let reservations = &self.context.reservations;
         let cools_down = match reservations.release(known, former_use).await? {
             WriteResult::Done(released) => released.spec.released_at.is_some(),
             WriteResult::Gone => false,
-            WriteResult::Changed(_) => return Ok(false),
+            WriteResult::Changed(_) => return Ok(Release::Kept),
         };
         let (namespace, claim) = abandoned.claim.parts();
         info!(
             reservation = abandoned.slot.reservation_name(),
             claim, namespace, cools_down, "released an abandoned reservation"
         );
-        Ok(true)
+        Ok(Release::Done)
     }
 
     /// How an address was used whose reservation is abandoned. `held` is what its claim holds.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use capi_ipam_api::IPSlice;
 use capi_ipam_contract::Uid;
+use capi_ipam_objects::absence::Absence;
 use capi_ipam_objects::observed::{Known, Stamp};
 use capi_ipam_protocol::block::{Compared, Confirmation, Mark, Slice};
 use kube::core::ObjectMeta;
@@ -27,6 +28,8 @@ pub(in super::super) struct BlockInfo {
     pub(in super::super) conflict: Option<Arc<str>>,
     /// Since when no address of it is in use, in seconds since the Unix epoch.
     pub(in super::super) empty_since: Option<i64>,
+    /// Why addresses of it can be missing.
+    pub(in super::super) absence: Absence,
     pub(in super::super) is_deleting: bool,
     /// Whether it is being returned by this process.
     pub(in super::super) is_returning: bool,
@@ -49,6 +52,7 @@ impl BlockInfo {
             confirmed_at: confirmed_at.map(|time| time.0.as_second()),
             conflict: conflict.map(|conflict| conflict.cluster.as_str().into()),
             empty_since: empty_since.map(|time| time.0.as_second()),
+            absence: Absence::of(&slice.metadata, assigned_at),
             ..Self::invalid(&slice.metadata)
         }
     }
@@ -64,6 +68,7 @@ impl BlockInfo {
             confirmed_at: None,
             conflict: None,
             empty_since: None,
+            absence: Absence::Deleted,
             is_deleting: metadata.deletion_timestamp.is_some(),
             is_returning: false,
             compared: Compared::default(),

@@ -54,7 +54,7 @@ fn info(name: &str) -> SliceInfo {
         owner: Some(owner(name)),
         is_pinned: false,
         empty_since: None,
-        restored_at: None,
+        absence: Absence::Deleted,
         is_returning: false,
     }
 }

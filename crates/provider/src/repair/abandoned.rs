@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt::Debug;
 use std::future::{Future, ready};
 use std::hash::Hash;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::error_chain;
 use prometheus_client::metrics::counter::Counter;
@@ -41,16 +41,26 @@ pub trait AbandonedObjects: Send + Sync + 'static {
     /// The number of objects of a group, abandoned or not.
     fn group_size(&self, group: &Self::Group) -> usize;
 
-    /// Releases an object if live reads confirm that it is abandoned. Returns whether it is
-    /// released.
+    /// Releases an object if live reads confirm that it is abandoned.
     fn release(
         &mut self,
         object: &Self::Object,
-    ) -> impl Future<Output = Result<bool, Self::Error>> + Send;
+    ) -> impl Future<Output = Result<Release, Self::Error>> + Send;
 
     /// Reports an object that is not released.
     fn report(&self, object: &Self::Object)
     -> impl Future<Output = Result<(), Self::Error>> + Send;
+}
+
+/// What [`AbandonedObjects::release`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// The object is released.
+    Done,
+    /// It is not abandoned. If it still seems so, it is checked after another grace period.
+    Kept,
+    /// Its counterpart may be restored for this long: it is checked again afterwards.
+    Awaits(Duration),
 }
 
 /// The repair that releases abandoned objects.
@@ -87,12 +97,16 @@ impl<A: AbandonedObjects> ReleaseAbandoned<A> {
             if !budget.admits(&group, || self.objects.group_size(&group)) {
                 continue;
             }
-            if self.release(&object).await {
-                budget.record_release(&group);
-                count = count.saturating_add(1);
-            }
             // One that is kept needs another grace period: something has just happened to it.
             self.findings.forget(&object);
+            match self.release(&object).await {
+                Release::Done => {
+                    budget.record_release(&group);
+                    count = count.saturating_add(1);
+                }
+                Release::Kept => {}
+                Release::Awaits(delay) => self.findings.postpone(object, Instant::now(), delay),
+            }
         }
         for (group, count) in budget.postponed() {
             let what = A::NAME;
@@ -106,14 +120,14 @@ impl<A: AbandonedObjects> ReleaseAbandoned<A> {
         count
     }
 
-    /// Releases an object, and returns whether this has succeeded.
-    async fn release(&mut self, object: &A::Object) -> bool {
+    /// Releases an object, unless a request fails.
+    async fn release(&mut self, object: &A::Object) -> Release {
         match self.objects.release(object).await {
-            Ok(is_released) => {
-                if is_released {
+            Ok(result) => {
+                if result == Release::Done {
                     self.released.inc();
                 }
-                is_released
+                result
             }
             Err(error) => {
                 debug!(
@@ -122,7 +136,7 @@ impl<A: AbandonedObjects> ReleaseAbandoned<A> {
                     error = error_chain(&error),
                     "cannot verify or release an abandoned object, will retry"
                 );
-                false
+                Release::Kept
             }
         }
     }

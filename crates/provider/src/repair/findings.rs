@@ -58,6 +58,11 @@ impl<T: Clone + Eq + Hash> Findings<T> {
         Due { release, report }
     }
 
+    /// Does not release an object for this long, also if every pass finds it.
+    pub(super) fn postpone(&mut self, object: T, now: Instant, delay: Duration) {
+        self.suspects.postpone(object, now, delay);
+    }
+
     /// Forgets that an object has seemed abandoned: if it is found again, its grace period starts
     /// again.
     pub(super) fn forget(&mut self, object: &T) {
@@ -108,6 +113,24 @@ mod tests {
             due(&[], &[]),
         ];
         assert_eq!(passes(true), expected);
+    }
+
+    #[test]
+    fn postponed_object_is_released_after_its_time() {
+        let (mut findings, start) = (Findings::new(GRACE, false), Instant::now());
+        let mut pass = |number: u32| {
+            let found = Found {
+                abandoned: vec!["a"],
+                kept: Vec::new(),
+            };
+            let due = findings.update(found, start + GRACE * number);
+            if number == 1 {
+                findings.postpone("a", start + GRACE, GRACE * 3);
+            }
+            due.release.len()
+        };
+        let counts: Vec<_> = (0..6).map(&mut pass).collect();
+        assert_eq!(counts, [0, 1, 0, 0, 1, 1]);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 /// Confirms objects that seem abandoned in consecutive passes and for a grace period.
 #[derive(Debug)]
 pub(super) struct Suspects<T> {
-    /// The objects of the last pass, with the time at which each was first found.
-    since: HashMap<T, Instant>,
+    /// The objects of the last pass: when each was first found or postponed, and for how long.
+    since: HashMap<T, (Instant, Duration)>,
 }
 
 impl<T> Default for Suspects<T> {
@@ -29,15 +29,21 @@ impl<T: Clone + Eq + Hash> Suspects<T> {
         now: Instant,
     ) -> Vec<T> {
         let before = std::mem::take(&mut self.since);
-        let since = |object: &T| before.get(object).copied().unwrap_or(now);
+        let since = |object: &T| before.get(object).copied().unwrap_or((now, grace));
         self.since = found
             .into_iter()
             .map(|object| (object.clone(), since(&object)))
             .collect();
-        let is_confirmed =
-            |since: Instant| since < now && now.saturating_duration_since(since) >= grace;
+        let is_confirmed = |(since, delay): (Instant, Duration)| {
+            since < now && now.saturating_duration_since(since) >= delay
+        };
         let confirmed = self.since.iter().filter(|(_, since)| is_confirmed(**since));
         confirmed.map(|(object, _)| object.clone()).collect()
+    }
+
+    /// Confirms an object again only after this delay, if it is found until then.
+    pub(super) fn postpone(&mut self, object: T, now: Instant, delay: Duration) {
+        self.since.insert(object, (now, delay));
     }
 
     /// Forgets an object: if it is found again, its grace period starts again.

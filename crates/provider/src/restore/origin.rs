@@ -14,26 +14,18 @@
 //! A finalizer that an admission policy added when the claim was created is in no managed fields.
 //! Such a claim was moved only if there is other evidence.
 
+use capi_ipam_controller::absence::{
+    MAX_CLOCK_SKEW, RESTORE_TOOLS, TYPICAL_CLOCK_SKEW, applied_backup, is_older,
+};
 use jiff::SignedDuration;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::ObjectMeta;
 use serde_json::Value;
 
 use crate::api::{IPAddressClaimStatus, names};
 
-/// Maximum clock skew between API servers.
-const MAX_SKEW: SignedDuration = SignedDuration::from_mins(1);
-/// Typical clock skew between API servers.
-const TYPICAL_SKEW: SignedDuration = SignedDuration::from_secs(3);
-
 /// The field manager of most controllers.
 const GENERIC_MANAGER: &str = "manager";
-
-/// The field managers of tools that move or restore objects.
-const RESTORE_TOOLS: [&str; 2] = ["clusterctl", "velero-server"];
-
-/// The annotation in which `kubectl apply` records what was applied.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Where a claim with our finalizer was originally created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +43,11 @@ pub(super) fn origin(claim: &ObjectMeta, status: Option<&IPAddressClaimStatus>) 
     let creator = creator(claim);
     // The clocks of two API servers differ: a local status can seem a little older than its claim.
     let is_local = creator != Origin::Unknown;
-    let skew = if is_local { MAX_SKEW } else { TYPICAL_SKEW };
+    let skew = if is_local {
+        MAX_CLOCK_SKEW
+    } else {
+        TYPICAL_CLOCK_SKEW
+    };
     let entries = claim.managed_fields.as_deref().unwrap_or_default();
     let mut status_entries = entries
         .iter()
@@ -75,8 +71,8 @@ fn creator(claim: &ObjectMeta) -> Origin {
     let is_entry_older =
         |entry: &ManagedFieldsEntry, skew| is_older(claim, entry.time.as_ref(), skew);
     let mut creators = entries.iter().filter(|entry| owns_spec(entry)).peekable();
-    let spec_is_older =
-        creators.peek().is_some() && creators.all(|entry| is_entry_older(entry, TYPICAL_SKEW));
+    let spec_is_older = creators.peek().is_some()
+        && creators.all(|entry| is_entry_older(entry, TYPICAL_CLOCK_SKEW));
     let Some(finalizer_entry) = entries.iter().find(|entry| owns_finalizer(entry)) else {
         return if spec_is_older {
             Origin::Elsewhere
@@ -84,8 +80,8 @@ fn creator(claim: &ObjectMeta) -> Origin {
             Origin::Here
         };
     };
-    if is_entry_older(finalizer_entry, MAX_SKEW)
-        || (is_entry_older(finalizer_entry, TYPICAL_SKEW) && spec_is_older)
+    if is_entry_older(finalizer_entry, MAX_CLOCK_SKEW)
+        || (is_entry_older(finalizer_entry, TYPICAL_CLOCK_SKEW) && spec_is_older)
     {
         return Origin::Elsewhere;
     }
@@ -113,12 +109,6 @@ fn owns_spec(entry: &ManagedFieldsEntry) -> bool {
         .is_some_and(|fields| fields.0.pointer("/f:spec/f:poolRef").is_some())
 }
 
-/// Whether the claim was created more than `skew` after a time.
-fn is_older(claim: &ObjectMeta, time: Option<&Time>, skew: SignedDuration) -> bool {
-    let times = time.zip(claim.creation_timestamp.as_ref());
-    times.is_some_and(|(time, created)| created.0.duration_since(time.0) > skew)
-}
-
 /// Whether the status is that of a bound claim, and all its conditions are older than the claim.
 /// `undated` is the result for a status without a time.
 fn is_status_older(
@@ -143,19 +133,13 @@ fn is_status_older(
 /// Whether the claim was created by `kubectl apply` from what `kubectl get` wrote of an earlier
 /// claim, which was bound.
 fn is_applied_backup(claim: &ObjectMeta) -> bool {
-    let annotations = claim.annotations.as_ref();
-    let Some(text) = annotations.and_then(|annotations| annotations.get(LAST_APPLIED)) else {
+    let Some(applied) = applied_backup(claim) else {
         return false;
     };
-    let Ok(applied) = serde_json::from_str::<Value>(text) else {
-        return false;
-    };
-    let field = |path: &str| applied.pointer(path).and_then(Value::as_str);
-    let is_of_earlier_claim =
-        field("/metadata/uid").is_some_and(|uid| Some(uid) != claim.uid.as_deref());
     // The copy of a claim under another name has the name of the original in its status.
-    let address = field("/status/addressRef/name");
-    is_of_earlier_claim && address.is_some() && address == claim.name.as_deref()
+    let address = applied.pointer("/status/addressRef/name");
+    let address = address.and_then(Value::as_str);
+    address.is_some() && address == claim.name.as_deref()
 }
 
 #[cfg(test)]

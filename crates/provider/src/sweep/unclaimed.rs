@@ -1,8 +1,11 @@
 //! IPAddresses whose claim no longer exists.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use capi_ipam_controller::absence::Absence;
 use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::clock;
 use capi_ipam_controller::controller::Action;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use kube::ResourceExt;
@@ -15,7 +18,7 @@ use crate::claim_cache::ClaimCache;
 use crate::error::ReconcileError;
 use crate::index::owning_claim;
 use crate::reconciler::ClaimReconciler;
-use crate::repair::{AbandonedObjects, Found};
+use crate::repair::{AbandonedObjects, Found, Release};
 
 /// The IPAddresses of one provider for which no claim of their name exists.
 pub(super) struct UnclaimedAddresses<A: ProviderAdapter> {
@@ -69,23 +72,26 @@ impl<A: ProviderAdapter> AbandonedObjects for UnclaimedAddresses<A> {
     }
 
     /// Deletes an IPAddress, and releases its address.
-    async fn release(&mut self, address: &UnclaimedAddress) -> Result<bool, ReconcileError> {
+    async fn release(&mut self, address: &UnclaimedAddress) -> Result<Release, ReconcileError> {
         let Some(address) = self.read_abandoned(address).await? else {
-            return Ok(false);
+            return Ok(Release::Kept);
         };
+        if let Some(left) = self.awaited(&address).await? {
+            return Ok(Release::Awaits(left));
+        }
         let claim = Arc::new(former_claim(&address));
         // Somebody who pauses a Cluster or a pool expects that nothing of it changes.
         if self.is_cluster_paused(&address).await? || self.is_pool_paused(&claim).await? {
-            return Ok(false);
+            return Ok(Release::Kept);
         }
         // Last: a claim that was created since the first read adopts the IPAddress.
         if self.has_claim(&address).await? {
-            return Ok(false);
+            return Ok(Release::Kept);
         }
         // With the version that was read: a claim may have been created since, and have adopted the
         // IPAddress.
         if !self.reconciler.remove_address(&address).await? {
-            return Ok(false);
+            return Ok(Release::Kept);
         }
         self.report_deletion(&address);
         // At once: if the process ends before, the address is left to other repairs. So is that of
@@ -93,7 +99,7 @@ impl<A: ProviderAdapter> AbandonedObjects for UnclaimedAddresses<A> {
         if has_uid(&claim) {
             self.release_address(claim, address).await;
         }
-        Ok(true)
+        Ok(Release::Done)
     }
 
     async fn report(&self, address: &UnclaimedAddress) -> Result<(), ReconcileError> {
@@ -155,6 +161,33 @@ impl<A: ProviderAdapter> UnclaimedAddresses<A> {
         Ok(found.filter(|found| is_of_provider(found, &address.pool)))
     }
 
+    /// How long the claim of an IPAddress may still be restored; `None` if it is not awaited.
+    async fn awaited(&self, address: &IPAddress) -> Result<Option<Duration>, CallError> {
+        // The garbage collector deletes a restored IPAddress whose owner has another uid. Without an
+        // owner, a user has deleted it, to release it.
+        if address.metadata.deletion_timestamp.is_some() && owning_claim(address).is_none() {
+            return Ok(None);
+        }
+        let namespace = address.namespace().unwrap_or_default();
+        let name = address.name_any();
+        let addresses = self.reconciler.contract.addresses(&namespace);
+        let Some(found) = addresses.get_metadata(&name).await? else {
+            return Ok(None);
+        };
+        let timeout = self.reconciler.options.restored_claim_timeout;
+        let left = Absence::of(&found, None).remaining(timeout, clock::now().0);
+        if let Some(left) = left {
+            info!(
+                namespace,
+                address = name,
+                value = address.spec.address,
+                seconds = left.as_secs(),
+                "IPAddress was restored or moved, and waits for its claim"
+            );
+        }
+        Ok(left)
+    }
+
     async fn is_cluster_paused(&self, address: &IPAddress) -> Result<bool, CallError> {
         let Some(name) = address.labels().get(names::CLUSTER_NAME_LABEL) else {
             return Ok(false);
@@ -184,7 +217,7 @@ impl<A: ProviderAdapter> UnclaimedAddresses<A> {
     async fn has_claim(&self, address: &IPAddress) -> Result<bool, CallError> {
         let namespace = address.namespace().unwrap_or_default();
         let claims = self.reconciler.contract.claims(&namespace);
-        let claim = claims.get(&address.name_any()).await?;
+        let claim = claims.get_metadata(&address.name_any()).await?;
         Ok(claim.is_some())
     }
 

@@ -1,5 +1,6 @@
 use capi_ipam_controller::clock;
 use capi_ipam_protocol::block::{Sharing, Step};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
 
@@ -7,6 +8,7 @@ const DELAYS: Delays = Delays {
     settle: Duration::ZERO,
     drain: Duration::ZERO,
     keep: 0,
+    restore: Duration::ZERO,
 };
 const VERSION: Version = Version::Bucket {
     incarnation: None,
@@ -37,6 +39,7 @@ fn slice(assigned_at: i64) -> BlockSlice {
         confirmed_at: None,
         conflict: None,
         empty_since: None,
+        absence: Absence::Deleted,
     }
 }
 
@@ -332,4 +335,39 @@ fn mark_in_the_future_is_written_again() {
     assert_eq!(next(1000, false, 1), Step::Wait);
     // Otherwise no address of the block could be allocated.
     assert_eq!(next(1001, true, 0), Step::ClearMark);
+}
+
+/// Its addresses may not be restored yet.
+#[test]
+fn restored_block_is_kept_until_its_addresses_are_restored() {
+    let next = |absence: Absence, taken: i64, assigned: i64| {
+        let own = BlockRecord {
+            since: Some(Time(Timestamp::from_second(taken).unwrap())),
+            ..record("west", 0)
+        };
+        let marked = BlockSlice {
+            confirmed_at: Some(1),
+            empty_since: Some(1000),
+            absence,
+            ..slice(assigned)
+        };
+        let facts = facts(Shown::Record(&own, &VERSION), Some(&marked));
+        let mut memory = Memory::default();
+        let now = Instant::now();
+        memory.update(&facts, now, 1100);
+        let delays = Delays {
+            keep: 0,
+            restore: Duration::from_secs(200),
+            ..DELAYS
+        };
+        facts.view(&memory, delays, now, 1100).next()
+    };
+    let restored_at = |second| Absence::Restore(Timestamp::from_second(second).unwrap());
+    assert_eq!(next(restored_at(950), 0, 10), Step::Wait);
+    assert_eq!(next(restored_at(900), 0, 10), Step::DeleteSlice);
+    assert_eq!(next(Absence::Deleted, 0, 10), Step::DeleteSlice);
+    // The record was found without a slice.
+    assert_eq!(next(Absence::Deleted, 0, 950), Step::Wait);
+    assert_eq!(next(Absence::Deleted, 0, 900), Step::DeleteSlice);
+    assert_eq!(next(Absence::Deleted, 900, 950), Step::DeleteSlice);
 }

@@ -22,7 +22,10 @@ pub(super) fn unreferenced(snapshot: &Snapshot) -> Examination {
         let orphans = addresses
             .iter()
             .filter(|address| !claim_keys.contains(&address.claim_key()));
-        let mut findings: Vec<Finding> = orphans.map(orphan).collect();
+        let (restored, orphans): (Vec<_>, Vec<_>) =
+            orphans.partition(|address| address.is_restored);
+        let mut findings: Vec<Finding> = orphans.into_iter().map(orphan).collect();
+        findings.extend(awaiting_claims(&restored));
         let lost = claims
             .served
             .iter()
@@ -46,6 +49,21 @@ fn orphan(address: &AddressRow) -> Finding {
     Check::OrphanAddress
         .finding(of_address(address), problem, repair)
         .with_commands(vec![command])
+}
+
+/// IPAddresses that were restored before their claims.
+fn awaiting_claims(restored: &[&AddressRow]) -> Option<Finding> {
+    let first = restored.first()?;
+    let problem = match restored.len() {
+        1 => "it was restored, and waits for its claim".to_owned(),
+        count => format!(
+            "it and {} others were restored, and wait for their claims",
+            count - 1
+        ),
+    };
+    let repair =
+        "restore the claims; after --restored-claim-timeout the addresses are released".to_owned();
+    Some(Check::OrphanAddress.finding(of_address(first), problem, repair))
 }
 
 fn lost(claim: &ClaimRow, addresses: &HashSet<&NamespacedName>) -> Option<Finding> {

@@ -11,6 +11,7 @@ struct Numbers {
     released: Vec<u32>,
     reported: parking_lot::Mutex<Vec<u32>>,
     is_failing: bool,
+    awaits: Option<Duration>,
     finished: usize,
 }
 
@@ -44,16 +45,23 @@ impl AbandonedObjects for Numbers {
         if *is_small { 50 } else { 200 }
     }
 
-    async fn release(&mut self, number: &u32) -> Result<bool, NoAnswer> {
+    async fn release(&mut self, number: &u32) -> Result<Release, NoAnswer> {
         if self.is_failing {
             return Err(NoAnswer);
+        }
+        if let Some(delay) = self.awaits {
+            return Ok(Release::Awaits(delay));
         }
         let is_abandoned = number.is_multiple_of(2);
         if is_abandoned {
             self.released.push(*number);
             self.found.retain(|found| found != number);
         }
-        Ok(is_abandoned)
+        Ok(if is_abandoned {
+            Release::Done
+        } else {
+            Release::Kept
+        })
     }
 
     async fn report(&self, number: &u32) -> Result<(), NoAnswer> {
@@ -127,4 +135,16 @@ fn report_only_releases_nothing() {
     let released: usize = (0..5).map(|_| pass(&mut repair)).sum();
     assert_eq!(released, 0);
     assert_eq!(*repair.objects.reported.lock(), [2]);
+}
+
+#[test]
+fn object_whose_counterpart_may_be_restored_is_kept() {
+    let mut repair = repair(vec![2], false);
+    repair.objects.awaits = Some(Duration::from_hours(1));
+    assert_eq!([pass(&mut repair), pass(&mut repair)], [0, 0]);
+    repair.objects.awaits = None;
+    assert_eq!(pass(&mut repair), 0, "it is not read again before");
+    repair.findings.postpone(2, Instant::now(), Duration::ZERO);
+    assert_eq!(pass(&mut repair), 1);
+    assert_eq!(repair.released.get(), 1);
 }
