@@ -45,11 +45,12 @@ pub enum LoggingError {
 /// The target of the crate that implements leader election.
 const ELECTION: &str = "k8s_controller::leader_election";
 
-/// Whether an event is a line of the log. Spans of traces are none. The only error of leader
-/// election is a missing permission, at each attempt: `leader` reports it at a growing interval.
+/// Whether an event is a line of the log. Spans of traces are none. Leader election warns at each
+/// attempt: `leader` reports a failed request once and then at a growing interval, and that the lease
+/// is lost is the error with which the process ends.
 fn is_line(metadata: &Metadata<'_>) -> bool {
-    let is_repeated_refusal = metadata.target() == ELECTION && *metadata.level() == Level::ERROR;
-    metadata.target() != traces::TARGET && !is_repeated_refusal
+    let is_repeated_failure = metadata.target() == ELECTION && *metadata.level() <= Level::WARN;
+    metadata.target() != traces::TARGET && !is_repeated_failure
 }
 
 /// Installs the global log subscriber. `filter` is a level (`info`) or a list of targets with
