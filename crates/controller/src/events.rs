@@ -1,8 +1,9 @@
 //! Kubernetes events, which `kubectl describe` shows.
 //!
 //! Publishing never delays or fails a reconcile. Events wait in a bounded queue; their rate is
-//! limited, with a smaller limit for `Normal` than for `Warning`; an event that cannot be published
-//! is logged at debug level. Conditions, not events, are the complete record.
+//! limited in each namespace and in total, with a smaller limit for `Normal` than for `Warning`; an
+//! event that cannot be published is logged at debug level. Conditions, not events, are the
+//! complete record.
 //!
 //! An event that repeats the last one of its object, reason and action within 10 minutes only
 //! increases its count (`series`). An event with another note is a new one.
@@ -10,6 +11,7 @@
 //! Needs `create` and `patch` on `events` in `events.k8s.io`.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use k8s_controller::events::{Event, EventRecorder, EventType, Reporter};
@@ -23,6 +25,12 @@ use crate::client::{REQUEST_TIMEOUT, error_chain};
 
 /// Length of the queue. Events are dropped when it is full.
 const QUEUE_LENGTH: usize = 1_000;
+
+/// The rate of all events, as a multiple of that of one namespace.
+const TOTAL_FACTOR: f64 = 5.0;
+
+/// Number of namespaces whose rate is remembered, unless more of them have events at the same time.
+const MAX_NAMESPACES: usize = 1_000;
 
 /// Publishes events. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -161,15 +169,16 @@ impl Resource for Regarding {
 }
 
 async fn publish(recorder: EventRecorder, mut waiting: mpsc::Receiver<(Event, Regarding)>) {
-    let mut normal = TokenBucket::new(10.0, 2.0);
-    let mut warnings = TokenBucket::new(100.0, 20.0);
+    let mut normal = RateLimits::new(10.0, 2.0);
+    let mut warnings = RateLimits::new(100.0, 20.0);
     while let Some((event, regarding)) = waiting.recv().await {
-        let bucket = if matches!(event.type_, EventType::Normal) {
+        let limits = if matches!(event.type_, EventType::Normal) {
             &mut normal
         } else {
             &mut warnings
         };
-        if !bucket.take(Instant::now()) {
+        let namespace = regarding.object.namespace.as_deref().unwrap_or_default();
+        if !limits.take(namespace, Instant::now()) {
             debug!(
                 reason = event.reason,
                 object = regarding.object.name,
@@ -187,8 +196,37 @@ async fn publish(recorder: EventRecorder, mut waiting: mpsc::Receiver<(Event, Re
     }
 }
 
-/// A token bucket: limits bursts and the rate in the long run.
+/// Limits the events of each namespace, so that one tenant does not suppress those of others, and
+/// all events together, so that they do not load the API server.
 #[derive(Debug)]
+struct RateLimits {
+    of_each: TokenBucket,
+    of_all: TokenBucket,
+    namespaces: HashMap<String, TokenBucket>,
+}
+
+impl RateLimits {
+    fn new(burst: f64, per_second: f64) -> Self {
+        Self {
+            of_each: TokenBucket::new(burst, per_second),
+            of_all: TokenBucket::new(burst * TOTAL_FACTOR, per_second * TOTAL_FACTOR),
+            namespaces: HashMap::new(),
+        }
+    }
+
+    /// Takes a token of the namespace, if there is one.
+    fn take(&mut self, namespace: &str, now: Instant) -> bool {
+        if self.namespaces.len() >= MAX_NAMESPACES {
+            self.namespaces.retain(|_, bucket| !bucket.is_full(now));
+        }
+        let bucket = self.namespaces.entry(namespace.to_owned());
+        let bucket = bucket.or_insert_with(|| self.of_each.clone());
+        bucket.take(now) && self.of_all.take(now)
+    }
+}
+
+/// A token bucket: limits bursts and the rate in the long run.
+#[derive(Clone, Debug)]
 struct TokenBucket {
     burst: f64,
     per_second: f64,
@@ -206,8 +244,7 @@ impl TokenBucket {
         }
     }
 
-    /// Takes a token, if there is one.
-    fn take(&mut self, now: Instant) -> bool {
+    fn refill(&mut self, now: Instant) {
         let elapsed = self.updated.map_or(Duration::ZERO, |updated| {
             now.saturating_duration_since(updated)
         });
@@ -216,6 +253,16 @@ impl TokenBucket {
             .per_second
             .mul_add(elapsed.as_secs_f64(), self.tokens)
             .min(self.burst);
+    }
+
+    fn is_full(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        self.tokens >= self.burst
+    }
+
+    /// Takes a token, if there is one.
+    fn take(&mut self, now: Instant) -> bool {
+        self.refill(now);
         let has_token = self.tokens >= 1.0;
         if has_token {
             self.tokens -= 1.0;
@@ -289,5 +336,13 @@ mod tests {
         assert_eq!(taken, 3);
         assert!(bucket.take(start + Duration::from_secs(1)));
         assert!(!bucket.take(start + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn one_namespace_does_not_use_up_the_events_of_others() {
+        let (mut limits, now) = (RateLimits::new(10.0, 1.0), Instant::now());
+        let mut taken = |namespace: &str| (0..100).filter(|_| limits.take(namespace, now)).count();
+        let counts: Vec<_> = (0..7).map(|number| taken(&number.to_string())).collect();
+        assert_eq!(counts, [10, 10, 10, 10, 10, 0, 0], "50 in total");
     }
 }
