@@ -162,6 +162,7 @@ impl Allocating<'_> {
         match end {
             End::Allocated => {
                 let block = self.slot()?.block;
+                self.handler.report_ignored_request(pool, &self.info, block);
                 Ok(allocation(block, &self.info, &self.usable).into())
             }
             End::Duplicate => Err(self.duplicate()?),

@@ -46,6 +46,31 @@ impl InClusterHandler {
         }
     }
 
+    /// Reports on a claim that gets another address than it requests, since its pool accepts no
+    /// requests.
+    pub(super) fn report_ignored_request(&self, pool: &PoolKey, info: &PoolInfo, block: Block) {
+        let is_new = self.claim.bound_address().is_none();
+        let Some(text) = self.claim.requested_address().filter(|_| is_new) else {
+            return;
+        };
+        let usable = info.usable.as_ref().ok();
+        let requested = usable.and_then(|usable| parse_request(text, usable).ok());
+        if info.accepts_requests || requested == Some(block) {
+            return;
+        }
+        let message = format!(
+            "the claim requests {text} and gets {block}: {pool} accepts no requests; set spec.allocation.requests: \
+             true in the pool, and create the claim again"
+        );
+        self.context.events.warning(
+            &*self.claim,
+            &self.context.contract.ipam,
+            conditions::REQUEST_IGNORED,
+            "Allocate",
+            &message,
+        );
+    }
+
     /// The error of a claim that cannot have the block that it requests.
     pub(super) fn unavailable(
         &self,

@@ -276,3 +276,15 @@ async fn prefixes_and_ipv6_addresses_are_requested() {
     .await;
     assert_eq!(consumer.wait_for_address("another").await, "fd00:20::beef");
 }
+
+#[tokio::test]
+async fn ignored_request_is_an_event() {
+    let consumer = consumer().await;
+    let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
+    consumer.create_pool("pool", spec).await;
+    request(&consumer, "a", "10.0.0.5").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer
+        .wait_for_event("a", "Warning", "RequestIgnored", "10.0.0.5")
+        .await;
+}

@@ -29,6 +29,9 @@ pub const SLICES_EXHAUSTED: &str = "SlicesExhausted";
 /// assigned.
 pub const NO_FREE_SLICE: &str = "NoFreeSlice";
 
+/// Reason of the event on a claim that requests an address of a pool which accepts no requests.
+pub const REQUEST_IGNORED: &str = "RequestIgnored";
+
 /// Reason of a pool with slices that can be assigned.
 pub const SLICES_FREE: &str = "SlicesFree";
 
