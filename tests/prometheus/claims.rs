@@ -88,6 +88,17 @@ async fn pool_that_is_not_valid() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn kind_of_pool_that_does_not_exist() {
+    let system = System::start();
+    let consumer = Consumer::new(&system.plane).await;
+    consumer
+        .create_claim_with("a", "InClusterIPPol", "web", json!({}))
+        .await;
+    let prometheus = &system.prometheus;
+    prometheus.wait_for_alert("CapiIpamUnservedPoolKind").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn release_that_another_finalizer_blocks() {
     let system = System::start();
     let consumer = Consumer::new(&system.plane).await;

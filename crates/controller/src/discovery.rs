@@ -41,6 +41,26 @@ pub(crate) async fn served_version<'a>(
     Ok(None)
 }
 
+/// Whether the API server serves a kind of an API group, in any version.
+pub async fn is_served(client: &Client, group: &str, kind: &str) -> Result<bool, CallError> {
+    let groups = with_timeout(
+        || "list the API groups".to_owned(),
+        client.list_api_groups(),
+    );
+    let groups = groups.await?.groups.into_iter();
+    for found in groups.filter(|found| found.name == group) {
+        for version in found.versions {
+            let version = version.group_version;
+            let operation = || format!("list the resources of {version}");
+            let list = with_timeout(operation, client.list_api_group_resources(&version)).await?;
+            if list.resources.iter().any(|resource| resource.kind == kind) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
 /// Waits until the API server serves a kind. Reports to `health` and logs what is missing. Returns the first of `versions` that it serves; the version of `kind` has no meaning.
 pub async fn wait_for_kind<'a>(
     client: &Client,

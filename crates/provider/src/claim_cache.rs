@@ -2,6 +2,7 @@
 //! and what it passes on. Claims that need no action, which is most of them most of the time, are
 //! cached in a compact form.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use capi_ipam_controller::controller::{Cached, Store};
@@ -10,8 +11,8 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::traces;
 use capi_ipam_controller::watch::{EventHandler, FanOut, Invalid, trim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use tokio::sync::mpsc;
 use kube::core::ObjectMeta;
+use tokio::sync::mpsc;
 
 use crate::adapter::PoolKind;
 use crate::api::{
@@ -151,6 +152,29 @@ impl ClaimCache {
             };
             Some((NamespacedName::new(namespace, name), pool.clone()))
         })
+    }
+
+    /// The API groups and kinds of the pools of claims that are not bound and that this process does
+    /// not reconcile because of their kind, with the number of these claims.
+    pub(super) fn waiting_for_other_kinds(
+        &self,
+        own: &[PoolKind],
+    ) -> BTreeMap<(String, String), i64> {
+        let waiting = self.store.filter_map(|namespace, _, cached| match cached {
+            Cached::Compact(claim) if !claim.is_managed && !claim.bound => {
+                let is_selected = self.selection.includes_namespace(Some(namespace));
+                let is_own = own.iter().any(|kind| kind.matches(&claim.pool));
+                (is_selected && !is_own).then(|| Arc::clone(&claim.pool))
+            }
+            _ => None,
+        });
+        let mut counts = BTreeMap::new();
+        for pool in waiting {
+            let kind = (pool.api_group.clone(), pool.kind.clone());
+            let count: &mut i64 = counts.entry(kind).or_default();
+            *count = count.saturating_add(1);
+        }
+        counts
     }
 
     /// The uids and names of the bound claims that this process reconciles.

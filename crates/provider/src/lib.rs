@@ -140,6 +140,7 @@ mod status_writer;
 mod sweep;
 mod testing;
 mod transitions;
+mod unserved_kinds;
 mod verification;
 mod verify;
 mod waiting_claims;

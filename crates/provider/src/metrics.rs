@@ -43,8 +43,15 @@ const ORPHANS: Description = Description {
     help: "Objects that the sweep has deleted because no claim is entitled to them, by resource",
 };
 
+const UNSERVED_KINDS: Description = Description {
+    name: "capi_ipam_claims_of_unserved_kinds",
+    kind: "gauge",
+    labels: &[],
+    help: "Claims that are not bound and whose kind of pool the API server does not serve; at most a minute old",
+};
+
 /// The metrics of every provider of this crate.
-pub const METRICS: &[Description] = &[CLAIMS, BIND_SECONDS, FAILURES, ORPHANS];
+pub const METRICS: &[Description] = &[CLAIMS, UNSERVED_KINDS, BIND_SECONDS, FAILURES, ORPHANS];
 
 /// Upper bounds of the times until claims are bound, in seconds. Those of claims that wait for an
 /// address are long.
@@ -91,6 +98,8 @@ pub(super) struct ClaimMetrics {
     claims: Family<StateLabels, Gauge>,
     failures: Family<ReasonLabels, Counter>,
     orphans: Family<OrphanLabels, Counter>,
+    /// The claims whose kind of pool is not served.
+    pub(super) unserved_kinds: Gauge,
 }
 
 impl Default for ClaimMetrics {
@@ -116,6 +125,7 @@ impl Default for ClaimMetrics {
             claims,
             failures,
             orphans,
+            unserved_kinds: Gauge::default(),
         }
     }
 }
@@ -128,6 +138,7 @@ impl ClaimMetrics {
             metrics.add(&CLAIMS, claims.claims.clone());
             metrics.add(&FAILURES, claims.failures.clone());
             metrics.add(&ORPHANS, claims.orphans.clone());
+            metrics.add(&UNSERVED_KINDS, claims.unserved_kinds.clone());
         })
     }
 

@@ -28,6 +28,7 @@ use crate::pending_creates::PendingCreates;
 use crate::reconciler::ClaimReconciler;
 use crate::selection::Selection;
 use crate::sweep::Sweep;
+use crate::unserved_kinds::CountUnservedKinds;
 use crate::verification::Verification;
 
 /// What is at hand when the adapter of a provider is created, before the controller of claims
@@ -172,7 +173,6 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
     ///     fn delete(&self, record: &ConfigMap) {
     ///         self.apply(record);
     ///     }
-    /// }
     ///
     ///     fn apply_invalid(&self, record: &Invalid) {
     ///         self.0.enqueue(NamespacedName::of(&record.metadata));
@@ -181,6 +181,7 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
     ///     fn delete_invalid(&self, record: &Invalid) {
     ///         self.apply_invalid(record);
     ///     }
+    /// }
     ///
     /// async fn start<P: PoolProvider>(manager: &mut Manager, provider: P) -> Result<(), BoxError> {
     ///     let api = manager.watch_api::<ConfigMap>(&());
@@ -351,6 +352,17 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
             let gates = vec![claims_synced.clone(), addresses_synced.clone()];
             manager.add_background_task("the sweep of IPAddresses without a claim", gates, sweep);
         }
+        let unserved = CountUnservedKinds {
+            claims: ClaimCache {
+                store: controller.store(),
+                selection: selection.clone(),
+            },
+            pools: reconciler.filter.pools.clone(),
+            client: manager.client.clone(),
+            count: reconciler.metrics.unserved_kinds.clone(),
+        };
+        let gates = vec![claims_synced.clone()];
+        manager.add_background_task("the count of claims of unserved kinds", gates, unserved);
         let gates = vec![claims_synced.clone(), addresses_synced, clusters_synced];
         let upgrade = Arc::clone(&reconciler).upgrade_owner_references(gates, stop.clone());
         manager.add_background("the upgrade of owner references", upgrade);
