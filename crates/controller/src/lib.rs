@@ -73,7 +73,8 @@
 //! ```
 
 pub use capi_ipam_objects::{
-    absence, clock, expiring_map, managed_fields, namespaced_name, observed, ready, resource_version, uid,
+    absence, clock, expiring_map, managed_fields, namespaced_name, observed, ready,
+    resource_version, uid,
 };
 
 pub mod client;

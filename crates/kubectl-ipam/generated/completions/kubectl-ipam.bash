@@ -454,7 +454,7 @@ _kubectl__ipam() {
             return 0
             ;;
         kubectl__subcmd__ipam__subcmd__doctor)
-            opts="-w -n -A -o -s -v -h --watch --context --kubeconfig --namespace --all-namespaces --output --no-color --as --as-group --as-uid --cluster --user --server --token --request-timeout --certificate-authority --insecure-skip-tls-verify --tls-server-name --v --help"
+            opts="-w -n -A -o -s -v -h --errors --watch --context --kubeconfig --namespace --all-namespaces --output --no-color --as --as-group --as-uid --cluster --user --server --token --request-timeout --certificate-authority --insecure-skip-tls-verify --tls-server-name --v --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

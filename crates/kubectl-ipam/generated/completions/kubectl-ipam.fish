@@ -248,6 +248,7 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l req
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l errors -d 'Only errors'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s w -l watch -d 'Print the findings again when they have changed, until interrupted'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'

@@ -357,6 +357,7 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--errors[Only errors]' \
 '-w[Print the findings again when they have changed, until interrupted]' \
 '--watch[Print the findings again when they have changed, until interrupted]' \
 '(-n --namespace)-A[All namespaces]' \
@@ -365,6 +366,7 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
+'::pool -- Only this pool, its network and its claims\: NAME, NAMESPACE/NAME or KIND/NAME:_default' \
 && ret=0
 ;;
 (status)

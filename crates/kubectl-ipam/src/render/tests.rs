@@ -21,7 +21,7 @@ use crate::cli::Format;
 use crate::error::MissingRight;
 use crate::load::{Claims, Readable};
 use crate::model::{
-    AccountRow, Alerts, Check, DefinitionRow, DeploymentRow, Fact, HolderState, LeaseRow, Part,
+    AccountRow, Alerts, Check, DefinitionRow, DeploymentRow, Fact, HolderState, LeaseRow,
     PartState, PoolDetails, Rule, Snapshot, WebhookMode, WebhookRow, claims, diagnosis, holders,
     matches_of, network_lines, parts, pools, show,
 };

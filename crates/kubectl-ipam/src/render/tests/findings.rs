@@ -337,7 +337,7 @@ fn check_that_is_not_possible_is_no_good_result() {
         .filter(|line| line.state != PartState::Unknown)
         .map(|line| line.part)
         .collect();
-    assert_eq!(known, [Part::Definitions]);
+    assert!(known.is_empty(), "{known:?}");
 }
 
 #[test]
