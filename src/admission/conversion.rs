@@ -1,9 +1,11 @@
 //! Conversion of the pools of single addresses between `v1alpha1`, which is only served, and
 //! `v1alpha2`, which is stored.
 //!
-//! [`convert`] is a pure function of one object. It converts every object that the schema of a
-//! version accepts, because an object that fails to convert would make lists of its kind fail.
-//! Invalid specs are reported by validation.
+//! [`convert`] is a pure function of one object. It converts every `v1alpha2` object that the schema
+//! accepts, because an object that fails to convert makes lists of its kind fail. Invalid specs are
+//! reported by validation. The conversion to `v1alpha2` fails only because of what clients wrote
+//! about `v1alpha2` fields in a `v1alpha1` object, so that the write fails. An object that is stored
+//! as `v1alpha1` is older than `v1alpha2` and has no such data.
 //!
 //! # Fields that only one version has
 //!
@@ -14,26 +16,31 @@
 //!
 //! - On a `v1alpha2` object the annotation has the spec of `v1alpha1`, in the format of the Go
 //!   provider, whose annotations are read as well. The spec is restored if it still corresponds to
-//!   the `v1alpha2` spec; a change that was made in `v1alpha2` is never undone. Its `status` is
-//!   always `{}`, because both versions have the same one.
-//! - On a `v1alpha1` object the annotation has the other fields of spec and status. It exists only
-//!   if a round trip without it would change the object. So it also exists, without fields, if the
-//!   object was created in `v1alpha2`: without it, the conversion back would add the annotation of
-//!   an object that was created in `v1alpha1`.
+//!   the `v1alpha2` spec; a change that was made in `v1alpha2` is never undone.
+//! - On a `v1alpha1` object the annotation has the other fields of the spec. It exists only if a
+//!   round trip without it would change the object. So it also exists, without fields, if the object
+//!   was created in `v1alpha2`: without it, the conversion back would add the annotation of an
+//!   object that was created in `v1alpha1`.
 //!
 //! In the conversion back to `v1alpha2`, the fields of the `v1alpha1` object take precedence, and
 //! the fields of the annotation are added. A `v1alpha1` client that removes the annotation removes
-//! these fields.
+//! these fields. One that gives a field another type cannot write the object
+//! ([`ConversionError::Malformed`]).
+//!
+//! Both versions have the same status, and the annotation has none: whoever writes a pool writes its
+//! annotations, and the status decides to which network the pool belongs. The API server keeps the
+//! status in a write of anything else.
 //!
 //! The API server limits the size of annotations. A `v1alpha1` spec that is too large is not
 //! stored, and is read back as `addresses`. If the `v1alpha2` fields are too large, the object can
 //! be read as `v1alpha1`, but writing it fails with [`ConversionError::TooLarge`]: the write would
-//! silently remove exclusions.
+//! silently remove exclusions. The mark is a label, for which there is always room.
 
 mod annotation;
 mod spec;
 
-use capi_ipam_api::{Pool, names};
+use capi_ipam_api::{IPPoolSpec, Pool, names};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use annotation::ConversionData;
@@ -42,8 +49,8 @@ use spec::Fields;
 /// The kinds with both versions.
 const KINDS: [&str; 2] = ["InClusterIPPool", "GlobalInClusterIPPool"];
 
-/// The only field of the status that both versions have.
-const COUNTS: &str = "ipAddresses";
+/// The label on a `v1alpha1` object whose `v1alpha2` fields are too large for the annotation.
+const OMITTED_LABEL: &str = "ipam.cluster.x-k8s.io/v1alpha2-fields-omitted";
 
 /// An error of [`convert`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -89,6 +96,17 @@ pub enum ConversionError {
     TooLarge {
         /// The namespace and name of the object.
         object: String,
+    },
+    /// The annotation of a `v1alpha1` object has a `v1alpha2` field of another type.
+    #[error(
+        "the annotation cluster.x-k8s.io/conversion-data of {object} has a v1alpha2 field with a value that is not \
+         valid: {reason}; correct the annotation, or write the object as v1alpha2"
+    )]
+    Malformed {
+        /// The namespace and name of the object.
+        object: String,
+        /// The error of the deserializer.
+        reason: String,
     },
 }
 
@@ -186,7 +204,9 @@ fn to_v1alpha2(mut object: Fields, kind: &str) -> Result<Fields, ConversionError
     let data = annotation::text(&object)
         .and_then(|text| ConversionData::parse(text, &Version::V1Alpha2.api_version(), kind));
     annotation::remove(&mut object);
-    if data.as_ref().is_some_and(|data| data.is_truncated) {
+    let is_marked = annotation::in_metadata(&object, "labels")
+        .is_some_and(|labels| labels.contains_key(OMITTED_LABEL));
+    if is_marked || data.as_ref().is_some_and(|data| data.is_truncated) {
         return Err(ConversionError::TooLarge {
             object: name_of(&object),
         });
@@ -196,14 +216,16 @@ fn to_v1alpha2(mut object: Fields, kind: &str) -> Result<Fields, ConversionError
 
     let mut new_spec = spec::to_v1alpha2(&old_spec);
     if let Some(data) = &data {
-        new_spec.extend(
-            data.spec
-                .clone()
-                .into_iter()
-                .filter(|(name, _)| !spec::is_shared(name)),
-        );
+        let mut added = data.spec.clone();
+        added.retain(|name, _| !spec::is_shared(name));
+        if let Err(error) = IPPoolSpec::deserialize(&Value::Object(added.clone())) {
+            return Err(ConversionError::Malformed {
+                object: name_of(&object),
+                reason: error.to_string(),
+            });
+        }
+        new_spec.extend(added);
         spec::remove_missing_fields(&mut new_spec, &old_spec, &data.spec);
-        add_status(&mut object, &data.status);
     }
     object.insert("spec".to_owned(), Value::Object(new_spec));
 
@@ -241,31 +263,26 @@ fn to_v1alpha1(mut object: Fields, kind: &str) -> Fields {
 
     let mut data = ConversionData {
         spec: fields_of(&object, "spec"),
-        status: fields_of(&object, "status"),
         ..ConversionData::default()
     };
     data.spec.retain(|name, _| !spec::is_shared(name));
     spec::record_missing_fields(&fields_of(&object, "spec"), &mut data.spec);
-    data.status.retain(|name, _| name != COUNTS);
     let with = |data: &ConversionData| {
         annotation::with(&view, data.to_text(&Version::V1Alpha2.api_version(), kind))
     };
     let Some(plain) = with(&data) else {
-        let truncated = ConversionData {
-            is_truncated: true,
-            ..ConversionData::default()
-        };
-        return if data.is_empty() {
-            None
-        } else {
-            with(&truncated)
+        let mut view = view;
+        if !data.spec.is_empty()
+            && let Some(labels) = annotation::ensure(&mut view, "labels")
+        {
+            labels.insert(OMITTED_LABEL.to_owned(), Value::from("true"));
         }
-        .unwrap_or(view);
+        return view;
     };
     if round_trips(&plain) {
         return plain;
     }
-    let mut annotations = annotation::annotations(&object)
+    let mut annotations = annotation::in_metadata(&object, "annotations")
         .cloned()
         .unwrap_or_default();
     annotations.retain(|name, _| name == names::CONVERSION_DATA_ANNOTATION);
@@ -289,9 +306,6 @@ fn as_v1alpha1(object: &Fields, kind: &str) -> Fields {
         "spec".to_owned(),
         Value::Object(old_spec.unwrap_or_else(|| spec::shared_fields(&new_spec))),
     );
-    if let Some(Value::Object(status)) = view.get_mut("status") {
-        status.retain(|name, _| name == COUNTS);
-    }
     view
 }
 
@@ -327,7 +341,7 @@ fn with_original_annotations(object: &Fields, original: Option<&Fields>, kind: &
         annotation::remove_if_empty(&mut object);
         return object;
     };
-    annotation::ensure(&mut object);
+    annotation::ensure(&mut object, "annotations");
     let text = original
         .get(names::CONVERSION_DATA_ANNOTATION)
         .and_then(Value::as_str);
@@ -336,22 +350,6 @@ fn with_original_annotations(object: &Fields, original: Option<&Fields>, kind: &
     with_text
         .filter(|object| old_spec_of(object, kind).is_some())
         .unwrap_or(object)
-}
-
-/// Adds the fields that only the status of `v1alpha2` has.
-fn add_status(object: &mut Fields, added: &Fields) {
-    if added.is_empty() {
-        return;
-    }
-    let status = object.entry("status").or_insert(Value::Null);
-    if status.is_null() {
-        *status = Value::Object(Fields::new());
-    }
-    if let Some(status) = status.as_object_mut() {
-        for (name, value) in added.iter().filter(|(name, _)| *name != COUNTS) {
-            status.entry(name).or_insert_with(|| value.clone());
-        }
-    }
 }
 
 fn set_version(object: &mut Fields, version: Version) {

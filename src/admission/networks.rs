@@ -12,6 +12,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::deletion::{is_unchecked, metadata, require_complete};
+use super::pools::same_spec;
 use super::view::View;
 use super::{scope_changes, shared_blocks};
 
@@ -21,6 +22,7 @@ pub fn review(request: &AdmissionRequest, view: &dyn View) -> Decision {
         return Ok(Vec::new());
     }
     match request.operation {
+        Operation::Update if same_spec(request) => Ok(Vec::new()),
         Operation::Create | Operation::Update => {
             // Its specification may be of another version.
             let old = decode(request.old_object.as_ref()).ok();
@@ -43,9 +45,6 @@ fn decode(object: Option<&Value>) -> Result<IPNetwork, Box<Status>> {
 }
 
 fn write(network: &IPNetwork, old: Option<&IPNetwork>, view: &dyn View) -> Decision {
-    if network.metadata.deletion_timestamp.is_some() {
-        return Ok(Vec::new());
-    }
     let mut causes = Vec::new();
     if let Err(problems) = network.spec.rules() {
         causes.extend(problems.iter().map(cause));

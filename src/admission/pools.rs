@@ -1,9 +1,9 @@
 //! Admission of pools: the rules of the Go in-cluster provider, with its fields and codes.
 //!
 //! Intended differences: an update that does not change the spec is allowed, also if the spec is
-//! not valid, and returns warnings only if the labels change the network of the pool; so is every
-//! update of an object that is being deleted; and an update is denied only if it removes addresses
-//! in use from the pool, not because of addresses that were out of range before.
+//! not valid, and returns warnings only if the labels change the network of the pool; and an update
+//! is denied only if it removes addresses in use from the pool, not because of addresses that were
+//! out of range before.
 
 use std::fmt::Display;
 
@@ -34,16 +34,15 @@ pub fn review(kind: InClusterKind, request: &AdmissionRequest, view: &dyn View) 
             create(&new, &key(&new, request), view)
         }
         Operation::Update => {
-            let new = decode(kind, request.object.as_ref())?;
-            if new.metadata.deletion_timestamp.is_some() {
-                return Ok(Vec::new());
-            }
-            check_limits(&new, request)?;
+            let new = decode(kind, request.object.as_ref());
             // An old object that cannot be decoded had no valid addresses.
             let old = decode(kind, request.old_object.as_ref()).ok();
             if same_spec(request) {
-                return Ok(relabel(&new, old.as_ref(), &key(&new, request), view));
+                let warnings = |new: Pool| relabel(&new, old.as_ref(), &key(&new, request), view);
+                return Ok(new.map(warnings).unwrap_or_default());
             }
+            let new = new?;
+            check_limits(&new, request)?;
             update(&new, old.as_ref(), &key(&new, request), view)
         }
         Operation::Delete => {
@@ -83,7 +82,8 @@ fn specs(request: &AdmissionRequest) -> [Option<&Value>; 2] {
         .map(|object| object.as_ref().and_then(|object| object.get("spec")))
 }
 
-fn same_spec(request: &AdmissionRequest) -> bool {
+/// Whether a request does not change the specification, such as one that removes a finalizer.
+pub(super) fn same_spec(request: &AdmissionRequest) -> bool {
     let [new, old] = specs(request);
     new == old
 }

@@ -70,6 +70,11 @@ pub trait View: Send + Sync + 'static {
     /// The scope of a pool, and its blocks if its spec is valid. `None` if the pool does not exist.
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)>;
 
+    /// The number of reservations that users created in a pool that does not exist, in this scope.
+    fn reservations_without_pool(&self, _pool: &PoolKey, _scope: &Scope) -> usize {
+        0
+    }
+
     /// The addresses of a pool beyond what these rules allow.
     fn over_limit(&self, _pool: &PoolKey, _rules: &AccessRules) -> OverLimit {
         OverLimit::default()

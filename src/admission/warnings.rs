@@ -52,6 +52,13 @@ pub(super) fn of(
     }
     let change = view.scope_change(key, pool);
     warnings.extend(scope_changes::of_pool(&change, pool, old));
+    let older = view.reservations_without_pool(key, &change.after);
+    if older > 0 {
+        warnings.push(format!(
+            "metadata.name: {older} IPReservations that users created for an earlier pool of this name apply to this \
+             pool; to see them: kubectl get ipreservations; delete those that you do not need"
+        ));
+    }
     warnings.extend(shared_blocks::of_pool(pool, &change.after, usable, view));
     let overlapping = view.overlapping(key, &change.after, usable);
     if !overlapping.is_empty() {

@@ -1,9 +1,9 @@
 //! The ValidatingWebhookConfiguration: which requests the API server sends to the webhooks.
 //!
 //! Match conditions exclude as many requests as possible: updates that change neither the spec nor
-//! the labels of a pool, updates of objects that are being deleted, and deletions that an
-//! annotation allows. These work while no webhook is available. Reservations of the provider are
-//! excluded too: a webhook call would double the time of an allocation.
+//! the labels of a pool, such as the removal of a finalizer, and deletions that an annotation allows.
+//! These work while no webhook is available. Reservations of the provider are excluded too: a webhook
+//! call would double the time of an allocation.
 
 use capi_ipam_api::installed::{NAMESPACE, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 use capi_ipam_api::{InClusterKind, names};
@@ -11,23 +11,24 @@ use serde_json::{Value, json};
 
 use crate::admission::routes::{self, Paths};
 
-/// Matches creations, updates of the spec and deletions, except updates of objects that are being
-/// deleted, and deletions with an annotation that allows them.
-const SPEC_CHANGES: &str = "request.operation == 'CREATE' || (!has(oldObject.metadata.deletionTimestamp) && \
-                            (request.operation == 'DELETE' \
-                            ? !has(oldObject.metadata.annotations) || \
+/// Matches creations, updates of the spec and deletions, except deletions of objects that are being
+/// deleted already, and those with an annotation that allows them. Claims keep their addresses in a
+/// pool that is being deleted, so its specification is checked like that of any other.
+const SPEC_CHANGES: &str = "request.operation == 'CREATE' || (request.operation == 'DELETE' \
+                            ? !has(oldObject.metadata.deletionTimestamp) && \
+                            (!has(oldObject.metadata.annotations) || \
                             !['ipam.cluster.x-k8s.io/skip-validate-delete-webhook', \
                             'clusterctl.cluster.x-k8s.io/delete-for-move']\
-                            .exists(name, name in oldObject.metadata.annotations) \
+                            .exists(name, name in oldObject.metadata.annotations)) \
                             : has(object.spec) != has(oldObject.spec) || \
-                            (has(object.spec) && object.spec != oldObject.spec)))";
+                            (has(object.spec) && object.spec != oldObject.spec))";
 
 /// Matches reservations that are created manually.
 const MANUAL_RESERVATIONS: &str = "!(has(object.spec.claimRef) && has(object.spec.claimRef.uid))";
 
 /// Matches updates that change the labels of a pool and not its spec: a network can select the pool
 /// by its labels.
-const LABEL_CHANGES: &str = "!has(oldObject.metadata.deletionTimestamp) && has(object.spec) == has(oldObject.spec) && \
+const LABEL_CHANGES: &str = "has(object.spec) == has(oldObject.spec) && \
                              (!has(object.spec) || object.spec == oldObject.spec) && \
                              (has(object.metadata.labels) != has(oldObject.metadata.labels) || \
                              (has(object.metadata.labels) && object.metadata.labels != oldObject.metadata.labels))";

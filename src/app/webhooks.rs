@@ -162,6 +162,10 @@ impl View for LedgerView {
         Some((info.scope.clone(), info.usable.clone().ok()))
     }
 
+    fn reservations_without_pool(&self, pool: &PoolKey, scope: &Scope) -> usize {
+        self.read(|ledger| ledger.reservations_without_pool(pool, scope))
+    }
+
     fn over_limit(&self, pool: &PoolKey, rules: &AccessRules) -> OverLimit {
         self.read(|ledger| ledger.over_limit_with(pool, rules))
     }

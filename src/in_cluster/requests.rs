@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capi_ipam_api::{Audience, PoolKey, conditions};
-use capi_ipam_ip::{Block, Family, UsableBlocks, UsableRange, parse_address, parse_entry};
+use capi_ipam_ip::{Block, UsableBlocks, UsableRange, parse_block};
 use capi_ipam_ledger::{PoolInfo, Unavailable};
 use capi_ipam_provider::prelude::HandlerError;
 
@@ -122,33 +122,29 @@ fn reason(why: &Unavailable) -> &'static str {
 
 /// Parses the text of a request: an address, or a prefix in CIDR notation or its first address.
 fn parse_request(text: &str, usable: &UsableBlocks) -> Result<Block, String> {
-    let (address, span) = match text.split_once('/') {
-        Some((address, _)) if usable.ranges.iter().all(|range| range.subnet.is_none()) => {
-            (address, Some(parse_entry(text).map_err(to_string)?.span))
-        }
-        _ => (text, None),
-    };
-    let address = parse_address(address).map_err(to_string)?;
-    let family = Family::of(address);
-    if family != usable.family {
+    let has_prefixes = usable.ranges.iter().all(|range| range.subnet.is_none());
+    let named = parse_block(text, has_prefixes).map_err(|error| error.to_string())?;
+    if named.family() != usable.family {
         return Err(format!(
-            "{text} is {family}, but the pool is {}",
+            "{text} is {}, but the pool is {}",
+            named.family(),
             usable.family
         ));
     }
-    let block = Block::new(address, usable.length);
-    if block.base() != address || span.is_some_and(|span| span != block.span()) {
-        let (base, length) = (block.base(), usable.length);
-        return Err(format!(
-            "{text} is not a prefix of the length {length} that the pool allocates, such as {base}/{length}"
-        ));
+    let block = Block::new(named.base(), usable.length);
+    let is_first_address = !text.contains('/') && named.base() == block.base();
+    if named == block || is_first_address {
+        return Ok(block);
     }
-    Ok(block)
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
-fn to_string(error: capi_ipam_ip::ParseError) -> String {
-    error.to_string()
+    let length = usable.length;
+    Err(if has_prefixes {
+        format!(
+            "{text} is not a prefix of the length {length} that the pool allocates, such as {}/{length}",
+            block.base()
+        )
+    } else {
+        format!("{text} is a network, and the pool allocates single addresses, such as {block}")
+    })
 }
 
 /// Describes why a pool does not allocate a block, and what to change.
@@ -279,9 +275,15 @@ mod tests {
             Ok("10.9.0.5".to_owned()),
             "the ledger knows what the pool contains"
         );
+        for text in ["10.0.0.5/32", "10.0.0.5/24"] {
+            assert_eq!(parse(text), Ok("10.0.0.5".to_owned()), "{text}");
+        }
+        assert_eq!(
+            parse("10.0.0.0/24").unwrap_err(),
+            "10.0.0.0/24 is a network, and the pool allocates single addresses, such as 10.0.0.0"
+        );
         for text in [
             "web",
-            "10.0.0.5/32",
             "10.0.0.05",
             " 10.0.0.5",
             "10.0.0.1-10.0.0.2",
@@ -313,6 +315,9 @@ mod tests {
         }
         let problem = parse("fd00:10:0:5::9").unwrap_err();
         assert!(problem.ends_with("such as fd00:10:0:5::/64"), "{problem}");
+        let problem = parse("fd00:10:0:5::9/64").unwrap_err();
+        let both = "write fd00:10:0:5::9 for the address, or fd00:10:0:5::/64 for the prefix";
+        assert!(problem.ends_with(both), "{problem}");
     }
 
     #[test]

@@ -255,6 +255,17 @@ async fn invalid_reservation_is_reported_until_it_is_corrected() {
         })
         .await;
     wait_for("Validated", "Current").await;
+    let vip = json!({"namespace": consumer.namespace, "name": "other"});
+    let of_other = consumer.reserve("other", "10.23.0.2", vip).await;
+    let other = of_other.metadata.name.as_deref().unwrap_or_default();
+    default
+        .wait_for_event(
+            other,
+            "Warning",
+            "InvalidReservation",
+            "other does not exist",
+        )
+        .await;
     // The reservation of a claim has no status, and is written only once.
     let of_claim = format!("p.{}.web.10.23.0.1", consumer.namespace);
     let held = reservations.get(&of_claim).await.expect("it can be read");

@@ -53,7 +53,8 @@ async fn change_request(consumer: &Consumer, name: &str, address: Value) {
 #[tokio::test]
 async fn claim_gets_the_address_that_it_requests() {
     let consumer = with_pool(json!({})).await;
-    request(&consumer, "a", "10.0.0.17").await;
+    // With the length of its subnet, as other programs write it.
+    request(&consumer, "a", "10.0.0.17/24").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.17");
     request_of(&consumer, "metal3", KIND, "pool", "ipAddress", "10.0.0.18").await;
     assert_eq!(consumer.wait_for_address("metal3").await, "10.0.0.18");

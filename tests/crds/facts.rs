@@ -23,13 +23,10 @@ const ADDITIONS: &[(&str, &str)] = &[
     ("", "v1alpha2 column 6 Drained"),
     ("", "v1alpha2 .status.ipAddresses.reserved type"),
     ("", "v1alpha2 .status.ipAddresses.coolingDown type"),
-    ("ippools", "v1alpha1 .status.ipAddresses.reserved type"),
-    ("ippools", "v1alpha1 .status.ipAddresses.coolingDown type"),
     // What kstatus reads.
     ("", "v1alpha2 .status.network*"),
     ("", "v1alpha2 .status.observedGeneration type"),
     ("", "v1alpha2 .status default"),
-    ("ippools", "v1alpha1 .status.observedGeneration type"),
     // The limits of the stored version.
     ("ippools", "v1alpha1 .spec.addresses maxItems"),
     ("ippools", "v1alpha1 .spec.addresses[] maxLength"),
@@ -54,7 +51,8 @@ const ADDITIONS: &[(&str, &str)] = &[
     ("", "v1alpha2 .spec.addressMetadata*"),
     ("", "v1alpha2 .status.draining*"),
     ("", "v1alpha2 .status.ipAddresses.drained type"),
-    ("ippools", "v1alpha1 .status.ipAddresses.drained type"),
+    // The status of the stored version.
+    ("ippools", "v1alpha1 .status*"),
     // Access to global pools.
     ("global", "v1alpha2 .spec.allowedNamespaces*"),
     ("global", "v1alpha2 .spec.limits*"),
@@ -82,19 +80,26 @@ const ADDITIONS: &[(&str, &str)] = &[
 
 /// The columns of `kubectl get` that show something else than those of the Go provider: a suffix of
 /// the CRD names, the fact, and its value. Only people read them, so nothing that uses pools of the
-/// Go provider depends on them. They show the same for such pools, and the ranges of pools that
-/// have only these.
+/// Go provider depends on them. They show the first entry as a text instead of a list in JSON.
 const CHANGED_COLUMNS: &[(&str, &str, &str)] = &[
     (
         "ippools",
         "v1alpha2 column 0 Addresses",
-        ".spec['addresses','ranges']",
+        ".spec..addresses[*]",
     ),
     (
         "prefixpools",
         "v1alpha2 column 0 Prefixes",
-        ".spec['prefixes','ranges']",
+        ".spec..prefixes[*]",
     ),
+];
+
+/// What the definitions of the Go provider have and those of this provider do not.
+const REMOVED: &[&str] = &[
+    // With ranges, the fields can be missing. Rules require them otherwise.
+    "v1alpha2 .spec required",
+    // Applied when the pool is read: what is stored equals what was written.
+    "v1alpha2 .spec.allocationPrefixLength default",
 ];
 
 /// Kinds that the Go provider does not have.
@@ -268,11 +273,9 @@ fn differences(name: &str, theirs: &Facts, ours: &Facts) -> Vec<String> {
             }
         }
     }
-    // With ranges, the fields that the Go provider requires can be missing. Rules require them
-    // otherwise.
     let lost = theirs
         .keys()
-        .filter(|fact| !ours.contains_key(*fact) && *fact != "v1alpha2 .spec required");
+        .filter(|fact| !ours.contains_key(*fact) && !REMOVED.contains(&fact.as_str()));
     found.extend(lost.map(|fact| format!("{name} lacks {fact}")));
     found.extend(
         missing

@@ -592,3 +592,57 @@ fn only_a_missing_status_has_the_default() {
     patch(&plane, kind, "web", &[], &changed).expect("the pool can be changed");
     assert_eq!(status_of(&plane, "web"), written["status"]);
 }
+
+#[test]
+fn stored_specification_is_the_one_that_was_written() {
+    let plane = ControlPlane::start(Options::default());
+    let specs = [
+        (
+            "InClusterIPPool",
+            json!({"addresses": ["10.0.0.1"], "prefix": 24}),
+        ),
+        ("InClusterPrefixPool", json!({"prefixes": ["fd00::/48"]})),
+    ];
+    for (kind, spec) in specs {
+        make(&plane, kind, "web", &spec);
+        let pool = plane.kubectl(&["get", kind, "web", "--namespace=default", "--output=json"]);
+        let pool: Value = serde_json::from_str(&pool).expect("it is an object");
+        assert_eq!(pool["spec"], spec);
+    }
+}
+
+#[test]
+fn columns_show_the_first_entry_of_a_pool() {
+    let plane = ControlPlane::start(Options::default());
+    let range = |addresses: &str| json!({"addresses": [addresses], "prefix": 24});
+    let ranges = json!([range("10.0.1.0/24"), range("10.0.2.0/24")]);
+    let whole = ["10.0.0.10-10.0.0.99", "10.0.0.200"];
+    let pools = [
+        (
+            "both",
+            json!({"addresses": whole, "prefix": 24, "ranges": ranges}),
+            "10.0.0.10-10.0.0.99",
+        ),
+        (
+            "empty",
+            json!({"addresses": [], "prefix": 24, "ranges": ranges}),
+            "10.0.1.0/24",
+        ),
+        ("ranges", json!({"ranges": ranges}), "10.0.1.0/24"),
+    ];
+    for (name, spec, first) in pools {
+        make(&plane, "InClusterIPPool", name, &spec);
+        let row = plane.kubectl(&["get", "icipp", name, "--namespace=default", "--no-headers"]);
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(cells, [name, first]);
+    }
+    let nats = json!({"servers": ["nats://a"], "bucket": "blocks"});
+    make(
+        &plane,
+        "IPRegistry",
+        "site",
+        &json!({"clusterID": "west", "nats": nats}),
+    );
+    let row = plane.kubectl(&["get", "ipregistries", "site", "--no-headers"]);
+    assert!(row.contains("west"), "{row}");
+}

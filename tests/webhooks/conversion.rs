@@ -229,6 +229,98 @@ async fn v1alpha1_round_trip_loses_nothing() {
     }
 }
 
+/// The status decides to which network a pool belongs, so only those who may write it can.
+#[tokio::test]
+async fn v1alpha1_writes_keep_the_status_and_cannot_set_it() {
+    let client = client().await;
+    for kind in KINDS {
+        let name = unique("forged");
+        let (old_path, new_path) = (
+            client.path(kind, "v1alpha1", &name),
+            client.path(kind, "v1alpha2", &name),
+        );
+        let status =
+            json!({"observedGeneration": 1, "network": {"name": "lab", "phase": "Member"}});
+        let data = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind.name(), "spec": {},
+                          "status": status});
+        let mut pool = old(
+            kind,
+            &name,
+            json!({"addresses": ["10.41.2.1"], "prefix": 24}),
+        );
+        pool["metadata"]["annotations"] = json!({ANNOTATION: data.to_string()});
+        pool["status"] = status;
+        client
+            .call("POST", &client.path(kind, "v1alpha1", ""), JSON, &pool)
+            .await
+            .into_object();
+        let read = async || client.get(&new_path).await["status"].clone();
+        assert_eq!(read().await["network"], Value::Null);
+        let written = eventually("the pool has conditions", || async {
+            let status = read().await;
+            (!status["conditions"].is_null()).then_some(status)
+        })
+        .await;
+        let change = json!({"metadata": {"labels": {"a": "b"}, "annotations": {ANNOTATION: data.to_string()}},
+                            "status": {"network": {"name": "lab", "phase": "Member"}}});
+        client
+            .call("PATCH", &old_path, MERGE, &change)
+            .await
+            .into_object();
+        assert_eq!(read().await, written);
+    }
+}
+
+/// The manager and typed clients can decode whatever is stored.
+#[tokio::test]
+async fn v1alpha1_annotation_with_other_types_is_refused() {
+    let client = client().await;
+    for kind in KINDS {
+        let name = unique("malformed");
+        let spec = json!({"addresses": ["10.41.3.1"], "prefix": 24});
+        client
+            .call(
+                "POST",
+                &client.path(kind, "v1alpha1", ""),
+                JSON,
+                &old(kind, &name, spec),
+            )
+            .await
+            .into_object();
+        let data = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind.name(),
+                          "spec": {"network": 5, "draining": "x"}});
+        let change = json!({"metadata": {"annotations": {ANNOTATION: data.to_string()}}});
+        let path = client.path(kind, "v1alpha1", &name);
+        let response = client.call("PATCH", &path, MERGE, &change).await;
+        assert!(!response.is_ok(), "{response:?}");
+        assert!(
+            response.message.contains("correct the annotation"),
+            "{response:?}"
+        );
+    }
+}
+
+/// A write that would remove fields fails, also if there is no room for another annotation.
+#[tokio::test]
+async fn v1alpha1_write_removes_no_field_that_it_cannot_keep() {
+    let client = client().await;
+    for size in [200_000, 262_000] {
+        let name = unique("full");
+        let mut pool = client.pool(IPPool, &name, &rich());
+        pool["metadata"]["annotations"] = json!({"notes": "x".repeat(size)});
+        client
+            .call("POST", &client.path(IPPool, "v1alpha2", ""), JSON, &pool)
+            .await
+            .into_object();
+        let label = json!({"metadata": {"labels": {"a": "b"}}});
+        let path = client.path(IPPool, "v1alpha1", &name);
+        let response = client.call("PATCH", &path, MERGE, &label).await;
+        assert_eq!(response.is_ok(), size == 200_000, "{response:?}");
+        let stored = client.get(&client.path(IPPool, "v1alpha2", &name)).await;
+        assert_eq!(stored["spec"], pool["spec"], "{size}");
+    }
+}
+
 #[test]
 fn kubectl_replace_of_a_read_pool_succeeds() {
     let (plane, name) = (&shared().plane, unique("kubectl"));

@@ -217,7 +217,7 @@ async fn pool_deletion_with_skip_annotation_waits_for_its_claims() {
         used.annotate(annotation).await;
         assert!(used.client.delete(kind, &used.name).await.is_ok());
         consistently("the pool", || async { used.read().await.is_some() }).await;
-        // A terminating pool may be changed in any way, and deleted again.
+        // A terminating pool is checked as any other, and can be deleted again.
         let bare = match kind {
             IPPool | GlobalIPPool => json!({"spec": {"addresses": ["10.0.0.6"]}}),
             PrefixPool | GlobalPrefixPool => json!({"spec": {"prefixes": ["fd00:0:0:2::/64"]}}),
@@ -225,7 +225,7 @@ async fn pool_deletion_with_skip_annotation_waits_for_its_claims() {
         used.client
             .patch(kind, &used.name, &bare)
             .await
-            .into_object();
+            .assert_denied(400, "", "do not contain allocated addresses");
         let without = json!({"metadata": {"annotations": null}});
         used.client
             .patch(kind, &used.name, &without)

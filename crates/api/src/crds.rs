@@ -105,11 +105,8 @@ fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
                     names::POOL_VERSION
                 ),
                 &structural::<IPPoolSpecV1Alpha1>(),
-                Some(
-                    ["conditions", "network", "slices", "draining"]
-                        .into_iter()
-                        .fold(status.clone(), schema::without),
-                ),
+                // The same, since the API server keeps the status of the version of a request only.
+                Some(status.clone()),
             );
             rules::pools::old_addresses(&mut old)?;
             let status = Some(unprocessed(status));
@@ -489,18 +486,16 @@ mod tests {
     }
 
     #[test]
-    fn only_allocation_prefix_length_and_status_have_defaults() {
+    fn only_status_has_a_default() {
         for definition in all().unwrap() {
             let text = serde_json::to_string(&definition).unwrap();
             let kind = &definition.spec.names.kind;
-            let is_of_prefixes = kind.ends_with("PrefixPool");
             let has_controller =
                 kind.ends_with("Pool") || ["IPNetwork", "IPRegistry"].contains(&kind.as_str());
             assert_eq!(
                 text.matches("\"default\":").count(),
-                usize::from(is_of_prefixes) + usize::from(has_controller)
+                usize::from(has_controller)
             );
-            assert_eq!(text.contains("\"default\":64,"), is_of_prefixes);
             let status = "\"default\":{\"observedGeneration\":-1}";
             assert_eq!(text.contains(status), has_controller, "{kind}");
         }

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 /// The specification of a pool of single addresses in the deprecated version `v1alpha1`. Wire
 /// format of the Go in-cluster provider. All fields are optional. The status is
-/// [`PoolStatus`](super::PoolStatus) without conditions.
+/// [`PoolStatus`](super::PoolStatus).
 ///
 /// Pools are not stored in this version: the conversion webhook converts them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

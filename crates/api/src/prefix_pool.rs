@@ -17,7 +17,7 @@ pub struct PrefixPoolSpec {
     /// have the same IP family. Required without ranges.
     #[serde(default)]
     pub prefixes: Vec<String>,
-    /// Length of the allocated prefixes. Immutable.
+    /// Length of the allocated prefixes: 64 by default. Immutable.
     #[serde(default = "default_length")]
     #[schemars(range(min = 1, max = 128))]
     pub allocation_prefix_length: i64,
@@ -63,7 +63,7 @@ pub struct PrefixPoolSpec {
     pub headroom: Option<Headroom>,
 }
 
-/// The default in the schema.
+/// Not in the schema: what is stored equals what was written.
 fn default_length() -> i64 {
     64
 }

@@ -17,6 +17,16 @@ use super::visibility::counted;
 /// The maximum number of warnings of one kind about the entries of a list.
 const MAX_ENTRY_WARNINGS: usize = 5;
 
+/// Addresses that hosts do not accept as their own (RFC 6890), and what they are.
+const SPECIAL: [(&str, &str); 6] = [
+    ("0.0.0.0/8", "addresses of this network"),
+    ("127.0.0.0/8", "loopback addresses"),
+    ("224.0.0.0/4", "multicast addresses"),
+    ("240.0.0.0/4", "reserved addresses"),
+    ("::/127", "the unspecified address and the loopback address"),
+    ("ff00::/8", "multicast addresses"),
+];
+
 /// A list of addresses, with the path of its field.
 type EntryList<'a> = (String, &'a [String]);
 
@@ -43,6 +53,7 @@ pub fn pool_warnings(spec: &PoolSpec, usable: &UsableBlocks) -> Vec<String> {
         "drains",
     ));
     warnings.extend(unusable_ranges(spec, usable));
+    warnings.extend(special_addresses(name, usable));
     let access = spec.access();
     warnings.extend(
         access
@@ -185,6 +196,21 @@ fn unusable_ranges(spec: &PoolSpec, usable: &UsableBlocks) -> Vec<String> {
     let warning =
         |(path, _)| format!("{path}.{name}: nothing can be allocated: all is excluded or reserved");
     unusable.map(warning).take(MAX_ENTRY_WARNINGS).collect()
+}
+
+/// Warns about addresses that hosts do not accept as their own. `excluded` is the field that excludes
+/// them.
+fn special_addresses(excluded: &str, usable: &UsableBlocks) -> impl Iterator<Item = String> {
+    SPECIAL.into_iter().filter_map(move |(text, what)| {
+        let Entry { family, span } = parse_entry(text).ok()?;
+        let is_allocated =
+            family == usable.family && usable.overlaps_addresses(&SpanSet::from_iter([span]));
+        is_allocated.then(|| {
+            format!(
+                "spec: the pool allocates {what} ({text}), which hosts do not accept as their own; add them to {excluded}"
+            )
+        })
+    })
 }
 
 /// Warns about a pool of prefixes that are single addresses.

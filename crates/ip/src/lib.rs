@@ -1,6 +1,7 @@
 //! Arithmetic with IP addresses, for pools that allocate addresses or prefixes.
 //!
-//! - [`parse_entry`] and [`parse_address`]: strict parsers of the texts of a pool;
+//! - [`parse_entry`] and [`parse_address`]: strict parsers of the texts of a pool, and [`parse_block`]
+//!   of what one claim has;
 //! - [`PoolAddresses`] and [`PoolPrefixes`]: validation of the spec of a pool. The result is either
 //!   a list of [`PoolProblem`]s or the [`UsableBlocks`] blocks: single addresses, or prefixes of
 //!   one length;
@@ -65,8 +66,8 @@ pub use extents::Extents;
 pub use family::Family;
 pub use free::{FreeRanks, FreeSet};
 pub use parse::{
-    Entry, MAX_ENTRY_LENGTH, ParseError, network_with_host_bits, parse_address, parse_entry,
-    parse_lenient,
+    Entry, MAX_ENTRY_LENGTH, ParseError, network_with_host_bits, parse_address, parse_block,
+    parse_entry, parse_lenient,
 };
 pub use pool::{
     Field, MAX_PROBLEMS, MAX_RANGES, PoolAddresses, PoolPrefixes, PoolProblem, PoolProblemKind,

@@ -6,10 +6,9 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-use ipnet::IpNet;
 use thiserror::Error;
 
-use crate::{Family, Span};
+use crate::{Block, Family, Span};
 
 /// The maximum length of an entry in characters: that of a range of two fully written IPv6
 /// addresses.
@@ -27,7 +26,7 @@ pub struct Entry {
     pub span: Span,
 }
 
-/// An error of [`parse_entry`] or [`parse_address`]. Every message contains the whole text.
+/// An error of [`parse_entry`], [`parse_address`] or [`parse_block`]. Every message contains the whole text.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ParseError {
     /// The text is empty.
@@ -91,6 +90,16 @@ pub enum ParseError {
         /// The family of the address.
         family: Family,
     },
+    /// An address with the length of its subnet, where a prefix is expected.
+    #[error("{text:?} has host bits; write {address} for the address, or {prefix} for the prefix")]
+    HostBits {
+        /// The whole text.
+        text: String,
+        /// The text read as an address.
+        address: IpAddr,
+        /// The text read as a prefix.
+        prefix: Block,
+    },
     /// The ends of the range are of different families.
     #[error("the range {text:?} mixes IPv4 and IPv6")]
     MixedFamilies {
@@ -114,20 +123,39 @@ pub fn parse_entry(text: &str) -> Result<Entry, ParseError> {
     check_characters(text)?;
     if let Some((first, last)) = text.split_once('-') {
         parse_range(first, last, text)
-    } else if let Some((address, length)) = text.split_once('/') {
-        parse_network(address, length, text)
     } else {
-        Ok(Entry::from(parse_part(text, text)?))
+        let (_, block) = parse_part_with_length(text)?;
+        Ok(Entry::from(block))
     }
+}
+
+/// Parses what one claim has: an address, or a prefix with its length.
+///
+/// Other programs list an address with the length of its subnet: `10.0.0.20/24` is the address
+/// `10.0.0.20`. If only a prefix can be meant, it is a [`ParseError::HostBits`].
+pub fn parse_block(text: &str, is_prefix: bool) -> Result<Block, ParseError> {
+    check_characters(text)?;
+    let (address, prefix) = parse_part_with_length(text)?;
+    if prefix.base() == address {
+        return Ok(prefix);
+    }
+    if is_prefix {
+        let text = text.to_owned();
+        return Err(ParseError::HostBits {
+            text,
+            address,
+            prefix,
+        });
+    }
+    Ok(Block::address(address))
 }
 
 /// Returns the network that a text stands for if it has host bits set: `10.0.0.0/24` for
 /// `10.0.0.5/24`. `None` for all other texts.
 pub fn network_with_host_bits(text: &str) -> Option<Entry> {
-    let (address, _) = text.split_once('/')?;
-    let entry = parse_entry(text).ok()?;
-    let written = parse_address(address).ok()?;
-    (Family::to_number(written) != entry.span.first()).then_some(entry)
+    check_characters(text).ok()?;
+    let (address, block) = parse_part_with_length(text).ok()?;
+    (block.base() != address).then(|| Entry::from(block))
 }
 
 /// Parses one address, such as a gateway, with the rules of [`parse_entry`]. A network or a range
@@ -190,24 +218,22 @@ fn has_leading_zero(part: &str) -> bool {
     dotted.contains('.') && numbers.clone().all(is_decimal) && !numbers.all(is_plain_decimal)
 }
 
-/// Parses a network from the parts before and after the `/`.
-fn parse_network(address: &str, length: &str, whole: &str) -> Result<Entry, ParseError> {
+/// Parses an address, which a prefix length can follow. Returns the address, and its block of this
+/// length.
+fn parse_part_with_length(whole: &str) -> Result<(IpAddr, Block), ParseError> {
+    let Some((address, length)) = whole.split_once('/') else {
+        let address = parse_part(whole, whole)?;
+        return Ok((address, Block::address(address)));
+    };
     let address = parse_part(address, whole)?;
     let family = Family::of(address);
     let text = whole.to_owned();
     if !is_plain_decimal(length) {
         return Err(ParseError::PrefixLength { text });
     }
-    let network = length
-        .parse()
-        .ok()
-        .and_then(|length| IpNet::new(address, length).ok());
-    match network {
-        Some(network) => Ok(Entry {
-            family,
-            span: Span::from(network),
-        }),
-        None => Err(ParseError::PrefixTooLong { text, family }),
+    match length.parse() {
+        Ok(length) if length <= family.bits() => Ok((address, Block::new(address, length))),
+        _ => Err(ParseError::PrefixTooLong { text, family }),
     }
 }
 
@@ -247,9 +273,15 @@ fn place(part: &str, text: &str) -> String {
 
 impl From<IpAddr> for Entry {
     fn from(address: IpAddr) -> Self {
+        Self::from(Block::address(address))
+    }
+}
+
+impl From<Block> for Entry {
+    fn from(block: Block) -> Self {
         Self {
-            family: Family::of(address),
-            span: Span::single(Family::to_number(address)),
+            family: block.family(),
+            span: block.span(),
         }
     }
 }

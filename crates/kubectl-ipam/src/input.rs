@@ -2,32 +2,18 @@
 
 use capi_ipam_api::{InClusterKind, PoolKey};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ip::{Block, parse_address};
+use capi_ipam_ip::Block;
 
 use crate::error::Error;
 
-/// Parses an address or a prefix.
-pub(crate) fn parse_block(text: &str) -> Result<Block, Error> {
+/// Parses an address or a prefix. `is_prefix`: whether only a prefix can be meant.
+pub(crate) fn parse_block(text: &str, is_prefix: bool) -> Result<Block, Error> {
     if text.trim().is_empty() {
         let hint = "the address is empty: write an address such as 10.0.0.7, or a prefix such as fd00::/64";
         return Err(Error::Argument(hint.to_owned()));
     }
-    let invalid = |reason: String| Error::Argument(format!("invalid address {text}: {reason}"));
-    let Some((address, length)) = text.split_once('/') else {
-        let address = parse_address(text).map_err(|error| invalid(error.to_string()))?;
-        return Ok(Block::address(address));
-    };
-    let address = parse_address(address).map_err(|error| invalid(error.to_string()))?;
-    let wrong =
-        || invalid("the prefix length must be a number up to 32 (IPv4) or 128 (IPv6)".to_owned());
-    let length = length.parse().map_err(|_| wrong())?;
-    let block = Block::new(address, length);
-    // A block shortens a length that its family does not have.
-    if block.length() == length {
-        Ok(block)
-    } else {
-        Err(wrong())
-    }
+    capi_ipam_ip::parse_block(text, is_prefix)
+        .map_err(|error| Error::Argument(format!("invalid address {text}: {error}")))
 }
 
 /// Parses `NAMESPACE/NAME` or `NAME`.
@@ -145,11 +131,18 @@ mod tests {
 
     #[test]
     fn address_and_prefix_are_parsed() {
-        assert_eq!(parse_block("10.0.0.7").unwrap().to_string(), "10.0.0.7");
-        assert_eq!(parse_block("fd00::1/64").unwrap().to_string(), "fd00::/64");
+        let parsed = |text| parse_block(text, false).unwrap().to_string();
+        assert_eq!(parsed("10.0.0.7"), "10.0.0.7");
+        assert_eq!(parsed("10.0.0.7/24"), "10.0.0.7");
+        assert_eq!(parsed("fd00::/64"), "fd00::/64");
+        let error = parse_block("fd00::1/64", true).unwrap_err().to_string();
+        assert!(
+            error.ends_with("write fd00::1 for the address, or fd00::/64 for the prefix"),
+            "{error}"
+        );
         for wrong in ["10.0.0", "10.0.0.0/33", "10.0.0.0/x", ""] {
             assert_eq!(
-                parse_block(wrong).unwrap_err().code(),
+                parse_block(wrong, false).unwrap_err().code(),
                 Code::Usage,
                 "{wrong}"
             );
@@ -158,7 +151,7 @@ mod tests {
 
     #[test]
     fn empty_address_is_named_as_such() {
-        let error = parse_block("").unwrap_err().to_string();
+        let error = parse_block("", false).unwrap_err().to_string();
         assert!(error.starts_with("the address is empty: write"), "{error}");
     }
 

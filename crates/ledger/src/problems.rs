@@ -1,7 +1,7 @@
 //! What is wrong with addresses and reservations, as far as the ledger knows: queries for those who
 //! repair or report it.
 
-use capi_ipam_api::{Audience, ReservationClaim, Slot};
+use capi_ipam_api::{Audience, ReservationClaim, Scope, Slot};
 use capi_ipam_contract::Uid;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 use capi_ipam_objects::observed::ObjectVersion;
@@ -66,7 +66,7 @@ pub enum Validity {
     Valid,
     /// It has none, for this reason: the field and its problem.
     Invalid(String),
-    /// Its pool, which decides, is not known or not valid.
+    /// Its pool, which decides, is not valid, or not all pools are known.
     Unknown,
 }
 
@@ -201,8 +201,22 @@ impl Ledger {
         usage.is_some_and(|usage| usage.is_owned_by(claim))
     }
 
-    /// The manually created reservations that have no effect: they are not valid, name an address
-    /// that their pool does not contain, or one that is in use by another claim.
+    /// The number of manually created reservations of a pool that does not exist. They apply to a pool
+    /// that is created with this key in this scope.
+    pub fn reservations_without_pool(&self, pool: &PoolKey, scope: &Scope) -> usize {
+        if self.info(pool).is_some() {
+            return 0;
+        }
+        let is_older = |usage: &AddressUsage| match &usage.reservation {
+            Some(reservation) => reservation.is_manual() && reservation.pool == *pool,
+            None => false,
+        };
+        let usage = self.usage_in(scope);
+        usage.filter(|(_, usage)| is_older(usage)).count()
+    }
+
+    /// The manually created reservations that have no effect: they are not valid, their pool does not
+    /// exist, they name an address that it does not contain, or one that is in use by another claim.
     pub fn invalid_reservations(&self) -> Vec<InvalidReservation> {
         let mut found = Vec::new();
         for (name, ignored) in &self.ignored {
@@ -305,7 +319,13 @@ impl Ledger {
     /// Whether the pool of a reservation has its scope, and contains its address.
     fn placement(&self, slot: &Slot, pool: &PoolKey) -> Validity {
         let Some(info) = self.info(pool) else {
-            return Validity::Unknown;
+            if !self.start.is_complete() {
+                return Validity::Unknown;
+            }
+            return Validity::Invalid(format!(
+                "spec.poolRef: {pool} does not exist; create the pool, or delete the reservation, which applies to any \
+                 later pool of this name"
+            ));
         };
         if info.scope != slot.scope {
             return Validity::Invalid(format!(

@@ -632,10 +632,27 @@ fn corrected_reservation_is_one_that_still_reports_a_problem() {
         ledger.corrected_reservations(),
         [("p.n.p.10.0.0.5".to_owned(), corrected)]
     );
-    // A pool that is not valid, or does not exist, says nothing of them.
+    // A pool that is not valid says nothing of them.
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["no address"]}})));
     assert_eq!(ledger.corrected_reservations(), []);
     assert_eq!(ledger.invalid_reservations(), []);
     ledger.remove_pool(&key());
     assert_eq!(ledger.corrected_reservations(), []);
+}
+
+#[test]
+fn reservations_of_users_outlive_their_pool() {
+    let mut ledger = ledger();
+    ledger.apply_pool(&pool(json!({})));
+    ledger.insert_reservation(&reservation(3, json!(null), None));
+    ledger.insert_reservation(&reservation(4, held_by("a"), None));
+    let scope = Scope::Pool(key());
+    assert_eq!(ledger.reservations_without_pool(&key(), &scope), 0);
+    assert_eq!(ledger.invalid_reservations(), []);
+    ledger.remove_pool(&key());
+    assert_eq!(ledger.reservations_without_pool(&key(), &scope), 1);
+    let invalid = ledger.invalid_reservations();
+    assert_eq!(invalid.len(), 1, "{invalid:?}");
+    let start = "spec.poolRef: InClusterIPPool n/p does not exist; create the pool, or delete";
+    assert!(invalid[0].problem.starts_with(start), "{invalid:?}");
 }

@@ -203,6 +203,8 @@ pub(super) fn end_wait(version: ContractVersion, claim: &mut IPAddressClaim, now
 /// claim. Then it is the one that its machine has.
 pub(super) fn is_chosen(claim: &IPAddressClaim, allocation: &Allocation) -> bool {
     let requested = claim.requested_address();
+    // A prefix, or an address with the length of its subnet.
+    let requested = requested.and_then(|text| text.split('/').next());
     let requested = requested.and_then(|text| text.trim().parse::<IpAddr>().ok());
     allocation.is_promised
         || requested

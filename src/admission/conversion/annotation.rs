@@ -15,22 +15,15 @@ const MAX_BYTES: usize = 256 * 1024;
 pub(super) struct ConversionData {
     /// Fields of the spec.
     pub(super) spec: Fields,
-    /// Fields of the status.
-    pub(super) status: Fields,
     /// The conversion-data annotation that the object had in its other version, if any; empty if it
     /// had the field `annotations` without this annotation. `None` if no annotations have to be
     /// restored.
     pub(super) annotations: Option<Fields>,
-    /// Whether fields were omitted because they are too large.
+    /// Whether an earlier release omitted fields because they are too large.
     pub(super) is_truncated: bool,
 }
 
 impl ConversionData {
-    /// Whether there are no fields of spec and status.
-    pub(super) fn is_empty(&self) -> bool {
-        self.spec.is_empty() && self.status.is_empty()
-    }
-
     /// Parses the text of the annotation. Returns `None` unless it is an object of this version and
     /// kind, within the size limit of annotations.
     pub(super) fn parse(text: &str, api_version: &str, kind: &str) -> Option<Self> {
@@ -53,38 +46,31 @@ impl ConversionData {
         let is_truncated = object.get("leftOut") == Some(&Value::Bool(true));
         Some(Self {
             spec: fields("spec")?,
-            status: fields("status")?,
             annotations,
             is_truncated,
         })
     }
 
-    /// Returns the text of the annotation: compact, with sorted names, as the Go provider writes
-    /// it.
+    /// Returns the text of the annotation: compact, with sorted names and an empty status, as the Go
+    /// provider writes it.
     pub(super) fn to_text(&self, api_version: &str, kind: &str) -> String {
-        let (spec, status) = (&self.spec, &self.status);
         let mut object =
-            json!({ "apiVersion": api_version, "kind": kind, "spec": spec, "status": status });
-        if let Some(fields) = object.as_object_mut() {
-            if let Some(annotations) = &self.annotations {
-                fields.insert("metadata".to_owned(), json!({ "annotations": annotations }));
-            }
-            if self.is_truncated {
-                fields.insert("leftOut".to_owned(), Value::Bool(true));
-            }
+            json!({ "apiVersion": api_version, "kind": kind, "spec": self.spec, "status": {} });
+        if let (Some(fields), Some(annotations)) = (object.as_object_mut(), &self.annotations) {
+            fields.insert("metadata".to_owned(), json!({ "annotations": annotations }));
         }
         object.to_string()
     }
 }
 
-/// Returns the annotations of an object, if it has the field.
-pub(super) fn annotations(object: &Fields) -> Option<&Fields> {
-    object.get("metadata")?.get("annotations")?.as_object()
+/// Returns a field of the metadata, labels or annotations, if the object has it.
+pub(super) fn in_metadata<'a>(object: &'a Fields, field: &str) -> Option<&'a Fields> {
+    object.get("metadata")?.get(field)?.as_object()
 }
 
 /// Returns the text of the conversion-data annotation.
 pub(super) fn text(object: &Fields) -> Option<&str> {
-    annotations(object)?
+    in_metadata(object, "annotations")?
         .get(names::CONVERSION_DATA_ANNOTATION)?
         .as_str()
 }
@@ -102,17 +88,18 @@ pub(super) fn remove(object: &mut Fields) {
 
 /// Removes the field `annotations` if it is empty.
 pub(super) fn remove_if_empty(object: &mut Fields) {
-    if annotations(object).is_some_and(Fields::is_empty)
+    if in_metadata(object, "annotations").is_some_and(Fields::is_empty)
         && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
     {
         metadata.remove("annotations");
     }
 }
 
-/// Adds the field `annotations` if it is missing, and returns it; `None` if it is not an object.
-pub(super) fn ensure(object: &mut Fields) -> Option<&mut Fields> {
+/// Adds a field of the metadata, labels or annotations, if it is missing, and returns it; `None` if it
+/// is not an object.
+pub(super) fn ensure<'a>(object: &'a mut Fields, field: &str) -> Option<&'a mut Fields> {
     let mut fields = object;
-    for name in ["metadata", "annotations"] {
+    for name in ["metadata", field] {
         let value = fields.entry(name).or_insert(Value::Null);
         if value.is_null() {
             *value = Value::Object(Fields::new());
@@ -126,7 +113,7 @@ pub(super) fn ensure(object: &mut Fields) -> Option<&mut Fields> {
 /// large.
 pub(super) fn with(object: &Fields, text: String) -> Option<Fields> {
     let mut object = object.clone();
-    let annotations = ensure(&mut object)?;
+    let annotations = ensure(&mut object, "annotations")?;
     annotations.insert(
         names::CONVERSION_DATA_ANNOTATION.to_owned(),
         Value::String(text),

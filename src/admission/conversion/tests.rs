@@ -345,14 +345,13 @@ fn v1alpha2_fields_survive_changes_in_v1alpha1() {
         view["spec"],
         json!({ "addresses": ["10.0.0.0/24"], "prefix": 24 })
     );
-    assert_eq!(view["status"], json!({ "ipAddresses": { "total": 1 } }));
+    assert_eq!(view["status"], pool["status"]);
     assert_eq!(to_new(&view), pool);
 
     let mut changed = view.clone();
     changed["spec"] = json!({ "addresses": ["10.0.0.0/25"], "prefix": 25, "gateway": "10.0.0.1" });
     changed["metadata"]["labels"] = json!({ "a": "b" });
     changed["metadata"]["annotations"]["c"] = json!("d");
-    changed["status"]["ipAddresses"]["total"] = json!(2);
     let back = to_new(&changed);
     assert_eq!(
         back["spec"],
@@ -362,10 +361,7 @@ fn v1alpha2_fields_survive_changes_in_v1alpha1() {
             "reclaim": { "terminating": { "afterSeconds": 60 }, "verify": "Report" },
         })
     );
-    assert_eq!(
-        back["status"],
-        json!({ "ipAddresses": { "total": 2 }, "conditions": [{ "type": "Ready" }] })
-    );
+    assert_eq!(back["status"], pool["status"]);
     // Every field of the v1alpha1 spec is also in v1alpha2, so no annotation keeps one.
     assert_eq!(
         back["metadata"],
@@ -374,15 +370,10 @@ fn v1alpha2_fields_survive_changes_in_v1alpha1() {
 
     let mut with_subnet = view.clone();
     with_subnet["spec"] = json!({ "subnet": "10.0.1.0/24" });
-    with_subnet.as_object_mut().unwrap().remove("status");
     let back = to_new(&with_subnet);
     assert_eq!(back["spec"]["addresses"], json!(["10.0.1.1-10.0.1.254"]));
     assert_eq!(back["spec"]["excludedAddresses"], json!(["10.0.0.9"]));
     assert_eq!(back["spec"]["subnet"], json!({ "of": "tomorrow" }));
-    assert_eq!(
-        back["status"],
-        json!({ "conditions": [{ "type": "Ready" }] })
-    );
     assert_eq!(conversion_data(&back)["spec"]["subnet"], "10.0.1.0/24");
     assert_eq!(to_old(&back)["spec"]["subnet"], "10.0.1.0/24");
 }
@@ -424,7 +415,6 @@ fn invalid_annotation_is_ignored_and_removed() {
         of("GlobalInClusterIPPool", NEW, ""),
         of(KIND, OLD, r#","spec":7"#),
         of(KIND, NEW, r#","spec":7"#),
-        of(KIND, NEW, r#","status":[]"#),
     ] {
         let view = to_old(&with_annotation(new(&spec), &text));
         assert_eq!(view["spec"], spec, "{text}");
@@ -463,7 +453,53 @@ fn invalid_annotation_is_ignored_and_removed() {
     );
 }
 
+#[test]
+fn annotation_adds_no_status() {
+    let data = json!({
+        "apiVersion": NEW, "kind": KIND, "spec": { "network": "lab" },
+        "status": { "observedGeneration": 1, "network": { "name": "lab", "phase": "Member" } },
+    });
+    let pool = with_annotation(
+        old(&json!({ "addresses": ["10.0.0.5"], "prefix": 24 })),
+        &data.to_string(),
+    );
+    let converted = to_new(&pool);
+    assert_eq!(converted["spec"]["network"], "lab");
+    assert_eq!(converted.get("status"), None);
+}
+
 // === errors and limits ===
+
+#[test]
+fn v1alpha2_field_of_another_type_is_an_error() {
+    for (spec, reason) in [
+        (
+            json!({ "network": 5 }),
+            "invalid type: integer `5`, expected a string",
+        ),
+        (
+            json!({ "draining": "x" }),
+            "invalid type: string \"x\", expected a sequence",
+        ),
+        (
+            json!({ "excludedAddresses": null }),
+            "invalid type: null, expected a sequence",
+        ),
+    ] {
+        // What is stored in the other version can be read.
+        let mut stored = new(&json!({ "addresses": ["10.0.0.5"], "prefix": 24 }));
+        stored["spec"]
+            .as_object_mut()
+            .unwrap()
+            .extend(spec.as_object().unwrap().clone());
+        let error = convert(to_old(&stored), NEW).unwrap_err().to_string();
+        assert!(
+            error.starts_with("the annotation cluster.x-k8s.io/conversion-data of n/p has"),
+            "{error}"
+        );
+        assert!(error.contains(reason), "{error}");
+    }
+}
 
 #[test]
 fn object_in_the_desired_version_is_returned_unchanged() {
@@ -537,15 +573,23 @@ fn annotations_stay_within_the_limit_of_the_api_server() {
         view["spec"],
         json!({ "addresses": ["10.0.0.0/8"], "prefix": 8 })
     );
-    assert!(bytes(&view) < 1000);
-    assert_eq!(
-        convert(view, NEW),
-        Err(ConversionError::TooLarge {
-            object: "n/p".to_owned()
-        })
-    );
+    assert_eq!(bytes(&view), 0);
+    let too_large = Err(ConversionError::TooLarge {
+        object: "n/p".to_owned(),
+    });
+    assert_eq!(convert(view, NEW), too_large);
+    // As an earlier release marked it.
+    let data =
+        json!({ "apiVersion": NEW, "kind": KIND, "spec": {}, "status": {}, "leftOut": true });
+    let marked = with_annotation(old(&pool["spec"]), &data.to_string());
+    assert_eq!(convert(marked, NEW), too_large);
 
     // Other annotations use the whole limit.
+    let mut pool = new(&json!({ "addresses": ["10.0.0.0/8"], "prefix": 8, "network": "lab" }));
+    pool["metadata"]["annotations"] = json!({ "a": "b".repeat(256 * 1024 - 1) });
+    let view = to_old(&pool);
+    assert_eq!(bytes(&view), 256 * 1024);
+    assert_eq!(convert(view, NEW), too_large);
     let mut pool = new(&json!({ "addresses": ["10.0.0.0/8"], "prefix": 8 }));
     pool["metadata"]["annotations"] = json!({ "a": "b".repeat(256 * 1024 - 1) });
     assert_eq!(bytes(&to_old(&pool)), 256 * 1024);

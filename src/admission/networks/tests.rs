@@ -103,6 +103,26 @@ fn problems_name_their_fields() {
 }
 
 #[test]
+fn network_that_is_being_deleted_is_checked() {
+    let deleting = |spec: &Value| {
+        let mut network = network(spec);
+        network["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        network
+    };
+    let (valid, invalid) = (
+        deleting(&json!({})),
+        deleting(&json!({"excluded": ["10.0.0.300"]})),
+    );
+    let view = Cluster::default();
+    assert!(review_request("UPDATE", &valid, &invalid, &view).is_err());
+    // Its finalizer is removed.
+    assert_eq!(
+        review_request("UPDATE", &invalid, &invalid, &view),
+        Ok(Vec::new())
+    );
+}
+
+#[test]
 fn network_in_use_is_deleted_only_with_annotation() {
     let delete = |metadata: &Value, view: &Cluster| {
         let mut old = network(&json!({}));

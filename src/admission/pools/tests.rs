@@ -20,6 +20,8 @@ struct Cluster {
     scope: Option<Scope>,
     /// The length of the blocks that all networks share.
     shared_length: Option<u8>,
+    /// The number of reservations of an earlier pool.
+    older: usize,
 }
 
 impl View for Cluster {
@@ -35,6 +37,9 @@ impl View for Cluster {
     }
     fn overlapping(&self, _: &PoolKey, _: &Scope, _: &UsableBlocks) -> Vec<PoolKey> {
         self.overlapping.clone()
+    }
+    fn reservations_without_pool(&self, _: &PoolKey, _: &Scope) -> usize {
+        self.older
     }
     fn network_length(&self, network: &str, _: Family) -> Option<u8> {
         self.networks.get(network).copied()
@@ -423,14 +428,16 @@ fn updates_without_spec_change_are_allowed() {
         denied(change(InClusterKind::IPPool, &good, &bad, &view)).0,
         422
     );
-    let mut deleting = object(InClusterKind::IPPool, &bad);
-    deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    let request = request_for(
-        Operation::Update,
-        Some(object(InClusterKind::IPPool, &good)),
-        Some(deleting),
+    let undecodable = json!({"addresses": ["10.0.0.1"], "prefix": 24, "network": 5});
+    assert!(
+        warnings_of(change(
+            InClusterKind::IPPool,
+            &undecodable,
+            &undecodable,
+            &view
+        ))
+        .is_empty()
     );
-    assert!(warnings_of(review(InClusterKind::IPPool, &request, &view)).is_empty());
     let mut status = request_for(
         Operation::Update,
         Some(object(InClusterKind::IPPool, &good)),
@@ -438,6 +445,46 @@ fn updates_without_spec_change_are_allowed() {
     );
     status.sub_resource = "status".to_owned();
     assert!(warnings_of(review(InClusterKind::IPPool, &status, &view)).is_empty());
+}
+
+#[test]
+fn older_reservations_are_named_when_a_pool_is_created() {
+    let view = Cluster {
+        older: 2,
+        ..Cluster::default()
+    };
+    let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24});
+    let warnings = warnings_of(creation(InClusterKind::IPPool, &spec, &view));
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let start = "metadata.name: 2 IPReservations that users created for an earlier pool";
+    assert!(warnings[0].starts_with(start), "{warnings:?}");
+}
+
+#[test]
+fn pool_that_is_being_deleted_is_checked() {
+    let kind = InClusterKind::IPPool;
+    let view = Cluster {
+        in_use: vec!["10.0.0.1"],
+        ..Cluster::default()
+    };
+    let deleting = |spec: &Value| {
+        let mut pool = object(kind, spec);
+        pool["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        Some(pool)
+    };
+    let change = |old: &Value, new: &Value| {
+        review(
+            kind,
+            &request_for(Operation::Update, deleting(old), deleting(new)),
+            &view,
+        )
+    };
+    let good = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
+    let bad = json!({"addresses": ["nonsense"], "prefix": 24});
+    assert_eq!(denied(change(&good, &bad)).0, 422);
+    let smaller = json!({"addresses": ["10.0.0.2-10.0.0.9"], "prefix": 24});
+    assert_eq!(denied(change(&good, &smaller)).0, 400);
+    assert!(warnings_of(change(&bad, &bad)).is_empty());
 }
 
 #[test]

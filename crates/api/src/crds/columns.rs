@@ -6,16 +6,16 @@ use crate::InClusterKind;
 
 /// Columns of pools of single addresses.
 pub(super) fn addresses() -> Value {
-    // The first of the two that the pool has: the API server prints one value for each column.
-    let path = ".spec['addresses','ranges']";
-    let text = "Addresses that can be allocated, or ranges with them.";
+    // The API server prints the first result only: that of the pool, or else that of its first range.
+    let path = ".spec..addresses[*]";
+    let text = "First entry of the addresses that can be allocated.";
     pools(column("Addresses", "string", path, text), "Addresses")
 }
 
 /// Columns of pools of prefixes.
 pub(super) fn prefixes() -> Value {
-    let path = ".spec['prefixes','ranges']";
-    let text = "Prefixes from which smaller prefixes are allocated, or ranges with them.";
+    let path = ".spec..prefixes[*]";
+    let text = "First prefix from which smaller prefixes are allocated.";
     pools(column("Prefixes", "string", path, text), "Prefixes")
 }
 
@@ -93,10 +93,11 @@ pub(super) fn networks() -> Value {
 /// Columns of registries.
 pub(super) fn registries() -> Value {
     json!([
+        // Of the status or the specification: if both have it, it is the same.
         column(
             "Cluster",
             "string",
-            ".status.clusterID",
+            ".*.clusterID",
             "Identity of this management cluster."
         ),
         ready(),

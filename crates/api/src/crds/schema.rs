@@ -1,5 +1,5 @@
 //! Structural schemas, equivalent to those of the Go provider: without `nullable`, with the same
-//! formats, and without defaults that equal the zero value.
+//! formats, and without defaults.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -36,7 +36,7 @@ pub(super) fn without(mut schema: Value, property: &str) -> Value {
     schema
 }
 
-/// Returns the structural schema of a type: without references, `null` and zero-value defaults.
+/// Returns the structural schema of a type: without references, `null` and defaults.
 pub(super) fn structural<T: JsonSchema>() -> Value {
     let mut settings = SchemaSettings::draft07();
     settings.inline_subschemas = true;
@@ -58,9 +58,8 @@ fn normalize(schema: &mut Value) {
         return;
     };
     fields.remove("title");
-    if fields.get("default").is_some_and(is_zero_value) {
-        fields.remove("default");
-    }
+    // Applied when an object is read, so that what is stored equals what was written.
+    fields.remove("default");
     if fields
         .get("format")
         .is_some_and(|format| format == "int64" || format == "uint8")
@@ -121,18 +120,6 @@ fn join_lines(schema: &mut Value) {
         && let Some(text) = description.as_str()
     {
         *description = Value::String(text.replace('\n', " "));
-    }
-}
-
-/// Returns whether a default equals the meaning of a missing field.
-fn is_zero_value(default: &Value) -> bool {
-    match default {
-        Value::Null => true,
-        Value::Bool(value) => !value,
-        Value::Number(number) => number.as_i64() == Some(0),
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
     }
 }
 

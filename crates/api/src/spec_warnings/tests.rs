@@ -117,6 +117,33 @@ fn aligned_networks_and_ranges_need_no_explanation() {
 }
 
 #[test]
+fn addresses_that_hosts_do_not_accept_are_named() {
+    let whole = |spec: &Value| warnings(InClusterKind::IPPool, spec).unwrap();
+    for (entry, what) in [
+        ("0.0.0.0/24", "addresses of this network (0.0.0.0/8)"),
+        ("127.0.0.1", "loopback addresses (127.0.0.0/8)"),
+        ("239.1.2.0/24", "multicast addresses (224.0.0.0/4)"),
+        ("250.0.0.0/24", "reserved addresses (240.0.0.0/4)"),
+        (
+            "::1",
+            "the unspecified address and the loopback address (::/127)",
+        ),
+        ("ff02::/64", "multicast addresses (ff00::/8)"),
+    ] {
+        let expected = format!(
+            "spec: the pool allocates {what}, which hosts do not accept as their own; add them to spec.excludedAddresses"
+        );
+        assert_eq!(
+            whole(&json!({"addresses": [entry], "prefix": 24})),
+            [expected],
+            "{entry}"
+        );
+    }
+    let excluded = json!({"addresses": ["0.0.0.0/0"], "prefix": 0, "excludedAddresses": ["0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3"]});
+    assert_eq!(whole(&excluded), [""; 0]);
+}
+
+#[test]
 fn gateways_that_machines_cannot_use_are_named() {
     let gateway = |gateway: &str| of_addresses(&json!({ "gateway": gateway }));
     assert_eq!(gateway("10.0.0.1"), [""; 0]);

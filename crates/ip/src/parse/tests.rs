@@ -1,3 +1,4 @@
+use ipnet::IpNet;
 use proptest::prelude::*;
 
 use super::*;
@@ -294,6 +295,38 @@ fn network_or_range_is_not_an_address() {
         parse_address("fe80::1%1"),
         Err(ParseError::Zone { .. })
     ));
+}
+
+#[test]
+fn address_with_the_length_of_its_subnet_is_the_address() {
+    let parsed = |text, is_prefix| match parse_block(text, is_prefix) {
+        Ok(block) => block.to_string(),
+        Err(error) => error.to_string(),
+    };
+    for (text, expected) in [
+        ("10.0.0.20", "10.0.0.20"),
+        ("10.0.0.20/32", "10.0.0.20"),
+        ("10.0.0.20/24", "10.0.0.20"),
+        ("10.0.0.0/24", "10.0.0.0/24"),
+        ("fd00::1/64", "fd00::1"),
+        ("fd00::/64", "fd00::/64"),
+    ] {
+        assert_eq!(parsed(text, false), expected, "{text}");
+    }
+    assert_eq!(parsed("fd00::/64", true), "fd00::/64");
+    assert_eq!(
+        parsed("fd00::1/64", true),
+        "\"fd00::1/64\" has host bits; write fd00::1 for the address, or fd00::/64 for the prefix"
+    );
+    for wrong in [
+        "",
+        "10.0.0.20/33",
+        "10.0.0.20/+4",
+        "10.0.0.20-10.0.0.30",
+        "10.0.0.20/24/5",
+    ] {
+        assert!(parse_block(wrong, false).is_err(), "{wrong}");
+    }
 }
 
 proptest! {

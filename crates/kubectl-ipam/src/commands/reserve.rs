@@ -45,7 +45,10 @@ pub(super) async fn run(
         dry_run,
     };
     let report = match address {
-        Some(address) => reserve_block(&mut loader, &request, parse_block(address)?).await?,
+        Some(address) => {
+            let block = parse_block(address, pool.key.kind.has_prefixes())?;
+            reserve_block(&mut loader, &request, block).await?
+        }
         None => reserve_next(&mut loader, &request).await?,
     };
     output::finish(&loader, &report, global.output, output::style(global))

@@ -22,7 +22,7 @@ pub(super) async fn run(
     flags: &WriteFlags,
 ) -> Result<Code, Error> {
     let cluster = Cluster::connect(global).await?.with_dry_run(flags.dry_run);
-    let block = parse_block(address)?;
+    let block = parse_block(address, false)?;
     cluster.require_reservations()?;
     let mut loader = Loader::new(&cluster);
     let (found, missing) = match loader.find_pool(pool).await {

@@ -21,7 +21,7 @@ pub(super) async fn run(global: &Global, target: &str) -> Result<Code, Error> {
     if !target.is_empty() && !is_address_like(target) {
         return run_for_name(global, target).await;
     }
-    let block = parse_block(target)?;
+    let block = parse_block(target, false)?;
     let cluster = Cluster::connect(global).await?;
     let mut loader = Loader::new(&cluster);
     let style = output::style(global);

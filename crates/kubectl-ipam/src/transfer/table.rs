@@ -240,7 +240,8 @@ impl Row<'_> {
         }
         let namespace = self.cell("namespace").unwrap_or(namespace);
         let pool = self.reserved_pool(namespace);
-        let block = self.reserved_block();
+        let has_prefixes = pool.as_ref().is_ok_and(|pool| pool.kind.has_prefixes());
+        let block = self.reserved_block(has_prefixes);
         let claim = self.promised_claim(namespace);
         match (pool, block, claim) {
             (Ok(pool), Ok(block), Ok(claim)) if problems.is_empty() => Ok(Wanted {
@@ -270,9 +271,9 @@ impl Row<'_> {
         Ok(PoolKey::new(kind, namespace, name))
     }
 
-    fn reserved_block(&self) -> Result<Block, String> {
+    fn reserved_block(&self, is_prefix: bool) -> Result<Block, String> {
         let address = self.cell("addresses").ok_or("addresses: is empty")?;
-        parse_block(address).map_err(|error| format!("addresses: {error}"))
+        parse_block(address, is_prefix).map_err(|error| format!("addresses: {error}"))
     }
 
     fn promised_claim(&self, namespace: &str) -> Result<Option<NamespacedName>, String> {

@@ -248,7 +248,7 @@ impl<'a> Parameters<'a> {
         let (at, start, length) = (self.get("at"), self.get("start"), self.get("length"));
         let view = match (at, start, length) {
             (Some(at), ..) => {
-                let block = parse_block(&at).map_err(|error| error.to_string())?;
+                let block = parse_block(&at, false).map_err(|error| error.to_string())?;
                 View::Around(block)
             }
             (None, Some(start), Some(length)) => match (start.parse(), length.parse()) {

@@ -585,7 +585,7 @@ impl State {
             address: |key: &NamespacedName| tables.addresses.get(key),
             lists: |namespace: Option<&str>| self.lists(namespace),
         };
-        match parse_block(text) {
+        match parse_block(text, false) {
             Ok(block) => {
                 let mut found = searched.address(block, &lookup);
                 tables.add_shared_networks(&mut found);

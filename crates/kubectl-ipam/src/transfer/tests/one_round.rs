@@ -105,6 +105,17 @@ spec: {scope: p.team-a.web, address: 10.0.0.2, poolRef: {kind: InClusterIPPool, 
     assert_eq!(found.len(), 1, "{found:#?}");
 }
 
+#[test]
+fn reserved_address_can_have_the_length_of_its_subnet() {
+    let table = "\
+kind,namespace,name,addresses,prefix,pool
+IP,a,web,10.0.0.2-10.0.0.9,24,
+IPReservation,a,,10.0.0.3/24,,web
+";
+    let found = texts(table);
+    assert!(found.is_empty(), "{found:#?}");
+}
+
 /// The API server checks the changes of the lines without a problem.
 #[test]
 fn rest_of_a_wrong_file_is_planned() {
